@@ -1,0 +1,55 @@
+"""regard: one Transformer layer for text, images, sound and graphs, with everything in view."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.core.similarity import attend, attention, kernel_regression
+    from regard.core.tap import Tap, taps
+    from regard.kit import Kit, build, load
+    from regard.look.edit import add, mean, patch, zero
+
+__version__ = "0.1.0"
+
+# Public name → where it lives. Loaded on first use, so that `import regard` needs no torch.
+_HOMES = {
+    "Kit": "regard.kit",
+    "Tap": "regard.core.tap",
+    "add": "regard.look.edit",
+    "attend": "regard.core.similarity",
+    "attention": "regard.core.similarity",
+    "build": "regard.kit",
+    "kernel_regression": "regard.core.similarity",
+    "load": "regard.kit",
+    "mean": "regard.look.edit",
+    "patch": "regard.look.edit",
+    "taps": "regard.core.tap",
+    "zero": "regard.look.edit",
+}
+
+__all__ = [
+    "Kit",
+    "Tap",
+    "add",
+    "attend",
+    "attention",
+    "build",
+    "kernel_regression",
+    "load",
+    "mean",
+    "patch",
+    "taps",
+    "zero",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'regard' has no attribute {name!r}; it has {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,115 @@
+"""Attention: each position asks (q), is asked (k) and answers (v) (Vaswani 2017, eq. 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.core import mask as masks
+from regard.core.cache import Cache
+from regard.core.config import BlockConfig
+from regard.core.norm import RMSNorm, build_norm
+from regard.core.position import rotate
+from regard.core.similarity import similarity
+from regard.core.tap import Taps
+
+
+@dataclass(frozen=True)
+class View:
+    """What the queries of one forward pass may see; the same for every block."""
+
+    mask: Tensor | None = None
+    """(B or 1, H or 1, T, S): boolean, True = may attend, or a bias to add, −inf = may not."""
+    live: Tensor | None = None
+    """(B or 1, 1, T, 1): queries that see at least one key; None when all do."""
+    causal: bool = False
+    """A plain causal mask, left to the kernel; `mask` is None then."""
+    rotation: tuple[Tensor, Tensor] | None = None
+    """Cosine and sine for rotary positions, each (B, T, 1, K)."""
+    cache: Cache | None = None
+    """Earlier keys and values."""
+
+
+class Attention(nn.Module):
+    """Queries from `x`, keys and values from `source` or from `x` itself.
+
+    Multi-head, grouped-query and multi-query by the number of key-value heads. Runs fused unless
+    somebody listens to the scores or the pattern: a request to look is never ignored.
+    """
+
+    def __init__(self, config: BlockConfig, layer: int, cross: bool = False) -> None:
+        super().__init__()
+        heads, groups, width = config.heads, config.groups, config.width
+        self.norm = build_norm(config.norm, config.dim, config.eps)
+        self.q = nn.Linear(config.dim, heads * width, bias="q" in config.bias)
+        self.k = nn.Linear(config.dim, groups * width, bias="k" in config.bias)
+        self.v = nn.Linear(config.dim, groups * width, bias="v" in config.bias)
+        self.o = nn.Linear(heads * width, config.dim, bias="o" in config.bias)
+        self.q_norm = RMSNorm(width, config.eps) if config.qk_norm else None
+        self.k_norm = RMSNorm(width, config.eps) if config.qk_norm else None
+        self.heads, self.groups, self.width = heads, groups, width
+        self.layer, self.cross = layer, cross
+        self.scale = width**-0.5 if config.scale is None else config.scale
+        self.similarity = similarity(config.similarity)
+        self.fusible = config.similarity == "dot"
+        self.at = Taps("q", "k", "v", "scores", "pattern", "z", "out")
+
+    def forward(self, x: Tensor, ctx: View, source: Tensor | None = None) -> Tensor:
+        """x (B, T, D), source (B, S, D) → (B, T, D)."""
+        q = self.q(x).unflatten(-1, (self.heads, self.width))  # (B, T, H, K)
+        if self.q_norm is not None:
+            q = self.q_norm(q)
+        if ctx.rotation is not None:
+            q = rotate(q, ctx.rotation)
+        k, v = self.keys_values(x if source is None else source, ctx)  # (B, G, S, K)
+        z = self.look(self.at.q(q).transpose(1, 2), k, v, ctx)  # (B, H, T, K)
+        z = self.at.z(z.transpose(1, 2))  # (B, T, H, K)
+        return self.at.out(self.o(z.flatten(-2)))
+
+    def keys_values(self, source: Tensor, ctx: View) -> tuple[Tensor, Tensor]:
+        """Keys and values, new and cached, each (B, G, S, K); a memory is projected once."""
+        if self.cross and ctx.cache is not None and self.layer in ctx.cache.memory:
+            return ctx.cache.memory[self.layer]
+        k = self.k(source).unflatten(-1, (self.groups, self.width))  # (B, S, G, K)
+        v = self.v(source).unflatten(-1, (self.groups, self.width))
+        if self.k_norm is not None:
+            k = self.k_norm(k)
+        if ctx.rotation is not None:
+            k = rotate(k, ctx.rotation)
+        k, v = self.at.k(k), self.at.v(v)
+        if ctx.cache is None:
+            return k.transpose(1, 2), v.transpose(1, 2)
+        if self.cross:
+            return ctx.cache.memory.setdefault(self.layer, (k.transpose(1, 2), v.transpose(1, 2)))
+        return ctx.cache.append(self.layer, k, v)
+
+    def look(self, q: Tensor, k: Tensor, v: Tensor, ctx: View) -> Tensor:
+        """Average the values by similarity of query and key, fused when nobody listens."""
+        if self.fusible and self.at.scores.fn is None and self.at.pattern.fn is None:
+            grouped = self.groups != self.heads
+            z = F.scaled_dot_product_attention(
+                q, k, v, ctx.mask, is_causal=ctx.causal, scale=self.scale, enable_gqa=grouped
+            )
+            return z if ctx.live is None else z * ctx.live
+        pattern = self.at.pattern(self.pattern(q, k, ctx))
+        return pattern @ self.per_head(v)
+
+    def pattern(self, q: Tensor, k: Tensor, ctx: View) -> Tensor:
+        """Attention weights (B, H, T, S): rows are non-negative and sum to one."""
+        scores = self.similarity(q, self.per_head(k), self.scale)
+        mask = ctx.mask
+        if ctx.causal:
+            mask = masks.causal(q.shape[-2], k.shape[-2], q.device)
+        if mask is not None and mask.dtype == torch.bool:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        elif mask is not None:
+            scores = scores + mask
+        weights = self.at.scores(scores).softmax(-1)
+        return weights if ctx.live is None else weights * ctx.live
+
+    def per_head(self, x: Tensor) -> Tensor:
+        """Give each query head its group's keys or values: (B, G, S, K) → (B, H, S, K)."""
+        return x if self.groups == self.heads else x.repeat_interleave(self.heads // self.groups, 1)

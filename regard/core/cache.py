@@ -1,0 +1,115 @@
+"""Cache: keys and values so far, passed in by the caller, never stored on a module."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.core import mask as masks
+from regard.core.config import StackConfig
+from regard.errors import UsageError
+
+
+class Cache:
+    """Keys and values of a decoder for `batch` rows of at most `size` tokens each.
+
+    Rows are kept compact: the n-th real token of a row lies in slot n, whatever padding came with
+    it. Left-padded, right-padded and unequally long rows therefore hold the same numbers.
+    With `tile` > 1 attention runs over a multiple of that many slots (strict mode).
+    """
+
+    def __init__(
+        self,
+        config: StackConfig,
+        batch: int,
+        size: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+        tile: int = 1,
+    ) -> None:
+        shape = (batch, config.block.groups, size + 1, config.block.width)  # last slot: padding
+        self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.depth)]
+        self.values = [torch.zeros_like(keys) for keys in self.keys]
+        self.memory: dict[int, tuple[Tensor, Tensor]] = {}  # cross-attention, once per source
+        self.documents = torch.full((batch, size + 1), -1, dtype=torch.long, device=device)
+        self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
+        self.batch, self.size, self.tile = batch, size, tile
+        self.used = 0  # no row is longer; kept on the host, so that asking costs no device sync
+        self.even = tile == 1  # all rows have the length `used`, so no key needs a mask
+        self.packed = False  # some row holds more than one document
+        self.slots = torch.zeros(batch, 0, dtype=torch.long, device=device)  # (B, T) of this call
+
+    def place(self, real: Tensor | None, document: Tensor | None, count: int) -> Tensor:
+        """Reserve slots for `count` new columns; returns the new tokens' positions (B, T)."""
+        start = self.lengths[:, None]
+        if real is None:
+            self.slots = start + torch.arange(count, device=start.device)
+            new = count
+        else:
+            self.slots = torch.where(real, start + real.cumsum(-1) - 1, self.size)
+            new = int(real.sum(-1).max())
+            self.even = self.even and bool(real.all())
+        if self.used + new > self.size:
+            self.used = int(self.lengths.max())
+            if self.used + new > self.size:
+                raise UsageError(
+                    "appending to the cache",
+                    f"{self.used} tokens held and {new} new ones",
+                    f"at most {self.size} in all",
+                    "make the cache larger",
+                )
+        self.used += new
+        self.lengths = self.lengths + (count if real is None else real.sum(-1))
+        if document is None and not self.packed:
+            return self.slots if real is None else self.slots.masked_fill(~real, 0)
+        return self._place_documents(document)
+
+    def _place_documents(self, document: Tensor | None) -> Tensor:
+        """Positions of new tokens in packed rows: they restart with each document."""
+        if document is None:
+            raise UsageError("appending to a packed cache", "no documents", "documents (B, T)")
+        self.packed, self.even = True, False
+        self.documents.scatter_(1, self.slots, document)
+        self.documents[:, self.size] = -1
+        slot = torch.arange(self.size + 1, device=self.slots.device)
+        same = self.documents[:, None, :] == document[:, :, None]
+        earlier = same & (slot < self.slots[:, :, None])
+        return earlier.sum(-1)
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Write (B, T, G, K) into the reserved slots; returns all (B, G, span, K)."""
+        keys, values = self.keys[layer], self.values[layer]
+        if self.even:
+            start = self.used - k.shape[1]
+            keys[:, :, start : self.used] = k.transpose(1, 2)
+            values[:, :, start : self.used] = v.transpose(1, 2)
+        else:
+            row = torch.arange(self.batch, device=k.device)[:, None]
+            keys[row, :, self.slots] = k
+            values[row, :, self.slots] = v
+        return keys[:, :, : self.span], values[:, :, : self.span]
+
+    @property
+    def span(self) -> int:
+        """Number of slots that attention runs over."""
+        return min(-(-self.used // self.tile) * self.tile, self.size)
+
+    def allow(self) -> Tensor | None:
+        """Which slots each new token may see, (B, 1, T, span); None if plain causal."""
+        count = self.slots.shape[1]
+        if self.even and count in (1, self.used):
+            return None
+        slot = torch.arange(self.span, device=self.slots.device)
+        allowed = (slot <= self.slots[:, :, None])[:, None]
+        if self.packed:
+            new = self.documents.gather(1, self.slots)
+            allowed = allowed & masks.documents(new, self.documents[:, : self.span])
+        return allowed
+
+    def positions(self) -> Tensor:
+        """Positions of the held keys, (B or 1, span); slots and positions agree unless packed."""
+        slot = torch.arange(self.span, device=self.slots.device)[None]
+        if not self.packed:
+            return slot
+        held = self.documents[:, : self.span]
+        return masks.positions(held >= 0, held)

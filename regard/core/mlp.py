@@ -1,0 +1,58 @@
+"""MLP: think about each position alone. Plain or gated, activation by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.core.config import BlockConfig
+from regard.core.norm import build_norm
+from regard.core.tap import Taps
+from regard.errors import UsageError, nearest
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU by its tanh approximation (Hendrycks and Gimpel 2016), as GPT-2 uses."""
+    return F.gelu(x, approximate="tanh")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}
+
+
+def activation(name: str) -> Callable[[Tensor], Tensor]:
+    """The activation function called `name`."""
+    if name not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
+        raise UsageError("choosing an activation", repr(name), known, nearest(name, ACTIVATIONS))
+    return ACTIVATIONS[name]
+
+
+class MLP(nn.Module):
+    """down(act(up x)), or down(act(gate x) · up x) when gated (Shazeer 2020)."""
+
+    def __init__(self, config: BlockConfig) -> None:
+        super().__init__()
+        bias = "mlp" in config.bias
+        self.norm = build_norm(config.norm, config.dim, config.eps)
+        self.up = nn.Linear(config.dim, config.hidden, bias=bias)
+        self.gate = nn.Linear(config.dim, config.hidden, bias=bias) if config.gated else None
+        self.down = nn.Linear(config.hidden, config.dim, bias=bias)
+        self.act = activation(config.act)
+        self.at = Taps("pre", "post", "out")  # each neuron before and after its activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, D) → (B, T, D)."""
+        if self.gate is None:
+            hidden = self.act(self.at.pre(self.up(x)))
+        else:
+            hidden = self.act(self.at.pre(self.gate(x))) * self.up(x)
+        return self.at.out(self.down(self.at.post(hidden)))

@@ -1,0 +1,34 @@
+"""Normalisation by name: layer (Ba 2016), rms (Zhang and Sennrich 2019), none."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import UsageError
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean x² + eps) · weight, the mean taken in float32 or wider."""
+
+    def __init__(self, dim: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise the last dimension."""
+        wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
+        return self.weight * wide.to(x.dtype)
+
+
+def build_norm(kind: str, dim: int, eps: float) -> nn.Module:
+    """The norm called `kind`; LayerNorm uses the biased variance and an explicit eps."""
+    if kind == "layer":
+        return nn.LayerNorm(dim, eps=eps)
+    if kind == "rms":
+        return RMSNorm(dim, eps)
+    if kind == "none":
+        return nn.Identity()
+    raise UsageError("building a norm", f"norm = {kind!r}", "layer, rms or none")

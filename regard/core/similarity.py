@@ -1,0 +1,97 @@
+"""Attention as kernel regression: weights from any similarity of query and key (#37–#39)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from regard.errors import DataError, UsageError
+
+Similarity = Callable[[Tensor, Tensor, float], Tensor]
+
+
+def dot(q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """q · k · scale: (…, T, K), (…, S, K) → (…, T, S)."""
+    return (q * scale) @ k.transpose(-1, -2)
+
+
+def distance(q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """−|q − k| · scale, the Laplace kernel."""
+    return -torch.cdist(q, k, compute_mode="donot_use_mm_for_euclid_dist") * scale
+
+
+def gaussian(q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """−|q − k|² · scale / 2; with keys of equal norm it gives the same weights as dot."""
+    square = q.square().sum(-1, keepdim=True) + k.square().sum(-1)[..., None, :]
+    return -0.5 * scale * (square - 2 * q @ k.transpose(-1, -2))
+
+
+SIMILARITIES: dict[str, Similarity] = {"dot": dot, "distance": distance, "gaussian": gaussian}
+
+
+def similarity(kind: str | Similarity) -> Similarity:
+    """The similarity called `kind`, or `kind` itself when it is a function of (q, k, scale)."""
+    if callable(kind):
+        return kind
+    if kind not in SIMILARITIES:
+        raise UsageError("choosing a similarity", repr(kind), ", ".join(SIMILARITIES))
+    return SIMILARITIES[kind]
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    allow: Tensor | None = None,
+    kind: str | Similarity = "dot",
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Soft look-up: (values averaged by similarity of query and key, the weights).
+
+    q (…, T, K), k (…, S, K), v (…, S, E), allow (…, T, S) with True = may attend.
+    Each output is a convex combination of the allowed values; no allowed key gives zeros.
+    """
+    if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        found = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+        raise DataError("attention", found, "q and k of one width, k and v of one length")
+    if k.shape[-2] == 0:
+        raise DataError("attention", "no keys", "at least one key and value")
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scores = similarity(kind)(q, k, scale)
+    if torch.isnan(scores).any():
+        name = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
+        raise DataError("attention", f"the similarity {name} returned NaN", "finite scores")
+    weights = weigh(scores, allow)
+    return weights @ v, weights
+
+
+def weigh(scores: Tensor, allow: Tensor | None) -> Tensor:
+    """Softmax over allowed keys; the mask goes on the scores, a fully masked row gives zeros."""
+    if allow is None:
+        return scores.softmax(-1)
+    live = allow.any(-1, keepdim=True)
+    blocked = ~allow & live  # a dead row is left unmasked, so that its gradient stays finite
+    return scores.masked_fill(blocked, -torch.inf).softmax(-1) * live
+
+
+def attention(x: Tensor, z: Tensor | None = None) -> Tensor:
+    """softmax(X Zᵀ) Z without any parameter or scale: the operation before its four fixes (#28)."""
+    z = x if z is None else z
+    return attend(x, z, z, scale=1.0)[0]
+
+
+def kernel_regression(
+    x: Tensor, y: Tensor, query: Tensor | float, kind: str | Similarity = "distance"
+) -> tuple[Tensor, Tensor]:
+    """Nadaraya–Watson: predict y at `query` from points (x, y); returns (prediction, weights).
+
+    x (N,) or (N, K), y (N,) or (N, E). The scale is 1: bandwidth h is x and query divided by h.
+    """
+    if len(x) == 0:
+        raise DataError("kernel regression", "no points", "at least one point (x, y)")
+    points = x.reshape(len(x), -1)
+    asked = torch.as_tensor(query, dtype=x.dtype).reshape(-1, points.shape[-1])
+    out, weights = attend(asked, points, y.reshape(len(y), -1), kind=kind, scale=1.0)
+    return out.squeeze(), weights.squeeze(0)

@@ -1,0 +1,112 @@
+"""Stack: blocks one after the other. An encoder and a decoder are both a Stack."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import torch
+from torch import Tensor, nn
+
+from regard.core import mask as masks
+from regard.core.attention import View
+from regard.core.block import Block, Context
+from regard.core.cache import Cache
+from regard.core.config import StackConfig
+from regard.core.norm import build_norm
+from regard.core.position import Alibi, RelativeBias, Rotary
+from regard.core.tap import Taps
+
+
+class Stack(nn.Module):
+    """An encoder when its blocks are not causal, a decoder when they are."""
+
+    def __init__(self, config: StackConfig) -> None:
+        super().__init__()
+        block = config.block
+        self.config = config
+        self.blocks = nn.ModuleList(Block(block, layer) for layer in range(config.depth))
+        self.norm = build_norm(block.norm if config.final_norm else "none", block.dim, block.eps)
+        self.rotary: Rotary | None = None
+        self.bias: RelativeBias | Alibi | None = None
+        if config.position == "rotary":
+            self.rotary = Rotary(block.width, config.rotary_base, config.rotary_scaling)
+        elif config.position == "relative":
+            self.bias = RelativeBias(block.heads, config.buckets, config.distance, block.causal)
+        elif config.position == "alibi":
+            self.bias = Alibi(block.heads)
+        self.at = Taps("embed", "final")
+
+    def forward(self, x: Tensor, ctx: Context, memory: Tensor | None = None) -> Tensor:
+        """(B, T, D) → (B, T, D)."""
+        x = self.at.embed(x)
+        for block in self.blocks:
+            x = block(x, ctx, memory)
+        return self.at.final(self.norm(x))
+
+    def view(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        real: Tensor | None = None,
+        document: Tensor | None = None,
+        cache: Cache | None = None,
+        prefix: Tensor | None = None,
+    ) -> View:
+        """What each token may see of its own sequence; `cache.place` must have come before.
+
+        x (B, T, D); positions, real (True = token, not padding), document (B, T); prefix (B,) is
+        the number of leading columns that see each other in a causal stack.
+        """
+        block, count = self.config.block, x.shape[1]
+        allow: list[Tensor] = []
+        keys, ordered = positions, not block.causal
+        if cache is not None:
+            keys, held = cache.positions(), cache.allow()
+            allow, ordered = ([], ordered) if held is None else ([held], True)
+        else:
+            allow += [] if real is None else [masks.padding(real)]
+            allow += [] if document is None else [masks.documents(document, document)]
+        if prefix is not None and not ordered:
+            allow, ordered = [*allow, masks.prefix(prefix, count, keys.shape[1])], True
+        if block.window is not None:
+            allow.append(masks.window(positions, keys, block.window))
+        bias = None if self.bias is None else self.bias(positions, keys).to(x.dtype)
+        plain = not ordered and not allow and bias is None  # the kernel's own causal mask will do
+        if not ordered and not plain:
+            allow.append(masks.causal(count, keys.shape[1], x.device))
+        return join_view(
+            reduce(torch.logical_and, allow) if allow else None,
+            bias,
+            dead=real is not None and cache is None,
+            causal=plain and count > 1,  # one query is the last one and sees every key
+            rotation=None if self.rotary is None else self.rotary(positions, x),
+            cache=cache,
+        )
+
+
+def cross_view(
+    real: Tensor | None = None,
+    documents: tuple[Tensor, Tensor] | None = None,
+    cache: Cache | None = None,
+) -> View:
+    """What a decoder may see of its memory: real (B, S); documents of the queries and the keys."""
+    allow = [] if real is None else [masks.padding(real)]
+    allow += [] if documents is None else [masks.documents(*documents)]
+    return join_view(reduce(torch.logical_and, allow) if allow else None, cache=cache)
+
+
+def join_view(
+    allow: Tensor | None,
+    bias: Tensor | None = None,
+    dead: bool = True,
+    causal: bool = False,
+    rotation: tuple[Tensor, Tensor] | None = None,
+    cache: Cache | None = None,
+) -> View:
+    """Fold allow-mask and bias into one mask; `dead` says that a query may see no key at all."""
+    mask, live = bias, None
+    if allow is not None:
+        if dead:
+            allow, live = masks.live_rows(allow)
+        mask = allow if bias is None else bias.masked_fill(~allow, -torch.inf)
+    return View(mask, live, causal, rotation, cache)

@@ -1,0 +1,42 @@
+"""Errors a user can mend, in four parts: doing, found, expected, fix (MISSION section 4)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RegardError(Exception):
+    """A run failed; the message says what was being done, found, expected, and what to do."""
+
+    exit_code = 1
+
+    def __init__(self, doing: str, found: str, expected: str = "", fix: str = "") -> None:
+        self.doing, self.found, self.expected, self.fix = doing, found, expected, fix
+        parts = [f"{doing}: {found}"]
+        parts += [f"  expected: {expected}"] if expected else []
+        parts += [f"  to fix: {fix}"] if fix else []
+        super().__init__("\n".join(parts))
+
+
+class UsageError(RegardError):
+    """The call itself is wrong: an unknown name, a value out of range."""
+
+    exit_code = 2
+
+
+class DataError(RegardError):
+    """The input data is wrong: a file, a tensor, an id."""
+
+    exit_code = 3
+
+
+class ResourceError(RegardError):
+    """Not enough memory or disk."""
+
+    exit_code = 4
+
+
+def nearest(name: str, names: Iterable[str], count: int = 3) -> str:
+    """The names most like `name`, for "did you mean": 'a, b' or '' when none is close."""
+    return ", ".join(difflib.get_close_matches(name, list(names), n=count, cutoff=0.5))

@@ -1,0 +1,182 @@
+"""BERT (Devlin 2019), RoBERTa (Liu 2019), DistilBERT (Sanh 2019): post-norm encoders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from regard.interop.ops import Duplicate
+from regard.interop.table import Both, Key, Row, Table, Variant
+from regard.interop.words import LABELS, act
+
+VOCAB = ("front.vocab", Key("vocab_size"))
+MASKED = (
+    ("{head.size,front.vocab}", Key("vocab_size")),
+    ("head.tied", Key("tie_word_embeddings", True)),
+)
+CLASSES = (VOCAB, ("head.size", LABELS))
+POOLED = {"head.take": "first", "head.transform": "tanh"}
+
+
+def output(head: str) -> tuple[Row, ...]:
+    """Rows of a masked-language head; an untied one stores its bias twice."""
+    bias = "head.out.bias"
+    return (
+        Row("head.out.weight", f"{head}.decoder.weight"),
+        Row(bias, f"{head}.bias", when=lambda config: config.head.tied),
+        Row(bias, f"{head}.{{decoder.bias,bias}}", Duplicate(), when=lambda c: not c.head.tied),
+    )
+
+
+BERT = Table(
+    family="bert",
+    variants={
+        "BertModel": Variant(
+            rows=(Row("head.dense", "pooler.dense"),), config=(VOCAB,), fixed=POOLED
+        ),
+        "BertForMaskedLM": Variant(
+            prefix="bert.",
+            rows=(
+                Row("head.dense", "cls.predictions.transform.dense"),
+                Row("head.norm", "cls.predictions.transform.LayerNorm"),
+                *output("cls.predictions"),
+            ),
+            config=(
+                *MASKED,
+                ("head.transform", act("hidden_act", "gelu")),
+                ("head.eps", Key("layer_norm_eps", 1e-12)),
+            ),
+            fixed={"{head.norm,head.bias}": True},
+        ),
+        "BertForSequenceClassification": Variant(
+            prefix="bert.",
+            rows=(Row("head.dense", "bert.pooler.dense"), Row("head.out", "classifier")),
+            config=CLASSES,
+            fixed=POOLED | {"head.bias": True},
+        ),
+        "BertForTokenClassification": Variant(
+            prefix="bert.",
+            rows=(Row("head.out", "classifier"),),
+            config=CLASSES,
+            fixed={"head.bias": True},
+        ),
+    },
+    config=(
+        ("{front,encoder.block}.dim", Key("hidden_size")),
+        ("encoder.depth", Key("num_hidden_layers")),
+        ("encoder.block.heads", Key("num_attention_heads")),
+        ("encoder.block.hidden", Key("intermediate_size")),
+        ("encoder.block.act", act("hidden_act", "gelu")),
+        ("{encoder.block,front}.eps", Key("layer_norm_eps", 1e-12)),
+        ("front.length", Key("max_position_embeddings", 512)),
+        ("front.segments", Key("type_vocab_size", 2)),
+    ),
+    fixed={
+        "encoder.block.norm_at": "post",
+        "encoder.final_norm": False,
+        "front.position": "learned",
+        "front.norm": "layer",
+        "front.kind": "text",
+    },
+    rows=(
+        Row("front.tokens", "embeddings.word_embeddings"),
+        Row("front.positions", "embeddings.position_embeddings"),
+        Row("front.segments", "embeddings.token_type_embeddings"),
+        Row("front.norm", "embeddings.LayerNorm"),
+        Row(
+            "encoder.blocks.{i}.attn.{q,k,v}",
+            "encoder.layer.{i}.attention.self.{query,key,value}",
+        ),
+        Row("encoder.blocks.{i}.attn.o", "encoder.layer.{i}.attention.output.dense"),
+        Row("encoder.blocks.{i}.attn.norm", "encoder.layer.{i}.attention.output.LayerNorm"),
+        Row("encoder.blocks.{i}.mlp.up", "encoder.layer.{i}.intermediate.dense"),
+        Row("encoder.blocks.{i}.mlp.down", "encoder.layer.{i}.output.dense"),
+        Row("encoder.blocks.{i}.mlp.norm", "encoder.layer.{i}.output.LayerNorm"),
+    ),
+    require={"is_decoder": False, "position_embedding_type": "absolute"},
+    ignore=("*embeddings.position_ids", "cls.predictions.decoder.bias", "cls.seq_relationship.*"),
+)
+
+ROBERTA = replace(
+    BERT,
+    family="roberta",
+    variants={
+        "RobertaModel": BERT.variants["BertModel"],
+        "RobertaForMaskedLM": Variant(
+            prefix="roberta.",
+            rows=(
+                Row("head.dense", "lm_head.dense"),
+                Row("head.norm", "lm_head.layer_norm"),
+                *output("lm_head"),
+            ),
+            config=(*MASKED, ("head.eps", Key("layer_norm_eps", 1e-12))),
+            fixed={"{head.norm,head.bias}": True, "head.transform": "gelu"},
+        ),
+        "RobertaForSequenceClassification": Variant(
+            prefix="roberta.",
+            rows=(Row("head.dense", "classifier.dense"), Row("head.out", "classifier.out_proj")),
+            config=CLASSES,
+            fixed=POOLED | {"head.bias": True},
+        ),
+    },
+    config=(
+        *BERT.config,
+        # Positions start after the padding id, so that many rows of the table are never used.
+        (
+            "front.offset",
+            Both(
+                lambda config: 1 + config.get("pad_token_id", 1),
+                lambda offset: {"pad_token_id": offset - 1},
+            ),
+        ),
+    ),
+    ignore=("*embeddings.position_ids", "lm_head.decoder.bias"),
+)
+
+DISTILBERT = Table(
+    family="distilbert",
+    variants={
+        "DistilBertModel": Variant(config=(VOCAB,)),
+        "DistilBertForMaskedLM": Variant(
+            prefix="distilbert.",
+            rows=(
+                Row("head.dense", "vocab_transform"),
+                Row("head.norm", "vocab_layer_norm"),
+                Row("head.out", "vocab_projector"),
+            ),
+            config=(*MASKED, ("head.transform", act("activation", "gelu"))),
+            fixed={"{head.norm,head.bias}": True, "head.eps": 1e-12},
+        ),
+        "DistilBertForSequenceClassification": Variant(
+            prefix="distilbert.",
+            rows=(Row("head.dense", "pre_classifier"), Row("head.out", "classifier")),
+            config=CLASSES,
+            fixed={"head.take": "first", "head.transform": "relu", "head.bias": True},
+        ),
+    },
+    config=(
+        ("{front,encoder.block}.dim", Key("dim")),
+        ("encoder.depth", Key("n_layers")),
+        ("encoder.block.heads", Key("n_heads")),
+        ("encoder.block.hidden", Key("hidden_dim")),
+        ("encoder.block.act", act("activation", "gelu")),
+        ("front.length", Key("max_position_embeddings", 512)),
+    ),
+    fixed={
+        "encoder.block.norm_at": "post",
+        "encoder.final_norm": False,
+        "{encoder.block,front}.eps": 1e-12,
+        "front.position": "learned",
+        "front.norm": "layer",
+        "front.kind": "text",
+    },
+    rows=(
+        Row("front.tokens", "embeddings.word_embeddings"),
+        Row("front.positions", "embeddings.position_embeddings"),
+        Row("front.norm", "embeddings.LayerNorm"),
+        Row("encoder.blocks.{i}.attn.{q,k,v,o}", "transformer.layer.{i}.attention.{q,k,v,out}_lin"),
+        Row("encoder.blocks.{i}.attn.norm", "transformer.layer.{i}.sa_layer_norm"),
+        Row("encoder.blocks.{i}.mlp.{up,down}", "transformer.layer.{i}.ffn.{lin1,lin2}"),
+        Row("encoder.blocks.{i}.mlp.norm", "transformer.layer.{i}.output_layer_norm"),
+    ),
+    ignore=("*embeddings.position_ids",),
+)

@@ -1,0 +1,60 @@
+"""All families that regard opens, and finding the one of a config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from regard.errors import DataError, nearest
+from regard.interop.bert import BERT, DISTILBERT, ROBERTA
+from regard.interop.gpt2 import GPT2
+from regard.interop.llama import LLAMA, MISTRAL, QWEN2, QWEN3
+from regard.interop.marian import MARIAN
+from regard.interop.t5 import T5
+from regard.interop.table import Binding, Table
+from regard.interop.vit import VIT
+from regard.interop.whisper import WHISPER
+
+FAMILIES: tuple[Table, ...] = (
+    GPT2,
+    LLAMA,
+    MISTRAL,
+    QWEN2,
+    QWEN3,
+    BERT,
+    ROBERTA,
+    DISTILBERT,
+    T5,
+    MARIAN,
+    VIT,
+    WHISPER,
+)
+ARCHITECTURES = {name: table for table in FAMILIES for name in table.variants}
+
+
+def bind(architecture: str) -> Binding:
+    """The table of an architecture."""
+    if architecture not in ARCHITECTURES:
+        close = nearest(architecture, ARCHITECTURES)
+        raise DataError(
+            "finding a model's table",
+            f"the architecture {architecture!r}",
+            f"one of {', '.join(ARCHITECTURES)}",
+            f"the nearest is {close}" if close else "docs/adding.md says how to add a family",
+        )
+    table = ARCHITECTURES[architecture]
+    return Binding(table, architecture, table.variants[architecture].prefix)
+
+
+def recognise(config: dict[str, Any], names: Collection[str]) -> Binding:
+    """The table for a config.json and the tensors that lie beside it."""
+    named = config.get("architectures") or []
+    if not named:
+        kind = str(config.get("model_type", ""))
+        named = [next((t.variants for t in FAMILIES if t.family == kind), {kind: None})]
+        named = [next(iter(named[0]))]
+    binding = bind(str(named[0]))
+    # Some files leave the prefix out, such as the first GPT-2's.
+    if binding.prefix and not any(name.startswith(binding.prefix) for name in names):
+        return Binding(binding.table, binding.architecture, "")
+    return binding

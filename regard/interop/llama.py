@@ -1,0 +1,92 @@
+"""Llama (Touvron 2023) and its relatives: rotary, RMS norm, gated MLP, grouped queries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from regard.interop.table import Both, Key, Row, Table, Variant
+from regard.interop.words import ROTARY_BASE, ROTARY_SCALING, act
+
+
+def read_bias(config: dict[str, Any]) -> tuple[str, ...]:
+    """`attention_bias` puts one on q, k, v and o; `mlp_bias` on the MLP."""
+    attention = ("q", "k", "v", "o") if config.get("attention_bias") else ()
+    return attention + (("mlp",) if config.get("mlp_bias") else ())
+
+
+def write_bias(bias: tuple[str, ...]) -> dict[str, Any]:
+    """The inverse of `read_bias`."""
+    return {"attention_bias": "q" in bias, "mlp_bias": "mlp" in bias}
+
+
+BIAS = ("decoder.block.bias", Both(read_bias, write_bias))
+
+HEAD = Variant(
+    prefix="model.",
+    rows=(Row("head.out", "lm_head"),),
+    config=(
+        ("{head.size,front.vocab}", Key("vocab_size")),
+        ("head.tied", Key("tie_word_embeddings", False)),
+    ),
+)
+BODY = Variant(config=(("front.vocab", Key("vocab_size")),))
+
+LLAMA = Table(
+    family="llama",
+    variants={"LlamaForCausalLM": HEAD, "LlamaModel": BODY},
+    config=(
+        ("{front,decoder.block}.dim", Key("hidden_size")),
+        ("decoder.depth", Key("num_hidden_layers")),
+        ("decoder.block.heads", Key("num_attention_heads")),
+        ("decoder.block.kv_heads", Key("num_key_value_heads", None)),
+        ("decoder.block.head_dim", Key("head_dim", None)),
+        ("decoder.block.hidden", Key("intermediate_size")),
+        ("front.length", Key("max_position_embeddings", 2048)),
+        ("decoder.block.act", act("hidden_act", "silu")),
+        ("decoder.block.eps", Key("rms_norm_eps", 1e-6)),
+        ("decoder.rotary_base", ROTARY_BASE),
+        ("decoder.rotary_scaling", ROTARY_SCALING),
+        BIAS,
+    ),
+    fixed={
+        "decoder.block.causal": True,
+        "decoder.block.norm": "rms",
+        "decoder.block.gated": True,
+        "decoder.position": "rotary",
+        "front.kind": "text",
+    },
+    rows=(
+        Row("front.tokens", "embed_tokens"),
+        Row("decoder.blocks.{i}.attn.norm", "layers.{i}.input_layernorm"),
+        Row("decoder.blocks.{i}.attn.{q,k,v,o}", "layers.{i}.self_attn.{q,k,v,o}_proj"),
+        Row("decoder.blocks.{i}.attn.{q,k}_norm", "layers.{i}.self_attn.{q,k}_norm"),
+        Row("decoder.blocks.{i}.mlp.norm", "layers.{i}.post_attention_layernorm"),
+        Row("decoder.blocks.{i}.mlp.{gate,up,down}", "layers.{i}.mlp.{gate,up,down}_proj"),
+        Row("decoder.norm", "norm"),
+    ),
+    require={"use_sliding_window": False, "partial_rotary_factor": 1.0},
+    ignore=("*.rotary_emb.inv_freq",),
+)
+
+MISTRAL = replace(
+    LLAMA,
+    family="mistral",
+    variants={"MistralForCausalLM": HEAD, "MistralModel": BODY},
+    config=(*LLAMA.config, ("decoder.block.window", Key("sliding_window", None))),
+)
+
+QWEN2 = replace(
+    LLAMA,
+    family="qwen2",
+    variants={"Qwen2ForCausalLM": HEAD, "Qwen2Model": BODY},
+    config=tuple(row for row in LLAMA.config if row != BIAS),
+    fixed=LLAMA.fixed | {"decoder.block.bias": ("q", "k", "v")},
+)
+
+QWEN3 = replace(
+    LLAMA,
+    family="qwen3",
+    variants={"Qwen3ForCausalLM": HEAD, "Qwen3Model": BODY},
+    fixed=LLAMA.fixed | {"decoder.block.qk_norm": True},
+)

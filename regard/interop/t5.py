@@ -1,0 +1,115 @@
+"""T5 (Raffel 2020), v1 and v1.1: relative position bias, RMS norm, no scale, no bias."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.interop.table import TENSORS, Both, Key, Row, Table, Variant
+
+# `feed_forward_proj` → our activation; T5's "gated-gelu" is the tanh form.
+MLPS = {"relu": "relu", "gelu": "gelu", "gated-gelu": "gelu_tanh", "gated-silu": "silu"}
+
+
+def read_gated(config: dict[str, Any]) -> bool:
+    """v1.1 gates its MLP."""
+    return str(config.get("feed_forward_proj", "relu")).startswith("gated-")
+
+
+def read_scale(config: dict[str, Any]) -> float | None:
+    """v1 scales the vectors before scoring; v1.1 says that it does not by an untied head."""
+    scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings") is not False)
+    return float(config["d_model"]) ** -0.5 if scaled else None
+
+
+def read_tied(config: dict[str, Any]) -> bool:
+    """Tied unless the file holds an output matrix of its own (the config does not tell)."""
+    return "lm_head.weight" not in config.get(TENSORS, ())
+
+
+T5 = Table(
+    family="t5",
+    variants={
+        "T5ForConditionalGeneration": Variant(
+            rows=(Row("head.out", "lm_head"),),
+            config=(
+                ("{head.size,front.vocab,target.vocab}", Key("vocab_size")),
+                (
+                    "head.scale",
+                    Both(read_scale, lambda v: {"scale_decoder_outputs": v is not None}),
+                ),
+                ("head.tied", Both(read_tied, lambda v: {"tie_word_embeddings": v})),
+            ),
+        ),
+    },
+    config=(
+        ("{front,target,encoder.block,decoder.block}.dim", Key("d_model")),
+        ("{encoder,decoder}.block.head_dim", Key("d_kv")),
+        ("{encoder,decoder}.block.heads", Key("num_heads")),
+        ("{encoder,decoder}.block.hidden", Key("d_ff")),
+        ("{encoder,decoder}.block.act", Key("feed_forward_proj", "relu", MLPS)),
+        ("{encoder,decoder}.block.gated", Both(read_gated, lambda value: {})),
+        ("{encoder,decoder}.block.eps", Key("layer_norm_epsilon", 1e-6)),
+        ("{encoder,decoder}.buckets", Key("relative_attention_num_buckets", 32)),
+        ("{encoder,decoder}.distance", Key("relative_attention_max_distance", 128)),
+        ("encoder.depth", Key("num_layers")),
+        (
+            "decoder.depth",
+            Both(
+                lambda config: config.get("num_decoder_layers") or config["num_layers"],
+                lambda depth: {"num_decoder_layers": depth},
+            ),
+        ),
+    ),
+    fixed={
+        "{encoder,decoder}.block.norm": "rms",
+        "{encoder,decoder}.block.bias": (),
+        "{encoder,decoder}.block.scale": 1.0,
+        "{encoder,decoder}.position": "relative",
+        "{decoder.block.causal,decoder.block.cross,shared}": True,
+        "{front,target}.kind": "text",
+    },
+    rows=(
+        Row("front.tokens", "shared"),
+        Row(
+            "{encoder,decoder}.bias",
+            "{encoder,decoder}.block.0.layer.0.SelfAttention.relative_attention_bias",
+        ),
+        Row("encoder.blocks.{i}.attn.norm", "encoder.block.{i}.layer.0.layer_norm"),
+        Row(
+            "encoder.blocks.{i}.attn.{q,k,v,o}", "encoder.block.{i}.layer.0.SelfAttention.{q,k,v,o}"
+        ),
+        Row("encoder.blocks.{i}.mlp.norm", "encoder.block.{i}.layer.1.layer_norm"),
+        Row("encoder.blocks.{i}.mlp.down", "encoder.block.{i}.layer.1.DenseReluDense.wo"),
+        Row("encoder.norm", "encoder.final_layer_norm"),
+        Row("decoder.blocks.{i}.attn.norm", "decoder.block.{i}.layer.0.layer_norm"),
+        Row(
+            "decoder.blocks.{i}.attn.{q,k,v,o}", "decoder.block.{i}.layer.0.SelfAttention.{q,k,v,o}"
+        ),
+        Row("decoder.blocks.{i}.cross.norm", "decoder.block.{i}.layer.1.layer_norm"),
+        Row(
+            "decoder.blocks.{i}.cross.{q,k,v,o}",
+            "decoder.block.{i}.layer.1.EncDecAttention.{q,k,v,o}",
+        ),
+        Row("decoder.blocks.{i}.mlp.norm", "decoder.block.{i}.layer.2.layer_norm"),
+        Row("decoder.blocks.{i}.mlp.down", "decoder.block.{i}.layer.2.DenseReluDense.wo"),
+        Row("decoder.norm", "decoder.final_layer_norm"),
+        # v1 has one input matrix, v1.1 a gate and an up-projection.
+        *(
+            Row(
+                f"{stack}.blocks.{{i}}.mlp.{ours}",
+                f"{stack}.block.{{i}}.layer.{layer}.DenseReluDense.{theirs}",
+                when=when,
+            )
+            for stack, layer in (("encoder", 1), ("decoder", 2))
+            for ours, theirs, when in (
+                ("up", "wi", lambda config: not config.last.block.gated),
+                ("gate", "wi_0", lambda config: config.last.block.gated),
+                ("up", "wi_1", lambda config: config.last.block.gated),
+            )
+        ),
+    ),
+    ignore=(
+        "{encoder,decoder}.embed_tokens.weight",
+        "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
+    ),
+)

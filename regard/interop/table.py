@@ -1,0 +1,254 @@
+"""A checkpoint family as data: which of their names and config keys are which of ours, both ways."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import DataError
+from regard.interop.ops import Op
+from regard.model.config import ModelConfig
+from regard.model.model import Model
+
+MISSING = object()
+TENSORS = "_tensors"  # added to a config that is read: the names of the tensors beside it
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of their config.json; `words` translates its values, a default makes it optional."""
+
+    name: str
+    default: Any = MISSING
+    words: dict[str, str] | None = None
+
+    def read(self, config: dict[str, Any]) -> Any:
+        """Our value, from their config."""
+        value = config.get(self.name)
+        value = self.default if value is None else value
+        if value is MISSING:
+            raise DataError("reading config.json", f"no key {self.name!r}", f"{self.name}")
+        if self.words is None:
+            return value
+        if value not in self.words:
+            raise DataError(
+                "reading config.json", f"{self.name} = {value!r}", f"one of {list(self.words)}"
+            )
+        return self.words[value]
+
+    def write(self, value: Any) -> dict[str, Any]:
+        """Their keys, from our value."""
+        if self.words is None:
+            return {self.name: value}
+        return {self.name: next(theirs for theirs, ours in self.words.items() if ours == value)}
+
+
+@dataclass(frozen=True)
+class Both:
+    """A value spread over several of their keys: how to read it and how to write it."""
+
+    read: Callable[[dict[str, Any]], Any]
+    write: Callable[[Any], dict[str, Any]]
+
+
+class Row:
+    """Our name, their name and the operations between them.
+
+    `{i}` counts blocks, `{a,b}` lists names; `.weight` and `.bias` follow by themselves.
+    """
+
+    def __init__(
+        self, ours: str, theirs: str, *ops: Op, when: Callable[[ModelConfig], bool] | None = None
+    ) -> None:
+        self.ours, self.theirs, self.ops, self.when = ours, theirs, ops, when
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What one architecture of a family adds: mostly its output head."""
+
+    prefix: str = ""
+    """In front of the family's names."""
+    rows: tuple[Row, ...] = ()
+    config: tuple[tuple[str, Key | Both], ...] = ()
+    fixed: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A family: its config keys, its tensors, its architectures."""
+
+    family: str
+    """`model_type` in config.json."""
+    variants: dict[str, Variant]
+    """`architectures` in config.json → what it adds."""
+    config: tuple[tuple[str, Key | Both], ...]
+    """(our path in ModelConfig, their key)."""
+    fixed: dict[str, Any]
+    """Our paths that have one value in this family."""
+    rows: tuple[Row, ...]
+    require: dict[str, Any] = field(default_factory=dict)
+    """Keys of theirs that must have this value when present: we do nothing else."""
+    ignore: tuple[str, ...] = ()
+    """Patterns of tensors that hold nothing learned."""
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A table with one of its architectures, and the prefix its names really have."""
+
+    table: Table
+    architecture: str
+    prefix: str
+
+    @property
+    def variant(self) -> Variant:
+        """The architecture's part of the table."""
+        return self.table.variants[self.architecture]
+
+    @property
+    def fields(self) -> tuple[tuple[str, Key | Both], ...]:
+        """All config rows."""
+        return self.table.config + self.variant.config
+
+
+@dataclass(frozen=True)
+class Move:
+    """Tensors that travel together: their names, our names, the operations between."""
+
+    ours: list[str]
+    theirs: list[str]
+    ops: tuple[Op, ...]
+
+    def load(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Theirs → ours."""
+        for op in self.ops:
+            tensors = op.load(tensors)
+        return tensors
+
+    def save(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Ours → theirs."""
+        for op in reversed(self.ops):
+            tensors = op.save(tensors)
+        return tensors
+
+
+def braces(pattern: str) -> list[str]:
+    """Expand each `{a,b}`: "x.{q,k}" → ["x.q", "x.k"]."""
+    parts = re.split(r"\{([^{}]*)\}", pattern)  # text, choices, text, choices, … text
+    choices = [part.split(",") if n % 2 else [part] for n, part in enumerate(parts)]
+    return ["".join(choice) for choice in itertools.product(*choices)]
+
+
+def read_config(binding: Binding, config: dict[str, Any]) -> ModelConfig:
+    """Their config.json → our ModelConfig."""
+    for key, value in binding.table.require.items():
+        if config.get(key, value) != value:
+            found = f"{key} = {config[key]!r}"
+            raise DataError("reading config.json", found, f"{value!r}, the only one supported")
+    values = binding.table.fixed | binding.variant.fixed
+    values |= {path: key.read(config) for path, key in binding.fields}
+    tree: dict[str, Any] = {}
+    for pattern, value in values.items():
+        for path in braces(pattern):
+            *parents, leaf = path.split(".")
+            node = tree
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[leaf] = value
+    return ModelConfig.from_dict(tree)
+
+
+def write_config(binding: Binding, config: ModelConfig) -> dict[str, Any]:
+    """Our ModelConfig → their config.json; DataError when this family cannot hold the shape."""
+    tree = config.to_dict()
+    made: dict[str, Any] = {
+        "architectures": [binding.architecture],
+        "model_type": binding.table.family,
+    }
+    for pattern, key in binding.fields:
+        value: Any = tree
+        for part in braces(pattern)[0].split("."):
+            value = value[part]
+        made |= key.write(value)
+    if read_config(binding, made) != config:
+        raise DataError(
+            f"writing a {binding.table.family} config",
+            "a shape this family cannot hold",
+            "the family's fixed choices",
+            "save it as regard's own folder",
+        )
+    return made
+
+
+def moves(binding: Binding, model: Model) -> tuple[list[Move], set[str]]:
+    """(the moves that fill a model, their names for weights that are tied to another one)."""
+    owned = dict(model.named_parameters())
+    every = dict(model.named_parameters(remove_duplicate=False))
+    made, aliases = [], set()
+    body = [(row, binding.prefix) for row in binding.table.rows]
+    for row, prefix in body + [(row, "") for row in binding.variant.rows]:
+        if row.when is not None and not row.when(model.config):
+            continue
+        for move in expand(row, prefix, model.config, every):
+            if all(name in owned for name in move.ours):
+                made.append(move)
+            else:
+                aliases.update(move.theirs)
+    return made, aliases
+
+
+def expand(row: Row, prefix: str, config: ModelConfig, names: dict[str, Any]) -> Iterator[Move]:
+    """One row → a move per block and per parameter of the part it names."""
+    stack = config.encoder if row.ours.startswith("encoder.") else config.decoder
+    depth = stack.depth if stack is not None and "{i}" in row.ours else 1
+    for i in range(depth):
+        ours = braces(row.ours.replace("{i}", str(i)))
+        theirs = braces(prefix + row.theirs.replace("{i}", str(i)))
+        joined = 1 in (len(ours), len(theirs))  # one tensor on one side for all on the other
+        pairs = [(ours, theirs)] if joined else zip(([o] for o in ours), ([t] for t in theirs))
+        for our, their in pairs:
+            for suffix in ("", ".weight", ".bias"):
+                if our[0] + suffix in names:
+                    yield Move([n + suffix for n in our], [n + suffix for n in their], row.ops)
+
+
+def fit(binding: Binding, model: Model, shapes: dict[str, tuple[int, ...]]) -> list[Move]:
+    """The moves that fill `model` from tensors of these shapes; DataError with three lists."""
+    made, aliases = moves(binding, model)
+    parameters = dict(model.named_parameters())
+    wanted = {name for move in made for name in move.theirs}
+    covered = {name for move in made for name in move.ours}
+    missing = sorted(wanted - set(shapes)) + sorted(set(parameters) - covered)
+    ignore = [pattern for listed in binding.table.ignore for pattern in braces(listed)]
+    unexpected = sorted(
+        name
+        for name in set(shapes) - wanted - aliases
+        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
+    )
+    misshapen = []
+    for move in made:
+        if any(name in missing for name in move.theirs):
+            continue
+        given = move.load([torch.empty(shapes[name], device="meta") for name in move.theirs])
+        for name, tensor in zip(move.ours, given, strict=True):
+            if tensor.shape != parameters[name].shape:
+                theirs = [f"{n} {shapes[n]}" for n in move.theirs]
+                misshapen.append(f"{', '.join(theirs)} → {name} {tuple(parameters[name].shape)}")
+    lists = {"missing": missing, "unexpected": unexpected, "misshapen": misshapen}
+    if any(lists.values()):
+        raise DataError(
+            f"loading a {binding.architecture}",
+            "tensors that do not fit"
+            + "".join(f"\n  {t} ({len(n)}): {', '.join(n) or 'none'}" for t, n in lists.items()),
+            "each tensor of the table, with the shape that config.json implies",
+            "check that config.json and the weights belong together",
+        )
+    return made

@@ -1,0 +1,71 @@
+"""ViT (Dosovitskiy 2021): a pre-norm encoder over patches with a class token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.interop.ops import Unsqueeze
+from regard.interop.table import Both, Key, Row, Table, Variant
+from regard.interop.words import LABELS, act
+
+
+def side(index: int) -> Both:
+    """`image_size` is one number, or height and width."""
+
+    def read(config: dict[str, Any]) -> int:
+        size = config["image_size"]
+        return int(size[index] if isinstance(size, list | tuple) else size)
+
+    return Both(read, lambda value: {"image_size": value})
+
+
+def read_bias(config: dict[str, Any]) -> tuple[str, ...]:
+    """`qkv_bias` switches three biases; the others are always there."""
+    return ("q", "k", "v", "o", "mlp") if config.get("qkv_bias", True) else ("o", "mlp")
+
+
+VIT = Table(
+    family="vit",
+    variants={
+        "ViTForImageClassification": Variant(
+            prefix="vit.",
+            rows=(Row("head.out", "classifier"),),
+            config=(("head.size", LABELS),),
+            fixed={"head.take": "first", "head.bias": True},
+        ),
+        "ViTModel": Variant(
+            rows=(Row("head.dense", "pooler.dense"),),
+            config=(("head.transform", act("pooler_act", "tanh")),),
+            fixed={"head.take": "first"},
+        ),
+    },
+    config=(
+        ("{front,encoder.block}.dim", Key("hidden_size")),
+        ("encoder.depth", Key("num_hidden_layers")),
+        ("encoder.block.heads", Key("num_attention_heads")),
+        ("encoder.block.hidden", Key("intermediate_size")),
+        ("encoder.block.act", act("hidden_act", "gelu")),
+        ("encoder.block.eps", Key("layer_norm_eps", 1e-12)),
+        ("encoder.block.bias", Both(read_bias, lambda bias: {"qkv_bias": "q" in bias})),
+        ("front.height", side(0)),
+        ("front.width", side(1)),
+        ("front.patch", Key("patch_size", 16)),
+        ("front.channels", Key("num_channels", 3)),
+    ),
+    fixed={"front.kind": "image"},
+    rows=(
+        Row("front.cls", "embeddings.cls_token"),
+        Row("front.positions.weight", "embeddings.position_embeddings", Unsqueeze()),
+        Row("front.patches", "embeddings.patch_embeddings.projection"),
+        Row(
+            "encoder.blocks.{i}.attn.{q,k,v}",
+            "encoder.layer.{i}.attention.attention.{query,key,value}",
+        ),
+        Row("encoder.blocks.{i}.attn.o", "encoder.layer.{i}.attention.output.dense"),
+        Row("encoder.blocks.{i}.attn.norm", "encoder.layer.{i}.layernorm_before"),
+        Row("encoder.blocks.{i}.mlp.up", "encoder.layer.{i}.intermediate.dense"),
+        Row("encoder.blocks.{i}.mlp.down", "encoder.layer.{i}.output.dense"),
+        Row("encoder.blocks.{i}.mlp.norm", "encoder.layer.{i}.layernorm_after"),
+        Row("encoder.norm", "layernorm"),
+    ),
+)

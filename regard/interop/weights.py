@@ -1,0 +1,79 @@
+"""Fill a model from a checkpoint and write it back, one tensor at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import DataError
+from regard.interop.families import recognise
+from regard.interop.source import Source
+from regard.interop.table import TENSORS, Binding, Move, fit, moves, read_config, write_config
+from regard.model.config import ModelConfig
+from regard.model.model import Model
+
+OWN = "regard"  # `model_type` of a folder whose shape no other family holds
+
+
+def load_model(
+    source: Source, dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
+) -> tuple[Model, Binding | None]:
+    """A model filled from `source` and the table it came by; nothing is read before all fits.
+
+    The model is built without memory and each tensor is copied straight into place, so the peak is
+    the model itself plus one tensor. `dtype` None keeps what the file holds.
+    """
+    if source.config.get("model_type") == OWN:
+        binding, config = None, ModelConfig.from_dict(source.config.get(OWN) or {})
+    else:
+        binding = recognise(source.config, source.shapes)
+        config = read_config(binding, source.config | {TENSORS: frozenset(source.shapes)})
+    with torch.device("meta"):
+        model = Model(config)
+    for move in fit(binding, model, source.shapes) if binding else fit_own(model, source.shapes):
+        given = move.load([source.tensor(name) for name in move.theirs])
+        for name, tensor in zip(move.ours, given, strict=True):
+            kept = tensor.dtype if dtype is None else dtype
+            place(model, name, torch.empty(tensor.shape, dtype=kept, device=device).copy_(tensor))
+    model.tie()
+    return model.eval(), binding
+
+
+def place(model: nn.Module, name: str, tensor: Tensor) -> None:
+    """Put a tensor where the parameter `name` is."""
+    path, _, leaf = name.rpartition(".")
+    setattr(model.get_submodule(path), leaf, nn.Parameter(tensor))
+
+
+def fit_own(model: Model, shapes: dict[str, tuple[int, ...]]) -> list[Move]:
+    """Moves of a folder in regard's own names: each tensor is itself."""
+    wanted = {name: tuple(p.shape) for name, p in model.named_parameters()}
+    if wanted != shapes:
+        differing = sorted(n for n in wanted | shapes if wanted.get(n) != shapes.get(n))
+        raise DataError(
+            "loading a folder of regard's own",
+            "\n  ".join(f"{n}: {shapes.get(n)} in the file" for n in differing),
+            "\n  ".join(f"{n}: {wanted.get(n)}" for n in differing),
+        )
+    return [Move([name], [name], ()) for name in wanted]
+
+
+def export_config(model: Model, binding: Binding | None) -> dict[str, Any]:
+    """config.json of a model: its family's, or regard's own."""
+    if binding is None:
+        return {"model_type": OWN, OWN: model.config.to_dict()}
+    return write_config(binding, model.config)
+
+
+def export_tensors(model: Model, binding: Binding | None) -> Iterator[tuple[str, Tensor]]:
+    """(name, tensor) in the family's names and layout, or regard's own; tied weights once."""
+    parameters = dict(model.named_parameters())
+    if binding is None:
+        yield from ((name, p.detach()) for name, p in parameters.items())
+        return
+    for move in moves(binding, model)[0]:
+        made = move.save([parameters[name].detach() for name in move.ours])
+        yield from zip(move.theirs, (tensor.contiguous() for tensor in made), strict=True)

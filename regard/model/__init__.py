@@ -1,0 +1,1 @@
+"""From modality to answer: a Front, one or two Stacks, a Head."""

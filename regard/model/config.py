@@ -1,0 +1,166 @@
+"""The shape of a whole model: fronts, stacks, output head. Plain data, to and from a dict."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from regard.core.config import StackConfig
+from regard.errors import DataError, nearest
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """Front for token ids: embeddings of token, position and segment."""
+
+    dim: int
+    """Width of the embeddings."""
+    vocab: int
+    """Number of tokens."""
+    position: Literal["none", "learned", "sinusoidal", "halves"] = "none"
+    """Positions added to the embeddings; halves is sinusoidal in Marian's order."""
+    length: int | None = None
+    """Rows of the learned position table, unused leading ones included."""
+    offset: int = 0
+    """Unused leading rows of the learned position table (RoBERTa)."""
+    segments: int = 0
+    """Number of segment embeddings (BERT)."""
+    norm: Literal["layer", "none"] = "none"
+    """Norm on the sum of the embeddings."""
+    eps: float = 1e-5
+    """Added to the variance inside the norm."""
+    scale: bool = False
+    """Multiply token embeddings by sqrt(dim) (Vaswani 2017)."""
+    dropout: float = 0.0
+    """Dropout on the embeddings during training."""
+    kind: Literal["text"] = "text"
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """Front for pixels: equal patches, each one token."""
+
+    dim: int
+    """Width of the embeddings."""
+    height: int
+    """Height of a picture in pixels."""
+    width: int
+    """Width of a picture in pixels."""
+    patch: int
+    """Side of a square patch in pixels."""
+    channels: int = 3
+    """Colour channels."""
+    stem: Literal["patch", "conv"] = "patch"
+    """One linear map per patch, or a small stack of 3 × 3 convolutions."""
+    position: Literal["learned", "2d"] = "learned"
+    """A learned table, or sinusoidal waves of row and column."""
+    cls: bool = True
+    """A learned class token in front of the patches."""
+    dropout: float = 0.0
+    """Dropout on the embeddings during training."""
+    kind: Literal["image"] = "image"
+
+
+@dataclass(frozen=True)
+class AudioConfig:
+    """Front for log-mel spectrograms: two convolutions, half as many tokens as frames."""
+
+    dim: int
+    """Width of the embeddings."""
+    mels: int
+    """Mel channels."""
+    length: int
+    """Rows of the position table, i.e. the largest number of frames / 2."""
+    dropout: float = 0.0
+    """Dropout on the embeddings during training."""
+    kind: Literal["audio"] = "audio"
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """Output head: take positions, optionally transform them, then score."""
+
+    size: int | None = None
+    """Number of scores: the vocabulary, or the classes; None leaves vectors."""
+    take: Literal["all", "first"] = "all"
+    """Score every position, or the first one only."""
+    transform: str | None = None
+    """A dense layer with this activation before the scores."""
+    norm: bool = False
+    """A layer norm after the transform."""
+    eps: float = 1e-5
+    """Added to the variance inside the norm."""
+    bias: bool = False
+    """Bias on the scores."""
+    tied: bool = False
+    """The score weights are the token embeddings."""
+    scale: float | None = None
+    """Factor on the vectors before scoring (T5)."""
+
+
+FrontConfig = TextConfig | ImageConfig | AudioConfig
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A Front turns anything into vectors, Stacks turn vectors into vectors, a Head answers."""
+
+    front: FrontConfig
+    """Input of the encoder, or of the decoder when there is no encoder."""
+    head: HeadConfig = HeadConfig()
+    """Output head."""
+    encoder: StackConfig | None = None
+    """Stack that sees its whole input."""
+    decoder: StackConfig | None = None
+    """Stack that writes from left to right."""
+    target: TextConfig | None = None
+    """Input of the decoder when there is an encoder too."""
+    shared: bool = False
+    """Front and target share their token embeddings."""
+
+    @property
+    def last(self) -> StackConfig:
+        """The stack that feeds the head."""
+        stack = self.decoder or self.encoder
+        if stack is None:
+            raise DataError("building a model", "neither encoder nor decoder", "at least one")
+        return stack
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested plain dicts, as stored in a folder of regard's own."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> ModelConfig:
+        """The inverse of `to_dict`; an unknown key fails with the nearest name."""
+        return typing.cast(ModelConfig, from_plain(cls, values, "model"))
+
+
+def from_plain(kind: Any, value: Any, path: str) -> Any:
+    """Rebuild a dataclass tree from plain values; `path` names the place in messages."""
+    if isinstance(kind, types.UnionType):
+        options = [option for option in typing.get_args(kind) if option is not types.NoneType]
+        if value is None or not isinstance(value, dict):
+            return value
+        tags = {option.kind: option for option in options if hasattr(option, "kind")}
+        return from_plain(tags.get(value.get("kind"), options[0]), value, path)
+    if not dataclasses.is_dataclass(kind):
+        return tuple(value) if isinstance(value, list) else value
+    hints = typing.get_type_hints(kind)
+    unknown = [key for key in value if key not in hints]
+    if unknown:
+        close = nearest(unknown[0], hints)
+        raise DataError(
+            "reading a model's config",
+            f"unknown key {path}.{unknown[0]}",
+            f"one of {', '.join(hints)}",
+            f"did you mean {close}?" if close else "",
+        )
+    made = {key: from_plain(hints[key], item, f"{path}.{key}") for key, item in value.items()}
+    try:
+        return kind(**made)  # type: ignore[operator]
+    except TypeError as error:
+        raise DataError("reading a model's config", f"{path}: {error}") from None

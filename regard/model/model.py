@@ -1,0 +1,169 @@
+"""Model: fronts, encoder, decoder, head. There is no other model class."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.core.attention import View
+from regard.core.block import Context
+from regard.core.cache import Cache
+from regard.core.init import initialise
+from regard.core.stack import Stack, cross_view
+from regard.core.tap import Taps
+from regard.errors import UsageError
+from regard.model.config import ModelConfig
+from regard.model.front import Sequence, build_front
+from regard.model.front_text import TextFront
+from regard.model.heads import Head
+
+
+class Memory(NamedTuple):
+    """An encoder's output, as a decoder looks at it."""
+
+    x: Tensor
+    """(B, S, D)"""
+    real: Tensor | None = None
+    """(B, S): True = token, False = padding; None when all are real."""
+    document: Tensor | None = None
+    """(B, S): number of the document in a packed row."""
+
+
+class Model(nn.Module):
+    """Encoder, decoder or encoder-decoder, by which stacks the config has."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.front = build_front(config.front)
+        self.encoder = None if config.encoder is None else Stack(config.encoder)
+        self.target = None if config.target is None else build_front(config.target)
+        self.decoder = None if config.decoder is None else Stack(config.decoder)
+        self.head = Head(config.head, config.last.block.dim)
+        self.at = Taps("logits")
+        self.tie()
+
+    @classmethod
+    def fresh(cls, config: ModelConfig, seed: int = 0) -> Model:
+        """A model with newly drawn weights; the same seed gives the same weights."""
+        model = cls(config)
+        initialise(model, seed)
+        return model.eval()
+
+    @property
+    def reader(self) -> nn.Module:
+        """The front that feeds the last stack."""
+        return self.front if self.target is None else self.target
+
+    def tie(self) -> None:
+        """Make shared weights one parameter; called again after loading."""
+        if self.config.shared and isinstance(self.target, TextFront):
+            assert isinstance(self.front, TextFront)
+            self.target.tokens.weight = self.front.tokens.weight
+        if self.config.head.tied and self.head.out is not None:
+            assert isinstance(self.reader, TextFront)
+            self.head.out.weight = self.reader.tokens.weight
+
+    def forward(
+        self, inputs: Tensor, target: Tensor | None = None, **options: Tensor | Cache | None
+    ) -> Tensor:
+        """Scores of one input, or of `target` after reading `inputs`; options as in `hidden`."""
+        return self.score(self.hidden(inputs, target, **options))  # type: ignore[arg-type]
+
+    def score(self, x: Tensor) -> Tensor:
+        """Final vectors (B, T, D) → scores."""
+        return self.at.logits(self.head(x))
+
+    def hidden(
+        self,
+        inputs: Tensor,
+        target: Tensor | None = None,
+        mask: Tensor | None = None,
+        documents: Tensor | None = None,
+        source_mask: Tensor | None = None,
+        source_documents: Tensor | None = None,
+        segments: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """The last stack's output (B, T, D).
+
+        mask and documents (B, T) belong to the last stack's input, source_… to the encoder's when
+        there are two; masks are True at real tokens.
+        """
+        if self.encoder is None or self.decoder is None:
+            if target is not None:
+                raise UsageError("running a model", "a target", "an encoder-decoder model")
+            if self.encoder is not None:
+                return self.encode(inputs, mask, documents, segments).x
+            return self.decode(inputs, None, mask, documents, cache)
+        if target is None:
+            raise UsageError("running an encoder-decoder", "no target ids", "source and target")
+        return self.decode(
+            target, self.encode(inputs, source_mask, source_documents), mask, documents, cache
+        )
+
+    def encode(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        documents: Tensor | None = None,
+        segments: Tensor | None = None,
+    ) -> Memory:
+        """Read the whole input: ids (B, S), pixels or mel → memory (B, S, D)."""
+        assert self.encoder is not None
+        given = self.embed(self.front, inputs, mask, documents, segments)
+        view = self.encoder.view(given.x, given.positions, given.real, given.document)
+        return Memory(self.encoder(given.x, Context(view, View())), given.real, given.document)
+
+    def decode(
+        self,
+        ids: Tensor,
+        memory: Memory | None = None,
+        mask: Tensor | None = None,
+        documents: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Vectors that predict the token after each of `ids` (B, T), given memory and cache."""
+        assert self.decoder is not None
+        given = self.embed(self.reader, ids, mask, documents, cache=cache)
+        own = self.decoder.view(given.x, given.positions, given.real, given.document, cache)
+        if memory is None:
+            x: Tensor = self.decoder(given.x, Context(own, View()))
+            return x
+        pair = None
+        if given.document is not None and memory.document is not None:
+            pair = given.document, memory.document
+        x = self.decoder(given.x, Context(own, cross_view(memory.real, pair, cache)), memory.x)
+        return x
+
+    def embed(
+        self,
+        front: nn.Module,
+        inputs: Tensor,
+        mask: Tensor | None,
+        documents: Tensor | None,
+        segments: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Sequence:
+        """Run a front; only text knows padding, packing, segments and caches."""
+        if isinstance(front, TextFront):
+            made: Sequence = front(inputs, mask, documents, segments, cache)
+            return made
+        if mask is not None or documents is not None:
+            raise UsageError("reading pixels or sound", "a mask or documents", "neither")
+        made = front(inputs)
+        return made
+
+    def cache(self, batch: int, size: int, tile: int = 1) -> Cache:
+        """An empty cache for the decoder, in the model's dtype and on its device."""
+        if self.decoder is None:
+            raise UsageError("making a cache", "a model without decoder", "a decoder")
+        weight = next(self.decoder.parameters())
+        return Cache(self.decoder.config, batch, size, weight.dtype, weight.device, tile)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
