@@ -31,6 +31,7 @@ class Cache:
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.depth)]
         self.values = [torch.zeros_like(keys) for keys in self.keys]
         self.memory: dict[int, tuple[Tensor, Tensor]] = {}  # cross-attention, once per source
+        self.source: tuple[Tensor, Tensor | None, Tensor | None] | None = None  # encoder's output
         self.documents = torch.full((batch, size + 1), -1, dtype=torch.long, device=device)
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.batch, self.size, self.tile = batch, size, tile

@@ -1,0 +1,1 @@
+"""Checkpoints of others, in and out: families as tables, files as sources."""

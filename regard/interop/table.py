@@ -1,4 +1,4 @@
-"""A checkpoint family as data: which of their names and config keys are which of ours, both ways."""
+"""A checkpoint family as data: which of their names and keys are which of ours, both ways."""
 
 from __future__ import annotations
 
@@ -213,7 +213,9 @@ def expand(row: Row, prefix: str, config: ModelConfig, names: dict[str, Any]) ->
         ours = braces(row.ours.replace("{i}", str(i)))
         theirs = braces(prefix + row.theirs.replace("{i}", str(i)))
         joined = 1 in (len(ours), len(theirs))  # one tensor on one side for all on the other
-        pairs = [(ours, theirs)] if joined else zip(([o] for o in ours), ([t] for t in theirs))
+        pairs = (
+            [(ours, theirs)] if joined else [([o], [t]) for o, t in zip(ours, theirs, strict=True)]
+        )
         for our, their in pairs:
             for suffix in ("", ".weight", ".bias"):
                 if our[0] + suffix in names:

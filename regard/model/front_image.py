@@ -24,15 +24,12 @@ class ImageFront(nn.Module):
                 "resize the pictures or change the patch",
             )
         self.config = config
-        rows, columns = config.height // config.patch, config.width // config.patch
+        self.grid = config.height // config.patch, config.width // config.patch
         self.patches = conv_stem(config) if config.stem == "conv" else patch_stem(config)
         self.cls = nn.Parameter(torch.zeros(1, 1, config.dim)) if config.cls else None
         self.positions: Learned | None = None
         if config.position == "learned":
-            self.positions = Learned(rows * columns + config.cls, config.dim)
-        else:
-            waves = sinusoidal_2d(rows, columns, config.dim)
-            self.register_buffer("waves", waves.float(), persistent=False)
+            self.positions = Learned(self.grid[0] * self.grid[1] + config.cls, config.dim)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, pixels: Tensor) -> Sequence:
@@ -47,7 +44,7 @@ class ImageFront(nn.Module):
             )
         x = self.patches(pixels).flatten(2).transpose(1, 2)  # (B, N, D)
         if self.positions is None:
-            x = x + self.get_buffer("waves").to(x.dtype)
+            x = x + sinusoidal_2d(*self.grid, config.dim).to(x)
         if self.cls is not None:
             x = torch.cat((self.cls.expand(len(x), -1, -1), x), 1)
         positions = torch.arange(x.shape[1], device=x.device)[None]

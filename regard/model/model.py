@@ -14,6 +14,7 @@ from regard.core.init import initialise
 from regard.core.stack import Stack, cross_view
 from regard.core.tap import Taps
 from regard.errors import UsageError
+from regard.model.batch import Batch
 from regard.model.config import ModelConfig
 from regard.model.front import Sequence, build_front
 from regard.model.front_text import TextFront
@@ -66,43 +67,31 @@ class Model(nn.Module):
             assert isinstance(self.reader, TextFront)
             self.head.out.weight = self.reader.tokens.weight
 
-    def forward(
-        self, inputs: Tensor, target: Tensor | None = None, **options: Tensor | Cache | None
-    ) -> Tensor:
-        """Scores of one input, or of `target` after reading `inputs`; options as in `hidden`."""
-        return self.score(self.hidden(inputs, target, **options))  # type: ignore[arg-type]
+    def forward(self, batch: Batch, cache: Cache | None = None) -> Tensor:
+        """Scores of each position (B, T, V), or of the whole sequence (B, V), by the head."""
+        return self.score(self.hidden(batch, cache))
 
     def score(self, x: Tensor) -> Tensor:
         """Final vectors (B, T, D) → scores."""
         return self.at.logits(self.head(x))
 
-    def hidden(
-        self,
-        inputs: Tensor,
-        target: Tensor | None = None,
-        mask: Tensor | None = None,
-        documents: Tensor | None = None,
-        source_mask: Tensor | None = None,
-        source_documents: Tensor | None = None,
-        segments: Tensor | None = None,
-        cache: Cache | None = None,
-    ) -> Tensor:
-        """The last stack's output (B, T, D).
-
-        mask and documents (B, T) belong to the last stack's input, source_… to the encoder's when
-        there are two; masks are True at real tokens.
-        """
+    def hidden(self, batch: Batch, cache: Cache | None = None) -> Tensor:
+        """The last stack's output (B, T, D)."""
         if self.encoder is None or self.decoder is None:
-            if target is not None:
+            if batch.target is not None:
                 raise UsageError("running a model", "a target", "an encoder-decoder model")
             if self.encoder is not None:
-                return self.encode(inputs, mask, documents, segments).x
-            return self.decode(inputs, None, mask, documents, cache)
-        if target is None:
+                return self.encode(batch.inputs, batch.mask, batch.documents, batch.segments).x
+            return self.decode(batch.inputs, None, batch.mask, batch.documents, cache)
+        if batch.target is None:
             raise UsageError("running an encoder-decoder", "no target ids", "source and target")
-        return self.decode(
-            target, self.encode(inputs, source_mask, source_documents), mask, documents, cache
-        )
+        if cache is not None and cache.source is not None:
+            memory = Memory(*cache.source)  # read once, in the first call with this cache
+        else:
+            memory = self.encode(batch.inputs, batch.source_mask, batch.source_documents)
+        if cache is not None:
+            cache.source = memory
+        return self.decode(batch.target, memory, batch.mask, batch.documents, cache)
 
     def encode(
         self,

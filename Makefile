@@ -1,0 +1,49 @@
+# One virtual environment; torch is installed first and alone, then regard with what a target needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
+
+# The build tools (hatchling, editables) are pinned too: older pip reads the first name in an
+# isolated build, newer pip the second.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
+
+.PHONY: demo test check format clean
+
+demo: $(VENV)/.demo  ## Run the first example
+	$(BIN)/python examples/generate.py
+
+test: check  ## Everything CI runs
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.test  ## Format, lint, types, line budgets, atlas
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python tools/size.py
+	$(BIN)/python tools/atlas.py
+
+format: $(VENV)/.test  ## Rewrite the source in the house style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## Forget the virtual environment
+	rm -rf $(VENV)
+
+# Stamp files: each step runs once, and again only when its pins or metadata change.
+$(VENV)/.python:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.torch: $(VENV)/.python constraints.txt
+	$(PIP) torch==2.13.0
+	touch $@
+
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.torch pyproject.toml
+	$(PIP) -e '.[test]'
+	touch $@

@@ -1,0 +1,1 @@
+"""Files → tensors: sound now, text and pictures later."""

@@ -1,0 +1,1 @@
+"""Next-token scores → sequences."""

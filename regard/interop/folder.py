@@ -1,0 +1,168 @@
+"""Hugging Face checkpoint folders: config.json and safetensors, single or sharded."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from regard.errors import DataError, ResourceError
+from regard.interop.header import corrupt, read_header, read_json
+
+CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
+
+
+class FolderSource:
+    """A Hugging Face folder whose headers have been checked and whose tensors wait to be read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metadata: dict[str, Any] = {}
+        self.config = read_json(path / CONFIG)
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self._files: dict[str, Path] = {}
+        if (path / SINGLE).exists():  # as in transformers, it comes before an index
+            self.shapes = read_header(path / SINGLE)
+            self._files = dict.fromkeys(self.shapes, path / SINGLE)
+        elif (path / INDEX).exists():
+            self._read_shards(path / INDEX)
+        else:
+            found = f"the folder has neither {SINGLE} nor {INDEX}"
+            raise DataError(f"opening {path}", found, "weights in safetensors", "download them too")
+        self._open: dict[Path, Any] = {}
+
+    def tensor(self, name: str) -> Tensor:
+        """Read one tensor, as mapped memory: its pages belong to the file until it is copied."""
+        # Measured (safetensors 0.8): get_tensor over 90 MB raises RssFile, not RssAnon.
+        file = self._files[name]
+        try:
+            if file not in self._open:
+                self._open[file] = safe_open(file, framework="pt")
+            tensor: Tensor = self._open[file].get_tensor(name)
+        except (SafetensorError, OSError, RuntimeError) as error:
+            found = f"tensor {name!r} cannot be read: {error}"
+            raise DataError(f"reading {file}", found, fix="copy or download it again") from error
+        return tensor
+
+    def _read_shards(self, index: Path) -> None:
+        weight_map = read_json(index).get("weight_map")
+        if not isinstance(weight_map, dict):
+            raise corrupt(index, 0, "no object 'weight_map'", "tensor names with their files")
+        shards: dict[str, dict[str, tuple[int, ...]]] = {}
+        for name, file in weight_map.items():
+            if not isinstance(file, str) or not re.fullmatch(r"[^/\\:\0]+\.safetensors", file):
+                at = index.read_bytes().find(json.dumps(name).encode())
+                found = f"the index sends {name!r} to {file!r}"
+                raise corrupt(index, max(at, 0), found, "the plain name of a .safetensors file")
+            if file not in shards:
+                if not (self.path / file).is_file():
+                    found = f"shard {file} is missing (it holds {name!r})"
+                    raise DataError(f"opening {self.path}", found, f"all files of {INDEX}")
+                shards[file] = read_header(self.path / file)
+            if name not in shards[file]:
+                found = f"{file} has no tensor {name!r}, though {INDEX} lists it there"
+                raise DataError(f"opening {self.path}", found, "index and shards of one export")
+            self.shapes[name], self._files[name] = shards[file][name], self.path / file
+
+
+def write_folder(
+    folder: Path,
+    config: Mapping[str, Any],
+    tensors: Iterable[tuple[str, Tensor]],
+    files: Mapping[str, bytes] | None = None,
+    max_shard_bytes: int = 5_000_000_000,
+) -> None:
+    """Write config.json, safetensors and side `files` so that no final name is ever half-written.
+
+    All is written and synced under a temporary name first, then renamed: a folder may be written
+    over the very files that `tensors` reads from, since a mapping keeps the old file alive.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Inside the folder, so that a rename never crosses file systems.
+        with tempfile.TemporaryDirectory(prefix=".part-", dir=folder) as name:
+            part = Path(name)
+            final = [*_write_shards(part, tensors, max_shard_bytes), *(files or {}), CONFIG]
+            for side, content in {**(files or {}), CONFIG: _to_json(config)}.items():
+                (part / side).parent.mkdir(exist_ok=True)
+                (part / side).write_bytes(content)
+            for file in final:
+                shutil.copymode(part / CONFIG, part / file)  # the library writes with mode 600
+                _sync(part / file)
+            for file in final:
+                (folder / file).parent.mkdir(exist_ok=True)
+                os.replace(part / file, folder / file)
+        for old in folder.iterdir():  # what an earlier export in another number of shards left
+            weights = old.name in (SINGLE, INDEX) or SHARD.fullmatch(old.name)
+            if weights and old.name not in final:
+                old.unlink()
+        _sync(folder)
+    except OSError as error:
+        found = error.strerror or str(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            fix = "free some space or write elsewhere; nothing was left half-written"
+            raise ResourceError(f"writing {folder}", found, "enough disk space", fix) from error
+        raise DataError(f"writing {folder}", found, "a folder that can be written") from error
+
+
+def _write_shards(part: Path, tensors: Iterable[tuple[str, Tensor]], limit: int) -> list[str]:
+    """Write tensors to one file, or to shards of at most `limit` bytes and an index."""
+    held: dict[str, Tensor] = {}
+    shard_of: dict[str, int] = {}
+    size = total = count = 0
+    for name, tensor in tensors:
+        if held and size + tensor.nbytes > limit:
+            _save(held, part / f"{count}")
+            held, size, count = {}, 0, count + 1
+        held[name], shard_of[name] = tensor.detach().cpu().contiguous(), count
+        size, total = size + tensor.nbytes, total + tensor.nbytes
+    _save(held, part / f"{count}")
+    if count == 0:
+        os.replace(part / "0", part / SINGLE)
+        return [SINGLE]
+    names = [f"model-{i:05d}-of-{count + 1:05d}.safetensors" for i in range(1, count + 2)]
+    for i, name in enumerate(names):
+        os.replace(part / f"{i}", part / name)
+    weight_map = {name: names[i] for name, i in shard_of.items()}
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    (part / INDEX).write_bytes(_to_json(index))
+    return [*names, INDEX]
+
+
+def _save(tensors: dict[str, Tensor], path: Path) -> None:
+    seen: set[int] = set()
+    for name, tensor in tensors.items():  # the library refuses tensors that share memory
+        storage = tensor.untyped_storage()
+        if storage.nbytes() != tensor.nbytes or storage.data_ptr() in seen:
+            tensors[name] = tensor.clone()
+        seen.add(storage.data_ptr())
+    try:
+        save_file(tensors, path, metadata={"format": "pt"})  # transformers asks for the format
+    except SafetensorError as error:
+        code = re.search(r"os error (\d+)", str(error))  # the library's only trace of errno
+        if code is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _to_json(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()

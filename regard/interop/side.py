@@ -1,0 +1,76 @@
+"""Side files of a folder: what travels with the weights, and the settings regard reads in them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from regard.errors import DataError
+
+KEPT = (
+    "generation_config.json",
+    "preprocessor_config.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "1_Pooling/config.json",
+)
+
+
+def read_side_files(folder: Path) -> dict[str, bytes]:
+    """Small files that belong to a folder beside its weights and tokenizer."""
+    return {name: (folder / name).read_bytes() for name in KEPT if (folder / name).is_file()}
+
+
+def parse(files: dict[str, bytes], name: str) -> Any:
+    """A side file's JSON, {} when there is none."""
+    try:
+        return json.loads(files.get(name, b"{}"))
+    except ValueError as error:
+        raise DataError(f"reading {name}", str(error), "JSON") from None
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """How the vectors of a text become one (sentence-transformers' files)."""
+
+    mode: Literal["mean", "first", "max"] = "mean"
+    normalise: bool = False
+    length: int | None = None
+    """Texts are cut to this many tokens."""
+
+
+def read_pooling(files: dict[str, bytes]) -> Pooling:
+    """What modules.json and its companions ask for; the plain mean when they are not there."""
+    modules = [module.get("type", "").rpartition(".")[2] for module in parse(files, "modules.json")]
+    settings = parse(files, "1_Pooling/config.json")
+    modes: dict[str, Literal["mean", "first", "max"]] = {
+        "pooling_mode_cls_token": "first",
+        "pooling_mode_max_tokens": "max",
+        "pooling_mode_mean_tokens": "mean",
+    }
+    asked = [mode for key, mode in modes.items() if settings.get(key)]
+    others = [k for k, on in settings.items() if k.startswith("pooling_mode_") and on is True]
+    if len(others) != len(asked) or len(asked) > 1:
+        raise DataError("reading 1_Pooling/config.json", f"{others}", f"one of {list(modes)}")
+    length = parse(files, "sentence_bert_config.json").get("max_seq_length")
+    return Pooling(asked[0] if asked else "mean", "Normalize" in modules, length)
+
+
+def stop_ids(files: dict[str, bytes], config: dict[str, Any], specials: dict[str, int]) -> set[int]:
+    """Ids that end a text: generation_config.json, else config.json, else the tokenizer's eos."""
+    asked = parse(files, "generation_config.json").get("eos_token_id")
+    asked = config.get("eos_token_id", specials.get("eos")) if asked is None else asked
+    if asked is None:
+        return set()
+    return set(asked) if isinstance(asked, list) else {int(asked)}
+
+
+def start_id(files: dict[str, bytes], config: dict[str, Any]) -> int:
+    """The id an encoder-decoder's target begins with."""
+    asked = parse(files, "generation_config.json").get("decoder_start_token_id")
+    asked = config.get("decoder_start_token_id") if asked is None else asked
+    asked = config.get("pad_token_id", 0) if asked is None else asked  # T5 and Marian: padding
+    return int(asked or 0)

@@ -1,0 +1,110 @@
+"""Open a checkpoint from disk; every format presents itself as a Hugging Face checkpoint.
+
+The package never opens a pickle: reading one runs whatever code its author put inside.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from regard.errors import DataError, nearest
+from regard.interop.folder import CONFIG, INDEX, SINGLE, FolderSource
+from regard.interop.gguf import MAGIC
+from regard.interop.gguf_llama import GGUFSource
+from regard.interop.llama2c import Llama2cSource
+
+PICKLE_SUFFIXES = {".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
+FORMATS = (
+    "a folder with config.json and model.safetensors, a .gguf file, or a llama2.c model.bin file"
+)
+
+
+class Source(Protocol):
+    """A checkpoint on disk: its config and shapes are known at once, its tensors when asked for.
+
+    `tensor` reads one tensor now, mapped where the format allows it: copy it before changing it.
+    Dequantised tensors are new memory, so a caller that fills the largest first stays near 1x.
+    """
+
+    path: Path
+    config: dict[str, Any]  # the keys of a Hugging Face config.json
+    shapes: dict[str, tuple[int, ...]]  # Hugging Face tensor name -> shape
+    metadata: dict[str, Any]  # the key-value pairs of a GGUF file (its tokenizer); else empty
+
+    def tensor(self, name: str) -> Tensor:
+        """Read one tensor."""
+
+
+def open_source(path: str | os.PathLike[str]) -> Source:
+    """Open a Hugging Face folder, a GGUF file or a llama2.c file by what is found at `path`."""
+    path = Path(path).expanduser()
+    try:
+        if path.is_dir():
+            return _open_folder(path)
+        if path.is_file():
+            return _open_file(path)
+    except OSError as error:
+        raise _refusal(path, error.strerror or str(error)) from error
+    near = nearest(path.name, (p.name for p in path.parent.glob("*")))
+    found = "is not a file or folder" if path.exists() else "no such file or folder"
+    raise _refusal(path, found + (f"; did you mean {near}?" if near else ""))
+
+
+def is_pickle(path: Path) -> bool:
+    """Whether a file is a Python pickle or a zip around one, by its name or its first bytes."""
+    with path.open("rb") as file:
+        head = file.read(4)
+    # A pickle opens with 0x80, a protocol number and an opcode. The third byte tells it from a
+    # llama2.c file with dim = 640, whose little-endian header starts 80 02 00 00.
+    bare = len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5 and head[2] != 0
+    return bare or head == b"PK\x03\x04" or path.suffix.lower() in PICKLE_SUFFIXES
+
+
+def _open_folder(path: Path) -> Source:
+    files = {p.name: p for p in sorted(path.iterdir())}
+    if not files:
+        raise _refusal(path, "the folder is empty")
+    if SINGLE not in files and INDEX not in files:
+        for file in files.values():
+            if file.suffix in PICKLE_SUFFIXES | {".bin"} and file.is_file() and is_pickle(file):
+                raise _pickle_refusal(file)
+    if CONFIG not in files:
+        single = next((n for n in files if n.endswith((".gguf", ".bin"))), "")
+        hint = f"open {path / single} instead" if single else ""
+        raise _refusal(path, f"the folder has no {CONFIG}", fix=hint)
+    return FolderSource(path)
+
+
+def _open_file(path: Path) -> Source:
+    with path.open("rb") as file:
+        head = file.read(len(MAGIC))
+    if not head:
+        raise _refusal(path, "the file is empty (0 bytes)")
+    if is_pickle(path):
+        raise _pickle_refusal(path)
+    if head == MAGIC or path.suffix.lower() == ".gguf":
+        return GGUFSource(path)
+    if path.suffix.lower() == ".bin":
+        return Llama2cSource(path)
+    inside = path.suffix == ".safetensors" or path.name in (CONFIG, INDEX)
+    hint = f"open the folder {path.parent} instead" if inside else ""
+    raise _refusal(path, f"not a checkpoint that regard knows (starts with {head!r})", fix=hint)
+
+
+def _refusal(path: Path, found: str, fix: str = "") -> DataError:
+    fix = fix or "give the path of a checkpoint that is already on this machine"
+    return DataError(f"opening {path}", found, FORMATS, fix)
+
+
+def _pickle_refusal(path: Path) -> DataError:
+    return DataError(
+        f"opening {path}",
+        "refused: this is a pickle, and opening a pickle can run code hidden in it",
+        FORMATS,
+        "convert it to safetensors where it came from (save_pretrained does so); "
+        "for an OpenAI Whisper file: python tools/whisper_pt.py FILE.pt FOLDER",
+    )

@@ -1,0 +1,1 @@
+"""Looking inside: read and change any activation of the model that runs."""

@@ -1,0 +1,116 @@
+"""Edits: change an activation while the model runs. Zero, mean, patch, add.
+
+An edit is a few tensors and flags, not a closure: `torch.compile` compiles a kind of edit once and
+later ones of that kind, with other heads or values, run without compiling again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import UsageError
+
+Indices = int | Sequence[int] | None
+
+# Where heads, positions and neurons lie in each place's tensor (ARCHITECTURE: shapes of taps).
+HEAD = {"q": 2, "k": 2, "v": 2, "z": 2, "scores": 1, "pattern": 1}
+POSITION = {"scores": 2, "pattern": 2}
+
+
+@dataclass(eq=False)
+class Edit:
+    """Replace (or add to) the chosen part of an activation by a value or by its mean."""
+
+    kind: Literal["replace", "add", "mean"]
+    value: Tensor | None = None
+    head: Tensor | None = None
+    position: Tensor | None = None
+    neuron: Tensor | None = None
+    place: str = ""
+    """Last part of the tap's name; says which dimension is which."""
+
+    def at(self, name: str, owner: nn.Module) -> Edit:
+        """This edit for the tap `name` of `owner`; refuses a choice of heads it does not have."""
+        place = name.rpartition(".")[2]
+        if self.head is not None:
+            count = getattr(owner, "groups" if place in ("k", "v") else "heads", 0)
+            if place not in HEAD or int(self.head.max()) >= int(count):
+                raise UsageError(
+                    "editing an activation",
+                    f"head {self.head.tolist()} at {name}",
+                    f"heads 0 to {int(count) - 1}" if place in HEAD else f"a tap of {list(HEAD)}",
+                )
+        return replace(self, place=place)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The activation with the chosen part changed."""
+        where = self.where(x)
+        if self.kind == "mean":
+            over = (0,) if self.place in POSITION else (0, 1)
+            return torch.where(where, x.mean(over, keepdim=True), x)
+        assert self.value is not None
+        value = self.value.to(x)
+        return torch.where(where, value if self.kind == "replace" else x + value, x)
+
+    def where(self, x: Tensor) -> Tensor:
+        """True at what is to change, broadcastable to x."""
+        chosen = torch.ones((), dtype=torch.bool, device=x.device)
+        for index, dim in (
+            (self.head, HEAD.get(self.place, 0)),
+            (self.position, POSITION.get(self.place, 1)),
+            (self.neuron, x.dim() - 1),
+        ):
+            if index is not None:
+                count = torch.arange(x.shape[dim], device=x.device)
+                hit = (count[:, None] == index.to(x.device)).any(-1)
+                chosen = chosen & hit.view([-1 if d == dim else 1 for d in range(x.dim())])
+        return chosen
+
+
+def choose(index: Indices) -> Tensor | None:
+    """Indices as a tensor, so that another choice is no other program to the compiler."""
+    if index is None:
+        return None
+    chosen = torch.tensor([index] if isinstance(index, int) else list(index))
+    if (chosen < 0).any():
+        raise UsageError("editing an activation", f"index {index}", "indices from 0 up")
+    return chosen
+
+
+def zero(head: Indices = None, position: Indices = None, neuron: Indices = None) -> Edit:
+    """Set the chosen heads, positions or neurons to zero; without a choice, all."""
+    value = torch.zeros(())
+    return Edit("replace", value, choose(head), choose(position), choose(neuron))
+
+
+def mean(
+    reference: Tensor | None = None,
+    head: Indices = None,
+    position: Indices = None,
+    neuron: Indices = None,
+) -> Edit:
+    """Replace by the mean over batch and positions, of `reference` (B, T, …) or of this run."""
+    chosen = choose(head), choose(position), choose(neuron)
+    if reference is None:
+        return Edit("mean", None, *chosen)
+    return Edit("replace", reference.mean((0, 1), keepdim=True), *chosen)
+
+
+def patch(
+    value: Tensor, head: Indices = None, position: Indices = None, neuron: Indices = None
+) -> Edit:
+    """Replace by values from another run, broadcastable to the activation."""
+    return Edit("replace", value, choose(head), choose(position), choose(neuron))
+
+
+def add(
+    value: Tensor | float, head: Indices = None, position: Indices = None, neuron: Indices = None
+) -> Edit:
+    """Add a value, such as a steering vector (D,)."""
+    value = torch.as_tensor(value, dtype=torch.float32) if isinstance(value, float) else value
+    return Edit("add", value, choose(head), choose(position), choose(neuron))

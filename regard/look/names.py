@@ -1,0 +1,58 @@
+"""Names of taps: patterns, short forms, and the names TransformerLens made common."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+
+from regard.errors import UsageError, nearest
+
+# TransformerLens → ours; `resid.pre` and relatives are accepted too.
+ALIASES = (
+    (r"^hook_embed$", "embed"),
+    (r"\bhook_resid_(pre|mid|post)\b", r"resid_\1"),
+    (r"\bresid\.(pre|mid|post)\b", r"resid_\1"),
+    (r"\bhook_(attn|mlp)_out\b", r"\1.out"),
+    (r"\battn\.hook_attn_scores\b", "attn.scores"),
+    (r"\bhook_(q|k|v|z|pattern|pre|post)\b", r"\1"),
+    (r"\battn\.hook_rot_(q|k)\b", r"attn.\1"),
+    (r"\bln_final\.hook_normalized\b", "final"),
+)
+
+
+def resolve(patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:
+    """The taps that the patterns name, in the model's order; an unknown one gets suggestions.
+
+    `*` stands for anything. A model with one stack may leave `encoder.` or `decoder.` away.
+    """
+    names = list(names)
+    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
+    found: set[str] = set()
+    for pattern in wanted:
+        hits = match(pattern, names)
+        if not hits:
+            shown = {name.removeprefix("encoder.").removeprefix("decoder."): name for name in names}
+            close = nearest(pattern, names) or nearest(pattern, shown)
+            raise UsageError(
+                "finding a tap",
+                f"no tap is called {pattern!r}",
+                f"a name such as {close}" if close else "a name that `regard info --taps` lists",
+                "use * for any part of a name",
+            )
+        found.update(hits)
+    return [name for name in names if name in found]
+
+
+def match(pattern: str, names: list[str]) -> list[str]:
+    """Taps that one pattern names: as it is, by an alias, or without the name of the stack."""
+    ours = pattern
+    for theirs, place in ALIASES:
+        ours = re.sub(theirs, place, ours)
+    stacks = {name.split(".")[0] for name in names} & {"encoder", "decoder"}
+    prefixes = ["", *(f"{stack}." for stack in stacks if len(stacks) == 1)]
+    for prefix in prefixes:
+        hits = fnmatch.filter(names, prefix + ours)
+        if hits:
+            return hits
+    return []

@@ -1,0 +1,161 @@
+"""Named shapes: a function per family, a line per size. Sizes of a real checkpoint come with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from regard.core.config import BlockConfig, RotaryScaling, StackConfig
+from regard.errors import UsageError, nearest
+from regard.model.config import AudioConfig, HeadConfig, ImageConfig, ModelConfig, TextConfig
+
+
+def gpt2(dim: int, depth: int, heads: int, vocab: int = 50257, length: int = 1024) -> ModelConfig:
+    """Decoder with learned positions (Radford 2019)."""
+    block = BlockConfig(dim, heads, 4 * dim, causal=True, act="gelu_tanh")
+    front = TextConfig(dim, vocab, position="learned", length=length)
+    return ModelConfig(front, HeadConfig(vocab, tied=True), decoder=StackConfig(block, depth))
+
+
+def llama(
+    dim: int,
+    depth: int,
+    heads: int,
+    kv_heads: int,
+    hidden: int,
+    vocab: int,
+    length: int = 2048,
+    rotary: tuple[float, RotaryScaling | None] = (1e4, None),
+) -> ModelConfig:
+    """Decoder with rotary positions, RMS norm and a gated MLP (Touvron 2023)."""
+    shape: dict[str, Any] = dict(norm="rms", act="silu", gated=True, bias=())
+    block = BlockConfig(dim, heads, hidden, kv_heads, dim // heads, causal=True, **shape)
+    stack = StackConfig(block, depth, "rotary", *rotary)
+    front = TextConfig(dim, vocab, length=length)
+    return ModelConfig(front, HeadConfig(vocab, tied=True), decoder=stack)
+
+
+def bert(dim: int, depth: int, heads: int, vocab: int = 30522, length: int = 512) -> ModelConfig:
+    """Post-norm encoder with a masked-language head (Devlin 2019)."""
+    block = BlockConfig(dim, heads, 4 * dim, norm_at="post", eps=1e-12)
+    front = TextConfig(dim, vocab, "learned", length=length, segments=2, norm="layer", eps=1e-12)
+    head = HeadConfig(vocab, transform="gelu", norm=True, eps=1e-12, bias=True, tied=True)
+    return ModelConfig(front, head, encoder=StackConfig(block, depth, final_norm=False))
+
+
+def t5(
+    dim: int, depth: int, heads: int, hidden: int, head_dim: int = 64, vocab: int = 32128
+) -> ModelConfig:
+    """Encoder-decoder with relative position bias (Raffel 2020), version 1.1."""
+    shape: dict[str, Any] = dict(
+        head_dim=head_dim, norm="rms", eps=1e-6, act="gelu_tanh", gated=True, bias=(), scale=1.0
+    )
+    encoder = BlockConfig(dim, heads, hidden, **shape)
+    decoder = BlockConfig(dim, heads, hidden, causal=True, cross=True, **shape)
+    text = TextConfig(dim, vocab)
+    return ModelConfig(
+        text,
+        HeadConfig(vocab, tied=True),
+        StackConfig(encoder, depth, "relative"),
+        StackConfig(decoder, depth, "relative"),
+        target=text,
+        shared=True,
+    )
+
+
+def transformer(
+    dim: int, depth: int, heads: int, vocab: int = 37000, pre: bool = False
+) -> ModelConfig:
+    """The encoder-decoder of Vaswani 2017, post-norm as printed or pre-norm."""
+    shape: dict[str, Any] = dict(act="relu", norm_at="pre" if pre else "post")
+    encoder = BlockConfig(dim, heads, 4 * dim, **shape)
+    decoder = BlockConfig(dim, heads, 4 * dim, causal=True, cross=True, **shape)
+    text = TextConfig(dim, vocab, position="halves", scale=True, length=1024)
+    return ModelConfig(
+        text,
+        HeadConfig(vocab, bias=True, tied=True),
+        StackConfig(encoder, depth, final_norm=pre),
+        StackConfig(decoder, depth, final_norm=pre),
+        target=text,
+        shared=True,
+    )
+
+
+def vit(
+    dim: int, depth: int, heads: int, patch: int = 16, side: int = 224, classes: int = 1000
+) -> ModelConfig:
+    """Encoder over picture patches with a class token (Dosovitskiy 2021)."""
+    block = BlockConfig(dim, heads, 4 * dim, eps=1e-12)
+    front = ImageConfig(dim, side, side, patch)
+    head = HeadConfig(classes, take="first", bias=True)
+    return ModelConfig(front, head, encoder=StackConfig(block, depth))
+
+
+def whisper(
+    dim: int, depth: int, heads: int, vocab: int = 51865, mels: int = 80, seconds: int = 30
+) -> ModelConfig:
+    """Encoder-decoder from log-mel to text (Radford 2022)."""
+    bias = ("q", "v", "o", "mlp")
+    encoder = BlockConfig(dim, heads, 4 * dim, bias=bias)
+    decoder = BlockConfig(dim, heads, 4 * dim, bias=bias, causal=True, cross=True)
+    return ModelConfig(
+        AudioConfig(dim, mels, length=50 * seconds),
+        HeadConfig(vocab, tied=True),
+        StackConfig(encoder, depth),
+        StackConfig(decoder, depth),
+        target=TextConfig(dim, vocab, position="learned", length=448),
+    )
+
+
+LLAMA3 = RotaryScaling(32.0, 1.0, 4.0, 8192)
+
+# name: (shape, architecture that it is saved as; None is regard's own)
+PRESETS: dict[str, tuple[Callable[[], ModelConfig], str | None]] = {
+    "gpt2": (lambda: gpt2(768, 12, 12), "GPT2LMHeadModel"),
+    "gpt2-medium": (lambda: gpt2(1024, 24, 16), "GPT2LMHeadModel"),
+    "gpt2-large": (lambda: gpt2(1280, 36, 20), "GPT2LMHeadModel"),
+    "gpt2-xl": (lambda: gpt2(1600, 48, 25), "GPT2LMHeadModel"),
+    "llama-15m": (lambda: llama(288, 6, 6, 6, 768, 32000, 256), "LlamaForCausalLM"),
+    "smollm2-135m": (
+        lambda: llama(576, 30, 9, 3, 1536, 49152, 8192, (1e5, None)),
+        "LlamaForCausalLM",
+    ),
+    "llama3.2-1b": (
+        lambda: llama(2048, 16, 32, 8, 8192, 128256, 131072, (5e5, LLAMA3)),
+        "LlamaForCausalLM",
+    ),
+    "bert-base": (lambda: bert(768, 12, 12), "BertForMaskedLM"),
+    "bert-large": (lambda: bert(1024, 24, 16), "BertForMaskedLM"),
+    "t5-small": (lambda: t5(512, 8, 6, 1024), "T5ForConditionalGeneration"),
+    "t5-base": (lambda: t5(768, 12, 12, 2048), "T5ForConditionalGeneration"),
+    "transformer-base": (lambda: transformer(512, 6, 8), "MarianMTModel"),
+    "transformer-big": (lambda: transformer(1024, 6, 16), "MarianMTModel"),
+    "transformer-pre": (lambda: transformer(512, 6, 8, pre=True), None),
+    "vit-b16": (lambda: vit(768, 12, 12), "ViTForImageClassification"),
+    "vit-l16": (lambda: vit(1024, 24, 16), "ViTForImageClassification"),
+    "whisper-tiny": (lambda: whisper(384, 4, 6), "WhisperForConditionalGeneration"),
+    "whisper-base": (lambda: whisper(512, 6, 8), "WhisperForConditionalGeneration"),
+}
+
+
+def preset(name: str) -> ModelConfig:
+    """The shape called `name`."""
+    return find(name)[0]()
+
+
+def architecture(name: str) -> str | None:
+    """The architecture that a preset is saved as."""
+    return find(name)[1]
+
+
+def find(name: str) -> tuple[Callable[[], ModelConfig], str | None]:
+    """A preset's line, or an error with the nearest names."""
+    if name not in PRESETS:
+        close = nearest(name, PRESETS)
+        raise UsageError(
+            "choosing a preset",
+            f"no preset is called {name!r}",
+            f"one of {', '.join(PRESETS)}",
+            f"did you mean {close}?" if close else "",
+        )
+    return PRESETS[name]

@@ -1,0 +1,165 @@
+"""Strict mode: the same bits alone, batched, padded, packed, cached or not (N6).
+
+A row of a matrix product may change in its last bits with the number of rows beside it. So strict
+mode gives every sequence the same shapes whatever came with it: each one runs alone, without
+padding, and a decoder runs in tiles of TILE positions through a cache, position t always in row
+t mod TILE of its tile. Equal shapes and equal places give equal bits; docs/limits.md has the price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.core.cache import Cache
+from regard.errors import UsageError
+from regard.model.batch import Batch
+from regard.model.model import Memory, Model
+
+TILE = 32
+
+
+class Alone(NamedTuple):
+    """One sequence of a batch: its row, its document, and its columns in that row."""
+
+    row: int
+    document: int
+    columns: Tensor
+
+
+class Part(NamedTuple):
+    """What one run of the model was: which of its places belong to which columns of the batch."""
+
+    row: int
+    places: Tensor
+    """Places of the run that hold tokens."""
+    columns: Tensor
+    """Columns of the batch those tokens have."""
+    keys: Tensor
+    """Columns of the batch that the run's keys have, in order."""
+    source: Tensor | None = None
+    """Columns of the source batch that the run's memory has, in order."""
+    encoder: bool = False
+    """Whether it was the encoder of an encoder-decoder that ran."""
+
+
+Watch = Callable[[Part], None]  # called after each run, to collect what taps have seen
+
+
+class StrictCache:
+    """One cache per sequence of a batch; made and filled by strict calls only."""
+
+    def __init__(self, model: Model, batch: int, size: int) -> None:
+        self.model, self.batch = model, batch
+        self.size = -(-size // TILE) * TILE  # whole tiles
+        self.held: dict[tuple[int, int], Cache] = {}
+        self.memories: dict[tuple[int, int], tuple[Memory, Tensor]] = {}
+
+    def of(self, alone: Alone) -> Cache:
+        """The cache of one sequence."""
+        key = alone.row, alone.document
+        if key not in self.held:
+            self.held[key] = self.model.cache(1, self.size, tile=TILE)
+        return self.held[key]
+
+
+def sequences(count: int, width: int, real: Tensor | None, document: Tensor | None) -> list[Alone]:
+    """The sequences of a batch (B, T): rows without their padding, packed rows by document."""
+    found = []
+    for row in range(count):
+        columns = torch.arange(width)
+        if real is not None:
+            columns = columns[real[row].cpu()]
+        if document is None:
+            found.append(Alone(row, 0, columns))
+            continue
+        kept = document[row].cpu()[columns]
+        found += [Alone(row, n, columns[kept == n]) for n in sorted(set(kept.tolist()))]
+    return [alone for alone in found if len(alone.columns)]
+
+
+def strict_logits(
+    model: Model, batch: Batch, cache: StrictCache | None = None, watch: Watch | None = None
+) -> Tensor:
+    """Logits as `Model.forward` gives them, each sequence computed alone; padding gives zeros."""
+    ids = batch.ids
+    if model.decoder is None:
+        runs = encode_runs(model, ids, batch.mask, batch.documents, batch.segments)
+        return collect(((part, model.score(memory.x)) for part, memory in runs), ids, watch)
+    cache = StrictCache(model, len(ids), ids.shape[1]) if cache is None else cache
+    if batch.target is not None and not cache.memories:
+        documents = batch.source_documents
+        for part, memory in encode_runs(model, batch.inputs, batch.source_mask, documents):
+            document = 0 if documents is None else int(documents[part.row, part.columns[0]])
+            cache.memories[part.row, document] = memory, part.columns
+            if watch is not None:
+                watch(part._replace(encoder=True))
+    alone = sequences(len(ids), ids.shape[1], batch.mask, batch.documents)
+    runs_of = (run for one in alone for run in decode_runs(model, ids, one, cache))
+    return collect(runs_of, ids, watch)
+
+
+def collect(runs: Iterator[tuple[Part, Tensor]], ids: Tensor, watch: Watch | None) -> Tensor:
+    """Lay the scores of single runs (1, T, V) or (1, V) back into the shape of the batch."""
+    out: Tensor | None = None
+    for part, scores in runs:
+        if out is None:
+            shape = (len(ids), ids.shape[1]) if scores.dim() == 3 else (len(ids),)
+            out = scores.new_zeros((*shape, scores.shape[-1]))
+        if scores.dim() == 3:
+            out[part.row, part.columns] = scores[0, part.places]
+        else:
+            out[part.row] = scores[0]
+        if watch is not None:
+            watch(part)
+    if out is None:
+        raise UsageError("running in strict mode", "no tokens", "at least one real token")
+    return out
+
+
+def encode_runs(
+    model: Model,
+    inputs: Tensor,
+    mask: Tensor | None,
+    documents: Tensor | None,
+    segments: Tensor | None = None,
+) -> Iterator[tuple[Part, Memory]]:
+    """Run the encoder over each sequence alone, at its own length."""
+    if inputs.dim() != 2:  # pixels or mel: a row is a sequence
+        for row in range(len(inputs)):
+            memory = model.encode(inputs[row : row + 1])
+            every = torch.arange(memory.x.shape[1])
+            yield Part(row, every, every, every), memory
+        return
+    for row, _, columns in sequences(len(inputs), inputs.shape[1], mask, documents):
+        own = None if segments is None else segments[row, columns][None]
+        memory = model.encode(inputs[row, columns][None], segments=own)
+        yield Part(row, torch.arange(len(columns)), columns, columns), memory
+
+
+def decode_runs(
+    model: Model, ids: Tensor, alone: Alone, strict: StrictCache
+) -> Iterator[tuple[Part, Tensor]]:
+    """Run the decoder over new tokens of one sequence, a tile at a time, after its cache."""
+    cache, columns = strict.of(alone), alone.columns
+    memory, source = strict.memories.get((alone.row, alone.document), (None, None))
+    start, stop = cache.used, cache.used + len(columns)
+    if stop > strict.size:
+        raise UsageError(
+            "appending to a strict cache",
+            f"{stop} tokens in row {alone.row}",
+            f"at most {strict.size}",
+            "make the cache larger",
+        )
+    for tile in range(start // TILE, -(-stop // TILE)):
+        slots = torch.arange(max(start, tile * TILE), min(stop, (tile + 1) * TILE))
+        places, here = slots - tile * TILE, columns[slots - start]
+        tokens = ids.new_zeros(1, TILE)
+        tokens[0, places] = ids[alone.row, here]
+        real = torch.zeros(1, TILE, dtype=torch.bool, device=ids.device)
+        real[0, places] = True
+        scores = model.score(model.decode(tokens, memory, real, cache=cache))
+        yield Part(alone.row, places, here, columns, source), scores

@@ -1,0 +1,8 @@
+"""Text to ids and back: existing tokenizers, read from folders, GGUF and llama2.c files."""
+
+from regard.tokens.folder import open_tokenizer
+from regard.tokens.gguf import from_gguf
+from regard.tokens.scored import from_llama2c
+from regard.tokens.tokenizer import Tokenizer
+
+__all__ = ["Tokenizer", "from_gguf", "from_llama2c", "open_tokenizer"]

@@ -1,0 +1,171 @@
+"""Find and open the tokenizer of a model folder, whatever files it comes in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as Rust
+
+from regard.errors import DataError
+from regard.tokens.rust import RustEngine, control_tokens
+from regard.tokens.special import WELL_KNOWN, Settings
+from regard.tokens.spm_families import marian, single_model
+from regard.tokens.tokenizer import Engine, Tokenizer
+from regard.tokens.vocabulary import byte_level, word_piece
+
+SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
+
+KEPT = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "source.spm",
+    "target.spm",
+    "vocab.json",
+    "target_vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    *SENTENCEPIECE,
+)
+"""The files that make a tokenizer; `Tokenizer.save` writes those that were there."""
+
+
+class Folder:
+    """A model folder: the bytes of its tokenizer files, and the JSON among them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.files = {name: (path / name).read_bytes() for name in KEPT if (path / name).is_file()}
+
+    def has(self, *names: str) -> bool:
+        """Whether all these files are there."""
+        return all(name in self.files for name in names)
+
+    def json(self, name: str) -> dict[str, Any]:
+        """The object in a JSON file, {} where the file is missing."""
+        if name not in self.files:
+            return {}
+        return parse_json(self.path / name, self.files[name])
+
+    def settings(self) -> Settings:
+        """What the files beside the vocabulary say about it."""
+        config = self.path / "config.json"  # the model's file: read here, never written
+        return Settings(
+            tokenizer=self.json("tokenizer_config.json"),
+            special=self.json("special_tokens_map.json"),
+            model=parse_json(config, config.read_bytes()) if config.is_file() else {},
+            added=self.json("added_tokens.json"),
+        )
+
+
+def open_tokenizer(folder: Path | str) -> Tokenizer | None:
+    """The tokenizer of a model folder, or None where the folder has none."""
+    place = Folder(Path(folder))
+    settings = place.settings()
+    engine = find_engine(place, settings)
+    if engine is None:
+        return None
+    return Tokenizer(engine, settings.roles(engine.id), place.files)
+
+
+def find_engine(place: Folder, settings: Settings) -> Engine | None:
+    """The engine for the most complete description that the folder has."""
+    if place.has("tokenizer.json"):
+        return RustEngine(read_tokenizer_json(place, settings))
+    if place.has("source.spm", "target.spm", "vocab.json"):
+        return open_marian(place, settings)
+    for name in SENTENCEPIECE:
+        if place.has(name):
+            return single_model(name, place.files[name], settings)
+    if place.has("vocab.json", "merges.txt"):
+        return RustEngine(byte_level(place.json("vocab.json"), read_merges(place), settings))
+    if place.has("vocab.txt"):
+        return RustEngine(word_piece(read_lines(place, "vocab.txt"), settings))
+    return None
+
+
+def read_tokenizer_json(place: Folder, settings: Settings) -> Rust:
+    """The pipeline that tokenizer.json describes, with the folder's roles as control tokens."""
+    place.json("tokenizer.json")  # a broken file is told with its position
+    try:
+        rust = Rust.from_str(read_text(place, "tokenizer.json"))
+    except Exception as error:  # the library raises no narrower class
+        raise DataError(
+            f"reading {place.path / 'tokenizer.json'}",
+            str(error),
+            "a tokenizer that the installed `tokenizers` library knows",
+            "pip install -U tokenizers, or fetch the file anew",
+        ) from None
+    # Some files leave it to their neighbours to say which tokens no text may spell.
+    declared = {settings.token(role) for role in WELL_KNOWN} - control_tokens(rust).keys()
+    known = [token for token in declared if token and rust.token_to_id(token) is not None]
+    rust.add_special_tokens([AddedToken(token, normalized=False) for token in known])
+    return rust
+
+
+def open_marian(place: Folder, settings: Settings) -> Engine:
+    """The engine of a Marian folder, whose two languages may have a vocabulary each."""
+    shared = place.json("vocab.json")
+    separate = settings.tokenizer.get("separate_vocabs", False)
+    vocabs = {
+        "source": shared,
+        "target": place.json("target_vocab.json") if separate else shared,
+    }
+    models = {side: place.files[f"{side}.spm"] for side in vocabs}
+    return marian(models, vocabs, settings)
+
+
+def read_merges(place: Folder) -> list[tuple[str, str]]:
+    """The pairs of merges.txt, first merge first."""
+    merges = []
+    for number, line in enumerate(read_lines(place, "merges.txt"), 1):
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        pair = line.split(" ")
+        if len(pair) != 2:
+            raise DataError(
+                f"reading {place.path / 'merges.txt'}",
+                f"line {number}: {line!r}",
+                "two pieces with a space between them",
+            )
+        merges.append((pair[0], pair[1]))
+    return merges
+
+
+def read_lines(place: Folder, name: str) -> list[str]:
+    """The lines of a file; only a newline ends one, for pieces hold other line separators."""
+    lines = read_text(place, name).split("\n")
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
+
+
+def read_text(place: Folder, name: str) -> str:
+    """The text of a file, which must be UTF-8."""
+    try:
+        return place.files[name].decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"reading {place.path / name}", f"byte {error.start} is not UTF-8", "UTF-8 text"
+        ) from None
+
+
+def parse_json(path: Path, data: bytes) -> dict[str, Any]:
+    """The object that a JSON file holds."""
+    try:
+        value = json.loads(data)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"reading {path}",
+            f"{error.msg} at line {error.lineno}, column {error.colno}",
+            "valid JSON",
+            "fetch the file anew; it may be cut short",
+        ) from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"reading {path}", f"byte {error.start} is not UTF-8", "JSON") from None
+    if not isinstance(value, dict):
+        raise DataError(f"reading {path}", f"a {type(value).__name__}", "a JSON object")
+    return value

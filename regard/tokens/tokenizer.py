@@ -1,0 +1,165 @@
+"""The one Tokenizer class: text to ids and back, whatever engine does the work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from tokenizers import Tokenizer as Rust
+
+from regard.errors import DataError, UsageError
+from regard.tokens.rust import RustEngine
+
+Side = Literal["source", "target"]
+"""Translation models may cut the two languages differently; all others ignore the side."""
+
+Span = tuple[int, int]
+"""Where a piece stands in the text, in characters: text[start:end]."""
+
+
+class Engine(Protocol):
+    """What a tokenizer library must do for us; see rust.py and spm.py."""
+
+    size: int
+
+    def encode(self, text: str, special: bool, allow_special: bool, side: Side) -> list[int]:
+        """The ids of one text."""
+
+    def encode_batch(
+        self, texts: Sequence[str], special: bool, allow_special: bool, side: Side
+    ) -> list[list[int]]:
+        """The ids of each text."""
+
+    def offsets(self, text: str, special: bool, allow_special: bool, side: Side) -> list[Span]:
+        """One span per id that `encode` gives; added tokens have (0, 0)."""
+
+    def decode(self, ids: list[int], special: bool, side: Side) -> str:
+        """The text of the ids, with or without the control tokens."""
+
+    def piece(self, id: int, side: Side) -> str | None:
+        """The spelling of one id."""
+
+    def id(self, piece: str) -> int | None:
+        """The id of one spelling."""
+
+
+class Tokenizer:
+    """Text to ids and back; `specials` maps roles (bos, eos, pad, …) to ids."""
+
+    def __init__(self, engine: Engine, specials: dict[str, int], files: dict[str, bytes]) -> None:
+        self.engine, self.specials, self.files = engine, specials, files
+
+    @classmethod
+    def from_rust(
+        cls, rust: Rust, specials: dict[str, int], settings: dict[str, Any] | None = None
+    ) -> Tokenizer:
+        """A tokenizer that came from no folder; its files are made here, for transformers too."""
+        tokens = {f"{role}_token": rust.id_to_token(id) for role, id in specials.items()}
+        config = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "clean_up_tokenization_spaces": False,
+            **tokens,
+            **(settings or {}),
+        }
+        files = {
+            "tokenizer.json": rust.to_str(pretty=True).encode(),
+            "tokenizer_config.json": json.dumps(config, ensure_ascii=False, indent=2).encode(),
+        }
+        return cls(RustEngine(rust), specials, files)
+
+    @property
+    def size(self) -> int:
+        """How many ids there are, added tokens included."""
+        return self.engine.size
+
+    def encode(
+        self,
+        text: str,
+        special: bool = True,
+        side: Side = "source",
+        allow_special: bool = False,
+    ) -> list[int]:
+        """The ids of a text; `special` adds what the model expects around it, such as [CLS].
+
+        Text that spells a control token stays text unless `allow_special` says otherwise.
+        """
+        check_text([text])
+        return self.engine.encode(text, special, allow_special, check_side(side))
+
+    def encode_batch(
+        self,
+        texts: Sequence[str],
+        special: bool = True,
+        side: Side = "source",
+        allow_special: bool = False,
+    ) -> list[list[int]]:
+        """The ids of each text, as `encode` gives them, computed together."""
+        check_text(texts)
+        return self.engine.encode_batch(texts, special, allow_special, check_side(side))
+
+    def offsets(
+        self,
+        text: str,
+        special: bool = True,
+        side: Side = "source",
+        allow_special: bool = False,
+    ) -> list[Span]:
+        """Where each id of `encode` stands in the text; added control tokens have (0, 0)."""
+        check_text([text])
+        return self.engine.offsets(text, special, allow_special, check_side(side))
+
+    def decode(self, ids: Sequence[int], special: bool = False, side: Side = "target") -> str:
+        """The text of the ids; control tokens are left out unless `special` is true."""
+        self.pieces(ids, side)  # an unknown id is an error, not a silent gap in the text
+        return self.engine.decode(list(ids), special, check_side(side))
+
+    def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
+        """The spelling of each id as the vocabulary has it, such as 'Ġthe' or '##ing'."""
+        check_side(side)
+        return [self._piece(id, side) for id in ids]
+
+    def _piece(self, id: int, side: Side) -> str:
+        piece = self.engine.piece(id, side) if id >= 0 else None
+        if piece is None:
+            raise DataError(
+                "reading token ids",
+                f"id {id}",
+                f"ids of this vocabulary, 0 to {self.size - 1}",
+                "use the tokenizer that the ids were made with",
+            )
+        return piece
+
+    def save(self, folder: Path | str) -> None:
+        """Write the tokenizer's files to a folder, byte for byte as they were read."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        for name, data in self.files.items():
+            (target / name).write_bytes(data)
+
+
+def check_side(side: Side) -> Side:
+    """The side itself, or an error when it is neither source nor target."""
+    if side not in ("source", "target"):
+        raise UsageError("choosing a side of the tokenizer", repr(side), "'source' or 'target'")
+    return side
+
+
+def check_text(texts: Sequence[str]) -> None:
+    """Stop at a value that is no text, and at a lone surrogate, which UTF-8 cannot write."""
+    if isinstance(texts, str):
+        raise UsageError("encoding a batch", "a single str", "a list of str", "use encode()")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise UsageError("encoding text", f"{type(text).__name__} at index {number}", "str")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                "encoding text",
+                f"half of a surrogate pair at character {error.start} of text {number}",
+                "text that UTF-8 can write",
+                "read the file with the right encoding, or drop it: "
+                "text.encode(errors='ignore').decode()",
+            ) from None

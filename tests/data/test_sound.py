@@ -1,0 +1,263 @@
+"""Sound files, resampling and Whisper's log-mel, against transformers, wave and soundfile."""
+
+from __future__ import annotations
+
+import struct
+import sys
+import wave
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import WhisperFeatureExtractor
+from transformers.audio_utils import mel_filter_bank
+
+from regard.data.sound import log_mel, mel_filters, read_sound, read_wav, resample
+from regard.errors import DataError, RegardError
+
+
+def tone(hertz, rate=16000, seconds=1.0, amplitude=0.5):
+    time = torch.arange(int(rate * seconds), dtype=torch.float64) / rate
+    return (amplitude * torch.sin(2 * torch.pi * hertz * time)).float()
+
+
+def noise(length, seed=0):
+    return torch.randn(length, generator=torch.Generator().manual_seed(seed)) * 0.1
+
+
+def chunk(name, body):
+    return name + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2)
+
+
+def wav(raw, tag=1, channels=1, rate=16000, bits=16, before=b""):
+    block = channels * bits // 8
+    head = struct.pack("<HHIIHH", tag, channels, rate, rate * block, block, bits)
+    body = b"WAVE" + chunk(b"fmt ", head) + before + chunk(b"data", raw)
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(content, name="sound.wav"):
+        path = tmp_path / name
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+# Log-mel
+
+
+@pytest.mark.parametrize("mels", [80, 128])
+def test_filters_against_librosa_formula(mels):
+    options = {"norm": "slaney", "mel_scale": "slaney", "sampling_rate": 16000}
+    expected = mel_filter_bank(201, mels, 0.0, 8000.0, **options).T
+    torch.testing.assert_close(mel_filters(mels), torch.from_numpy(expected).float())
+
+
+@pytest.mark.parametrize("mels", [80, 128])
+@pytest.mark.parametrize("length", [1, 399, 16000, 23457, 480000, 500001])
+def test_log_mel_against_whisper(mels, length):
+    samples = noise(length) + tone(440.0, seconds=32)[:length]
+    whisper = WhisperFeatureExtractor(feature_size=mels)
+    expected = whisper(samples.numpy(), sampling_rate=16000, return_tensors="pt").input_features[0]
+    found = log_mel(samples, mels=mels)
+    assert found.shape == (mels, 3000) and found.dtype == torch.float32
+    assert (found - expected).abs().max() < 1e-4
+
+
+def test_log_mel_of_numpy_and_own_length():
+    samples = noise(16000)
+    found = log_mel(samples.numpy(), frames=None)
+    whisper = WhisperFeatureExtractor()
+    options = {"sampling_rate": 16000, "return_tensors": "pt", "padding": False}
+    expected = whisper(samples.numpy(), **options).input_features[0]
+    assert found.shape == (80, 100) and (found - expected).abs().max() < 1e-4
+    assert log_mel(noise(10), frames=None).shape == (80, 2)
+    assert log_mel(noise(16000), frames=50).shape == (80, 50)
+
+
+def test_silence_is_finite_and_flat():
+    found = log_mel(torch.zeros(16000))
+    assert (found == found[0, 0]).all() and found[0, 0] == pytest.approx(-1.5)
+
+
+@pytest.mark.parametrize("hertz", [1000.0, 3520.0, 6000.0])
+def test_tone_peaks_in_the_filter_that_holds_it(hertz):
+    found = log_mel(tone(hertz), frames=None)[:, 50]
+    assert int(found.argmax()) == int(mel_filters(80)[:, round(hertz / 40)].argmax())
+
+
+def test_ten_times_louder_adds_two_decades_before_scaling():
+    x = noise(16000)
+    difference = log_mel(10 * x, frames=None) - log_mel(x, frames=None)
+    torch.testing.assert_close(difference, torch.full_like(difference, 2.0 / 4.0))
+
+
+def test_log_mel_resamples():
+    whole, half = log_mel(tone(440.0)), log_mel(tone(440.0, rate=8000), rate=8000)
+    loud = whole > 0.0
+    assert loud.any() and (whole - half)[loud].abs().max() < 0.2
+
+
+@pytest.mark.parametrize("samples", [torch.zeros(0), torch.zeros(2, 9), torch.tensor([torch.nan])])
+def test_log_mel_refuses_what_is_no_sound(samples):
+    with pytest.raises(DataError):
+        log_mel(samples)
+
+
+# Resampling
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000, 44101])
+@pytest.mark.parametrize("hertz", [100.0, 440.0, 3000.0])
+def test_a_sine_stays_the_same_sine(rate, hertz):
+    found = resample(tone(hertz, rate), rate)
+    expected = tone(hertz)
+    assert found.shape == expected.shape
+    middle = slice(1000, -1000)  # the ends hear the silence outside
+    assert (found - expected)[middle].abs().max() < 1e-3
+    assert int(torch.fft.rfft(found).abs().argmax()) == int(hertz)
+
+
+def test_what_16_khz_cannot_hold_is_removed():
+    found = resample(tone(12000.0, 44100), 44100)
+    assert found[1000:-1000].abs().max() < 1e-3  # unfiltered it would return at 4 kHz
+
+
+@settings(max_examples=30, deadline=None)
+@given(rate=st.integers(1000, 50000), length=st.integers(1, 400))
+def test_length_and_finiteness_at_any_rate(rate, length):
+    found = resample(noise(length), rate)
+    assert len(found) == -(-length * 16000 // rate) and found.isfinite().all()
+
+
+def test_constant_and_same_rate_are_kept():
+    middle = resample(torch.ones(4000), 22050)[500:-500]
+    torch.testing.assert_close(middle, torch.ones_like(middle))
+    x = noise(100)
+    assert resample(x, 16000) is x
+
+
+@pytest.mark.parametrize("rate", [0, -1, 10**9])
+def test_absurd_rate(rate):
+    with pytest.raises(DataError, match="Hz"):
+        resample(noise(10), rate)
+
+
+# Files
+
+
+@pytest.mark.parametrize("bits", [8, 16, 24, 32])
+def test_pcm_against_the_standard_library(bits, tmp_path):
+    path = tmp_path / "pcm.wav"
+    width, full = bits // 8, 2 ** (bits - 1)
+    values = [-full, -1, 0, 1, full // 2, full - 1]
+    shift = full if bits == 8 else 0
+    raw = [(v + shift).to_bytes(width, "little", signed=bits > 8) for v in values]
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(width)
+        file.setframerate(22050)
+        file.writeframes(b"".join(raw))
+    samples, rate = read_wav(path)
+    assert rate == 22050 and samples.dtype == torch.float32
+    torch.testing.assert_close(samples, torch.tensor(values).double().div(full).float())
+
+
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("form", ["WAV", "WAVEX"])
+def test_stereo_against_soundfile(subtype, form, tmp_path):
+    path = tmp_path / "stereo.wav"
+    stereo = torch.stack([tone(440.0), 0.3 * tone(660.0)], dim=1).numpy()
+    soundfile.write(path, stereo, 44100, subtype=subtype, format=form)
+    expected, _ = soundfile.read(path, dtype="float64")
+    samples, rate = read_wav(path)
+    assert rate == 44100
+    np.testing.assert_allclose(samples.numpy(), expected.mean(axis=1), atol=1e-7)
+
+
+def test_flac_through_soundfile(tmp_path):
+    path = tmp_path / "sound.flac"
+    soundfile.write(path, tone(440.0).numpy(), 16000)
+    samples, rate = read_sound(path)
+    assert rate == 16000 and (samples - tone(440.0)).abs().max() < 1e-4
+
+
+def test_flac_without_the_extra_says_what_to_install(written, monkeypatch):
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    with pytest.raises(RegardError, match="regard\\[audio\\]"):
+        read_sound(written(b"fLaC" + b"\0" * 40, "a.flac"))
+
+
+def test_read_sound_takes_wav_without_the_extra(written, monkeypatch):
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    samples, _ = read_sound(written(wav(struct.pack("<3h", 0, 16384, -32768))))
+    assert samples.tolist() == [0.0, 0.5, -1.0]
+
+
+def test_other_chunks_odd_sizes_and_streams(written):
+    raw = struct.pack("<2h", 16384, -16384)
+    path = written(wav(raw, before=chunk(b"LIST", b"odd")))
+    assert read_wav(path)[0].tolist() == [0.5, -0.5]
+    streamed = wav(raw).replace(b"data\x04\0\0\0", b"data\xff\xff\xff\xff")
+    assert read_wav(written(streamed))[0].tolist() == [0.5, -0.5]
+
+
+GOOD = wav(struct.pack("<4h", 1, 2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("content", "offset"),
+    [
+        (b"", 0),
+        (b"RIFF", 0),
+        (b"RIFX" + GOOD[4:], 0),
+        (GOOD[:8] + b"AVI " + GOOD[12:], 0),
+        (GOOD[:30], 12),  # cut inside the format
+        (GOOD[:36], 36),  # no data chunk
+        (GOOD[:-2], 36),  # cut inside the data
+        (GOOD[:40] + struct.pack("<I", 2**31) + GOOD[44:], 36),  # promises 2 GiB
+        (wav(b"\0" * 4, tag=85), 12),  # MP3 inside WAV
+        (wav(b"\0" * 4, bits=12), 12),
+        (wav(b"\0" * 4, channels=0), 12),
+        (wav(b"\0" * 4, rate=0), 12),
+        (b"RIFF\0\0\0\0WAVE" + chunk(b"data", b"\0\0"), 12),
+        (b"RIFF\0\0\0\0WAVE" + chunk(b"fmt ", b"\0" * 8), 12),
+    ],
+)
+def test_corrupt_files_name_file_and_offset(content, offset, written):
+    with pytest.raises(DataError, match=rf"sound\.wav: at byte {offset}\b"):
+        read_wav(written(content))
+
+
+def test_zero_length_and_not_a_number(written):
+    with pytest.raises(DataError, match="sound.wav"):
+        read_wav(written(wav(b"")))
+    with pytest.raises(DataError, match="not a number"):
+        read_wav(written(wav(struct.pack("<f", float("nan")), tag=3, bits=32)))
+
+
+def test_missing_file_and_nonsense(written, tmp_path):
+    with pytest.raises(DataError, match="none.wav"):
+        read_sound(tmp_path / "none.wav")
+    with pytest.raises(DataError, match="nonsense"):
+        read_sound(written(b"nonsense that is no sound at all", "nonsense.mp9"))
+
+
+@settings(max_examples=200, deadline=None)
+@given(cut=st.integers(0, len(GOOD)), at=st.integers(0, len(GOOD) - 1), byte=st.integers(0, 255))
+def test_damage_is_a_data_error_or_sound(cut, at, byte, tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / "damaged.wav"
+    damaged = bytearray(GOOD)
+    damaged[at] = byte
+    path.write_bytes(damaged[:cut])
+    try:
+        samples, rate = read_wav(path)
+    except DataError:
+        return
+    assert samples.isfinite().all() and rate >= 1
