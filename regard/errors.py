@@ -37,6 +37,10 @@ class ResourceError(RegardError):
     exit_code = 4
 
 
+class RegardWarning(UserWarning):
+    """Something a user can act on; the code in brackets names it for `warnings.filterwarnings`."""
+
+
 def nearest(name: str, names: Iterable[str], count: int = 3) -> str:
     """The names most like `name`, for "did you mean": 'a, b' or '' when none is close."""
     return ", ".join(difflib.get_close_matches(name, list(names), n=count, cutoff=0.5))

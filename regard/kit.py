@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from torch import Tensor
 from regard.core.cache import Cache
 from regard.core.tap import taps as list_taps
 from regard.decode.greedy import greedy
-from regard.errors import UsageError, nearest
+from regard.errors import RegardWarning, UsageError, nearest
 from regard.interop.families import bind
 from regard.interop.folder import write_folder
 from regard.interop.gguf_llama import GGUFSource
@@ -30,6 +31,7 @@ from regard.look.edit import Edit
 from regard.look.gather import Gather
 from regard.look.names import resolve
 from regard.model.batch import Batch, check_batch, pad_rows
+from regard.model.config import TextConfig
 from regard.model.model import Model
 from regard.model.presets import architecture, preset
 from regard.model.strict import StrictCache, strict_logits
@@ -121,7 +123,21 @@ class Kit:
             given.setdefault("mask", found)
         batch = Batch(ids, target, **given)
         check_batch(batch, self.model.config)
+        self.warn_long(batch.ids.shape[1])
         return batch.to(self.device)
+
+    def warn_long(self, count: int) -> None:
+        """Say so when a text is longer than any that the model was trained on (#42)."""
+        config = self.model.config
+        front = config.front if config.target is None else config.target
+        if isinstance(front, TextConfig) and front.length and front.position != "learned":
+            if count > front.length:
+                warnings.warn(
+                    f"[long-input] {count} tokens; this model was trained on at most "
+                    f"{front.length}. It runs, but expect worse predictions past that position.",
+                    RegardWarning,
+                    stacklevel=4,
+                )
 
     def tensor(self, given: Ids | Text, side: Any = "source") -> tuple[Tensor, Tensor | None]:
         """Text, lists of ids or a tensor → a tensor with a batch dimension, and its padding."""
@@ -249,6 +265,7 @@ class Kit:
         """Greedy continuation: text for text (a list for a list), ids (B, n) for ids."""
         batch = self.batch(prompts)
         ids, pair = batch.ids, batch.target is not None
+        self.warn_long(ids.shape[1] + tokens)
         cache = self.cache(len(ids), ids.shape[1] + tokens, strict)
         real = None if pair else batch.mask
 
@@ -281,12 +298,20 @@ class Kit:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder that regard and, where the family exists there, transformers open."""
-        config = self.config or export_config(self.model, self.binding)
+        config = self.config or self.fresh_config()
         stored = str(self.dtype).removeprefix("torch.")
         config = {k: v for k, v in config.items() if k != "torch_dtype"} | {"dtype": stored}
         files = self.files | (self.tokenizer.files if self.tokenizer else {})
         tensors = export_tensors(self.model, self.binding)
         write_folder(Path(folder), config, tensors, files)
+
+    def fresh_config(self) -> dict[str, Any]:
+        """config.json of a model made here, with the special ids of its tokenizer."""
+        config = export_config(self.model, self.binding)
+        for role, number in ({} if self.tokenizer is None else self.tokenizer.specials).items():
+            if role in ("bos", "eos", "pad") and config.get(f"{role}_token_id") is None:
+                config[f"{role}_token_id"] = number
+        return config
 
 
 def is_text(given: Any) -> bool:

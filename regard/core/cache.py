@@ -42,28 +42,34 @@ class Cache:
 
     def place(self, real: Tensor | None, document: Tensor | None, count: int) -> Tensor:
         """Reserve slots for `count` new columns; returns the new tokens' positions (B, T)."""
+        added = torch.full_like(self.lengths, count) if real is None else real.sum(-1)
+        self.reserve(added, count if real is None else int(added.max()))
         start = self.lengths[:, None]
         if real is None:
             self.slots = start + torch.arange(count, device=start.device)
-            new = count
         else:
             self.slots = torch.where(real, start + real.cumsum(-1) - 1, self.size)
-            new = int(real.sum(-1).max())
             self.even = self.even and bool(real.all())
-        if self.used + new > self.size:
-            self.used = int(self.lengths.max())
-            if self.used + new > self.size:
-                raise UsageError(
-                    "appending to the cache",
-                    f"{self.used} tokens held and {new} new ones",
-                    f"at most {self.size} in all",
-                    "make the cache larger",
-                )
-        self.used += new
-        self.lengths = self.lengths + (count if real is None else real.sum(-1))
+        self.lengths = self.lengths + added
         if document is None and not self.packed:
             return self.slots if real is None else self.slots.masked_fill(~real, 0)
-        return self._place_documents(document)
+        positions = self._place_documents(document)
+        return positions if real is None else positions.masked_fill(~real, 0)
+
+    def reserve(self, added: Tensor, most: int) -> None:
+        """Room for `added` (B,) new tokens, `most` of them in one row; fails if a row has none."""
+        used = self.used + most
+        if used > self.size:  # the sum of bounds; rows of unequal length may still have room
+            used = int((self.lengths + added).max())
+        if used > self.size:
+            row = int((self.lengths + added).argmax())
+            raise UsageError(
+                "appending to the cache",
+                f"{int(self.lengths[row])} tokens held and {int(added[row])} new ones",
+                f"at most {self.size} in all",
+                "make the cache larger",
+            )
+        self.used = used
 
     def _place_documents(self, document: Tensor | None) -> Tensor:
         """Positions of new tokens in packed rows: they restart with each document."""

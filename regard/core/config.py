@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args, get_origin, get_type_hints
 
-from regard.errors import UsageError
+from regard.errors import UsageError, nearest
 
 LINEARS = ("q", "k", "v", "o", "mlp")
+
+
+def check_names(config: object, doing: str) -> None:
+    """Refuse a value outside the names that its field lists, with the nearest of them."""
+    for field, hint in get_type_hints(type(config)).items():
+        value, known = getattr(config, field), get_args(hint)
+        if get_origin(hint) is Literal and value not in known:
+            close = nearest(str(value).lower(), known)
+            fix = f"did you mean {close}?" if close else ""
+            raise UsageError(doing, f"{field} = {value!r}", f"one of {', '.join(known)}", fix)
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,7 @@ class BlockConfig:
     """Dropout on the output of each part during training."""
 
     def __post_init__(self) -> None:
+        check_names(self, "building a block")
         if self.head_dim is None and self.dim % self.heads:
             divisors = [n for n in range(1, self.dim + 1) if self.dim % n == 0]
             raise UsageError(
@@ -117,3 +128,12 @@ class StackConfig:
     """T5 relative positions: distances beyond this share a bucket."""
     final_norm: bool = True
     """Normalise the stream after the last block."""
+
+    def __post_init__(self) -> None:
+        check_names(self, "building a stack")
+        if self.position == "rotary" and self.block.width % 2:
+            raise UsageError(
+                "building a stack",
+                f"rotary positions and heads of width {self.block.width}",
+                "an even width, for rotary positions turn pairs",
+            )

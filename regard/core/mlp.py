@@ -31,8 +31,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 def activation(name: str) -> Callable[[Tensor], Tensor]:
     """The activation function called `name`."""
     if name not in ACTIVATIONS:
-        known = ", ".join(ACTIVATIONS)
-        raise UsageError("choosing an activation", repr(name), known, nearest(name, ACTIVATIONS))
+        close = nearest(name, ACTIVATIONS)
+        fix = f"did you mean {close}?" if close else ""
+        raise UsageError("choosing an activation", repr(name), ", ".join(ACTIVATIONS), fix)
     return ACTIVATIONS[name]
 
 

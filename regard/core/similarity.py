@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, UsageError, nearest
 
 Similarity = Callable[[Tensor, Tensor, float], Tensor]
 
@@ -36,7 +36,9 @@ def similarity(kind: str | Similarity) -> Similarity:
     if callable(kind):
         return kind
     if kind not in SIMILARITIES:
-        raise UsageError("choosing a similarity", repr(kind), ", ".join(SIMILARITIES))
+        close = nearest(kind, SIMILARITIES)
+        fix = f"did you mean {close}?" if close else ""
+        raise UsageError("choosing a similarity", repr(kind), ", ".join(SIMILARITIES), fix)
     return SIMILARITIES[kind]
 
 

@@ -77,7 +77,7 @@ class Stack(nn.Module):
         return join_view(
             reduce(torch.logical_and, allow) if allow else None,
             bias,
-            dead=real is not None and cache is None,
+            dead=real is not None and (cache is None or cache.packed),
             causal=plain and count > 1,  # one query is the last one and sees every key
             rotation=None if self.rotary is None else self.rotary(positions, x),
             cache=cache,

@@ -21,6 +21,13 @@ def write_bias(bias: tuple[str, ...]) -> dict[str, Any]:
 
 
 BIAS = ("decoder.block.bias", Both(read_bias, write_bias))
+HEAD_DIM = (
+    "decoder.block.head_dim",
+    Both(
+        lambda config: config.get("head_dim"),
+        lambda value: {} if value is None else {"head_dim": value},  # Qwen 2 fails on null
+    ),
+)
 
 HEAD = Variant(
     prefix="model.",
@@ -40,7 +47,7 @@ LLAMA = Table(
         ("decoder.depth", Key("num_hidden_layers")),
         ("decoder.block.heads", Key("num_attention_heads")),
         ("decoder.block.kv_heads", Key("num_key_value_heads", None)),
-        ("decoder.block.head_dim", Key("head_dim", None)),
+        HEAD_DIM,
         ("decoder.block.hidden", Key("intermediate_size")),
         ("front.length", Key("max_position_embeddings", 2048)),
         ("decoder.block.act", act("hidden_act", "silu")),
@@ -73,7 +80,17 @@ MISTRAL = replace(
     LLAMA,
     family="mistral",
     variants={"MistralForCausalLM": HEAD, "MistralModel": BODY},
-    config=(*LLAMA.config, ("decoder.block.window", Key("sliding_window", None))),
+    config=(
+        *LLAMA.config,
+        # null is no window; left out, transformers takes 4096
+        (
+            "decoder.block.window",
+            Both(
+                lambda config: config.get("sliding_window", 4096),
+                lambda value: {"sliding_window": value},
+            ),
+        ),
+    ),
 )
 
 QWEN2 = replace(
@@ -88,5 +105,9 @@ QWEN3 = replace(
     LLAMA,
     family="qwen3",
     variants={"Qwen3ForCausalLM": HEAD, "Qwen3Model": BODY},
+    config=(
+        *(row for row in LLAMA.config if row != HEAD_DIM),
+        ("decoder.block.head_dim", Key("head_dim", 128)),
+    ),
     fixed=LLAMA.fixed | {"decoder.block.qk_norm": True},
 )

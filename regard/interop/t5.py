@@ -23,7 +23,9 @@ def read_scale(config: dict[str, Any]) -> float | None:
 
 def read_tied(config: dict[str, Any]) -> bool:
     """Tied unless the file holds an output matrix of its own (the config does not tell)."""
-    return "lm_head.weight" not in config.get(TENSORS, ())
+    if TENSORS not in config:
+        return config.get("tie_word_embeddings") is not False
+    return "lm_head.weight" not in config[TENSORS]
 
 
 T5 = Table(

@@ -172,7 +172,11 @@ def write_config(binding: Binding, config: ModelConfig) -> dict[str, Any]:
     made: dict[str, Any] = {
         "architectures": [binding.architecture],
         "model_type": binding.table.family,
+        # Left out, transformers assumes those of the family's first checkpoint.
+        **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")),
     }
+    if config.target is not None:
+        made["decoder_start_token_id"] = 0
     for pattern, key in binding.fields:
         value: Any = tree
         for part in braces(pattern)[0].split("."):
@@ -188,21 +192,19 @@ def write_config(binding: Binding, config: ModelConfig) -> dict[str, Any]:
     return made
 
 
-def moves(binding: Binding, model: Model) -> tuple[list[Move], set[str]]:
-    """(the moves that fill a model, their names for weights that are tied to another one)."""
+def moves(binding: Binding, model: Model) -> tuple[list[Move], list[Move]]:
+    """(the moves that fill a model, those of weights that are tied to one already filled)."""
     owned = dict(model.named_parameters())
     every = dict(model.named_parameters(remove_duplicate=False))
-    made, aliases = [], set()
+    made: list[Move] = []
+    copies: list[Move] = []
     body = [(row, binding.prefix) for row in binding.table.rows]
     for row, prefix in body + [(row, "") for row in binding.variant.rows]:
         if row.when is not None and not row.when(model.config):
             continue
         for move in expand(row, prefix, model.config, every):
-            if all(name in owned for name in move.ours):
-                made.append(move)
-            else:
-                aliases.update(move.theirs)
-    return made, aliases
+            (made if all(name in owned for name in move.ours) else copies).append(move)
+    return made, copies
 
 
 def expand(row: Row, prefix: str, config: ModelConfig, names: dict[str, Any]) -> Iterator[Move]:
@@ -224,9 +226,10 @@ def expand(row: Row, prefix: str, config: ModelConfig, names: dict[str, Any]) ->
 
 def fit(binding: Binding, model: Model, shapes: dict[str, tuple[int, ...]]) -> list[Move]:
     """The moves that fill `model` from tensors of these shapes; DataError with three lists."""
-    made, aliases = moves(binding, model)
+    made, copies = moves(binding, model)
     parameters = dict(model.named_parameters())
     wanted = {name for move in made for name in move.theirs}
+    aliases = {name for move in copies for name in move.theirs}
     covered = {name for move in made for name in move.ours}
     missing = sorted(wanted - set(shapes)) + sorted(set(parameters) - covered)
     ignore = [pattern for listed in binding.table.ignore for pattern in braces(listed)]

@@ -39,7 +39,27 @@ def load_model(
             kept = tensor.dtype if dtype is None else dtype
             place(model, name, torch.empty(tensor.shape, dtype=kept, device=device).copy_(tensor))
     model.tie()
+    if binding is not None:
+        check_copies(source, binding, model)
     return model.eval(), binding
+
+
+def check_copies(source: Source, binding: Binding, model: Model) -> None:
+    """A file may hold a tied weight twice; when the two differ, config.json must not tie them."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    for move in moves(binding, model)[1]:
+        if any(name not in source.shapes for name in move.theirs):
+            continue
+        for name, tensor in zip(
+            move.ours, move.load([source.tensor(n) for n in move.theirs]), strict=True
+        ):
+            if not torch.equal(tensor.to(parameters[name]), parameters[name]):
+                raise DataError(
+                    f"loading a {binding.architecture}",
+                    f"{', '.join(move.theirs)} differs from the weight that it is tied to",
+                    "equal values where config.json ties two weights",
+                    'set "tie_word_embeddings": false in config.json',
+                )
 
 
 def place(model: nn.Module, name: str, tensor: Tensor) -> None:

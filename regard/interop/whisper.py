@@ -18,7 +18,6 @@ WHISPER = Table(
         ("front.length", Key("max_source_positions", 1500)),
         ("target.length", Key("max_target_positions", 448)),
         ("{target.vocab,head.size}", Key("vocab_size")),
-        ("target.scale", Key("scale_embedding", False)),
     ),
     fixed={
         "{encoder,decoder}.block.bias": ("q", "v", "o", "mlp"),

@@ -45,14 +45,21 @@ class Edit:
                     f"head {self.head.tolist()} at {name}",
                     f"heads 0 to {int(count) - 1}" if place in HEAD else f"a tap of {list(HEAD)}",
                 )
-        return replace(self, place=place)
+        made = replace(self, place=place)
+        if self.kind == "mean" and self.value is not None:  # of another run, known beforehand
+            made.kind, made.value = "replace", self.value.mean(made.over, keepdim=True)
+        return made
+
+    @property
+    def over(self) -> tuple[int, ...]:
+        """What a mean goes over: batch and positions; batch alone for each score of two tokens."""
+        return (0,) if self.place in POSITION else (0, 1)
 
     def __call__(self, x: Tensor) -> Tensor:
         """The activation with the chosen part changed."""
         where = self.where(x)
         if self.kind == "mean":
-            over = (0,) if self.place in POSITION else (0, 1)
-            return torch.where(where, x.mean(over, keepdim=True), x)
+            return torch.where(where, x.mean(self.over, keepdim=True), x)
         assert self.value is not None
         value = self.value.to(x)
         return torch.where(where, value if self.kind == "replace" else x + value, x)
@@ -94,11 +101,11 @@ def mean(
     position: Indices = None,
     neuron: Indices = None,
 ) -> Edit:
-    """Replace by the mean over batch and positions, of `reference` (B, T, …) or of this run."""
-    chosen = choose(head), choose(position), choose(neuron)
-    if reference is None:
-        return Edit("mean", None, *chosen)
-    return Edit("replace", reference.mean((0, 1), keepdim=True), *chosen)
+    """Replace by the mean over batch and positions, of `reference` or of this run.
+
+    Scores and patterns (B, H, T, S) belong to two positions each: their mean is over the batch.
+    """
+    return Edit("mean", reference, choose(head), choose(position), choose(neuron))
 
 
 def patch(

@@ -63,6 +63,13 @@ def check_batch(batch: Batch, config: ModelConfig) -> None:
                 f"{len(batch.inputs)} sources and {len(batch.target)} targets",
                 "as many of one as of the other",
             )
+    if batch.documents is not None and config.head.take == "first":
+        raise DataError(
+            "reading a batch",
+            "several documents packed in a row, and an output head with one answer per row",
+            "one document in each row",
+            "pad the rows instead of packing them",
+        )
     for name in ("mask", "documents", "segments", "source_mask", "source_documents"):
         given = getattr(batch, name)
         ids = batch.inputs if name.startswith("source") else batch.ids

@@ -8,7 +8,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from regard.core.config import StackConfig
+from regard.core.config import StackConfig, check_names
 from regard.errors import DataError, nearest
 
 
@@ -38,6 +38,9 @@ class TextConfig:
     """Dropout on the embeddings during training."""
     kind: Literal["text"] = "text"
 
+    def __post_init__(self) -> None:
+        check_names(self, "building a text front")
+
 
 @dataclass(frozen=True)
 class ImageConfig:
@@ -63,6 +66,9 @@ class ImageConfig:
     """Dropout on the embeddings during training."""
     kind: Literal["image"] = "image"
 
+    def __post_init__(self) -> None:
+        check_names(self, "building an image front")
+
 
 @dataclass(frozen=True)
 class AudioConfig:
@@ -77,6 +83,9 @@ class AudioConfig:
     dropout: float = 0.0
     """Dropout on the embeddings during training."""
     kind: Literal["audio"] = "audio"
+
+    def __post_init__(self) -> None:
+        check_names(self, "building an audio front")
 
 
 @dataclass(frozen=True)
@@ -99,6 +108,9 @@ class HeadConfig:
     """The score weights are the token embeddings."""
     scale: float | None = None
     """Factor on the vectors before scoring (T5)."""
+
+    def __post_init__(self) -> None:
+        check_names(self, "building an output head")
 
 
 FrontConfig = TextConfig | ImageConfig | AudioConfig

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from regard.core.mlp import activation
@@ -20,12 +21,18 @@ class Head(nn.Module):
         self.norm = build_norm("layer" if config.norm else "none", dim, config.eps)
         self.out = nn.Linear(dim, config.size, bias=config.bias) if config.size else None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """(B, T, D) → (B, T, size), or (B, size) when only the first position is taken."""
+        x = self.prepare(x, real)
+        return x if self.out is None else self.out(x)
+
+    def prepare(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """All but the scores; training computes those in chunks (`train/cross_entropy.py`).
+
+        The first token of a row is not its first column when padding `real` (B, T) is on the left.
+        """
         if self.config.take == "first":
-            x = x[:, 0]
+            x = x[:, 0] if real is None else x[torch.arange(len(x)), real.int().argmax(-1)]
         if self.dense is not None and self.act is not None:
             x = self.norm(self.act(self.dense(x)))
-        if self.config.scale is not None:
-            x = x * self.config.scale
-        return x if self.out is None else self.out(x)
+        return x if self.config.scale is None else x * self.config.scale

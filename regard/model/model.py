@@ -69,11 +69,11 @@ class Model(nn.Module):
 
     def forward(self, batch: Batch, cache: Cache | None = None) -> Tensor:
         """Scores of each position (B, T, V), or of the whole sequence (B, V), by the head."""
-        return self.score(self.hidden(batch, cache))
+        return self.score(self.hidden(batch, cache), batch.mask)
 
-    def score(self, x: Tensor) -> Tensor:
-        """Final vectors (B, T, D) → scores."""
-        return self.at.logits(self.head(x))
+    def score(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """Final vectors (B, T, D), with padding where `real` (B, T) is False → scores."""
+        return self.at.logits(self.head(x, real))
 
     def hidden(self, batch: Batch, cache: Cache | None = None) -> Tensor:
         """The last stack's output (B, T, D)."""

@@ -56,7 +56,7 @@ class StrictCache:
         self.model, self.batch = model, batch
         self.size = -(-size // TILE) * TILE  # whole tiles
         self.held: dict[tuple[int, int], Cache] = {}
-        self.memories: dict[tuple[int, int], tuple[Memory, Tensor]] = {}
+        self.memories: dict[tuple[int, int | None], tuple[Memory, Tensor]] = {}
 
     def of(self, alone: Alone) -> Cache:
         """The cache of one sequence."""
@@ -64,6 +64,17 @@ class StrictCache:
         if key not in self.held:
             self.held[key] = self.model.cache(1, self.size, tile=TILE)
         return self.held[key]
+
+    def memory(self, alone: Alone) -> tuple[Memory | None, Tensor | None]:
+        """What one sequence reads of the encoder and its columns; a source may be empty."""
+        if self.model.encoder is None:
+            return None, None
+        for document in (alone.document, None):  # None: the source is not packed, all of it
+            if (alone.row, document) in self.memories:
+                return self.memories[alone.row, document]
+        dim = self.model.encoder.config.block.dim
+        nothing = next(self.model.parameters()).new_zeros(1, 0, dim)
+        return Memory(nothing), torch.arange(0)
 
 
 def sequences(count: int, width: int, real: Tensor | None, document: Tensor | None) -> list[Alone]:
@@ -93,7 +104,7 @@ def strict_logits(
     if batch.target is not None and not cache.memories:
         documents = batch.source_documents
         for part, memory in encode_runs(model, batch.inputs, batch.source_mask, documents):
-            document = 0 if documents is None else int(documents[part.row, part.columns[0]])
+            document = None if documents is None else int(documents[part.row, part.columns[0]])
             cache.memories[part.row, document] = memory, part.columns
             if watch is not None:
                 watch(part._replace(encoder=True))
@@ -145,7 +156,7 @@ def decode_runs(
 ) -> Iterator[tuple[Part, Tensor]]:
     """Run the decoder over new tokens of one sequence, a tile at a time, after its cache."""
     cache, columns = strict.of(alone), alone.columns
-    memory, source = strict.memories.get((alone.row, alone.document), (None, None))
+    memory, source = strict.memory(alone)
     start, stop = cache.used, cache.used + len(columns)
     if stop > strict.size:
         raise UsageError(

@@ -1,0 +1,158 @@
+"""`regard doctor`: what this machine has, and how fast it is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from regard import __version__
+from regard.cli.show import Show, human_bytes
+from regard.errors import ResourceError
+
+REQUIRED = ("torch", "numpy", "safetensors", "tokenizers")
+OPTIONAL = {
+    "transformers": "measures parity in `regard check`",
+    "sentencepiece": "opens .model and .spm tokenizers",
+    "soundfile": "reads sound files",
+    "pillow": "reads pictures",
+    "rich": "tables and progress on a terminal",
+}
+
+
+def run(args: argparse.Namespace, show: Show) -> int:
+    """Print versions, devices, memory, disk and one speed figure; 1 when a package is missing."""
+    required = {name: find_version(name) for name in REQUIRED}
+    found: dict[str, Any] = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "regard": __version__,
+        "packages": required,
+        "optional": {name: find_version(name) for name in OPTIONAL},
+        "memory": {"total": read_memory("MemTotal"), "available": free_memory()},
+        "disk_free": shutil.disk_usage(Path.cwd()).free,
+    }
+    if required["torch"] is not None:
+        with show.progress("looking at the machine") as progress:
+            progress("importing torch")
+            found |= look_at_torch(args.device)
+    missing = [name for name, number in required.items() if number is None]
+    found["ok"] = not missing
+    if show.as_json:
+        show.result(found)
+    else:
+        print_report(found, show)
+    if missing:
+        show.error(f"missing: {', '.join(missing)}\n  to fix: pip install {' '.join(missing)}")
+    return 1 if missing else 0
+
+
+def look_at_torch(device: str) -> dict[str, Any]:
+    """Devices, threads and speed."""
+    import torch
+
+    devices = ["cpu"]
+    for n in range(torch.cuda.device_count()):
+        devices.append(f"cuda:{n} {torch.cuda.get_device_name(n)}")
+    if torch.backends.mps.is_available():
+        devices.append("mps")
+    where = choose_device(device)
+    return {
+        "devices": devices,
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "speed": {"device": where, "float32_gflops": round(measure_speed(where), 1)},
+    }
+
+
+def print_report(found: dict[str, Any], show: Show) -> None:
+    """The same for people."""
+    packages = {"regard": found["regard"], "Python": found["python"]}
+    packages |= {name: number or "MISSING" for name, number in found["packages"].items()}
+    for name, use in OPTIONAL.items():
+        packages[name] = found["optional"][name] or f"not installed ({use})"
+    show.fields("packages", packages)
+    memory = found["memory"]
+    machine = {"platform": found["platform"]}
+    if memory["total"]:
+        free = human_bytes(memory["available"])
+        machine["memory"] = f"{human_bytes(memory['total'])}, {free} available"
+    machine["free disk here"] = human_bytes(found["disk_free"])
+    if "speed" in found:
+        speed = found["speed"]
+        machine["devices"] = ", ".join(found["devices"])
+        machine["threads"] = f"{found['threads']} of {found['cores']} cores"
+        machine["speed"] = (
+            f"{speed['float32_gflops']:,} GFLOP/s (float32 matrix product, {speed['device']})"
+        )
+    show.fields("machine", machine)
+
+
+def find_version(package: str) -> str | None:
+    """A package's version without importing it; None when it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def read_memory(key: str) -> int | None:
+    """Bytes that /proc/meminfo says; None where there is no such file."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    found = [line.split() for line in lines if line.startswith(f"{key}:")]
+    return int(found[0][1]) * 1024 if found else None
+
+
+def free_memory() -> int | None:
+    """Bytes that a new process can have: free memory, or less where a container sets a limit."""
+    free = read_memory("MemAvailable")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+    except (OSError, ValueError):
+        return free
+    if free is None or limit == "max":
+        return free
+    return max(min(free, int(limit) - used), 0)
+
+
+def choose_device(asked: str) -> str:
+    """The device of `--device`; auto takes the fastest there is."""
+    import torch
+
+    there = {"cpu": True, "cuda": torch.cuda.is_available()}
+    there["mps"] = torch.backends.mps.is_available()
+    if asked == "auto":
+        return next(name for name in ("cuda", "mps", "cpu") if there[name])
+    if not there[asked]:
+        raise ResourceError(
+            f"using --device {asked}",
+            "torch sees no such device",
+            f"one of {', '.join(name for name, found in there.items() if found)}",
+            "run `regard doctor`",
+        )
+    return asked
+
+
+def measure_speed(device: str, seconds: float = 0.3, size: int = 1024) -> float:
+    """GFLOP/s of a float32 matrix product: the best of as many as fit into `seconds`."""
+    import torch
+
+    wait = {"cuda": torch.cuda.synchronize, "mps": torch.mps.synchronize}.get(device, lambda: None)
+    a = torch.rand(size, size, device=device)
+    best, end = float("inf"), time.perf_counter() + seconds
+    a @ a  # the first call loads the library
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        a @ a
+        wait()
+        best = min(best, time.perf_counter() - start)
+    return float(2 * size**3 / best / 1e9)

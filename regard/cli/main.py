@@ -1,0 +1,268 @@
+"""The command `regard`: verbs and their arguments. No torch here, so that help is quick."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn
+
+from regard import __version__
+from regard.cli.show import Show
+from regard.errors import RegardError, ResourceError, UsageError, nearest
+
+INTERRUPTED = 130
+READING = "reading the command line"
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are errors of ours."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of exiting."""
+        usage = " ".join(self.format_usage().split()).removeprefix("usage: ")
+        raise UsageError(READING, message, usage, f"see `{self.prog} --help`")
+
+
+def add_common(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -> None:
+    """Options of every verb, accepted before it and after it."""
+    group = parser.add_argument_group("everywhere")
+    for names, text in (
+        (("--json",), "print one JSON object instead of tables"),
+        (("--quiet", "-q"), "no messages on stderr but errors"),
+        (("--no-progress",), "no progress on stderr"),
+        (("--verbose", "-v"), "show tracebacks"),
+    ):
+        group.add_argument(*names, action="store_true", default=default, help=text)
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Where to run."""
+    choices = ("auto", "cpu", "cuda", "mps")
+    parser.add_argument("--device", choices=choices, default="auto", help="where to run (auto)")
+
+
+def add_doctor(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard doctor`."""
+    add_device(parser)
+
+
+def add_info(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard info`."""
+    parser.add_argument("path", metavar="PATH", help="a folder, .gguf, llama2.c .bin, or a preset")
+    parser.add_argument("--taps", action="store_true", help="list every tap with its shape")
+
+
+def add_check(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard check`."""
+    parser.add_argument("path", metavar="FOLDER", help="a Hugging Face folder")
+    parser.add_argument("--properties", action="store_true", help="test what attention promises")
+    parser.add_argument("--seed", type=int, default=0, help="of the random batches (0)")
+    add_device(parser)
+
+
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard plan`."""
+    shape = "a preset or a checkpoint; else give --dim and the rest"
+    parser.add_argument("path", metavar="SHAPE", nargs="?", help=shape)
+    for names, text in (
+        (("--batch",), "sequences at once (1)"),
+        (("--length", "--n"), "tokens of each sequence (512, or the model's limit)"),
+        (("--source",), "tokens of an encoder-decoder's source (as --length)"),
+        (("--dim", "--d"), "width of a decoder to be planned"),
+        (("--depth",), "its blocks (12)"),
+        (("--heads",), "its heads (dim / 64)"),
+        (("--hidden",), "width of its MLP (4 dim)"),
+        (("--vocab",), "its vocabulary (50257)"),
+    ):
+        parser.add_argument(*names, type=positive, metavar="N", help=text)
+    dtypes = ("float32", "bfloat16", "float16", "float64")
+    parser.add_argument("--dtype", choices=dtypes, default="float32", help="of the weights")
+    parser.add_argument("--train", action="store_true", help="a training step with AdamW")
+    parser.add_argument("--memory", type=float, metavar="GIB", help="instead of this machine's")
+    parser.add_argument("--require-fit", action="store_true", help="exit 4 when it does not fit")
+    add_device(parser)
+
+
+def add_list(parser: argparse.ArgumentParser) -> None:
+    """`regard list` has no arguments of its own."""
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard data`."""
+    kinds = ("text", "pairs", "table", "labelled", "conll")
+    parser.add_argument("action", metavar="check", choices=("check",), help="what to do")
+    parser.add_argument(
+        "files", metavar="FILES", nargs="+", help="files, packed or not, or folders"
+    )
+    for name, text in (
+        ("--target", "the other side of each file, for sentence pairs in two files"),
+        ("--test", "files whose lines should not stand in FILES"),
+        ("--test-target", "the other side of each file of --test"),
+    ):
+        parser.add_argument(name, metavar="FILES", nargs="+", help=text)
+    parser.add_argument("--kind", choices=kinds, help="instead of what name and first lines say")
+    parser.add_argument("--label", metavar="COLUMN", help="count the values of this column")
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 up."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+    return int(text)
+
+
+class Verb(NamedTuple):
+    """One verb: where it lives, what it does, how it is called."""
+
+    home: str
+    summary: str
+    add: Callable[[argparse.ArgumentParser], None]
+    examples: tuple[str, str, str]
+
+
+VERBS = {
+    "doctor": Verb(
+        "regard.cli.doctor",
+        "versions, devices, memory and a speed figure of this machine",
+        add_doctor,
+        ("regard doctor", "regard doctor --json", "regard doctor --device cpu"),
+    ),
+    "info": Verb(
+        "regard.cli.info",
+        "sizes, tokenizer, taps and parity of a model, without reading its weights",
+        add_info,
+        ("regard info folder", "regard info gpt2 --taps", "regard info model.gguf --json"),
+    ),
+    "check": Verb(
+        "regard.cli.check",
+        "compare a folder with transformers, and test what attention promises",
+        add_check,
+        (
+            "regard check folder",
+            "regard check folder --properties",
+            "regard check folder --device cpu --seed 7 --json",
+        ),
+    ),
+    "plan": Verb(
+        "regard.cli.plan",
+        "FLOPs, memory and time of a run, part by part, before it is run",
+        add_plan,
+        (
+            "regard plan gpt2 --batch 4 --length 512",
+            "regard plan --dim 1024 --depth 12 --heads 16 --length 8192",
+            "regard plan folder --train --batch 8 --memory 16 --require-fit",
+        ),
+    ),
+    "data": Verb(
+        "regard.cli.data",
+        "encoding, duplicates, overlap between splits and lengths of data files",
+        add_data,
+        (
+            "regard data check train.txt --test test.txt",
+            "regard data check train.tsv.xz --json",
+            "regard data check train.fr --target train.en --test test.fr --test-target test.en",
+        ),
+    ),
+    "list": Verb(
+        "regard.cli.listing",
+        "presets, and the architectures that can be opened",
+        add_list,
+        ("regard list", "regard list --json", "regard list | grep -i bert"),
+    ),
+}
+
+
+def build_parser() -> tuple[Parser, dict[str, Parser]]:
+    """The parser of the command and those of its verbs."""
+    shape = argparse.RawDescriptionHelpFormatter
+    lines = [f"  {name:8} {verb.summary}" for name, verb in VERBS.items()]
+    top = Parser(
+        "regard",
+        usage="regard VERB [options]",
+        description="One Transformer layer for text, images, sound and graphs.\n\nverbs:\n"
+        + "\n".join(lines),
+        epilog="`regard VERB --help` has examples of each.\n"
+        "exit codes: 0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interrupted",
+        formatter_class=shape,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"regard {__version__}")
+    add_common(top, default=False)
+    choices = top.add_subparsers(dest="verb", metavar="VERB", help=argparse.SUPPRESS)
+    made: dict[str, Parser] = {}
+    for name, verb in VERBS.items():
+        examples = "examples:\n" + "\n".join(f"  {line}" for line in verb.examples)
+        options: dict[str, Any] = dict(epilog=examples, formatter_class=shape, allow_abbrev=False)
+        made[name] = choices.add_parser(name, description=f"{verb.summary}.", **options)
+        verb.add(made[name])
+        add_common(made[name])
+    return top, made
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The arguments, or an error that names the nearest verb or option."""
+    top, verbs = build_parser()
+    given = next((word for word in arguments if not word.startswith("-")), None)
+    if given is not None and given not in VERBS:
+        close = nearest(given, VERBS, 1)
+        fix = f"did you mean `regard {close}`?" if close else "see `regard --help`"
+        raise UsageError(READING, f"unknown verb {given!r}", f"one of {', '.join(VERBS)}", fix)
+    args, unknown = top.parse_known_args(arguments)
+    if unknown:
+        parser = verbs.get(args.verb, top)
+        known = [name for action in parser._actions for name in action.option_strings]
+        close = nearest(unknown[0].partition("=")[0], known, 1)
+        fix = f"did you mean {close}?" if close else f"see `{parser.prog} --help`"
+        raise UsageError(READING, f"unknown argument {unknown[0]}", fix=fix)
+    if args.verb is None:
+        top.print_help(sys.stderr)
+        raise SystemExit(UsageError.exit_code)
+    return args
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether Python or torch ran out of memory."""
+    named = type(error).__name__ == "OutOfMemoryError"
+    return named or isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+
+
+def explain(error: Exception) -> RegardError:
+    """Any exception as one of ours."""
+    if isinstance(error, RegardError):
+        return error
+    if is_out_of_memory(error):
+        fix = "`regard plan` says what fits: a smaller batch, a shorter length"
+        return ResourceError("running", "not enough memory", fix=fix)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        fix = "`regard doctor` says what is missing"
+        return RegardError("running", f"the package {error.name} is not installed", fix=fix)
+    found = f"{type(error).__name__}: {error}"
+    return RegardError("running", found, fix="run again with -v to see where it happened")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    show, verbose = Show(), bool({"-v", "--verbose"} & set(arguments))
+    try:
+        args = parse(arguments)
+        show = Show(args.json, args.quiet, not args.no_progress)
+        code: int = import_module(VERBS[args.verb].home).run(args, show)
+        sys.stdout.flush()  # a closed pipe shows here, not when Python ends
+        return code
+    except KeyboardInterrupt:
+        show.error("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if verbose:
+            traceback.print_exc()
+        explained = explain(error)
+        show.error(str(explained))
+        return explained.exit_code

@@ -1,0 +1,58 @@
+"""Find the model that a command names: a checkpoint without its weights, or a preset."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from regard.errors import UsageError, nearest
+from regard.interop.families import recognise
+from regard.interop.source import Source, open_source
+from regard.interop.table import TENSORS, Binding, fit, read_config
+from regard.interop.weights import OWN, fit_own
+from regard.model.config import ModelConfig
+from regard.model.model import Model
+from regard.model.presets import PRESETS, preset
+
+
+def find_source(path: str) -> Source | None:
+    """The checkpoint at `path`, or None for the name of a preset."""
+    if os.path.exists(path) or os.sep in path:
+        return open_source(path)
+    if path in PRESETS:
+        return None
+    close = nearest(path, PRESETS)
+    if not close:
+        return open_source(path)  # which says that it is not there
+    raise UsageError(
+        "opening a model",
+        f"{path!r} is neither a file nor a folder here nor a preset",
+        "a path, or a name that `regard list` shows",
+        f"did you mean {close}?",
+    )
+
+
+def empty_model(config: ModelConfig) -> Model:
+    """A model without memory: names and shapes only."""
+    with torch.device("meta"):
+        return Model(config).eval()
+
+
+def outline(source: Source) -> tuple[Model, Binding | None]:
+    """The model of a checkpoint without its weights, once their names and shapes are checked."""
+    if source.config.get("model_type") == OWN:
+        model = empty_model(ModelConfig.from_dict(source.config.get(OWN) or {}))
+        fit_own(model, source.shapes)
+        return model, None
+    binding = recognise(source.config, source.shapes)
+    config = read_config(binding, source.config | {TENSORS: frozenset(source.shapes)})
+    model = empty_model(config)
+    fit(binding, model, source.shapes)
+    return model, binding
+
+
+def open_config(path: str) -> ModelConfig:
+    """The shape of a checkpoint or of a preset."""
+    source = find_source(path)
+    return preset(path) if source is None else outline(source)[0].config

@@ -1,0 +1,66 @@
+"""`regard tok train`: learn a tokenizer from files, folders or stdin."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from regard.cli.show import Progress, Show, human_bytes
+from regard.data.files import cut_at_blanks, decode, read_parts
+from regard.errors import UsageError
+from regard.tokens.train import train_tokenizer
+
+SIZE = 8000  # ids of bpe and wordpiece unless said otherwise
+
+
+def run_train(args: argparse.Namespace, show: Show) -> int:
+    """Learn a tokenizer and write its folder."""
+    out = Path(args.out)
+    if (out / "tokenizer.json").exists() and not args.force:
+        found = f"{out} has a tokenizer.json"
+        raise UsageError("training a tokenizer", found, "a new folder, or --force")
+    size = args.size or (SIZE if args.kind in ("bpe", "wordpiece") else None)
+    with show.progress("training") as progress, Ticker(progress) as ticker:
+        tokenizer = train_tokenizer(
+            texts_of(args, ticker),
+            args.kind,
+            size,
+            specials=read_specials(args.specials),
+            min_count=args.min_count,
+            wrap=args.wrap,
+            lossless=args.lossless,
+            phase=ticker.say,
+        )
+    tokenizer.save(out)
+    if args.size and tokenizer.size < args.size:
+        show.note(f"{tokenizer.size:,} ids, not {args.size:,}: the texts give no more")
+    if show.as_json:
+        specials = tokenizer.specials
+        show.result({"out": str(out), "size": tokenizer.size, "specials": specials})
+    else:
+        show.line(f"{args.kind}, {tokenizer.size:,} ids, in {out}")
+    return 0
+
+
+def texts_of(args: argparse.Namespace, ticker: Ticker) -> Iterator[str]:
+    """The lines of the files, or of stdin."""
+    if args.kind == "bytes":
+        return iter(())
+    if args.files:
+        return read_parts(args.files, ticker.read)
+    return cut_at_blanks(decode(sys.stdin.buffer, "stdin"))
+
+
+def read_specials(text: str | None) -> dict[str, str] | None:
+    """pad,mask=<m> as role to spelling, '' for the usual one."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    roles = [word.partition("=")[0] for word in words]
+    if len(set(roles)) < len(roles):
+        raise UsageError("reading --specials", f"a role twice in {text!r}", "each role once")
+    return {word.partition("=")[0]: word.partition("=")[2] for word in words}

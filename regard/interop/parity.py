@@ -1,0 +1,198 @@
+"""Parity: how far our scores are from transformers' on the same folder, measured and recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard import __version__
+from regard.errors import DataError
+from regard.interop.source import Source
+from regard.interop.table import Binding
+from regard.model.batch import Batch
+from regard.model.config import AudioConfig, ImageConfig, ModelConfig, TextConfig
+from regard.model.model import Model
+
+PARITY = "parity.json"
+BAR = 2e-5  # of the largest score, in float32
+SIZES = ((1, 7), (3, 12), (2, 33))  # batch and length of what is compared
+
+
+@dataclass(frozen=True)
+class Parity:
+    """What was measured, as it stands in parity.json."""
+
+    architecture: str
+    passed: bool
+    max_difference: float
+    relative: float
+    """max_difference over the largest score."""
+    largest: float
+    """Largest score, without its sign."""
+    bar: float
+    batches: int
+    seed: int
+    dtype: str
+    device: str
+    versions: dict[str, str]
+    date: str
+
+
+def why_not(source: Source, binding: Binding | None) -> str | None:
+    """The reason that parity cannot be measured, or None."""
+    if find_spec("transformers") is None:
+        return "transformers is not installed"
+    if not source.path.is_dir():
+        return "transformers is compared on folders only"
+    return "transformers has no such architecture" if binding is None else None
+
+
+def measure_parity(
+    source: Source,
+    model: Model,
+    binding: Binding,
+    seed: int = 0,
+    step: Callable[[str], None] = lambda where: None,
+) -> Parity:
+    """Compare a loaded float32 model with transformers' class on random batches."""
+    step("opening it with transformers")
+    theirs = open_theirs(source.path, binding.architecture).to(model.device)
+    generator = torch.Generator().manual_seed(seed)
+    pad = source.config.get("pad_token_id")
+    made = list(batches(model.config, generator, 0 if pad is None else int(pad)))
+    difference = largest = 0.0
+    for number, batch in enumerate(made, 1):
+        step(f"batch {number} of {len(made)}")
+        batch = batch.to(model.device)
+        with torch.no_grad():
+            ours, others = model(batch), their_scores(theirs, batch, model.config)
+        if ours.shape != others.shape:
+            found = f"scores of shape {tuple(ours.shape)}, theirs {tuple(others.shape)}"
+            raise DataError("comparing with transformers", found, "equal shapes")
+        if batch.mask is not None and ours.dim() == 3:  # at padding scores mean nothing
+            ours, others = ours[batch.mask], others[batch.mask]
+        if not (ours.isfinite().all() and others.isfinite().all()):
+            raise DataError("comparing with transformers", "scores that are not finite numbers")
+        difference = max(difference, (ours - others).abs().max().item())
+        largest = max(largest, others.abs().max().item())
+    relative = difference / max(largest, 1e-30)
+    return Parity(
+        binding.architecture,
+        relative <= BAR,
+        difference,
+        relative,
+        largest,
+        BAR,
+        len(made),
+        seed,
+        "float32",
+        str(model.device),
+        {"regard": __version__, **{n: version(n) for n in ("torch", "transformers")}},
+        datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def open_theirs(path: Path, architecture: str) -> nn.Module:
+    """transformers' model of a folder in float32, without a word or a look at the network."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import transformers
+
+    library: Any = transformers
+    library.logging.set_verbosity_error()
+    library.logging.disable_progress_bar()
+    kind = getattr(library, architecture)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made: nn.Module = kind.from_pretrained(path, dtype=torch.float32, local_files_only=True)
+    return made.eval()
+
+
+def batches(config: ModelConfig, generator: torch.Generator, pad: int) -> Iterator[Batch]:
+    """Random batches, each as it is and, for text, with rows of unequal length."""
+    front, target = config.front, config.target
+    for number, (count, length) in enumerate(SIZES):
+        inputs, mask = draw(front, count, length, generator, pad)
+        if target is None:
+            kinds = front.segments if isinstance(front, TextConfig) else 0
+            segments = None
+            if kinds > 1 and number:
+                segments = torch.randint(kinds, inputs.shape, generator=generator)
+            yield Batch(inputs, segments=segments)
+            if mask is not None:
+                yield Batch(inputs.where(mask, pad), mask=mask, segments=segments)
+            continue
+        ids, target_mask = draw(target, count, length + 2, generator, pad)
+        yield Batch(inputs, ids)
+        if mask is not None:
+            inputs = inputs.where(mask, pad)
+        if target_mask is not None:
+            yield Batch(inputs, ids.where(target_mask, pad), mask=target_mask, source_mask=mask)
+
+
+def draw(
+    front: TextConfig | ImageConfig | AudioConfig,
+    count: int,
+    length: int,
+    generator: torch.Generator,
+    pad: int,
+) -> tuple[Tensor, Tensor | None]:
+    """Random inputs, and for several texts a mask of unequal lengths, padding on the right."""
+    if isinstance(front, ImageConfig):
+        shape = count, front.channels, front.height, front.width
+        return torch.randn(shape, generator=generator), None
+    if isinstance(front, AudioConfig):
+        return torch.randn(count, front.mels, 2 * front.length, generator=generator), None
+    if front.position == "learned":
+        length = min(length, (front.length or 512) - front.offset)
+    ids = torch.randint(front.vocab - 1, (count, length), generator=generator)
+    ids = ids + (ids >= pad)  # never the padding id: some families count positions by it
+    if count == 1 or length < 2:
+        return ids, None
+    lengths = torch.randint(1, length, (count, 1), generator=generator)
+    lengths[0] = length
+    return ids, torch.arange(length) < lengths
+
+
+def their_scores(theirs: nn.Module, batch: Batch, config: ModelConfig) -> Tensor:
+    """Scores of transformers' model; where ours gives vectors, its vectors."""
+    source = {"image": "pixel_values", "audio": "input_features"}.get(config.front.kind)
+    given: dict[str, Any] = {source or "input_ids": batch.inputs}
+    if batch.target is None:
+        given |= {"attention_mask": batch.mask} if batch.mask is not None else {}
+        given |= {"token_type_ids": batch.segments} if batch.segments is not None else {}
+    else:
+        given |= {"decoder_input_ids": batch.target, "decoder_attention_mask": batch.mask}
+        given |= {"attention_mask": batch.source_mask} if batch.source_mask is not None else {}
+    out = theirs(**given)
+    if config.head.size is not None:
+        scores: Tensor = out.logits
+        return scores
+    return out.pooler_output if config.head.transform else out.last_hidden_state  # type: ignore[no-any-return]
+
+
+def write_parity(folder: Path, parity: Parity) -> None:
+    """Write parity.json under a temporary name, then rename it."""
+    text = json.dumps(asdict(parity), indent=2) + "\n"
+    part = folder / f".{PARITY}-{os.getpid()}"
+    try:
+        with part.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, folder / PARITY)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        found = error.strerror or str(error)
+        expected = "a folder that can be written"
+        raise DataError(f"writing {folder / PARITY}", found, expected) from error

@@ -1,0 +1,3 @@
+"""Small tensors on one thread."""
+
+from tests.properties.threads import one_thread  # noqa: F401

@@ -1,0 +1,224 @@
+"""Cache: steps, chunks and one call agree; padding and packing leave no trace (MISSION N6)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.core.cache import Cache
+from regard.core.config import BlockConfig, StackConfig
+from regard.errors import UsageError
+from regard.model.batch import Batch
+from regard.model.model import Model
+from tests.properties.small_models import CONFIGS, VOCAB, assert_near, small_kit
+
+CONFIG = StackConfig(BlockConfig(8, 4, 8, kv_heads=2, causal=True), 2)
+
+
+def empty(batch=2, size=6, **options):
+    return Cache(CONFIG, batch, size, **options)
+
+
+def numbered(cache, count):
+    """Keys (B, T, G, K) that carry their row and slot, so that misplacing shows."""
+    row = torch.arange(cache.batch)[:, None] * 100.0
+    return (row + cache.slots)[:, :, None, None].expand(-1, count, 2, 2).contiguous()
+
+
+# Bookkeeping ----------------------------------------------------------------------------------
+
+
+def test_shapes_and_memory():
+    cache = empty(batch=3, size=5)
+    assert len(cache.keys) == len(cache.values) == 2
+    assert cache.keys[0].shape == (3, 2, 6, 2)  # one slot more, for padding
+    assert empty(dtype=torch.bfloat16).keys[1].dtype == torch.bfloat16
+
+
+def test_even_rows_are_placed_one_after_the_other():
+    cache = empty()
+    assert cache.place(None, None, 2).tolist() == [[0, 1], [0, 1]]
+    keys, values = cache.append(0, numbered(cache, 2), -numbered(cache, 2))
+    assert keys[:, 0, :, 0].tolist() == [[0, 1], [100, 101]] and torch.equal(values, -keys)
+    assert cache.place(None, None, 3).tolist() == [[2, 3, 4], [2, 3, 4]]
+    keys, _ = cache.append(0, numbered(cache, 3), numbered(cache, 3))
+    assert keys[1, 1, :, 1].tolist() == [100, 101, 102, 103, 104]
+    assert cache.lengths.tolist() == [5, 5] and cache.used == 5
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_rows_stay_compact_whatever_padding_comes(data):
+    """The n-th real token of a row lies in slot n; a query sees the slots up to its own."""
+    cache = empty(batch=2, size=12)
+    lengths = [0, 0]
+    for _ in range(3):
+        width = data.draw(st.integers(1, 4))
+        real = torch.tensor(
+            [data.draw(st.lists(st.booleans(), min_size=width, max_size=width)) for _ in range(2)]
+        )
+        if not real.any():
+            continue
+        positions = cache.place(real, None, width)
+        keys, _ = cache.append(1, numbered(cache, width), numbered(cache, width))
+        allow = cache.allow()
+        for row in range(2):
+            for column in range(width):
+                if real[row, column]:
+                    slot = lengths[row]
+                    assert int(positions[row, column]) == slot
+                    seen = torch.ones(1) if allow is None else allow[row, 0, column]
+                    if allow is not None:
+                        assert seen.tolist() == [s <= slot for s in range(cache.span)]
+                    assert float(keys[row, 0, slot, 0]) == row * 100 + slot
+                    lengths[row] += 1
+    assert cache.lengths.tolist() == lengths
+
+
+def test_overflow_is_refused_with_both_numbers():
+    cache = empty(size=4)
+    cache.place(None, None, 3)
+    with pytest.raises(UsageError) as failure:
+        cache.place(None, None, 2)
+    for part in ("3 tokens held and 2 new ones", "at most 4 in all", "make the cache larger"):
+        assert part in str(failure.value)
+
+
+def test_ragged_rows_may_fill_the_cache_to_the_last_slot():
+    """Bounds add up to more than any row holds; only the longest row counts."""
+    cache = empty(size=4)
+    left, right = torch.tensor([[True, True, True], [True, False, False]]), None
+    cache.place(left, None, 3)
+    right = torch.tensor([[False, False, False], [True, True, True]])
+    assert cache.place(right, None, 3)[1].tolist() == [1, 2, 3]
+    with pytest.raises(UsageError):
+        cache.place(right, None, 3)
+
+
+def test_tiles_round_the_span_up_but_not_past_the_size():
+    cache = empty(size=10, tile=4)
+    for count, span in ((1, 4), (3, 4), (1, 8), (4, 10)):
+        cache.place(None, None, count)
+        assert cache.span == span
+    assert cache.allow() is not None  # slots that hold nothing yet must be masked
+
+
+def test_documents_restart_their_positions_across_calls():
+    cache = empty(batch=1, size=8)
+    assert cache.place(None, torch.tensor([[0, 1, 0]]), 3).tolist() == [[0, 0, 1]]
+    assert cache.place(None, torch.tensor([[1, 0, 2]]), 3).tolist() == [[1, 2, 0]]
+    assert cache.positions().tolist() == [[0, 0, 1, 1, 2, 0]]
+    allow = cache.allow()[0, 0]
+    assert allow.tolist() == [
+        [False, True, False, True, False, False],
+        [True, False, True, False, True, False],
+        [False] * 5 + [True],
+    ]
+    with pytest.raises(UsageError, match="no documents"):
+        cache.place(None, None, 1)
+
+
+def test_padding_of_a_full_document_needs_no_further_position():
+    """A padded column counts no token, so its position stays inside a learned table."""
+    cache = empty(batch=1, size=3)
+    cache.place(None, torch.tensor([[0, 0, 0]]), 3)
+    real = torch.tensor([[False]])
+    assert int(cache.place(real, torch.tensor([[0]]), 1).max()) < 3
+
+
+# In a model -----------------------------------------------------------------------------------
+
+
+def feed(kit, ids, sizes, **masks):
+    """Logits of all columns, some at a time."""
+    cache, start, found = kit.cache(len(ids), ids.shape[1]), 0, []
+    for size in sizes:
+        part = {name: mask[:, start : start + size] for name, mask in masks.items()}
+        found.append(kit.logits(ids[:, start : start + size], cache=cache, **part))
+        start += size
+    return torch.cat(found, 1)
+
+
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_any_split_into_calls_gives_the_same(data):
+    kit = small_kit("llama")
+    ids = torch.randint(0, VOCAB, (2, 9), generator=torch.Generator().manual_seed(1))
+    sizes, left = [], 9
+    while left:
+        sizes.append(data.draw(st.integers(1, left)))
+        left -= sizes[-1]
+    assert_near(feed(kit, ids, sizes), kit.logits(ids))
+
+
+def test_ragged_rows_in_the_model():
+    kit = small_kit("gpt2")
+    ids = torch.randint(0, VOCAB, (3, 8), generator=torch.Generator().manual_seed(1))
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 1, 1, 0], [1] * 8]).bool()
+    found = feed(kit, ids, [2, 1, 3, 2], mask=mask)
+    for row in range(3):
+        assert_near(found[row, mask[row]], kit.logits(ids[row, mask[row]][None])[0])
+
+
+def test_padding_leaves_no_nan_anywhere():
+    """Also where a padded query sees no key at all: packed rows whose slots are all taken."""
+    kit = small_kit("llama")
+    ids = torch.randint(0, VOCAB, (2, 6), generator=torch.Generator().manual_seed(1))
+    mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]]).bool()
+    documents = torch.tensor([[0, 0, 1, 1, 1, 2], [0, 0, 0, 0, 0, 0]])
+    for more in ({}, {"documents": documents}):
+        assert kit.logits(ids, mask=mask, **more).isfinite().all()
+        for sizes in ([6], [3, 3], [1] * 6):
+            assert feed(kit, ids, sizes, mask=mask, **more).isfinite().all()
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_padding_of_a_full_packed_row_is_not_nan(explicit):
+    """Row 0 fills its cache; a padded column after that sees no slot of its own."""
+    kit = small_kit("llama")
+    if explicit:
+        for block in kit.model.decoder.blocks:
+            block.attn.at.pattern.fn = lambda x: x
+    ids = torch.arange(12).view(2, 6)
+    mask = torch.tensor([[True] * 6, [True] * 3 + [False] * 3])
+    cache = kit.cache(2, 6)
+    kit.logits(ids, mask=mask, documents=torch.zeros_like(ids), cache=cache)
+    column, real = ids[:, :1], torch.tensor([[False], [True]])
+    last = kit.logits(column, mask=real, documents=torch.zeros_like(column), cache=cache)
+    assert last.isfinite().all()
+    alone = torch.cat([ids[1, :3], ids[1, :1]])[None]
+    assert_near(last[1, 0], kit.logits(alone)[0, -1])
+
+
+def test_memory_is_encoded_and_projected_once():
+    """The encoder and the keys of cross-attention run in the first call only."""
+    kit, calls = small_kit("transformer"), []
+    model = kit.model
+    model.encoder.at.final.fn = lambda x: calls.append("encoder") or x
+    for block in model.decoder.blocks:
+        block.cross.k.register_forward_hook(lambda *_: calls.append("key"))
+        block.attn.k.register_forward_hook(lambda *_: calls.append("own"))
+    source, target = torch.arange(7)[None], torch.arange(4)[None]
+    cache = model.cache(1, 4)
+    with torch.no_grad():
+        for column in range(4):
+            model(Batch(source, target[:, column : column + 1]), cache)
+    assert calls.count("encoder") == 1 and calls.count("key") == 2 and calls.count("own") == 8
+    assert set(cache.memory) == {0, 1}
+
+
+def test_a_cache_never_lives_on_the_model():
+    kit = small_kit("gpt2")
+    ids = torch.arange(5)[None]
+    before = kit.logits(ids)
+    kit.logits(ids, cache=kit.cache(1, 5))
+    assert torch.equal(kit.logits(ids), before)
+
+
+def test_a_cache_has_the_dtype_of_the_model_and_needs_a_decoder():
+    model = Model(CONFIGS["gpt2"]).to(torch.bfloat16)
+    assert model.cache(1, 4).keys[0].dtype == torch.bfloat16
+    with pytest.raises(UsageError, match="without decoder"):
+        Model(CONFIGS["bert"]).cache(1, 4)
