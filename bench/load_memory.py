@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from regard.interop.folder import write_folder
-from regard.kit import load
+from regard.loading import load
 
 BAR = 1.15
 DIM, HEADS = 1024, 16

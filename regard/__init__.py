@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
-    from regard.kit import Kit, build, load
+    from regard.kit import Kit
+    from regard.loading import build, load
     from regard.look.edit import add, mean, patch, zero
 
 __version__ = "0.1.0"
@@ -20,9 +21,9 @@ _HOMES = {
     "add": "regard.look.edit",
     "attend": "regard.core.similarity",
     "attention": "regard.core.similarity",
-    "build": "regard.kit",
+    "build": "regard.loading",
     "kernel_regression": "regard.core.similarity",
-    "load": "regard.kit",
+    "load": "regard.loading",
     "mean": "regard.look.edit",
     "patch": "regard.look.edit",
     "taps": "regard.core.tap",

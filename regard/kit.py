@@ -18,14 +18,10 @@ from regard.core.cache import Cache
 from regard.core.tap import taps as list_taps
 from regard.decode.greedy import greedy
 from regard.errors import RegardWarning, UsageError, nearest
-from regard.interop.families import bind
 from regard.interop.folder import write_folder
-from regard.interop.gguf_llama import GGUFSource
-from regard.interop.llama2c import Llama2cSource
-from regard.interop.side import read_pooling, read_side_files, start_id, stop_ids
-from regard.interop.source import Source, open_source
+from regard.interop.side import read_pooling, start_id, stop_ids
 from regard.interop.table import Binding
-from regard.interop.weights import export_config, export_tensors, load_model
+from regard.interop.weights import export_config, export_tensors
 from regard.look.capture import Board
 from regard.look.edit import Edit
 from regard.look.gather import Gather
@@ -33,11 +29,7 @@ from regard.look.names import resolve
 from regard.model.batch import Batch, check_batch, pad_rows
 from regard.model.config import TextConfig
 from regard.model.model import Model
-from regard.model.presets import architecture, preset
 from regard.model.strict import StrictCache, strict_logits
-from regard.tokens.folder import open_tokenizer
-from regard.tokens.gguf import from_gguf
-from regard.tokens.scored import from_llama2c
 from regard.tokens.tokenizer import Tokenizer
 
 Ids = Tensor | Sequence[int] | Sequence[Sequence[int]]
@@ -143,11 +135,13 @@ class Kit:
         """Text, lists of ids or a tensor → a tensor with a batch dimension, and its padding."""
         if isinstance(given, str):
             given = [given]
+        if len(given) == 0:
+            raise UsageError("reading a batch", "nothing", "at least one text or row of ids")
         if isinstance(given, Tensor):
             return given[None] if given.dim() == 1 else given, None
-        if given and isinstance(given[0], str):
+        if isinstance(given[0], str):
             return self.encode(given, side)
-        rows = given if given and not isinstance(given[0], int) else [given]
+        rows = [given] if isinstance(given[0], int) else given
         return pad_rows(rows)  # type: ignore[arg-type]
 
     def encode(
@@ -317,48 +311,3 @@ class Kit:
 def is_text(given: Any) -> bool:
     """A text or a list of texts."""
     return isinstance(given, str) or (isinstance(given, Sequence) and isinstance(given[0], str))
-
-
-def load(
-    path: str | os.PathLike[str],
-    dtype: str | torch.dtype = "float32",
-    device: str | torch.device = "cpu",
-    strict: bool = False,
-) -> Kit:
-    """Open a Hugging Face folder, a .gguf file, or a llama2.c .bin with tokenizer.bin beside it.
-
-    dtype is a torch dtype, its name, or "auto" for what the file holds.
-    """
-    source = open_source(path)
-    model, binding = load_model(source, read_dtype(dtype), device)
-    folder = source.path if source.path.is_dir() else None
-    files = read_side_files(folder) if folder else {}
-    return Kit(model, read_tokenizer(source), binding, source.config, files, strict)
-
-
-def build(name: str, seed: int = 0) -> Kit:
-    """A new model of a preset's shape with freshly drawn weights."""
-    family = architecture(name)
-    binding = bind(family) if family else None
-    return Kit(Model.fresh(preset(name), seed), None, binding)
-
-
-def read_dtype(dtype: str | torch.dtype) -> torch.dtype | None:
-    """A floating torch dtype by name; None for "auto"."""
-    if dtype == "auto":
-        return None
-    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        known = "float32, bfloat16, float16, float64 or auto"
-        raise UsageError("loading a model", f"dtype = {dtype!r}", known)
-    return found
-
-
-def read_tokenizer(source: Source) -> Tokenizer | None:
-    """The tokenizer that came with a checkpoint, None when there is none."""
-    if isinstance(source, GGUFSource):
-        return from_gguf(source.metadata) if "tokenizer.ggml.model" in source.metadata else None
-    if isinstance(source, Llama2cSource):
-        beside = source.path.parent / "tokenizer.bin"
-        return from_llama2c(beside, source.config["vocab_size"]) if beside.exists() else None
-    return open_tokenizer(source.path)

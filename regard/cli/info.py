@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from regard.cli.opening import empty_model, find_source, outline
+from regard.cli.opening import empty_model, find_source
 from regard.cli.show import Show, human_bytes
 from regard.core.config import StackConfig
 from regard.core.tap import taps
@@ -18,8 +18,8 @@ from regard.interop.header import read_json
 from regard.interop.parity import PARITY
 from regard.interop.source import Source
 from regard.interop.table import Binding
-from regard.interop.weights import OWN
-from regard.kit import read_tokenizer
+from regard.interop.weights import OWN, outline
+from regard.loading import read_tokenizer
 from regard.model.config import FrontConfig, ModelConfig, TextConfig
 from regard.model.cost import count_params, count_tokens, table_size
 from regard.model.model import Model
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         name = architecture(args.path)
         model, binding = empty_model(preset(args.path)), bind(name) if name else None
     else:
-        model, binding = outline(source)
+        model, binding, _ = outline(source)
     found = describe(model, binding, source)
     listed = {name: letters(name, model.config) for name in taps(model)} if args.taps else {}
     if show.as_json:

@@ -7,10 +7,8 @@ import os
 import torch
 
 from regard.errors import UsageError, nearest
-from regard.interop.families import recognise
 from regard.interop.source import Source, open_source
-from regard.interop.table import TENSORS, Binding, fit, read_config
-from regard.interop.weights import OWN, fit_own
+from regard.interop.weights import outline
 from regard.model.config import ModelConfig
 from regard.model.model import Model
 from regard.model.presets import PRESETS, preset
@@ -37,19 +35,6 @@ def empty_model(config: ModelConfig) -> Model:
     """A model without memory: names and shapes only."""
     with torch.device("meta"):
         return Model(config).eval()
-
-
-def outline(source: Source) -> tuple[Model, Binding | None]:
-    """The model of a checkpoint without its weights, once their names and shapes are checked."""
-    if source.config.get("model_type") == OWN:
-        model = empty_model(ModelConfig.from_dict(source.config.get(OWN) or {}))
-        fit_own(model, source.shapes)
-        return model, None
-    binding = recognise(source.config, source.shapes)
-    config = read_config(binding, source.config | {TENSORS: frozenset(source.shapes)})
-    model = empty_model(config)
-    fit(binding, model, source.shapes)
-    return model, binding
 
 
 def open_config(path: str) -> ModelConfig:

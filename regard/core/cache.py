@@ -37,7 +37,8 @@ class Cache:
         self.batch, self.size, self.tile = batch, size, tile
         self.used = 0  # no row is longer; kept on the host, so that asking costs no device sync
         self.even = tile == 1  # all rows have the length `used`, so no key needs a mask
-        self.packed = False  # some row holds more than one document
+        self.packed = False  # rows hold documents
+        self.plain = False  # rows hold tokens without document
         self.slots = torch.zeros(batch, 0, dtype=torch.long, device=device)  # (B, T) of this call
 
     def place(self, real: Tensor | None, document: Tensor | None, count: int) -> Tensor:
@@ -52,6 +53,7 @@ class Cache:
             self.even = self.even and bool(real.all())
         self.lengths = self.lengths + added
         if document is None and not self.packed:
+            self.plain = True
             return self.slots if real is None else self.slots.masked_fill(~real, 0)
         positions = self._place_documents(document)
         return positions if real is None else positions.masked_fill(~real, 0)
@@ -73,8 +75,12 @@ class Cache:
 
     def _place_documents(self, document: Tensor | None) -> Tensor:
         """Positions of new tokens in packed rows: they restart with each document."""
-        if document is None:
-            raise UsageError("appending to a packed cache", "no documents", "documents (B, T)")
+        if document is None or (not self.packed and self.plain):
+            found = "no documents" if document is None else "documents"
+            other = "with" if document is None else "without"
+            raise UsageError(
+                "appending to the cache", f"{found}, after tokens {other} them", "one or the other"
+            )
         self.packed, self.even = True, False
         self.documents.scatter_(1, self.slots, document)
         self.documents[:, self.size] = -1

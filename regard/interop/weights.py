@@ -26,14 +26,8 @@ def load_model(
     The model is built without memory and each tensor is copied straight into place, so the peak is
     the model itself plus one tensor. `dtype` None keeps what the file holds.
     """
-    if source.config.get("model_type") == OWN:
-        binding, config = None, ModelConfig.from_dict(source.config.get(OWN) or {})
-    else:
-        binding = recognise(source.config, source.shapes)
-        config = read_config(binding, source.config | {TENSORS: frozenset(source.shapes)})
-    with torch.device("meta"):
-        model = Model(config)
-    for move in fit(binding, model, source.shapes) if binding else fit_own(model, source.shapes):
+    model, binding, made = outline(source)
+    for move in made:
         given = move.load([source.tensor(name) for name in move.theirs])
         for name, tensor in zip(move.ours, given, strict=True):
             kept = tensor.dtype if dtype is None else dtype
@@ -42,6 +36,20 @@ def load_model(
     if binding is not None:
         check_copies(source, binding, model)
     return model.eval(), binding
+
+
+def outline(source: Source) -> tuple[Model, Binding | None, list[Move]]:
+    """The model of a checkpoint without memory, its table, and the moves that will fill it."""
+    binding = None
+    if source.config.get("model_type") == OWN:
+        config = ModelConfig.from_dict(source.config.get(OWN) or {})
+    else:
+        binding = recognise(source.config, source.shapes)
+        config = read_config(binding, source.config | {TENSORS: frozenset(source.shapes)})
+    with torch.device("meta"):
+        model = Model(config)
+    shapes = source.shapes
+    return model, binding, fit(binding, model, shapes) if binding else fit_own(model, shapes)
 
 
 def check_copies(source: Source, binding: Binding, model: Model) -> None:

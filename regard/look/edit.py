@@ -83,8 +83,8 @@ def choose(index: Indices) -> Tensor | None:
     """Indices as a tensor, so that another choice is no other program to the compiler."""
     if index is None:
         return None
-    chosen = torch.tensor([index] if isinstance(index, int) else list(index))
-    if (chosen < 0).any():
+    chosen = torch.tensor([index] if isinstance(index, int) else list(index), dtype=torch.long)
+    if len(chosen) == 0 or (chosen < 0).any():
         raise UsageError("editing an activation", f"index {index}", "indices from 0 up")
     return chosen
 
@@ -101,7 +101,7 @@ def mean(
     position: Indices = None,
     neuron: Indices = None,
 ) -> Edit:
-    """Replace by the mean over batch and positions, of `reference` or of this run.
+    """Replace by the mean over batch and positions, padding included, of `reference` or this run.
 
     Scores and patterns (B, H, T, S) belong to two positions each: their mean is over the batch.
     """

@@ -46,7 +46,7 @@ def bert(dim: int, depth: int, heads: int, vocab: int = 30522, length: int = 512
 def t5(
     dim: int, depth: int, heads: int, hidden: int, head_dim: int = 64, vocab: int = 32128
 ) -> ModelConfig:
-    """Encoder-decoder with relative position bias (Raffel 2020), version 1.1."""
+    """Encoder-decoder with relative position bias (Raffel 2020): the gated MLP of version 1.1."""
     shape: dict[str, Any] = dict(
         head_dim=head_dim, norm="rms", eps=1e-6, act="gelu_tanh", gated=True, bias=(), scale=1.0
     )

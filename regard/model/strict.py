@@ -99,7 +99,7 @@ def strict_logits(
     ids = batch.ids
     if model.decoder is None:
         runs = encode_runs(model, ids, batch.mask, batch.documents, batch.segments)
-        return collect(((part, model.score(memory.x)) for part, memory in runs), ids, watch)
+        return collect(model, ((part, model.score(memory.x)) for part, memory in runs), ids, watch)
     cache = StrictCache(model, len(ids), ids.shape[1]) if cache is None else cache
     if batch.target is not None and not cache.memories:
         documents = batch.source_documents
@@ -110,10 +110,12 @@ def strict_logits(
                 watch(part._replace(encoder=True))
     alone = sequences(len(ids), ids.shape[1], batch.mask, batch.documents)
     runs_of = (run for one in alone for run in decode_runs(model, ids, one, cache))
-    return collect(runs_of, ids, watch)
+    return collect(model, runs_of, ids, watch)
 
 
-def collect(runs: Iterator[tuple[Part, Tensor]], ids: Tensor, watch: Watch | None) -> Tensor:
+def collect(
+    model: Model, runs: Iterator[tuple[Part, Tensor]], ids: Tensor, watch: Watch | None
+) -> Tensor:
     """Lay the scores of single runs (1, T, V) or (1, V) back into the shape of the batch."""
     out: Tensor | None = None
     for part, scores in runs:
@@ -126,8 +128,10 @@ def collect(runs: Iterator[tuple[Part, Tensor]], ids: Tensor, watch: Watch | Non
             out[part.row] = scores[0]
         if watch is not None:
             watch(part)
-    if out is None:
-        raise UsageError("running in strict mode", "no tokens", "at least one real token")
+    if out is None:  # nothing but padding
+        size = model.config.head.size or model.config.last.block.dim
+        shape = (len(ids), size) if model.config.head.take == "first" else (*ids.shape, size)
+        out = next(model.parameters()).new_zeros(shape)
     return out
 
 

@@ -222,3 +222,12 @@ def test_a_cache_has_the_dtype_of_the_model_and_needs_a_decoder():
     assert model.cache(1, 4).keys[0].dtype == torch.bfloat16
     with pytest.raises(UsageError, match="without decoder"):
         Model(CONFIGS["bert"]).cache(1, 4)
+
+
+def test_tokens_with_and_without_documents_do_not_mix() -> None:
+    ids = torch.zeros(1, 2, dtype=torch.long)
+    for first, then in ((None, ids), (ids, None)):
+        cache = Cache(StackConfig(BlockConfig(8, 2, 8, causal=True), 1), 1, 8)
+        cache.place(None, first, 2)
+        with pytest.raises(UsageError, match="after tokens with"):
+            cache.place(None, then, 2)

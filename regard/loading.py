@@ -1,0 +1,67 @@
+"""Open a checkpoint or make a model: `regard.load` and `regard.build`."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from regard.errors import UsageError
+from regard.interop.families import bind
+from regard.interop.gguf_llama import GGUFSource
+from regard.interop.llama2c import Llama2cSource
+from regard.interop.side import read_side_files
+from regard.interop.source import Source, open_source
+from regard.interop.weights import load_model
+from regard.kit import Kit
+from regard.model.model import Model
+from regard.model.presets import architecture, preset
+from regard.tokens.folder import open_tokenizer
+from regard.tokens.gguf import from_gguf
+from regard.tokens.scored import from_llama2c
+from regard.tokens.tokenizer import Tokenizer
+
+
+def load(
+    path: str | os.PathLike[str],
+    dtype: str | torch.dtype = "float32",
+    device: str | torch.device = "cpu",
+    strict: bool = False,
+) -> Kit:
+    """Open a Hugging Face folder, a .gguf file, or a llama2.c .bin with tokenizer.bin beside it.
+
+    dtype is a torch dtype, its name, or "auto" for what the file holds.
+    """
+    source = open_source(path)
+    model, binding = load_model(source, read_dtype(dtype), device)
+    folder = source.path if source.path.is_dir() else None
+    files = read_side_files(folder) if folder else {}
+    return Kit(model, read_tokenizer(source), binding, source.config, files, strict)
+
+
+def build(name: str, seed: int = 0) -> Kit:
+    """A new model of a preset's shape with freshly drawn weights."""
+    family = architecture(name)
+    binding = bind(family) if family else None
+    return Kit(Model.fresh(preset(name), seed), None, binding)
+
+
+def read_dtype(dtype: str | torch.dtype) -> torch.dtype | None:
+    """A floating torch dtype by name; None for "auto"."""
+    if dtype == "auto":
+        return None
+    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        known = "float32, bfloat16, float16, float64 or auto"
+        raise UsageError("loading a model", f"dtype = {dtype!r}", known)
+    return found
+
+
+def read_tokenizer(source: Source) -> Tokenizer | None:
+    """The tokenizer that came with a checkpoint, None when there is none."""
+    if isinstance(source, GGUFSource):
+        return from_gguf(source.metadata) if "tokenizer.ggml.model" in source.metadata else None
+    if isinstance(source, Llama2cSource):
+        beside = source.path.parent / "tokenizer.bin"
+        return from_llama2c(beside, source.config["vocab_size"]) if beside.exists() else None
+    return open_tokenizer(source.path)
