@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
 from regard.cli.show import Show
+from regard.cli.tok_flags import add_tok
 from regard.errors import RegardError, ResourceError, UsageError, nearest
 
 INTERRUPTED = 130
@@ -165,6 +166,16 @@ VERBS = {
             "regard data check train.txt --test test.txt",
             "regard data check train.tsv.xz --json",
             "regard data check train.fr --target train.en --test test.fr --test-target test.en",
+        ),
+    ),
+    "tok": Verb(
+        "regard.cli.tok",
+        "texts to tokens and back; train, inspect and explain a tokenizer",
+        add_tok,
+        (
+            'regard tok encode "Je suis un chat."',
+            "regard tok train corpus.txt --out folder --size 8000",
+            'regard tok merges "Peter Piper picked a peck of pickled peppers"',
         ),
     ),
     "list": Verb(

@@ -1,1 +1,1 @@
-"""Files → tensors: sound now, text and pictures later."""
+"""Files → tensors: sound, text, sentence pairs and tables now, pictures later."""

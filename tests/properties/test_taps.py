@@ -260,6 +260,7 @@ def test_twenty_edits_of_a_kind_compile_once(every_preset, one, counting, kind):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 @on("gpt2")
 def test_inductor_hears_taps_too(every_preset, one):
     """The compiler that people use, once: idle, a pattern read, a head zeroed, idle again."""

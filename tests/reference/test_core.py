@@ -20,6 +20,7 @@ from regard.kit import Kit
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model
+from tests.properties.threads import one_thread  # noqa: F401
 
 D, HEADS, VOCAB, LENGTH = 12, 3, 19, 16
 CAUSAL = Context(View(causal=True), View())

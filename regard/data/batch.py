@@ -1,0 +1,128 @@
+"""Batches as pure functions of (seed, epoch, index): resuming is asking for the next index.
+
+`Windows` cuts a stream for language models, `Packed` (pack.py) puts whole documents side by side,
+`Buckets` (bucket.py) groups sentence pairs of like length. Each has `count(epoch)` and
+`batch(epoch, index)`; a seed of None reads in the order of the store, for validation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.mask import IGNORED
+from regard.data.order import Counts, key, shuffled
+from regard.data.store import Store
+from regard.errors import DataError, UsageError
+
+
+@dataclass(frozen=True)
+class Examples:
+    """One batch: the tensors of `regard.model.batch.Batch` under the same names, and labels."""
+
+    inputs: Tensor
+    """Ids (B, T), or (B, S) where there is a target."""
+    labels: Tensor
+    """(B, T): the right answers, −100 where there is no loss."""
+    tokens: int
+    """How many labels carry a loss."""
+    target: Tensor | None = None
+    """Ids (B, T) that the decoder reads: the start token and the target but its last."""
+    mask: Tensor | None = None
+    """(B, T): real tokens; None when all are."""
+    documents: Tensor | None = None
+    """(B, T): number of the document within its row, −1 at the leftover."""
+    source_mask: Tensor | None = None
+    """(B, S): real tokens of the source; None when all are."""
+
+    def parts(self) -> dict[str, Tensor]:
+        """The tensors a Batch takes: `Batch(**examples.parts())`."""
+        held = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {n: t for n, t in held.items() if isinstance(t, Tensor) and n != "labels"}
+
+    def pin(self) -> Examples:
+        """The same in page-locked memory, from where copies to a GPU run beside its work."""
+        pinned: dict[str, Any] = {n: t.pin_memory() for n, t in self.parts().items()}
+        return replace(self, labels=self.labels.pin_memory(), **pinned)
+
+
+class Source(Protocol):
+    """What a loader reads: numbered batches in each epoch."""
+
+    def count(self, epoch: int) -> int:
+        """Batches of an epoch."""
+
+    def batch(self, epoch: int, index: int) -> Examples:
+        """One of them."""
+
+
+class Windows:
+    """Language modelling: the whole stream in windows, each token predicted once per epoch.
+
+    With a seed, windows come shuffled and begin at another offset each epoch. `whole` leaves out
+    windows and batches that would be shorter than the others, so that all have one shape.
+    """
+
+    def __init__(
+        self, store: Store, length: int, rows: int, seed: int | None = 0, whole: bool = False
+    ) -> None:
+        if length < 1 or rows < 1:
+            raise UsageError("cutting windows", f"length {length}, rows {rows}", "1 or more")
+        if store.tokens < length + 1:
+            raise DataError(
+                f"cutting {store.path} into windows",
+                f"{store.tokens:,} tokens",
+                f"at least {length + 1:,}: a context of {length:,} and the token after it",
+                "give more text, or a shorter context",
+            )
+        self.store, self.length, self.rows = store, length, rows
+        self.seed, self.whole, self.answers = seed, whole, store.tokens - 1
+
+    def layout(self, epoch: int) -> tuple[int, int]:
+        """(predictions before the first full window, number of windows) of an epoch."""
+        room = min(self.length, self.answers - self.length + 1)
+        lead = 0 if self.seed is None else int(key(self.seed, epoch, 2)[0] % np.uint64(room))
+        full, rest = divmod(self.answers - lead, self.length)
+        return lead, full if self.whole else full + (rest > 0) + (lead > 0)
+
+    def count(self, epoch: int) -> int:
+        """Batches of an epoch."""
+        windows = self.layout(epoch)[1]
+        return max(1, windows // self.rows) if self.whole else -(-windows // self.rows)
+
+    def batch(self, epoch: int, index: int) -> Examples:
+        """Inputs (B, T) and the tokens that follow each."""
+        check_index(index, self.count(epoch))
+        lead, windows = self.layout(epoch)
+        places = np.arange(index * self.rows, min((index + 1) * self.rows, windows))
+        numbers = shuffled(places, windows, self.seed, epoch)
+        if lead and not self.whole:
+            numbers = numbers - 1  # the short window before the first full one
+        starts = np.maximum(lead + numbers * self.length, 0)
+        stops = np.minimum(lead + (numbers + 1) * self.length, self.answers)
+        sizes = stops - starts
+        ids = self.store.gather(starts, sizes + 1, int(sizes.max()) + 1)
+        real = np.arange(ids.shape[1] - 1) < sizes[:, None]
+        labels = np.where(real, ids[:, 1:], IGNORED)
+        inputs = np.where(real, ids[:, :-1], 0)
+        return Examples(tensor(inputs), tensor(labels), int(sizes.sum()), mask=mask_of(real))
+
+
+def tensor(array: Counts) -> Tensor:
+    """A tensor of int64."""
+    return torch.from_numpy(np.ascontiguousarray(array, np.int64))
+
+
+def mask_of(real: np.ndarray) -> Tensor | None:
+    """A mask, or None when all is real."""
+    return None if real.all() else torch.from_numpy(real)
+
+
+def check_index(index: int, count: int) -> None:
+    """Stop at an index that the epoch does not have."""
+    if not 0 <= index < count:
+        raise IndexError(f"batch {index} of {count}")

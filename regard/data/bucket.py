@@ -1,0 +1,109 @@
+"""Buckets: sentence pairs of like length in batches by token budget."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+
+import numpy as np
+
+from regard.data.batch import Examples, check_index, mask_of, tensor
+from regard.data.mask import IGNORED
+from regard.data.order import Counts, shuffled
+from regard.data.store import Store
+from regard.errors import DataError, UsageError
+
+
+class Buckets:
+    """Sentence pairs of like length together: rows × longest side ≤ `budget` tokens.
+
+    An epoch's plan is made from lengths alone: pairs are shuffled, sorted by length inside
+    stretches of `look_ahead`, cut into batches, and the batches shuffled. It takes 8 bytes a pair,
+    the lengths 16 more. Lengths count the end token and are rounded up to `multiple`.
+    `limit` leaves out pairs with a longer side; `left_out` counts them. A pair longer than the
+    budget is a batch of its own; `over_long` lists those.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        budget: int,
+        start: int,
+        end: int,
+        seed: int | None = 0,
+        look_ahead: int = 100_000,
+        limit: int | None = None,
+        multiple: int = 1,
+    ) -> None:
+        if store.sides != 2:
+            raise UsageError("making batches of pairs", f"{store.path}, a store of texts", "pairs")
+        if budget < 1 or multiple < 1 or look_ahead < 1:
+            found = f"budget {budget}, multiple {multiple}, look-ahead {look_ahead}"
+            raise UsageError("making batches of pairs", found, "1 or more")
+        self.store, self.budget, self.start, self.end = store, budget, start, end
+        self.seed, self.look_ahead, self.multiple = seed, look_ahead, multiple
+        sizes = store.lengths() + 1
+        longest = sizes.max(1, initial=0)
+        kept = np.flatnonzero(longest <= (limit or sys.maxsize))
+        self.left_out = len(sizes) - len(kept)
+        self.kept = kept if self.left_out else np.arange(0)  # empty: all
+        self.sizes = np.minimum(-(-sizes[kept] // multiple) * multiple, limit or sys.maxsize)
+        self.over_long = kept[longest[kept] > budget].tolist()
+        if not len(kept):
+            found = f"{len(sizes):,} pairs in {store.path}, none with both sides ≤ {limit} tokens"
+            raise DataError("making batches of pairs", found, "at least one pair")
+        self.plan = lru_cache(2)(
+            self.make_plan
+        )  # this epoch's, and the next one's when prefetching
+
+    def make_plan(self, epoch: int) -> tuple[Counts, Counts]:
+        """(pairs in the order of the batches, where each batch begins and ends)."""
+        n = len(self.sizes)
+        order, edges = np.empty(n, np.int64), [0]
+        for first in range(0, n, self.look_ahead):
+            last = min(first + self.look_ahead, n)
+            numbers = shuffled(np.arange(first, last), n, self.seed, epoch)
+            sizes = self.sizes[numbers]
+            longest, more = sizes.max(1), sizes[:, 0] - sizes[:, 1]
+            # Like a snake, up and down in turn, so that neighbours are alike in both sides.
+            sorting = np.lexsort((np.where(longest % 2, more, -more), longest))
+            order[first:last], longest = numbers[sorting], longest[sorting]
+            at = 0
+            while at < last - first:
+                most = longest[at : at + max(1, self.budget // int(longest[at]))]
+                fits = most * np.arange(1, len(most) + 1) <= self.budget  # true, then false
+                at += max(1, int(fits.sum()))
+                edges.append(first + at)
+        return order, np.array(edges)
+
+    def count(self, epoch: int) -> int:
+        """Batches of an epoch."""
+        return len(self.plan(epoch)[1]) - 1
+
+    def batch(self, epoch: int, index: int) -> Examples:
+        """Source + end; start + target; target + end as labels."""
+        order, edges = self.plan(epoch)
+        check_index(index, len(edges) - 1)
+        at = int(shuffled(np.array([index]), len(edges) - 1, self.seed, epoch, stream=1)[0])
+        numbers = order[edges[at] : edges[at + 1]]
+        width = self.sizes[numbers].max(0)
+        numbers = self.kept[numbers] if self.left_out else numbers
+        bounds = self.store.bounds
+        ends = [bounds[2 * numbers + n] for n in range(3)]
+        inputs, real = self.rows(ends[0], ends[1], int(width[0]))
+        labels, right = self.rows(ends[1], ends[2], int(width[1]))
+        target = np.concatenate([np.full((len(labels), 1), self.start), labels[:, :-1]], 1)
+        return Examples(
+            tensor(inputs),
+            tensor(np.where(right, labels, IGNORED)),
+            int(right.sum()),
+            tensor(np.where(right, target, self.end)),
+            mask_of(right),
+            source_mask=mask_of(real),
+        )
+
+    def rows(self, starts: Counts, stops: Counts, width: int) -> tuple[Counts, np.ndarray]:
+        """Ids and the end token, padded with it to (B, width), and what is real."""
+        sizes = stops - starts
+        ids = self.store.gather(starts, sizes, width, pad=self.end)
+        return ids, np.arange(width) <= sizes[:, None]

@@ -1,0 +1,155 @@
+"""Text files in pieces or lines: plain, .gz, .xz or .zst, one file, several, or whole folders."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from regard.data.packed import Stream, unpack
+from regard.errors import DataError
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+Progress = Callable[[int, int], None]
+"""Called with the bytes read so far and the bytes in all, as they lie on the disk."""
+
+Told = Callable[[], None]
+CHUNK = 1 << 20  # bytes read at once, and about the characters of a piece
+
+
+def read_pieces(paths: Paths, progress: Progress | None = None) -> Iterator[str]:
+    """All text of the files in pieces of about a million characters, in bounded memory.
+
+    A piece ends where a word ends and blanks begin, wherever there is such a place, so that
+    cutting it into tokens gives what the whole text would give. A byte-order mark is dropped.
+    """
+    for texts in read_files(paths, progress):
+        yield from cut_at_blanks(texts)
+
+
+def read_parts(paths: Paths, progress: Progress | None = None) -> Iterator[str]:
+    """Lines with their line feeds, in bounded memory: a very long line comes in several parts."""
+    for texts in read_files(paths, progress):
+        yield from split_lines(texts)
+
+
+def split_lines(texts: Iterable[str]) -> Iterator[str]:
+    """The lines of one text that comes in chunks, with their line feeds, long ones in parts."""
+    rest = ""
+    for text in texts:
+        *lines, rest = (rest + text).split("\n")
+        yield from (line + "\n" for line in lines)
+        if len(rest) > 4 * CHUNK:
+            at = last_cut(rest) or len(rest)
+            yield rest[:at]
+            rest = rest[at:]
+    if rest:
+        yield rest
+
+
+def read_lines(paths: Paths, progress: Progress | None = None) -> Iterator[str]:
+    """The lines without their ends: a line feed, or a carriage return and a line feed."""
+    for texts in read_files(paths, progress):
+        yield from join_lines(texts)
+
+
+def join_lines(texts: Iterable[str]) -> Iterator[str]:
+    """The lines of one text that comes in chunks, without their ends."""
+    rest: list[str] = []  # of the line that goes on; a list, lest a long line be copied often
+    for text in texts:
+        first, *lines = text.split("\n")
+        rest.append(first)
+        for line in lines:
+            yield "".join(rest).removesuffix("\r")
+            rest = [line]
+    if any(rest):
+        yield "".join(rest).removesuffix("\r")
+
+
+def find_files(paths: Paths) -> list[Path]:
+    """The files themselves and those under the folders, in sorted order, hidden ones left out."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    found: list[Path] = []
+    for path in map(Path, given):
+        if not path.exists():
+            raise DataError(f"reading {path}", "no such file or folder", "text files")
+        if not path.is_dir():
+            found.append(path)
+            continue
+        inside = [file for file in path.rglob("*") if file.is_file()]
+        shown = [f for f in inside if not any(p[0] == "." for p in f.relative_to(path).parts)]
+        if not shown:
+            raise DataError(f"reading {path}", "a folder without files", "text files")
+        found += sorted(shown, key=lambda file: file.parts)
+    return found
+
+
+def read_files(paths: Paths, progress: Progress | None = None) -> Iterator[Iterator[str]]:
+    """The text of each file in turn, in chunks; the progress is told after each chunk."""
+    files = find_files(paths)
+    sizes = [file.stat().st_size for file in files]
+    for number, file in enumerate(files):
+        try:
+            raw = file.open("rb")
+        except OSError as error:
+            raise DataError(f"reading {file}", str(error.strerror), "a text file") from error
+        with raw:
+            told = teller(progress, raw, sum(sizes[:number]), sum(sizes)) if progress else None
+            yield decode(unpack(raw, str(file)), str(file), told)
+
+
+def teller(progress: Progress, raw: IO[bytes], before: int, total: int) -> Told | None:
+    """A function that tells how far the reading is in all files; a pipe has no place."""
+    return (lambda: progress(before + raw.tell(), total)) if raw.seekable() else None
+
+
+def decode(stream: Stream, name: str, told: Told | None = None) -> Iterator[str]:
+    """The text of a stream in chunks, or an error that names the first byte that is not UTF-8."""
+    offset, rest, chunk = 0, b"", b" "
+    while chunk:
+        try:
+            chunk = stream.read(CHUNK)
+        except Exception as error:  # gzip, lzma and zstandard have no class in common
+            fix = "fetch the file anew; it may be cut short"
+            raise DataError(f"reading {name}", str(error), "a whole file", fix) from error
+        data = rest + chunk
+        try:
+            text, used = codecs.utf_8_decode(data, "strict", not chunk)
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"reading {name}",
+                f"byte {offset + error.start} (0x{data[error.start]:02x}) is not UTF-8",
+                "UTF-8 text",
+                "convert it, as in: iconv -f latin1 -t utf-8 old.txt > new.txt",
+            ) from None
+        if text:
+            yield text.removeprefix("\ufeff") if offset == 0 else text
+        offset, rest = offset + used, data[used:]
+        if told:
+            told()
+
+
+def cut_at_blanks(texts: Iterable[str]) -> Iterator[str]:
+    """The same text in pieces; one without a good place to end in four chunks ends anywhere."""
+    rest = ""
+    for text in texts:
+        rest += text
+        at = last_cut(rest) or (len(rest) if len(rest) > 4 * CHUNK else 0)
+        if at:
+            yield rest[:at]
+            rest = rest[at:]
+    if rest:
+        yield rest
+
+
+def last_cut(text: str) -> int:
+    """Where the last line feed, else the last space, stands right after a visible character."""
+    for blank in ("\n", " "):
+        at = text.rfind(blank)
+        while at > 0 and text[at - 1].isspace():
+            at = text.rfind(blank, 0, at)
+        if at > 0:
+            return at
+    return 0

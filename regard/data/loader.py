@@ -1,0 +1,90 @@
+"""Loader: batches from (epoch, index) on, made ahead of time by threads, in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count as count_up
+
+from regard.data.batch import Examples, Source
+from regard.errors import DataError, UsageError
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A batch and where it stands; a run resumes at the next index."""
+
+    epoch: int
+    index: int
+    examples: Examples
+
+
+class Loader:
+    """Reads a source; the number of workers changes nothing but the time it takes.
+
+    Workers are threads: a batch is a few NumPy copies out of a memory map. `every` and `first`
+    share the batches among processes: process `first` of `every` gets each `every`-th index, and
+    all get as many (a last incomplete round of an epoch is left out).
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        workers: int = 2,
+        ahead: int = 2,
+        pin: bool = False,
+        first: int = 0,
+        every: int = 1,
+    ) -> None:
+        if workers < 0 or ahead < 1 or not 0 <= first < every:
+            found = f"workers {workers}, ahead {ahead}, first {first} of {every}"
+            raise UsageError("loading batches", found, "workers ≥ 0, ahead ≥ 1, 0 ≤ first < every")
+        self.source, self.workers, self.ahead, self.pin = source, workers, ahead, pin
+        self.first, self.every = first, every
+
+    def places(self, epoch: int, index: int, epochs: int | None) -> Iterator[tuple[int, int]]:
+        """(epoch, index) of this process's batches; `index` is global and begins a round."""
+        for number in count_up(epoch) if epochs is None else range(epoch, epochs):
+            rounds = self.source.count(number) // self.every
+            if not rounds:
+                raise DataError(
+                    "loading batches",
+                    f"{self.source.count(number)} batches in an epoch",
+                    f"at least {self.every}, one for each process",
+                    "give more data, smaller batches or fewer processes",
+                )
+            start = -(-index // self.every)
+            yield from ((number, r * self.every + self.first) for r in range(start, rounds))
+            index = 0
+
+    def read(self, epoch: int, index: int) -> Loaded:
+        """One batch."""
+        examples = self.source.batch(epoch, index)
+        return Loaded(epoch, index, examples.pin() if self.pin else examples)
+
+    def iterate(
+        self, epoch: int = 0, index: int = 0, epochs: int | None = None
+    ) -> Iterator[Loaded]:
+        """Batches from (epoch, index) on, up to the end of epoch `epochs` − 1, or without end.
+
+        Closing the iterator, or leaving a loop over it, ends the workers. What a worker raises is
+        raised here, in its turn.
+        """
+        places = self.places(epoch, index, epochs)
+        if not self.workers:
+            for place in places:
+                yield self.read(*place)
+            return
+        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="regard-loader")
+        waiting: deque[Future[Loaded]] = deque()
+        try:
+            for place in places:
+                waiting.append(pool.submit(self.read, *place))
+                if len(waiting) > self.workers * self.ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,59 @@
+"""Sentence pairs: one file with a TAB in each line, or two files read side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+from regard.data.files import read_lines
+from regard.errors import DataError
+
+Pair = tuple[str, str]
+"""Source and target."""
+
+
+def read_pairs(source: Path | str, target: Path | str | None = None) -> Iterator[Pair]:
+    """Pairs of one TSV file, or line by line of two files; each may be compressed."""
+    return read_tsv(source) if target is None else read_two(source, target)
+
+
+def read_tsv(path: Path | str) -> Iterator[Pair]:
+    """Source TAB target on each line."""
+    for number, line in enumerate(read_lines(path), 1):
+        source, tab, target = line.partition("\t")
+        if not tab or "\t" in target:
+            raise DataError(
+                f"reading sentence pairs from {path}",
+                f"{line.count(chr(9))} TABs in line {number}: {shorten(line)!r}",
+                "source TAB target, exactly one TAB in each line",
+                "give two files instead, or take the extra columns away with `cut`",
+            )
+        yield source, target
+
+
+def read_two(source: Path | str, target: Path | str) -> Iterator[Pair]:
+    """Line n of one file with line n of the other; the counts are compared at the end."""
+    common, counts, odd = 0, [0, 0], ""
+    for left, right in zip_longest(read_lines(source), read_lines(target)):
+        counts[0] += left is not None
+        counts[1] += right is not None
+        if left is None or right is None:
+            odd = odd or (right if left is None else left)
+            continue
+        common += 1
+        yield left, right
+    if counts[0] != counts[1]:
+        longer = source if counts[0] > counts[1] else target
+        raise DataError(
+            "reading sentence pairs",
+            f"{counts[0]:,} lines in {source}, {counts[1]:,} in {target}; "
+            f"the first odd one is line {common + 1} of {longer}: {shorten(odd)!r}",
+            "as many lines in one file as in the other",
+            "look for a line break inside a sentence before that line",
+        )
+
+
+def shorten(text: str, limit: int = 60) -> str:
+    """The beginning of a text."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
