@@ -72,9 +72,7 @@ def add_tok(parser: argparse.ArgumentParser) -> None:
         add_common(sub)
 
 
-def add_texts(
-    parser: argparse.ArgumentParser, name: str, positive: Callable[[str], int]
-) -> None:
+def add_texts(parser: argparse.ArgumentParser, name: str, positive: Callable[[str], int]) -> None:
     """Texts or ids as words of the command, as files, or on stdin."""
     what = "ID" if name == "decode" else "TEXT"
     text = f"{what.lower()}s; none: lines of --file or stdin"

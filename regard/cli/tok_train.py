@@ -6,11 +6,10 @@ import argparse
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from regard.cli.show import Progress, Show, human_bytes
-from regard.data.files import cut_at_blanks, decode, read_parts
+from regard.data.files import decode, read_parts, split_lines
 from regard.errors import UsageError
 from regard.tokens.train import train_tokenizer
 
@@ -52,7 +51,7 @@ def texts_of(args: argparse.Namespace, ticker: Ticker) -> Iterator[str]:
         return iter(())
     if args.files:
         return read_parts(args.files, ticker.read)
-    return cut_at_blanks(decode(sys.stdin.buffer, "stdin"))
+    return split_lines(decode(sys.stdin.buffer, "stdin"))
 
 
 def read_specials(text: str | None) -> dict[str, str] | None:
@@ -64,3 +63,34 @@ def read_specials(text: str | None) -> dict[str, str] | None:
     if len(set(roles)) < len(roles):
         raise UsageError("reading --specials", f"a role twice in {text!r}", "each role once")
     return {word.partition("=")[0]: word.partition("=")[2] for word in words}
+
+
+class Ticker:
+    """Says twice a second what is being done, also while the library merges and calls nobody."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.doing, self.place = progress, "starting", ""
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.tick, daemon=True)
+
+    def __enter__(self) -> Ticker:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self.thread.join()
+
+    def tick(self) -> None:
+        """Speak until the work has ended."""
+        while not self.ended.wait(0.5):
+            self.progress(f"{self.doing}{self.place}")
+
+    def say(self, doing: str) -> None:
+        """A new phase has begun."""
+        self.doing, self.place = doing, ""
+
+    def read(self, done: int, total: int) -> None:
+        """So many bytes of the files have been read."""
+        share = f" ({100 * done // total} %)" if total else ""
+        self.place = f", {human_bytes(done)} of {human_bytes(total)}{share}"

@@ -1,0 +1,76 @@
+"""Sampling: draw the next token, by temperature and cuts, with numbers that belong to the row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from regard.decode import warp
+from regard.decode.generate import greedy
+from regard.decode.random import draw, uniform
+from regard.decode.step import Process
+
+
+@dataclass(frozen=True)
+class SampleConfig:
+    """How to draw."""
+
+    temperature: float = 1.0
+    """Below 1 sharper, above 1 flatter; 0 is greedy, inf uniform over what is left."""
+    top_k: int | None = None
+    """Draw from this many likeliest tokens."""
+    top_p: float | None = None
+    """Draw from the smallest set of likeliest tokens that reaches this probability."""
+    min_p: float | None = None
+    """Draw from tokens at least this share as likely as the best."""
+    typical: float | None = None
+    """Draw from tokens of typical surprise that reach this probability."""
+    repetition: float = 1.0
+    """Divide the score of tokens that occurred already by this."""
+    frequency: float = 0.0
+    """Subtract this from a token's score for each time it occurred."""
+    presence: float = 0.0
+    """Subtract this from a token's score if it occurred."""
+    seed: int = 0
+    """The same seed draws the same tokens, whatever else is in the batch."""
+
+
+class Sampler:
+    """Chooses tokens as a SampleConfig says; `rows` numbers make each row's draw its own."""
+
+    def __init__(self, config: SampleConfig) -> None:
+        self.config = config
+
+    def __call__(self, logits: Tensor, rows: Tensor, step: int) -> Tensor:
+        """(N, V), (N,) → (N,)."""
+        c = self.config
+        if c.temperature == 0:
+            return greedy(logits, rows, step)
+        return draw(self.warp(logits), uniform(c.seed, rows, step))
+
+    def warp(self, logits: Tensor) -> Tensor:
+        """Temperature first, then the cuts; the renormalised probabilities are its softmax."""
+        c = self.config
+        logits = warp.temperature(logits, c.temperature)
+        if c.top_k is not None:
+            logits = warp.top_k(logits, c.top_k)
+        if c.top_p is not None:
+            logits = warp.top_p(logits, c.top_p)
+        if c.min_p is not None:
+            logits = warp.min_p(logits, c.min_p)
+        if c.typical is not None:
+            logits = warp.typical(logits, c.typical)
+        return logits
+
+
+def penalties(config: SampleConfig) -> list[Process]:
+    """Penalties on what occurred already, as processes."""
+    made: list[Process] = []
+    if config.repetition != 1:
+        made.append(lambda logits, seen: warp.repetition(logits, seen, config.repetition))
+    if config.frequency or config.presence:
+        made.append(
+            lambda logits, seen: warp.frequency(logits, seen, config.frequency, config.presence)
+        )
+    return made

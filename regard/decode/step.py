@@ -1,0 +1,43 @@
+"""Step: all that a search knows of a model, and what a search returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+Process = Callable[[Tensor, Tensor], Tensor]
+"""(logits (N, V), new tokens so far (N, t)) → logits; bans, penalties, constraints."""
+
+
+class Step(Protocol):
+    """A model that goes on with rows of tokens. It remembers what each row has read."""
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Read ids (N, t), the next ones of each row; logits (N, V) of the token after them."""
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with these rows (N',) of the present ones: repeated, dropped or re-ordered."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One answer of a search."""
+
+    tokens: list[int]
+    """New tokens, the end token included where there is one."""
+    logprob: float
+    """Sum of the natural-log probabilities of `tokens`."""
+    score: float
+    """What the search ranks by: logprob over the length penalty."""
+    finished: bool
+    """Whether it ended by itself, not by the limit on length."""
+
+
+def chain(processes: list[Process], logits: Tensor, history: Tensor) -> Tensor:
+    """Apply processes one after the other."""
+    for process in processes:
+        logits = process(logits, history)
+    return logits

@@ -1,0 +1,140 @@
+"""Count the words of a corpus larger than memory, at the speed of the Rust library.
+
+The library counts with 64 bits but merges with 32 (huggingface/tokenizers#437: a pair seen more
+than 2^31 times is lost), keeps every word and where each pair stands (#1681), so it is given
+counted words instead of the corpus.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tokenizers import Tokenizer as Rust
+from tokenizers import models, trainers
+
+from regard.errors import DataError, UsageError
+
+CHUNK = 1 << 25  # characters whose words are counted before they are added up
+ROOM = 1 << 25  # characters of different words that are kept; merging takes about 80 bytes for each
+MOST = (1 << 31) - 1  # the largest count of a pair that the library holds
+
+
+class Counts:
+    """How often each word occurs: exact, unless the different words alone overran the memory."""
+
+    def __init__(self, room: int = ROOM) -> None:
+        self.words: Counter[str] = Counter()
+        self.room, self.lost = room, 0
+        """`lost`: a word's count may be too low by this much, and so may be a word left out."""
+
+    def add(self, counts: dict[str, int]) -> None:
+        """Add a chunk's counts; where they overrun twice the room, the rarest words are dropped."""
+        self.words.update(counts)
+        if sum(map(len, self.words)) > 2 * self.room:
+            self.prune()
+
+    def prune(self) -> None:
+        """Keep the most frequent words that fit (Manku and Motwani 2002, lossy counting)."""
+        kept, size, ranked = 0, 0, rank(self.words)
+        while kept < len(ranked) and size + len(ranked[kept]) <= self.room:
+            size += len(ranked[kept])
+            kept += 1
+        if kept < len(ranked):
+            self.lost += self.words[ranked[kept]]
+            self.words = Counter({word: self.words[word] for word in ranked[:kept]})
+
+
+def rank(counts: Counter[str]) -> list[str]:
+    """The words, most frequent first, equals in the order of their characters."""
+    return sorted(counts, key=lambda word: (-counts[word], word))
+
+
+def count_words(texts: Iterable[str], cut: Any, clean: Any = None, room: int = ROOM) -> Counts:
+    """Count the words that the pre-tokenizer `cut` makes, after the normalizer `clean`."""
+    counter = Rust(models.WordLevel())
+    counter.pre_tokenizer = cut
+    if clean is not None:
+        counter.normalizer = clean
+    counts, stream, more = Counts(room), checked(texts), True
+    while more:
+        chunk = Chunk(stream)
+        trainer = trainers.WordLevelTrainer(vocab_size=1, show_progress=False)
+        counter.train_from_iterator(chunk, trainer)
+        (state,) = json.loads(trainer.__getstate__()).values()  # the counts have no other way out
+        counts.add(state["words"])
+        more = chunk.more
+    if counts.lost:
+        counts.prune()
+    return counts
+
+
+def count_characters(texts: Iterable[str]) -> Counts:
+    """Count each character."""
+    counts = Counts()
+    for text in checked(texts):
+        counts.words.update(text)
+    return counts
+
+
+class Chunk:
+    """Texts of a stream until they add up to a chunk; `more` says whether any may be left."""
+
+    def __init__(self, stream: Iterator[str]) -> None:
+        self.stream, self.more = stream, True
+
+    def __iter__(self) -> Iterator[str]:
+        size = 0
+        for text in self.stream:
+            yield text
+            size += len(text)
+            if size >= CHUNK:
+                return
+        self.more = False
+
+
+def checked(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, or an error at one that is no text or that UTF-8 cannot write."""
+    if isinstance(texts, str):
+        raise UsageError("training a tokenizer", "a single str", "texts, such as read_parts(path)")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise UsageError("training a tokenizer", f"{type(text).__name__} at {number}", "str")
+        if not text.isascii():  # quick, and true of most lines
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                at = f"half of a surrogate pair at character {error.start} of text {number}"
+                raise DataError("training a tokenizer", at, "text that UTF-8 can write") from None
+        yield text
+
+
+def thin(counts: Counter[str], most: int = MOST) -> tuple[Counter[str], int]:
+    """The counts divided by the least number that keeps each pair's within `most`; that number."""
+    if sum(len(word) * count for word, count in counts.items()) <= most:
+        return counts, 1  # no pair can occur more often than there are characters
+    pairs: Counter[str] = Counter()
+    for word, count in counts.items():
+        for at in range(len(word) - 1):
+            pairs[word[at : at + 2]] += count
+    # Longer pairs have a pair of characters at their joint, so none is more frequent than these.
+    share = max(1, -(-max(pairs.values(), default=0) // most))
+    if share == 1:
+        return counts, 1
+    return Counter(
+        {word: count // share for word, count in counts.items() if count >= share}
+    ), share
+
+
+def repeat(counts: Counter[str], batch: int = 1000) -> Iterator[str]:
+    """Texts in which each word stands as often as counted, with a space after it."""
+    for word, count in counts.items():
+        whole, rest = divmod(count, batch)
+        if whole:
+            many = f"{word} " * batch
+            for _ in range(whole):
+                yield many
+        if rest:
+            yield f"{word} " * rest

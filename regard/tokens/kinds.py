@@ -1,0 +1,187 @@
+"""One way to train per kind of tokenizer: BPE, WordPiece, words, characters, bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Rust
+
+from regard.errors import DataError, UsageError
+from regard.tokens.count import Counts, count_characters, count_words, rank, repeat, thin
+
+DOING = "training a tokenizer"
+WORD = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+"""What GPT-2 and the library's ByteLevel call a word, a blank before it included."""
+LETTERS = 1000  # characters that WordPiece learns at most, as BERT did; others are unknown
+
+VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+HIDDEN = [byte for byte in range(256) if byte not in VISIBLE]
+BYTES = {byte: chr(byte) for byte in VISIBLE} | {b: chr(256 + n) for n, b in enumerate(HIDDEN)}
+"""The visible character that stands for each byte (Radford et al. 2019), as ByteLevel has it."""
+
+Texts = Iterable[str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of a tokenizer."""
+
+    size: int | None
+    """How many ids there may be, control tokens included; None: as many as the texts have."""
+    specials: dict[str, str]
+    """Role to spelling; they have the first ids, but for bytes, whose ids are the bytes."""
+    min_count: int
+    """How often a pair, word or character must occur to be learnt."""
+    lossless: bool
+    """Whether words or characters that are not known are written in bytes, not as unknown."""
+    phase: Callable[[str], None]
+    """Told what is done now: counting, merging."""
+
+    def room(self, fixed: int, what: str) -> int:
+        """How many ids are left to learn after those that there must be."""
+        least = fixed + len(self.specials)
+        if self.size is not None and self.size < least:
+            need = f"at least {least}: {what} and {len(self.specials)} control tokens"
+            raise UsageError(DOING, f"size {self.size}", need)
+        return (self.size or 1 << 40) - least
+
+    def frequent(self, counts: Counter[str], room: int) -> list[str]:
+        """The most frequent words or characters that are frequent enough."""
+        found = [word for word in rank(counts) if counts[word] >= self.min_count]
+        if not found:
+            most = f"the most frequent occurs {max(counts.values())} times"
+            raise DataError(DOING, most, f"{self.min_count} times", "lower the least count")
+        return found[:room]
+
+    def numbered(self, *lists: Iterable[str]) -> dict[str, int]:
+        """A vocabulary that has the control tokens first."""
+        pieces = [*self.specials.values(), *(piece for pieces in lists for piece in pieces)]
+        return {piece: id for id, piece in enumerate(pieces)}
+
+    def finish(self, rust: Rust) -> Rust:
+        """Mark the control tokens as such."""
+        rust.add_special_tokens([control(spelling) for spelling in self.specials.values()])
+        return rust
+
+
+def control(spelling: str) -> AddedToken:
+    """A control token with exactly this spelling."""
+    return AddedToken(spelling, normalized=False, special=True)
+
+
+def some(counts: Counts) -> Counts:
+    """The counts, or an error where there are none."""
+    if not counts.words:
+        raise DataError(DOING, "no words: the texts are empty or blank", "at least one word")
+    return counts
+
+
+def count_bytewise(texts: Texts) -> Counts:
+    """Count GPT-2's words, spelt in visible bytes; quicker than ByteLevel, which spells each."""
+    counts = some(count_words(texts, pre_tokenizers.Split(Regex(WORD), "isolated")))
+    words = counts.words.items()
+    counts.words = Counter(
+        {word.encode().decode("latin-1").translate(BYTES): count for word, count in words}
+    )
+    return counts
+
+
+def merge(counts: Counts, rust: Rust, trainer: Any, plan: Plan) -> None:
+    """Train on counted words, which have no blanks, and say so where the counts are not exact."""
+    words, share = thin(counts.words)
+    trainer.min_frequency = -(-plan.min_count // share)
+    doing = f"merging {len(words):,} different words"
+    doing += f", counts too low by {counts.lost:,} at most" if counts.lost else ""
+    plan.phase(doing + (f", counts divided by {share}" if share > 1 else ""))
+    rust.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    rust.train_from_iterator(repeat(words), trainer)
+
+
+def byte_level(rust: Rust) -> Rust:
+    """Cut words as GPT-2 does, spell them in bytes, and put the bytes together again."""
+    rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    rust.decoder = decoders.ByteLevel()
+    return rust
+
+
+def train_bpe(texts: Texts, plan: Plan) -> Rust:
+    """Byte-level BPE (Sennrich et al. 2016; Radford et al. 2019): nothing is ever unknown."""
+    left = plan.room(256, "256 bytes")
+    counts = count_bytewise(texts)
+    trainer = trainers.BpeTrainer(
+        vocab_size=256 + len(plan.specials) + left,
+        special_tokens=[control(spelling) for spelling in plan.specials.values()],
+        initial_alphabet=list(BYTES.values()),
+        show_progress=False,
+    )
+    rust = Rust(models.BPE())
+    merge(counts, rust, trainer, plan)
+    return byte_level(rust)
+
+
+def train_wordpiece(texts: Texts, plan: Plan) -> Rust:
+    """WordPiece as the library trains it, by frequency; case and accents are kept."""
+    clean = normalizers.BertNormalizer(strip_accents=False, lowercase=False)
+    counts = some(count_words(texts, pre_tokenizers.BertPreTokenizer(), clean))
+    letters: Counter[str] = Counter()
+    for word, count in counts.words.items():
+        for letter in word:
+            letters[letter] += count
+    first = sorted(rank(letters)[:LETTERS])
+    known = {word: n for word, n in counts.words.items() if set(word).issubset(first)}
+    counts.words = Counter(known)
+    inner = sorted({f"##{letter}" for word in known for letter in word[1:]})
+    left = plan.room(len(first) + len(inner), f"{len(first) + len(inner)} letters")
+    # Left alone, the library numbers inner letters in the order of a hash, another in each run.
+    base = list(plan.numbered(first, inner))
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=len(base) + left, special_tokens=base, show_progress=False
+    )
+    helper = Rust(models.WordPiece(unk_token=plan.specials["unk"]))
+    merge(counts, helper, trainer, plan)
+    rust = Rust(models.WordPiece(helper.get_vocab(), unk_token=plan.specials["unk"]))
+    rust.normalizer, rust.pre_tokenizer = clean, pre_tokenizers.BertPreTokenizer()
+    rust.decoder = decoders.WordPiece(prefix="##")
+    return plan.finish(rust)
+
+
+def train_words(texts: Texts, plan: Plan) -> Rust:
+    """Words and punctuation marks, the most frequent first."""
+    if plan.lossless:
+        room = plan.room(256, "256 bytes")
+        counts = count_bytewise(texts).words
+        words = [w for w in plan.frequent(counts, len(counts)) if len(w) > 1][:room]
+        vocab = plan.numbered(BYTES.values(), words)
+        return plan.finish(byte_level(Rust(models.BPE(vocab, [], ignore_merges=True))))
+    cut = pre_tokenizers.Whitespace()
+    words = plan.frequent(some(count_words(texts, cut)).words, plan.room(1, "a word") + 1)
+    rust = Rust(models.WordLevel(plan.numbered(words), unk_token=plan.specials["unk"]))
+    rust.pre_tokenizer = cut
+    return plan.finish(rust)
+
+
+def train_chars(texts: Texts, plan: Plan) -> Rust:
+    """Characters, the most frequent first."""
+    codes = [f"<0x{byte:02X}>" for byte in range(256)] if plan.lossless else []
+    room = plan.room(len(codes) + 1, f"{len(codes)} bytes, a character")
+    characters = plan.frequent(some(count_characters(texts)).words, room + 1)
+    vocab = plan.numbered(codes, characters)
+    rust = Rust(
+        models.BPE(vocab, [], unk_token=plan.specials.get("unk"), byte_fallback=plan.lossless)
+    )
+    rust.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    return plan.finish(rust)
+
+
+def train_bytes(texts: Texts, plan: Plan) -> Rust:
+    """Bytes, whose ids are their values; nothing is learnt."""
+    plan.room(256, "256 bytes")
+    vocab = {BYTES[byte]: byte for byte in range(256)}
+    rust = Rust(models.BPE(vocab, []))
+    rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    rust.decoder = decoders.ByteLevel()
+    return plan.finish(rust)

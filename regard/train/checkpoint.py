@@ -1,0 +1,168 @@
+"""Checkpoints: everything a run is at a step, written so that a crash never costs the last one.
+
+A checkpoint is a folder that `regard.load` opens, plus `trainer/`: optimizer, generators, place in
+the data. It is written under another name, synced and renamed; `trainer/whole.json` holds the hash
+of every file, so a damaged one is seen and the one before it is taken. No pickle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from regard.errors import DataError, ResourceError
+
+NAME = re.compile(r"step-(\d+)")
+WHOLE = "trainer/whole.json"
+
+
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's state under the names of the parameters: `exp_avg/front.tokens.weight`."""
+    names = {id(p): name for name, p in model.named_parameters()}
+    return {
+        f"{key}/{names[id(p)]}": torch.as_tensor(value).detach().cpu().contiguous()
+        for p, state in optimizer.state.items()
+        for key, value in state.items()
+    }
+
+
+def restore_optimizer(
+    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
+) -> None:
+    """The inverse of `optimizer_tensors`, on the device of each parameter."""
+    parameters = dict(model.named_parameters())
+    for path, tensor in tensors.items():
+        key, _, name = path.partition("/")
+        place = parameters[name]
+        # Fused AdamW keeps its step count beside the parameter.
+        optimizer.state[place][key] = tensor.to(place.device)
+
+
+def generator_states() -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """All random generators of the process: torch's as tensors, Python's and numpy's as JSON."""
+    tensors = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        tensors |= {f"cuda{n}": t for n, t in enumerate(torch.cuda.get_rng_state_all())}
+    kind, keys, *rest = np.random.get_state(legacy=True)
+    return tensors, {"python": random.getstate(), "numpy": [kind, keys.tolist(), *rest]}  # type: ignore[union-attr]
+
+
+def restore_generators(tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
+    """The inverse of `generator_states`."""
+    torch.set_rng_state(tensors["cpu"])
+    if torch.cuda.is_available():
+        for n in range(torch.cuda.device_count()):
+            if f"cuda{n}" in tensors:
+                torch.cuda.set_rng_state(tensors[f"cuda{n}"], n)
+    version, internal, gauss = plain["python"]
+    random.setstate((version, tuple(internal), gauss))
+    kind, keys, *rest = plain["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
+
+
+def write_checkpoint(
+    runs: Path,
+    step: int,
+    save: Callable[[Path], None],
+    tensors: dict[str, dict[str, Tensor]],
+    state: dict[str, Any],
+) -> Path:
+    """Write `runs`/step-…: `save` writes the model, `tensors` are files of `trainer/`."""
+    final, part = runs / f"step-{step:06d}", runs / f".part-{step:06d}"
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        (part / "trainer").mkdir(parents=True)
+        save(part)
+        for name, held in tensors.items():
+            save_file(held, part / "trainer" / f"{name}.safetensors")
+        (part / "trainer" / "state.json").write_text(json.dumps(state))
+        hashes = {str(f.relative_to(part)): file_hash(f) for f in files_of(part)}
+        (part / WHOLE).write_text(json.dumps(hashes, indent=1))
+        for file in [*files_of(part), part / "trainer", part]:
+            sync(file)
+        shutil.rmtree(final, ignore_errors=True)
+        os.replace(part, final)
+        sync(runs)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise ResourceError(
+            f"writing the checkpoint of step {step}",
+            error.strerror or str(error),
+            "room on disk; earlier checkpoints are untouched",
+            f"free some space under {runs} and run again with --resume",
+        ) from error
+    return final
+
+
+def find_checkpoint(runs: Path) -> tuple[Path | None, list[str]]:
+    """(newest whole checkpoint, what was wrong with newer ones)."""
+    found = sorted((p for p in runs.glob("step-*") if NAME.fullmatch(p.name)), reverse=True)
+    wrong: list[str] = []
+    for path in found:
+        fault = fault_of(path)
+        if fault is None:
+            return path, wrong
+        wrong.append(f"{path.name}: {fault}")
+    return None, wrong
+
+
+def fault_of(path: Path) -> str | None:
+    """What is wrong with a checkpoint, None when every file has its hash."""
+    try:
+        hashes = json.loads((path / WHOLE).read_text())
+        for name, wanted in hashes.items():
+            if file_hash(path / name) != wanted:
+                return f"{name} is damaged"
+    except (OSError, ValueError) as error:
+        return f"{WHOLE} cannot be read ({error})"
+    return None
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    """(tensors of each file of `trainer/`, the rest of the state)."""
+    try:
+        state = json.loads((path / "trainer" / "state.json").read_text())
+        found = sorted((path / "trainer").glob("*.safetensors"))
+        return {file.stem: load_file(file) for file in found}, state
+    except (OSError, ValueError) as error:
+        raise DataError(f"reading {path}", str(error), "a checkpoint of regard") from error
+
+
+def prune(runs: Path, keep: int, best: int | None) -> None:
+    """Delete all but the newest `keep` checkpoints and the best one."""
+    found = sorted(p for p in runs.glob("step-*") if NAME.fullmatch(p.name))
+    for path in found[:-keep]:
+        if best is None or path.name != f"step-{best:06d}":
+            shutil.rmtree(path)
+
+
+def files_of(folder: Path) -> list[Path]:
+    """All files below a folder."""
+    return sorted(p for p in folder.rglob("*") if p.is_file())
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Make the disk really hold a file or folder."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,69 @@
+"""Objectives: a model and a batch → a loss with its number of tokens.
+
+`lm`, `mlm` and `seq2seq` are one function: they differ in what the data hides (the next token,
+masked tokens, the target), which the labels say. A loss is a sum with a count, so that any split
+of a batch into micro-batches gives the same gradient (#50).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.errors import DataError
+from regard.model.batch import Batch
+from regard.model.model import Model
+from regard.train.cross_entropy import IGNORE, linear_cross_entropy
+
+
+class Loss(NamedTuple):
+    """Sums over the labelled positions of a batch."""
+
+    sum: Tensor
+    """What is minimised, label smoothing included; carries the gradient."""
+    plain: Tensor
+    """Negative log-likelihood in nats, without smoothing."""
+    tokens: Tensor
+    """Number of labelled positions."""
+
+
+def token_loss(
+    model: Model, batch: Batch, labels: Tensor, smoothing: float = 0.0, compiled: bool = False
+) -> Loss:
+    """Cross-entropy of the labels (B, T); positions labelled −100 carry no loss and no gradient."""
+    head = model.head
+    if head.out is None or head.config.take != "all":
+        raise DataError("training", "a model without token scores", "a next-token head")
+    x = head.prepare(model.hidden(batch)).flatten(0, 1)  # (N, D)
+    flat = labels.flatten()
+    total, plain = linear_cross_entropy(
+        x, head.out.weight, head.out.bias, flat, smoothing, compiled=compiled
+    )
+    return Loss(total, plain, (flat != IGNORE).sum())
+
+
+def check_labels(labels: Tensor, vocab: int) -> None:
+    """Stop at a label outside the vocabulary, before a kernel meets it."""
+    wrong = ((labels != IGNORE) & ((labels < 0) | (labels >= vocab))).nonzero()
+    if len(wrong):
+        row, column = wrong[0].tolist()
+        raise DataError(
+            "reading labels",
+            f"label {int(labels[row, column])} at row {row}, position {column}",
+            f"0 to {vocab - 1}, or {IGNORE} for no loss",
+        )
+
+
+@torch.no_grad()
+def evaluate(model: Model, batches: list[tuple[Batch, Tensor]]) -> tuple[float, int]:
+    """(mean negative log-likelihood in nats, tokens) over batches, dropout off."""
+    training = model.training
+    model.eval()
+    total, count = 0.0, 0
+    for batch, labels in batches:
+        loss = token_loss(model, batch, labels)
+        total, count = total + float(loss.plain), count + int(loss.tokens)
+    model.train(training)
+    return total / max(count, 1), count

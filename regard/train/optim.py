@@ -1,0 +1,63 @@
+"""AdamW (Loshchilov and Hutter 2019) with decay on matrices only, and a running mean of weights."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.core.position import Learned
+from regard.train.config import TrainConfig
+
+
+def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
+    """Fused AdamW; norms, biases and embeddings are not decayed."""
+    tables = (nn.Embedding, Learned)
+    spared = {id(p) for m in model.modules() if isinstance(m, tables) for p in m.parameters()}
+    decayed: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
+    for parameter in model.parameters():
+        small = parameter.dim() < 2 or id(parameter) in spared
+        (plain if small else decayed).append(parameter)
+    groups = [
+        {"params": decayed, "weight_decay": config.weight_decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]
+    betas = (config.beta1, config.beta2)
+    return torch.optim.AdamW(groups, lr=config.lr, betas=betas, eps=config.eps, fused=True)
+
+
+class Mean:
+    """Exponential running mean of the weights; what is evaluated and saved when it is on."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay, self.step = decay, 0
+        self.weights = [p.detach().clone() for p in model.parameters()]
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        """Take one more step in; early steps weigh more, so that the start is forgotten."""
+        self.step += 1
+        decay = min(self.decay, (1 + self.step) / (10 + self.step))
+        torch._foreach_lerp_(self.weights, list(model.parameters()), 1 - decay)
+
+    @torch.no_grad()
+    def swap(self, model: nn.Module) -> None:
+        """Exchange the model's weights and the mean; called twice, all is as before."""
+        for held, parameter in zip(self.weights, model.parameters(), strict=True):
+            kept = parameter.detach().clone()
+            parameter.copy_(held)
+            held.copy_(kept)
+
+
+def first_bad(model: nn.Module) -> str | None:
+    """Name of the first parameter whose value or gradient is not finite."""
+    for name, parameter in model.named_parameters():
+        for what, tensor in (("weight", parameter.detach()), ("gradient", parameter.grad)):
+            if tensor is not None and not bool(torch.isfinite(tensor).all()):
+                return f"{what} of {name}"
+    return None
+
+
+def clip(model: nn.Module, most: float) -> Tensor:
+    """Scale the gradient down to norm `most` (0: leave it); returns its norm before."""
+    return nn.utils.clip_grad_norm_(model.parameters(), most if most else float("inf"))
