@@ -1,4 +1,4 @@
-"""regard: one Transformer layer for text, images, sound and graphs, with everything in view."""
+"""regard: one Transformer layer for text, images and sound, with everything in view."""
 
 from __future__ import annotations
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -16,34 +15,33 @@ from torch import Tensor
 
 from regard.core.cache import Cache
 from regard.core.tap import taps as list_taps
-from regard.decode.greedy import greedy
-from regard.errors import RegardWarning, UsageError, nearest
+from regard.decode.beam import BeamConfig
+from regard.decode.generate import Ends
+from regard.decode.penalty import length_penalty
+from regard.decode.prompt import prompt_ids
+from regard.decode.sample import SampleConfig, sample_config
+from regard.decode.step import Hypothesis, Limit, limits_of
+from regard.decode.stop import StopText
+from regard.decode.write import without_end, write
+from regard.errors import UsageError
 from regard.interop.folder import write_folder
-from regard.interop.side import read_pooling, start_id, stop_ids
+from regard.interop.side import read_pooling, stop_ids
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
 from regard.look.capture import Board
 from regard.look.edit import Edit
 from regard.look.gather import Gather
 from regard.look.names import resolve
-from regard.model.batch import Batch, check_batch, pad_rows
-from regard.model.config import TextConfig
+from regard.model.batch import (
+    Batch,
+    check_filled,
+    check_ids,
+    pad_rows,
+)
 from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
+from regard.reading import Ids, Masks, Reader, Text, is_text
 from regard.tokens.tokenizer import Tokenizer
-
-Ids = Tensor | Sequence[int] | Sequence[Sequence[int]]
-Text = str | Sequence[str]
-
-
-class Masks(TypedDict, total=False):
-    """Padding, packing and segments of a batch; see `regard.model.batch.Batch`."""
-
-    mask: Tensor | None
-    documents: Tensor | None
-    source_mask: Tensor | None
-    source_documents: Tensor | None
-    segments: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class Output:
 
 
 @dataclass(eq=False)
-class Kit:
+class Kit(Reader):
     """A model that speaks text, pictures and sound; `model` inside is an ordinary nn.Module."""
 
     model: Model
@@ -80,85 +78,9 @@ class Kit:
         return f"Kit({kind}, {count:,} parameters, {self.dtype}, {self.device})"
 
     @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return self.model.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """What its numbers are."""
-        return next(self.model.parameters()).dtype
-
-    @property
     def taps(self) -> list[str]:
         """Names of all places that can be read and changed."""
         return list(self.board.taps)
-
-    # Reading in ---------------------------------------------------------------------------------
-
-    def batch(
-        self, inputs: Ids | Text, target: Ids | Text | None = None, **masks: Unpack[Masks]
-    ) -> Batch:
-        """Texts, ids, pixels or mel as a checked batch on the model's device."""
-        unknown = [name for name in masks if name not in Masks.__annotations__]
-        if unknown:
-            close = nearest(unknown[0], Masks.__annotations__)
-            raise UsageError("running a model", f"unknown {unknown[0]}=", close)
-        pair = self.model.config.target is not None
-        ids, found = self.tensor(inputs)
-        given: dict[str, Any] = dict(masks)
-        given.setdefault("source_mask" if pair else "mask", found)
-        if target is None and pair:
-            target = [[start_id(self.files, self.config)]] * len(ids)
-        if target is not None:
-            target, found = self.tensor(target, side="target")
-            given.setdefault("mask", found)
-        batch = Batch(ids, target, **given)
-        check_batch(batch, self.model.config)
-        self.warn_long(batch.ids.shape[1])
-        return batch.to(self.device)
-
-    def warn_long(self, count: int) -> None:
-        """Say so when a text is longer than any that the model was trained on (#42)."""
-        config = self.model.config
-        front = config.front if config.target is None else config.target
-        if isinstance(front, TextConfig) and front.length and front.position != "learned":
-            if count > front.length:
-                warnings.warn(
-                    f"[long-input] {count} tokens; this model was trained on at most "
-                    f"{front.length}. It runs, but expect worse predictions past that position.",
-                    RegardWarning,
-                    stacklevel=4,
-                )
-
-    def tensor(self, given: Ids | Text, side: Any = "source") -> tuple[Tensor, Tensor | None]:
-        """Text, lists of ids or a tensor → a tensor with a batch dimension, and its padding."""
-        if isinstance(given, str):
-            given = [given]
-        if len(given) == 0:
-            raise UsageError("reading a batch", "nothing", "at least one text or row of ids")
-        if isinstance(given, Tensor):
-            return given[None] if given.dim() == 1 else given, None
-        if isinstance(given[0], str):
-            return self.encode(given, side)
-        rows = [given] if isinstance(given[0], int) else given
-        return pad_rows(rows)  # type: ignore[arg-type]
-
-    def encode(
-        self, texts: Any, side: Any = "source", limit: int | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Texts → ids (B, T) and mask; a text past `limit` loses its end but keeps its last id."""
-        if self.tokenizer is None:
-            raise UsageError(
-                "reading text",
-                "this model came without a tokenizer",
-                "token ids",
-                "pass ids, or put a tokenizer.json into the folder",
-            )
-        rows = self.tokenizer.encode_batch(list(texts), side=side)
-        if limit is not None:
-            rows = [r if len(r) <= limit else [*r[: limit - 1], r[-1]] for r in rows]
-        return pad_rows(rows, self.tokenizer.specials.get("pad", 0))
 
     # Running ------------------------------------------------------------------------------------
 
@@ -193,7 +115,11 @@ class Kit:
                 f"strict={strict} and a {type(cache).__name__}",
                 "a cache made with the same strict=",
             )
+        if cache is not None and cache.batch != len(batch.ids):
+            found = f"{len(batch.ids)} rows and a cache of {cache.batch}"
+            raise UsageError("running with a cache", found, "as many rows as the cache has")
         if isinstance(cache, StrictCache) or strict:
+            self.board.check_everywhere("a strict run")
             return strict_logits(self.model, batch, cache, watch)  # type: ignore[arg-type]
         return self.model(batch, cache)  # type: ignore[no-any-return]
 
@@ -231,7 +157,10 @@ class Kit:
         for pattern, given in edits.items():
             for name in resolve(pattern, self.taps):
                 owner = self.model.get_submodule(name.rpartition(".")[0])
-                listed = [given] if isinstance(given, Edit) else list(given)
+                listed = [given] if not isinstance(given, Sequence) else list(given)
+                if not all(isinstance(edit, Edit) for edit in listed):
+                    found = f"{given!r} at {name}"
+                    raise UsageError("editing an activation", found, "regard.zero(…) or a relative")
                 placed.setdefault(name, []).extend(edit.at(name, owner) for edit in listed)
         with self.board.editing(placed):
             yield
@@ -239,59 +168,139 @@ class Kit:
     @torch.no_grad()
     def embed(self, texts: Text) -> Tensor:
         """One vector per text (B, D), pooled and normalised as the folder says; else the mean."""
+        listed = [texts] if isinstance(texts, str) else list(texts)
+        if not is_text(listed):
+            raise UsageError("embedding texts", f"a {type(texts).__name__}", "a text or texts")
+        if self.strict and len(listed) > 1:  # each alone, so that none depends on the others
+            return torch.cat([self.embed(text) for text in listed])
         asked = read_pooling(self.files)
-        ids, mask = self.encode([texts] if isinstance(texts, str) else texts, limit=asked.length)
-        batch = self.batch(ids, mask=mask)
-        x = self.model.hidden(batch)  # (B, T, D)
-        real = torch.ones_like(ids, dtype=x.dtype) if mask is None else mask.to(x)
+        ids, mask = self.encode(listed, limit=asked.length)
+        check_ids(ids, self.model.config.front, "text")
+        check_filled(Batch(ids, mask=mask), "embedding texts")
+        ids, mask = ids.to(self.device), None if mask is None else mask.to(self.device)
+        encode = self.model.encoder is not None  # the encoder's vectors, else the decoder's
+        x = self.model.encode(ids, mask).x if encode else self.model.decode(ids, mask=mask)
+        real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
         if asked.mode == "first":
             pooled = x[:, 0]
         elif asked.mode == "max":
-            pooled = x.masked_fill(real[..., None] == 0, -torch.inf).amax(1)
+            pooled = x.masked_fill(~real[..., None], -torch.inf).amax(1)
         else:
             pooled = (x * real[..., None]).sum(1) / real.sum(1, keepdim=True)
         return F.normalize(pooled, dim=-1) if asked.normalise else pooled
 
-    @torch.no_grad()
     def generate(
-        self, prompts: Text | Ids, tokens: int = 64, strict: bool | None = None
+        self,
+        prompts: Text | Ids,
+        tokens: int = 64,
+        *,
+        stop: Sequence[str] = (),
+        watch: Callable[[int, int], None] | None = None,
+        strict: bool | None = None,
+        **sampling: Any,
     ) -> str | list[str] | Tensor:
-        """Greedy continuation: text for text (a list for a list), ids (B, n) for ids."""
-        batch = self.batch(prompts)
-        ids, pair = batch.ids, batch.target is not None
-        self.warn_long(ids.shape[1] + tokens)
-        cache = self.cache(len(ids), ids.shape[1] + tokens, strict)
-        real = None if pair else batch.mask
+        """Continuation: text for text (a list for a list), ids (B, n) for ids.
 
-        def step(column: Tensor) -> Tensor:
-            new = replace(batch, target=column) if pair else Batch(column)
-            if column is not ids:
-                return self.score(new, cache, strict)[:, -1]
-            scores = self.score(replace(new, mask=real), cache, strict)
-            last = -1 if real is None else real.sum(-1) - 1  # texts are padded on the right
-            return scores[torch.arange(len(ids)), last]
-
-        specials = {} if self.tokenizer is None else self.tokenizer.specials
-        stops = stop_ids(self.files, self.config, specials)
-        made = greedy(step, ids, tokens, stops, min(stops, default=0))
+        Greedy, or sampled when a field of SampleConfig is given (temperature, top_p, seed …).
+        `stop` strings end a text; `watch` is called with (row, token) as tokens are chosen.
+        """
+        batch = self.batch(self.begin(prompts))
+        how = sample_config(sampling) if sampling else None
+        halt = StopText(self.decode_text, stop) if stop else None
+        found = self.search(batch, tokens, how, Ends(self.stops, halt, watch), strict=strict)
+        made = [row[0].tokens for row in found]
         if self.tokenizer is None or not is_text(prompts):
-            return made
-        mask = torch.ones_like(ids, dtype=torch.bool) if real is None else real
-        before = [[] if pair else row[kept].tolist() for row, kept in zip(ids, mask, strict=True)]
-        texts = [self.continuation(*row, stops) for row in zip(before, made.tolist(), strict=True)]
+            return pad_rows(made, min(self.stops, default=0))[0]
+        texts = [self.continuation(batch, row, words) for row, words in enumerate(made)]
+        texts = texts if halt is None else [halt.cut(text) for text in texts]
         return texts[0] if isinstance(prompts, str) else texts
 
-    def continuation(self, before: list[int], made: list[int], stops: set[int]) -> str:
+    def begin(self, prompts: Text | Ids) -> Text | Ids:
+        """Texts that a decoder is to go on with as ids, with nothing after them."""
+        if self.tokenizer is None or self.model.config.target is not None or not is_text(prompts):
+            return prompts
+        texts = [prompts] if isinstance(prompts, str) else prompts
+        return [prompt_ids(self.tokenizer, str(text)) for text in texts]
+
+    def translate(
+        self,
+        texts: Text,
+        beams: int = 4,
+        alternatives: int = 1,
+        alpha: float = 0.6,
+        limit: int | None = None,
+        strict: bool | None = None,
+    ) -> Any:
+        """What an encoder-decoder makes of each text by beam search.
+
+        A text for a text; with `alternatives` > 1 a list of (text, log-probability) for each.
+        At most `limit` tokens, else 50 more than the source has (Vaswani 2017).
+        """
+        batch = self.batch(texts)
+        if batch.target is None:
+            raise UsageError("translating", "a model without encoder", "an encoder-decoder")
+        how = BeamConfig(max(beams, alternatives), alternatives, length_penalty("gnmt", alpha))
+        most: Limit = (
+            [n + 50 for n in row_lengths(batch.inputs, batch.source_mask)]
+            if limit is None
+            else limit
+        )
+        found = self.search(batch, most, how, Ends(self.stops), strict=strict)
+        read = [[(self.text(h.tokens), h.logprob) for h in row] for row in found]
+        answers = read if alternatives > 1 else [row[0][0] for row in read]
+        return answers[0] if isinstance(texts, str) else answers
+
+    def search(
+        self,
+        batch: Batch,
+        limit: Limit,
+        how: SampleConfig | BeamConfig | None = None,
+        ends: Ends | None = None,
+        strict: bool | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses for each row of a batch, best first."""
+        if self.model.decoder is None:
+            raise UsageError("generating", "a model without decoder", "one that writes text")
+        check_filled(batch, "generating")
+        each = zip(
+            row_lengths(batch.ids, batch.mask), limits_of(limit, len(batch.ids)), strict=True
+        )
+        self.check_room(max(held + new for held, new in each))
+        self.board.check_everywhere("generation, which reads one column at a time")
+        strict = self.strict if strict is None else strict
+        return write(self.model, batch, limit, how, ends or Ends(self.stops), strict=strict)
+
+    @property
+    def stops(self) -> set[int]:
+        """Ids that end a text."""
+        specials = {} if self.tokenizer is None else self.tokenizer.specials
+        return stop_ids(self.files, self.config, specials)
+
+    def text(self, tokens: list[int]) -> str:
+        """The text of new tokens, without the one that ended it."""
+        return self.decode_text(without_end(tokens, self.stops))
+
+    def decode_text(self, tokens: list[int]) -> str:
+        """The text of tokens."""
+        if self.tokenizer is None:
+            raise UsageError("writing text", "this model came without a tokenizer", "one")
+        return self.tokenizer.decode(tokens)
+
+    def continuation(self, batch: Batch, row: int, made: list[int]) -> str:
         """The text of new ids as it stands after the old ones, its leading space kept."""
-        assert self.tokenizer is not None
-        made = made[: next((n for n, id in enumerate(made) if id in stops), len(made))]
-        start, whole = (self.tokenizer.decode(ids) for ids in (before, before + made))
-        return whole[len(start) :] if whole.startswith(start) else self.tokenizer.decode(made)
+        if batch.target is not None:
+            return self.text(made)
+        ids = batch.ids[row] if batch.mask is None else batch.ids[row][batch.mask[row]]
+        before, new = ids.tolist(), without_end(made, self.stops)
+        start, whole = self.decode_text(before), self.decode_text(before + new)
+        return whole[len(start) :] if whole.startswith(start) else self.decode_text(new)
 
     # Out ----------------------------------------------------------------------------------------
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder that regard and, where the family exists there, transformers open."""
+        if not isinstance(folder, str | os.PathLike) or "\0" in str(folder):
+            raise UsageError("saving a model", f"{folder!r}", "the path of a folder")
         config = self.config or self.fresh_config()
         stored = str(self.dtype).removeprefix("torch.")
         config = {k: v for k, v in config.items() if k != "torch_dtype"} | {"dtype": stored}
@@ -308,6 +317,8 @@ class Kit:
         return config
 
 
-def is_text(given: Any) -> bool:
-    """A text or a list of texts."""
-    return isinstance(given, str) or (isinstance(given, Sequence) and isinstance(given[0], str))
+def row_lengths(ids: Tensor, mask: Tensor | None) -> list[int]:
+    """Real tokens of each row, so that a limit does not depend on the neighbours."""
+    if mask is None:
+        return [ids.shape[1]] * len(ids)
+    return [int(n) for n in mask.sum(1).tolist()]

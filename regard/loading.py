@@ -32,8 +32,10 @@ def load(
 
     dtype is a torch dtype, its name, or "auto" for what the file holds.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError("loading a model", f"{path!r}", "the path of a folder or file")
     source = open_source(path)
-    model, binding = load_model(source, read_dtype(dtype), device)
+    model, binding = load_model(source, read_dtype(dtype), read_device(device))
     folder = source.path if source.path.is_dir() else None
     files = read_side_files(folder) if folder else {}
     return Kit(model, read_tokenizer(source), binding, source.config, files, strict)
@@ -51,9 +53,22 @@ def read_dtype(dtype: str | torch.dtype) -> torch.dtype | None:
     if dtype == "auto":
         return None
     found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+    if found not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         known = "float32, bfloat16, float16, float64 or auto"
         raise UsageError("loading a model", f"dtype = {dtype!r}", known)
+    return found
+
+
+def read_device(device: str | torch.device) -> torch.device:
+    """A device that is there; "auto" is a GPU if there is one."""
+    try:
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
+        found_text = f"device = {device!r}: {str(error).splitlines()[0]}"
+        raise UsageError("loading a model", found_text, "cpu, cuda or auto") from None
     return found
 
 

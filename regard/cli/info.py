@@ -188,7 +188,7 @@ def front_line(front: dict[str, Any]) -> str:
     """One line for an input."""
     made = front["kind"] + (f", vocabulary {front['vocab']:,}" if front["vocab"] else "")
     made += f", length {front['context_length']:,}" if front["context_length"] else ""
-    return f"{made}, positions {front['positions']}"
+    return made if front["positions"] == "none" else f"{made}, positions {front['positions']}"
 
 
 def tokenizer_line(found: dict[str, Any] | str | None) -> str:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, NoReturn
 from regard import __version__
 from regard.cli.show import Show
 from regard.cli.tok_flags import add_tok
+from regard.cli.train_flags import add_train
+from regard.cli.write_flags import WRITING
 from regard.errors import RegardError, ResourceError, UsageError, nearest
 
 INTERRUPTED = 130
@@ -109,6 +111,21 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--label", metavar="COLUMN", help="count the values of this column")
 
 
+def add_replay(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard replay`."""
+    parser.add_argument("path", metavar="RECEIPT", help="a receipt.json, or a run's folder")
+    parser.add_argument("--keep", metavar="FOLDER", help="keep the new run here")
+
+
+def add_verify(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard verify`."""
+    parser.add_argument("what", metavar="resume", choices=("resume",), help="what to prove")
+    kinds = ("lm", "mlm", "seq2seq")
+    parser.add_argument("--kind", choices=kinds, default="lm", help="what is trained (lm)")
+    parser.add_argument("--kills", type=positive, default=20, metavar="N", help="kills (20)")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments of the kills (0)")
+
+
 def positive(text: str) -> int:
     """A whole number from 1 up."""
     if not text.isdecimal() or int(text) < 1:
@@ -168,6 +185,37 @@ VERBS = {
             "regard data check train.fr --target train.en --test test.fr --test-target test.en",
         ),
     ),
+    "train": Verb(
+        "regard.cli.train",
+        "train a model on text or sentence pairs: lm, mlm or seq2seq",
+        add_train,
+        (
+            "regard train lm tale.txt --out run --steps 1000 --tokens chars",
+            "regard train seq2seq pairs.tsv --valid dev.tsv --out run --lr 1e-3",
+            "regard train lm tale.txt --out run --steps 1000 --tokens chars --resume",
+        ),
+    ),
+    "replay": Verb(
+        "regard.cli.replay",
+        "run again what a receipt says, and compare",
+        add_replay,
+        (
+            "regard replay run/receipt.json",
+            "regard replay run --json",
+            "regard replay run/receipt.json --keep folder",
+        ),
+    ),
+    "verify": Verb(
+        "regard.cli.verify",
+        "prove a promise by trying it: resume kills a run and compares the weights",
+        add_verify,
+        (
+            "regard verify resume",
+            "regard verify resume --kind seq2seq --kills 20",
+            "regard verify resume --kills 3 --json",
+        ),
+    ),
+    **{name: Verb(*row) for name, row in WRITING.items()},
     "tok": Verb(
         "regard.cli.tok",
         "texts to tokens and back; train, inspect and explain a tokenizer",
@@ -194,7 +242,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     top = Parser(
         "regard",
         usage="regard VERB [options]",
-        description="One Transformer layer for text, images, sound and graphs.\n\nverbs:\n"
+        description="One Transformer layer for text, images and sound.\n\nverbs:\n"
         + "\n".join(lines),
         epilog="`regard VERB --help` has examples of each.\n"
         "exit codes: 0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interrupted",
@@ -203,7 +251,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     top.add_argument("--version", action="version", version=f"regard {__version__}")
     add_common(top, default=False)
-    choices = top.add_subparsers(dest="verb", metavar="VERB", help=argparse.SUPPRESS)
+    choices = top.add_subparsers(dest="verb", metavar="VERB", prog="regard", help=argparse.SUPPRESS)
     made: dict[str, Parser] = {}
     for name, verb in VERBS.items():
         examples = "examples:\n" + "\n".join(f"  {line}" for line in verb.examples)
@@ -223,6 +271,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         fix = f"did you mean `regard {close}`?" if close else "see `regard --help`"
         raise UsageError(READING, f"unknown verb {given!r}", f"one of {', '.join(VERBS)}", fix)
     args, unknown = top.parse_known_args(arguments)
+    args.arguments = list(arguments)
+    if hasattr(args, "files") and not any(word.startswith("-") for word in unknown):
+        args.files, unknown = [*args.files, *unknown], []  # argparse wants them side by side
     if unknown:
         parser = verbs.get(args.verb, top)
         known = [name for action in parser._actions for name in action.option_strings]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -31,6 +31,12 @@ class View:
     """Cosine and sine for rotary positions, each (B, T, 1, K)."""
     cache: Cache | None = None
     """Earlier keys and values."""
+
+    def repeat(self, count: int) -> View:
+        """The same view for each of `count` neighbouring rows."""
+        mask = None if self.mask is None else self.mask.repeat_interleave(count, 0)
+        live = None if self.live is None else self.live.repeat_interleave(count, 0)
+        return replace(self, mask=mask, live=live)
 
 
 class Attention(nn.Module):
@@ -88,14 +94,22 @@ class Attention(nn.Module):
 
     def look(self, q: Tensor, k: Tensor, v: Tensor, ctx: View) -> Tensor:
         """Average the values by similarity of query and key, fused when nobody listens."""
+        beams = len(q) // len(k) if len(k) else 1  # neighbouring rows that share a source
         if self.fusible and self.at.scores.fn is None and self.at.pattern.fn is None:
-            grouped = self.groups != self.heads
-            z = F.scaled_dot_product_attention(
-                q, k, v, ctx.mask, is_causal=ctx.causal, scale=self.scale, enable_gqa=grouped
-            )
-            return z if ctx.live is None else z * ctx.live
+            return unfold(self.fused(fold(q, beams), k, v, ctx), beams)
+        if beams > 1:
+            k, v = k.repeat_interleave(beams, 0), v.repeat_interleave(beams, 0)
+            ctx = ctx.repeat(beams)
         pattern = self.at.pattern(self.pattern(q, k, ctx))
         return pattern @ self.per_head(v)
+
+    def fused(self, q: Tensor, k: Tensor, v: Tensor, ctx: View) -> Tensor:
+        """The same in one kernel, which keeps scores and pattern to itself."""
+        grouped = self.groups != self.heads
+        z = F.scaled_dot_product_attention(
+            q, k, v, ctx.mask, is_causal=ctx.causal, scale=self.scale, enable_gqa=grouped
+        )
+        return z if ctx.live is None else z * ctx.live
 
     def pattern(self, q: Tensor, k: Tensor, ctx: View) -> Tensor:
         """Attention weights (B, H, T, S): rows are non-negative and sum to one."""
@@ -113,3 +127,13 @@ class Attention(nn.Module):
     def per_head(self, x: Tensor) -> Tensor:
         """Give each query head its group's keys or values: (B, G, S, K) → (B, H, S, K)."""
         return x if self.groups == self.heads else x.repeat_interleave(self.heads // self.groups, 1)
+
+
+def fold(q: Tensor, beams: int) -> Tensor:
+    """Rows that share a source as more queries of one row: (B, H, T, K) → (B/n, H, n·T, K)."""
+    return q if beams == 1 else q.unflatten(0, (-1, beams)).transpose(1, 2).flatten(2, 3)
+
+
+def unfold(z: Tensor, beams: int) -> Tensor:
+    """The inverse of `fold`."""
+    return z if beams == 1 else z.unflatten(2, (beams, -1)).transpose(1, 2).flatten(0, 1)

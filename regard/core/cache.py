@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import torch
 from torch import Tensor
 
@@ -35,6 +37,7 @@ class Cache:
         self.documents = torch.full((batch, size + 1), -1, dtype=torch.long, device=device)
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.batch, self.size, self.tile = batch, size, tile
+        self.group = 1  # neighbouring rows that share a source: the beams of one sentence
         self.used = 0  # no row is longer; kept on the host, so that asking costs no device sync
         self.even = tile == 1  # all rows have the length `used`, so no key needs a mask
         self.packed = False  # rows hold documents
@@ -126,3 +129,31 @@ class Cache:
             return slot
         held = self.documents[:, : self.span]
         return masks.positions(held >= 0, held)
+
+    def select(self, rows: Tensor, group: int = 1) -> None:
+        """Go on with these rows (N,): repeated, dropped or re-ordered; only used slots are moved.
+
+        Rows come in groups of `group` that share a source, whose keys and values are held once.
+        """
+        used, same = self.used, len(rows) == self.batch
+        for held in (self.keys, self.values):
+            for layer, old in enumerate(held):
+                new = old if same else old.new_zeros((len(rows), *old.shape[1:]))
+                new[:, :, :used] = old[rows, :, :used]
+                held[layer] = new
+        sources = rows[::group] // self.group
+        self.memory = {n: (k[sources], v[sources]) for n, (k, v) in self.memory.items()}
+        if self.source is not None:
+            x, real, document = (None if t is None else t[sources] for t in self.source)
+            assert x is not None
+            self.source = x, real, document
+        self.documents, self.lengths = self.documents[rows], self.lengths[rows]
+        self.batch, self.group = len(rows), group
+
+    def copy(self) -> Cache:
+        """An independent cache with the same contents."""
+        made = copy(self)
+        made.keys = [held.clone() for held in self.keys]
+        made.values = [held.clone() for held in self.values]
+        made.documents, made.memory = self.documents.clone(), dict(self.memory)
+        return made

@@ -15,6 +15,7 @@ from regard.core.config import StackConfig
 from regard.core.norm import build_norm
 from regard.core.position import Alibi, RelativeBias, Rotary
 from regard.core.tap import Taps
+from regard.errors import UsageError
 
 
 class Stack(nn.Module):
@@ -55,7 +56,7 @@ class Stack(nn.Module):
         """What each token may see of its own sequence; `cache.place` must have come before.
 
         x (B, T, D); positions, real (True = token, not padding), document (B, T); prefix (B,) is
-        the number of leading columns that see each other in a causal stack.
+        the number of first tokens that see each other in a causal stack.
         """
         block, count = self.config.block, x.shape[1]
         allow: list[Tensor] = []
@@ -66,8 +67,11 @@ class Stack(nn.Module):
         else:
             allow += [] if real is None else [masks.padding(real)]
             allow += [] if document is None else [masks.documents(document, document)]
-        if prefix is not None and not ordered:
-            allow, ordered = [*allow, masks.prefix(prefix, count, keys.shape[1])], True
+        if prefix is not None:
+            if cache is not None or ordered:
+                raise UsageError("running a stack", "a prefix", "a causal stack without a cache")
+            first = prefix if real is None else prefix + real.int().argmax(-1)  # as columns
+            allow, ordered = [*allow, masks.prefix(first, count, count)], True
         if block.window is not None:
             allow.append(masks.window(positions, keys, block.window))
         bias = None if self.bias is None else self.bias(positions, keys).to(x.dtype)

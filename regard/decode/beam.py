@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from regard.decode.penalty import Penalty, length_penalty
-from regard.decode.step import Hypothesis, Process, Step, chain
+from regard.decode.pool import Pool, take
+from regard.decode.step import Hypothesis, Limit, Process, Step, chain, limits_of
 from regard.errors import UsageError
 
 
@@ -41,39 +42,10 @@ class BeamConfig:
             raise UsageError("beam search", found, "groups that divide the width")
 
 
-@dataclass
-class Pool:
-    """The best finished hypotheses of each source, best first."""
-
-    tokens: Tensor  # (A, W, limit)
-    length: Tensor  # (A, W)
-    logprob: Tensor  # (A, W)
-    score: Tensor  # (A, W); −inf where there is none
-
-    def add(self, other: Pool) -> Pool:
-        """The best `W` of both."""
-        joined = [torch.cat(pair, 1) for pair in zip(self.parts(), other.parts(), strict=True)]
-        best = joined[3].topk(self.score.shape[1], 1).indices
-        return Pool(*(take(part, best) for part in joined))
-
-    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """All fields."""
-        return self.tokens, self.length, self.logprob, self.score
-
-    def rows(self, kept: Tensor) -> Pool:
-        """Only these sources."""
-        return Pool(*(part[kept] for part in self.parts()))
-
-
-def take(x: Tensor, index: Tensor) -> Tensor:
-    """Choose along the second dimension, whatever follows it: (A, N, …), (A, M) → (A, M, …)."""
-    return x.gather(1, index.view(*index.shape, *[1] * (x.dim() - 2)).expand(-1, -1, *x.shape[2:]))
-
-
 def beam(
     step: Step,
     start: Tensor,
-    limit: int,
+    limit: Limit,
     eos: Collection[int],
     config: BeamConfig,
     processes: Sequence[Process] = (),
@@ -82,62 +54,68 @@ def beam(
 
     start (A, T) holds one row per source. Beam 1 without penalty is greedy; a beam that never has
     to drop a prefix finds the same as `exhaustive`. A wider beam need not find a better score.
+    Fewer than `count`, or none, when the processes leave no more.
     """
-    if limit < 1:
-        raise UsageError("beam search", f"at most {limit} new tokens", "1 or more")
-    sources, width, device = len(start), config.width, start.device
+    sources, device = len(start), start.device
+    limits = limits_of(limit, sources)
+    most = max(limits, default=0)
+    last = torch.tensor(limits, device=device)
+    largest = torch.tensor([config.penalty(n) for n in limits], device=device)
     ends = torch.tensor(sorted(eos), dtype=torch.long, device=device)
-    tokens = start.new_zeros(sources, 1, limit)  # one empty prefix per source
+    tokens = start.new_zeros(sources, 1, most)  # one empty prefix per source
     logprob = torch.zeros(sources, 1, device=device)
-    pool = Pool(
-        start.new_zeros(sources, width, limit),
-        start.new_zeros(sources, width),
-        torch.full((sources, width), -torch.inf, device=device),
-        torch.full((sources, width), -torch.inf, device=device),
-    )
+    pool = Pool.empty(tokens, config.width)
     active = torch.arange(sources, device=device)
     answers: list[list[Hypothesis]] = [[] for _ in range(sources)]
     column = start
-    for length in range(1, limit + 1):
+    for length in range(1, most + 1):
         logits = step(column).float()
-        logits = chain(list(processes), logits, tokens[:, :, : length - 1].flatten(0, 1))
+        norm = logits.logsumexp(-1, keepdim=True)
+        if processes:  # on log-probabilities of the model, so that what is left keeps its own
+            history = tokens[:, :, : length - 1].flatten(0, 1)
+            logits, norm = chain(processes, logits - norm, history), torch.zeros_like(norm)
+        shape = (*logprob.shape, -1)
         value, parent, token = candidates(
-            logits.view(*logprob.shape, -1), logprob, config, len(ends)
+            logits.view(shape), norm.view(shape), logprob, config, len(ends)
         )
         grown = take(tokens, parent)
         grown[:, :, length - 1] = token
         ended = torch.isin(token, ends)
         # An end counts only among the best `width` of its group; the rest of the beam lives on.
-        pool = pool.add(finished(grown, value, ended & ranked(value, config), length, config))
+        ending = finished(grown, value, ended & ranked(value, config), length, config)
+        pool = pool.add(ending, unique=config.groups == 1)
         live = value.masked_fill(ended, -torch.inf)
         kept = live_order(live, config)
-        logprob, tokens = live.gather(1, kept), take(grown, kept)
-        parent = parent.gather(1, kept)
-        over = settled(pool, logprob, length, limit, config)
+        logprob = live.gather(1, kept)
+        # Where fewer live, the best one again, as impossible: processes see words that are allowed.
+        best = kept.gather(1, logprob.argmax(1, keepdim=True))
+        kept = kept.where(logprob > -torch.inf, best)
+        tokens, parent = take(grown, kept), parent.gather(1, kept)
+        over = settled(pool, logprob / largest[:, None], config.count) | (last == length)
         for index in over.nonzero()[:, 0].tolist():
             answers[int(active[index])] = read(pool, tokens, logprob, index, length, config)
         if bool(over.all()):
             break
         rest = (~over).nonzero()[:, 0]
         prefixes = parent.new_tensor(column.shape[0] // len(active))  # rows per source so far
-        step.select((rest[:, None] * prefixes + parent[rest]).flatten())
+        step.select((rest[:, None] * prefixes + parent[rest]).flatten(), config.width)
         active, tokens, logprob, pool = active[rest], tokens[rest], logprob[rest], pool.rows(rest)
+        last, largest = last[rest], largest[rest]
         column = tokens[:, :, length - 1].reshape(-1, 1)
     return answers
 
 
 def candidates(
-    logits: Tensor, logprob: Tensor, config: BeamConfig, ends: int
+    logits: Tensor, norm: Tensor, logprob: Tensor, config: BeamConfig, ends: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Best continuations (A, C) per group, best first: log-probability, parent prefix, token.
 
-    logits (A, W, V). Per prefix the best few by raw logit are enough, so the vocabulary is never
-    normalised as a whole.
+    logits (A, W, V), and norm (A, W, 1) to subtract. Per prefix the best few by raw logit are
+    enough, so the vocabulary is never normalised as a whole.
     """
     sources, prefixes, vocab = logits.shape
     size = config.width // config.groups
     per_prefix = min((1 + ends) * size, vocab)  # at most `ends` of them end a prefix
-    norm = logits.logsumexp(-1, keepdim=True)
     chosen: list[tuple[Tensor, Tensor, Tensor]] = []
     used = torch.zeros(sources, vocab, device=logits.device)
     for group in range(config.groups):
@@ -147,7 +125,7 @@ def candidates(
         token = ranking.topk(per_prefix, -1).indices  # (A, w, C')
         total = logprob[:, own, None] + (logits[:, own] - norm[:, own]).gather(-1, token)
         order = total - config.diversity * used[:, None].expand_as(logits[:, own]).gather(-1, token)
-        best = order.flatten(1).topk(min((1 + ends) * size, order[0].numel()), 1).indices
+        best = order.flatten(1).argsort(dim=1, descending=True, stable=True)[:, : (1 + ends) * size]
         value, word = total.flatten(1).gather(1, best), token.flatten(1).gather(1, best)
         chosen.append((value, best // per_prefix + (own.start or 0), word))
         if config.groups > 1:
@@ -193,15 +171,14 @@ def finished(
     return Pool(tokens, torch.full_like(tokens[:, :, 0], length), logprob, score)
 
 
-def settled(pool: Pool, logprob: Tensor, length: int, limit: int, config: BeamConfig) -> Tensor:
+def settled(pool: Pool, bound: Tensor, count: int) -> Tensor:
     """Sources (A,) whose answers cannot change any more.
 
     Log-probabilities only fall and the penalty only grows with the length, so no living prefix
-    can ever score above logprob / penalty(limit).
+    can ever score above `bound` (A, W), its log-probability over the penalty at the limit.
     """
-    bound = logprob.amax(1) / config.penalty(limit)
-    sure = pool.score[:, config.count - 1] >= bound
-    return sure | (logprob.amax(1) == -torch.inf) | (length == limit)
+    best = bound.amax(1)
+    return (pool.score[:, count - 1] >= best) | (best == -torch.inf)
 
 
 def read(

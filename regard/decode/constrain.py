@@ -39,9 +39,9 @@ def begin_with(tokens: Sequence[int]) -> Process:
     def process(logits: Tensor, history: Tensor) -> Tensor:
         if history.shape[1] >= len(tokens):
             return logits
-        forced = torch.full_like(logits, NEVER)
-        forced[:, tokens[history.shape[1]]] = 0.0
-        return forced
+        others = torch.ones(logits.shape[-1], dtype=torch.bool, device=logits.device)
+        others[tokens[history.shape[1]]] = False
+        return logits.masked_fill(others, NEVER)  # what is forced keeps its own probability
 
     return process
 

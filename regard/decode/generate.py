@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.decode.step import Hypothesis, Process, Step, chain
+from regard.decode.step import Hypothesis, Limit, Process, Step, chain, limits_of
 from regard.errors import UsageError
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
@@ -35,7 +35,7 @@ class Ends:
 def generate(
     step: Step,
     start: Tensor,
-    limit: int,
+    limit: Limit,
     choose: Choose = greedy,
     ends: Ends | None = None,
     processes: Sequence[Process] = (),
@@ -44,8 +44,7 @@ def generate(
 
     A finished row is dropped from the batch; rows do not see each other, so this changes none.
     """
-    if limit < 1:
-        raise UsageError("generating", f"at most {limit} new tokens", "1 or more")
+    limits = limits_of(limit, len(start))
     ends = ends or Ends()
     rows = torch.arange(len(start), device=start.device)  # the rows still going
     history = start.new_zeros(len(start), 0)
@@ -53,9 +52,10 @@ def generate(
     logprob = [0.0] * len(tokens)
     finished = [False] * len(tokens)
     column = start
-    for count in range(limit):
+    for count in range(max(limits, default=0)):
         logits = step(column).float()
-        shaped = chain(list(processes), logits, history)
+        shaped = chain(processes, logits, history)
+        check_left(shaped, rows, bool(processes))
         chosen = choose(shaped, rows, count)
         value = logits.log_softmax(-1).gather(-1, chosen[:, None])[:, 0]
         going = []
@@ -67,8 +67,8 @@ def generate(
             if ends.watch is not None:
                 ends.watch(row, token)
             finished[row] = token in ends.eos or bool(ends.stop and ends.stop(tokens[row]))
-            going += [] if finished[row] else [n]
-        if not going or count + 1 == limit:
+            going += [] if finished[row] or count + 1 == limits[row] else [n]
+        if not going:
             break
         history, column = torch.cat((history, chosen[:, None]), 1), chosen[:, None]
         if len(going) < len(rows):
@@ -79,3 +79,12 @@ def generate(
         Hypothesis(words, total, total, end)
         for words, total, end in zip(tokens, logprob, finished, strict=True)
     ]
+
+
+def check_left(logits: Tensor, rows: Tensor, asked: bool) -> None:
+    """Constraints must leave a token to choose; without them nothing is looked at."""
+    none = (logits == -torch.inf).all(-1) if asked else torch.zeros(0, dtype=torch.bool)
+    if bool(none.any()):
+        row = int(rows[none][0])
+        fix = "loosen the constraints"
+        raise UsageError("generating", f"no token is allowed next in row {row}", "one or more", fix)

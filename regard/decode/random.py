@@ -26,9 +26,9 @@ def logical_shift(x: Tensor, count: int) -> Tensor:
 
 def uniform(seed: int, rows: Tensor, step: int) -> Tensor:
     """One float64 in [0, 1) per row number (B,)."""
-    start = torch.tensor(seed, dtype=torch.int64) * GOLDEN
+    start, count = torch.tensor([seed, step + 1], dtype=torch.int64) * GOLDEN  # wraps around
     key = mix(start + (rows.cpu().to(torch.int64) + 1) * GOLDEN)
-    bits = logical_shift(mix(key + (step + 1) * GOLDEN), 11)  # 53 bits
+    bits = logical_shift(mix(key + count), 11)  # 53 bits
     return bits.double() * 2.0**-53
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.decode import warp
 from regard.decode.generate import greedy
 from regard.decode.random import draw, uniform
 from regard.decode.step import Process
+from regard.errors import UsageError, nearest
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,22 @@ class SampleConfig:
     """Subtract this from a token's score if it occurred."""
     seed: int = 0
     """The same seed draws the same tokens, whatever else is in the batch."""
+    first: int = 0
+    """Number of the batch's first row; a row's draws belong to its number."""
+
+    def __post_init__(self) -> None:
+        Sampler(self).warp(torch.zeros(1, 1))  # which complains of values out of range
+        warp.repetition(torch.zeros(1, 1), torch.zeros(1, 0, dtype=torch.long), self.repetition)
+
+
+def sample_config(values: dict[str, Any]) -> SampleConfig:
+    """A SampleConfig from its fields by name; an unknown one fails with the nearest."""
+    for name in values:
+        if name not in SampleConfig.__dataclass_fields__:
+            close = nearest(name, SampleConfig.__dataclass_fields__)
+            fix = f"did you mean {close}?" if close else ""
+            raise UsageError("sampling", f"unknown {name}=", "a field of SampleConfig", fix)
+    return SampleConfig(**values)
 
 
 class Sampler:
@@ -47,7 +66,7 @@ class Sampler:
         c = self.config
         if c.temperature == 0:
             return greedy(logits, rows, step)
-        return draw(self.warp(logits), uniform(c.seed, rows, step))
+        return draw(self.warp(logits), uniform(c.seed, rows + c.first, step))
 
     def warp(self, logits: Tensor) -> Tensor:
         """Temperature first, then the cuts; the renormalised probabilities are its softmax."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
 
+from regard.errors import UsageError
+
 Process = Callable[[Tensor, Tensor], Tensor]
 """(logits (N, V), new tokens so far (N, t)) → logits; bans, penalties, constraints."""
+
+
+Limit = int | Sequence[int]
+"""The most new tokens: of every row, or of each."""
 
 
 class Step(Protocol):
@@ -18,8 +24,11 @@ class Step(Protocol):
     def __call__(self, ids: Tensor) -> Tensor:
         """Read ids (N, t), the next ones of each row; logits (N, V) of the token after them."""
 
-    def select(self, rows: Tensor) -> None:
-        """Go on with these rows (N',) of the present ones: repeated, dropped or re-ordered."""
+    def select(self, rows: Tensor, group: int = 1) -> None:
+        """Go on with these rows (N',) of the present ones: repeated, dropped or re-ordered.
+
+        They come in groups of `group` that belong to one source: the beams of a sentence.
+        """
 
 
 @dataclass(frozen=True)
@@ -36,8 +45,17 @@ class Hypothesis:
     """Whether it ended by itself, not by the limit on length."""
 
 
-def chain(processes: list[Process], logits: Tensor, history: Tensor) -> Tensor:
+def chain(processes: Sequence[Process], logits: Tensor, history: Tensor) -> Tensor:
     """Apply processes one after the other."""
     for process in processes:
         logits = process(logits, history)
     return logits
+
+
+def limits_of(limit: Limit, rows: int) -> list[int]:
+    """One limit per row, each 1 or more."""
+    limits = [limit] * rows if isinstance(limit, int) else list(limit)
+    if any(n < 1 for n in limits) or (isinstance(limit, int) and limit < 1):
+        least = min(limits, default=limit)
+        raise UsageError("decoding", f"at most {least} new tokens", "1 or more")
+    return limits

@@ -20,7 +20,8 @@ def temperature(logits: Tensor, value: float) -> Tensor:
         return top_k(logits, 1)
     if value == float("inf"):
         return torch.where(logits == -torch.inf, logits, 0.0)
-    return logits / value
+    below = (logits - logits.amax(-1, keepdim=True)).double()  # so that a small T overflows no top
+    return (below / value).to(logits)
 
 
 def top_k(logits: Tensor, count: int) -> Tensor:
@@ -64,8 +65,8 @@ def check_mass(name: str, mass: float) -> None:
 
 def within(p: Tensor, mass: float) -> Tensor:
     """Tokens in their order up to and including the one that reaches `mass`; at least one."""
-    before = p.cumsum(-1) - p
-    inside = before < mass
+    before = p.double().cumsum(-1) - p
+    inside = (before < mass) | (mass == 1)  # all of it, whatever rounding makes of the sum
     inside[..., 0] = True
     return inside
 

@@ -24,12 +24,23 @@ def read_side_files(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in KEPT if (folder / name).is_file()}
 
 
-def parse(files: dict[str, bytes], name: str) -> Any:
-    """A side file's JSON, {} when there is none."""
+def parse(files: dict[str, bytes], name: str, kind: type = dict) -> Any:
+    """A side file's JSON of a kind; an empty one when there is no file."""
     try:
-        return json.loads(files.get(name, b"{}"))
+        found = json.loads(files[name]) if name in files else kind()
     except ValueError as error:
         raise DataError(f"reading {name}", str(error), "JSON") from None
+    if not isinstance(found, kind):
+        wanted = "an object" if kind is dict else "a list"
+        raise DataError(f"reading {name}", f"a {type(found).__name__}", wanted)
+    return found
+
+
+def whole_number(value: Any, where: str) -> int:
+    """An id or a length from a file."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise DataError(f"reading {where}", f"{value!r}", "a whole number from 0 up")
+    return value
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,8 @@ class Pooling:
 
 def read_pooling(files: dict[str, bytes]) -> Pooling:
     """What modules.json and its companions ask for; the plain mean when they are not there."""
-    modules = [module.get("type", "").rpartition(".")[2] for module in parse(files, "modules.json")]
+    listed = parse(files, "modules.json", list)
+    modules = [str(m.get("type", "")).rpartition(".")[2] for m in listed if isinstance(m, dict)]
     settings = parse(files, "1_Pooling/config.json")
     modes: dict[str, Literal["mean", "first", "max"]] = {
         "pooling_mode_cls_token": "first",
@@ -56,6 +68,7 @@ def read_pooling(files: dict[str, bytes]) -> Pooling:
     if len(others) != len(asked) or len(asked) > 1:
         raise DataError("reading 1_Pooling/config.json", f"{others}", f"one of {list(modes)}")
     length = parse(files, "sentence_bert_config.json").get("max_seq_length")
+    length = None if length is None else whole_number(length, "sentence_bert_config.json")
     return Pooling(asked[0] if asked else "mean", "Normalize" in modules, length)
 
 
@@ -65,7 +78,8 @@ def stop_ids(files: dict[str, bytes], config: dict[str, Any], specials: dict[str
     asked = config.get("eos_token_id", specials.get("eos")) if asked is None else asked
     if asked is None:
         return set()
-    return set(asked) if isinstance(asked, list) else {int(asked)}
+    listed = asked if isinstance(asked, list) else [asked]
+    return {whole_number(value, "eos_token_id") for value in listed}
 
 
 def start_id(files: dict[str, bytes], config: dict[str, Any]) -> int:
@@ -73,4 +87,4 @@ def start_id(files: dict[str, bytes], config: dict[str, Any]) -> int:
     asked = parse(files, "generation_config.json").get("decoder_start_token_id")
     asked = config.get("decoder_start_token_id") if asked is None else asked
     asked = config.get("pad_token_id", 0) if asked is None else asked  # T5 and Marian: padding
-    return int(asked or 0)
+    return whole_number(asked or 0, "decoder_start_token_id")

@@ -41,7 +41,10 @@ class Source(Protocol):
 
 def open_source(path: str | os.PathLike[str]) -> Source:
     """Open a Hugging Face folder, a GGUF file or a llama2.c file by what is found at `path`."""
-    path = Path(path).expanduser()
+    try:
+        path = Path(path).expanduser()
+    except RuntimeError as error:  # the home of a user that is not there
+        raise _refusal(Path(path), str(error)) from error
     try:
         if path.is_dir():
             return _open_folder(path)

@@ -154,7 +154,12 @@ def read_config(binding: Binding, config: dict[str, Any]) -> ModelConfig:
             found = f"{key} = {config[key]!r}"
             raise DataError("reading config.json", found, f"{value!r}, the only one supported")
     values = binding.table.fixed | binding.variant.fixed
-    values |= {path: key.read(config) for path, key in binding.fields}
+    for pattern, source in binding.fields:
+        try:
+            values[pattern] = source.read(config)
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            found = f"nothing that {pattern} can be read from: {type(error).__name__}: {error}"
+            raise DataError("reading config.json", found, "values as transformers writes") from None
     tree: dict[str, Any] = {}
     for pattern, value in values.items():
         for path in braces(pattern):
@@ -242,18 +247,32 @@ def fit(binding: Binding, model: Model, shapes: dict[str, tuple[int, ...]]) -> l
     for move in made:
         if any(name in missing for name in move.theirs):
             continue
-        given = move.load([torch.empty(shapes[name], device="meta") for name in move.theirs])
+        try:
+            given = move.load([torch.empty(shapes[name], device="meta") for name in move.theirs])
+        except (RuntimeError, IndexError):  # a shape that its operation cannot take at all
+            given = [torch.empty(0, device="meta")] * len(move.ours)
         for name, tensor in zip(move.ours, given, strict=True):
             if tensor.shape != parameters[name].shape:
                 theirs = [f"{n} {shapes[n]}" for n in move.theirs]
                 misshapen.append(f"{', '.join(theirs)} → {name} {tuple(parameters[name].shape)}")
-    lists = {"missing": missing, "unexpected": unexpected, "misshapen": misshapen}
-    if any(lists.values()):
-        raise DataError(
-            f"loading a {binding.architecture}",
-            "tensors that do not fit"
-            + "".join(f"\n  {t} ({len(n)}): {', '.join(n) or 'none'}" for t, n in lists.items()),
-            "each tensor of the table, with the shape that config.json implies",
-            "check that config.json and the weights belong together",
-        )
+    refuse_misfits(f"loading a {binding.architecture}", missing, unexpected, misshapen)
     return made
+
+
+def refuse_misfits(
+    doing: str, missing: list[str], unexpected: list[str], misshapen: list[str]
+) -> None:
+    """DataError with three lists, unless all are empty; of long ones the first ten names."""
+    lists = {"missing": missing, "unexpected": unexpected, "misshapen": misshapen}
+    if not any(lists.values()):
+        return
+    shown = ""
+    for title, names in lists.items():
+        rest = f" and {len(names) - 10} more" if len(names) > 10 else ""
+        shown += f"\n  {title} ({len(names)}): {', '.join(names[:10]) or 'none'}{rest}"
+    raise DataError(
+        doing,
+        "tensors that do not fit" + shown,
+        "each tensor of the table, with the shape that config.json implies",
+        "check that config.json and the weights belong together",
+    )

@@ -11,7 +11,16 @@ from torch import Tensor, nn
 from regard.errors import DataError
 from regard.interop.families import recognise
 from regard.interop.source import Source
-from regard.interop.table import TENSORS, Binding, Move, fit, moves, read_config, write_config
+from regard.interop.table import (
+    TENSORS,
+    Binding,
+    Move,
+    fit,
+    moves,
+    read_config,
+    refuse_misfits,
+    write_config,
+)
 from regard.model.config import ModelConfig
 from regard.model.model import Model
 
@@ -30,6 +39,9 @@ def load_model(
     for move in made:
         given = move.load([source.tensor(name) for name in move.theirs])
         for name, tensor in zip(move.ours, given, strict=True):
+            if not tensor.is_floating_point():
+                found = f"{', '.join(move.theirs)} of {tensor.dtype}"
+                raise DataError("loading a checkpoint", found, "floating-point tensors")
             kept = tensor.dtype if dtype is None else dtype
             place(model, name, torch.empty(tensor.shape, dtype=kept, device=device).copy_(tensor))
     model.tie()
@@ -46,9 +58,13 @@ def outline(source: Source) -> tuple[Model, Binding | None, list[Move]]:
     else:
         binding = recognise(source.config, source.shapes)
         config = read_config(binding, source.config | {TENSORS: frozenset(source.shapes)})
+    shapes = source.shapes
+    depth = sum(stack.depth for stack in (config.encoder, config.decoder) if stack is not None)
+    if depth > len(shapes):  # said before so many blocks are built
+        found = f"{depth} blocks in the config, {len(shapes)} tensors in the file"
+        raise DataError("opening a checkpoint", found, "several tensors for each block")
     with torch.device("meta"):
         model = Model(config)
-    shapes = source.shapes
     return model, binding, fit(binding, model, shapes) if binding else fit_own(model, shapes)
 
 
@@ -79,13 +95,13 @@ def place(model: nn.Module, name: str, tensor: Tensor) -> None:
 def fit_own(model: Model, shapes: dict[str, tuple[int, ...]]) -> list[Move]:
     """Moves of a folder in regard's own names: each tensor is itself."""
     wanted = {name: tuple(p.shape) for name, p in model.named_parameters()}
-    if wanted != shapes:
-        differing = sorted(n for n in wanted | shapes if wanted.get(n) != shapes.get(n))
-        raise DataError(
-            "loading a folder of regard's own",
-            "\n  ".join(f"{n}: {shapes.get(n)} in the file" for n in differing),
-            "\n  ".join(f"{n}: {wanted.get(n)}" for n in differing),
-        )
+    both = sorted(set(wanted) & set(shapes))
+    refuse_misfits(
+        "loading a folder of regard's own",
+        sorted(set(wanted) - set(shapes)),
+        sorted(set(shapes) - set(wanted)),
+        [f"{n} {shapes[n]} → {wanted[n]}" for n in both if wanted[n] != shapes[n]],
+    )
     return [Move([name], [name], ()) for name in wanted]
 
 

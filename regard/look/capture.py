@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from torch import Tensor
 
 from regard.core.tap import Tap
+from regard.errors import UsageError
 from regard.look.edit import Edit
 
 
@@ -47,6 +48,18 @@ class Board:
         """Attach a station that has something to do, detach one that has not."""
         station = self.station(name)
         self.taps[name].fn = station if station.edits or station.readers else None
+
+    def check_everywhere(self, doing: str) -> None:
+        """Refuse edits that mean one call's columns where a sequence is run in several calls."""
+        for name, station in self.stations.items():
+            for edit in station.edits:
+                if edit.position is not None or edit.kind == "mean":
+                    raise UsageError(
+                        f"editing {name}",
+                        f"an edit of positions or to the mean of a run, in {doing}",
+                        "edits that are the same at every position",
+                        "use run or logits in ordinary mode for this edit",
+                    )
 
     @contextmanager
     def editing(self, edits: dict[str, list[Edit]]) -> Iterator[None]:

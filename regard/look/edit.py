@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import index as whole
 from typing import Literal
 
 import torch
@@ -45,6 +46,11 @@ class Edit:
                     f"head {self.head.tolist()} at {name}",
                     f"heads 0 to {int(count) - 1}" if place in HEAD else f"a tap of {list(HEAD)}",
                 )
+        if self.neuron is not None:
+            width = last_width(owner, place)
+            if width is not None and int(self.neuron.max()) >= width:
+                found = f"neuron {self.neuron.tolist()} at {name}"
+                raise UsageError("editing an activation", found, f"0 to {width - 1}")
         made = replace(self, place=place)
         if self.kind == "mean" and self.value is not None:  # of another run, known beforehand
             made.kind, made.value = "replace", self.value.mean(made.over, keepdim=True)
@@ -79,13 +85,27 @@ class Edit:
         return chosen
 
 
+def last_width(owner: nn.Module, place: str) -> int | None:
+    """Size of the last dimension at a place, where it is known before a run."""
+    if place in ("q", "k", "v", "z"):
+        return int(owner.width)  # type: ignore[arg-type]
+    if place in ("pre", "post"):
+        return int(owner.up.out_features)  # type: ignore[union-attr, arg-type]
+    return None
+
+
 def choose(index: Indices) -> Tensor | None:
     """Indices as a tensor, so that another choice is no other program to the compiler."""
     if index is None:
         return None
-    chosen = torch.tensor([index] if isinstance(index, int) else list(index), dtype=torch.long)
+    try:
+        chosen = torch.tensor(
+            [whole(n) for n in (index if isinstance(index, Sequence) else [index])]
+        )
+    except TypeError:
+        chosen = torch.zeros(0)
     if len(chosen) == 0 or (chosen < 0).any():
-        raise UsageError("editing an activation", f"index {index}", "indices from 0 up")
+        raise UsageError("editing an activation", f"index {index}", "whole numbers from 0 up")
     return chosen
 
 
@@ -109,9 +129,10 @@ def mean(
 
 
 def patch(
-    value: Tensor, head: Indices = None, position: Indices = None, neuron: Indices = None
+    value: Tensor | float, head: Indices = None, position: Indices = None, neuron: Indices = None
 ) -> Edit:
     """Replace by values from another run, broadcastable to the activation."""
+    value = torch.as_tensor(value)
     return Edit("replace", value, choose(head), choose(position), choose(neuron))
 
 
@@ -119,5 +140,5 @@ def add(
     value: Tensor | float, head: Indices = None, position: Indices = None, neuron: Indices = None
 ) -> Edit:
     """Add a value, such as a steering vector (D,)."""
-    value = torch.as_tensor(value, dtype=torch.float32) if isinstance(value, float) else value
+    value = torch.as_tensor(value)
     return Edit("add", value, choose(head), choose(position), choose(neuron))

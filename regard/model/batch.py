@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from operator import index
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.errors import DataError
-from regard.model.config import FrontConfig, ModelConfig, TextConfig
+from regard.errors import DataError, UsageError
+from regard.model.config import AudioConfig, FrontConfig, ImageConfig, ModelConfig, TextConfig
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Batch:
     """(B, S): documents of an encoder-decoder's source."""
     segments: Tensor | None = None
     """(B, T): segment numbers (BERT); zeros when not given."""
+    prefix: Tensor | None = None
+    """(B,): how many first tokens of a decoder's input see each other (prefix language model)."""
 
     @property
     def ids(self) -> Tensor:
@@ -51,38 +55,128 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int = 0) -> tuple[Tensor, Tenso
     return ids.view(len(rows), width), None if mask.all() else mask
 
 
+def to_ids(given: Any, name: str = "input") -> tuple[Tensor, Tensor | None]:
+    """Ids as a tensor, an array, a list or a list of lists → ids (B, T) and their padding."""
+    found = f"{name} of type {type(given).__name__}"
+    try:
+        if isinstance(given, Tensor):
+            ids, found = given, f"{name} of shape {tuple(given.shape)} and {given.dtype}"
+        else:
+            rows = [list(map(index, row)) for row in (given if is_nested(given) else [given])]
+            return pad_rows(rows)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise DataError("reading ids", found, "whole numbers of shape (batch, length)") from None
+    ids = ids[None] if ids.dim() == 1 else ids
+    if ids.dim() != 2 or ids.is_floating_point() or ids.dtype == torch.bool:
+        raise DataError("reading ids", found, "whole numbers of shape (batch, length)")
+    return ids.long(), None
+
+
+def is_nested(given: Any) -> bool:
+    """Whether a sequence holds sequences."""
+    return len(given) > 0 and hasattr(given[0], "__len__")
+
+
+def to_signal(given: Any, front: ImageConfig | AudioConfig, dtype: torch.dtype) -> Tensor:
+    """Pixels or log-mel as a floating tensor with a batch dimension; one of them makes a batch."""
+    wanted = 4 if isinstance(front, ImageConfig) else 3
+    try:
+        signal = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        found = f"a {type(given).__name__}"
+        raise DataError(f"reading {front.kind}", found, "a tensor or an array") from None
+    signal = signal[None] if signal.dim() == wanted - 1 else signal
+    if not signal.is_floating_point():
+        raise DataError(
+            f"reading {front.kind}", f"values of {signal.dtype}", "floating-point values, scaled"
+        )
+    return signal.to(dtype)
+
+
+def to_mask(given: Any, name: str) -> Tensor | None:
+    """A mask, or numbers of documents or segments, as a tensor."""
+    if given is None or isinstance(given, Tensor):
+        return given
+    try:
+        return torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        found = f"{name} of type {type(given).__name__}"
+        raise DataError("reading a batch", found, "a tensor or lists of equal length") from None
+
+
 def check_batch(batch: Batch, config: ModelConfig) -> None:
     """Fail before any kernel runs: ids outside a vocabulary, masks that do not fit their ids."""
-    target = config.target if batch.target is not None else None
-    check_ids(batch.inputs, config.front, "input" if target is None else "source")
-    if batch.target is not None and target is not None:
-        check_ids(batch.target, target, "target")
+    pair = config.target is not None
+    if pair != (batch.target is not None):
+        found = "a target" if batch.target is not None else "no target"
+        kind = "source and target" if pair else "one input: this is no encoder-decoder"
+        raise UsageError("running a model", found, kind)
+    check_ids(batch.inputs, config.front, "source" if pair else "input")
+    if batch.target is not None and config.target is not None:
+        check_ids(batch.target, config.target, "target")
         if len(batch.inputs) != len(batch.target):
             raise DataError(
                 "reading a batch",
                 f"{len(batch.inputs)} sources and {len(batch.target)} targets",
                 "as many of one as of the other",
             )
-    if batch.documents is not None and config.head.take == "first":
+    for name, given in (
+        ("mask", batch.mask),
+        ("documents", batch.documents),
+        ("segments", batch.segments),
+        ("source_mask", batch.source_mask),
+        ("source_documents", batch.source_documents),
+    ):
+        if given is not None:
+            check_side(name, given, batch, config)
+    if batch.prefix is not None and (pair or config.decoder is None):
+        raise UsageError("reading a batch", "prefix=", "a decoder without encoder")
+    if batch.prefix is not None and batch.prefix.shape != (len(batch.ids),):
+        found = f"prefix of shape {tuple(batch.prefix.shape)}"
+        raise DataError("reading a batch", found, f"({len(batch.ids)},), a number for each row")
+    check_documents(batch, config)
+
+
+def check_side(name: str, given: Tensor, batch: Batch, config: ModelConfig) -> None:
+    """A mask, documents or segments must fit ids, and a model that has a use for them."""
+    source = name.startswith("source")
+    if source and config.target is None:
+        raise UsageError("reading a batch", f"{name}=", f"{name[7:]}=: there is one input only")
+    ids = batch.inputs if source else batch.ids
+    front = config.front if source or config.target is None else config.target
+    if not isinstance(front, TextConfig):
+        raise UsageError("reading a batch", f"{name}= for {front.kind}", "text: it has no padding")
+    if given.shape != ids.shape:
+        found = f"{name} of shape {tuple(given.shape)}"
+        raise DataError("reading a batch", found, f"{tuple(ids.shape)}, the shape of its ids")
+    if name.endswith("mask") != (given.dtype == torch.bool) or given.is_floating_point():
+        wanted = "booleans, True at real tokens" if name.endswith("mask") else "whole numbers"
+        raise DataError("reading a batch", f"{name} of {given.dtype}", wanted)
+    if name == "segments":
+        if config.target is not None or not front.segments:
+            raise UsageError("reading a batch", "segments=", "a model with segment embeddings")
+        if int(given.min()) < 0 or int(given.max()) >= front.segments:
+            found = f"segments from {int(given.min())} to {int(given.max())}"
+            raise DataError("reading a batch", found, f"0 to {front.segments - 1}")
+
+
+def check_documents(batch: Batch, config: ModelConfig) -> None:
+    """Packed rows: numbers from 0 up, on both sides, and a head with an answer per position."""
+    if batch.source_documents is not None and batch.documents is None:
+        raise UsageError("reading a batch", "source_documents= alone", "documents= too")
+    if batch.documents is None:
+        return
+    if config.head.take == "first":
         raise DataError(
             "reading a batch",
             "several documents packed in a row, and an output head with one answer per row",
             "one document in each row",
             "pad the rows instead of packing them",
         )
-    for name in ("mask", "documents", "segments", "source_mask", "source_documents"):
-        given = getattr(batch, name)
-        ids = batch.inputs if name.startswith("source") else batch.ids
-        if given is not None and given.shape != ids.shape:
-            raise DataError(
-                "reading a batch",
-                f"{name} of shape {tuple(given.shape)}",
-                f"{tuple(ids.shape)}, the shape of its ids",
-            )
-        if given is not None and name.endswith("mask") and given.dtype != torch.bool:
-            raise DataError(
-                "reading a batch", f"{name} of {given.dtype}", "booleans, True at real tokens"
-            )
+    real = batch.documents >= 0 if batch.mask is None else (batch.documents >= 0) | ~batch.mask
+    if not bool(real.all()):
+        found = f"document number {int(batch.documents.min())}"
+        raise DataError("reading a batch", found, "numbers from 0 up at real tokens")
 
 
 def check_ids(ids: Tensor, front: FrontConfig, name: str) -> None:
@@ -101,3 +195,16 @@ def check_ids(ids: Tensor, front: FrontConfig, name: str) -> None:
             f"ids from 0 to {front.vocab - 1}, the vocabulary of this model",
             "use the tokenizer that belongs to the model",
         )
+
+
+def check_filled(batch: Batch, doing: str) -> None:
+    """Every row must hold a token: there is nothing to go on from, or to pool, in an empty one."""
+    given, mask = batch.ids, batch.mask
+    if batch.target is not None:
+        given, mask = batch.inputs, batch.source_mask
+    if given.dim() != 2:
+        return
+    count = torch.full((len(given),), given.shape[1]) if mask is None else mask.sum(-1)
+    empty = (count == 0).nonzero()
+    if len(empty):
+        raise DataError(doing, f"row {int(empty[0])} has no tokens", "at least one in each row")

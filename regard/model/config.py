@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from regard.core.config import StackConfig, check_names
-from regard.errors import DataError, nearest
+from regard.errors import DataError, UsageError, nearest
+
+READING = "reading a model's config"
 
 
 @dataclass(frozen=True)
@@ -155,18 +157,22 @@ def from_plain(kind: Any, value: Any, path: str) -> Any:
     """Rebuild a dataclass tree from plain values; `path` names the place in messages."""
     if isinstance(kind, types.UnionType):
         options = [option for option in typing.get_args(kind) if option is not types.NoneType]
-        if value is None or not isinstance(value, dict):
-            return value
+        if value is None and len(options) < len(typing.get_args(kind)):
+            return None
+        if not isinstance(value, dict):
+            return from_plain(options[0], value, path)
         tags = {option.kind: option for option in options if hasattr(option, "kind")}
         return from_plain(tags.get(value.get("kind"), options[0]), value, path)
     if not dataclasses.is_dataclass(kind):
-        return tuple(value) if isinstance(value, list) else value
+        return check_value(kind, value, path)
+    if not isinstance(value, dict):
+        raise DataError(READING, f"{path} = {value!r}", "an object with the fields of its part")
     hints = typing.get_type_hints(kind)
     unknown = [key for key in value if key not in hints]
     if unknown:
         close = nearest(unknown[0], hints)
         raise DataError(
-            "reading a model's config",
+            READING,
             f"unknown key {path}.{unknown[0]}",
             f"one of {', '.join(hints)}",
             f"did you mean {close}?" if close else "",
@@ -175,4 +181,29 @@ def from_plain(kind: Any, value: Any, path: str) -> Any:
     try:
         return kind(**made)  # type: ignore[operator]
     except TypeError as error:
-        raise DataError("reading a model's config", f"{path}: {error}") from None
+        raise DataError(READING, f"{path}: {error}", "all fields without a default") from None
+    except UsageError as error:  # a value of a file, not of the caller
+        raise DataError(READING, f"{path}: {error.found}", error.expected, error.fix) from None
+
+
+def check_value(kind: Any, value: Any, path: str) -> Any:
+    """A plain value of the type its field has: sizes from 1 up (offsets from 0), finite numbers."""
+    wanted = "a value of its type"
+    if kind is int:
+        least = 0 if path.endswith((".offset", ".segments")) else 1
+        wanted = f"a whole number from {least} up"
+        right = isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**40
+    elif kind is float:
+        wanted = "a finite number, not negative"
+        right = isinstance(value, int | float) and not isinstance(value, bool)
+        right = right and 0 <= value < float("inf")
+    elif kind is bool or kind is str:
+        right = isinstance(value, kind)
+    elif typing.get_origin(kind) is tuple:
+        right = isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
+        value = tuple(value) if right else value
+    else:  # names out of a list: the dataclass itself refuses others, with the nearest
+        right = isinstance(value, str)
+    if not right:
+        raise DataError(READING, f"{path} = {value!r}", wanted)
+    return value

@@ -53,26 +53,35 @@ class TextFront(nn.Module):
         self, ids: Tensor, real: Tensor | None, document: Tensor | None, cache: Cache | None
     ) -> Tensor:
         """Position of each token in its own sequence, (B or 1, T)."""
-        held = 0 if cache is None else cache.used
         if cache is not None:
-            positions = cache.place(real, document, ids.shape[1])
-        elif real is None and document is None:
+            self.check_length(ids, real, cache)
+            return cache.place(real, document, ids.shape[1])
+        if real is None and document is None:
             positions = torch.arange(ids.shape[1], device=ids.device)[None]
         else:
             real_or_all = torch.ones_like(ids, dtype=torch.bool) if real is None else real
             positions = masks.positions(real_or_all, document)
-        self.check_length(positions, held + ids.shape[1])
+        size = None if self.positions is None else self.positions.size
+        if size is not None and ids.shape[1] > size and int(positions.max()) >= size:
+            raise too_long(int(positions.max()) + 1, size)
         return positions
 
-    def check_length(self, positions: Tensor, bound: int) -> None:
-        """Fail before any kernel runs when a position lies past a learned table."""
+    def check_length(self, ids: Tensor, real: Tensor | None, cache: Cache) -> None:
+        """Fail before the cache is touched when a row would grow past a learned table."""
         size = None if self.positions is None else self.positions.size
-        if size is None or bound <= size or int(positions.max()) < size:
+        if size is None or cache.packed or cache.used + ids.shape[1] <= size:
             return
-        raise DataError(
-            "embedding positions",
-            f"a sequence of {int(positions.max()) + 1} tokens",
-            f"at most {size}, the rows of this model's learned position table",
-            "shorten or split the input, or use a model with rotary, relative, ALiBi or "
-            "sinusoidal positions, which have no table",
-        )
+        longest = cache.lengths + (ids.shape[1] if real is None else real.sum(-1))
+        if int(longest.max()) > size:
+            raise too_long(int(longest.max()), size)
+
+
+def too_long(count: int, size: int) -> DataError:
+    """The error for a sequence past a learned position table."""
+    return DataError(
+        "embedding positions",
+        f"a sequence of {count} tokens",
+        f"at most {size}, the rows of this model's learned position table",
+        "shorten or split the input, or use a model with rotary, relative, ALiBi or "
+        "sinusoidal positions, which have no table",
+    )

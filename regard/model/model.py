@@ -82,7 +82,7 @@ class Model(nn.Module):
                 raise UsageError("running a model", "a target", "an encoder-decoder model")
             if self.encoder is not None:
                 return self.encode(batch.inputs, batch.mask, batch.documents, batch.segments).x
-            return self.decode(batch.inputs, None, batch.mask, batch.documents, cache)
+            return self.decode(batch.inputs, None, batch.mask, batch.documents, cache, batch.prefix)
         if batch.target is None:
             raise UsageError("running an encoder-decoder", "no target ids", "source and target")
         if cache is not None and cache.source is not None:
@@ -113,11 +113,12 @@ class Model(nn.Module):
         mask: Tensor | None = None,
         documents: Tensor | None = None,
         cache: Cache | None = None,
+        prefix: Tensor | None = None,
     ) -> Tensor:
         """Vectors that predict the token after each of `ids` (B, T), given memory and cache."""
         assert self.decoder is not None
         given = self.embed(self.reader, ids, mask, documents, cache=cache)
-        own = self.decoder.view(given.x, given.positions, given.real, given.document, cache)
+        own = self.decoder.view(given.x, given.positions, given.real, given.document, cache, prefix)
         if memory is None:
             x: Tensor = self.decoder(given.x, Context(own, View()))
             return x

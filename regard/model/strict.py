@@ -65,6 +65,19 @@ class StrictCache:
             self.held[key] = self.model.cache(1, self.size, tile=TILE)
         return self.held[key]
 
+    def select(self, rows: Tensor, group: int = 1) -> None:
+        """Go on with these rows: repeated, dropped or re-ordered, each with a cache of its own."""
+        old, memories = self.held, self.memories
+        self.held, self.memories = {}, {}
+        for new, row in enumerate(rows.tolist()):
+            for (number, document), cache in old.items():
+                if number == row:
+                    self.held[new, document] = cache.copy()
+            for (number, name), memory in memories.items():
+                if number == row:
+                    self.memories[new, name] = memory
+        self.batch = len(rows)
+
     def memory(self, alone: Alone) -> tuple[Memory | None, Tensor | None]:
         """What one sequence reads of the encoder and its columns; a source may be empty."""
         if self.model.encoder is None:
@@ -97,6 +110,8 @@ def strict_logits(
 ) -> Tensor:
     """Logits as `Model.forward` gives them, each sequence computed alone; padding gives zeros."""
     ids = batch.ids
+    if batch.prefix is not None:  # a tile would have to see tokens that come after it
+        raise UsageError("running in strict mode", "a prefix", "ordinary mode for this")
     if model.decoder is None:
         runs = encode_runs(model, ids, batch.mask, batch.documents, batch.segments)
         return collect(model, ((part, model.score(memory.x)) for part, memory in runs), ids, watch)

@@ -17,8 +17,8 @@ from tokenizers import models, trainers
 
 from regard.errors import DataError, UsageError
 
-CHUNK = 1 << 25  # characters whose words are counted before they are added up
-ROOM = 1 << 25  # characters of different words that are kept; merging takes about 80 bytes for each
+CHUNK = 1 << 24  # characters whose words are counted before they are added up
+ROOM = 3 << 23  # characters of different words that are kept; all in all about 120 bytes for each
 MOST = (1 << 31) - 1  # the largest count of a pair that the library holds
 
 

@@ -96,7 +96,14 @@ def kinds(fields: Mapping[str, Any]) -> list[Kind]:
             for token in tokens
         ]
     check_length("token_type", stated, tokens)
-    return [Kind(int(number) or Kind.NORMAL) for number in stated]
+    try:
+        return [Kind(int(number) or Kind.NORMAL) for number in stated]
+    except ValueError as error:
+        raise DataError(
+            "reading the tokenizer of a GGUF file",
+            f"in tokenizer.ggml.token_type, {error}",
+            f"numbers from 1 to {max(Kind)}",
+        ) from None
 
 
 def check_length(name: str, values: Any, tokens: Any) -> None:

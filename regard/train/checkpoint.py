@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -95,12 +96,16 @@ def write_checkpoint(
         shutil.rmtree(final, ignore_errors=True)
         os.replace(part, final)
         sync(runs)
-    except OSError as error:
+    except (OSError, SafetensorError, ResourceError) as error:  # safetensors wraps a full disk
+        written = sum(file.stat().st_size for file in files_of(part)) if part.exists() else 0
         shutil.rmtree(part, ignore_errors=True)
+        size = sum(t.nbytes for named in tensors.values() for t in named.values())
+        free = shutil.disk_usage(runs).free
         raise ResourceError(
             f"writing the checkpoint of step {step}",
-            error.strerror or str(error),
-            "room on disk; earlier checkpoints are untouched",
+            f"{getattr(error, 'strerror', None) or error} ({written:,} bytes were written, "
+            f"{free:,} are free)",
+            f"about {size * 3 // 2:,} bytes of room; earlier checkpoints are untouched",
             f"free some space under {runs} and run again with --resume",
         ) from error
     return final
@@ -108,14 +113,29 @@ def write_checkpoint(
 
 def find_checkpoint(runs: Path) -> tuple[Path | None, list[str]]:
     """(newest whole checkpoint, what was wrong with newer ones)."""
-    found = sorted((p for p in runs.glob("step-*") if NAME.fullmatch(p.name)), reverse=True)
     wrong: list[str] = []
-    for path in found:
+    for path in reversed(list_checkpoints(runs)):
         fault = fault_of(path)
         if fault is None:
             return path, wrong
         wrong.append(f"{path.name}: {fault}")
     return None, wrong
+
+
+def list_checkpoints(runs: Path) -> list[Path]:
+    """The checkpoints of a run by step, whole or not."""
+    return sorted((p for p in runs.glob("step-*") if NAME.fullmatch(p.name)), key=step_of)
+
+
+def step_of(path: Path) -> int:
+    """The step that a checkpoint's name says."""
+    return int(path.name.removeprefix("step-"))
+
+
+def clear_leftovers(runs: Path) -> None:
+    """Remove what a killed process had not finished writing."""
+    for part in runs.glob(".part-*"):
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def fault_of(path: Path) -> str | None:
@@ -140,11 +160,17 @@ def read_checkpoint(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str,
         raise DataError(f"reading {path}", str(error), "a checkpoint of regard") from error
 
 
-def prune(runs: Path, keep: int, best: int | None) -> None:
-    """Delete all but the newest `keep` checkpoints and the best one."""
-    found = sorted(p for p in runs.glob("step-*") if NAME.fullmatch(p.name))
-    for path in found[:-keep]:
-        if best is None or path.name != f"step-{best:06d}":
+def prune(runs: Path, keep: int, best: int | None, every: int = 1) -> None:
+    """Delete all but the newest `keep` at multiples of `every`, the newest of all, and the best.
+
+    One that is written out of turn, on a signal or a new best, does not push out a regular one:
+    so the checkpoints that are averaged do not depend on how often a run was stopped.
+    """
+    found = list_checkpoints(runs)
+    regular = [path for path in found if step_of(path) % every == 0]
+    kept = {*regular[-keep:], *found[-1:]}
+    for path in found:
+        if path not in kept and step_of(path) != best:
             shutil.rmtree(path)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from regard.core.config import check_names
 from regard.errors import UsageError
+
+FREE = ("steps", "eval_every", "save_every", "keep", "log_every", "patience", "workers")
+"""Fields that may change when a run is resumed: they say how long, how often and how quickly."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +72,20 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_names(self, "configuring a run")
-        for name in ("steps", "batch_tokens", "length", "accumulate", "save_every", "keep"):
-            if getattr(self, name) < 1:
-                found = f"{name} = {getattr(self, name)}"
-                raise UsageError("configuring a run", found, "1 or more")
-        for name in ("smoothing", "dropout", "ema", "floor"):
-            if not 0 <= getattr(self, name) < 1 and not (name == "floor" and self.floor == 1):
-                found = f"{name} = {getattr(self, name)}"
-                raise UsageError("configuring a run", found, "0 to below 1")
-        if not self.lr > 0:
-            raise UsageError("configuring a run", f"lr = {self.lr}", "more than 0")
+        counts = ("steps", "batch_tokens", "length", "accumulate", "save_every", "keep")
+        self.limit((*counts, "average", "log_every"), lambda value: value >= 1, "1 or more")
+        from_zero = ("warm_up", "eval_every", "patience", "workers", "weight_decay", "clip")
+        self.limit((*from_zero, "seed"), lambda value: value >= 0, "0 or more")
+        shares = ("smoothing", "dropout", "ema", "beta1", "beta2")
+        self.limit(shares, lambda value: 0 <= value < 1, "0 to below 1")
+        self.limit(("floor",), lambda value: 0 <= value <= 1, "0 to 1")
+        self.limit(("lr", "eps"), lambda value: 0 < value < float("inf"), "more than 0")
+
+    def limit(
+        self, names: tuple[str, ...], allowed: Callable[[float], bool], expected: str
+    ) -> None:
+        """Refuse a value outside its limits; NaN is outside all of them."""
+        for name in names:
+            value = getattr(self, name)
+            if not allowed(value):
+                raise UsageError("configuring a run", f"{name} = {value}", expected)

@@ -7,6 +7,8 @@ loss is a sum, the gradient of a chunk does not depend on the others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -16,28 +18,36 @@ IGNORE = -100
 """Label of a position that carries no loss."""
 
 
-def chunk_loss(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+def chunk_loss(
+    logits: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """(smoothed loss, plain loss, gradient of the smoothed loss by the logits), sums over rows.
 
-    logits (N, V) in float32, labels (N,). The target is (1 − ε) one-hot + ε / V.
+    logits (N, V) without their bias, labels (N,). The target is (1 − ε) one-hot + ε / V. Sums are
+    taken in float32 or wider; the gradient has the dtype of the logits. In one function, so that
+    a compiler makes one pass of it.
     """
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    wide = wide if bias is None else wide + bias.to(wide.dtype)
     kept = labels != IGNORE
     index = labels.masked_fill(~kept, 0)[:, None]
-    norm = logits.logsumexp(-1, keepdim=True)
-    plain = (norm - logits.gather(-1, index))[:, 0] * kept
-    gradient = (logits - norm).exp()
+    norm = wide.logsumexp(-1, keepdim=True)
+    plain = (norm - wide.gather(-1, index))[:, 0] * kept
     loss = plain
     if smoothing:
-        flat = (norm[:, 0] - logits.mean(-1)) * kept
+        flat = (norm[:, 0] - wide.mean(-1)) * kept
         loss = (1 - smoothing) * plain + smoothing * flat
-        gradient = gradient - smoothing / logits.shape[-1]
-    gradient = gradient.scatter_add(
-        -1, index, torch.full_like(index, smoothing - 1.0, dtype=gradient.dtype)
-    )
-    return loss.sum(), plain.sum(), gradient * kept[:, None]
+    right = torch.arange(wide.shape[-1], device=wide.device) == index
+    target = right.to(wide.dtype) * (1 - smoothing) + smoothing / wide.shape[-1]
+    gradient = ((wide - norm).exp() - target) * kept[:, None]
+    return loss.sum(), plain.sum(), gradient.to(logits.dtype)
 
 
-compiled_chunk_loss = torch.compile(chunk_loss, dynamic=False)
+@cache
+def compiled_chunk_loss() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    """The same, compiled; made when first asked for, since the compiler is slow to import."""
+    made: Callable[..., tuple[Tensor, Tensor, Tensor]] = torch.compile(chunk_loss, dynamic=False)
+    return made
 
 
 class LinearCrossEntropy(torch.autograd.Function):
@@ -67,21 +77,21 @@ class LinearCrossEntropy(torch.autograd.Function):
         dw = torch.zeros_like(weight, dtype=wide) if needs[1] else None
         db = torch.zeros_like(bias, dtype=wide) if bias is not None and needs[2] else None
         total, plain = x.new_zeros((), dtype=wide), x.new_zeros((), dtype=wide)
-        part = compiled_chunk_loss if compiled else chunk_loss
+        own = compiled and not torch.compiler.is_compiling()  # inside a compiled step it is inlined
+        part = compiled_chunk_loss() if own else chunk_loss
         with torch.autocast(x.device.type, enabled=False):
             for begin in range(0, len(x), rows):
                 piece = x[begin : begin + rows].to(low)
-                logits = piece @ w.T
-                logits = logits.to(wide) if bias is None else logits.to(wide) + bias.to(wide)
-                loss, bare, gradient = part(logits, labels[begin : begin + rows], smoothing)
+                loss, bare, gradient = part(
+                    piece @ w.T, bias, labels[begin : begin + rows], smoothing
+                )
                 total, plain = total + loss, plain + bare
-                gradient = gradient.to(low)
                 if dx is not None:
                     dx[begin : begin + rows] = gradient @ w
                 if dw is not None:
                     dw += gradient.T @ piece
                 if db is not None:
-                    db += gradient.to(wide).sum(0)
+                    db += gradient.sum(0, dtype=wide)
         ctx.save_for_backward(*(t for t in (dx, dw, db) if t is not None))
         ctx.held = dx is not None, dw is not None, db is not None
         ctx.dtypes = weight.dtype, None if bias is None else bias.dtype
@@ -119,7 +129,7 @@ def linear_cross_entropy(
     return total, plain
 
 
-def chunk_rows(count: int, vocab: int, most: int = 1 << 28) -> int:
+def chunk_rows(count: int, vocab: int, most: int = 1 << 30) -> int:
     """Rows per chunk, a power of two, so that its float32 logits stay below `most` bytes."""
     rows = max(1, most // (4 * vocab))
     return min(count, 1 << (rows.bit_length() - 1)) or 1

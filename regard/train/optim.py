@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -58,6 +60,35 @@ def first_bad(model: nn.Module) -> str | None:
     return None
 
 
+@torch.no_grad()
+def first_bad_output(model: nn.Module, run: Callable[[], object]) -> str | None:
+    """Name of the first part of a model whose output is not finite when `run` is called."""
+    found: list[str] = []
+
+    def watch(name: str) -> Callable[..., None]:
+        def look(module: nn.Module, given: object, out: object) -> None:
+            if isinstance(out, Tensor) and not bool(torch.isfinite(out).all()):
+                found.append(name)
+
+        return look
+
+    hooks = [m.register_forward_hook(watch(name)) for name, m in model.named_modules() if name]
+    try:
+        run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return f"output of {found[0]}" if found else None
+
+
 def clip(model: nn.Module, most: float) -> Tensor:
-    """Scale the gradient down to norm `most` (0: leave it); returns its norm before."""
-    return nn.utils.clip_grad_norm_(model.parameters(), most if most else float("inf"))
+    """Scale the gradient down to norm `most` (0: leave it); returns its norm before.
+
+    A norm that is not finite scales nothing: it would spread over all gradients, and the tensor
+    that it came from could not be told any more.
+    """
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    norm = nn.utils.get_total_norm(gradients, foreach=True)
+    if most and bool(torch.isfinite(norm)):
+        nn.utils.clip_grads_with_norm_(model.parameters(), most, norm, foreach=True)
+    return norm

@@ -93,6 +93,11 @@ def test_missing_file_and_empty_folder(tmp_path):
         list(read_lines(tmp_path / "empty"))
 
 
+def test_only_the_first_mark_is_dropped(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "CHUNK", 3)  # the second begins a chunk
+    assert list(read_lines(write(tmp_path / "a", "\ufeffone\ufefftwo"))) == ["one\ufefftwo"]
+
+
 def test_small_matters(tmp_path):
     assert list(read_lines(write(tmp_path / "a", ""))) == []
     assert list(read_lines(write(tmp_path / "a", "\n"))) == [""]

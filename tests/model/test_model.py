@@ -209,5 +209,5 @@ def test_a_missing_key_is_named_by_its_path():
 def test_a_wrong_name_in_a_dict_is_refused():
     plain = CONFIGS["gpt2"].to_dict()
     plain["front"]["position"] = "lerned"
-    with pytest.raises(UsageError, match="did you mean learned"):
+    with pytest.raises(DataError, match="did you mean learned"):
         ModelConfig.from_dict(plain)

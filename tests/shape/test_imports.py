@@ -15,11 +15,12 @@ LEVELS = [
     ["model", "data", "history"],
     ["interop", "decode", "look", "train"],
     ["tune", "nvib", "score", "lang"],
-    ["zoo", "kit", "loading", "serve"],
+    ["zoo", "kit", "loading", "reading", "serve"],
     ["cli", "__init__", "__main__"],
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
-SAME_LEVEL = {("history", "data"), ("loading", "kit"), ("zoo", "loading"), ("serve", "kit")}
+SAME_LEVEL = {("history", "data"), ("receipt", "errors"), ("kit", "reading"), ("loading", "kit")}
+SAME_LEVEL |= {("zoo", "loading"), ("serve", "kit")}
 SAME_LEVEL |= {("__main__", "cli"), ("cli", "__init__")}  # the two doors of the package
 UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 

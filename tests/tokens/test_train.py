@@ -32,6 +32,7 @@ EVERY = [
     ("chars", None, {"lossless": True}),
     ("bytes", None, {}),
 ]
+SHORT = ["it's he's we'd I'm they'll you've"] * 30
 LOSSLESS = [row for row in EVERY if row[0] in ("bpe", "bytes") or row[2]]
 MADE = {
     (kind, bool(options)): train_tokenizer(CORPUS, kind, size, wrap="bos-eos", **options)
@@ -42,7 +43,9 @@ MADE = {
 @pytest.mark.parametrize("size", [300, 450])
 def test_same_as_the_bare_library_on_the_same_file(tmp_path, size):
     file = tmp_path / "corpus.txt"
-    file.write_text("\n".join([*CORPUS, *TEXTS, "", "  two  "]), encoding="utf-8", newline="")
+    file.write_text(
+        "\n".join([*CORPUS, *TEXTS, "", "  two  ", *SHORT]), encoding="utf-8", newline=""
+    )
     bare = Rust(models.BPE())
     bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
@@ -121,6 +124,8 @@ def test_bytes_are_their_ids():
 def test_wrap(wrap, around):
     made = train_tokenizer(CORPUS, "bpe", 300, specials=(), wrap=wrap)
     assert made.pieces(made.encode("")) == around
+    inside = made.pieces(made.encode("a"))
+    assert inside.index("a") == (wrap in ("bos", "bos-eos", "cls-sep"))
     assert made.pieces(made.encode("", special=False)) == []
     assert len(made.specials) == len(around)
 
@@ -200,7 +205,7 @@ def test_pairs_past_32_bits_keep_their_order(monkeypatch):
     monkeypatch.setattr(kinds, "thin", lambda counts: thin(counts, 100))
     said: list[str] = []
     texts = ["the " * 40 + "cat " * 8] * 9
-    close = train_tokenizer(texts, "bpe", 264, specials=(), min_count=9, phase=said.append)
+    close = train_tokenizer(texts, "bpe", 264, specials=(), min_count=72, phase=said.append)
     assert "counts divided by 4" in said[-1]
     assert close.files == exact.files
 

@@ -1,0 +1,81 @@
+"""`regard fill`: the likeliest words for a gap in a text."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from regard.cli.show import Show
+from regard.cli.texts import at_least, lines_in, open_kit, print_json
+from regard.errors import DataError, UsageError
+from regard.kit import Kit
+from regard.tokens.tokenizer import Tokenizer
+
+COMMON = ("<mask>", "[MASK]")  # accepted for whatever the tokenizer calls it
+
+
+def run(args: argparse.Namespace, show: Show) -> int:
+    """Rank the words of each gap."""
+    at_least("--top", args.top)
+    kit = open_kit(args.path, args.device)
+    mask = mask_id(kit)
+    for text in lines_in(None if args.text is None else [args.text]):
+        if show.as_json:
+            gaps = fill(kit, text, mask, args.top)
+            print_json({"text": text, "masks": gaps})
+            continue
+        for number, gap in enumerate(fill(kit, text, mask, args.top), 1):
+            rows = [(word["word"], f"{word['probability']:.4f}") for word in gap]
+            title = text if number == 1 else f"gap {number}"
+            show.table(title, ("word", "probability"), rows)
+    return 0
+
+
+def mask_id(kit: Kit) -> int:
+    """The id of the mask token of a masked language model."""
+    assert kit.tokenizer is not None
+    found = kit.tokenizer.specials.get("mask")
+    if found is None or kit.model.encoder is None or kit.model.decoder is not None:
+        what = "a tokenizer without mask token" if found is None else "a model with a decoder"
+        raise UsageError("filling a gap", what, "a masked language model such as BERT")
+    return found
+
+
+def fill(kit: Kit, text: str, mask: int, top: int) -> list[list[dict[str, Any]]]:
+    """For each gap, its likeliest words with their probabilities, best first."""
+    assert kit.tokenizer is not None
+    ids = encode_gaps(kit.tokenizer, text, mask)
+    scores = kit.logits([ids])[0]
+    gaps = []
+    for place in (n for n, id in enumerate(ids) if id == mask):
+        best = (
+            scores[place]
+            .float()
+            .softmax(-1)[: kit.tokenizer.size]
+            .topk(min(top, kit.tokenizer.size, scores.shape[-1]))
+        )
+        pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        gaps.append([{"word": word_of(kit, id), "id": id, "probability": p} for id, p in pairs])
+    return gaps
+
+
+def word_of(kit: Kit, id: int) -> str:
+    """A token as text; a control token by its name."""
+    assert kit.tokenizer is not None
+    return kit.tokenizer.decode([id]).strip() or kit.tokenizer.pieces([id])[0]
+
+
+def encode_gaps(tokenizer: Tokenizer, text: str, mask: int) -> list[int]:
+    """Ids of a text in which the mask's spelling, and no other control token's, is a token."""
+    own = tokenizer.pieces([mask], "source")[0]
+    if own not in text:
+        for other in COMMON:
+            text = text.replace(other, own)
+    if own not in text:
+        raise DataError("filling a gap", f"no {own} in {text!r}", f"{own} where a word is missing")
+    for id in tokenizer.specials.values():
+        piece = tokenizer.pieces([id], "source")[0]
+        if id != mask and piece in text:
+            found = f"the text spells the control token {piece}"
+            raise DataError("filling a gap", found, f"no control token but {own}")
+    return tokenizer.encode(text, allow_special=True)

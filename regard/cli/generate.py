@@ -1,0 +1,156 @@
+"""`regard generate`: go on from a prompt, greedily, by drawing or by beam search."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from regard.cli.show import Show
+from regard.cli.texts import (
+    at_least,
+    cap_beams,
+    groups,
+    lines_in,
+    noted,
+    open_kit,
+    position_limit,
+    print_json,
+)
+from regard.decode.beam import BeamConfig
+from regard.decode.generate import Ends
+from regard.decode.prompt import prompt_ids
+from regard.decode.sample import SampleConfig
+from regard.decode.step import Hypothesis
+from regard.decode.stop import StopText
+from regard.errors import DataError, UsageError
+from regard.kit import Kit
+from regard.model.batch import Batch
+
+TOGETHER = 32  # prompts of stdin that run in one batch
+DRAWS = ("temperature", "top_k", "top_p", "min_p")
+
+
+def run(args: argparse.Namespace, show: Show) -> int:
+    """Write a continuation of each prompt."""
+    config = read_search(args)
+    with show.progress(f"opening {args.path}") as progress:
+        progress("weights")
+        kit = open_kit(args.path, args.device, args.strict)
+    if isinstance(config, BeamConfig):
+        config = BeamConfig(cap_beams(args.beams, kit, show))
+    prompts = [args.prompt] if args.prompt is not None else None
+    alone = prompts is not None or sys.stdin.isatty()  # answer a person line by line
+    done = 0
+    for group in groups(lines_in(prompts), 1 if alone else TOGETHER):
+        with noted(show):
+            for answer in write_group(kit, group, done, config, args, show):
+                if show.as_json:
+                    print_json(answer)
+        done += len(group)
+    return 0
+
+
+def read_search(args: argparse.Namespace) -> SampleConfig | BeamConfig | None:
+    """How to choose tokens; None is greedy."""
+    at_least("--max-new", args.max_new)
+    at_least("--beams", args.beams)
+    given = {name: getattr(args, name) for name in DRAWS if getattr(args, name) is not None}
+    config = SampleConfig(**given, seed=args.seed or 0)  # which checks the ranges
+    named = [f"--{name.replace('_', '-')}" for name in given]
+    others = ["--greedy"] * args.greedy + ["--beams"] * (args.beams is not None)
+    if len(others) + bool(named) > 1:
+        found = " and ".join([*others, *named[:1]])
+        raise UsageError("choosing tokens", found, "one way of choosing")
+    if args.beams is not None and args.stop:
+        raise UsageError("choosing tokens", "--beams and --stop", "one of the two")
+    if args.beams is not None:
+        return BeamConfig(args.beams)
+    return config if given else None
+
+
+def write_group(
+    kit: Kit,
+    prompts: list[str],
+    first: int,
+    config: SampleConfig | BeamConfig | None,
+    args: argparse.Namespace,
+    show: Show,
+) -> Iterator[dict[str, Any]]:
+    """The answers to some prompts, whose first one is line `first` + 1 of all."""
+    batch, limits = read_prompts(kit, prompts, first, args.max_new, show)
+    if isinstance(config, SampleConfig):
+        config = SampleConfig(**{**vars(config), "first": first})
+    stop = StopText(kit.decode_text, args.stop) if args.stop else None
+    live = not show.as_json and sys.stdout.isatty() and not isinstance(config, BeamConfig)
+    stream = Stream(kit, batch, stop) if live and len(prompts) == 1 else None
+    found = kit.search(batch, limits, config, Ends(kit.stops, stop, stream))
+    for row, (best, *_) in enumerate(found):
+        text = kit.continuation(batch, row, best.tokens)
+        text = text if stop is None else stop.cut(text)
+        if stream is not None:
+            stream.finish(text)
+        elif not show.as_json:
+            show.line(text)
+        yield as_data(best, text)
+
+
+def as_data(best: Hypothesis, text: str) -> dict[str, Any]:
+    """The object of `--json`."""
+    made: dict[str, Any] = {"tokens": best.tokens, "text": text, "logprob": best.logprob}
+    return made | {"finished": best.finished}
+
+
+def read_prompts(
+    kit: Kit, prompts: list[str], first: int, most: int, show: Show
+) -> tuple[Batch, list[int]]:
+    """A batch, and how many tokens may follow in each row."""
+    assert kit.tokenizer is not None
+    room = position_limit(kit)
+    if kit.model.config.target is not None:
+        limit = most if room is None else min(most, room - 1)
+        return kit.batch(prompts), [limit] * len(prompts)
+    if kit.model.decoder is None:
+        raise UsageError("generating", "a model without decoder", "one that writes", "regard fill")
+    rows = [prompt_ids(kit.tokenizer, text) for text in prompts]
+    limits = [most if room is None else min(most, room - len(row)) for row in rows]
+    for number, (row, limit) in enumerate(zip(rows, limits, strict=True), first + 1):
+        if limit < 1:
+            found = f"{len(row)} tokens in prompt {number}"
+            raise DataError("generating", found, f"fewer than {room}, the positions of this model")
+        if limit < most:
+            show.note(f"prompt {number}: {limit} new tokens at most, of {room} positions in all")
+    return kit.batch(rows), limits
+
+
+class Stream:
+    """Text on a terminal as it comes; holds back what may still change or be a stop string."""
+
+    def __init__(self, kit: Kit, batch: Batch, stop: StopText | None) -> None:
+        self.kit, self.batch, self.stop = kit, batch, stop
+        self.tokens: list[int] = []
+        self.shown = 0
+
+    def __call__(self, row: int, token: int) -> None:
+        """One more token."""
+        self.tokens.append(token)
+        text = self.kit.continuation(self.batch, row, self.tokens)
+        self.show(text[: len(text) - self.unsure(text)])
+
+    def unsure(self, text: str) -> int:
+        """Characters at the end that are half a character or the beginning of a stop string."""
+        half = len(text) - len(text.rstrip("\ufffd"))
+        starts = self.stop.strings if self.stop else []
+        lengths = (n for stop in starts for n in range(1, len(stop) + 1) if text.endswith(stop[:n]))
+        return max([half, *lengths])
+
+    def show(self, text: str) -> None:
+        """Print what is new."""
+        print(text[self.shown :], end="", flush=True)
+        self.shown = max(self.shown, len(text))
+
+    def finish(self, text: str) -> None:
+        """The rest, and the end of the line."""
+        self.show(text)
+        print(flush=True)

@@ -1,0 +1,50 @@
+"""`regard replay receipt.json`: run again what a receipt says, and compare."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from regard.cli.flags import to_toml
+from regard.cli.show import Show
+from regard.errors import DataError, RegardError
+from regard.receipt import changed_files, compare, read_receipt
+
+
+def run(args: argparse.Namespace, show: Show) -> int:
+    """Train again into another folder; 0 when it agrees, 1 when not."""
+    before = read_receipt(Path(args.path))
+    wrong = changed_files(before["data"])
+    if wrong:
+        expected = "the data of the receipt"
+        raise DataError(f"replaying {args.path}", "; ".join(wrong), expected)
+    with TemporaryDirectory(prefix="regard-replay-") as name:
+        folder = Path(args.keep) if args.keep else Path(name) / "run"
+        config = Path(name) / "config.toml"
+        lines = [f"{key} = {to_toml(value)}\n" for key, value in before["config"].items()]
+        config.write_text("".join(lines), encoding="utf-8")
+        train_again(config, folder, before, show)
+        now = read_receipt(folder)
+    same, told = compare(before, now)
+    if show.as_json:
+        show.result({"match": same, "compared": told, "results": now["results"]})
+    else:
+        show.line(f"{'match' if same else 'DIFFERENT'}: {told}")
+    return 0 if same else 1
+
+
+def train_again(config: Path, folder: Path, before: dict[str, Any], show: Show) -> None:
+    """The run in a process of its own, with as many threads as the first had."""
+    command = [sys.executable, "-m", "regard", "train", "--config", str(config)]
+    command += ["--out", str(folder), *([] if show.moving else ["--quiet"])]
+    threads = str(before.get("threads", 1))
+    environment = os.environ | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, env=environment)
+    if done.returncode:
+        found = f"the run ended with exit code {done.returncode}"
+        raise RegardError("replaying a receipt", found, "a run to its end")

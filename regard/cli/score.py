@@ -1,0 +1,106 @@
+"""`regard score`: how likely a model finds each token of a text."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from regard.cli.show import Show
+from regard.cli.texts import lines_in, open_kit, position_limit, print_json
+from regard.decode.score import score_masked, score_pairs, score_rows
+from regard.errors import DataError, UsageError
+from regard.interop.side import start_id
+from regard.kit import Kit
+
+
+class Scored(NamedTuple):
+    """Tokens of a text with their natural-log probabilities; None where there is none."""
+
+    tokens: list[int]
+    logprobs: list[float | None]
+
+
+def run(args: argparse.Namespace, show: Show) -> int:
+    """Score each text."""
+    kit = open_kit(args.path, args.device)
+    for number, text in enumerate(lines_in(None if args.text is None else [args.text]), 1):
+        found = score(kit, text, number)
+        if show.as_json:
+            print_json(as_data(kit, found))
+        else:
+            print_table(kit, text, found, show)
+    return 0
+
+
+def score(kit: Kit, text: str, number: int) -> Scored:
+    """By a decoder from left to right, by an encoder token by token hidden, by a pair model."""
+    model = kit.model
+    assert kit.tokenizer is not None
+    if model.encoder is not None and model.decoder is not None:
+        return score_pair(kit, text, number)
+    ids = kit.tokenizer.encode(text)
+    room = position_limit(kit)
+    if room is not None and len(ids) > room:
+        found = f"{len(ids):,} tokens in text {number}"
+        raise DataError("scoring", found, f"at most {room:,}", "`regard eval lm` takes any length")
+    if model.decoder is not None:
+        return Scored(ids, [None, *score_rows(model, [ids])[0]] if ids else [])
+    mask = kit.tokenizer.specials.get("mask")
+    if mask is None or model.config.head.take != "all":
+        raise UsageError("scoring", "a model that predicts no words", "a language model")
+    return Scored(ids, score_masked(model, ids, mask, kit.tokenizer.specials.values()))
+
+
+def score_pair(kit: Kit, text: str, number: int) -> Scored:
+    """A target after its source."""
+    assert kit.tokenizer is not None
+    source, tab, target = text.partition("\t")
+    if not tab or "\t" in target:
+        found = f"{text.count(chr(9))} TABs in text {number}"
+        raise DataError("scoring by an encoder-decoder", found, "source TAB target")
+    ids = kit.tokenizer.encode(target, side="target")
+    begun = [start_id(kit.files, kit.config), *ids]
+    source_ids = kit.tokenizer.encode(source)
+    return Scored(ids, [*score_pairs(kit.model, [source_ids], [begun])[0]])
+
+
+def known(found: Scored) -> list[float]:
+    """Log-probabilities that are there."""
+    return [value for value in found.logprobs if value is not None]
+
+
+def as_data(kit: Kit, found: Scored) -> dict[str, Any]:
+    """The object of `--json`."""
+    assert kit.tokenizer is not None
+    values = known(found)
+    return {
+        "tokens": found.tokens,
+        "pieces": kit.tokenizer.pieces(found.tokens),
+        "logprobs": found.logprobs,
+        "logprob": sum(values),
+        "perplexity": math.exp(-sum(values) / len(values)) if values else None,
+    }
+
+
+def print_table(kit: Kit, text: str, found: Scored, show: Show) -> None:
+    """The same for people."""
+    show.table(text or "an empty text", ("token", "log p", "p"), list(rows(kit, found)))
+    values = known(found)
+    if values:
+        mean = sum(values) / len(values)
+        show.line(
+            f"  sum {sum(values):.4f}, {len(values)} tokens, perplexity {math.exp(-mean):.4f}"
+        )
+
+
+def rows(kit: Kit, found: Scored) -> Iterator[tuple[str, str, str]]:
+    """Piece, log-probability, probability."""
+    assert kit.tokenizer is not None
+    pieces = kit.tokenizer.pieces(found.tokens)
+    for piece, value in zip(pieces, found.logprobs, strict=True):
+        if value is None:
+            yield piece, "–", "–"
+        else:
+            yield piece, f"{value:.4f}", f"{math.exp(value):.4f}"

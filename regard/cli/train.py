@@ -1,0 +1,220 @@
+"""`regard train lm|mlm|seq2seq`: from files to a folder that `regard.load` opens."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.cli.doctor import choose_device
+from regard.cli.flags import Settings, read_toml
+from regard.cli.show import Show, human_count
+from regard.cli.train_data import Data, prepare
+from regard.cli.train_final import finish
+from regard.cli.train_flags import CONFIG, KNOWN, RunConfig, resolve_run
+from regard.cli.train_samples import make_sampler
+from regard.cli.train_show import Watcher
+from regard.errors import ResourceError, UsageError
+from regard.interop.families import bind
+from regard.kit import Kit
+from regard.loading import load
+from regard.model.model import Model
+from regard.train.config import FREE, TrainConfig
+from regard.train.loop import Interrupted, Job, Trainer, with_dropout
+from regard.train.shape import ShapeConfig
+
+FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A resolved run."""
+
+    settings: Settings
+    run: RunConfig
+    shape: ShapeConfig
+    train: TrainConfig
+    folder: Path
+    device: str
+    command: tuple[str, ...]
+
+
+def run(args: argparse.Namespace, show: Show) -> int:
+    """Train, and write the run's folder."""
+    settings = resolve_run(args)
+    if args.print_config:
+        show.line(settings.toml().rstrip())
+        return 0
+    plan = make_plan(args, settings)
+    before = open_folder(plan, args.resume)
+    watcher = Watcher(show, plan.folder, plan.train)
+    changed = before.get("steps", plan.train.steps) != plan.train.steps
+    if changed and plan.train.schedule in ("cosine", "wsd"):
+        told = f"the {plan.train.schedule} schedule now ends there"
+        watcher.say(f"steps = {plan.train.steps}, was {before['steps']}: {told}")
+    handler = signal.getsignal(signal.SIGTERM)
+    set_terminate(interrupt)
+    try:
+        results = train(plan, args.resume, watcher)
+    except Interrupted:
+        watcher.say(f"stopped; the same command with --resume goes on from {plan.folder}")
+        raise
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        found, fix = error.strerror or str(error), "free some space and run again with --resume"
+        raise ResourceError(f"writing into {plan.folder}", found, "room on disk", fix) from error
+    finally:
+        watcher.stop()
+        set_terminate(handler)
+    if show.as_json:
+        show.result(results)
+    else:
+        show.line(f"{plan.folder / 'final'}: {results['final']}, weights {results['weights'][:12]}")
+    return 0
+
+
+def interrupt(number: int, frame: object) -> None:
+    """SIGTERM outside the loop ends like Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def set_terminate(handler: Any) -> None:
+    """Handle SIGTERM, where this is the main thread."""
+    try:
+        signal.signal(signal.SIGTERM, handler)
+    except ValueError:
+        pass
+
+
+def make_plan(args: argparse.Namespace, settings: Settings) -> Plan:
+    """The dataclasses of a run, its folder and its device."""
+    config, train = settings.make(RunConfig), settings.make(TrainConfig)
+    device = choose_device(config.device)
+    check_precision(train.precision, device)
+    folder = Path(args.out) if args.out else free_folder(config.kind)
+    command = ("regard", *args.arguments)
+    return Plan(settings, config, settings.make(ShapeConfig), train, folder, device, command)
+
+
+def free_folder(kind: str) -> Path:
+    """The first of runs/KIND-1, runs/KIND-2, … that is not there."""
+    number = 1
+    while (folder := Path("runs") / f"{kind}-{number}").exists():
+        number += 1
+    return folder
+
+
+def check_precision(precision: str, device: str) -> None:
+    """Refuse numbers that the device does not compute with."""
+    lacking = precision == "fp16" and device == "cpu"
+    if precision == "bf16" and device == "cuda":
+        lacking = not torch.cuda.is_bf16_supported(including_emulation=False)
+    if lacking:
+        found = f"precision = {precision} on {device}"
+        expected = "float32" if precision == "bf16" else "bf16 or float32"
+        raise UsageError("configuring a run", found, expected, "change --precision or --device")
+
+
+def open_folder(plan: Plan, resume: bool) -> dict[str, Any]:
+    """Make the run's folder, or see that it is one to go on with; the settings it had before."""
+    folder = plan.folder
+    if folder.exists() and not folder.is_dir():
+        raise UsageError("opening the run's folder", f"{folder} is a file", "a folder")
+    there = folder.is_dir() and any(folder.iterdir())
+    if there and not resume:
+        fix = "add --resume to go on with it, or give another --out"
+        found = f"{folder} is not empty"
+        raise UsageError("opening the run's folder", found, "a new or empty folder", fix)
+    written = folder / CONFIG
+    before = read_toml(written) if there and written.is_file() else {}
+    if before:
+        check_same(plan, before)
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / ".config.part"
+    draft.write_text(plan.settings.toml(), encoding="utf-8")
+    os.replace(draft, written)
+    return before
+
+
+def check_same(plan: Plan, before: dict[str, Any]) -> None:
+    """A run goes on only as the run it was."""
+    now = plan.settings.values
+    was = {name: KNOWN[name].read(before.get(name), CONFIG) for name in KNOWN if name in before}
+    differing = [k for k in KNOWN if k not in FREE_KEYS and now[k] != was.get(k, None)]
+    if differing:
+        raise UsageError(
+            f"resuming {plan.folder}",
+            ", ".join(f"{k} = {now[k]!r}, was {was.get(k)!r}" for k in differing),
+            "the values the run began with",
+            "give them again, or begin another run with another --out",
+        )
+
+
+def train(plan: Plan, resume: bool, watcher: Watcher) -> dict[str, Any]:
+    """Prepare, train, and write `final` and the receipt; returns the results."""
+    if plan.run.tensorboard:
+        watcher.open_board()
+    data = prepare(plan.run, plan.train, plan.folder, watcher.say, watcher.phase)
+    kit = make_kit(plan, data, watcher.say)
+    trainer = Trainer(make_job(plan, data, kit, watcher))
+    if resume:
+        take_up(trainer, plan, watcher.say)
+    if trainer.state.step >= plan.train.steps:
+        watcher.say(f"nothing to train: the run is at step {trainer.state.step} already")
+    elif trainer.state.stopped:
+        watcher.say(f"nothing to train: the run stopped early at step {trainer.state.step}")
+    else:
+        watcher.begin(trainer.state.step)
+        trainer.run()
+    return finish(plan, data, kit, trainer, watcher.say)
+
+
+def take_up(trainer: Trainer, plan: Plan, say: Callable[[str], None]) -> None:
+    """Restore the newest whole checkpoint and say which it is."""
+    path = trainer.restore(lambda folder: load(folder).model)
+    if path is None:
+        say(f"no whole checkpoint in {trainer.checkpoints}: starting at step 0")
+        return
+    say(f"resuming from {path}, at step {trainer.state.step} of {plan.train.steps}")
+
+
+def make_kit(plan: Plan, data: Data, say: Callable[[str], None]) -> Kit:
+    """A fresh model with its tokenizer, on the device of the run."""
+    config, family = plan.shape.build(data.tokenizer.size, plan.train.length)
+    model = with_dropout(Model.fresh(config, plan.train.seed), plan.train.dropout)
+    kit = Kit(model.to(plan.device), data.tokenizer, bind(family) if family else None)
+    specials = data.tokenizer.specials
+    kit.config = kit.fresh_config()
+    if plan.run.kind == "seq2seq":
+        kit.config["decoder_start_token_id"] = specials.get("pad", specials["eos"])
+    count = human_count(sum(p.numel() for p in model.parameters()))
+    own = "regard's own: no family of transformers holds pre-norm encoder-decoders"
+    say(f"model: {family or own}, {count} parameters, on {plan.device}")
+    return kit
+
+
+def make_job(plan: Plan, data: Data, kit: Kit, watcher: Watcher) -> Job:
+    """The job of the loop."""
+    shape = {name: plan.settings.values[name] for name in ShapeConfig.__dataclass_fields__}
+    say, samples = watcher.log, plan.folder / "samples"
+    return Job(
+        plan.train,
+        kit.model,
+        data.train,
+        plan.folder,
+        kit.save,
+        valid=data.valid,
+        identity={"kind": plan.run.kind, "mask": plan.run.mask, **shape, **data.identity},
+        report=watcher.report,
+        say=watcher.say,
+        sample=make_sampler(kit, plan.run, data, plan.train.length, samples, say),
+    )

@@ -1,0 +1,192 @@
+"""From files to batches: the tokenizer, the token stores and the sources of each kind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.cli.tok import open_any
+from regard.cli.train_flags import RunConfig
+from regard.data.batch import Source, Windows
+from regard.data.bucket import Buckets
+from regard.data.build import fingerprint, pair_store, text_store
+from regard.data.files import find_files, read_parts
+from regard.data.mask import Masker
+from regard.data.pack import Packed
+from regard.data.pairs import read_pairs
+from regard.data.split import hold_out
+from regard.data.store import Store
+from regard.errors import DataError, UsageError
+from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.train import KINDS, train_tokenizer
+from regard.train.config import TrainConfig
+
+Say = Callable[[str], None]
+ROLES = {
+    "lm": (("pad", "eos"), "none"),
+    "mlm": (("pad", "unk", "cls", "sep", "mask"), "cls-sep"),
+    "seq2seq": (("pad", "eos"), "eos"),
+}
+"""Control tokens of each kind, and what is put around a text."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a run reads."""
+
+    tokenizer: Tokenizer
+    train: Source
+    valid: Source | None
+    store: Store
+    """Where the validation examples stand, for samples."""
+    identity: dict[str, Any]
+    """Hashes of the files and of the tokenizer."""
+    hashes: dict[str, str]
+    """SHA-256 of each file."""
+
+
+def prepare(run: RunConfig, config: TrainConfig, folder: Path, say: Say, progress: Say) -> Data:
+    """Tokenizer, stores and sources of a run, in `folder`; what is there already is used again."""
+    tokenizer = find_tokenizer(run, folder, say, progress)
+    make = pair_stores if run.kind == "seq2seq" else text_stores
+    train, valid = make(run, tokenizer, folder / "data", (say, progress))
+    whole = train
+    if valid is None:
+        train, valid = hold_out(whole, run.holdout, by_tokens=run.kind == "lm")
+        if valid is not None:
+            say(f"held out for validation: the last {amount(valid, run.kind)}")
+    stores = [whole, *([valid] if valid is not None and valid.path != whole.path else [])]
+    hashes = {s["path"]: s["sha256"] for store in stores for s in store.header["sources"]}
+    tags = [digest[:12] for digest in hashes.values()]
+    identity = {"data": tags, "tokenizer": fingerprint(tokenizer)[:12]}
+    say(f"training on {amount(train, run.kind)}, {tokenizer.size:,} ids")
+    sources = [source(run, config, s, tokenizer, s is train, say) for s in (train, valid) if s]
+    held = valid if valid is not None else train
+    return Data(tokenizer, sources[0], (*sources, None)[1], held, identity, hashes)
+
+
+def amount(store: Store, kind: str) -> str:
+    """How much a store holds, in words."""
+    if kind == "lm":
+        return f"{store.tokens:,} tokens"
+    return f"{len(store):,} {'pairs' if store.sides == 2 else 'lines'}"
+
+
+# Tokenizer --------------------------------------------------------------------------------------
+
+
+def find_tokenizer(run: RunConfig, folder: Path, say: Say, progress: Say) -> Tokenizer:
+    """The run's own tokenizer if it is there, else the one asked for, learnt or opened."""
+    place = folder / "tokenizer"
+    if not place.exists():
+        assert run.tokens is not None
+        learn = run.tokens in KINDS
+        made = learn_tokenizer(run, progress) if learn else open_folder(run.tokens)
+        draft = folder / ".tokenizer"
+        shutil.rmtree(draft, ignore_errors=True)
+        made.save(draft)
+        os.replace(draft, place)
+        say(f"tokenizer: {run.tokens}, {made.size:,} ids")
+    tokenizer = open_any(str(place))
+    needed = {"mlm": ("mask",), "seq2seq": ("eos",)}.get(run.kind, ())
+    missing = [role for role in needed if role not in tokenizer.specials]
+    if missing:
+        found = f"a tokenizer without {missing[0]}"
+        raise DataError(f"training {run.kind}", found, f"one with a {missing[0]} token")
+    return tokenizer
+
+
+def open_folder(path: str) -> Tokenizer:
+    """A tokenizer that is there already."""
+    if not Path(path).exists():
+        expected = f"one of {', '.join(KINDS)}, or a folder"
+        raise UsageError("choosing tokens", f"{path!r}", expected)
+    return open_any(path)
+
+
+def learn_tokenizer(run: RunConfig, progress: Say) -> Tokenizer:
+    """A tokenizer of the training files, both sides of pairs together."""
+    assert run.tokens is not None
+    roles, wrap = ROLES[run.kind]
+    size = run.vocab or (8000 if run.tokens in ("bpe", "wordpiece") else None)
+    texts: Iterator[str] = iter(())
+    if run.tokens != "bytes":
+        files = [Path(file) for file in run.files]
+        texts = both_sides(couples(files)) if run.kind == "seq2seq" else read_parts(files)
+    progress("learning the tokenizer")
+    return train_tokenizer(texts, run.tokens, size, specials=roles, wrap=wrap)
+
+
+def both_sides(files: Sequence[Any]) -> Iterator[str]:
+    """Source and target sentences, as lines."""
+    for file in files:
+        left, right = file if isinstance(file, tuple) else (file, None)
+        for one in [left] if right is not None else find_files(left):
+            for pair in read_pairs(one, right):
+                yield from (side + "\n" for side in pair)
+
+
+def couples(files: Sequence[Path]) -> list[Path | str | tuple[Path | str, Path | str]]:
+    """TSV files and folders as they are; two other files are source and target."""
+    plain = [file for file in files if ".tsv" not in file.suffixes and not file.is_dir()]
+    if len(files) == 2 and len(plain) == 2:
+        return [(files[0], files[1])]
+    return list(files)
+
+
+# Stores and sources -----------------------------------------------------------------------------
+
+
+def text_stores(
+    run: RunConfig, tokenizer: Tokenizer, folder: Path, tell: tuple[Say, Say]
+) -> tuple[Store, Store | None]:
+    """Training and, where files are given, validation text."""
+    say, progress = tell
+    lines = run.kind == "mlm" or run.split == "line"
+
+    def make(name: str, files: tuple[str, ...]) -> Store:
+        several = lines or len(find_files(files)) > 1
+        end = tokenizer.specials.get("eos") if run.kind == "lm" and several else None
+        split: Any = "line" if lines else "file"
+        wrapped = run.kind == "mlm"
+        return text_store(folder / name, files, tokenizer, split, end, wrapped, say, progress)
+
+    return make("train.store", run.files), make("valid.store", run.valid) if run.valid else None
+
+
+def pair_stores(
+    run: RunConfig, tokenizer: Tokenizer, folder: Path, tell: tuple[Say, Say]
+) -> tuple[Store, Store | None]:
+    """Training and, where files are given, validation pairs."""
+
+    def make(name: str, files: tuple[str, ...]) -> Store:
+        return pair_store(folder / name, couples([Path(f) for f in files]), tokenizer, *tell)
+
+    return make("train.store", run.files), make("valid.store", run.valid) if run.valid else None
+
+
+def source(
+    run: RunConfig, config: TrainConfig, store: Store, tokenizer: Tokenizer, train: bool, say: Say
+) -> Source:
+    """Batches of a store: shuffled for training, in order for validation."""
+    seed = config.seed if train else None
+    rows = config.batch_tokens // config.length
+    if run.kind == "lm":
+        length = config.length if train else min(config.length, max(store.tokens - 1, 1))
+        return Windows(store, length, rows, seed, whole=train and config.compile)
+    specials = tokenizer.specials
+    if run.kind == "mlm":
+        hide = Masker(
+            tokenizer.size, specials["mask"], specials.values(), run.mask, seed=config.seed
+        )
+        return Packed(store, config.length, rows, seed, masker=hide)
+    start = specials.get("pad", specials["eos"])
+    budget, end = config.batch_tokens, specials["eos"]
+    made = Buckets(store, budget, start, end, seed, limit=config.length)
+    if made.left_out:
+        say(f"left out: {made.left_out:,} pairs with a side over {config.length} tokens")
+    return made

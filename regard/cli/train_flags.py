@@ -1,0 +1,133 @@
+"""Settings of `regard train`: data, shape and training. No torch here: help is quick."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from regard.cli.flags import Settings, add_flags, read_toml, resolve, settings_of
+from regard.errors import UsageError, nearest
+from regard.train.config import TrainConfig
+from regard.train.shape import ShapeConfig, preset_values
+
+KINDS = ("lm", "mlm", "seq2seq")
+DOING = "reading the command line"
+CONFIG = "config.toml"
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What is trained on what."""
+
+    kind: Literal["lm", "mlm", "seq2seq"] = "lm"
+    """Next tokens, masked tokens, or the other side of sentence pairs."""
+    files: tuple[str, ...] = ()
+    """Text files or folders; pairs: TSV files, or a source and a target file."""
+    valid: tuple[str, ...] = ()
+    """Validation files of the same form; without them the end of the data is held out."""
+    holdout: float | None = None
+    """Share held out without --valid: 0.1, of pairs 0.01 to 0.05; 0 for no validation."""
+    preset: str | None = None
+    """A shape by name, such as gpt2, llama-15m, bert-base, transformer-base."""
+    tokens: str | None = None
+    """chars, bpe, words, wordpiece, bytes, or a folder with a tokenizer (bpe; mlm wordpiece)."""
+    vocab: int | None = None
+    """Tokens at most (bpe and wordpiece 8000, else all)."""
+    split: Literal["file", "line"] = "file"
+    """lm: what a document is; the end token is put between documents."""
+    mask: float = 0.15
+    """mlm: share of the tokens to be predicted."""
+    prompts: tuple[str, ...] = ()
+    """Texts that samples go on from; without them beginnings from the validation data."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to run."""
+    tensorboard: bool = False
+    """Write curves for TensorBoard into the run folder too."""
+
+
+KNOWN = settings_of(RunConfig, ShapeConfig, TrainConfig)
+"""Every setting of a run, by name."""
+
+
+def add_train(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard train`."""
+    words = "lm, mlm or seq2seq, then text files or folders; pairs: TSV files, or SRC TGT"
+    parser.add_argument("files", metavar="KIND FILE", nargs="*", help=words)
+    run = parser.add_argument_group("the run")
+    place = "the run's folder, new or empty (runs/KIND-1, -2, …)"
+    run.add_argument("--out", metavar="RUN", help=place)
+    run.add_argument("--resume", action="store_true", help="go on from RUN's last checkpoint")
+    run.add_argument("--config", metavar="FILE", help="settings as TOML, such as RUN/config.toml")
+    shown = "print all settings as TOML with the origin of each, and stop"
+    run.add_argument("--print-config", action="store_true", help=shown)
+    for title, config in (("data", RunConfig), ("shape", ShapeConfig), ("training", TrainConfig)):
+        group = parser.add_argument_group(f"{title} (each also a key of the TOML file)")
+        add_flags(group, settings_of(config), skip=("kind", "files"))  # type: ignore[arg-type]
+
+
+def resolve_run(args: argparse.Namespace) -> Settings:
+    """All settings of a run from defaults, preset, file and flags, checked."""
+    flags: dict[str, Any] = {k: v for k, v in vars(args).items() if k in KNOWN and k != "files"}
+    words = list(args.files)
+    if words and words[0] in KINDS:
+        flags["kind"] = words.pop(0)
+    if words:
+        flags["files"] = words
+    path = args.config
+    if path is None and args.resume and not words and args.out:
+        own = Path(args.out) / CONFIG
+        path = str(own) if own.is_file() else None
+    given = read_toml(Path(path)) if path is not None else {}
+    kind = flags.get("kind", given.get("kind"))
+    if kind not in KINDS:
+        raise unknown_kind(words, kind)
+    name = flags.get("preset", given.get("preset"))
+    preset = (name or f"for {kind}", preset_values(kind, name))
+    made = resolve(KNOWN, flags, (str(path), given) if path else None, preset)
+    finish(made, kind)
+    return made
+
+
+def unknown_kind(words: list[str], kind: Any) -> UsageError:
+    """No kind, or one that is spelt otherwise."""
+    asked = str(kind) if kind is not None else words[0] if words else None
+    close = nearest(asked, KINDS, 1) if asked else ""
+    fix = f"did you mean {close}?" if close else "such as `regard train lm tale.txt --out run`"
+    found = "no kind of training" if asked is None else f"{asked!r} as kind of training"
+    return UsageError(DOING, found, f"one of {', '.join(KINDS)}", fix)
+
+
+def finish(made: Settings, kind: str) -> None:
+    """Decide what was left open, make paths absolute, and check all of it together."""
+    for name, depends in (("hidden", "dim"), ("kv_heads", "heads")):
+        of_preset = made.origins[name].startswith("preset")
+        if of_preset and not made.origins[depends].startswith("preset"):
+            made.put(name, None, "default")  # the preset's would not fit
+    shape = made.make(ShapeConfig)
+    decided = shape.resolve(kind)
+    decided.build(vocab=8, length=made.values["length"])  # a shape that cannot be, before any work
+    for name in ("family", "hidden"):
+        if getattr(decided, name) != getattr(shape, name):
+            made.put(name, getattr(decided, name), "default")
+    for name in ("files", "valid"):
+        made.values[name] = tuple(str(Path(file).resolve()) for file in made.values[name])
+    if made.values["tokens"] is None:
+        made.put("tokens", "wordpiece" if kind == "mlm" else "bpe", "default")
+    check(made.make(RunConfig), made.make(TrainConfig))
+
+
+def check(run: RunConfig, train: TrainConfig) -> None:
+    """Refuse what no single field can know."""
+    if not run.files:
+        raise UsageError(DOING, "no files to train on", f"regard train {run.kind} FILE…")
+    if not 0 < run.mask <= 1:
+        raise UsageError(DOING, f"mask = {run.mask}", "above 0, at most 1")
+    if run.vocab is not None and run.vocab < 1:
+        raise UsageError(DOING, f"vocab = {run.vocab}", "1 or more")
+    if run.holdout is not None and not 0 <= run.holdout < 1:
+        raise UsageError(DOING, f"holdout = {run.holdout}", "0 to below 1")
+    if run.kind != "seq2seq" and train.batch_tokens < train.length:
+        found = f"batch_tokens = {train.batch_tokens}, fewer than length = {train.length}"
+        raise UsageError(DOING, found, "room for one window", "raise one or lower the other")

@@ -1,0 +1,199 @@
+"""Arguments of the verbs that write, fill, score and evaluate. No torch here: help is quick."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+LINES = "none: one per line of stdin"
+FOLDER = "a folder that `regard.load` opens"
+EVALUATIONS = {
+    "lm": (
+        "perplexity, bits per token and bits per byte of a text",
+        "regard eval lm folder test.txt",
+        "regard eval lm folder test.txt --train train.txt --stride 256",
+        "regard eval lm folder test.txt.gz --json",
+    ),
+    "translate": (
+        "BLEU and chrF of translations, with sacrebleu's signatures",
+        "regard eval translate folder test.tsv --train train.tsv",
+        "regard eval translate folder test.tsv --beams 1 --json",
+        "regard eval translate folder test.tsv --train train.tsv --allow-overlap",
+    ),
+}
+"""What each evaluation measures, and three examples."""
+
+
+def number(text: str) -> float:
+    """A number; its range is checked where it is used, which names the limit."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def whole(text: str) -> int:
+    """A whole number of either sign."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def add_search(parser: argparse.ArgumentParser, beams: int | None, note: str) -> None:
+    """Beam width and strict mode."""
+    parser.add_argument("--beams", type=whole, default=beams, metavar="B", help=note)
+    text = "the same bits whatever is in the batch; slower"
+    parser.add_argument("--strict", action="store_true", help=text)
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Where to run."""
+    from regard.cli.main import add_device  # which declares these verbs: a circle else
+
+    add_device(parser)
+
+
+def add_generate(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard generate`."""
+    parser.add_argument("path", metavar="FOLDER", help=FOLDER)
+    parser.add_argument("prompt", metavar="PROMPT", nargs="?", help=f"what to go on from; {LINES}")
+    most = "new tokens at most (64)"
+    parser.add_argument("--max-new", type=whole, default=64, metavar="N", help=most)
+    parser.add_argument("--greedy", action="store_true", help="the likeliest token each time")
+    for name, kind, text in (
+        ("--temperature", number, "draw; below 1 sharper, above 1 flatter, 0 is greedy"),
+        ("--top-k", whole, "draw from this many likeliest tokens"),
+        ("--top-p", number, "draw from the likeliest tokens that reach this probability"),
+        ("--min-p", number, "draw from tokens at least this share as likely as the best"),
+        ("--seed", whole, "of the draws (0); the same seed gives the same text"),
+    ):
+        parser.add_argument(name, type=kind, metavar="X", help=text)
+    add_search(parser, None, "beam search of this width instead")
+    stop = "end before this text; may be given several times"
+    parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help=stop)
+    add_place(parser)
+
+
+def add_translate(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard translate`."""
+    parser.add_argument("texts", metavar="TEXT", nargs="*", help=f"sentences; {LINES}")
+    parser.add_argument("--file", action="append", metavar="FILE", help="read lines from here")
+    parser.add_argument("--model", metavar="FOLDER", required=True, help=FOLDER)
+    add_search(parser, 4, "width of the beam (4)")
+    several = "so many translations of each, best first, TABs between them (1)"
+    parser.add_argument("--alternatives", type=whole, default=1, metavar="N", help=several)
+    alpha = "strength of the length penalty; 0 prefers short (0.6)"
+    parser.add_argument("--alpha", type=number, default=0.6, metavar="X", help=alpha)
+    most = "tokens at most (50 more than the source has)"
+    parser.add_argument("--max-new", type=whole, metavar="N", help=most)
+    parser.add_argument("--seed", type=whole, help="accepted as everywhere; beams draw nothing")
+    add_place(parser)
+
+
+def add_fill(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard fill`."""
+    parser.add_argument("path", metavar="FOLDER", help="a masked language model")
+    parser.add_argument("text", metavar="TEXT", nargs="?", help=f"text with <mask> in it; {LINES}")
+    parser.add_argument("--top", type=whole, default=5, metavar="K", help="words for each gap (5)")
+    parser.add_argument("--seed", type=whole, help="accepted as everywhere; nothing is drawn")
+    add_place(parser)
+
+
+def add_score(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard score`."""
+    parser.add_argument("path", metavar="FOLDER", help=FOLDER)
+    text = f"a text; source TAB target for an encoder-decoder; {LINES}"
+    parser.add_argument("text", metavar="TEXT", nargs="?", help=text)
+    parser.add_argument("--seed", type=whole, help="accepted as everywhere; nothing is drawn")
+    add_place(parser)
+
+
+def add_eval(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard eval`."""
+    from regard.cli.main import add_common
+
+    choices = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
+    for name, (summary, *examples) in EVALUATIONS.items():
+        sub = choices.add_parser(
+            name,
+            help=summary,
+            description=f"{summary}.",
+            epilog="examples:\n" + "\n".join(f"  {line}" for line in examples),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        sub.add_argument("path", metavar="FOLDER", help=FOLDER)
+        what = "a text file" if name == "lm" else "source TAB target on each line"
+        sub.add_argument("test", metavar="FILE", help=what)
+        train = "training files, to find test lines that stand in them"
+        sub.add_argument("--train", nargs="+", metavar="FILE", help=train)
+        allow = "evaluate even so, and mark the numbers"
+        sub.add_argument("--allow-overlap", action="store_true", help=allow)
+        if name == "lm":
+            length = "tokens of a window (what the model was made for, at most 1024)"
+            sub.add_argument("--length", type=whole, metavar="N", help=length)
+            stride = "tokens between windows (as --length: they do not overlap)"
+            sub.add_argument("--stride", type=whole, metavar="N", help=stride)
+        else:
+            add_search(sub, 4, "width of the beam (4)")
+        sub.add_argument("--seed", type=whole, help="accepted as everywhere; nothing is drawn")
+        add_place(sub)
+        add_common(sub)
+
+
+Row = tuple[str, str, Callable[[argparse.ArgumentParser], None], tuple[str, str, str]]
+
+WRITING: dict[str, Row] = {
+    "generate": (
+        "regard.cli.generate",
+        "go on from a prompt: greedily, by drawing or by beam search",
+        add_generate,
+        (
+            'regard generate folder "Once upon a time"',
+            'regard generate folder "Dear" --temperature 0.8 --top-p 0.95 --seed 7',
+            "regard generate folder --max-new 20 --greedy --json < prompts.txt",
+        ),
+    ),
+    "translate": (
+        "regard.cli.translate",
+        "translate by beam search, one line out for each line in",
+        add_translate,
+        (
+            'regard translate "Je suis un chat." --model folder',
+            "regard translate --model folder --file lines.fr > lines.en",
+            "regard translate --model folder --alternatives 4 --json < lines.fr",
+        ),
+    ),
+    "fill": (
+        "regard.cli.fill",
+        "the likeliest words for a gap in a text",
+        add_fill,
+        (
+            'regard fill folder "Paris is the <mask> of France"',
+            'regard fill folder "Paris is the <mask> of France" --top 10',
+            "regard fill folder --json < lines.txt",
+        ),
+    ),
+    "score": (
+        "regard.cli.score",
+        "log-probability of each token of a text",
+        add_score,
+        (
+            'regard score folder "The cat sat on the mat."',
+            "regard score folder --json < lines.txt",
+            "regard score translator < pairs.tsv",
+        ),
+    ),
+    "eval": (
+        "regard.cli.evaluate",
+        "perplexity of a text, or BLEU and chrF of translations",
+        add_eval,
+        (
+            "regard eval lm folder test.txt --train train.txt",
+            "regard eval lm folder test.txt --stride 256 --json",
+            "regard eval translate folder test.tsv --train train.tsv",
+        ),
+    ),
+}
+"""Where each verb lives, what it does, its arguments and three examples: the fields of a Verb."""

@@ -1,0 +1,136 @@
+"""ShapeConfig: the size of a model to be trained, and the family that it is saved as."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from regard.core.config import StackConfig, check_names
+from regard.errors import UsageError
+from regard.model.config import ModelConfig, TextConfig
+from regard.model.presets import architecture, bert, gpt2, llama, preset, transformer
+
+FAMILIES = {"lm": ("llama", "gpt2"), "mlm": ("bert",), "seq2seq": ("marian",)}
+"""The families of each kind of training, the usual one first."""
+
+ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "gpt2": "GPT2LMHeadModel",
+    "bert": "BertForMaskedLM",
+    "marian": "MarianMTModel",
+}
+
+
+@dataclass(frozen=True)
+class ShapeConfig:
+    """The size of a model; its vocabulary comes from the tokenizer, its length from the run."""
+
+    family: Literal["auto", "llama", "gpt2", "bert", "marian"] = "auto"
+    """What it is saved as; auto: lm is llama, mlm is bert, seq2seq is marian."""
+    dim: int = 256
+    """Width of the residual stream."""
+    depth: int = 4
+    """Blocks, in each stack."""
+    heads: int = 4
+    """Attention heads."""
+    kv_heads: int | None = None
+    """Key-value heads (llama); as many as heads when not given."""
+    hidden: int | None = None
+    """Width of the MLP; 4 dim, or the llama family's 8/3 dim, when not given."""
+    pre_norm: bool = False
+    """Norms before each part of an encoder-decoder; saved as regard's own, no family has it."""
+
+    def __post_init__(self) -> None:
+        check_names(self, "choosing a shape")
+        for name in ("dim", "depth", "heads", "kv_heads", "hidden"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError("choosing a shape", f"{name} = {value}", "1 or more")
+
+    def resolve(self, kind: str) -> ShapeConfig:
+        """The same with everything that was left open decided."""
+        families = FAMILIES[kind]
+        family: Any = families[0] if self.family == "auto" else self.family
+        if family not in families:
+            found = f"family = {family!r} for `train {kind}`"
+            raise UsageError("choosing a shape", found, f"one of {', '.join(families)}")
+        if self.pre_norm and family != "marian":
+            raise UsageError("choosing a shape", f"pre_norm with {family}", "seq2seq")
+        if self.kv_heads is not None and family != "llama":
+            raise UsageError("choosing a shape", f"kv_heads with {family}", "family llama")
+        if self.dim % self.heads:
+            found = f"heads = {self.heads} does not divide dim = {self.dim}"
+            divisors = [n for n in range(1, self.dim + 1) if self.dim % n == 0]
+            raise UsageError("choosing a shape", found, f"one of {divisors}")
+        wide = -(-8 * self.dim // 3 // 32) * 32 if family == "llama" else 4 * self.dim
+        return replace(self, family=family, hidden=self.hidden or wide)
+
+    def build(self, vocab: int, length: int) -> tuple[ModelConfig, str | None]:
+        """(config, architecture; None for regard's own) of a resolved shape."""
+        assert self.hidden is not None
+        sizes = self.dim, self.depth, self.heads
+        if self.family == "llama":
+            groups = self.kv_heads or self.heads
+            return llama(*sizes, groups, self.hidden, vocab, length), ARCHITECTURES["llama"]
+        if self.family == "marian":
+            config = transformer(*sizes, vocab, self.pre_norm)
+            if length > 1024:  # positions are computed: only what transformers is told changes
+                assert isinstance(config.front, TextConfig)
+                text = replace(config.front, length=length)
+                config = replace(config, front=text, target=text)
+        else:
+            config = (gpt2 if self.family == "gpt2" else bert)(*sizes, vocab, length)
+        config = replace(
+            config,
+            encoder=with_hidden(config.encoder, self.hidden),
+            decoder=with_hidden(config.decoder, self.hidden),
+        )
+        return config, None if self.pre_norm else ARCHITECTURES[self.family]
+
+
+def with_hidden(stack: StackConfig | None, hidden: int) -> StackConfig | None:
+    """A stack with another width of its MLPs."""
+    return stack and replace(stack, block=replace(stack.block, hidden=hidden))
+
+
+USUAL: dict[str, dict[str, Any]] = {
+    "lm": {},
+    "mlm": {"beta2": 0.98, "weight_decay": 0.01, "dropout": 0.1},
+    "seq2seq": {
+        "length": 128,
+        "beta2": 0.98,
+        "schedule": "inverse_sqrt",
+        "weight_decay": 0.0,
+        "smoothing": 0.1,
+        "dropout": 0.1,
+    },
+}
+"""Training settings of each kind that differ from the defaults."""
+
+VASWANI = {"beta2": 0.98, "eps": 1e-9, "warm_up": 4000, "steps": 100_000, "average": 5}
+RECIPES: dict[str, dict[str, Any]] = {
+    "transformer-base": VASWANI | {"lr": 512**-0.5 * 4000**-0.5},
+    "transformer-big": VASWANI
+    | {"lr": 1024**-0.5 * 4000**-0.5, "dropout": 0.3, "steps": 300_000, "average": 20},
+    "transformer-pre": VASWANI | {"lr": 512**-0.5 * 4000**-0.5},
+}
+"""Published training settings of presets (spec training.md, section 1)."""
+
+
+def preset_values(kind: str, name: str | None) -> dict[str, Any]:
+    """What a preset says of shape and training; None is the usual of the kind."""
+    made = dict(USUAL[kind])
+    if name is None:
+        return made
+    config, family = preset(name), architecture(name)
+    families = {full: short for short, full in ARCHITECTURES.items()} | {None: "marian"}
+    if families.get(family) not in FAMILIES[kind]:
+        found = f"{name}, a {family or 'pre-norm encoder-decoder'}"
+        expected = f"a preset of {' or '.join(FAMILIES[kind])}"
+        raise UsageError(f"choosing a preset for `train {kind}`", found, expected)
+    block = config.last.block
+    made |= {"family": families[family], "dim": block.dim, "depth": config.last.depth}
+    made |= {"heads": block.heads, "hidden": block.hidden, "pre_norm": family is None}
+    if made["family"] == "llama" and block.kv_heads is not None:
+        made["kv_heads"] = block.kv_heads
+    return made | RECIPES.get(name, {})

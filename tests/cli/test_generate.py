@@ -1,0 +1,155 @@
+"""`regard generate`: the fixed shape of its output, transformers' tokens, and bad input."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import torch
+
+from regard.cli import generate as module
+from regard.loading import load
+from tests.cli.small_folders import pair, stdin, writer  # noqa: F401
+
+PROMPT = "the cat"
+
+
+def parsed(out):
+    return [json.loads(line) for line in out.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def reference(writer):  # noqa: F811
+    import transformers
+
+    return transformers.GPT2LMHeadModel.from_pretrained(writer).eval()
+
+
+def test_tokens_text_and_logprob(here, writer, reference):  # noqa: F811
+    code, out, err = here(
+        "generate", writer, PROMPT, "--max-new", 12, "--greedy", "--json", "-q"
+    )
+    assert (code, err, len(out.splitlines())) == (0, "", 1)
+    found = json.loads(out)
+    tokenizer = load(writer).tokenizer
+    ids = torch.tensor([tokenizer.encode(PROMPT)])
+    made = reference.generate(ids, max_new_tokens=12, do_sample=False, pad_token_id=0)
+    assert found["tokens"] == made[0, ids.shape[1] :].tolist()
+    assert found["text"] == tokenizer.decode(made[0].tolist())[len(PROMPT) :]
+    log = reference(made).logits[0].detach().log_softmax(-1)
+    wanted = sum(float(log[n - 1, made[0, n]]) for n in range(ids.shape[1], made.shape[1]))
+    assert found["logprob"] == pytest.approx(wanted, abs=1e-4)
+
+
+def test_lines_of_stdin_are_answered_one_by_one(here, writer, stdin):  # noqa: F811
+    lines = ["the cat", "Paris is", "", "Hello world! How", "x"] * 8  # more than one batch
+    stdin("".join(f"{line}\n" for line in lines))
+    code, out, _ = here("generate", writer, "--max-new", 5, "--json")
+    together = parsed(out)
+    assert code == 0 and len(together) == len(lines)
+    for line, found in list(zip(lines, together, strict=True))[:5]:
+        alone = parsed(here("generate", writer, line, "--max-new", 5, "--json")[1])[0]
+        assert alone["tokens"] == found["tokens"] and alone["text"] == found["text"]
+        assert alone["logprob"] == pytest.approx(found["logprob"], abs=1e-4)
+    assert [f["tokens"] for f in together[:5]] == [f["tokens"] for f in together[35:]]
+
+
+def test_draws_belong_to_the_line(here, writer, stdin, monkeypatch):  # noqa: F811
+    flags = ("--max-new", 6, "--temperature", 1.5, "--seed", 4, "--json")
+    stdin(f"{PROMPT}\n" * 6)
+    first = here("generate", writer, *flags)[1]
+    monkeypatch.setattr(module, "TOGETHER", 4)
+    stdin(f"{PROMPT}\n" * 6)
+    assert [f["tokens"] for f in parsed(here("generate", writer, *flags)[1])] == [
+        f["tokens"] for f in parsed(first)
+    ]
+    assert len({str(f["tokens"]) for f in parsed(first)}) > 3
+    other = here("generate", writer, PROMPT, *flags[:-2], 5, "--json")[1]
+    assert parsed(other)[0]["tokens"] != parsed(first)[0]["tokens"]
+
+
+def test_plain_text_and_stop(here, writer):  # noqa: F811
+    _, out, _ = here("generate", writer, PROMPT, "--max-new", 9, "--json")
+    text = json.loads(out)["text"]
+    assert here("generate", writer, PROMPT, "--max-new", 9)[1] == text + "\n"
+    stop = text[3:5]
+    code, out, _ = here("generate", writer, PROMPT, "--max-new", 9, "--stop", stop, "--json")
+    found = json.loads(out)
+    assert code == 0 and found["text"] == text[: text.index(stop)] and found["finished"]
+    assert len(found["tokens"]) < 9
+
+
+def test_streaming_on_a_terminal(here, writer, monkeypatch, capsys):  # noqa: F811
+    plain = here("generate", writer, PROMPT, "--max-new", 9)[1]
+    parts = []
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    write = sys.stdout.write
+    monkeypatch.setattr(sys.stdout, "write", lambda text: parts.append(text) or write(text))
+    code, out, _ = here("generate", writer, PROMPT, "--max-new", 9)
+    assert (code, out) == (0, plain) and len([part for part in parts if part]) > 3
+
+
+def test_what_streams_holds_back():
+    class Kit:
+        def continuation(self, batch, row, tokens):
+            return "ab caf\ufffd"[: len(tokens)]
+
+    class Stop:
+        strings = ["b c"]
+
+    stream = module.Stream(Kit(), None, Stop())
+    unsure = [stream.unsure(text) for text in ("a", "ab", "ab ", "ab c", "caf\ufffd", "")]
+    assert unsure == [0, 1, 2, 3, 1, 0]
+
+
+def test_beams_are_capped_by_the_vocabulary(here, writer):  # noqa: F811
+    size = load(writer).tokenizer.size
+    code, out, err = here("generate", writer, PROMPT, "--beams", 999, "--max-new", 1, "--json")
+    assert code == 0 and f"{size} beams" in err and len(json.loads(out)["tokens"]) == 1
+    one = json.loads(here("generate", writer, PROMPT, "--beams", 1, "--max-new", 4, "--json")[1])
+    greedy = json.loads(here("generate", writer, PROMPT, "--max-new", 4, "--json")[1])
+    assert one["tokens"] == greedy["tokens"]
+
+
+def test_an_encoder_decoder_writes_too(here, pair):  # noqa: F811
+    code, out, _ = here("generate", pair, PROMPT, "--max-new", 4, "--json", "--strict")
+    assert code == 0 and 1 <= len(json.loads(out)["tokens"]) <= 4
+
+
+def test_a_position_table_ends_the_text(here, writer):  # noqa: F811
+    code, out, err = here("generate", writer, PROMPT, "--max-new", 500, "--json")
+    assert code == 0 and "of 40 positions in all" in err
+    assert len(json.loads(out)["tokens"]) <= 40
+    code, _, err = here("generate", writer, "the cat sat " * 30)
+    assert code == 3 and "fewer than 40" in err
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--max-new", 0), "--max-new 0\n  expected: 1 or more"),
+        (("--top-k", 0), "top-k = 0\n  expected: 1 or more"),
+        (("--top-k", -2), "expected: 1 or more"),
+        (("--top-p", 0), "top-p = 0.0\n  expected: more than 0 and at most 1"),
+        (("--top-p", 1.5), "more than 0 and at most 1"),
+        (("--min-p", 2), "0 to 1"),
+        (("--temperature", -1), "temperature = -1.0\n  expected: 0 or more"),
+        (("--temperature", "warm"), "'warm' is not a number"),
+        (("--beams", 0), "--beams 0\n  expected: 1 or more"),
+        (("--greedy", "--top-k", 3), "--greedy and --top-k"),
+        (("--beams", 2, "--temperature", 1), "--beams and --temperature"),
+        (("--beams", 2, "--stop", "x"), "one of the two"),
+        (("--topp", 0.5), "did you mean --top-p?"),
+    ],
+)
+def test_wrong_calls(here, writer, flags, said):  # noqa: F811
+    code, out, err = here("generate", writer, PROMPT, *flags)
+    assert (code, out) == (2, "") and said in err
+
+
+def test_wrong_folders(here, folders, tmp_path):
+    code, _, err = here("generate", folders / "decoder", PROMPT)
+    assert code == 2 and "without a tokenizer" in err
+    assert here("generate", tmp_path / "none", PROMPT)[0] == 3
+    assert "a shape without weights" in here("generate", "gpt2", PROMPT)[2]

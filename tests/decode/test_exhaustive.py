@@ -1,0 +1,41 @@
+"""Exhaustive search and Viterbi are exact, so they agree."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from regard.decode.exhaustive import exhaustive
+from regard.decode.penalty import length_penalty
+from regard.errors import UsageError
+from tests.decode.toy import hashed, scored
+
+
+def log_probs(rule, first=0):
+    return lambda prefixes: torch.stack(
+        [rule(row, first).log_softmax(-1) for row in prefixes.tolist()]
+    )
+
+
+def test_against_a_plain_enumeration():
+    rule, penalty = hashed(3, 5), length_penalty("length", 0.7)
+    wanted = []
+    for length in (1, 2, 3, 4):
+        for words in itertools.product(range(3), repeat=length):
+            if 0 not in words[:-1] and (words[-1] == 0 or length == 4):
+                value = scored(rule, list(words))
+                wanted.append((words[-1] != 0, -value / penalty(length), list(words)))
+    found = exhaustive(log_probs(rule), 3, 4, {0}, count=99, penalty=penalty)
+    assert len(found) == len(wanted) == 1 + 2 + 4 + 8 * 3
+    for hypothesis, (unfinished, score, words) in zip(found, sorted(wanted), strict=True):
+        assert hypothesis.tokens == words and hypothesis.finished != unfinished
+        assert hypothesis.score == pytest.approx(-score, abs=1e-5)
+    assert sum(math.exp(h.logprob) for h in found) == pytest.approx(1, abs=1e-5)
+
+
+def test_it_refuses_what_would_not_end():
+    with pytest.raises(UsageError, match=r"10\^9 = 1,000,000,000 sequences[\s\S]*use beam search"):
+        exhaustive(log_probs(hashed(10, 0)), 10, 9, ())

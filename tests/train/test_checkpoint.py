@@ -1,0 +1,160 @@
+"""Checkpoints: whole or not there, the newest good one, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from safetensors import SafetensorError
+
+from regard.errors import ResourceError
+from regard.train import checkpoint
+from regard.train.checkpoint import (
+    find_checkpoint,
+    generator_states,
+    optimizer_tensors,
+    prune,
+    restore_generators,
+    restore_optimizer,
+    step_of,
+    write_checkpoint,
+)
+from regard.train.optim import build_optimizer
+from tests.train.runs import load_model, make_trainer
+
+
+def write(runs, step, text="weights"):
+    def save(folder):
+        (folder / "model.safetensors").write_text(text)
+
+    runs.mkdir(exist_ok=True)
+    return write_checkpoint(runs, step, save, {"optimizer": {"a": torch.ones(3)}}, {"step": step})
+
+
+def steps(runs):
+    return sorted(step_of(path) for path in runs.glob("step-*"))
+
+
+def test_the_newest_whole_one_is_found_by_number_not_by_name(tmp_path):
+    for step in (5, 999_999, 1_000_000):
+        write(tmp_path, step)
+    assert find_checkpoint(tmp_path) == (tmp_path / "step-1000000", [])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: (path / "model.safetensors").write_text("weighty"),
+        lambda path: (path / "trainer" / "optimizer.safetensors").write_bytes(b""),
+        lambda path: (path / "trainer" / "state.json").unlink(),
+        lambda path: (path / "trainer" / "whole.json").unlink(),
+        lambda path: (path / "trainer" / "whole.json").write_text('{"model.saf'),
+    ],
+)
+def test_a_damaged_one_is_left_aside_and_named(damage, tmp_path):
+    write(tmp_path, 1)
+    damage(write(tmp_path, 2))
+    path, wrong = find_checkpoint(tmp_path)
+    assert path == tmp_path / "step-000001" and len(wrong) == 1 and "step-000002" in wrong[0]
+
+
+def test_a_trainer_takes_the_one_before_and_says_so(tmp_path):
+    make_trainer("lm", tmp_path, steps=6, keep=3).run()
+    newest = tmp_path / "run" / "checkpoints" / "step-000006"
+    model = newest / "model.safetensors"
+    model.write_bytes(model.read_bytes()[:-1])
+    said = []
+    again = make_trainer("lm", tmp_path, steps=6, job={"say": said.append})
+    taken = again.restore(load_model)
+    assert taken.name != newest.name and again.state.step == step_of(taken)
+    assert any("step-000006: model.safetensors is damaged" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        SafetensorError("Error while serializing: I/O error: No space left on device"),
+        ResourceError("writing", "No space left on device"),
+    ],
+)
+def test_a_full_disk_leaves_the_one_before_and_no_rest(error, tmp_path):
+    write(tmp_path, 1)
+
+    def save(folder):
+        (folder / "half").write_text("x")
+        raise error
+
+    with pytest.raises(ResourceError, match="No space left") as caught:
+        write_checkpoint(tmp_path, 2, save, {"optimizer": {"a": torch.ones(3)}}, {})
+    assert caught.value.exit_code == 4 and "--resume" in caught.value.fix
+    assert find_checkpoint(tmp_path) == (tmp_path / "step-000001", [])
+    assert not list(tmp_path.glob(".part-*"))
+
+
+def test_a_file_that_may_not_grow_is_a_full_disk_too(tmp_path):
+    code = f"""
+import resource, sys, torch
+from pathlib import Path
+from regard.train.checkpoint import write_checkpoint
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+big = {{"optimizer": {{"a": torch.ones(100_000)}}}}
+try:
+    write_checkpoint(Path({str(tmp_path)!r}), 2, lambda folder: None, big, {{}})
+except Exception as error:
+    print(type(error).__name__)
+"""
+    write(tmp_path, 1)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "ResourceError", done.stderr
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    assert find_checkpoint(tmp_path) == (tmp_path / "step-000001", [])
+
+
+def test_pruning_keeps_the_newest_the_regular_and_the_best(tmp_path):
+    for step in (5, 7, 10, 13, 15, 20, 21):
+        write(tmp_path, step)
+    prune(tmp_path, keep=2, best=7, every=5)
+    assert steps(tmp_path) == [7, 15, 20, 21]
+
+
+def test_a_killed_writer_leaves_no_checkpoint(tmp_path, monkeypatch):
+    write(tmp_path, 1)
+
+    class Kill(BaseException):
+        pass
+
+    def die(*paths):
+        raise Kill
+
+    monkeypatch.setattr(checkpoint.os, "replace", die)
+    with pytest.raises(Kill):
+        write(tmp_path, 2)
+    assert steps(tmp_path) == [1] and list(tmp_path.glob(".part-*"))
+    checkpoint.clear_leftovers(tmp_path)
+    assert not list(tmp_path.glob(".part-*"))
+
+
+def test_the_optimizer_comes_back_exactly(tmp_path):
+    trainer = make_trainer("lm", tmp_path, steps=3)
+    trainer.run()
+    held = optimizer_tensors(trainer.model, trainer.optimizer)
+    other = build_optimizer(trainer.model, trainer.config)
+    restore_optimizer(trainer.model, other, held)
+    again = optimizer_tensors(trainer.model, other)
+    assert held.keys() == again.keys() and all(torch.equal(held[k], again[k]) for k in held)
+    assert any(name.startswith("exp_avg_sq/") for name in held)
+
+
+def test_all_generators_come_back():
+    tensors, plain = generator_states()
+    plain = json.loads(json.dumps(plain))
+    drawn = [torch.rand(3).tolist(), random.random(), np.random.rand(2).tolist()]
+    restore_generators(tensors, plain)
+    assert drawn == [torch.rand(3).tolist(), random.random(), np.random.rand(2).tolist()]

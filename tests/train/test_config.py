@@ -1,0 +1,66 @@
+"""TrainConfig and ShapeConfig: limits, and what a resumed run may change."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+
+from regard.errors import UsageError
+from regard.train.config import FREE, TrainConfig
+from regard.train.shape import ShapeConfig, preset_values
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"steps": 0},
+        {"lr": 0.0},
+        {"lr": float("nan")},
+        {"lr": float("inf")},
+        {"dropout": 1.0},
+        {"smoothing": -0.1},
+        {"log_every": 0},
+        {"average": 0},
+        {"workers": -1},
+        {"beta2": 1.0},
+        {"floor": 1.1},
+        {"schedule": "cosin"},
+        {"precision": "fp8"},
+    ],
+)
+def test_values_outside_their_limits(wrong):
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        TrainConfig(**wrong)
+
+
+def test_a_round_trip_and_known_free_fields():
+    config = TrainConfig(steps=7, floor=1.0)
+    assert TrainConfig(**asdict(config)) == config
+    assert set(FREE) <= set(asdict(config))
+
+
+def test_shapes_of_each_kind():
+    assert ShapeConfig().resolve("lm").family == "llama"
+    assert ShapeConfig(dim=64).resolve("mlm").hidden == 256
+    config, family = ShapeConfig(dim=64, hidden=96).resolve("seq2seq").build(50, 2000)
+    assert family == "MarianMTModel" and config.decoder.block.hidden == 96
+    assert config.front.length == 2000
+    assert ShapeConfig(dim=64, pre_norm=True).resolve("seq2seq").build(50, 64)[1] is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [("mlm", {"family": "gpt2"}), ("lm", {"pre_norm": True}), ("mlm", {"kv_heads": 2})],
+)
+def test_a_shape_that_no_such_model_has(kind, wrong):
+    with pytest.raises(UsageError, match="choosing a shape"):
+        ShapeConfig(**wrong).resolve(kind)
+
+
+def test_presets_carry_shape_and_recipe():
+    big = preset_values("seq2seq", "transformer-big")
+    assert (big["dim"], big["dropout"], big["average"]) == (1024, 0.3, 20)
+    assert preset_values("lm", "smollm2-135m")["kv_heads"] == 3
+    with pytest.raises(UsageError, match="bert-base"):
+        preset_values("lm", "bert-base")

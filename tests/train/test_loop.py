@@ -1,0 +1,158 @@
+"""The loop: the same bits however often it is stopped, guards, validation, early stopping."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+import torch
+
+from regard.errors import RegardError, UsageError
+from regard.train.loop import Interrupted, weight_hash
+from tests.train.runs import Killed, kill_at, load_model, make_trainer
+
+
+def curve(folder):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    kept = ("step", "epoch", "loss", "nll", "lr", "norm", "valid_nll", "best")
+    return [{k: v for k, v in json.loads(line).items() if k in kept} for line in lines]
+
+
+@pytest.mark.parametrize("kind", ["lm", "mlm", "seq2seq"])
+def test_a_killed_run_ends_with_the_same_bits(kind, tmp_path):
+    whole = make_trainer(kind, tmp_path, "whole", workers=1)
+    whole.run()
+    torch.rand(5)  # other draws in this process change nothing
+    for number, (step, micro) in enumerate([(2, 1), (7, 0), (9, 1), (12, 1)]):
+        trainer = kill_at(make_trainer(kind, tmp_path, "killed", workers=number), step, micro)
+        trainer.restore(load_model)
+        with pytest.raises(Killed):
+            trainer.run()
+    last = make_trainer(kind, tmp_path, "killed", workers=2)
+    assert last.restore(load_model) is not None
+    last.run()
+    assert weight_hash(last.model) == weight_hash(whole.model)
+    for mine, theirs in zip(last.mean.weights, whole.mean.weights, strict=True):
+        assert torch.equal(mine, theirs)
+    assert curve(tmp_path / "killed") == curve(tmp_path / "whole")
+
+
+def test_the_hash_sees_every_bit(tmp_path):
+    model = make_trainer("lm", tmp_path).model
+    before = weight_hash(model)
+    with torch.no_grad():
+        model.front.tokens.weight[0, 0] += 1e-7
+    assert weight_hash(model) != before
+
+
+def test_a_signal_saves_and_the_rest_gives_the_same_bits(tmp_path):
+    whole = make_trainer("lm", tmp_path, "whole")
+    whole.run()
+
+    def report(line):
+        if line["step"] == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    said = []
+    handler = signal.getsignal(signal.SIGTERM)
+    first = make_trainer("lm", tmp_path, "cut", job={"report": report, "say": said.append})
+    with pytest.raises(Interrupted):
+        first.run()
+    assert signal.getsignal(signal.SIGTERM) == handler and said
+    assert first.state.step in (4, 5)
+    second = make_trainer("lm", tmp_path, "cut")
+    assert second.restore(load_model).name == f"step-{first.state.step:06d}"
+    second.run()
+    assert weight_hash(second.model) == weight_hash(whole.model)
+
+
+def test_a_bad_number_is_named_before_it_reaches_the_weights(tmp_path):
+    trainer = make_trainer("lm", tmp_path, "bad", save_every=100, eval_every=0)
+    step = trainer.step
+
+    def poisoned(micro):
+        if trainer.state.step == 4:
+            hook = trainer.model.decoder.blocks[1].mlp.up.weight.register_hook(
+                lambda gradient: gradient * torch.nan
+            )
+            trainer.poison = hook
+        return step(micro)
+
+    trainer.step = poisoned
+    with pytest.raises(RegardError, match="gradient of decoder.blocks.1.mlp.up.weight") as caught:
+        trainer.run()
+    assert "training step 5" in str(caught.value)
+    kept = load_model(tmp_path / "bad" / "checkpoints" / "step-000004")
+    assert all(bool(torch.isfinite(p).all()) for p in kept.parameters())
+    again = make_trainer("lm", tmp_path, "bad", save_every=100, eval_every=0)
+    again.restore(load_model)
+    assert again.state.step == 4 and again.run().step == 12
+
+
+def test_the_part_that_a_bad_number_comes_from_is_named(tmp_path):
+    trainer = make_trainer("lm", tmp_path, "bad", eval_every=0)
+    part = trainer.model.decoder.blocks[1].attn.o
+    part.register_forward_hook(
+        lambda module, given, out: out * torch.nan if trainer.state.step == 2 else out
+    )
+    with pytest.raises(RegardError, match="the output of decoder.blocks.1.attn.o") as caught:
+        trainer.run()
+    assert "training step 3: loss nan" in str(caught.value)
+
+
+def test_another_config_names_the_differing_keys(tmp_path):
+    make_trainer("lm", tmp_path, steps=3).run()
+    other = make_trainer("lm", tmp_path, lr=0.5, job={"identity": {"kind": "other"}})
+    with pytest.raises(UsageError, match=r"lr = 0.5, was 0.001, kind = 'other', was 'lm'"):
+        other.restore(load_model)
+    longer = make_trainer("lm", tmp_path, steps=5, keep=1, workers=3)
+    assert longer.restore(load_model) is not None and longer.run().step == 5
+
+
+def test_a_run_without_checkpoint_starts_at_step_0(tmp_path):
+    trainer = make_trainer("lm", tmp_path)
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 3, "loss": 1}\n{"step": 4, "lo')
+    assert trainer.restore(load_model) is None and trainer.state.step == 0
+    assert curve(tmp_path / "run") == []
+
+
+def test_a_finished_run_does_no_step(tmp_path):
+    make_trainer("lm", tmp_path, steps=3).run()
+    again = make_trainer("lm", tmp_path, steps=3)
+    again.restore(load_model)
+    before = weight_hash(again.model)
+    assert again.run().step == 3 and weight_hash(again.model) == before
+
+
+def test_the_best_step_has_a_checkpoint_and_patience_ends_the_run(tmp_path):
+    values = iter([3.0, 2.0, 2.5, 2.5, 1.0])
+    trainer = make_trainer("lm", tmp_path, eval_every=1, save_every=100, keep=1, patience=2)
+    trainer.measure = lambda source: (next(values), 10)
+    state = trainer.run()
+    assert (state.step, state.best_step, state.best, state.stopped) == (4, 2, 2.0, True)
+    names = sorted(path.name for path in trainer.checkpoints.iterdir())
+    assert names == ["step-000002", "step-000004"]
+
+
+def test_validation_weighs_tokens_and_uses_the_mean(tmp_path):
+    trainer = make_trainer("seq2seq", tmp_path, steps=2)
+    trainer.run()
+    source = trainer.job.valid
+    with trainer.averaged():
+        value, count = trainer.measure(source)
+    assert count == sum(source.batch(0, n).tokens for n in range(source.count(0)))
+    last = curve(tmp_path / "run")[-1]
+    trainer.model.eval()
+    with trainer.averaged():
+        assert trainer.measure(source)[0] == last["valid_nll"]
+    assert trainer.measure(source)[0] != last["valid_nll"] and value > 0
+
+
+@pytest.mark.parametrize("precision", ["bf16"])
+def test_low_precision_trains(precision, tmp_path):
+    trainer = make_trainer("lm", tmp_path, precision=precision, steps=4, dropout=0.0)
+    trainer.run()
+    losses = [line["loss"] for line in curve(tmp_path / "run") if "loss" in line]
+    assert losses[-1] < losses[0] and trainer.model.front.tokens.weight.dtype == torch.float32

@@ -1,0 +1,108 @@
+"""The loss of a batch: independent of its split, blind to padding, ln V at the start."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from regard.data.bucket import Buckets
+from regard.data.split import part_of_documents
+from regard.errors import DataError
+from regard.model.batch import Batch
+from regard.model.config import HeadConfig
+from regard.model.model import Model
+from regard.model.presets import gpt2, transformer, vit
+from regard.train.cross_entropy import IGNORE
+from regard.train.objectives import check_labels, evaluate, token_loss
+from tests.train.runs import make_parts
+
+
+def gradients(model, pieces, total):
+    model.zero_grad(set_to_none=True)
+    value = 0.0
+    for batch, labels in pieces:
+        loss = token_loss(model, batch, labels)
+        (loss.sum / total).backward()
+        value += float(loss.plain)
+    return value / total, {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+def test_any_split_of_a_batch_gives_the_same_loss_and_gradient():
+    torch.manual_seed(0)
+    model = Model.fresh(gpt2(8, 2, 2, 13, 6)).double()
+    ids, labels = torch.randint(0, 13, (6, 6)), torch.randint(0, 13, (6, 6))
+    labels[0, 2:] = IGNORE  # unequal counts: a mean of means would be another number
+    labels[5] = IGNORE
+    total = int((labels != IGNORE).sum())
+    whole = gradients(model, [(Batch(ids), labels)], total)
+    for sizes in ([3, 3], [1, 5], [1, 1, 1, 1, 1, 1], [5, 1]):
+        pieces = list(zip(map(Batch, ids.split(sizes)), labels.split(sizes), strict=True))
+        value, found = gradients(model, pieces, total)
+        assert value == pytest.approx(whole[0], rel=1e-12)
+        for name, gradient in found.items():
+            assert (gradient - whole[1][name]).abs().max() <= 1e-12, name
+
+
+def test_padding_contributes_nothing():
+    torch.manual_seed(1)
+    model = Model.fresh(transformer(8, 1, 2, 13)).double()
+    source, target = torch.randint(0, 13, (2, 5)), torch.randint(0, 13, (2, 4))
+    labels = torch.randint(0, 13, (2, 4))
+    real, right = torch.ones(2, 5, dtype=bool), torch.ones(2, 4, dtype=bool)
+    real[1, 3:], right[1, 2:] = False, False
+    labels[1, 2:] = IGNORE
+    batch = Batch(source, target, mask=right, source_mask=real)
+    first = gradients(model, [(batch, labels)], 6)
+    source[1, 3:], target[1, 2:] = 7, 9
+    second = gradients(model, [(batch, labels)], 6)
+    alone = gradients(
+        model,
+        [
+            (Batch(source[:1], target[:1]), labels[:1]),
+            (Batch(source[1:, :3], target[1:, :2]), labels[1:, :2]),
+        ],
+        6,
+    )
+    assert first[0] == second[0] and first[0] == pytest.approx(alone[0], rel=1e-12)
+    for name, gradient in first[1].items():
+        assert torch.equal(gradient, second[1][name]), name
+        assert (gradient - alone[1][name]).abs().max() <= 1e-12, name
+
+
+@pytest.mark.parametrize("kind", ["lm", "mlm", "seq2seq"])
+def test_a_fresh_model_knows_nothing(kind, tmp_path):
+    shape, _, tokens, _, valid = make_parts(kind, tmp_path)
+    examples = valid.batch(0, 0)
+    value, count = evaluate(Model.fresh(shape), [(Batch(**examples.parts()), examples.labels)])
+    assert count == examples.tokens and value == pytest.approx(math.log(tokens.size), abs=0.3)
+
+
+def test_eight_pairs_are_learnt_by_heart(tmp_path):
+    shape, _, tokens, source, _ = make_parts("seq2seq", tmp_path)
+    eight = Buckets(part_of_documents(source.store, 0, 8), 500, source.start, source.end, None)
+    batches = [eight.batch(0, n) for n in range(eight.count(0))]
+    model = Model.fresh(transformer(64, 2, 4, tokens.size)).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    for _ in range(150):
+        optimizer.zero_grad()
+        for examples in batches:
+            loss = token_loss(model, Batch(**examples.parts()), examples.labels, 0.1)
+            (loss.sum / 40).backward()
+        optimizer.step()
+    hits = [(model(Batch(**e.parts())).argmax(-1) == e.labels)[e.labels != IGNORE] for e in batches]
+    assert torch.cat(hits).float().mean() > 0.99
+
+
+def test_a_label_outside_the_vocabulary_is_named():
+    with pytest.raises(DataError, match="label 9 at row 1, position 0"):
+        check_labels(torch.tensor([[1, IGNORE], [9, 0]]), 9)
+    check_labels(torch.tensor([[8, IGNORE]]), 9)
+
+
+def test_a_model_without_token_scores_is_refused():
+    model = Model.fresh(vit(8, 1, 2, 4, 8, 3))
+    assert isinstance(model.config.head, HeadConfig)
+    with pytest.raises(DataError, match="without token scores"):
+        token_loss(model, Batch(torch.zeros(1, 3, 8, 8)), torch.zeros(1, 1))

@@ -1,0 +1,63 @@
+"""AdamW's groups, the running mean, clipping, and the search for bad numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from regard.model.model import Model
+from regard.model.presets import gpt2
+from regard.train.config import TrainConfig
+from regard.train.optim import Mean, build_optimizer, clip, first_bad
+
+
+def make():
+    return Model.fresh(gpt2(8, 1, 2, 11, 6))
+
+
+def test_only_matrices_are_decayed():
+    model = make()
+    names = {id(p): name for name, p in model.named_parameters()}
+    decayed, plain = build_optimizer(model, TrainConfig()).param_groups
+    assert decayed["weight_decay"] == 0.1 and plain["weight_decay"] == 0
+    assert all(p.dim() == 2 for p in decayed["params"])
+    spared = {names[id(p)] for p in plain["params"]}
+    assert "front.tokens.weight" in spared and any("norm" in name for name in spared)
+    assert len(decayed["params"]) + len(plain["params"]) == len(names)
+
+
+def test_the_running_mean_is_the_recursion():
+    model = nn.Linear(3, 2)
+    mean = Mean(model, 0.9)
+    wanted = model.weight.detach().clone()
+    for step in range(1, 20):
+        with torch.no_grad():
+            model.weight += 1
+        mean.update(model)
+        decay = min(0.9, (1 + step) / (10 + step))
+        wanted = decay * wanted + (1 - decay) * model.weight.detach()
+    torch.testing.assert_close(mean.weights[0], wanted)
+    before = model.weight.detach().clone()
+    mean.swap(model)
+    torch.testing.assert_close(model.weight.detach(), wanted)
+    mean.swap(model)
+    assert torch.equal(model.weight, before)
+
+
+def test_clipping_scales_to_the_norm_and_zero_leaves_all():
+    model = nn.Linear(4, 4)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    assert clip(model, 0.0) == pytest.approx(20**0.5)
+    assert torch.equal(model.weight.grad, torch.ones(4, 4))
+    clip(model, 1.0)
+    norm = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
+    assert norm == pytest.approx(1.0, rel=1e-5)
+
+
+def test_the_first_bad_tensor_is_named():
+    model = make()
+    assert first_bad(model) is None
+    model.decoder.blocks[0].mlp.up.weight.grad = torch.full((32, 8), torch.nan)
+    assert first_bad(model) == "gradient of decoder.blocks.0.mlp.up.weight"
