@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from regard.cli.show import Show
 from regard.cli.texts import lines_in, open_kit, position_limit, print_json
-from regard.decode.score import score_masked, score_pairs, score_rows
+from regard.decode.score import score_masked, score_rows
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
 from regard.kit import Kit
@@ -63,7 +63,7 @@ def score_pair(kit: Kit, text: str, number: int) -> Scored:
     ids = kit.tokenizer.encode(target, side="target")
     begun = [start_id(kit.files, kit.config), *ids]
     source_ids = kit.tokenizer.encode(source)
-    return Scored(ids, [*score_pairs(kit.model, [source_ids], [begun])[0]])
+    return Scored(ids, [*score_rows(kit.model, [begun], [source_ids])[0]])
 
 
 def known(found: Scored) -> list[float]:

@@ -96,7 +96,7 @@ class Watcher:
         parts = [f"step {step}/{steps}", f"loss {line['loss']:.4f} ({self.smooth:.4f})"]
         parts.append(f"{line['tokens_per_s']:,.0f} tokens/s")
         parts.append(human_bytes(line.get("memory") or resident()))
-        if self.pace is not None and step < steps:
+        if self.pace is not None and self.reports > 1 and step < steps:
             left = human_time(self.pace * (steps - step))
             save = human_time(self.pace * (min(every - step % every, steps - step)))
             parts.append(f"end in {left}, checkpoint in {save}")

@@ -65,22 +65,38 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, ctx: View, source: Tensor | None = None) -> Tensor:
         """x (B, T, D), source (B, S, D) → (B, T, D)."""
-        q = self.q(x).unflatten(-1, (self.heads, self.width))  # (B, T, H, K)
+        fresh = self.project(x, source, ctx)
+        q = fresh[0].unflatten(-1, (self.heads, self.width))  # (B, T, H, K)
         if self.q_norm is not None:
             q = self.q_norm(q)
         if ctx.rotation is not None:
             q = rotate(q, ctx.rotation)
-        k, v = self.keys_values(x if source is None else source, ctx)  # (B, G, S, K)
+        k, v = self.keys_values(fresh[1:], ctx)  # (B, G, S, K)
         z = self.look(self.at.q(q).transpose(1, 2), k, v, ctx)  # (B, H, T, K)
         z = self.at.z(z.transpose(1, 2))  # (B, T, H, K)
         return self.at.out(self.o(z.flatten(-2)))
 
-    def keys_values(self, source: Tensor, ctx: View) -> tuple[Tensor, Tensor]:
-        """Keys and values, new and cached, each (B, G, S, K); a memory is projected once."""
+    def project(self, x: Tensor, source: Tensor | None, ctx: View) -> list[Tensor]:
+        """Queries of `x`, keys and values of the source; nothing but queries for a known memory.
+
+        In training, maps of one input are one product: larger products run nearer to the speed of
+        the machine, and their weights are read for the gradient anyway.
+        """
         if self.cross and ctx.cache is not None and self.layer in ctx.cache.memory:
+            return [self.q(x)]
+        if not self.training:
+            given = x if source is None else source
+            return [self.q(x), self.k(given), self.v(given)]
+        if source is None:
+            return joined(x, self.q, self.k, self.v)
+        return [self.q(x), *joined(source, self.k, self.v)]
+
+    def keys_values(self, fresh: list[Tensor], ctx: View) -> tuple[Tensor, Tensor]:
+        """Keys and values, new and cached, each (B, G, S, K); a memory is projected once."""
+        if not fresh:
+            assert ctx.cache is not None
             return ctx.cache.memory[self.layer]
-        k = self.k(source).unflatten(-1, (self.groups, self.width))  # (B, S, G, K)
-        v = self.v(source).unflatten(-1, (self.groups, self.width))
+        k, v = (part.unflatten(-1, (self.groups, self.width)) for part in fresh)  # (B, S, G, K)
         if self.k_norm is not None:
             k = self.k_norm(k)
         if ctx.rotation is not None:
@@ -137,3 +153,13 @@ def fold(q: Tensor, beams: int) -> Tensor:
 def unfold(z: Tensor, beams: int) -> Tensor:
     """The inverse of `fold`."""
     return z if beams == 1 else z.unflatten(2, (beams, -1)).transpose(1, 2).flatten(0, 1)
+
+
+def joined(x: Tensor, *maps: nn.Linear) -> list[Tensor]:
+    """Several linear maps of one input as one product; maps that do more are called one by one."""
+    biased = {linear.bias is not None for linear in maps}
+    if len(biased) > 1 or any(type(linear) is not nn.Linear for linear in maps):
+        return [linear(x) for linear in maps]
+    weight = torch.cat([linear.weight for linear in maps])
+    bias = torch.cat([linear.bias for linear in maps]) if biased == {True} else None
+    return list(F.linear(x, weight, bias).split([linear.out_features for linear in maps], -1))

@@ -15,26 +15,33 @@ Row = Sequence[int]
 
 
 @torch.no_grad()
-def next_logprobs(model: Model, batch: Batch) -> Tensor:
-    """Log-probability of each id after those before it: (B, T − 1) for ids (B, T)."""
+def next_logprobs(model: Model, batch: Batch, after: Tensor) -> Tensor:
+    """Log-probability of each id of `after` (B, T) where `batch.ids` (B, T) stand before it."""
     check_batch(batch, model.config)
-    log: Tensor = model(batch.to(model.device))[:, :-1].float().log_softmax(-1)
-    return log.gather(-1, batch.ids[:, 1:, None].to(log.device))[:, :, 0]
+    log: Tensor = model(batch.to(model.device)).float().log_softmax(-1)
+    return log.gather(-1, after[:, :, None].to(log.device))[:, :, 0]
 
 
-def score_rows(model: Model, rows: Sequence[Row]) -> list[list[float]]:
-    """For each row of a decoder, the log-probability of its second id and all after it."""
-    ids, mask = pad_rows(rows)
-    found = next_logprobs(model, Batch(ids, mask=mask))
-    return [line[: len(row) - 1].tolist() for line, row in zip(found, rows, strict=True)]
+def score_rows(
+    model: Model, rows: Sequence[Row], sources: Sequence[Row] | None = None
+) -> list[list[float]]:
+    """For each row, the log-probability of its second id and of all after it.
 
-
-def score_pairs(model: Model, sources: Sequence[Row], targets: Sequence[Row]) -> list[list[float]]:
-    """The same for targets of an encoder-decoder, each beginning with its start id."""
-    ids, mask = pad_rows(targets)
-    inputs, source_mask = pad_rows(sources)
-    found = next_logprobs(model, Batch(inputs, ids, mask=mask, source_mask=source_mask))
-    return [line[: len(row) - 1].tolist() for line, row in zip(found, targets, strict=True)]
+    An encoder-decoder has `sources`; its rows begin with the start id.
+    """
+    kept = [n for n, row in enumerate(rows) if len(row) > 1]  # the others have nothing to predict
+    found: list[list[float]] = [[] for _ in rows]
+    if not kept:
+        return found
+    before, mask = pad_rows([rows[n][:-1] for n in kept])
+    after, _ = pad_rows([rows[n][1:] for n in kept])
+    batch = Batch(before, mask=mask)
+    if sources is not None:
+        inputs, source_mask = pad_rows([sources[n] for n in kept])
+        batch = Batch(inputs, before, mask=mask, source_mask=source_mask)
+    for n, line in zip(kept, next_logprobs(model, batch, after), strict=True):
+        found[n] = line[: len(rows[n]) - 1].tolist()
+    return found
 
 
 @torch.no_grad()

@@ -36,9 +36,7 @@ def writer(tmp_path_factory) -> Path:
     made = train_tokenizer(CORPUS, "bpe", 320, specials=("pad", "eos"))
     sizes = dict(n_embd=16, n_layer=2, n_head=2, vocab_size=made.size, n_positions=40)
     eos = made.specials["eos"]
-    save_model(
-        folder, "GPT2LMHeadModel", "GPT2Config", **sizes, bos_token_id=eos, eos_token_id=eos
-    )
+    save_model(folder, "GPT2LMHeadModel", "GPT2Config", **sizes, bos_token_id=eos, eos_token_id=eos)
     made.save(folder)
     return folder
 

@@ -74,7 +74,9 @@ def test_perplexity_by_a_plain_loop(here, writer, text, flags, length, stride, s
     assert found["bits_per_byte"] == pytest.approx(-total / math.log(2) / found["bytes"], abs=1e-4)
 
 
-@pytest.mark.parametrize(("count", "length", "stride"), [(1, 4, 4), (5, 4, 4), (23, 4, 3), (9, 8, 1)])
+@pytest.mark.parametrize(
+    ("count", "length", "stride"), [(1, 4, 4), (5, 4, 4), (23, 4, 3), (9, 8, 1)]
+)
 def test_every_token_but_the_first_counts_once(count, length, stride):
     seen = []
     for window, new in windows(range(count), length, stride):

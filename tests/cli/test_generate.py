@@ -27,9 +27,7 @@ def reference(writer):  # noqa: F811
 
 
 def test_tokens_text_and_logprob(here, writer, reference):  # noqa: F811
-    code, out, err = here(
-        "generate", writer, PROMPT, "--max-new", 12, "--greedy", "--json", "-q"
-    )
+    code, out, err = here("generate", writer, PROMPT, "--max-new", 12, "--greedy", "--json", "-q")
     assert (code, err, len(out.splitlines())) == (0, "", 1)
     found = json.loads(out)
     tokenizer = load(writer).tokenizer

@@ -361,3 +361,25 @@ def test_fused_unless_somebody_listens(monkeypatch):
     attention.at.z.fn = attention.at.q.fn = lambda value: value
     attention(x, View())
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("bias", [("q", "k", "v", "o"), (), ("q", "v", "o")])
+@pytest.mark.parametrize("cross", [False, True])
+def test_joined_products_of_training_give_what_single_ones_give(bias, cross) -> None:
+    torch.manual_seed(0)
+    attention = Attention(BlockConfig(12, 6, 8, kv_heads=2, bias=bias), 0, cross=cross).double()
+    x, source = torch.randn(2, 5, 12).double(), torch.randn(2, 4, 12).double()
+    results = []
+    for mode in (True, False):
+        attention.train(mode)
+        attention.zero_grad()
+        out = attention(x, View(), source=source if cross else None)
+        out.square().sum().backward()
+        results.append(
+            [
+                out.detach(),
+                *(p.grad.clone() for n, p in attention.named_parameters() if "norm" not in n),
+            ]
+        )
+    for one, other in zip(*results, strict=True):
+        assert torch.allclose(one, other, atol=1e-12)
