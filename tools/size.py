@@ -12,7 +12,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-FILE, CORE, PACKAGE = 400, 1500, 15_000  # lines at most
+FILE, CORE, PACKAGE = 400, 1500, 26_000  # lines at most
+GOAL = 15_000  # for the package; printed beside its size, so that passing it is seen
 ORACLE = "regard/core/reference.py"  # the executable specification does not count as core
 
 
@@ -74,7 +75,7 @@ def main(root: Path) -> int:
         change = f"{now[folder] - then[folder]:+20d}" if then is not None else ""
         print(f"{folder:28}{now[folder]:8d}{change}")
     total = f"{now.total() - then.total():+20d}" if then is not None else ""
-    print(f"{'package (goal ' + str(PACKAGE) + ')':28}{now.total():8d}{total}")
+    print(f"{'package (goal ' + str(GOAL) + ')':28}{now.total():8d}{total}")
     over = excess(lines)
     for sentence in over:
         print(f"too long: {sentence}", file=sys.stderr)

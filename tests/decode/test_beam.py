@@ -1,4 +1,4 @@
-"""Beam search against exhaustive search, re-scoring, itself alone, and itself without early stop."""
+"""Beam search against exhaustive search, re-scoring, and itself alone or without early stop."""
 
 from __future__ import annotations
 
@@ -175,6 +175,15 @@ def test_diverse_answers_are_distinct(seed, diversity):
     assert len(found) >= (3 if diversity else 2)  # groups may come to the same prefix
     for h in found:
         assert h.logprob == pytest.approx(scored(rule, h.tokens), abs=1e-4)
+
+
+def test_equal_groups_are_one_beam():
+    """Without diversity each group finds the same, which counts once."""
+    for seed in range(30):
+        rule = hashed(6, seed)
+        one = beam(Toy(rule), START, 6, {0}, BeamConfig(2, 2))[0]
+        three = beam(Toy(rule), START, 6, {0}, BeamConfig(6, 2, groups=3))[0]
+        assert [h.tokens for h in three] == [h.tokens for h in one]
 
 
 def test_groups_begin_with_other_words():

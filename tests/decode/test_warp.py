@@ -52,8 +52,9 @@ def test_typical_keeps_the_tokens_of_typical_surprise():
 
 def test_all_of_the_mass_is_all_tokens_whatever_rounding_does():
     flat = torch.randn(1, 100_000, generator=torch.Generator().manual_seed(0)) * 0.01
+    steep = torch.tensor([[0.0, -20.0, -21.0]])  # the first has probability 1 in float32
     for cut in (warp.top_p, warp.typical):
-        assert torch.equal(cut(flat, 1.0), flat)
+        assert torch.equal(cut(flat, 1.0), flat) and torch.equal(cut(steep, 1.0), steep)
 
 
 def test_ties_are_cut_by_id():

@@ -1,0 +1,78 @@
+"""Alternatives at a place of an answer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard.decode.alternatives import alternatives
+from regard.decode.beam import BeamConfig
+from regard.decode.generate import Ends
+from regard.decode.write import write
+from regard.errors import UsageError
+from regard.model.batch import Batch
+from tests.properties.small_models import WRITERS, example, small_kit
+from tests.properties.threads import one_thread  # noqa: F401
+
+LIMIT = 7
+
+
+def given(name):
+    kit = small_kit(name)
+    one = example(kit, 4, 1, 6)
+    target = None if one.target is None else one.target[None]
+    return kit, kit.batch(one.inputs[None], target)
+
+
+@torch.no_grad()
+def log_probs(kit, batch, tokens):
+    """Log-probabilities before each of the tokens, without a cache."""
+    ids = torch.cat((batch.ids, torch.tensor([tokens])), 1)[:, :-1]
+    whole = Batch(ids) if batch.target is None else Batch(batch.inputs, ids)
+    return kit.model(whole)[0, batch.ids.shape[1] - 1 :].log_softmax(-1)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("how", [None, BeamConfig(3)])
+def test_each_takes_the_next_best_token_at_the_place(name, how):
+    kit, batch = given(name)
+    best = write(kit.model, batch, LIMIT, None)[0][0]
+    log = log_probs(kit, batch, best.tokens)
+    for at in (0, 3, LIMIT - 1):
+        found = alternatives(kit.model, batch, best.tokens, at, LIMIT, how, count=4)
+        assert [h.tokens[at] for h in found] == log[at].topk(4).indices.tolist()
+        for h in found:
+            assert h.tokens[:at] == best.tokens[:at] and len(h.tokens) == LIMIT
+            own = log_probs(kit, batch, h.tokens)
+            total = sum(float(own[n, token]) for n, token in enumerate(h.tokens))
+            assert h.logprob == pytest.approx(total, abs=2e-4)
+    if how is None:
+        assert found[0].tokens == best.tokens  # the likeliest one is what greedy had
+
+
+def test_an_end_is_an_alternative_too():
+    kit, batch = given("gpt2")
+    best = write(kit.model, batch, LIMIT)[0][0]
+    second = int(log_probs(kit, batch, best.tokens)[2].topk(2).indices[1])
+    found = alternatives(kit.model, batch, best.tokens, 2, LIMIT, ends=Ends({second}), count=2)
+    assert found[1].tokens == [*best.tokens[:2], second] and found[1].finished
+    assert not found[0].finished or found[0].tokens[-1] == second
+
+
+def test_padding_does_not_matter():
+    kit, batch = given("gpt2")
+    best = write(kit.model, batch, LIMIT)[0][0]
+    padded = torch.cat((torch.zeros(1, 3).long(), batch.inputs), 1)
+    mask = torch.tensor([[False] * 3 + [True] * batch.inputs.shape[1]])
+    wide = alternatives(kit.model, Batch(padded, mask=mask), best.tokens, 2, LIMIT)
+    plain = alternatives(kit.model, batch, best.tokens, 2, LIMIT)
+    assert [h.tokens for h in wide] == [h.tokens for h in plain]
+
+
+def test_wrong_places():
+    kit, batch = given("gpt2")
+    for at, count in ((-1, 2), (4, 2), (0, 0)):
+        with pytest.raises(UsageError, match="finding alternatives"):
+            alternatives(kit.model, batch, [1, 2, 3], at, LIMIT, count=count)
+    with pytest.raises(UsageError, match="0 to 1"):
+        alternatives(kit.model, batch, [1, 2, 3], 2, 2)
