@@ -88,3 +88,9 @@ def test_wrong_models(here, writer):  # noqa: F811
 def test_more_beams_than_words(here, pair):  # noqa: F811
     code, _, err = here("translate", "a", "--model", pair, "--beams", 5000, "--max-new", 1)
     assert code == 0 and "words in the vocabulary" in err
+
+
+def test_a_limit_does_not_depend_on_the_neighbours(pair):  # noqa: F811
+    kit = load(pair)
+    lines = [LINES[0], LINES[2] * 4]
+    assert kit.translate(lines, beams=2) == [kit.translate(line, beams=2) for line in lines]
