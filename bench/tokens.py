@@ -1,6 +1,6 @@
 """Tokenizers beside the bare library: BPE training and encoding speed, and memory on large files.
 
-    python bench/tokens.py [--megabytes 50] [--size 8000] [--rounds 3] [--dir TMP] [--json]
+    python bench/tokens.py --text FILE [--megabytes 50] [--size 8000] [--rounds 3] [--dir TMP] [--json]
 
 The corpus is the text given by --text, repeated to the size wanted. Ours and theirs take turns, so
 that a neighbour on the machine disturbs both. Memory is the peak of a process of its own that
@@ -26,7 +26,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # runs from the source tree
 
-TEXT = "/work/shared/data/text/wikitext-2-train.txt.xz"
 ROLES = ["<pad>", "<s>", "</s>"]
 
 
@@ -123,7 +122,7 @@ def peak(work: str, file: Path, folder: Path, size: int) -> dict[str, float]:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--text", type=Path, default=Path(TEXT), help="the text to repeat")
+    parser.add_argument("--text", type=Path, required=True, help="the text to repeat")
     parser.add_argument("--dir", help="where the corpus is made (a temporary folder)")
     parser.add_argument("--megabytes", type=int, default=50, help="of the corpus")
     parser.add_argument("--size", type=int, default=8000, help="ids to learn")

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
+from regard.cli.options import add_common, add_device, positive
 from regard.cli.show import Show
 from regard.cli.tok_flags import add_tok
 from regard.cli.train_flags import add_train
@@ -28,24 +29,6 @@ class Parser(argparse.ArgumentParser):
         """Raise instead of exiting."""
         usage = " ".join(self.format_usage().split()).removeprefix("usage: ")
         raise UsageError(READING, message, usage, f"see `{self.prog} --help`")
-
-
-def add_common(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -> None:
-    """Options of every verb, accepted before it and after it."""
-    group = parser.add_argument_group("everywhere")
-    for names, text in (
-        (("--json",), "print one JSON object instead of tables"),
-        (("--quiet", "-q"), "no messages on stderr but errors"),
-        (("--no-progress",), "no progress on stderr"),
-        (("--verbose", "-v"), "show tracebacks"),
-    ):
-        group.add_argument(*names, action="store_true", default=default, help=text)
-
-
-def add_device(parser: argparse.ArgumentParser) -> None:
-    """Where to run."""
-    choices = ("auto", "cpu", "cuda", "mps")
-    parser.add_argument("--device", choices=choices, default="auto", help="where to run (auto)")
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
@@ -124,13 +107,6 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kind", choices=kinds, default="lm", help="what is trained (lm)")
     parser.add_argument("--kills", type=positive, default=20, metavar="N", help="kills (20)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments of the kills (0)")
-
-
-def positive(text: str) -> int:
-    """A whole number from 1 up."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
-    return int(text)
 
 
 class Verb(NamedTuple):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from regard.cli.options import add_action, add_common, positive
+
 KINDS = ("bpe", "wordpiece", "words", "chars", "bytes")
 WRAPS = ("none", "bos", "eos", "bos-eos", "cls-sep")
 
@@ -51,18 +53,9 @@ ACTIONS = {
 
 def add_tok(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard tok`."""
-    from regard.cli.main import add_common, positive  # which declares this verb: a circle else
-
     choices = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, (summary, *examples) in ACTIONS.items():
-        sub = choices.add_parser(
-            name,
-            help=summary,
-            description=f"{summary}.",
-            epilog="examples:\n" + "\n".join(f"  {line}" for line in examples),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+        sub = add_action(choices, name, summary, examples)
         if name == "train":
             add_train(sub, positive)
         elif name == "info":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from regard.cli.options import add_action, add_common, add_device
+
 LINES = "none: one per line of stdin"
 FOLDER = "a folder that `regard.load` opens"
 EVALUATIONS = {
@@ -49,8 +51,6 @@ def add_search(parser: argparse.ArgumentParser, beams: int | None, note: str) ->
 
 def add_place(parser: argparse.ArgumentParser) -> None:
     """Where to run."""
-    from regard.cli.main import add_device  # which declares these verbs: a circle else
-
     add_device(parser)
 
 
@@ -111,18 +111,9 @@ def add_score(parser: argparse.ArgumentParser) -> None:
 
 def add_eval(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard eval`."""
-    from regard.cli.main import add_common
-
     choices = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     for name, (summary, *examples) in EVALUATIONS.items():
-        sub = choices.add_parser(
-            name,
-            help=summary,
-            description=f"{summary}.",
-            epilog="examples:\n" + "\n".join(f"  {line}" for line in examples),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+        sub = add_action(choices, name, summary, examples)
         sub.add_argument("path", metavar="FOLDER", help=FOLDER)
         what = "a text file" if name == "lm" else "source TAB target on each line"
         sub.add_argument("test", metavar="FILE", help=what)
