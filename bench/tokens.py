@@ -1,6 +1,6 @@
 """Tokenizers beside the bare library: BPE training and encoding speed, and memory on large files.
 
-    python bench/tokens.py --text FILE [--megabytes 50] [--size 8000] [--rounds 3] [--dir TMP] [--json]
+    python bench/tokens.py --text FILE [--megabytes 50] [--size 8000] [--rounds 3] [--json]
 
 The corpus is the text given by --text, repeated to the size wanted. Ours and theirs take turns, so
 that a neighbour on the machine disturbs both. Memory is the peak of a process of its own that
