@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from regard.errors import DataError
@@ -54,16 +53,3 @@ def check_labels(labels: Tensor, vocab: int) -> None:
             f"label {int(labels[row, column])} at row {row}, position {column}",
             f"0 to {vocab - 1}, or {IGNORE} for no loss",
         )
-
-
-@torch.no_grad()
-def evaluate(model: Model, batches: list[tuple[Batch, Tensor]]) -> tuple[float, int]:
-    """(mean negative log-likelihood in nats, tokens) over batches, dropout off."""
-    training = model.training
-    model.eval()
-    total, count = 0.0, 0
-    for batch, labels in batches:
-        loss = token_loss(model, batch, labels)
-        total, count = total + float(loss.plain), count + int(loss.tokens)
-    model.train(training)
-    return total / max(count, 1), count
