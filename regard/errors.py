@@ -41,6 +41,16 @@ class RegardWarning(UserWarning):
     """Something a user can act on; the code in brackets names it for `warnings.filterwarnings`."""
 
 
+def check_names(given: Iterable[str], known: Iterable[str], doing: str, expected: str) -> None:
+    """Stop at the first argument whose name is not known, with the nearest that is."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            close = nearest(name, names)
+            fix = f"did you mean {close}?" if close else f"one of {', '.join(names)}"
+            raise UsageError(doing, f"unknown {name}=", expected, fix)
+
+
 def nearest(name: str, names: Iterable[str], count: int = 3) -> str:
     """The names most like `name`, for "did you mean": 'a, b' or '' when none is close."""
     return ", ".join(difflib.get_close_matches(name, list(names), n=count, cutoff=0.5))

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack
 import torch
 from torch import Tensor
 
-from regard.errors import RegardWarning, UsageError, nearest
+from regard.errors import RegardWarning, UsageError, check_names
 from regard.interop.side import start_id
 from regard.model.batch import Batch, check_batch, pad_rows, to_ids, to_mask, to_signal
 from regard.model.config import FrontConfig, TextConfig
@@ -50,14 +50,17 @@ class Reader:
         """What its numbers are."""
         return next(self.model.parameters()).dtype
 
+    @property
+    def room(self) -> int | None:
+        """The most positions that the writing stack has a learned table for; None is no limit."""
+        front = self.model.reader
+        return front.positions.size if isinstance(front, TextFront) and front.positions else None
+
     def batch(
         self, inputs: Ids | Text, target: Ids | Text | None = None, **masks: Unpack[Masks]
     ) -> Batch:
         """Texts, ids, pixels or mel as a checked batch on the model's device."""
-        unknown = [name for name in masks if name not in Masks.__annotations__]
-        if unknown:
-            close = nearest(unknown[0], Masks.__annotations__)
-            raise UsageError("running a model", f"unknown {unknown[0]}=", close)
+        check_names(masks, Masks.__annotations__, "running a model", "a field of a batch")
         pair = self.model.config.target is not None
         given: dict[str, Any] = {name: to_mask(value, name) for name, value in masks.items()}
         data, found = self.tensor(inputs, self.model.config.front, "source")
@@ -75,10 +78,8 @@ class Reader:
 
     def check_room(self, count: int) -> None:
         """Before anything is written: does a learned position table reach that far?"""
-        front = self.model.reader
-        size = front.positions.size if isinstance(front, TextFront) and front.positions else None
-        if size is not None and count > size:
-            raise too_long(count, size)
+        if self.room is not None and count > self.room:
+            raise too_long(count, self.room)
         self.warn_long(count)
 
     def warn_long(self, count: int) -> None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.disk import file_hash, read_json, write_whole
 from regard.errors import DataError
 
 NAME = "receipt.json"
 TOLERANCE = 0.01
 """Relative difference of losses that passes where bits cannot be expected to agree."""
-SAME_BITS = ("device", "threads", "torch", "machine")
+SAME_BITS = ("device", "threads", "processes", "torch", "machine")
 """Parts of a receipt that must agree before weights are compared bit by bit."""
 
 
@@ -65,40 +64,63 @@ def make_receipt(
 
 def write_receipt(path: Path, receipt: Mapping[str, Any]) -> None:
     """Write it whole or not at all."""
-    draft = path.with_suffix(".part")
-    draft.write_text(json.dumps(receipt, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    os.replace(draft, path)
+    write_whole(path, (json.dumps(receipt, ensure_ascii=False, indent=2) + "\n").encode())
 
 
 def read_receipt(path: Path) -> dict[str, Any]:
     """A receipt from a file, or from a run's folder."""
     path = path / NAME if path.is_dir() else path
-    try:
-        receipt = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"reading {path}", error.strerror or str(error), "a receipt") from None
-    except ValueError as error:
-        raise DataError(f"reading {path}", str(error), "a receipt as JSON") from None
-    missing = [key for key in ("config", "data", "results") if key not in receipt]
-    if missing:
-        raise DataError(f"reading {path}", f"no {missing[0]!r}", "a receipt of regard")
-    made: dict[str, Any] = receipt
-    return made
+    receipt: dict[str, Any] = read_json(path, "a receipt")
+    for key in ("config", "data", "results"):
+        if not isinstance(receipt.get(key), dict):
+            found = f"no object {key!r}"
+            raise DataError(f"reading {path}", found, "a receipt of regard")
+    return receipt
 
 
-def changed_files(data: Mapping[str, str]) -> list[str]:
-    """What has become of the data: one line for each file that is missing or differs."""
-    wrong = []
+def changed_files(data: Mapping[str, str]) -> dict[str, str]:
+    """What has become of the data: each file that is missing or differs, and how."""
+    wrong = {}
     for name, wanted in data.items():
         try:
-            with open(name, "rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+            found = file_hash(name)
         except OSError as error:
-            wrong.append(f"{name}: {error.strerror}")
+            wrong[name] = error.strerror or str(error)
             continue
         if found != wanted:
-            wrong.append(f"{name}: SHA-256 {found[:12]}…, was {wanted[:12]}…")
+            wrong[name] = f"SHA-256 {found[:12]}…, was {wanted[:12]}…"
     return wrong
+
+
+def find_receipt(folder: Path) -> Path | None:
+    """The receipt of the run that a folder came from: RUN/final, or RUN/checkpoints/step-…"""
+    folder = folder.resolve()
+    run = folder.parent if folder.name == "final" else folder.parent.parent
+    inside = folder.name == "final" or folder.parent.name == "checkpoints"
+    return run / NAME if inside and (run / NAME).is_file() else None
+
+
+def training_files(receipt: Mapping[str, Any]) -> dict[str, str]:
+    """The files of a receipt that were trained on, not those for validation, with their hashes.
+
+    The receipt has whole paths, its config the names as they were given: the longest decides.
+    """
+    config = receipt["config"]
+
+    def longest(path: str, key: str) -> int:
+        return max((matching(path, given) for given in config.get(key) or ()), default=0)
+
+    data: dict[str, str] = receipt["data"]
+    return {p: h for p, h in data.items() if longest(p, "files") >= longest(p, "valid")}
+
+
+def matching(path: str, given: str) -> int:
+    """How many parts of a name as it was given stand in a whole path, in one piece; 0 is none."""
+    whole = Path(path).parts
+    parts = tuple(part for part in Path(given).parts if part not in (".", ".."))
+    size = len(parts)
+    inside = any(whole[n : n + size] == parts for n in range(len(whole) - size + 1))
+    return size if inside else 0
 
 
 def compare(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[bool, str]:

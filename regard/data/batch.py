@@ -29,7 +29,7 @@ class Examples:
     labels: Tensor
     """(B, T): the right answers, −100 where there is no loss."""
     tokens: int
-    """How many labels carry a loss."""
+    """How many labels carry a loss; of a share, those of the whole batch."""
     target: Tensor | None = None
     """Ids (B, T) that the decoder reads: the start token and the target but its last."""
     mask: Tensor | None = None
@@ -43,6 +43,20 @@ class Examples:
         """The tensors a Batch takes: `Batch(**examples.parts())`."""
         held = {f.name: getattr(self, f.name) for f in fields(self)}
         return {n: t for n, t in held.items() if isinstance(t, Tensor) and n != "labels"}
+
+    def share(self, rank: int, size: int) -> Examples:
+        """The rows of one of `size` processes; where it has none, a row without labels.
+
+        So every process takes part in every step, and `tokens` still weighs the whole batch.
+        """
+        if size == 1:
+            return self
+        rows = slice(rank, None, size) if rank < len(self.labels) else slice(1)
+        held: dict[str, Any] = {name: tensor[rows] for name, tensor in self.parts().items()}
+        labels = self.labels[rows]
+        if rank >= len(self.labels):
+            labels = torch.full_like(labels, IGNORED)
+        return replace(self, labels=labels, **held)
 
     def pin(self) -> Examples:
         """The same in page-locked memory, from where copies to a GPU run beside its work."""

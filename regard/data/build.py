@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Literal, TypeVar
 from regard.data.files import Paths, cut_at_blanks, find_files, read_lines, read_pieces
 from regard.data.pairs import read_pairs
 from regard.data.store import Store, Writer, read_header
+from regard.disk import file_hash
 from regard.errors import DataError
 from regard.tokens.tokenizer import Tokenizer
 
@@ -154,9 +154,7 @@ def has_changed(file: Path, before: dict[str, Any], made: int) -> bool:
 def describe(file: Path) -> dict[str, Any]:
     """Name, size, time and SHA-256 of a source."""
     try:
-        with file.open("rb") as opened:
-            state = os.fstat(opened.fileno())
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        state, digest = file.stat(), file_hash(file)
     except OSError as error:
         raise DataError(f"reading {file}", error.strerror or str(error), "a text file") from None
     place, size, time = str(file.resolve()), state.st_size, state.st_mtime_ns

@@ -23,7 +23,7 @@ from regard.data.overlap import (
 )
 from regard.data.pairs import read_pairs
 from regard.data.table import kind_of, read_conll, read_table
-from regard.errors import DataError
+from regard.errors import DataError, UsageError
 
 KINDS = ("text", "pairs", "table", "labelled", "conll")
 LABELS = ("label", "labels", "class", "tag", "category")
@@ -82,6 +82,7 @@ def check_file(
 ) -> Report:
     """Count lines, empty ones, repeats, lengths, labels; a broken file is a DataError."""
     kind = kind or ("pairs" if target is not None else guess_kind(path))
+    check_label(path, kind, label)
     report, repeats = Report(str(path), kind), Repeats()
     early: set[int] = set()  # of the first lines, to name lines that repeat one of them
     sides = ("source", "target") if kind == "pairs" else ("",)
@@ -106,6 +107,13 @@ def check_file(
     if not report.units:
         raise DataError(f"checking {path}", "an empty file", "at least one line")
     return report
+
+
+def check_label(path: Path | str, kind: str, label: str | None) -> None:
+    """Only what has columns has one of labels."""
+    if label is not None and kind in ("text", "pairs"):
+        found = f"the column {label!r} of a file of kind {kind}"
+        raise UsageError(f"checking {path}", found, "a table or a CoNLL file", "say --kind")
 
 
 def oddities(unit: Unit) -> Iterator[str]:

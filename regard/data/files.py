@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from regard.data.packed import Stream, unpack
+from regard.data.compressed import Stream, unpack
 from regard.errors import DataError
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]

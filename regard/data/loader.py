@@ -24,9 +24,8 @@ class Loaded:
 class Loader:
     """Reads a source; the number of workers changes nothing but the time it takes.
 
-    Workers are threads: a batch is a few NumPy copies out of a memory map. `every` and `first`
-    share the batches among processes: process `first` of `every` gets each `every`-th index, and
-    all get as many (a last incomplete round of an epoch is left out).
+    Workers are threads: a batch is a few NumPy copies out of a memory map. Process `rank` of `size`
+    gets its rows of each batch.
     """
 
     def __init__(
@@ -35,33 +34,26 @@ class Loader:
         workers: int = 2,
         ahead: int = 2,
         pin: bool = False,
-        first: int = 0,
-        every: int = 1,
+        rank: int = 0,
+        size: int = 1,
     ) -> None:
-        if workers < 0 or ahead < 1 or not 0 <= first < every:
-            found = f"workers {workers}, ahead {ahead}, first {first} of {every}"
-            raise UsageError("loading batches", found, "workers ≥ 0, ahead ≥ 1, 0 ≤ first < every")
+        if workers < 0 or ahead < 1 or not 0 <= rank < size:
+            found = f"workers {workers}, ahead {ahead}, rank {rank} of {size}"
+            raise UsageError("loading batches", found, "workers ≥ 0, ahead ≥ 1, 0 ≤ rank < size")
         self.source, self.workers, self.ahead, self.pin = source, workers, ahead, pin
-        self.first, self.every = first, every
+        self.rank, self.size = rank, size
 
     def places(self, epoch: int, index: int, epochs: int | None) -> Iterator[tuple[int, int]]:
-        """(epoch, index) of this process's batches; `index` is global and begins a round."""
+        """(epoch, index) of the batches to come."""
         for number in count_up(epoch) if epochs is None else range(epoch, epochs):
-            rounds = self.source.count(number) // self.every
-            if not rounds:
-                raise DataError(
-                    "loading batches",
-                    f"{self.source.count(number)} batches in an epoch",
-                    f"at least {self.every}, one for each process",
-                    "give more data, smaller batches or fewer processes",
-                )
-            start = -(-index // self.every)
-            yield from ((number, r * self.every + self.first) for r in range(start, rounds))
+            if not self.source.count(number):
+                raise DataError("loading batches", f"no batch in epoch {number}", "at least one")
+            yield from ((number, place) for place in range(index, self.source.count(number)))
             index = 0
 
     def read(self, epoch: int, index: int) -> Loaded:
         """One batch."""
-        examples = self.source.batch(epoch, index)
+        examples = self.source.batch(epoch, index).share(self.rank, self.size)
         return Loaded(epoch, index, examples.pin() if self.pin else examples)
 
     def iterate(

@@ -7,7 +7,6 @@ into a file of another name that is then renamed: half a store never opens as a 
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.order import Counts
+from regard.disk import FULL
 from regard.errors import DataError, ResourceError
 
 MAGIC = b"regard1\n"
@@ -107,13 +107,13 @@ class Writer:
                 with suppress(OSError):  # what was buffered may find no room either
                     file.close()
             self.draft.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(error, OSError) and error.errno in FULL:
             raise no_room(self.path, error) from None
 
 
 def no_room(path: Path, error: OSError) -> Exception:
     """A full disk as an error of ours; any other as it is."""
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno not in FULL:
         return error
     free = shutil.disk_usage(path.parent).free
     needed = "two bytes a token (four when the vocabulary passes 65,536) and 8 a document"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from regard.data.files import read_lines
 from regard.errors import DataError, UsageError, nearest
 
-PACKED = (".gz", ".xz", ".zst")
+COMPRESSED = (".gz", ".xz", ".zst")
 
 
 class Row(NamedTuple):
@@ -24,7 +24,7 @@ class Row(NamedTuple):
 def kind_of(path: Path | str) -> str:
     """The ending of a file's name without that of its compression: 'a.csv.gz' → 'csv'."""
     name = Path(path).name
-    for ending in PACKED:
+    for ending in COMPRESSED:
         name = name.removesuffix(ending)
     return Path(name).suffix.removeprefix(".").lower()
 
@@ -39,7 +39,9 @@ def read_table(
         return
     if kind not in ("csv", "tsv"):
         found = f"{path}, a name that ends in .{kind}"
-        raise UsageError("reading a table", found, ".csv, .tsv or .jsonl, or one of them packed")
+        raise UsageError(
+            "reading a table", found, ".csv, .tsv or .jsonl, or one of them compressed"
+        )
     rows = split_rows(path, kind)
     if names is None:
         _, names = next(rows, (0, ()))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.errors import DataError, ResourceError
-from regard.interop.header import corrupt, read_header, read_json
+from regard.disk import cannot_write, corrupt, read_json, sync
+from regard.errors import DataError
+from regard.interop.header import read_header
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
@@ -88,18 +88,19 @@ def write_folder(
     All is written and synced under a temporary name first, then renamed: a folder may be written
     over the very files that `tensors` reads from, since a mapping keeps the old file alive.
     """
+    sized = Sized(tensors)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Inside the folder, so that a rename never crosses file systems.
         with tempfile.TemporaryDirectory(prefix=".part-", dir=folder) as name:
             part = Path(name)
-            final = [*_write_shards(part, tensors, max_shard_bytes), *(files or {}), CONFIG]
+            final = [*_write_shards(part, sized, max_shard_bytes), *(files or {}), CONFIG]
             for side, content in {**(files or {}), CONFIG: _to_json(config)}.items():
                 (part / side).parent.mkdir(exist_ok=True)
                 (part / side).write_bytes(content)
             for file in final:
                 shutil.copymode(part / CONFIG, part / file)  # the library writes with mode 600
-                _sync(part / file)
+                sync(part / file)
             for file in final:
                 (folder / file).parent.mkdir(exist_ok=True)
                 os.replace(part / file, folder / file)
@@ -107,13 +108,26 @@ def write_folder(
             weights = old.name in (SINGLE, INDEX) or SHARD.fullmatch(old.name)
             if weights and old.name not in final:
                 old.unlink()
-        _sync(folder)
+        sync(folder)
     except OSError as error:
-        found = error.strerror or str(error)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            fix = "free some space or write elsewhere; nothing was left half-written"
-            raise ResourceError(f"writing {folder}", found, "enough disk space", fix) from error
-        raise DataError(f"writing {folder}", found, "a folder that can be written") from error
+        needed = f"about {sized.total():,} bytes of room"
+        raise cannot_write(folder, error, needed) from error
+
+
+class Sized:
+    """Tensors as they come, and the bytes of them all."""
+
+    def __init__(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        self.tensors, self.bytes = iter(tensors), 0
+
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        for name, tensor in self.tensors:
+            self.bytes += tensor.nbytes
+            yield name, tensor
+
+    def total(self) -> int:
+        """Those that came and those that were still to come."""
+        return self.bytes + sum(tensor.nbytes for _, tensor in self.tensors)
 
 
 def _write_shards(part: Path, tensors: Iterable[tuple[str, Tensor]], limit: int) -> list[str]:
@@ -154,14 +168,6 @@ def _save(tensors: dict[str, Tensor], path: Path) -> None:
         if code is None:
             raise
         raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _to_json(value: Mapping[str, Any]) -> bytes:

@@ -1,13 +1,12 @@
-"""Check the JSON and safetensors headers of a checkpoint before anything is loaded from it."""
+"""Check the safetensors headers of a checkpoint before anything is loaded from it."""
 
 from __future__ import annotations
 
 import json
 import math
 from pathlib import Path
-from typing import Any
 
-from regard.errors import DataError
+from regard.disk import corrupt, parse_json
 
 HEADER_LIMIT = 100_000_000  # bytes of header, the safetensors library's own limit
 ITEM_BYTES = (
@@ -17,13 +16,6 @@ ITEM_BYTES = (
     | dict.fromkeys(("U64", "I64", "F64"), 8)
 )
 ENTRY = f"shape and data_offsets that agree, and a dtype of {', '.join(ITEM_BYTES)}"
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object, or say where in the file it breaks."""
-    if not path.is_file():
-        raise DataError(f"reading {path}", "no such file", "a JSON file", "download it too")
-    return _parse_json(path.read_bytes(), path, 0)
 
 
 def read_header(path: Path) -> dict[str, tuple[int, ...]]:
@@ -41,7 +33,7 @@ def read_header(path: Path) -> dict[str, tuple[int, ...]]:
         raw = file.read(length)
     shapes: dict[str, tuple[int, ...]] = {}
     spans: list[tuple[int, int, str]] = []
-    for name, entry in _parse_json(raw, path, 8).items():
+    for name, entry in parse_json(raw, path, start=8).items():
         if name == "__metadata__":
             continue
         try:
@@ -66,25 +58,3 @@ def read_header(path: Path) -> dict[str, tuple[int, ...]]:
         found = f"the file has {size:,} bytes and its header describes {8 + length + reached:,}"
         raise corrupt(path, min(size, 8 + length + reached), found, "the two to be equal")
     return shapes
-
-
-def _parse_json(raw: bytes, path: Path, start: int) -> dict[str, Any]:
-    """Parse a JSON object that begins at byte `start` of the file."""
-    try:
-        value = json.loads(raw.decode())
-    except UnicodeDecodeError as error:
-        raise corrupt(path, start + error.start, "not UTF-8", "JSON in UTF-8") from error
-    except json.JSONDecodeError as error:
-        at = start + len(error.doc[: error.pos].encode())
-        raise corrupt(path, at, f"broken JSON: {error.msg}", "JSON") from error
-    except (ValueError, RecursionError) as error:
-        raise corrupt(path, start, f"broken JSON: {error}", "JSON") from error
-    if not isinstance(value, dict):
-        raise corrupt(path, start, f"JSON of type {type(value).__name__}", "a JSON object")
-    return value
-
-
-def corrupt(path: Path, offset: int, found: str, expected: str) -> DataError:
-    """Say where a file breaks."""
-    fix = "the file is truncated or corrupt: copy or download it again"
-    return DataError(f"reading {path}", f"byte {offset:,}: {found}", expected, fix)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import __version__
+from regard.disk import write_whole
 from regard.errors import DataError
 from regard.interop.source import Source
 from regard.interop.table import Binding
@@ -182,17 +183,5 @@ def their_scores(theirs: nn.Module, batch: Batch, config: ModelConfig) -> Tensor
 
 
 def write_parity(folder: Path, parity: Parity) -> None:
-    """Write parity.json under a temporary name, then rename it."""
-    text = json.dumps(asdict(parity), indent=2) + "\n"
-    part = folder / f".{PARITY}-{os.getpid()}"
-    try:
-        with part.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, folder / PARITY)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        found = error.strerror or str(error)
-        expected = "a folder that can be written"
-        raise DataError(f"writing {folder / PARITY}", found, expected) from error
+    """Write parity.json whole or not at all."""
+    write_whole(folder / PARITY, (json.dumps(asdict(parity), indent=2) + "\n").encode())

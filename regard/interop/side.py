@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from regard.disk import parse_json
 from regard.errors import DataError
 
 KEPT = (
@@ -26,14 +26,7 @@ def read_side_files(folder: Path) -> dict[str, bytes]:
 
 def parse(files: dict[str, bytes], name: str, kind: type = dict) -> Any:
     """A side file's JSON of a kind; an empty one when there is no file."""
-    try:
-        found = json.loads(files[name]) if name in files else kind()
-    except ValueError as error:
-        raise DataError(f"reading {name}", str(error), "JSON") from None
-    if not isinstance(found, kind):
-        wanted = "an object" if kind is dict else "a list"
-        raise DataError(f"reading {name}", f"a {type(found).__name__}", wanted)
-    return found
+    return parse_json(files[name], name, kind) if name in files else kind()
 
 
 def whole_number(value: Any, where: str) -> int:

@@ -18,7 +18,9 @@ from tokenizers import models, trainers
 from regard.errors import DataError, UsageError
 
 CHUNK = 1 << 24  # characters whose words are counted before they are added up
-ROOM = 3 << 23  # characters of different words that are kept; all in all about 120 bytes for each
+ROOM = (
+    5 << 22
+)  # characters of different words that are kept; at most 170 bytes for each, all in all
 MOST = (1 << 31) - 1  # the largest count of a pair that the library holds
 
 

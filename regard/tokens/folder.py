@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Rust
 
+from regard.disk import parse_json, read_json
 from regard.errors import DataError
 from regard.tokens.rust import RustEngine, control_tokens
 from regard.tokens.special import WELL_KNOWN, Settings
@@ -50,7 +50,8 @@ class Folder:
         """The object in a JSON file, {} where the file is missing."""
         if name not in self.files:
             return {}
-        return parse_json(self.path / name, self.files[name])
+        found: dict[str, Any] = parse_json(self.files[name], self.path / name)
+        return found
 
     def settings(self) -> Settings:
         """What the files beside the vocabulary say about it."""
@@ -58,7 +59,7 @@ class Folder:
         return Settings(
             tokenizer=self.json("tokenizer_config.json"),
             special=self.json("special_tokens_map.json"),
-            model=parse_json(config, config.read_bytes()) if config.is_file() else {},
+            model=read_json(config) if config.is_file() else {},
             added=self.json("added_tokens.json"),
         )
 
@@ -151,21 +152,3 @@ def read_text(place: Folder, name: str) -> str:
         raise DataError(
             f"reading {place.path / name}", f"byte {error.start} is not UTF-8", "UTF-8 text"
         ) from None
-
-
-def parse_json(path: Path, data: bytes) -> dict[str, Any]:
-    """The object that a JSON file holds."""
-    try:
-        value = json.loads(data)
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"reading {path}",
-            f"{error.msg} at line {error.lineno}, column {error.colno}",
-            "valid JSON",
-            "fetch the file anew; it may be cut short",
-        ) from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"reading {path}", f"byte {error.start} is not UTF-8", "JSON") from None
-    if not isinstance(value, dict):
-        raise DataError(f"reading {path}", f"a {type(value).__name__}", "a JSON object")
-    return value

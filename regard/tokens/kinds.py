@@ -1,4 +1,4 @@
-"""One way to train per kind of tokenizer: BPE, WordPiece, words, characters, bytes."""
+"""One way to train per kind of tokenizer: BPE, WordPiece, words, characters, graphemes, bytes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from regard.tokens.count import Counts, count_characters, count_words, rank, rep
 DOING = "training a tokenizer"
 WORD = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """What GPT-2 and the library's ByteLevel call a word, a blank before it included."""
+GRAPHEMES = pre_tokenizers.Split(Regex(r"\X"), "isolated")
 LETTERS = 1000  # characters that WordPiece learns at most, as BERT did; others are unknown
 
 VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -166,13 +167,33 @@ def train_words(texts: Texts, plan: Plan) -> Rust:
 
 def train_chars(texts: Texts, plan: Plan) -> Rust:
     """Characters, the most frequent first."""
+    return spelt_out(some(count_characters(texts)).words, plan)
+
+
+def train_graphemes(texts: Texts, plan: Plan) -> Rust:
+    """What a reader calls a character: a letter with its accents, an emoji with its colour.
+
+    Those that were not seen fall apart into characters.
+    """
+    counts = some(count_words(texts, GRAPHEMES)).words
+    for cluster, count in list(counts.items()):
+        for letter in cluster if len(cluster) > 1 else "":
+            counts[letter] += count
+    rust = spelt_out(counts, plan)
+    rust.pre_tokenizer = GRAPHEMES
+    return rust
+
+
+def spelt_out(counts: Counter[str], plan: Plan) -> Rust:
+    """A vocabulary of these, the most frequent first, without merges."""
     codes = [f"<0x{byte:02X}>" for byte in range(256)] if plan.lossless else []
     room = plan.room(len(codes) + 1, f"{len(codes)} bytes, a character")
-    characters = plan.frequent(some(count_characters(texts)).words, room + 1)
-    vocab = plan.numbered(codes, characters)
-    rust = Rust(
-        models.BPE(vocab, [], unk_token=plan.specials.get("unk"), byte_fallback=plan.lossless)
+    vocab = plan.numbered(codes, plan.frequent(counts, room + 1))
+    unknown, whole = plan.specials.get("unk"), any(len(piece) > 1 for piece in counts)
+    model = models.BPE(
+        vocab, [], unk_token=unknown, byte_fallback=plan.lossless, ignore_merges=whole
     )
+    rust = Rust(model)
     rust.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     return plan.finish(rust)
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from tokenizers import Tokenizer as Rust
 
+from regard.disk import cannot_write, write_whole
 from regard.errors import DataError, UsageError
 from regard.tokens.rust import RustEngine
 
@@ -121,7 +122,7 @@ class Tokenizer:
         return [self._piece(id, side) for id in ids]
 
     def _piece(self, id: int, side: Side) -> str:
-        piece = self.engine.piece(id, side) if id >= 0 else None
+        piece = self.engine.piece(id, side) if 0 <= id < 2**31 else None
         if piece is None:
             raise DataError(
                 "reading token ids",
@@ -134,9 +135,12 @@ class Tokenizer:
     def save(self, folder: Path | str) -> None:
         """Write the tokenizer's files to a folder, byte for byte as they were read."""
         target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(target, error, "a folder") from error
         for name, data in self.files.items():
-            (target / name).write_bytes(data)
+            write_whole(target / name, data)
 
 
 def check_side(side: Side) -> Side:

@@ -15,6 +15,7 @@ from regard.tokens.kinds import (
     train_bpe,
     train_bytes,
     train_chars,
+    train_graphemes,
     train_wordpiece,
     train_words,
 )
@@ -26,6 +27,7 @@ KINDS: dict[str, Callable[[Iterable[str], Plan], Rust]] = {
     "wordpiece": train_wordpiece,
     "words": train_words,
     "chars": train_chars,
+    "graphemes": train_graphemes,
     "bytes": train_bytes,
 }
 
@@ -56,12 +58,12 @@ def train_tokenizer(
     """A tokenizer of one kind, learnt from texts such as `regard.data.files.read_parts` gives.
 
     `specials` are roles (pad, bos, eos, unk, mask, cls, sep), or roles with their spellings; those
-    that the kind or `wrap` needs are added. `lossless` makes words and chars write what they do not
-    know in bytes; bpe and bytes always do. `phase` is told what is being done.
+    that the kind or `wrap` needs are added. `lossless` makes words, chars and graphemes write what
+    they do not know in bytes; bpe and bytes always do. `phase` is told what is being done.
     """
     check(kind, size, min_count, wrap, lossless)
     needed = [*WRAPS[wrap][0], *WRAPS[wrap][1]]
-    if kind == "wordpiece" or (kind in ("words", "chars") and not lossless):
+    if kind == "wordpiece" or (kind in ("words", "chars", "graphemes") and not lossless):
         needed.append("unk")
     spelling = spell(kind, ROLES.get(kind, USUAL) if specials is None else specials, needed)
     check_spelling(kind, lossless, spelling)

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batch import Windows
+from regard.data.batch import Examples, Windows
 from regard.data.bucket import Buckets
 from regard.data.loader import Loader
 from regard.data.mask import IGNORED, Masker
@@ -266,17 +266,22 @@ def test_resume_anywhere_with_any_number_of_workers(tmp_path):
                 assert (a.epoch, a.index) == (b.epoch, b.index) and same(a.examples, b.examples)
 
 
-@settings(deadline=None, max_examples=50)
-@given(st.integers(1, 4), st.integers(0, 3))
-def test_processes_share_the_same_batches(tmp_path_factory, every, rounds):
-    source = next(iter(sources(tmp_path_factory.mktemp("share"))))
-    number = source.count(0) // every
-    index = min(rounds, number) * every
-    got = [
-        [b.index for b in Loader(source, 0, first=n, every=every).iterate(0, index, epochs=1)]
-        for n in range(every)
-    ]
-    assert sorted(sum(got, [])) == list(range(index, number * every))
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_processes_share_the_rows_of_every_batch(size, tmp_path):
+    for source in sources(tmp_path):
+        whole = list(Loader(source, 0).iterate(epochs=1))
+        shares = [Loader(source, 2, rank=n, size=size).iterate(epochs=1) for n in range(size)]
+        for batch, *parts in zip(whole, *shares, strict=True):
+            wanted = batch.examples
+            assert {part.examples.tokens for part in parts} == {wanted.tokens}
+            labels = [part.examples.labels for part in parts]
+            assert sum(int((one != -100).sum()) for one in labels) == wanted.tokens
+            for rank, part in enumerate(parts):
+                mine, real = part.examples, range(rank, len(wanted.labels), size)
+                assert len(mine.labels) == max(len(real), 1)
+                for name, tensor in mine.parts().items():
+                    rows = getattr(wanted, name)[list(real) or [0]]
+                    assert torch.equal(tensor, rows)
 
 
 def test_leaving_a_loop_ends_the_workers(tmp_path):
@@ -298,7 +303,7 @@ class Broken:
     def batch(self, epoch, index):
         if index == 4:
             raise DataError("reading", f"bad batch {index}")
-        return index
+        return Examples(torch.zeros(2, 3), torch.zeros(2, 3), 6)
 
 
 @pytest.mark.parametrize("workers", [0, 1, 4])
@@ -310,10 +315,12 @@ def test_an_error_in_a_worker_comes_in_its_turn(workers):
     assert got == [0, 1, 2, 3] and threading.active_count() == before
 
 
-def test_an_epoch_without_a_batch_for_each_process_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="9 batches in an epoch"):
-        next(Loader(Broken(), every=10).iterate())
-    with pytest.raises(UsageError):
-        Loader(Broken(), workers=-1)
+def test_an_epoch_without_a_batch_and_impossible_settings_are_errors(tmp_path, monkeypatch):
+    for wrong in (dict(workers=-1), dict(ahead=0), dict(rank=2, size=2)):
+        with pytest.raises(UsageError):
+            Loader(Broken(), **wrong)
+    monkeypatch.setattr(Broken, "count", lambda self, epoch: 0)
+    with pytest.raises(DataError, match="no batch in epoch 0"):
+        next(Loader(Broken()).iterate())
     with pytest.raises(IndexError):
         next(iter(sources(tmp_path))).batch(0, 10**6)

@@ -146,9 +146,10 @@ def test_a_failed_write_changes_nothing(tmp_path, monkeypatch, target, name, err
     old = make(tmp_path)
     with monkeypatch.context() as patch, pytest.raises(expected) as caught:
         patch.setattr(target, name, failing(error))
-        write_folder(tmp_path, {}, [("z", torch.ones(3))])
+        write_folder(tmp_path, {}, [("z", torch.ones(3)), ("y", torch.ones(2))], None, 1)
     if expected is ResourceError:
         assert caught.value.exit_code == 4 and "No space" in str(caught.value)
+        assert "about 20 bytes of room" in str(caught.value)
     assert {p.name for p in tmp_path.iterdir()} == {"config.json", SINGLE}
     assert (tmp_path / SINGLE).read_bytes() == old
 

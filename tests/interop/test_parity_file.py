@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from regard.errors import DataError
+from regard.errors import DataError, ResourceError
 from regard.interop import parity
 from regard.interop.families import bind
 from regard.interop.parity import BAR, Parity, batches, draw, why_not, write_parity
@@ -42,7 +42,7 @@ def test_it_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(DataError, match="No space left"):
+    with pytest.raises(ResourceError, match="No space left"):
         write_parity(tmp_path, FOUND)
     assert json.loads((tmp_path / "parity.json").read_text()) == kept
     assert [file.name for file in tmp_path.iterdir()] == ["parity.json"]

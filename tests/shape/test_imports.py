@@ -10,16 +10,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = [
-    ["errors", "seed", "receipt"],
+    ["errors", "disk", "seed", "receipt"],
     ["core", "tokens"],
     ["model", "data", "history"],
     ["interop", "decode", "look", "train"],
     ["tune", "nvib", "score", "lang"],
-    ["zoo", "kit", "loading", "reading", "serve"],
+    ["zoo", "kit", "loading", "reading", "translating", "serve"],
     ["cli", "__init__", "__main__"],
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
-SAME_LEVEL = {("history", "data"), ("receipt", "errors"), ("kit", "reading"), ("loading", "kit")}
+SAME_LEVEL = {("disk", "errors"), ("receipt", "errors"), ("receipt", "disk"), ("history", "data")}
+SAME_LEVEL |= {("kit", "reading"), ("kit", "translating"), ("loading", "kit")}
 SAME_LEVEL |= {("zoo", "loading"), ("serve", "kit")}
 SAME_LEVEL |= {("__main__", "cli"), ("cli", "__init__")}  # the two doors of the package
 UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}

@@ -30,6 +30,8 @@ EVERY = [
     ("words", None, {"lossless": True}),
     ("chars", None, {}),
     ("chars", None, {"lossless": True}),
+    ("graphemes", None, {}),
+    ("graphemes", None, {"lossless": True}),
     ("bytes", None, {}),
 ]
 SHORT = ["it's he's we'd I'm they'll you've"] * 30
@@ -262,3 +264,15 @@ def test_an_error_of_the_reader_comes_through(tmp_path):
     (tmp_path / "a").write_bytes(b"fine\n\xff")
     with pytest.raises(DataError, match="byte 5"):
         train_tokenizer(read_parts(tmp_path / "a"), "bpe", 300)
+
+
+def test_graphemes_stay_whole_and_unseen_ones_fall_apart():
+    accent, emoji = "e\u0301", "👩🏽\u200d🚀"
+    made = train_tokenizer([f"{accent}t{accent} {emoji}\r\n u\u0301"], "graphemes", lossless=True)
+    text = f"{emoji}{accent}\r\nte"
+    assert made.pieces(made.encode(text)) == [emoji, accent, "\r\n", "t", "e"]
+    spans = made.offsets(text)
+    assert [text[a:b] for a, b in spans] == [emoji, accent, "\r\n", "t", "e"]
+    assert made.pieces(made.encode("t\u0301")) == ["t", "\u0301"]
+    for unseen in ("日本語", "🎉e\u0301x", "\0"):
+        assert made.decode(made.encode(unseen)) == unseen

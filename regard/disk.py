@@ -1,0 +1,91 @@
+"""Files as they lie on the disk: hashes, writing that no crash can halve, JSON that says where."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from regard.errors import DataError, RegardError, ResourceError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system calls a disk, a quota or a file that is full."""
+BROKEN = "the file is truncated or corrupt: copy or download it again"
+
+
+def file_hash(path: Path | str) -> str:
+    """SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Make the disk really hold a file or folder."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file under another name, sync and rename it: all of it is there, or what was."""
+    draft = path.parent / f".{path.name}-{os.getpid()}.part"
+    try:
+        draft.write_bytes(data)
+        sync(draft)
+        os.replace(draft, path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise cannot_write(path, error, f"{len(data):,} bytes of room") from error
+
+
+def cannot_write(path: Path, error: OSError, needed: str) -> RegardError:
+    """Why a file or folder could not be written; a full disk says what is needed and free."""
+    found = error.strerror or str(error)
+    if error.errno not in FULL:
+        return DataError(f"writing {path}", found, "a place that can be written")
+    there = next(place for place in (path, *path.absolute().parents) if place.exists())
+    found += f" ({shutil.disk_usage(there).free:,} bytes are free)"
+    fix = "free some space or write elsewhere; nothing was left half-written"
+    return ResourceError(f"writing {path}", found, needed, fix)
+
+
+def read_json(path: Path, expected: str = "a JSON file", kind: type = dict) -> Any:
+    """Read JSON of a kind from a file, or say where in the file it breaks."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        missing = not path.exists()
+        found = "no such file" if missing else error.strerror or str(error)
+        fix = "copy or download it too" if missing else ""
+        raise DataError(f"reading {path}", found, expected, fix) from None
+    return parse_json(raw, path, kind)
+
+
+def parse_json(raw: bytes, name: Path | str, kind: type = dict, start: int = 0) -> Any:
+    """An object (or a list) as JSON that begins at byte `start` of the file `name`."""
+    try:
+        text = raw.decode("utf-8-sig")
+        value = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise corrupt(name, start + error.start, "not UTF-8", "JSON in UTF-8") from None
+    except json.JSONDecodeError as error:
+        at = start + len(raw) - len(text.encode()) + len(text[: error.pos].encode())
+        place = f"line {error.lineno}, column {error.colno}"
+        raise corrupt(name, at, f"broken JSON in {place}: {error.msg}", "JSON") from None
+    except (ValueError, RecursionError) as error:
+        raise corrupt(name, start, f"broken JSON: {error}", "JSON") from None
+    if not isinstance(value, kind):
+        wanted = "a JSON object" if kind is dict else "a JSON list"
+        raise corrupt(name, start, f"JSON of type {type(value).__name__}", wanted)
+    return value
+
+
+def corrupt(name: Path | str, offset: int, found: str, expected: str) -> DataError:
+    """Say where a file breaks."""
+    return DataError(f"reading {name}", f"byte {offset:,}: {found}", expected, BROKEN)

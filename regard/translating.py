@@ -1,0 +1,325 @@
+"""Translating: beam search with wishes, several answers, and alternatives for each word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from regard.decode.alternatives import after_each, alternatives, extend
+from regard.decode.beam import BeamConfig
+from regard.decode.constrain import ban_phrases, begin_with
+from regard.decode.generate import Ends
+from regard.decode.lexical import lexical_beam
+from regard.decode.model_step import ModelStep
+from regard.decode.penalty import length_penalty
+from regard.decode.score import score_rows
+from regard.decode.step import Hypothesis, Limit, Process
+from regard.decode.write import without_end
+from regard.errors import UsageError, check_names
+from regard.look.capture import Board
+from regard.model.batch import Batch
+from regard.model.model import Model
+from regard.tokens.tokenizer import Tokenizer
+
+DOING = "translating"
+DIVERSITY = 0.5  # nats taken from a word for each other answer that has it at the same place
+Row = Sequence[int]
+Phrases = set[tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class TranslateConfig:
+    """How to translate."""
+
+    beams: int = 4
+    """Width of the beam."""
+    count: int = 1
+    """Translations of each text."""
+    alpha: float = 0.6
+    """Strength of the length penalty (Wu 2016)."""
+    limit: int | None = None
+    """Tokens at most; None is 50 more than the source has (Vaswani 2017)."""
+    must: tuple[str, ...] = ()
+    """Words that each translation holds."""
+    ban: tuple[str, ...] = ()
+    """Words that none holds."""
+    begin: str = ""
+    """What each translation begins with."""
+
+    def beam(self) -> BeamConfig:
+        """The plain search; values out of range stop here."""
+        width = max(self.beams, self.count)
+        return BeamConfig(width, self.count, length_penalty("gnmt", self.alpha))
+
+
+def translate_config(values: dict[str, Any]) -> TranslateConfig:
+    """A TranslateConfig from its fields by name; an unknown one fails with the nearest."""
+    known = TranslateConfig.__dataclass_fields__
+    check_names(values, known, DOING, "a field of TranslateConfig")
+    given = dict(values)
+    for name in {"must", "ban"} & set(given):
+        given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
+    return TranslateConfig(**given)
+
+
+class Translation(NamedTuple):
+    """One answer."""
+
+    text: str
+    logprob: float
+    tokens: list[int]
+
+
+class Other(NamedTuple):
+    """Another word for a place, and the translation that goes on from it."""
+
+    text: str
+    logprob: float
+    translation: str
+
+
+class Word(NamedTuple):
+    """A word of a translation: its tokens' log-probability, and what else could stand there."""
+
+    text: str
+    logprob: float
+    others: list[Other]
+
+
+class Searcher(Protocol):
+    """What translating needs of a Kit."""
+
+    model: Model
+    board: Board
+    strict: bool
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """Cuts words into tokens."""
+
+    @property
+    def stops(self) -> set[int]:
+        """Ids that end a text."""
+
+    @property
+    def room(self) -> int | None:
+        """The most positions of the decoder."""
+
+    def batch(self, inputs: Any, target: Any = None) -> Batch:
+        """Sources as a batch."""
+
+    def score(self, batch: Batch, cache: None, strict: bool | None) -> Any:
+        """Logits."""
+
+    def search(
+        self,
+        batch: Batch,
+        limit: Limit,
+        how: BeamConfig | None = None,
+        ends: Ends | None = None,
+        strict: bool | None = None,
+        processes: Sequence[Process] = (),
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses of each row."""
+
+    def check_room(self, count: int) -> None:
+        """Whether there are so many positions."""
+
+    def text(self, tokens: list[int]) -> str:
+        """The text of tokens, without the end."""
+
+
+def translate(
+    kit: Searcher, rows: Sequence[Row], how: TranslateConfig, strict: bool | None = None
+) -> list[list[Translation]]:
+    """Translations of each source, best first and each text once.
+
+    Of several, the first is what a search for one would find; the others come from a search that
+    is made to differ (Vijayakumar 2018), then from the beam.
+    """
+    config, banned = how.beam(), spellings(kit, how.ban)
+    limits = limits_for(kit, rows, how.limit)
+    wishes = Wishes(kit, how, [spell(kit, word)[0] for word in how.must], strict)
+    found = wishes.search(rows, limits, config, banned)
+    if how.count > 1 and not how.must:
+        apart = BeamConfig(how.count, how.count, config.penalty, how.count, DIVERSITY)
+        for row, more in zip(found, wishes.search(rows, limits, apart, banned), strict=True):
+            row[1:] = [*more, *row[1:]]
+    return [distinct(kit, row, how.count) for row in found]
+
+
+def distinct(kit: Searcher, found: Sequence[Hypothesis], count: int) -> list[Translation]:
+    """The first one and the best of those after it; two cuts into tokens may spell the same."""
+    texts: dict[str, tuple[float, Translation]] = {}
+    for h in found:
+        text = kit.text(h.tokens)
+        if len(texts) < count:
+            same = " ".join(text.split())
+            texts.setdefault(same, (h.score, Translation(text, h.logprob, h.tokens)))
+    first, *rest = texts.values()
+    return [first[1], *(answer for _, answer in sorted(rest, key=lambda pair: -pair[0]))]
+
+
+def limits_for(kit: Searcher, rows: Sequence[Row], limit: int | None) -> list[int]:
+    """The most new tokens of each row: no more than the decoder has positions for."""
+    limits = [len(row) + 50 if limit is None else limit for row in rows]
+    return limits if kit.room is None else [min(n, kit.room - 1) for n in limits]
+
+
+class Wishes:
+    """A search whose answers begin as wished, hold some words and lack others."""
+
+    def __init__(
+        self,
+        kit: Searcher,
+        how: TranslateConfig,
+        phrases: Sequence[Row],
+        strict: bool | None,
+    ) -> None:
+        self.kit, self.how, self.phrases, self.strict = kit, how, phrases, strict
+        self.begin = list(spell(kit, how.begin)[-1]) if how.begin else []
+
+    def search(
+        self, rows: Sequence[Row], limits: Sequence[int], config: BeamConfig, banned: Phrases
+    ) -> list[list[Hypothesis]]:
+        """Hypotheses of each row, at least one."""
+        if len(self.begin) > min(limits):
+            found_ = f"a beginning of {len(self.begin)} tokens, and at most {min(limits)} in all"
+            raise UsageError(DOING, found_, "room for it", "a shorter beginning, a larger limit")
+        if self.phrases:
+            found = [
+                self.lexical(row, limit, config, banned)
+                for row, limit in zip(rows, limits, strict=True)
+            ]
+        else:
+            batch, rules = self.kit.batch([list(row) for row in rows]), self.processes(banned)
+            found = self.kit.search(batch, list(limits), config, None, self.strict, rules)
+        for n, row in enumerate(found):
+            again = {span for h in row for span in self.spelt(h.tokens)} - banned
+            if again:  # another cut of a banned word; alone, so that no neighbour matters
+                found[n] = self.search([rows[n]], [limits[n]], config, banned | again)[0]
+            elif not row:
+                wanted = f"at most {limits[n]} tokens with what must and must not be there"
+                raise UsageError(DOING, f"no answer to text {n + 1}", wanted, "ask for less")
+        return found
+
+    def lexical(
+        self, row: Row, limit: int, config: BeamConfig, banned: Phrases
+    ) -> list[Hypothesis]:
+        """One source's hypotheses that hold the words."""
+        batch = self.kit.batch([list(row)])
+        self.kit.check_room(batch.ids.shape[1] + limit)
+        self.kit.board.check_everywhere("generation, which reads one column at a time")
+        strict = self.kit.strict if self.strict is None else self.strict
+        step = ModelStep(self.kit.model, batch, limit, strict)
+        rules = self.processes(banned)
+        return lexical_beam(step, batch.ids, limit, self.kit.stops, config, self.phrases, rules)
+
+    def processes(self, banned: Phrases) -> list[Process]:
+        """The rules of the search."""
+        made = [begin_with(self.begin)] if self.begin else []
+        return [*made, ban_phrases(sorted(banned))] if banned else made
+
+    def spelt(self, tokens: list[int]) -> Iterator[tuple[int, ...]]:
+        """The shortest runs of tokens that spell a banned word."""
+        for word in self.how.ban:
+            whole = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
+            if whole.search(self.kit.text(tokens)):
+                sizes = range(1, len(tokens) + 1)
+                end = next(n for n in sizes if whole.search(self.kit.text(tokens[:n])))
+                starts = range(end - 1, -1, -1)
+                yield tuple(
+                    next(tokens[n:end] for n in starts if word in self.kit.text(tokens[n:end]))
+                )
+
+
+def spell(kit: Searcher, word: str) -> list[tuple[int, ...]]:
+    """How a word is cut inside a text, and at its beginning."""
+    tokenizer = kit.tokenizer
+    if tokenizer is None or not word.strip():
+        raise UsageError(DOING, f"the word {word!r}", "a word, and a tokenizer that cuts it")
+
+    def cut(text: str) -> tuple[int, ...]:
+        return tuple(tokenizer.encode(text, special=False, side="target"))
+
+    first, inside = cut(word), cut(f"a {word}")
+    before = cut("a")
+    after = inside[len(before) :] if inside[: len(before)] == before else first
+    while len(after) > 1 and not kit.text([after[0]]).strip():  # a space of its own
+        after = after[1:]
+    if tokenizer.specials.get("unk") in first:
+        raise UsageError(DOING, f"{word!r}, which the vocabulary cannot write", "another word")
+    return [after, first]
+
+
+def spellings(kit: Searcher, words: Sequence[str]) -> Phrases:
+    """All usual cuts of words."""
+    return {phrase for word in words for phrase in spell(kit, word)}
+
+
+# Words of an answer -----------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def other_words(
+    kit: Searcher,
+    row: Row,
+    answer: Translation,
+    how: TranslateConfig,
+    strict: bool | None = None,
+) -> list[Word]:
+    """Each word of a translation with at most `how.count` others that could stand there."""
+    tokens = without_end(answer.tokens, kit.stops)
+    spans = word_spans(kit.text, tokens)
+    if not spans:
+        return []
+    batch = kit.batch([list(row)])
+    log = after_each(kit.score(extend(batch, [tokens]), None, strict), batch, len(tokens))
+    wishes = Wishes(kit, replace(how, begin=""), (), strict)
+    rules = wishes.processes(spellings(kit, how.ban))
+
+    def go_on(longer: Batch, limits: list[int]) -> list[list[Hypothesis]]:
+        return kit.search(longer, limits, None, None, strict, rules)
+
+    (limit,) = limits_for(kit, [row], how.limit)
+    places = [start for start, _ in spans]
+    found = alternatives(log, batch, tokens, places, limit, go_on, kit.stops, how.count + 1)
+    begin = batch.ids[0].tolist()
+    rows = [[*begin, *h.tokens] for branches in found for h in branches]
+    scored = iter(score_rows(kit.model, rows, [list(row)] * len(rows)))
+    words = []
+    for (start, end), branches in zip(spans, found, strict=True):
+        own = sum(float(log[n, tokens[n]]) for n in range(start, end))
+        text = kit.text(tokens[:end])[len(kit.text(tokens[:start])) :].strip()
+        others: dict[str, Other] = {}
+        for branch, logprobs in zip(branches, scored, strict=False):
+            other = first_word(kit, branch.tokens, start, logprobs[len(begin) - 1 :])
+            if other.text and other.text != text:
+                others.setdefault(other.text, other)
+        ranked = sorted(others.values(), key=lambda other: -other.logprob)
+        words.append(Word(text, own, ranked[: how.count]))
+    return words
+
+
+def first_word(kit: Searcher, tokens: list[int], start: int, logprobs: list[float]) -> Other:
+    """The word that begins at a place of a branch."""
+    kept = without_end(tokens, kit.stops)
+    end = next((b for a, b in word_spans(kit.text, kept) if a == start), start)
+    text = kit.text(kept[:end])[len(kit.text(kept[:start])) :].strip()
+    return Other(text, sum(logprobs[start:end]), " ".join(kit.text(kept).split()))
+
+
+def word_spans(read: Callable[[list[int]], str], tokens: list[int]) -> list[tuple[int, int]]:
+    """(first token, one past the last) of each word; a blank of its own ends the one before."""
+    starts, before = list[int](), " "
+    for n in range(len(tokens)):
+        after = read(tokens[: n + 1])
+        new = after[len(before) :] if n else after
+        if n == 0 or (new.strip() and (new[0].isspace() or before[-1:].isspace())):
+            starts.append(n)
+        before = after
+    return list(zip(starts, [*starts[1:], len(tokens)], strict=False))
