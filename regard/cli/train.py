@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,24 @@ from regard.cli.doctor import choose_device
 from regard.cli.flags import Settings, read_toml
 from regard.cli.show import Show, human_count
 from regard.cli.train_data import Data, prepare
+from regard.cli.train_dry import dry_run
 from regard.cli.train_final import finish
 from regard.cli.train_flags import CONFIG, KNOWN, RunConfig, resolve_run
 from regard.cli.train_samples import make_sampler
 from regard.cli.train_show import Watcher
+from regard.disk import FULL
 from regard.errors import ResourceError, UsageError
 from regard.interop.families import bind
 from regard.kit import Kit
 from regard.loading import load
 from regard.model.model import Model
 from regard.train.config import FREE, TrainConfig
-from regard.train.loop import Interrupted, Job, Trainer, with_dropout
+from regard.train.job import Interrupted, Job, check_same, with_dropout
+from regard.train.loop import Trainer
 from regard.train.shape import ShapeConfig
+from regard.train.world import World, joined
 
 FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -45,25 +47,41 @@ class Plan:
     folder: Path
     device: str
     command: tuple[str, ...]
+    world: World
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
-    """Train, and write the run's folder."""
+    """Train, and write the run's folder; several processes when torchrun started them."""
     settings = resolve_run(args)
     if args.print_config:
         show.line(settings.toml().rstrip())
         return 0
-    plan = make_plan(args, settings)
-    before = open_folder(plan, args.resume)
-    watcher = Watcher(show, plan.folder, plan.train)
-    changed = before.get("steps", plan.train.steps) != plan.train.steps
-    if changed and plan.train.schedule in ("cosine", "wsd"):
-        told = f"the {plan.train.schedule} schedule now ends there"
-        watcher.say(f"steps = {plan.train.steps}, was {before['steps']}: {told}")
+    device = choose_device(settings.values["device"])
+    check_precision(settings.values["precision"], device)
+    with joined(device) as world:
+        plan = make_plan(args, settings, device, world)
+        show = show if world.leads else Show(quiet=True, progress=False)
+        if args.dry_run:
+            if world.leads:
+                check_folder(plan, args.resume)
+                dry_run(plan, show)
+            return 0
+        results = guarded(plan, args.resume, Watcher(show, plan.folder, plan.train, world.leads))
+    if not world.leads:
+        return 0
+    if show.as_json:
+        show.result(results)
+    else:
+        show.line(f"{plan.folder / 'final'}: {results['final']}, weights {results['weights'][:12]}")
+    return 0
+
+
+def guarded(plan: Plan, resume: bool, watcher: Watcher) -> dict[str, Any]:
+    """Train; signals and a full disk end it in order."""
     handler = signal.getsignal(signal.SIGTERM)
     set_terminate(interrupt)
     try:
-        results = train(plan, args.resume, watcher)
+        return train(plan, resume, watcher)
     except Interrupted:
         watcher.say(f"stopped; the same command with --resume goes on from {plan.folder}")
         raise
@@ -75,11 +93,6 @@ def run(args: argparse.Namespace, show: Show) -> int:
     finally:
         watcher.stop()
         set_terminate(handler)
-    if show.as_json:
-        show.result(results)
-    else:
-        show.line(f"{plan.folder / 'final'}: {results['final']}, weights {results['weights'][:12]}")
-    return 0
 
 
 def interrupt(number: int, frame: object) -> None:
@@ -95,14 +108,12 @@ def set_terminate(handler: Any) -> None:
         pass
 
 
-def make_plan(args: argparse.Namespace, settings: Settings) -> Plan:
-    """The dataclasses of a run, its folder and its device."""
+def make_plan(args: argparse.Namespace, settings: Settings, device: str, world: World) -> Plan:
+    """The dataclasses of a run, its folder, its device and its processes."""
     config, train = settings.make(RunConfig), settings.make(TrainConfig)
-    device = choose_device(config.device)
-    check_precision(train.precision, device)
-    folder = Path(args.out) if args.out else free_folder(config.kind)
-    command = ("regard", *args.arguments)
-    return Plan(settings, config, settings.make(ShapeConfig), train, folder, device, command)
+    folder = Path(args.out) if args.out else world.same(free_folder(config.kind))
+    shape, command = settings.make(ShapeConfig), ("regard", *args.arguments)
+    return Plan(settings, config, shape, train, folder, device, command, world)
 
 
 def free_folder(kind: str) -> Path:
@@ -120,12 +131,12 @@ def check_precision(precision: str, device: str) -> None:
         lacking = not torch.cuda.is_bf16_supported(including_emulation=False)
     if lacking:
         found = f"precision = {precision} on {device}"
-        expected = "float32" if precision == "bf16" else "bf16 or float32"
+        expected = "fp32" if precision == "bf16" else "bf16 or fp32"
         raise UsageError("configuring a run", found, expected, "change --precision or --device")
 
 
-def open_folder(plan: Plan, resume: bool) -> dict[str, Any]:
-    """Make the run's folder, or see that it is one to go on with; the settings it had before."""
+def check_folder(plan: Plan, resume: bool) -> dict[str, Any]:
+    """See that a run's folder is new, or one to go on with; the settings it had before."""
     folder = plan.folder
     if folder.exists() and not folder.is_dir():
         raise UsageError("opening the run's folder", f"{folder} is a file", "a folder")
@@ -137,33 +148,41 @@ def open_folder(plan: Plan, resume: bool) -> dict[str, Any]:
     written = folder / CONFIG
     before = read_toml(written) if there and written.is_file() else {}
     if before:
-        check_same(plan, before)
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / ".config.part"
-    draft.write_text(plan.settings.toml(), encoding="utf-8")
-    os.replace(draft, written)
+        was = {name: KNOWN[name].read(before[name], CONFIG) for name in KNOWN if name in before}
+        check_same(folder, plan.settings.values, was, FREE_KEYS)
     return before
 
 
-def check_same(plan: Plan, before: dict[str, Any]) -> None:
-    """A run goes on only as the run it was."""
-    now = plan.settings.values
-    was = {name: KNOWN[name].read(before.get(name), CONFIG) for name in KNOWN if name in before}
-    differing = [k for k in KNOWN if k not in FREE_KEYS and now[k] != was.get(k, None)]
-    if differing:
-        raise UsageError(
-            f"resuming {plan.folder}",
-            ", ".join(f"{k} = {now[k]!r}, was {was.get(k)!r}" for k in differing),
-            "the values the run began with",
-            "give them again, or begin another run with another --out",
-        )
+def open_folder(plan: Plan, resume: bool, watcher: Watcher) -> None:
+    """Make the run's folder, or go on with it."""
+    before = check_folder(plan, resume)
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    draft = plan.folder / ".config.part"
+    draft.write_text(plan.settings.toml(), encoding="utf-8")
+    os.replace(draft, plan.folder / CONFIG)
+    changed = before.get("steps", plan.train.steps) != plan.train.steps
+    if changed and plan.train.schedule in ("cosine", "wsd"):
+        told = f"the {plan.train.schedule} schedule now ends there"
+        watcher.say(f"steps = {plan.train.steps}, was {before['steps']}: {told}")
+    if plan.world.size > 1:
+        how = "a part of the model on each" if plan.train.shard else "the model on each"
+        watcher.say(f"{plan.world.size} processes, {how}")
+    elif plan.train.shard:
+        watcher.say("one process: --shard has nothing to share; start several with torchrun")
+    if plan.run.tensorboard:
+        watcher.open_board()
 
 
 def train(plan: Plan, resume: bool, watcher: Watcher) -> dict[str, Any]:
     """Prepare, train, and write `final` and the receipt; returns the results."""
-    if plan.run.tensorboard:
-        watcher.open_board()
-    data = prepare(plan.run, plan.train, plan.folder, watcher.say, watcher.phase)
+    world = plan.world
+
+    def begin() -> Data:
+        if world.leads:
+            open_folder(plan, resume, watcher)
+        return prepare(plan.run, plan.train, plan.folder, watcher.say, watcher.phase)
+
+    data = world.lead(begin)
     kit = make_kit(plan, data, watcher.say)
     trainer = Trainer(make_job(plan, data, kit, watcher))
     if resume:
@@ -175,7 +194,7 @@ def train(plan: Plan, resume: bool, watcher: Watcher) -> dict[str, Any]:
     else:
         watcher.begin(trainer.state.step)
         trainer.run()
-    return finish(plan, data, kit, trainer, watcher.say)
+    return finish(plan, data, kit, trainer, watcher.say) if world.leads else {}
 
 
 def take_up(trainer: Trainer, plan: Plan, say: Callable[[str], None]) -> None:
@@ -211,10 +230,11 @@ def make_job(plan: Plan, data: Data, kit: Kit, watcher: Watcher) -> Job:
         kit.model,
         data.train,
         plan.folder,
-        kit.save,
+        lambda folder, model: replace(kit, model=model).save(folder),
         valid=data.valid,
         identity={"kind": plan.run.kind, "mask": plan.run.mask, **shape, **data.identity},
         report=watcher.report,
         say=watcher.say,
         sample=make_sampler(kit, plan.run, data, plan.train.length, samples, say),
+        world=plan.world,
     )

@@ -47,6 +47,8 @@ class Data:
     """Hashes of the files and of the tokenizer."""
     hashes: dict[str, str]
     """SHA-256 of each file."""
+    sizes: dict[str, str | None]
+    """How much there is to train and to validate on, in words."""
 
 
 def prepare(run: RunConfig, config: TrainConfig, folder: Path, say: Say, progress: Say) -> Data:
@@ -66,7 +68,9 @@ def prepare(run: RunConfig, config: TrainConfig, folder: Path, say: Say, progres
     say(f"training on {amount(train, run.kind)}, {tokenizer.size:,} ids")
     sources = [source(run, config, s, tokenizer, s is train, say) for s in (train, valid) if s]
     held = valid if valid is not None else train
-    return Data(tokenizer, sources[0], (*sources, None)[1], held, identity, hashes)
+    checked = None if valid is None else amount(valid, run.kind)
+    sizes = {"train": amount(train, run.kind), "valid": checked}
+    return Data(tokenizer, sources[0], (*sources, None)[1], held, identity, hashes, sizes)
 
 
 def amount(store: Store, kind: str) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,12 @@ from regard import __version__
 from regard.cli.train_data import Data
 from regard.kit import Kit
 from regard.loading import load
+from regard.model.model import Model
 from regard.receipt import NAME, make_receipt, write_receipt
 from regard.train.average import last_checkpoints, write_average
-from regard.train.checkpoint import fault_of, read_checkpoint, step_of
-from regard.train.loop import Trainer, weight_hash
+from regard.train.checkpoint import fault_of, read_checkpoint, step_of, weight_hash
+from regard.train.loop import Trainer
+from regard.train.metrics import last_loss
 
 if TYPE_CHECKING:
     from regard.cli.train import Plan
@@ -27,28 +29,30 @@ if TYPE_CHECKING:
 def finish(
     plan: Plan, data: Data, kit: Kit, trainer: Trainer, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Write `final` and the receipt; returns the results."""
+    """Write `final` and the receipt from the run's checkpoints; returns the results."""
     final, draft = plan.folder / "final", plan.folder / ".final.part"
-    last = weight_hash(kit.model)
+    state = trainer.state
+    last = load(trainer.checkpoints / f"step-{state.step:06d}").model
     shutil.rmtree(draft, ignore_errors=True)
     told = write_final(kit, trainer, draft)
     shutil.rmtree(final, ignore_errors=True)
     os.replace(draft, final)
-    state = trainer.state
     results = {
         "steps": state.step,
         "tokens": state.tokens,
-        "loss": last_loss(plan.folder / "metrics.jsonl"),
+        "loss": last_loss(plan.folder),
         "best_valid": state.best,
         "best_step": state.best_step,
         "final": told,
         "weights": weight_hash(load(final).model),
-        "last_weights": last,
+        "last_weights": weight_hash(last),
     }
     config = {k: v for k, v in plan.settings.values.items() if v is not None}
     place = {"device": plan.device, "threads": torch.get_num_threads()}
     if plan.device == "cuda":
         place["device_name"] = torch.cuda.get_device_name()
+    if plan.world.size > 1:
+        place["processes"] = plan.world.size
     versions = {"regard": __version__, "torch": torch.__version__}
     receipt = make_receipt(plan.command, config, data.hashes, results, versions, place)
     write_receipt(plan.folder / NAME, receipt)
@@ -61,39 +65,31 @@ def write_final(kit: Kit, trainer: Trainer, draft: Path) -> str:
     config, state, runs = trainer.config, trainer.state, trainer.checkpoints
     if config.average > 1:
         folders = last_checkpoints(runs, config.average, config.save_every, state.step)
-        kit.save(draft)
+        replace(kit, model=load(folders[-1]).model).save(draft)
         write_average(folders, draft)
         steps = ", ".join(str(step_of(folder)) for folder in folders)
         return f"average of the checkpoints of steps {steps}"
+    chosen, taken = runs / f"step-{state.step:06d}", f"step {state.step}, the last"
     best = None if state.best_step is None else runs / f"step-{state.best_step:06d}"
-    taken = f"step {state.step}, the last"
-    if best is not None and best.is_dir() and state.best_step != state.step:
+    if best == chosen:
+        taken += f" and the best on validation ({state.best:.4f})"
+    elif best is not None and best.is_dir():
         if fault_of(best) is None:
-            take_weights(trainer, best)
+            chosen = best
             taken = f"step {state.best_step}, the best on validation ({state.best:.4f})"
         else:
             taken += f"; the best, {best.name}, is damaged"
-    elif state.best_step == state.step:
-        taken = f"step {state.step}, the last and the best on validation ({state.best:.4f})"
-    with trainer.averaged():
-        kit.save(draft)
-    return taken + (f", running mean of the weights ({config.ema})" if config.ema else "")
+    model = load(chosen).model
+    if config.ema:
+        take_mean(model, chosen)
+        taken += f", running mean of the weights ({config.ema})"
+    replace(kit, model=model).save(draft)
+    return taken
 
 
 @torch.no_grad()
-def take_weights(trainer: Trainer, checkpoint: Path) -> None:
-    """Give the model, and the running mean, the values of a checkpoint."""
-    held = dict(load(checkpoint).model.named_parameters())
-    for name, parameter in trainer.model.named_parameters():
-        parameter.copy_(held[name])
-    if trainer.mean is not None:
-        tensors = read_checkpoint(checkpoint)[0]["mean"]
-        for number, weight in enumerate(trainer.mean.weights):
-            weight.copy_(tensors[str(number)])
-
-
-def last_loss(path: Path) -> float | None:
-    """The loss of the last line of metrics that has one."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    losses = [made["loss"] for line in lines if "loss" in (made := json.loads(line))]
-    return losses[-1] if losses else None
+def take_mean(model: Model, checkpoint: Path) -> None:
+    """Give a model the running mean that a checkpoint holds."""
+    tensors = read_checkpoint(checkpoint)[0]["mean"]
+    for number, parameter in enumerate(model.parameters()):
+        parameter.copy_(tensors[str(number)])

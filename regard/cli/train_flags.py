@@ -62,6 +62,8 @@ def add_train(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--config", metavar="FILE", help="settings as TOML, such as RUN/config.toml")
     shown = "print all settings as TOML with the origin of each, and stop"
     run.add_argument("--print-config", action="store_true", help=shown)
+    tried = "prepare the data in a temporary folder, print what would run, and stop"
+    run.add_argument("--dry-run", action="store_true", help=tried)
     for title, config in (("data", RunConfig), ("shape", ShapeConfig), ("training", TrainConfig)):
         group = parser.add_argument_group(f"{title} (each also a key of the TOML file)")
         add_flags(group, settings_of(config), skip=("kind", "files"))  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,18 +12,20 @@ from regard.cli.train_data import Data
 from regard.cli.train_flags import RunConfig
 from regard.kit import Kit
 from regard.model.batch import Batch
+from regard.model.model import Model
 
 COUNT, NEW, LEAD = 3, 48, 12  # samples, new tokens of each, tokens of a beginning
 
 
 def make_sampler(
     kit: Kit, run: RunConfig, data: Data, length: int, folder: Path, log: Callable[[str], None]
-) -> Callable[[int], None]:
-    """A function of the step that writes samples/step-….txt."""
+) -> Callable[[int, Model], None]:
+    """A function of the step and the model that writes samples/step-….txt."""
     prompts = list(run.prompts) or beginnings(run, data, length)
 
-    def sample(step: int) -> None:
-        made = fill(kit, prompts) if run.kind == "mlm" else go_on(kit, prompts, length)
+    def sample(step: int, model: Model) -> None:
+        now = replace(kit, model=model)
+        made = fill(now, prompts) if run.kind == "mlm" else go_on(now, prompts, length)
         lines = [f"{prompt!r} → {text!r}" for prompt, text in zip(prompts, made, strict=True)]
         folder.mkdir(exist_ok=True)
         (folder / f"step-{step:06d}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")

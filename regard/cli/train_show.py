@@ -16,10 +16,10 @@ SMOOTH = 0.9  # share of the smoothed loss that a new line keeps
 
 
 class Watcher:
-    """Tells a person, log.txt and TensorBoard how a run goes."""
+    """Tells a person, log.txt and TensorBoard how a run goes; of several processes the first."""
 
-    def __init__(self, show: Show, folder: Path, config: TrainConfig) -> None:
-        self.show, self.folder, self.config = show, folder, config
+    def __init__(self, show: Show, folder: Path, config: TrainConfig, leads: bool = True) -> None:
+        self.show, self.folder, self.config, self.leads = show, folder, config, leads
         self.smooth: float | None = None
         self.clock = self.shown = time.monotonic()
         self.step = 0
@@ -38,6 +38,8 @@ class Watcher:
 
     def log(self, text: str) -> None:
         """One line of log.txt, with the time."""
+        if not self.leads:
+            return
         with (self.folder / "log.txt").open("a", encoding="utf-8") as file:
             file.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}\n")
 

@@ -13,7 +13,7 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +23,22 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from regard.disk import file_hash, sync
 from regard.errors import DataError, ResourceError
+from regard.train.world import part_of
 
 NAME = re.compile(r"step-(\d+)")
 WHOLE = "trainer/whole.json"
 
 
-def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(
+    model: nn.Module, optimizer: torch.optim.Optimizer
+) -> Iterator[tuple[str, Tensor]]:
     """The optimizer's state under the names of the parameters: `exp_avg/front.tokens.weight`."""
     names = {id(p): name for name, p in model.named_parameters()}
-    return {
-        f"{key}/{names[id(p)]}": torch.as_tensor(value).detach().cpu().contiguous()
-        for p, state in optimizer.state.items()
-        for key, value in state.items()
-    }
+    for p, state in optimizer.state.items():
+        for key, value in state.items():
+            yield f"{key}/{names[id(p)]}", torch.as_tensor(value)
 
 
 def restore_optimizer(
@@ -47,26 +49,46 @@ def restore_optimizer(
     for path, tensor in tensors.items():
         key, _, name = path.partition("/")
         place = parameters[name]
-        # Fused AdamW keeps its step count beside the parameter.
-        optimizer.state[place][key] = tensor.to(place.device)
+        # Fused AdamW keeps its step count, the one number among tensors, beside the parameter.
+        held = part_of(tensor, place) if tensor.dim() else tensor.to(place.device)
+        optimizer.state[place][key] = held
 
 
-def generator_states() -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """All random generators of the process: torch's as tensors, Python's and numpy's as JSON."""
+Generators = tuple[dict[str, Tensor], dict[str, Any]]
+"""Random generators: torch's as tensors, Python's and numpy's as JSON."""
+
+
+def generator_states() -> Generators:
+    """All random generators of the process."""
     tensors = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
-        tensors |= {f"cuda{n}": t for n, t in enumerate(torch.cuda.get_rng_state_all())}
+        tensors["cuda"] = torch.cuda.get_rng_state()
     kind, keys, *rest = np.random.get_state(legacy=True)
     return tensors, {"python": random.getstate(), "numpy": [kind, keys.tolist(), *rest]}  # type: ignore[union-attr]
+
+
+def join_generators(states: list[Generators]) -> Generators:
+    """Those of several processes as one: `cpu` of the first, `cpu.1` of the second, and so on."""
+    tensors = {
+        f"{name}.{rank}" if rank else name: tensor
+        for rank, (held, _) in enumerate(states)
+        for name, tensor in held.items()
+    }
+    return tensors, states[0][1]
+
+
+def own_generators(tensors: dict[str, Tensor], rank: int) -> dict[str, Tensor]:
+    """The part of one process; empty when there were fewer of them."""
+    wanted = str(rank) if rank else ""
+    split = {name: name.partition(".") for name in tensors}
+    return {kind: tensors[name] for name, (kind, _, of) in split.items() if of == wanted}
 
 
 def restore_generators(tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
     """The inverse of `generator_states`."""
     torch.set_rng_state(tensors["cpu"])
-    if torch.cuda.is_available():
-        for n in range(torch.cuda.device_count()):
-            if f"cuda{n}" in tensors:
-                torch.cuda.set_rng_state(tensors[f"cuda{n}"], n)
+    if torch.cuda.is_available() and "cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["cuda"])
     version, internal, gauss = plain["python"]
     random.setstate((version, tuple(internal), gauss))
     kind, keys, *rest = plain["numpy"]
@@ -101,10 +123,10 @@ def write_checkpoint(
         shutil.rmtree(part, ignore_errors=True)
         size = sum(t.nbytes for named in tensors.values() for t in named.values())
         free = shutil.disk_usage(runs).free
+        why = getattr(error, "strerror", None) or getattr(error, "found", None) or str(error)
         raise ResourceError(
             f"writing the checkpoint of step {step}",
-            f"{getattr(error, 'strerror', None) or error} ({written:,} bytes were written, "
-            f"{free:,} are free)",
+            f"{why} ({written:,} bytes were written, {free:,} are free)",
             f"about {size * 3 // 2:,} bytes of room; earlier checkpoints are untouched",
             f"free some space under {runs} and run again with --resume",
         ) from error
@@ -179,16 +201,10 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*") if p.is_file())
 
 
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sync(path: Path) -> None:
-    """Make the disk really hold a file or folder."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def weight_hash(model: nn.Module) -> str:
+    """SHA-256 over all parameters, by name: equal hashes, equal bits."""
+    digest = hashlib.sha256()
+    for name, parameter in sorted(model.named_parameters()):
+        digest.update(name.encode())
+        digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -9,7 +9,7 @@ from typing import Literal
 from regard.core.config import check_names
 from regard.errors import UsageError
 
-FREE = ("steps", "eval_every", "save_every", "keep", "log_every", "patience", "workers")
+FREE = ("steps", "eval_every", "save_every", "keep", "log_every", "patience", "workers", "shard")
 """Fields that may change when a run is resumed: they say how long, how often and how quickly."""
 
 
@@ -49,8 +49,8 @@ class TrainConfig:
     """Label smoothing."""
     dropout: float = 0.0
     """Dropout on each part and on the embeddings."""
-    precision: Literal["float32", "bf16", "fp16"] = "float32"
-    """Of the matrix products; weights and optimizer stay float32."""
+    precision: Literal["fp32", "bf16", "fp16", "fp8"] = "fp32"
+    """Of the matrix products; weights and optimizer stay float32. fp8 needs a recent GPU."""
     compile: bool = False
     """Compile the step with torch.compile."""
     ema: float = 0.0
@@ -69,6 +69,8 @@ class TrainConfig:
     """Stop after this many validations without a better one; 0 never stops early."""
     workers: int = 1
     """Threads that prepare batches; the result does not depend on it."""
+    shard: bool = False
+    """Under torchrun: a part of weights and optimizer on each process (FSDP2), not all on each."""
 
     def __post_init__(self) -> None:
         check_names(self, "configuring a run")

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.batch import Examples, Source
-from regard.data.loader import Loaded, Loader
-from regard.errors import RegardError, UsageError
+from regard.data.loader import Loader
+from regard.errors import RegardError
 from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.train.checkpoint import (
@@ -26,62 +26,27 @@ from regard.train.checkpoint import (
     fault_of,
     find_checkpoint,
     generator_states,
+    join_generators,
     optimizer_tensors,
+    own_generators,
     prune,
     read_checkpoint,
     restore_generators,
     restore_optimizer,
     write_checkpoint,
 )
-from regard.train.config import FREE, TrainConfig
-from regard.train.objectives import Loss, token_loss
+from regard.train.config import FREE
+from regard.train.cpu import keep_memory, use_onednn
+from regard.train.cross_entropy import IGNORE
+from regard.train.fp8 import use_fp8
+from regard.train.job import Interrupted, Job, State, check_same
+from regard.train.metrics import cut_metrics, write_metrics
+from regard.train.objectives import check_labels, token_loss
 from regard.train.optim import Mean, build_optimizer, clip, first_bad, first_bad_output
 from regard.train.schedule import build_schedule
+from regard.train.world import Objective, exchanging, gather, part_of, spread, whole_model
 
-LOW = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-@dataclass(frozen=True)
-class Job:
-    """A run: what to train, on what, where to, and whom to tell."""
-
-    config: TrainConfig
-    model: Model
-    train: Source
-    folder: Path
-    """The run's folder; checkpoints go to `checkpoints/` in it."""
-    save: Callable[[Path], None]
-    """Writes the model as a folder that `regard.load` opens."""
-    valid: Source | None = None
-    identity: dict[str, Any] = field(default_factory=dict)
-    """What a resumed run must share: shapes, data, tokenizer."""
-    report: Callable[[dict[str, Any]], None] = lambda line: None
-    """Called with each line of metrics."""
-    say: Callable[[str], None] = lambda text: None
-    """Called with messages a person should read."""
-    sample: Callable[[int], None] | None = None
-    """Called at each validation, to write what the model says by now."""
-
-
-@dataclass
-class State:
-    """Where a run is; with weights, optimizer and generators it is all of it."""
-
-    step: int = 0
-    epoch: int = 0
-    index: int = 0
-    """Next batch of the epoch."""
-    tokens: int = 0
-    best: float | None = None
-    best_step: int | None = None
-    waited: int = 0
-    """Validations since the best one."""
-    stopped: bool = False
-    """Early stopping ended the run."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """SIGTERM or Ctrl-C arrived; the checkpoint is written."""
+LOW = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
 
 
 class Trainer:
@@ -89,18 +54,28 @@ class Trainer:
 
     def __init__(self, job: Job) -> None:
         config = job.config
-        self.job, self.config, self.model = job, config, job.model
+        self.job, self.config, self.model, self.world = job, config, job.model, job.world
         self.device = job.model.device
+        if self.device.type == "cpu":
+            keep_memory()
+        if config.precision == "fp32" and not config.compile:
+            use_onednn(job.model)
+        self.fp8 = config.precision == "fp8"
+        if self.fp8:
+            use_fp8(job.model)
+        self.objective = Objective(job.model, token_loss)
+        # Sharding replaces the parameters, so it comes before what holds them.
+        self.loss = spread(self.objective, self.world, config.shard)
         self.optimizer = build_optimizer(job.model, config)
         self.rate = build_schedule(config.schedule, config.warm_up, config.steps, config.floor)
         self.mean = Mean(job.model, config.ema) if config.ema else None
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
         self.state = State()
         self.checkpoints = job.folder / "checkpoints"
-        self.loss: Callable[..., Loss] = token_loss
-        if config.compile:
-            self.loss = torch.compile(token_loss)
-        self.wanted_stop = False
+        self.asked = False
+        """A signal asked this process to stop."""
+        self.stopping = False
+        """One of the processes was asked to: all stop after this step."""
 
     # One step -----------------------------------------------------------------------------------
 
@@ -110,7 +85,9 @@ class Trainer:
         return nullcontext() if low is None else torch.autocast(self.device.type, low)
 
     def on_device(self, examples: Examples) -> tuple[Batch, Tensor]:
-        """A batch and its labels where the model is."""
+        """A batch and its labels where the model is; a wrong label stops here, on the host."""
+        if self.model.config.head.size is not None:
+            check_labels(examples.labels, self.model.config.head.size)
         batch = Batch(**examples.parts()).to(self.device)
         return batch, examples.labels.to(self.device, non_blocking=True)
 
@@ -121,19 +98,21 @@ class Trainer:
         rate = config.lr * self.rate(state.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        summed = torch.zeros((), device=self.device)
-        plain = torch.zeros((), device=self.device)
-        for examples in micro:
+        sums = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
+        for number, examples in enumerate(micro, 1):
             batch, labels = self.on_device(examples)
-            with self.autocast():
-                loss = self.loss(self.model, batch, labels, config.smoothing, config.compile)
-            self.scaler.scale(loss.sum / total).backward()
-            summed, plain = summed + loss.sum.detach(), plain + loss.plain
+            with exchanging(self.loss, number == len(micro)):
+                with self.autocast():
+                    loss = self.loss(batch, labels, config.smoothing, config.compile, self.fp8)
+                # Processes average their gradients; the sum over all of them is wanted.
+                self.scaler.scale(loss.sum * self.world.size / total).backward()
+            sums = sums[0] + loss.sum.detach(), sums[1] + loss.plain
         self.scaler.unscale_(self.optimizer)
-        norm = float(clip(self.model, config.clip))
-        value = float(summed) / total
-        if config.precision != "fp16" and not (norm < float("inf") and value < float("inf")):
-            self.fail(micro, value, norm)
+        value, plain, norm = self.read(sums, clip(self.model, config.clip), total)
+        if not (math.isfinite(norm) and math.isfinite(value)):
+            # A smaller scale may help fp16, whose scaler leaves this step out; below 1 it will not.
+            if config.precision != "fp16" or self.scaler.get_scale() < 1:
+                self.fail(micro, value, norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
@@ -141,26 +120,31 @@ class Trainer:
             self.mean.update(self.model)
         state.step += 1
         state.tokens += total
-        return {
-            "loss": value,
-            "nll": float(plain) / total,
-            "lr": rate,
-            "norm": norm,
-            "count": total,
-        }
+        return {"loss": value, "nll": plain, "lr": rate, "norm": norm, "count": total}
+
+    def read(
+        self, sums: tuple[Tensor, Tensor], norm: Tensor, total: int
+    ) -> tuple[float, float, float]:
+        """(loss, negative log-likelihood, norm) over all processes: a step waits here only."""
+        asked = torch.full_like(sums[0], self.asked)
+        summed = self.world.sum(torch.stack([*sums, asked]))
+        value, plain, stop, length = torch.cat([summed, norm[None]]).tolist()
+        self.stopping = stop > 0
+        return value / total, plain / total, length
 
     def fail(self, micro: list[Examples], loss: float, norm: float) -> None:
         """Stop at a loss or gradient that is not finite, before it reaches the weights."""
 
         def again() -> None:
-            for examples in micro:
+            for examples in micro:  # not compiled, so that each part can be watched
                 with self.autocast():
-                    token_loss(self.model, *self.on_device(examples))
+                    self.loss(*self.on_device(examples))
 
-        bad = first_bad_output(self.model, again) or first_bad(self.model) or "loss itself"
+        seen = [bad for bad in self.world.all(first_bad_output(self.model, again)) if bad]
+        bad = seen[0] if seen else first_bad(self.model) or "loss itself"
         self.optimizer.zero_grad(set_to_none=True)
         kept = self.checkpoints / f"step-{self.state.step:06d}"
-        if fault_of(kept) is not None:
+        if self.world.same(self.world.leads and fault_of(kept) is not None):
             kept = self.checkpoint()
         raise RegardError(
             f"training step {self.state.step + 1}",
@@ -178,9 +162,10 @@ class Trainer:
             return state
         self.model.train()
         if state.step == 0:
-            torch.manual_seed(config.seed)  # whatever was drawn before in this process
+            torch.manual_seed(config.seed + self.world.rank)  # whatever was drawn before
+        self.settle()
         with self.listening():
-            stream = self.micro_batches()
+            stream = self.loader(self.job.train).iterate(state.epoch, state.index)
             clock, seen = time.perf_counter(), state.tokens
             while state.step < config.steps and not state.stopped:
                 group = list(islice(stream, config.accumulate))
@@ -197,24 +182,39 @@ class Trainer:
                     clock, seen = time.perf_counter(), state.tokens
                 better = state.best_step == state.step  # what `final` may be made of
                 due = state.step % config.save_every == 0 or last or better
-                if due or self.wanted_stop or state.stopped:
+                if due or self.stopping or state.stopped:
                     self.checkpoint()
-                if self.wanted_stop and not last:
+                if self.stopping and not last:
                     raise Interrupted
         return state
 
-    def micro_batches(self) -> Iterator[Loaded]:
-        """Batches from where the run is, without end."""
-        loader = Loader(self.job.train, self.config.workers, pin=self.device.type == "cuda")
-        return loader.iterate(self.state.epoch, self.state.index)
+    def settle(self) -> None:
+        """A pass without labels: DDP puts its buckets into their final order after the first one.
+
+        The sum over three or more processes is rounded by that order, so every step must have it.
+        """
+        if self.world.size < 3:
+            return
+        examples = self.loader(self.job.train).read(self.state.epoch, 0).examples
+        batch, labels = self.on_device(examples)
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices), self.autocast():
+            self.loss(batch, torch.full_like(labels, IGNORE)).sum.backward()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def loader(self, source: Source) -> Loader:
+        """This process's rows of the batches of a source."""
+        pin = self.device.type == "cuda"
+        world = self.world
+        return Loader(source, self.config.workers, pin=pin, rank=world.rank, size=world.size)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         """SIGTERM and Ctrl-C end the run after its present step, with a checkpoint."""
 
         def stop(number: int, frame: object) -> None:
-            self.wanted_stop = True
-            self.job.say("stopping after this step; a checkpoint is written first")
+            self.asked = True
+            self.job.say("stopping after a step; a checkpoint is written first")
 
         before = {}
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -233,9 +233,9 @@ class Trainer:
         line = {"step": self.state.step, "epoch": self.state.epoch, **line}
         if self.device.type == "cuda":
             line["memory"] = torch.cuda.max_memory_allocated()
-        with (self.job.folder / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        self.job.report(line)
+        if self.world.leads:
+            write_metrics(self.job.folder, line)
+            self.job.report(line)
 
     def validate(self) -> None:
         """Mean negative log-likelihood over the validation batches; remember the best."""
@@ -246,7 +246,9 @@ class Trainer:
             self.model.eval()
             value, count = self.measure(source)
             if self.job.sample is not None:
-                self.job.sample(state.step)
+                whole = whole_model(self.model, self.world)
+                if self.world.leads:
+                    self.job.sample(state.step, whole)
             self.model.train()
         if state.best is None or value < state.best:
             state.best, state.best_step, state.waited = value, state.step, 0
@@ -260,13 +262,13 @@ class Trainer:
     @torch.no_grad()
     def measure(self, source: Source) -> tuple[float, int]:
         """(mean negative log-likelihood in nats, tokens)."""
-        total, count = 0.0, 0
-        for index in range(source.count(0)):
-            examples = source.batch(0, index)
+        losses, count = [], 0
+        for loaded in self.loader(source).iterate(epochs=1):
+            batch, labels = self.on_device(loaded.examples)
             with self.autocast():
-                loss = self.loss(self.model, *self.on_device(examples))
-            total, count = total + float(loss.plain), count + examples.tokens
-        return total / max(count, 1), count
+                losses.append(self.loss(batch, labels, 0.0, self.config.compile, self.fp8).plain)
+            count += loaded.examples.tokens
+        return sum(self.world.sum(torch.stack(losses)).tolist()) / max(count, 1), count
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -282,94 +284,79 @@ class Trainer:
     # Checkpoints --------------------------------------------------------------------------------
 
     def checkpoint(self) -> Path:
-        """Write everything the run is."""
-        tensors, plain = generator_states()
-        held = {"optimizer": optimizer_tensors(self.model, self.optimizer), "generators": tensors}
-        if self.mean is not None:
-            held["mean"] = {str(n): w.cpu() for n, w in enumerate(self.mean.weights)}
+        """Write everything the run is; all processes gather, the first one writes."""
+        world, mean = self.world, self.mean
+        tensors, plain = join_generators(world.all(generator_states()))
+        held = {
+            "optimizer": gather(optimizer_tensors(self.model, self.optimizer), world),
+            "generators": tensors,
+        }
+        if mean is not None:
+            held["mean"] = gather(((str(n), w) for n, w in enumerate(mean.weights)), world)
+        model = whole_model(self.model, world)
         state = {
             **asdict(self.state),
             "config": asdict(self.config),
             "identity": self.job.identity,
             "generators": plain,
             "scaler": self.scaler.state_dict(),
-            "mean_step": 0 if self.mean is None else self.mean.step,
+            "mean_step": 0 if mean is None else mean.step,
+            "processes": world.size,
         }
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        path = write_checkpoint(self.checkpoints, self.state.step, self.job.save, held, state)
-        keep = max(self.config.keep, self.config.average)
-        prune(self.checkpoints, keep, self.state.best_step, self.config.save_every)
-        return path
+        step, keep = self.state.step, max(self.config.keep, self.config.average)
+
+        def write() -> None:
+            if world.leads:
+                self.checkpoints.mkdir(parents=True, exist_ok=True)
+                write_checkpoint(
+                    self.checkpoints, step, lambda part: self.job.save(part, model), held, state
+                )
+                prune(self.checkpoints, keep, self.state.best_step, self.config.save_every)
+
+        world.lead(write)  # the others wait: torchrun ends all soon after one has ended
+        return self.checkpoints / f"step-{step:06d}"
 
     def restore(self, load: Callable[[Path], Model]) -> Path | None:
         """Take up the newest whole checkpoint; None when there is none and step 0 begins."""
+        path = self.world.same(self.newest() if self.world.leads else None)
+        if path is None:
+            return None
+        tensors, state = read_checkpoint(path)
+        now = {**asdict(self.config), **self.job.identity}
+        then = {**state["config"], **state["identity"]}
+        now = json.loads(json.dumps(now))  # as a file would hold it
+        check_same(self.job.folder, now, then, FREE)
+        weights = dict(load(path).named_parameters())
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                parameter.copy_(part_of(weights[name], parameter))
+            restore_optimizer(self.model, self.optimizer, tensors["optimizer"])
+            if self.mean is not None:
+                for n, weight in enumerate(self.mean.weights):
+                    weight.copy_(part_of(tensors["mean"][str(n)], weight))
+                self.mean.step = state["mean_step"]
+        if state["scaler"]:
+            self.scaler.load_state_dict(state["scaler"])
+        self.state = State(**{name: state[name] for name in asdict(self.state)})
+        own = own_generators(tensors["generators"], self.world.rank)
+        if own:
+            restore_generators(own, state["generators"])
+        else:  # the run had fewer processes before
+            torch.manual_seed(self.config.seed + self.state.step + self.world.rank)
+        before = state.get("processes", 1)
+        if before != self.world.size:
+            told = "the same batches, but not the same bits"
+            self.job.say(f"{self.world.size} processes, {before} before: {told}")
+        if self.world.leads:
+            cut_metrics(self.job.folder, self.state.step)
+        return path
+
+    def newest(self) -> Path | None:
+        """The newest whole checkpoint; what was wrong with newer ones is said."""
         clear_leftovers(self.checkpoints)
         path, wrong = find_checkpoint(self.checkpoints)
         for fault in wrong:
             self.job.say(f"left aside: {fault}")
         if path is None:
-            cut_metrics(self.job.folder / "metrics.jsonl", 0)
-            return None
-        tensors, state = read_checkpoint(path)
-        self.check_same(state)
-        weights = dict(load(path).named_parameters())
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(weights[name])
-        restore_optimizer(self.model, self.optimizer, tensors["optimizer"])
-        if self.mean is not None:
-            for n, weight in enumerate(self.mean.weights):
-                weight.copy_(tensors["mean"][str(n)])
-            self.mean.step = state["mean_step"]
-        if state["scaler"]:
-            self.scaler.load_state_dict(state["scaler"])
-        restore_generators(tensors["generators"], state["generators"])
-        self.state = State(**{name: state[name] for name in asdict(self.state)})
-        cut_metrics(self.job.folder / "metrics.jsonl", self.state.step)
+            cut_metrics(self.job.folder, 0)
         return path
-
-    def check_same(self, state: dict[str, Any]) -> None:
-        """A run goes on only as the run it was; how often it reports or saves may change."""
-        now = {**asdict(self.config), **self.job.identity}
-        then = {**state["config"], **state["identity"]}
-        now = json.loads(json.dumps(now))  # as a file would hold it
-        differing = [key for key in now if key not in FREE and now[key] != then.get(key)]
-        if differing:
-            raise UsageError(
-                f"resuming {self.job.folder}",
-                ", ".join(f"{k} = {now[k]!r}, was {then.get(k)!r}" for k in differing),
-                "the values the run began with",
-                "give them again, or begin another run with another --out",
-            )
-
-
-def cut_metrics(path: Path, step: int) -> None:
-    """Forget lines past a step: they will be written again."""
-    if path.exists():
-        lines = path.read_text().splitlines()
-        kept = [line for line in lines if whole_line(line) and json.loads(line)["step"] <= step]
-        draft = path.with_suffix(".part")
-        draft.write_text("".join(line + "\n" for line in kept))
-        draft.replace(path)
-
-
-def whole_line(line: str) -> bool:
-    """Whether a line was written to its end."""
-    return line.startswith("{") and line.endswith("}")
-
-
-def weight_hash(model: nn.Module) -> str:
-    """SHA-256 over all parameters, by name: equal hashes, equal bits."""
-    digest = hashlib.sha256()
-    for name, parameter in sorted(model.named_parameters()):
-        digest.update(name.encode())
-        digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def with_dropout(model: Model, share: float) -> Model:
-    """Set the dropout of every part of a model."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = share
-    return model

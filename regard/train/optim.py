@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.core.position import Learned
 from regard.train.config import TrainConfig
+from regard.train.world import whole
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
@@ -55,7 +56,7 @@ def first_bad(model: nn.Module) -> str | None:
     """Name of the first parameter whose value or gradient is not finite."""
     for name, parameter in model.named_parameters():
         for what, tensor in (("weight", parameter.detach()), ("gradient", parameter.grad)):
-            if tensor is not None and not bool(torch.isfinite(tensor).all()):
+            if tensor is not None and not bool(torch.isfinite(whole(tensor)).all()):
                 return f"{what} of {name}"
     return None
 
@@ -85,10 +86,11 @@ def clip(model: nn.Module, most: float) -> Tensor:
     """Scale the gradient down to norm `most` (0: leave it); returns its norm before.
 
     A norm that is not finite scales nothing: it would spread over all gradients, and the tensor
-    that it came from could not be told any more.
+    that it came from could not be told any more. The host does not wait for the norm.
     """
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    norm = nn.utils.get_total_norm(gradients, foreach=True)
-    if most and bool(torch.isfinite(norm)):
-        nn.utils.clip_grads_with_norm_(model.parameters(), most, norm, foreach=True)
+    norm = whole(nn.utils.get_total_norm(gradients, foreach=True))
+    if most:
+        usable = norm.nan_to_num(0.0, posinf=0.0)
+        nn.utils.clip_grads_with_norm_(model.parameters(), most, usable, foreach=True)
     return norm

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -14,37 +13,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from regard.loading import load
 from regard.receipt import changed_files, compare
-from regard.train.loop import weight_hash
+from regard.train.checkpoint import weight_hash
+from tests.cli.train_runs import OFTEN, SMALL, words, write_corpus
 
 ROOT = Path(__file__).resolve().parents[2]
-WORDS = "the a cat dog sees likes old red house tree runs".split()
-SMALL = (
-    "--dim 16 --depth 1 --heads 2 --length 16 --batch-tokens 64 --warm-up 2 --device cpu".split()
-)
-OFTEN = "--steps 6 --eval-every 3 --save-every 2 --log-every 1 --vocab 270".split()
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """text.txt, pairs.tsv, and the two sides of the pairs apart."""
-    folder, dice = tmp_path_factory.mktemp("corpus"), random.Random(0)
-    rows = [" ".join(dice.choices(WORDS, k=dice.randint(2, 6))) for _ in range(80)]
-    back = [" ".join(reversed(row.split())) for row in rows]
-    (folder / "text.txt").write_text("\n".join(rows) + "\n")
-    (folder / "pairs.tsv").write_text(
-        "".join(f"{a}\t{b}\n" for a, b in zip(rows, back, strict=True))
-    )
-    (folder / "a.src").write_text("\n".join(rows) + "\n")
-    (folder / "a.tgt").write_text("\n".join(back) + "\n")
-    return folder
-
-
-def words(kind, corpus, out, *more):
-    file = corpus / ("pairs.tsv" if kind == "seq2seq" else "text.txt")
-    return ["train", kind, file, "--out", out, *SMALL, *OFTEN, *more]
+    """The files of all runs."""
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="module")
@@ -246,6 +228,33 @@ def test_tensorboard_missing_is_said(here, corpus, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     code, _, err = here(*words("lm", corpus, tmp_path / "r"), "--tensorboard")
     assert code == 1 and "pip install tensorboard" in err
+
+
+def test_tensorboard_gets_the_curves(here, corpus, tmp_path):
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    code, _, err = here(*words("lm", corpus, tmp_path / "r"), "--tensorboard")
+    assert code == 0, err
+    board = events.EventAccumulator(str(tmp_path / "r" / "tensorboard"))
+    board.Reload()
+    lines = (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()
+    for name in ("loss", "nll", "lr", "norm", "valid_nll"):
+        wanted = [(m["step"], m[name]) for m in map(json.loads, lines) if name in m]
+        seen = [(event.step, event.value) for event in board.Scalars(name)]
+        assert wanted and [step for step, _ in seen] == [step for step, _ in wanted]
+        assert [v for _, v in seen] == pytest.approx([v for _, v in wanted], rel=1e-6)
+
+
+def test_the_running_mean_of_the_best_step_is_what_final_holds(here, corpus, tmp_path):
+    code, _, _ = here(*words("lm", corpus, tmp_path / "r", "--ema", "0.5"))
+    receipt = json.loads((tmp_path / "r" / "receipt.json").read_text())
+    step = receipt["results"]["best_step"]
+    held = load_file(
+        tmp_path / "r" / "checkpoints" / f"step-{step:06d}" / "trainer" / "mean.safetensors"
+    )
+    made = load(tmp_path / "r" / "final").model
+    assert code == 0 and len(held) == len(list(made.parameters()))
+    for number, parameter in enumerate(made.parameters()):
+        assert torch.equal(parameter, held[str(number)])
 
 
 def test_no_room_on_disk_is_4_and_the_checkpoint_before_stays(here, corpus, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from regard.data.batch import Windows
 from regard.data.bucket import Buckets
@@ -16,7 +17,8 @@ from regard.model.model import Model
 from regard.model.presets import bert, llama, transformer
 from regard.tokens.train import train_tokenizer
 from regard.train.config import TrainConfig
-from regard.train.loop import Job, Trainer, with_dropout
+from regard.train.job import Job, with_dropout
+from regard.train.loop import Trainer
 
 WORDS = "the a cat dog sees likes old red house tree runs".split()
 SMALL = dict(steps=12, length=16, batch_tokens=64, accumulate=2, warm_up=3, dropout=0.1)
@@ -66,9 +68,13 @@ def make_trainer(kind, folder, run="run", valid=True, job=None, **changes):
     config = TrainConfig(**(SMALL | OFTEN | changes))
     shape, family, tokens, train, held = make_parts(kind, folder)
     kit = Kit(with_dropout(Model.fresh(shape, config.seed), config.dropout), tokens, bind(family))
-    (folder / run).mkdir(exist_ok=True)
+    (folder / run).mkdir(parents=True, exist_ok=True)
     rest = {"identity": {"kind": kind}, **(job or {})}
-    made = Job(config, kit.model, train, folder / run, kit.save, held if valid else None, **rest)
+
+    def save(path, model):
+        replace(kit, model=model).save(path)
+
+    made = Job(config, kit.model, train, folder / run, save, held if valid else None, **rest)
     return Trainer(made)
 
 
@@ -78,7 +84,7 @@ class Killed(BaseException):
 
 def kill_at(trainer, step, micro=0):
     """Make a trainer die in the given step, after `micro` of its micro-batches."""
-    loss, begun = trainer.loss, [0]
+    loss, begun = trainer.objective.loss, [0]
 
     def dying(*arguments):
         if trainer.state.step + 1 == step and trainer.model.training:
@@ -87,7 +93,7 @@ def kill_at(trainer, step, micro=0):
             begun[0] += 1
         return loss(*arguments)
 
-    trainer.loss = dying
+    trainer.objective.loss = dying
     return trainer
 
 

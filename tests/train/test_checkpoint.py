@@ -144,10 +144,10 @@ def test_a_killed_writer_leaves_no_checkpoint(tmp_path, monkeypatch):
 def test_the_optimizer_comes_back_exactly(tmp_path):
     trainer = make_trainer("lm", tmp_path, steps=3)
     trainer.run()
-    held = optimizer_tensors(trainer.model, trainer.optimizer)
+    held = dict(optimizer_tensors(trainer.model, trainer.optimizer))
     other = build_optimizer(trainer.model, trainer.config)
     restore_optimizer(trainer.model, other, held)
-    again = optimizer_tensors(trainer.model, other)
+    again = dict(optimizer_tensors(trainer.model, other))
     assert held.keys() == again.keys() and all(torch.equal(held[k], again[k]) for k in held)
     assert any(name.startswith("exp_avg_sq/") for name in held)
 

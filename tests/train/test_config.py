@@ -26,7 +26,7 @@ from regard.train.shape import ShapeConfig, preset_values
         {"beta2": 1.0},
         {"floor": 1.1},
         {"schedule": "cosin"},
-        {"precision": "fp8"},
+        {"precision": "fp4"},
     ],
 )
 def test_values_outside_their_limits(wrong):

@@ -9,8 +9,9 @@ import signal
 import pytest
 import torch
 
-from regard.errors import RegardError, UsageError
-from regard.train.loop import Interrupted, weight_hash
+from regard.errors import DataError, RegardError, UsageError
+from regard.train.checkpoint import weight_hash
+from regard.train.job import Interrupted
 from tests.train.runs import Killed, kill_at, load_model, make_trainer
 
 
@@ -100,6 +101,76 @@ def test_the_part_that_a_bad_number_comes_from_is_named(tmp_path):
     with pytest.raises(RegardError, match="the output of decoder.blocks.1.attn.o") as caught:
         trainer.run()
     assert "training step 3: loss nan" in str(caught.value)
+
+
+class Overflow:
+    """Makes the loss of every step from `first` on not finite."""
+
+    def __init__(self, trainer, first, last=10**9):
+        self.trainer, self.first, self.last = trainer, first, last
+        trainer.model.decoder.blocks[0].mlp.down.register_forward_hook(self)
+
+    def __call__(self, module, given, out):
+        bad = self.first <= self.trainer.state.step + 1 <= self.last
+        return out * torch.inf if bad and module.training else out
+
+
+def test_half_precision_leaves_a_few_steps_out(tmp_path):
+    trainer = make_trainer("lm", tmp_path, precision="fp16", steps=6, eval_every=0)
+    Overflow(trainer, 3, 4)
+    hashes = {}
+    step = trainer.step
+
+    def watched(micro):
+        made = step(micro)
+        hashes[trainer.state.step] = weight_hash(trainer.model)
+        return made
+
+    trainer.step = watched
+    assert trainer.run().step == 6
+    assert hashes[2] == hashes[3] == hashes[4] != hashes[5]
+    assert trainer.scaler.get_scale() == 2.0**16 / 4
+
+
+def test_half_precision_that_never_recovers_is_stopped(tmp_path):
+    trainer = make_trainer("lm", tmp_path, precision="fp16", steps=99, eval_every=0, save_every=99)
+    Overflow(trainer, 3)
+    with pytest.raises(RegardError, match="first bad tensor is the output of decoder.blocks.0.mlp"):
+        trainer.run()
+    # Halved from 65,536 to below 1: 17 steps without an update, the 18th is the last.
+    assert trainer.state.step == 2 + 17 and trainer.scaler.get_scale() == 0.5
+    kept = load_model(trainer.checkpoints / "step-000019")
+    assert weight_hash(kept) == weight_hash(trainer.model)
+    assert all(bool(torch.isfinite(p).all()) for p in kept.parameters())
+
+
+def test_a_label_outside_the_vocabulary_is_found_before_the_step(tmp_path):
+    trainer = make_trainer("lm", tmp_path)
+    examples = trainer.job.train.batch(0, 0)
+    size = trainer.model.config.head.size
+    examples.labels[1, 2] = size
+    before = weight_hash(trainer.model)
+    with pytest.raises(DataError, match=f"label {size} at row 1, position 2"):
+        trainer.step([examples])
+    assert weight_hash(trainer.model) == before
+
+
+def test_a_step_waits_for_the_device_once(tmp_path, monkeypatch):
+    # Each of these makes the host wait for a GPU.
+    trainer = make_trainer("lm", tmp_path, clip=0.1)
+    examples, count = trainer.on_device(trainer.job.train.batch(0, 0)), []
+    trainer.on_device = lambda given: examples  # labels are looked at before they go there
+    trainer.step([trainer.job.train.batch(0, 0)])  # the optimizer makes its state
+    for name in ("tolist", "item", "__float__", "__bool__", "__int__", "cpu", "numpy"):
+        real = getattr(torch.Tensor, name)
+
+        def waiting(self, *given, real=real, name=name, **named):
+            count.append(name)
+            return real(self, *given, **named)
+
+        monkeypatch.setattr(torch.Tensor, name, waiting)
+    trainer.step([trainer.job.train.batch(0, 1)])
+    assert count == ["tolist"]
 
 
 def test_another_config_names_the_differing_keys(tmp_path):

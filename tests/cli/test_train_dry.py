@@ -1,0 +1,63 @@
+"""`regard train … --dry-run`: counts that a run confirms, and nothing written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from regard.loading import load
+from tests.cli.train_runs import SMALL, words, write_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def listed(folder):
+    return sorted(str(path) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("kind", ["lm", "mlm", "seq2seq"])
+def test_what_it_says_is_what_runs(kind, here, corpus, tmp_path):
+    given = words(kind, corpus, tmp_path / "r", "--ema", "0.9", "--eval-every", "1")
+    before = listed(corpus)
+    code, out, err = here(*given, "--dry-run", "--json")
+    plan = json.loads(out)
+    assert code == 0 and listed(tmp_path) == [] and listed(corpus) == before, err
+    assert here(*given, "-q")[0] == 0
+    model = load(tmp_path / "r" / "final").model
+    assert plan["model"]["parameters"] == sum(p.numel() for p in model.parameters())
+    assert plan["config"]["steps"] == plan["run"]["steps"] == 6
+    said = (tmp_path / "r" / "log.txt").read_text()
+    assert f"training on {plan['data']['train']}, {plan['data']['vocabulary']} ids" in said
+    assert f"the last {plan['data']['valid']}" in said
+    lines = (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()
+    epochs = json.loads(lines[-1])["epoch"]
+    assert epochs <= plan["run"]["epochs"] <= epochs + 1
+    # Tensors only: the files have headers and a tokenizer beside them.
+    checkpoint = tmp_path / "r" / "checkpoints" / "step-000006"
+    files = [*checkpoint.glob("*.safetensors"), *checkpoint.glob("trainer/[mo]*.safetensors")]
+    held = sum(file.stat().st_size for file in files)
+    count = plan["model"]["parameters"]
+    assert 16 * count < held < 16 * count + 30_000
+    assert plan["disk_bytes"] == 16 * count * (3 + 2) + 4 * count
+
+
+def test_people_read_it_too(here, corpus, tmp_path):
+    code, out, err = here(*words("lm", corpus, tmp_path / "r"), "--dry-run")
+    assert code == 0, err
+    for text in ("steps = 6  # flag", "LlamaForCausalLM", "memory", "disk", "nothing was written"):
+        assert text in out
+
+
+def test_bad_data_and_a_folder_in_use_are_found(here, corpus, tmp_path):
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "file").write_text("x")
+    code, _, err = here(*words("lm", corpus, tmp_path / "used"), "--dry-run")
+    assert code == 2 and "is not empty" in err
+    (tmp_path / "bad.txt").write_bytes(b"abc\n\xff\n" * 50)
+    given = ["train", "lm", tmp_path / "bad.txt", "--out", tmp_path / "r", *SMALL, "--dry-run"]
+    code, _, err = here(*given)
+    assert code == 3 and "bad.txt" in err and not (tmp_path / "r").exists()
