@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -15,7 +16,14 @@ from regard.errors import UsageError, nearest
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU by its tanh approximation (Hendrycks and Gimpel 2016), as GPT-2 uses."""
+    """GELU by its tanh approximation (Hendrycks and Gimpel 2016), as GPT-2 uses.
+
+    (1 + tanh u) / 2 is the logistic function of 2u, which compiles to far fewer instructions.
+    """
+    if torch.compiler.is_compiling():
+        wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        u = (2 / math.pi) ** 0.5 * (wide + 0.044715 * wide**3)
+        return (wide * torch.sigmoid(2 * u)).to(x.dtype)
     return F.gelu(x, approximate="tanh")
 
 

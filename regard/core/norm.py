@@ -20,13 +20,24 @@ class RMSNorm(nn.Module):
         """Normalise the last dimension."""
         wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
         wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
-        return self.weight * wide.to(x.dtype)
+        return (self.weight * wide.to(x.dtype)).to(x.dtype)
+
+
+class LayerNorm(nn.LayerNorm):
+    """(x − mean) / sqrt(variance + eps) · weight + bias, the variance biased.
+
+    Gives back the dtype it was given: autocast alone would make a bf16 residual stream float32.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise the last dimension."""
+        return super().forward(input).to(input.dtype)
 
 
 def build_norm(kind: str, dim: int, eps: float) -> nn.Module:
-    """The norm called `kind`; LayerNorm uses the biased variance and an explicit eps."""
+    """The norm called `kind`."""
     if kind == "layer":
-        return nn.LayerNorm(dim, eps=eps)
+        return LayerNorm(dim, eps)
     if kind == "rms":
         return RMSNorm(dim, eps)
     if kind == "none":

@@ -8,14 +8,22 @@ loss is a sum, the gradient of a chunk does not depend on the others.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 
+ChunkLoss = Callable[[Tensor, Tensor | None, Tensor, float], tuple[Tensor, Tensor, Tensor]]
+
 IGNORE = -100
 """Label of a position that carries no loss."""
+
+
+UNIT = 16
+"""Sizes of products in fp8 are multiples of this."""
 
 
 def chunk_loss(
@@ -44,54 +52,88 @@ def chunk_loss(
 
 
 @cache
-def compiled_chunk_loss() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+def compiled_chunk_loss() -> ChunkLoss:
     """The same, compiled; made when first asked for, since the compiler is slow to import."""
-    made: Callable[..., tuple[Tensor, Tensor, Tensor]] = torch.compile(chunk_loss, dynamic=False)
+    made: ChunkLoss = torch.compile(chunk_loss, dynamic=False)
     return made
+
+
+def best_chunk_loss(logits: Tensor, compiled: bool) -> ChunkLoss:
+    """The fastest of its kinds: a kernel of our own on a GPU, compiled if asked for, as written."""
+    if logits.is_cuda and logits.dtype != torch.float64 and find_spec("triton"):
+        from regard.train.kernels import cross_entropy_rows
+
+        return cross_entropy_rows
+    return compiled_chunk_loss() if compiled else chunk_loss
+
+
+class Scores:
+    """The products with the weight (V, D): scores of a chunk, and what their gradient means."""
+
+    def __init__(self, weight: Tensor, low: torch.dtype, compiled: bool) -> None:
+        self.weight, self.low, self.compiled = weight.to(low), low, compiled
+
+    def loss(
+        self, x: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`chunk_loss` of the scores of x (N, D)."""
+        logits = x.to(self.low) @ self.weight.T
+        return best_chunk_loss(logits, self.compiled)(logits, bias, labels, smoothing)
+
+    def to_input(self, gradient: Tensor) -> Tensor:
+        """Gradient by x (N, D)."""
+        return gradient @ self.weight
+
+    def to_weight(self, gradient: Tensor, x: Tensor, into: Tensor | None) -> Tensor:
+        """Gradient by the weight (V, D), added to `into`, in float32 or wider."""
+        x = x.to(self.low)
+        if gradient.is_cuda and self.low in (torch.bfloat16, torch.float16):
+            if into is None:
+                return torch.mm(gradient.T, x, out_dtype=torch.float32)
+            return torch.addmm(into, gradient.T, x, out_dtype=torch.float32, out=into)
+        made = gradient.T @ x
+        wide = made if made.dtype == torch.float64 else made.float()
+        return wide if into is None else into.add_(wide)
+
+    def to_bias(self, gradient: Tensor, dtype: torch.dtype) -> Tensor:
+        """Gradient by the bias (V,)."""
+        return gradient.sum(0, dtype=dtype)
+
+
+def low_dtype(x: Tensor) -> torch.dtype:
+    """The dtype that products of x run in."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 class LinearCrossEntropy(torch.autograd.Function):
     """Forward takes the gradients too; backward only scales them."""
 
     @staticmethod
-    def forward(  # noqa: PLR0913 (autograd passes its inputs one by one)
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        labels: Tensor,
-        smoothing: float,
-        rows: int,
-        compiled: bool,
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, how: Chunks
     ) -> tuple[Tensor, Tensor]:
         """x (N, D), weight (V, D), bias (V,), labels (N,) → sums of smoothed and plain loss."""
-        low = (
-            torch.get_autocast_dtype(x.device.type)
-            if torch.is_autocast_enabled(x.device.type)
-            else x.dtype
-        )
         wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-        w = weight.to(low)
         needs = ctx.needs_input_grad
         dx = torch.empty_like(x) if needs[0] else None
-        dw = torch.zeros_like(weight, dtype=wide) if needs[1] else None
+        dw: Tensor | None = None
         db = torch.zeros_like(bias, dtype=wide) if bias is not None and needs[2] else None
         total, plain = x.new_zeros((), dtype=wide), x.new_zeros((), dtype=wide)
-        own = compiled and not torch.compiler.is_compiling()  # inside a compiled step it is inlined
-        part = compiled_chunk_loss() if own else chunk_loss
+        low = low_dtype(x)
         with torch.autocast(x.device.type, enabled=False):
-            for begin in range(0, len(x), rows):
-                piece = x[begin : begin + rows].to(low)
-                loss, bare, gradient = part(
-                    piece @ w.T, bias, labels[begin : begin + rows], smoothing
-                )
+            scores = how.scores(x, weight, low)
+            for begin in range(0, len(x), how.rows):
+                part = slice(begin, begin + how.rows)
+                piece = x[part]
+                loss, bare, gradient = scores.loss(piece, bias, labels[part], how.smoothing)
                 total, plain = total + loss, plain + bare
                 if dx is not None:
-                    dx[begin : begin + rows] = gradient @ w
-                if dw is not None:
-                    dw += gradient.T @ piece
+                    dx[part] = scores.to_input(gradient)
+                if needs[1]:
+                    dw = scores.to_weight(gradient, piece, dw)
                 if db is not None:
-                    db += gradient.sum(0, dtype=wide)
+                    db += scores.to_bias(gradient, wide)
         ctx.save_for_backward(*(t for t in (dx, dw, db) if t is not None))
         ctx.held = dx is not None, dw is not None, db is not None
         ctx.dtypes = weight.dtype, None if bias is None else bias.dtype
@@ -109,9 +151,27 @@ class LinearCrossEntropy(torch.autograd.Function):
             None if db is None else (db * scale).to(ctx.dtypes[1]),
             None,
             None,
-            None,
-            None,
         )
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """How to go through a batch."""
+
+    smoothing: float
+    rows: int
+    """Of a chunk."""
+    compiled: bool
+    fp8: bool
+
+    def scores(self, x: Tensor, weight: Tensor, low: torch.dtype) -> Scores:
+        """The products for this batch; fp8 where it was asked for and the shapes allow it."""
+        if self.fp8:
+            from regard.train.fp8 import Fp8Scores, fits
+
+            if fits(weight) and not self.rows % UNIT and not len(x) % UNIT:
+                return Fp8Scores(x, weight, low)
+        return Scores(weight, low, self.compiled)
 
 
 def linear_cross_entropy(
@@ -122,14 +182,16 @@ def linear_cross_entropy(
     smoothing: float = 0.0,
     rows: int | None = None,
     compiled: bool = False,
+    fp8: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Sums of the smoothed and the plain cross-entropy of x (N, D) scored by weight (V, D)."""
     rows = rows or chunk_rows(len(x), len(weight))
-    total, plain = LinearCrossEntropy.apply(x, weight, bias, labels, smoothing, rows, compiled)
+    how = Chunks(smoothing, rows, compiled, fp8)
+    total, plain = LinearCrossEntropy.apply(x, weight, bias, labels, how)
     return total, plain
 
 
-def chunk_rows(count: int, vocab: int, most: int = 1 << 30) -> int:
+def chunk_rows(count: int, vocab: int, most: int = 1 << 31) -> int:
     """Rows per chunk, a power of two, so that its float32 logits stay below `most` bytes."""
     rows = max(1, most // (4 * vocab))
     return min(count, 1 << (rows.bit_length() - 1)) or 1

@@ -7,8 +7,11 @@ of a batch into micro-batches gives the same gradient (#50).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from regard.errors import DataError
@@ -28,17 +31,37 @@ class Loss(NamedTuple):
     """Number of labelled positions."""
 
 
+@cache
+def compiled_hidden(fp8: bool) -> Callable[[Model, Batch], Tensor]:
+    """`Model.hidden`, compiled; made when first asked for, since the compiler is slow to import.
+
+    In fp8 a step is a thousand short kernels: launched one by one they would wait for the host.
+    """
+    mode = "reduce-overhead" if fp8 else None  # records the kernels once, as a CUDA graph
+    made: Callable[[Model, Batch], Tensor] = torch.compile(Model.hidden, mode=mode)
+    return made
+
+
 def token_loss(
-    model: Model, batch: Batch, labels: Tensor, smoothing: float = 0.0, compiled: bool = False
+    model: Model,
+    batch: Batch,
+    labels: Tensor,
+    smoothing: float = 0.0,
+    compiled: bool = False,
+    fp8: bool = False,
 ) -> Loss:
-    """Cross-entropy of the labels (B, T); positions labelled −100 carry no loss and no gradient."""
+    """Cross-entropy of the labels (B, T); positions labelled −100 carry no loss and no gradient.
+
+    `fp8` is for the scores; the blocks have it from `use_fp8`.
+    """
     head = model.head
     if head.out is None or head.config.take != "all":
         raise DataError("training", "a model without token scores", "a next-token head")
-    x = head.prepare(model.hidden(batch)).flatten(0, 1)  # (N, D)
+    hidden = compiled_hidden(fp8) if compiled else Model.hidden
+    x = head.prepare(hidden(model, batch)).flatten(0, 1)  # (N, D)
     flat = labels.flatten()
     total, plain = linear_cross_entropy(
-        x, head.out.weight, head.out.bias, flat, smoothing, compiled=compiled
+        x, head.out.weight, head.out.bias, flat, smoothing, compiled=compiled, fp8=fp8
     )
     return Loss(total, plain, (flat != IGNORE).sum())
 

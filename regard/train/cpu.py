@@ -1,0 +1,93 @@
+"""Float32 training on a CPU: matrix products through oneDNN, memory that is kept between steps.
+
+oneDNN orders a weight into blocks that fit the vector units and adds the bias in the same pass,
+where `F.linear` first fills the result with it. The gradient by the weight is no faster there and
+stays with BLAS. What is computed is the same to rounding.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from regard.model.model import Model
+
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # options of glibc's mallopt
+LARGEST = 32 << 20  # bytes of a block that the heap serves; glibc allows no more
+
+
+def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x (…, K) · weightᵀ + bias for weight (M, K), of any strides → (…, M); no gradient."""
+    made: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return made
+
+
+class Product(torch.autograd.Function):
+    """x wᵀ + b with its gradients; x (…, K), w (M, K), b (M,)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """(…, M)."""
+        ctx.save_for_backward(x, weight)
+        return multiply(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of those inputs that need one."""
+        x, weight = ctx.saved_tensors
+        gradient = gradients[0].flatten(0, -2)  # (N, M)
+        needs = ctx.needs_input_grad
+        return (
+            multiply(gradient, weight.T).view(x.shape) if needs[0] else None,
+            gradient.T @ x.flatten(0, -2) if needs[1] else None,
+            gradient.sum(0) if needs[2] else None,
+        )
+
+
+class OneDNNLinear(nn.Linear):
+    """A linear map whose products run in oneDNN while it is trained; else the map it was."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """x (…, K) → (…, M)."""
+        apply = self.product if self.training else F.linear
+        return apply(input, self.weight, self.bias)
+
+    @staticmethod
+    def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """The map itself; `joined` in core/attention.py calls it with weights of several maps."""
+        made: Tensor = Product.apply(x, weight, bias)
+        return made
+
+
+def use_onednn(model: Model) -> int:
+    """Give the linear maps of all blocks oneDNN's products; returns how many. Weights stay put."""
+    if model.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        return 0
+    found = 0
+    for stack in (model.encoder, model.decoder):
+        for module in [] if stack is None else stack.blocks.modules():
+            if type(module) is nn.Linear and module.weight.dtype == torch.float32:
+                module.__class__ = OneDNNLinear
+                found += 1
+    return found
+
+
+def keep_memory() -> bool:
+    """Ask glibc to keep what a step frees for the next one; False where there is no glibc.
+
+    By default it gives the memory of activations back after each step and gets it again page by
+    page, each page cleared by the kernel.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
+    if mallopt is None:
+        return False
+    return bool(mallopt(MMAP_THRESHOLD, LARGEST) and mallopt(TRIM_THRESHOLD, 2**31 - 1))
