@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,6 +16,8 @@ from regard.core.norm import RMSNorm, build_norm
 from regard.core.position import rotate
 from regard.core.similarity import similarity
 from regard.core.tap import Taps
+
+Joint = Callable[[Tensor], list[Tensor]]  # several linear maps of one input
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,10 @@ class View:
 
     def repeat(self, count: int) -> View:
         """The same view for each of `count` neighbouring rows."""
-        mask = None if self.mask is None else self.mask.repeat_interleave(count, 0)
+        mask = self.mask
+        if mask is not None:  # one for all, or, where the rows ask together, one for each
+            one = mask.shape[2] == 1
+            mask = mask.repeat_interleave(count, 0) if one else unfold(mask, count)
         live = None if self.live is None else self.live.repeat_interleave(count, 0)
         return replace(self, mask=mask, live=live)
 
@@ -61,6 +67,7 @@ class Attention(nn.Module):
         self.scale = width**-0.5 if config.scale is None else config.scale
         self.similarity = similarity(config.similarity)
         self.fusible = config.similarity == "dot"
+        self.joint: Joint | None = None  # q, k and v packed as one product (model/precision.py)
         self.at = Taps("q", "k", "v", "scores", "pattern", "z", "out")
 
     def forward(self, x: Tensor, ctx: View, source: Tensor | None = None) -> Tensor:
@@ -84,6 +91,8 @@ class Attention(nn.Module):
         """
         if self.cross and ctx.cache is not None and self.layer in ctx.cache.memory:
             return [self.q(x)]
+        if self.joint is not None and source is None:
+            return self.joint(x)
         if not self.training:
             given = x if source is None else source
             return [self.q(x), self.k(given), self.v(given)]
@@ -156,10 +165,15 @@ def unfold(z: Tensor, beams: int) -> Tensor:
 
 
 def joined(x: Tensor, *maps: nn.Linear) -> list[Tensor]:
-    """Several linear maps of one input as one product; maps that do more are called one by one."""
-    biased = {linear.bias is not None for linear in maps}
-    if len(biased) > 1 or any(type(linear) is not nn.Linear for linear in maps):
+    """Several linear maps of one input as one product; maps that do more are called one by one.
+
+    A class of maps that only computes its product in another way has it as `product`.
+    """
+    kinds, biased = {type(linear) for linear in maps}, {linear.bias is None for linear in maps}
+    kind = kinds.pop()
+    product = F.linear if kind is nn.Linear else getattr(kind, "product", None)
+    if kinds or len(biased) > 1 or product is None:
         return [linear(x) for linear in maps]
     weight = torch.cat([linear.weight for linear in maps])
-    bias = torch.cat([linear.bias for linear in maps]) if biased == {True} else None
-    return list(F.linear(x, weight, bias).split([linear.out_features for linear in maps], -1))
+    bias = None if biased.pop() else torch.cat([linear.bias for linear in maps])
+    return list(product(x, weight, bias).split([linear.out_features for linear in maps], -1))

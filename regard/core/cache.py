@@ -111,7 +111,7 @@ class Cache:
         return min(-(-self.used // self.tile) * self.tile, self.size)
 
     def allow(self) -> Tensor | None:
-        """Which slots each new token may see, (B, 1, T, span); None if plain causal."""
+        """Which slots each new token may see, (B, 1, T, span), or a bias; None if plain causal."""
         count = self.slots.shape[1]
         if self.even and count in (1, self.used):
             return None
@@ -129,6 +129,10 @@ class Cache:
             return slot
         held = self.documents[:, : self.span]
         return masks.positions(held >= 0, held)
+
+    def asking(self, positions: Tensor) -> Tensor:
+        """Positions of the queries, row by row of the keys."""
+        return positions
 
     def select(self, rows: Tensor, group: int = 1) -> None:
         """Go on with these rows (N,): repeated, dropped or re-ordered; only used slots are moved.

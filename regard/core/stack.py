@@ -38,7 +38,13 @@ class Stack(nn.Module):
         self.at = Taps("embed", "final")
 
     def forward(self, x: Tensor, ctx: Context, memory: Tensor | None = None) -> Tensor:
-        """(B, T, D) → (B, T, D)."""
+        """(B, T, D) → (B, T, D).
+
+        Under autocast to bf16 the residual stream is bf16 too: half the memory and traffic.
+        """
+        kind = x.device.type
+        if torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.bfloat16:
+            x = x.to(torch.bfloat16)
         x = self.at.embed(x)
         for block in self.blocks:
             x = block(x, ctx, memory)
@@ -59,28 +65,28 @@ class Stack(nn.Module):
         the number of first tokens that see each other in a causal stack.
         """
         block, count = self.config.block, x.shape[1]
-        allow: list[Tensor] = []
-        keys, ordered = positions, not block.causal
+        parts: list[Tensor] = []  # masks and biases
+        asking, keys, ordered = positions, positions, not block.causal
         if cache is not None:
-            keys, held = cache.positions(), cache.allow()
-            allow, ordered = ([], ordered) if held is None else ([held], True)
+            asking, keys, held = cache.asking(positions), cache.positions(), cache.allow()
+            parts, ordered = ([], ordered) if held is None else ([held], True)
         else:
-            allow += [] if real is None else [masks.padding(real)]
-            allow += [] if document is None else [masks.documents(document, document)]
+            parts += [] if real is None else [masks.padding(real)]
+            parts += [] if document is None else [masks.documents(document, document)]
         if prefix is not None:
             if cache is not None or ordered:
                 raise UsageError("running a stack", "a prefix", "a causal stack without a cache")
             first = prefix if real is None else prefix + real.int().argmax(-1)  # as columns
-            allow, ordered = [*allow, masks.prefix(first, count, count)], True
+            parts, ordered = [*parts, masks.prefix(first, count, count)], True
         if block.window is not None:
-            allow.append(masks.window(positions, keys, block.window))
-        bias = None if self.bias is None else self.bias(positions, keys).to(x.dtype)
-        plain = not ordered and not allow and bias is None  # the kernel's own causal mask will do
+            parts.append(masks.window(asking, keys, block.window))
+        if self.bias is not None:
+            parts.append(self.bias(asking, keys).to(x.dtype))
+        plain = not ordered and not parts  # the kernel's own causal mask will do
         if not ordered and not plain:
-            allow.append(masks.causal(count, keys.shape[1], x.device))
+            parts.append(masks.causal(count, keys.shape[1], x.device))
         return join_view(
-            reduce(torch.logical_and, allow) if allow else None,
-            bias,
+            *fold_parts(parts),
             dead=real is not None and (cache is None or cache.packed),
             causal=plain and count > 1,  # one query is the last one and sees every key
             rotation=None if self.rotary is None else self.rotary(positions, x),
@@ -94,9 +100,19 @@ def cross_view(
     cache: Cache | None = None,
 ) -> View:
     """What a decoder may see of its memory: real (B, S); documents of the queries and the keys."""
-    allow = [] if real is None else [masks.padding(real)]
-    allow += [] if documents is None else [masks.documents(*documents)]
-    return join_view(reduce(torch.logical_and, allow) if allow else None, cache=cache)
+    parts = [] if real is None else [masks.padding(real)]
+    parts += [] if documents is None else [masks.documents(*documents)]
+    return join_view(*fold_parts(parts), cache=cache)
+
+
+def fold_parts(parts: list[Tensor]) -> tuple[Tensor | None, Tensor | None]:
+    """Allow-masks as one, and biases as one."""
+    allow = [part for part in parts if part.dtype == torch.bool]
+    bias = [part for part in parts if part.dtype != torch.bool]
+    return (
+        reduce(torch.logical_and, allow) if allow else None,
+        reduce(torch.add, bias) if bias else None,
+    )
 
 
 def join_view(

@@ -1,85 +1,98 @@
-"""Alternatives at a place: keep the words before it, take another one there, and go on."""
+"""Alternatives at places: keep the words before one, take another there, and go on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor
 
-from regard.decode.beam import BeamConfig
-from regard.decode.generate import Ends
-from regard.decode.model_step import ModelStep
-from regard.decode.sample import SampleConfig
+from regard.decode.model_step import take_last
 from regard.decode.step import Hypothesis
-from regard.decode.write import write
 from regard.errors import UsageError
-from regard.model.batch import Batch
-from regard.model.model import Model
+from regard.model.batch import Batch, pad_rows
+
+GoOn = Callable[[Batch, list[int]], list[list[Hypothesis]]]
+"""Hypotheses of each row of a batch, of at most so many new tokens each."""
 
 
 def alternatives(
-    model: Model,
+    log: Tensor,
     batch: Batch,
     tokens: Sequence[int],
-    at: int,
+    places: Sequence[int],
     limit: int,
-    how: SampleConfig | BeamConfig | None = None,
-    ends: Ends | None = None,
+    go_on: GoOn,
+    eos: Collection[int] = (),
     count: int = 5,
-) -> list[Hypothesis]:
-    """Go on from tokens[:at] with each of the `count` likeliest next tokens, likeliest first.
+) -> list[list[Hypothesis]]:
+    """At each place, tokens[:place] gone on from with each of the `count` likeliest next tokens.
 
-    `batch` holds one row, `tokens` were written after it. Each answer is a whole one of at most
-    `limit` new tokens, the kept ones included; its logprob counts all of them.
+    `batch` holds one row, `tokens` were written after it, and `log` (n + 1, V) are the
+    log-probabilities of what comes after the row and after each of them. Each answer is a whole
+    one of at most `limit` new tokens, the kept ones included; its logprob counts all of them.
     """
-    if len(batch.ids) != 1:
-        raise UsageError("finding alternatives", f"{len(batch.ids)} rows", "one")
-    if not 0 <= at <= len(tokens) or at >= limit:
-        expected = f"0 to {min(len(tokens), limit - 1)}"
-        raise UsageError("finding alternatives", f"place {at} of {len(tokens)} tokens", expected)
-    if count < 1:
-        raise UsageError("finding alternatives", f"count = {count}", "1 or more")
-    ends = ends or Ends()
-    kept = list(tokens[:at])
-    log = next_log(model, batch, kept)
-    values, words = log[-1].topk(min(count, log.shape[-1]))
-    known = sum(float(log[n, token]) for n, token in enumerate(kept))
-    starts = [[*kept, word] for word in words.tolist()]
-    logprobs = [known + value for value in values.tolist()]
-    going = [n for n, start in enumerate(starts) if start[-1] not in ends.eos and at + 1 < limit]
+    check(batch, tokens, places, limit, count)
+    starts: list[list[int]] = []
+    logprobs: list[float] = []
+    known = [0.0]  # log-probability of the tokens before each place
+    for n, token in enumerate(tokens):
+        known.append(known[-1] + float(log[n, token]))
+    count = min(count, log.shape[-1])
+    for place in places:
+        values, words = log[place].topk(count)
+        starts += [[*tokens[:place], word] for word in words.tolist()]
+        logprobs += [known[place] + value for value in values.tolist()]
+    going = [n for n, start in enumerate(starts) if start[-1] not in eos and len(start) < limit]
     found: dict[int, Hypothesis] = {}
     if going:
         longer = extend(batch, [starts[n] for n in going])
-        rest = write(model, longer, limit - at - 1, how, replace(ends, watch=None))
-        found = {n: row[0] for n, row in zip(going, rest, strict=True)}
+        rest = go_on(longer, [limit - len(starts[n]) for n in going])
+        found = {n: row[0] for n, row in zip(going, rest, strict=True) if row}
     answers = []
     for n, (start, value) in enumerate(zip(starts, logprobs, strict=True)):
-        more = found.get(n, Hypothesis([], 0.0, 0.0, start[-1] in ends.eos))
+        more = found.get(n, Hypothesis([], 0.0, 0.0, start[-1] in eos))
         total = value + more.logprob
         answers.append(Hypothesis([*start, *more.tokens], total, total, more.finished))
-    return answers
+    return [answers[at : at + count] for at in range(0, len(answers), count)]
 
 
-def next_log(model: Model, batch: Batch, kept: Sequence[int]) -> Tensor:
-    """Log-probabilities (n + 1, V) of what comes after the row, and after each kept token."""
-    step = ModelStep(model, batch, len(kept) + 1)
-    rows = [step(batch.ids)]
-    rows += [step(batch.ids.new_tensor([[token]])) for token in kept]
+def check(
+    batch: Batch, tokens: Sequence[int], places: Sequence[int], limit: int, count: int
+) -> None:
+    """One row, places in the answer, and something to look for."""
+    if len(batch.ids) != 1:
+        raise UsageError("finding alternatives", f"{len(batch.ids)} rows", "one")
+    for place in places:
+        if not 0 <= place <= len(tokens) or place >= limit:
+            found = f"place {place} of {len(tokens)} tokens"
+            expected = f"0 to {min(len(tokens), limit - 1)}"
+            raise UsageError("finding alternatives", found, expected)
+    if count < 1:
+        raise UsageError("finding alternatives", f"count = {count}", "1 or more")
+
+
+def after_each(logits: Tensor, batch: Batch, count: int) -> Tensor:
+    """Log-probabilities (n + 1, V) after a row and each of `count` tokens that extend it.
+
+    logits (1, T + n, V) are of the extended row.
+    """
+    width = batch.ids.shape[1]
+    rows = [take_last(logits[:, :width], batch.mask), *logits[:, width : width + count].unbind(1)]
     return torch.cat(rows).float().log_softmax(-1)
 
 
 def extend(batch: Batch, starts: Sequence[Sequence[int]]) -> Batch:
     """The one row as many times as there are starts, each start after it."""
     count = len(starts)
-    added = batch.ids.new_tensor(starts)
+    added, filled = pad_rows(starts)
+    added = added.to(batch.ids)
     ids = torch.cat((batch.ids.expand(count, -1), added), 1)
     mask = None
-    if batch.mask is not None:
-        mask = torch.cat(
-            (batch.mask.expand(count, -1), torch.ones_like(added, dtype=torch.bool)), 1
-        )
+    if batch.mask is not None or filled is not None:
+        before = torch.ones_like(batch.ids, dtype=torch.bool) if batch.mask is None else batch.mask
+        after = torch.ones_like(added, dtype=torch.bool) if filled is None else filled
+        mask = torch.cat((before.expand(count, -1), after.to(before)), 1)
     if batch.target is None:
         return Batch(ids, mask=mask)
     inputs = batch.inputs.expand(count, *[-1] * (batch.inputs.dim() - 1))

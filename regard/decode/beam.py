@@ -6,15 +6,18 @@ answers can no longer change is dropped from the batch.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from regard.decode.pace import Pace, drive
 from regard.decode.penalty import Penalty, length_penalty
 from regard.decode.pool import Pool, take
 from regard.decode.step import Hypothesis, Limit, Process, Step, chain, limits_of
+from regard.decode.top import Scored, best_tokens, leading
 from regard.errors import UsageError
 
 
@@ -42,6 +45,116 @@ class BeamConfig:
             raise UsageError("beam search", found, "groups that divide the width")
 
 
+@dataclass(frozen=True)
+class Beams:
+    """The prefixes of each source, w of them: one at the start, or `width`."""
+
+    number: Tensor  # (A,) of the source in its batch
+    limit: Tensor  # (A,) tokens at most
+    largest: Tensor  # (A,) penalty at the limit
+    penalty: Tensor  # (most,) penalty of each length, 1 first
+    ends: Tensor  # (E,) tokens that end a hypothesis
+    column: Tensor  # (A · w, t) read next
+    tokens: Tensor  # (A, w, most)
+    logprob: Tensor  # (A, w)
+    pool: Pool  # what has ended
+    length: Tensor  # (A,) of the living prefixes
+    over: Tensor  # (A,)
+    count: Tensor  # () steps taken
+    parent: Tensor  # (A, w) row of the model that each prefix grew from
+
+    def rows(self, kept: Tensor) -> Beams:
+        """Only these sources."""
+        return Beams(
+            self.number[kept],
+            self.limit[kept],
+            self.largest[kept],
+            self.penalty,
+            self.ends,
+            self.column.unflatten(0, self.parent.shape)[kept].flatten(0, 1),
+            self.tokens[kept],
+            self.logprob[kept],
+            self.pool.rows(kept),
+            self.length[kept],
+            self.over[kept],
+            self.count,
+            self.parent[kept],
+        )
+
+    def settle(self) -> Beams:
+        """The same when the model's rows are these."""
+        rows = torch.arange(self.parent.numel(), device=self.parent.device)
+        return replace(self, parent=rows.view_as(self.parent))
+
+
+def begin(
+    column: Tensor, limits: Sequence[int], eos: Collection[int], config: BeamConfig, columns: int
+) -> Beams:
+    """An empty prefix per source, or `width` of them of which each group has one that counts."""
+    sources, device = len(limits), column.device
+    prefixes = len(column) // sources if sources else 1
+    tokens = column.new_zeros(sources, prefixes, columns)
+    logprob = torch.full((sources, prefixes), -torch.inf, device=device)
+    logprob[:, :: config.width // config.groups] = 0.0
+    return Beams(
+        torch.arange(sources, device=device),
+        torch.tensor(limits, dtype=torch.long, device=device),
+        torch.tensor([config.penalty(n) for n in limits], device=device),
+        torch.tensor([config.penalty(n + 1) for n in range(columns)], device=device),
+        torch.tensor(sorted(set(eos)), dtype=torch.long, device=device),
+        column,
+        tokens,
+        logprob,
+        Pool.empty(tokens, config.width),
+        column.new_zeros(sources),
+        torch.zeros(sources, dtype=torch.bool, device=device),
+        column.new_zeros(()),
+        torch.arange(len(column), device=device).view(sources, prefixes),
+    )
+
+
+def advance_beams(
+    state: Beams, logits: Tensor, config: BeamConfig, processes: Sequence[Process] = ()
+) -> Beams:
+    """Grow each prefix by a token and keep the best; a source that is over stays as it is."""
+    scored = Scored(logits)
+    if processes:  # on log-probabilities of the model, so that what is left keeps its own
+        history = state.tokens[:, :, : int(state.count)].flatten(0, 1)
+        log = chain(processes, logits.log_softmax(-1, dtype=torch.float32), history)
+        scored = Scored(log, log)
+    sources, prefixes = state.logprob.shape
+    value, parent, token = candidates(scored, state.logprob, config, len(state.ends))
+    value = value.masked_fill(state.over[:, None], -torch.inf)
+    grown = take(state.tokens, parent).index_copy(2, state.count[None], token[:, :, None])
+    ended = (token[:, :, None] == state.ends).any(-1)
+    # An end counts only among the best `width` of its group; the rest of the beam lives on.
+    score = value / state.penalty.index_select(0, state.count[None])
+    score = score.masked_fill(~(ended & ranked(value, config)), -torch.inf)
+    length = state.count + 1
+    ending = Pool(grown, length.expand(token.shape), value, score)
+    pool = state.pool.add(ending, unique=config.groups == 1)
+    live = value.masked_fill(ended, -torch.inf)
+    kept = live_order(live, config)
+    logprob = live.gather(1, kept)
+    # Where fewer live, the best one again, as impossible: processes see words that are allowed.
+    best = kept.gather(1, logprob.argmax(1, keepdim=True))
+    kept = kept.where(logprob > -torch.inf, best)
+    bound = logprob / state.largest[:, None]
+    first = torch.arange(sources, device=parent.device)[:, None] * prefixes
+    still = state.over[:, None]
+    return replace(
+        state,
+        column=token.gather(1, kept).reshape(-1, 1),
+        tokens=torch.where(still[:, :, None], state.tokens, take(grown, kept)),
+        logprob=torch.where(still, state.logprob, logprob),
+        pool=pool,
+        length=torch.where(state.over, state.length, length),
+        over=state.over | settled(pool, bound, config.count) | (state.limit == length),
+        count=length,
+        parent=first + parent.gather(1, kept),
+    )
+
+
 def beam(
     step: Step,
     start: Tensor,
@@ -56,80 +169,63 @@ def beam(
     to drop a prefix finds the same as `exhaustive`. A wider beam need not find a better score.
     Fewer than `count`, or none, when the processes leave no more.
     """
-    sources, device = len(start), start.device
-    limits = limits_of(limit, sources)
+    advance = partial(advance_beams, config=config, processes=processes)
+    return beam_at(Pace(step), start, limit, eos, config, advance)
+
+
+def beam_at(
+    pace: Pace,
+    start: Tensor,
+    limit: Limit,
+    eos: Collection[int],
+    config: BeamConfig,
+    advance: Callable[[Beams, Tensor], Beams],
+) -> list[list[Hypothesis]]:
+    """The same at a pace of choice."""
+    limits = limits_of(limit, len(start))
     most = max(limits, default=0)
-    last = torch.tensor(limits, device=device)
-    largest = torch.tensor([config.penalty(n) for n in limits], device=device)
-    ends = torch.tensor(sorted(eos), dtype=torch.long, device=device)
-    tokens = start.new_zeros(sources, 1, most)  # one empty prefix per source
-    logprob = torch.zeros(sources, 1, device=device)
-    pool = Pool.empty(tokens, config.width)
-    active = torch.arange(sources, device=device)
-    answers: list[list[Hypothesis]] = [[] for _ in range(sources)]
-    column = start
-    for length in range(1, most + 1):
-        logits = step(column).float()
-        norm = logits.logsumexp(-1, keepdim=True)
-        if processes:  # on log-probabilities of the model, so that what is left keeps its own
-            history = tokens[:, :, : length - 1].flatten(0, 1)
-            logits, norm = chain(processes, logits - norm, history), torch.zeros_like(norm)
-        shape = (*logprob.shape, -1)
-        value, parent, token = candidates(
-            logits.view(shape), norm.view(shape), logprob, config, len(ends)
-        )
-        grown = take(tokens, parent)
-        grown[:, :, length - 1] = token
-        ended = torch.isin(token, ends)
-        # An end counts only among the best `width` of its group; the rest of the beam lives on.
-        ending = finished(grown, value, ended & ranked(value, config), length, config)
-        pool = pool.add(ending, unique=config.groups == 1)
-        live = value.masked_fill(ended, -torch.inf)
-        kept = live_order(live, config)
-        logprob = live.gather(1, kept)
-        # Where fewer live, the best one again, as impossible: processes see words that are allowed.
-        best = kept.gather(1, logprob.argmax(1, keepdim=True))
-        kept = kept.where(logprob > -torch.inf, best)
-        tokens, parent = take(grown, kept), parent.gather(1, kept)
-        over = settled(pool, logprob / largest[:, None], config.count) | (last == length)
-        for index in over.nonzero()[:, 0].tolist():
-            answers[int(active[index])] = read(pool, tokens, logprob, index, length, config)
-        if bool(over.all()):
-            break
-        rest = (~over).nonzero()[:, 0]
-        prefixes = parent.new_tensor(column.shape[0] // len(active))  # rows per source so far
-        step.select((rest[:, None] * prefixes + parent[rest]).flatten(), config.width)
-        active, tokens, logprob, pool = active[rest], tokens[rest], logprob[rest], pool.rows(rest)
-        last, largest = last[rest], largest[rest]
-        column = tokens[:, :, length - 1].reshape(-1, 1)
+    answers: list[list[Hypothesis]] = [[] for _ in limits]
+
+    def leave(state: Beams, over: list[int]) -> None:
+        for number, found in read(state, over, config):
+            answers[number] = found
+
+    state = begin(pace.begin(start), limits, eos, config, pace.columns(most))
+    drive(pace, state, advance, most, leave)
     return answers
 
 
 def candidates(
-    logits: Tensor, norm: Tensor, logprob: Tensor, config: BeamConfig, ends: int
+    scored: Scored, logprob: Tensor, config: BeamConfig, ends: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Best continuations (A, C) per group, best first: log-probability, parent prefix, token.
 
-    logits (A, W, V), and norm (A, W, 1) to subtract. Per prefix the best few by raw logit are
-    enough, so the vocabulary is never normalised as a whole.
+    Scores (A · w, V) of prefixes with log-probabilities (A, w); of each the best few are enough.
     """
-    sources, prefixes, vocab = logits.shape
-    size = config.width // config.groups
+    sources, prefixes = logprob.shape
+    vocab, size = scored.logits.shape[-1], config.width // config.groups
     per_prefix = min((1 + ends) * size, vocab)  # at most `ends` of them end a prefix
     chosen: list[tuple[Tensor, Tensor, Tensor]] = []
-    used = torch.zeros(sources, vocab, device=logits.device)
+    cost = torch.zeros(sources, 1, vocab if config.groups > 1 else 0, device=logprob.device)
     for group in range(config.groups):
         first = prefixes == 1  # every group starts from the one empty prefix
         own = slice(0, 1) if first else slice(group * size, (group + 1) * size)
-        ranking = logits[:, own] - config.diversity * used[:, None]
-        token = ranking.topk(per_prefix, -1).indices  # (A, w, C')
-        total = logprob[:, own, None] + (logits[:, own] - norm[:, own]).gather(-1, token)
-        order = total - config.diversity * used[:, None].expand_as(logits[:, own]).gather(-1, token)
-        best = order.flatten(1).argsort(dim=1, descending=True, stable=True)[:, : (1 + ends) * size]
+        part = scored if config.groups == 1 or first else scored.part(prefixes, own)
+        token = part.top(per_prefix)
+        if group:  # what earlier groups chose costs something
+            dear = part.logits.unflatten(0, (sources, -1)) - cost
+            token = best_tokens(dear.flatten(0, 1), per_prefix)
+        total = part.logprob(token).unflatten(0, (sources, -1)) + logprob[:, own, None]
+        token = token.view_as(total)  # (A, w, C')
+        order = total
+        if group:
+            order = total - cost.expand(-1, total.shape[1], -1).gather(-1, token)
+        best = leading(order.flatten(1), (1 + ends) * size)
         value, word = total.flatten(1).gather(1, best), token.flatten(1).gather(1, best)
         chosen.append((value, best // per_prefix + (own.start or 0), word))
         if config.groups > 1:
-            used = used.scatter_add(1, word[:, :size], torch.ones_like(value[:, :size]))
+            more = torch.full_like(value[:, None, :size], config.diversity)
+            cost = cost.scatter_add(2, word[:, None, :size], more)
     value, parent, token = (torch.cat(part, 1) for part in zip(*chosen, strict=True))
     return pad_candidates(value, parent, token, config, ends)
 
@@ -141,6 +237,8 @@ def pad_candidates(
     size = config.width // config.groups
     wanted, have = (1 + ends) * size, value.shape[1] // config.groups
     missing = wanted - have
+    if not missing:
+        return value, parent, token
 
     def fill(x: Tensor, with_: float) -> Tensor:
         grouped = x.view(len(x), config.groups, have)
@@ -159,16 +257,8 @@ def ranked(value: Tensor, config: BeamConfig) -> Tensor:
 def live_order(live: Tensor, config: BeamConfig) -> Tensor:
     """Indices (A, W) of the best living candidates, group by group."""
     size, per_group = config.width // config.groups, live.shape[1] // config.groups
-    best = live.view(len(live), config.groups, per_group).topk(size, -1).indices
+    best = leading(live.view(len(live), config.groups, per_group), size)
     return (best + torch.arange(config.groups, device=live.device)[:, None] * per_group).flatten(1)
-
-
-def finished(
-    tokens: Tensor, logprob: Tensor, ended: Tensor, length: int, config: BeamConfig
-) -> Pool:
-    """Candidates that ended here, as a pool; −inf where one did not."""
-    score = (logprob / config.penalty(length)).masked_fill(~ended, -torch.inf)
-    return Pool(tokens, torch.full_like(tokens[:, :, 0], length), logprob, score)
 
 
 def settled(pool: Pool, bound: Tensor, count: int) -> Tensor:
@@ -181,25 +271,31 @@ def settled(pool: Pool, bound: Tensor, count: int) -> Tensor:
     return (pool.score[:, count - 1] >= best) | (best == -torch.inf)
 
 
-def read(
-    pool: Pool, tokens: Tensor, logprob: Tensor, index: int, length: int, config: BeamConfig
-) -> list[Hypothesis]:
-    """A source's answers: finished ones first, then, if too few, what was still alive."""
-    found: list[Hypothesis] = []
-    for n in range(config.width):
-        words = pool.tokens[index, n, : int(pool.length[index, n])].tolist()
-        add_new(found, words, float(pool.logprob[index, n]), float(pool.score[index, n]), True)
-    for n in logprob[index].argsort(dim=0, descending=True, stable=True).tolist():
-        value = float(logprob[index, n])
+def read(state: Beams, over: list[int], config: BeamConfig) -> list[tuple[int, list[Hypothesis]]]:
+    """Sources' answers with their numbers: finished ones first, then, if too few, what lived."""
+    kept = torch.tensor(over, device=state.over.device)
+    parts = [part[kept, : config.count].tolist() for part in state.pool.parts()]
+    ended = list(zip(*parts, strict=True))
+    live: list[tuple[list[list[int]], list[float]]] | None = None
+    answers = []
+    for n, (number, length) in enumerate(
+        zip(state.number[kept].tolist(), state.length[kept].tolist(), strict=True)
+    ):
+        found: list[Hypothesis] = []
+        for words, size, value, score in zip(*ended[n], strict=True):
+            add_new(found, Hypothesis(words[:size], value, score, True))
         if len(found) < config.count:
-            words = tokens[index, n, :length].tolist()
-            add_new(found, words, value, value / config.penalty(length), False)
-    return found[: config.count]
+            if live is None:  # seldom wanted, and larger than the rest
+                tokens, values = state.tokens[kept].tolist(), state.logprob[kept].tolist()
+                live = list(zip(tokens, values, strict=True))
+            for words, value in sorted(zip(*live[n], strict=True), key=lambda pair: -pair[1]):
+                score = value / config.penalty(length)
+                add_new(found, Hypothesis(words[:length], value, score, False))
+        answers.append((number, found[: config.count]))
+    return answers
 
 
-def add_new(
-    found: list[Hypothesis], words: list[int], logprob: float, score: float, finished: bool
-) -> None:
+def add_new(found: list[Hypothesis], new: Hypothesis) -> None:
     """Add a possible hypothesis once; two groups of a diverse beam may come to the same words."""
-    if score > -torch.inf and all(words != other.tokens for other in found):
-        found.append(Hypothesis(words, logprob, score, finished))
+    if new.score > -torch.inf and all(new.tokens != other.tokens for other in found):
+        found.append(new)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -19,6 +19,22 @@ def ban(tokens: Collection[int]) -> Process:
 
     def process(logits: Tensor, history: Tensor) -> Tensor:
         return logits.index_fill(-1, banned.to(logits.device), NEVER)
+
+    return process
+
+
+def ban_phrases(phrases: Iterable[Sequence[int]]) -> Process:
+    """Never these sequences of tokens: what would complete one is forbidden."""
+    listed = [tuple(phrase) for phrase in phrases if phrase]
+
+    def process(logits: Tensor, history: Tensor) -> Tensor:
+        banned = torch.zeros_like(logits, dtype=torch.bool)
+        length = history.shape[1]
+        for *begun, last in listed:
+            if length >= len(begun):
+                tail = history[:, length - len(begun) :]  # (N, n); of one token none is left
+                banned[:, last] |= (tail == history.new_tensor(begun)).all(-1)
+        return logits.masked_fill(banned, NEVER)
 
     return process
 

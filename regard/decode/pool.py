@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.decode.top import leading
+
 
 @dataclass
 class Pool:
@@ -33,7 +35,7 @@ class Pool:
         joined = [torch.cat(pair, 1) for pair in zip(self.parts(), other.parts(), strict=True)]
         if not unique:
             joined[3] = joined[3].masked_fill(repeated(*joined), -torch.inf)
-        best = joined[3].topk(self.score.shape[1], 1).indices
+        best = leading(joined[3], self.score.shape[1])
         return Pool(*(take(part, best) for part in joined))
 
     def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -24,10 +24,10 @@ def logical_shift(x: Tensor, count: int) -> Tensor:
     return (x >> count) & ((1 << (64 - count)) - 1)
 
 
-def uniform(seed: int, rows: Tensor, step: int) -> Tensor:
-    """One float64 in [0, 1) per row number (B,)."""
-    start, count = torch.tensor([seed, step + 1], dtype=torch.int64) * GOLDEN  # wraps around
-    key = mix(start + (rows.cpu().to(torch.int64) + 1) * GOLDEN)
+def uniform(seed: int, rows: Tensor, step: int | Tensor) -> Tensor:
+    """One float64 in [0, 1) per row number (B,); seed and row number count as one, their sum."""
+    key = mix((rows.to(torch.int64) + 1 + seed) * GOLDEN)  # wraps around, as do all below
+    count = (torch.as_tensor(step, dtype=torch.int64) + 1) * GOLDEN
     bits = logical_shift(mix(key + count), 11)  # 53 bits
     return bits.double() * 2.0**-53
 

@@ -12,7 +12,7 @@ from regard.decode import warp
 from regard.decode.generate import greedy
 from regard.decode.random import draw, uniform
 from regard.decode.step import Process
-from regard.errors import UsageError, nearest
+from regard.errors import UsageError, check_names
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,16 @@ class SampleConfig:
     """Number of the batch's first row; a row's draws belong to its number."""
 
     def __post_init__(self) -> None:
+        if not -(2**63) <= self.seed < 2**63:
+            raise UsageError("sampling", f"seed = {self.seed}", "a whole number of 64 bits")
         Sampler(self).warp(torch.zeros(1, 1))  # which complains of values out of range
         warp.repetition(torch.zeros(1, 1), torch.zeros(1, 0, dtype=torch.long), self.repetition)
 
 
 def sample_config(values: dict[str, Any]) -> SampleConfig:
     """A SampleConfig from its fields by name; an unknown one fails with the nearest."""
-    for name in values:
-        if name not in SampleConfig.__dataclass_fields__:
-            close = nearest(name, SampleConfig.__dataclass_fields__)
-            fix = f"did you mean {close}?" if close else ""
-            raise UsageError("sampling", f"unknown {name}=", "a field of SampleConfig", fix)
+    known = SampleConfig.__dataclass_fields__
+    check_names(values, known, "sampling", "a field of SampleConfig")
     return SampleConfig(**values)
 
 
@@ -61,9 +60,9 @@ class Sampler:
     def __init__(self, config: SampleConfig) -> None:
         self.config = config
 
-    def __call__(self, logits: Tensor, rows: Tensor, step: int) -> Tensor:
+    def __call__(self, logits: Tensor, rows: Tensor, step: int | Tensor) -> Tensor:
         """(N, V), (N,) → (N,)."""
-        c = self.config
+        c, logits = self.config, logits.float()
         if c.temperature == 0:
             return greedy(logits, rows, step)
         return draw(self.warp(logits), uniform(c.seed, rows + c.first, step))

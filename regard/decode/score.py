@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -85,22 +87,23 @@ def windows(ids: Iterable[int], length: int, stride: int) -> Iterator[tuple[list
         yield held, new
 
 
-def total_logprob(
+class Counted(NamedTuple):
+    """The ids of a window that count."""
+
+    before: int
+    """Ids of the window that stand before the first of them."""
+    logprobs: list[float]
+
+
+def window_logprobs(
     model: Model, parts: Iterable[tuple[list[int], int]], rows: int = 8
-) -> Iterator[tuple[float, int]]:
-    """Sum of log-probabilities and number of ids that counted, for each batch of windows."""
-    group: list[tuple[list[int], int]] = []
-    for part in parts:
-        group.append(part)
-        if len(group) == rows:
-            yield add_up(model, group)
-            group = []
-    if group:
-        yield add_up(model, group)
-
-
-def add_up(model: Model, group: Sequence[tuple[list[int], int]]) -> tuple[float, int]:
-    """The same for one batch."""
-    found = score_rows(model, [window for window, _ in group])
-    total = sum(sum(line[-count:]) for line, (_, count) in zip(found, group, strict=True))
-    return total, sum(count for _, count in group)
+) -> Iterator[list[Counted]]:
+    """Log-probabilities of the ids that count, for each batch of `rows` windows."""
+    left = iter(parts)
+    while group := list(islice(left, rows)):
+        found = score_rows(model, [window for window, _ in group])
+        counts = [count for _, count in group]
+        yield [
+            Counted(len(line) - count + 1, line[-count:])
+            for line, count in zip(found, counts, strict=True)
+        ]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+
+import torch
+from torch import Tensor
+
+from regard.decode.step import Process
 
 
 class StopText:
@@ -22,3 +27,15 @@ class StopText:
         """The text before the first stop string."""
         places = [text.find(stop) for stop in self.strings if stop in text]
         return text[: min(places)] if places else text
+
+
+def end_after(stop: Callable[[list[int]], bool], eos: Collection[int]) -> Process:
+    """For a beam: a prefix that should stop can only end, at no cost to its log-probability."""
+    ends = torch.tensor(sorted(eos)[:1], dtype=torch.long)
+
+    def process(logits: Tensor, history: Tensor) -> Tensor:
+        over = torch.tensor([stop(tokens) for tokens in history.tolist()], device=logits.device)
+        end = torch.full_like(logits[:1], -torch.inf).index_fill(-1, ends.to(logits.device), 0.0)
+        return torch.where(over[:, None], end, logits)
+
+    return process

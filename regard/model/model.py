@@ -89,8 +89,8 @@ class Model(nn.Module):
             memory = Memory(*cache.source)  # read once, in the first call with this cache
         else:
             memory = self.encode(batch.inputs, batch.source_mask, batch.source_documents)
-        if cache is not None:
-            cache.source = memory
+            if cache is not None:
+                cache.source = memory
         return self.decode(batch.target, memory, batch.mask, batch.documents, cache)
 
     def encode(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.decode.alternatives import alternatives
+from regard.decode.alternatives import after_each, alternatives, extend
 from regard.decode.beam import BeamConfig
 from regard.decode.generate import Ends
 from regard.decode.write import write
@@ -32,14 +32,29 @@ def log_probs(kit, batch, tokens):
     return kit.model(whole)[0, batch.ids.shape[1] - 1 :].log_softmax(-1)
 
 
+@torch.no_grad()
+def find(kit, batch, tokens, places, limit=LIMIT, how=None, ends=None, count=5):
+    """Alternatives by the model, in ordinary mode."""
+    ends = ends or Ends()
+    log = after_each(kit.model(extend(batch, [tokens])), batch, len(tokens))
+
+    def go_on(longer, limits):
+        return write(kit.model, longer, limits, how, ends)
+
+    return alternatives(log, batch, tokens, places, limit, go_on, ends.eos, count)
+
+
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("how", [None, BeamConfig(3)])
 def test_each_takes_the_next_best_token_at_the_place(name, how):
     kit, batch = given(name)
     best = write(kit.model, batch, LIMIT, None)[0][0]
     log = log_probs(kit, batch, best.tokens)
-    for at in (0, 3, LIMIT - 1):
-        found = alternatives(kit.model, batch, best.tokens, at, LIMIT, how, count=4)
+    places = (0, 3, LIMIT - 1)
+    together = find(kit, batch, best.tokens, places, how=how, count=4)
+    for at, found in zip(places, together, strict=True):
+        (alone,) = find(kit, batch, best.tokens, [at], how=how, count=4)
+        assert [h.tokens for h in alone] == [h.tokens for h in found]
         assert [h.tokens[at] for h in found] == log[at].topk(4).indices.tolist()
         for h in found:
             assert h.tokens[:at] == best.tokens[:at] and len(h.tokens) == LIMIT
@@ -54,7 +69,7 @@ def test_an_end_is_an_alternative_too():
     kit, batch = given("gpt2")
     best = write(kit.model, batch, LIMIT)[0][0]
     second = int(log_probs(kit, batch, best.tokens)[2].topk(2).indices[1])
-    found = alternatives(kit.model, batch, best.tokens, 2, LIMIT, ends=Ends({second}), count=2)
+    (found,) = find(kit, batch, best.tokens, [2], ends=Ends({second}), count=2)
     assert found[1].tokens == [*best.tokens[:2], second] and found[1].finished
     assert not found[0].finished or found[0].tokens[-1] == second
 
@@ -64,15 +79,17 @@ def test_padding_does_not_matter():
     best = write(kit.model, batch, LIMIT)[0][0]
     padded = torch.cat((torch.zeros(1, 3).long(), batch.inputs), 1)
     mask = torch.tensor([[False] * 3 + [True] * batch.inputs.shape[1]])
-    wide = alternatives(kit.model, Batch(padded, mask=mask), best.tokens, 2, LIMIT)
-    plain = alternatives(kit.model, batch, best.tokens, 2, LIMIT)
+    (wide,) = find(kit, Batch(padded, mask=mask), best.tokens, [2])
+    (plain,) = find(kit, batch, best.tokens, [2])
     assert [h.tokens for h in wide] == [h.tokens for h in plain]
+    turned = Batch(padded.roll(-3, 1), mask=mask.roll(-3, 1))  # padding on the right
+    assert [h.tokens for h in find(kit, turned, best.tokens, [2])[0]] == [h.tokens for h in plain]
 
 
 def test_wrong_places():
     kit, batch = given("gpt2")
     for at, count in ((-1, 2), (4, 2), (0, 0)):
         with pytest.raises(UsageError, match="finding alternatives"):
-            alternatives(kit.model, batch, [1, 2, 3], at, LIMIT, count=count)
+            find(kit, batch, [1, 2, 3], [at], count=count)
     with pytest.raises(UsageError, match="0 to 1"):
-        alternatives(kit.model, batch, [1, 2, 3], 2, 2)
+        find(kit, batch, [1, 2, 3], [2], 2)

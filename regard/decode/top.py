@@ -1,0 +1,101 @@
+"""The largest of many, of equals the first: what a search ranks by must not depend on chance."""
+
+from __future__ import annotations
+
+from copy import copy
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+CHUNK = 64
+
+
+class Scored:
+    """Scores (N, V) of the next tokens, as a search looks at them.
+
+    On a GPU one kernel reads them once for all that is asked of them; `log` are log-probabilities
+    where they are known, or were changed.
+    """
+
+    def __init__(self, logits: Tensor, log: Tensor | None = None) -> None:
+        self.logits, self.log = logits, log
+        self.norm: Tensor | None = None
+        if log is None and has_kernel(logits):
+            from regard.decode.kernels import row_summary
+
+            self.norm, self.first, self.maxima = row_summary(logits, CHUNK)
+
+    def part(self, prefixes: int, own: slice) -> Scored:
+        """Some of each `prefixes` neighbouring rows."""
+        made = copy(self)
+        for name, held in vars(self).items():
+            if held is not None:
+                setattr(made, name, held.unflatten(0, (-1, prefixes))[:, own].flatten(0, 1))
+        return made
+
+    def best(self) -> Tensor:
+        """The token of highest score (N,), of equals the lowest id."""
+        return self.logits.argmax(-1) if self.norm is None else self.first
+
+    def top(self, count: int) -> Tensor:
+        """The `count` tokens of highest score (N, count), best first, of equals the lowest id."""
+        return best_tokens(self.logits, count, None if self.norm is None else self.maxima)
+
+    def logprob(self, token: Tensor) -> Tensor:
+        """Log-probabilities of tokens (N, C), in float32."""
+        if self.norm is not None:
+            return self.logits.gather(-1, token).float() - self.norm[:, None]
+        if self.log is None:
+            self.log = self.logits.log_softmax(-1, dtype=torch.float32)
+        return self.log.gather(-1, token)
+
+
+def has_kernel(logits: Tensor) -> bool:
+    """Whether scores can be read by our own kernel."""
+    return logits.is_cuda and logits.dtype != torch.float64 and find_spec("triton") is not None
+
+
+def leading(x: Tensor, count: int) -> Tensor:
+    """Indices (…, count) of the largest in the last dimension, largest first, equals in order.
+
+    Fewer where there are no more.
+    """
+    if x.is_cuda:  # short rows are sorted in one kernel; its top-k leaves equals to chance
+        return x.sort(dim=-1, descending=True, stable=True).indices[..., :count]
+    return order_keys(x).topk(min(count, x.shape[-1]), -1).indices
+
+
+def order_keys(x: Tensor) -> Tensor:
+    """Whole numbers in the order of x, none equal: the bits of a float, then minus its place."""
+    bits = (x.float() + 0.0).contiguous().view(torch.int32).long()  # + 0.0: no negative zero
+    bits = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+    return (bits << 32) - torch.arange(x.shape[-1], device=x.device)
+
+
+def best_tokens(logits: Tensor, count: int, maxima: Tensor | None = None) -> Tensor:
+    """The `count` tokens of highest score (…, count), best first, of equals the lowest id.
+
+    The vocabulary is read once, for the maximum of each chunk (…, C): the best tokens lie in the
+    chunks with the best maxima, so only those are ranked.
+    """
+    vocab = logits.shape[-1]
+    if vocab <= CHUNK * count:
+        return leading(logits, count)
+    maxima = chunk_maxima(logits) if maxima is None else maxima
+    chunks = leading(maxima, count).sort(-1).values  # so that equals are met in the order of ids
+    token = chunks[..., None] * CHUNK + torch.arange(CHUNK, device=logits.device)
+    token = token.flatten(-2)  # (…, count · CHUNK)
+    value = logits.gather(-1, token.clamp(max=vocab - 1)).masked_fill(token >= vocab, -torch.inf)
+    return token.gather(-1, leading(value, count))
+
+
+def chunk_maxima(logits: Tensor) -> Tensor:
+    """The largest score of each chunk of the vocabulary: (…, V) → (…, C)."""
+    vocab = logits.shape[-1]
+    whole = vocab - vocab % CHUNK
+    maxima: Tensor = logits[..., :whole].unflatten(-1, (-1, CHUNK)).amax(-1)
+    if whole == vocab:
+        return maxima
+    rest: Tensor = logits[..., whole:].amax(-1, keepdim=True)
+    return torch.cat((maxima, rest), -1)
