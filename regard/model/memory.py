@@ -53,6 +53,18 @@ def count_memory(config: ModelConfig, run: Run, train: bool = False) -> Memory:
     return Memory(weights, parts, weights, 2 * weights, max(begins, steps))
 
 
+def count_disk(config: ModelConfig, run: Run, train: bool, keep: int) -> tuple[int, int]:
+    """(bytes of one checkpoint, most bytes of a whole run); of a saved model the same twice.
+
+    A checkpoint holds the weights and AdamW's two means. There are `keep` of them, the best, and
+    one that is being written before an old one goes; at the end the weights alone.
+    """
+    weights = sum(count_params(config).values()) * run.item
+    if not train:
+        return weights, weights
+    return 3 * weights, 3 * weights * (keep + 2) + weights
+
+
 def live_bytes(config: ModelConfig, run: Run) -> Cost:
     """Bytes alive in a forward pass without gradients, weights left out, by part."""
     made = dict.fromkeys(PARTS, 0)

@@ -1,0 +1,85 @@
+"""Generation on a CPU in float32, bf16 and int8, beside each other or beside peers.
+
+    python bench/cpu_generate.py [--json] [--batch N] [--prompt N] [--tokens N] [--rounds N]
+
+measures regard alone: new tokens per CPU-second at one thread, the precisions taking turns, so that
+a neighbour on the machine disturbs all. A harness that races peers takes this file as it is: PEERS
+maps a name to a factory, a factory takes the settings (batch, prompt, tokens, threads) and returns
+a function that writes once and says how many tokens it wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the source tree
+
+Run = Callable[[], int]
+
+
+def prepare(settings: dict[str, Any], precision: str | None) -> Run:
+    """GPT-2 124M with fresh weights, ready to continue random prompts greedily."""
+    import torch
+
+    from regard.decode.write import write
+    from regard.model.batch import Batch
+    from regard.model.model import Model
+    from regard.model.precision import set_precision
+    from regard.model.presets import preset
+
+    torch.set_num_threads(settings["threads"])
+    model = Model.fresh(preset("gpt2"))
+    set_precision(model, precision)
+    draw = torch.Generator().manual_seed(0)
+    batch = Batch(torch.randint(50257, (settings["batch"], settings["prompt"]), generator=draw))
+
+    def run() -> int:
+        found = write(model, batch, settings["tokens"])
+        return sum(len(row[0].tokens) for row in found)
+
+    return run
+
+
+PEERS: dict[str, Callable[[dict[str, Any]], Run]] = {
+    "regard-plain": partial(prepare, precision=None),
+    "regard-fp32": partial(prepare, precision="fp32"),
+    "regard-bf16": partial(prepare, precision="bf16"),
+    "regard-int8": partial(prepare, precision="int8"),
+}
+
+
+def main() -> int:
+    """Race the precisions and print tokens per CPU-second."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--json", action="store_true")
+    for name, number in (("batch", 1), ("prompt", 32), ("tokens", 128), ("rounds", 5)):
+        parser.add_argument(f"--{name}", type=int, default=number, metavar="N")
+    args = parser.parse_args()
+    settings = {name: getattr(args, name) for name in ("batch", "prompt", "tokens")}
+    runs = {name: make(settings | {"threads": 1}) for name, make in PEERS.items()}
+    speeds: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(args.rounds + 1):
+        for name, run in runs.items():
+            start = time.process_time()
+            written = run()
+            if turn:  # the first one packs the weights and warms up
+                speeds[name].append(written / (time.process_time() - start))
+    found = {name: round(statistics.median(values), 1) for name, values in speeds.items()}
+    if args.json:
+        print(json.dumps(settings | {"tokens_per_cpu_second": found}))
+        return 0
+    for name, speed in found.items():
+        print(f"{name:14}{speed:9.1f} tokens per CPU-second")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""int8 products whose rows do not know each other: whole numbers in, exact sums out.
+
+Weights have one step per output, activations one per row, taken from that row alone (dynamic,
+symmetric: x ≈ peak / 127 · n with whole n from −127 to 127). Sums of whole numbers do not depend on
+their order, so the bits of a row are the same whatever stands beside it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+LEVELS = 127  # of a weight and, where the machine adds up exactly, of an activation
+SMALL = 63  # of an activation where two products of bytes overflow 16 bits (x86 without VNNI)
+LANES = 16  # inputs come in so many: a kernel may round or add up a rest in another way
+
+Product = Callable[[Tensor], Tensor]
+"""Rows (M, K) within −1 and 1 → (M, N): rounded to whole levels, multiplied exactly, scaled."""
+Pack = Callable[[Tensor, Tensor, int], Product]
+"""Weight (N, K) in int8, its steps (N,), levels of the activations → product."""
+
+
+class Kernel(NamedTuple):
+    """A way to multiply, and how many levels of an activation it is exact for."""
+
+    pack: Pack
+    levels: int
+
+
+def int8_map(weight: Tensor, bias: Tensor | None) -> Product:
+    """The linear map of weight (N, K) and bias (N,) for float32 rows (M, K) → (M, N)."""
+    kernel, extra = find_kernel(), -weight.shape[1] % LANES
+    weight = F.pad(weight.detach(), (0, extra))
+    step = peaks(weight) / LEVELS
+    whole = (weight / step).round_().nan_to_num_(0.0)  # a row of zeros has step 0
+    product = kernel.pack(whole.to(torch.int8), step[:, 0], kernel.levels)
+    added = None if bias is None else bias.detach().clone()
+
+    def run(x: Tensor) -> Tensor:
+        x = F.pad(x, (0, extra)) if extra else x
+        peak = peaks(x)
+        # Product and sum round once each: fused, the last columns of a tensor may round otherwise.
+        out = product((x / peak).nan_to_num_(0.0)).mul_(peak)
+        return out if added is None else out.add_(added)
+
+    return run
+
+
+def peaks(x: Tensor) -> Tensor:
+    """The largest absolute value of each row: (M, K) → (M, 1).
+
+    A row of zeros, or one with an inf or NaN, has NaNs when divided by it. With zeros instead it
+    cannot reach its neighbours; its own zero, inf or NaN comes back when it is multiplied again.
+    """
+    return x.abs().amax(-1, keepdim=True)
+
+
+# Kernels, fastest first -------------------------------------------------------------------------
+
+
+def pack_fbgemm(weight: Tensor, step: Tensor, levels: int) -> Product:
+    """torch's dynamic linear, which takes one scale for all rows from their range.
+
+    One more row that holds the ends of the range makes that scale 1 / levels, always.
+    """
+    outputs, inputs = weight.shape
+    zeros = torch.zeros(outputs, dtype=torch.int64)
+    with warnings.catch_warnings():  # the constructor is deprecated; without it, the next kernel
+        warnings.simplefilter("ignore")
+        held = torch._make_per_channel_quantized_tensor(weight, step, zeros, 0)
+        packed = torch.ops.quantized.linear_prepack(held, None)
+    ends = torch.zeros(1, inputs)
+    ends[0, 0], ends[0, -1] = -(levels + 1) / levels, 1
+    reduce, product = levels == SMALL, torch.ops.quantized.linear_dynamic
+
+    def run(x: Tensor) -> Tensor:
+        out: Tensor = product(torch.cat((x, ends)), packed, reduce)
+        return out[: x.shape[0]]
+
+    return run
+
+
+def pack_onednn(weight: Tensor, step: Tensor, levels: int) -> Product:
+    """oneDNN's product of unsigned and signed bytes."""
+    packed = torch.ops.onednn.qlinear_prepack(weight, None)
+    zeros, scale = torch.zeros(len(weight), dtype=torch.int64), step / levels
+    product, middle = torch.ops.onednn.qlinear_pointwise, levels + 1
+    rest: tuple[Any, ...] = (None, 1.0, 0, torch.float32, "none", [], "")  # no bias, floats out
+
+    def run(x: Tensor) -> Tensor:
+        whole = (x * levels).round_().add_(middle).to(torch.uint8)
+        out: Tensor = product(whole, 1.0, middle, packed, scale, zeros, *rest)
+        return out
+
+    return run
+
+
+def pack_plain(weight: Tensor, step: Tensor, levels: int) -> Product:
+    """Signed bytes into 32-bit sums: exact by its type, on every machine."""
+    turned, scale = weight.t().contiguous(), step / levels  # `_int_mm` fails at one input (LANES)
+    return lambda x: torch._int_mm((x * levels).round_().to(torch.int8), turned) * scale
+
+
+PLAIN = Kernel(pack_plain, LEVELS)
+KERNELS = (
+    Kernel(pack_fbgemm, LEVELS),
+    Kernel(pack_onednn, LEVELS),
+    Kernel(pack_fbgemm, SMALL),
+    Kernel(pack_onednn, SMALL),
+    PLAIN,
+)
+
+
+@cache
+def find_kernel() -> Kernel:
+    """The first kernel that is there and exact on this machine."""
+    return next(kernel for kernel in KERNELS if is_exact(kernel))
+
+
+def is_exact(kernel: Kernel) -> bool:
+    """Whether sums come out right at the largest values, and the same bits in any company.
+
+    Beside noise there are rows of one sign, which overflow first.
+    """
+    draw = torch.Generator().manual_seed(0)
+    count, inputs, outputs = 19, 20 * LANES, 37
+    weight = torch.randint(-LEVELS, LEVELS + 1, (outputs, inputs), generator=draw)
+    rows = torch.randint(-kernel.levels, kernel.levels + 1, (count, inputs), generator=draw)
+    weight[0], weight[1], rows[0], rows[1] = LEVELS, -LEVELS, kernel.levels, -kernel.levels
+    weight[2, ::2] = rows[2, ::2] = 0
+    step = torch.rand(outputs, generator=draw) + 0.01
+    wanted = (rows @ weight.t()).double() * step.double() / kernel.levels
+    x = rows.float() / kernel.levels
+    try:
+        product = kernel.pack(weight.to(torch.int8), step, kernel.levels)
+        together, alone = product(x), torch.cat([product(row[None]) for row in x])
+    except (RuntimeError, AttributeError):  # not in this build of torch
+        return False
+    near = torch.allclose(together.double(), wanted, rtol=1e-5, atol=1e-4)
+    return near and torch.equal(together, alone)

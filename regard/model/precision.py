@@ -1,0 +1,160 @@
+"""Precision of the matrix products on a CPU: weights packed once for a kernel, and undone.
+
+`set_precision(model, "int8")` replaces linear maps in place by maps that keep `weight` and `bias`
+under their names. Everything else goes on in float32: embeddings, norms, attention, taps. What is
+saved are the float weights, and `set_precision(model, None)` gives the plain maps back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from regard.core.attention import Attention
+from regard.errors import UsageError, nearest
+from regard.model.int8 import int8_map
+
+Precision = Literal["fp32", "bf16", "int8"]
+Map = Callable[[Tensor], Tensor]  # rows (M, K) → (M, N)
+UNDO = "set_precision(model, None) first"
+
+
+def set_precision(model: nn.Module, precision: str | None, names: str = "*") -> None:
+    """Compute the linear maps whose names match a pattern in fp32, bf16 or int8.
+
+    fp32 is the same mathematics on re-ordered weights; None is plain linear maps again.
+    """
+    if precision not in (None, *get_args(Precision)):
+        close = nearest(str(precision), get_args(Precision))
+        fix = f"did you mean {close}?" if close else ""
+        raise UsageError("setting the precision", repr(precision), "fp32, bf16, int8 or None", fix)
+    found = {
+        name: module
+        for name, module in model.named_modules()
+        if type(module) in (nn.Linear, PackedLinear) and fnmatchcase(name, names)
+    }
+    if not found:
+        raise UsageError("setting the precision", f"no linear map named {names!r}", "one or more")
+    if precision is not None:
+        check_packable(model, precision)
+    for name, linear in found.items():
+        assert isinstance(linear, nn.Linear)
+        new = like(linear) if precision is None else PackedLinear(linear, precision)
+        owner, _, last = name.rpartition(".")
+        setattr(model.get_submodule(owner), last, new)
+    for module in model.modules():
+        if isinstance(module, Attention):
+            module.joint = None if module.cross else join(module.q, module.k, module.v)
+
+
+def check_packable(model: nn.Module, precision: str) -> None:
+    """Packed weights are float32, on a CPU, and not being trained."""
+    doing = f"setting the precision to {precision}"
+    for name, parameter in model.named_parameters():
+        if parameter.device.type != "cpu":
+            fix = "regard.load(…, dtype='bfloat16') is for a GPU"
+            raise UsageError(doing, f"{name} on {parameter.device}", "a model on the CPU", fix)
+        if parameter.dtype != torch.float32:
+            found = f"{name} of {parameter.dtype}"
+            raise UsageError(doing, found, "float32 weights", "regard.load(…, dtype='float32')")
+    if model.training:
+        raise UsageError(doing, "a model in training", "one that is not", "model.eval()")
+
+
+def pack(weight: Tensor, bias: Tensor | None, precision: str) -> Map:
+    """The map of weight (N, K) and bias (N,) in a kernel's own form."""
+    if precision == "int8":
+        return int8_map(weight, bias)
+    return float_map(weight, bias, torch.bfloat16 if precision == "bf16" else torch.float32)
+
+
+def float_map(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Map:
+    """A product over re-ordered weights: oneDNN reads them in the order in which they lie."""
+    low = weight.detach().to(dtype)
+    added = None if bias is None else bias.detach().to(dtype, copy=True)
+    if not torch.backends.mkldnn.is_available():
+        return lambda x: nn.functional.linear(x.to(dtype), low, added).float()
+    held = torch.ops.mkldnn._reorder_linear_weight(low, None)
+
+    def run(x: Tensor) -> Tensor:
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(x.to(dtype), held, added, "none", [], "")
+        return out.float()
+
+    return run
+
+
+class Packed:
+    """One or more linear maps of one input as one product; packed when it is first used."""
+
+    def __init__(self, maps: Sequence[nn.Linear], precision: str) -> None:
+        self.maps, self.precision = list(maps), precision
+        self.sizes = [linear.out_features for linear in maps]
+        self.total = sum(self.sizes)
+        self.run: Map | None = None
+
+    def product(self, x: Tensor) -> Tensor:
+        """(…, K) → (…, N), N the outputs of all maps, in float32."""
+        if self.run is None:
+            self.run = self.build()
+        return self.run(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], self.total)
+
+    def __call__(self, x: Tensor) -> list[Tensor]:
+        """What each map makes of x."""
+        return list(self.product(x).split_with_sizes(self.sizes, -1))
+
+    def build(self) -> Map:
+        """Weights under each other; a map without bias adds zero."""
+        biases: list[Tensor | None] = [linear.bias for linear in self.maps]
+        weight = torch.cat([linear.weight.detach() for linear in self.maps])
+        if all(bias is None for bias in biases):
+            return pack(weight, None, self.precision)
+        filled = [
+            weight.new_zeros(size) if bias is None else bias.detach()
+            for bias, size in zip(biases, self.sizes, strict=True)
+        ]
+        return pack(weight, torch.cat(filled), self.precision)
+
+
+class PackedLinear(nn.Linear):
+    """A linear map computed from packed weights; `weight` and `bias` stay as they were."""
+
+    def __init__(self, linear: nn.Linear, precision: str) -> None:
+        super().__init__(linear.in_features, linear.out_features, device="meta")
+        self.weight, self.bias = linear.weight, linear.bias
+        self.precision = precision
+        self.packed = Packed([self], precision)
+        super().train(linear.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, K) → (…, N)."""
+        return self.packed.product(x)
+
+    def train(self, mode: bool = True) -> PackedLinear:
+        """Refused: packed weights would not follow the training."""
+        if mode:
+            found = f"a model that computes in {self.precision}"
+            raise UsageError("training", found, "plain linear maps", UNDO)
+        return super().train(mode)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PackedLinear:
+        raise UsageError(
+            "moving or converting a model", f"one that computes in {self.precision}", fix=UNDO
+        )
+
+
+def like(linear: nn.Linear) -> nn.Linear:
+    """A plain map with the same weights."""
+    made = nn.Linear(linear.in_features, linear.out_features, device="meta")
+    made.weight, made.bias = linear.weight, linear.bias
+    return made.train(linear.training)
+
+
+def join(*maps: nn.Linear) -> Packed | None:
+    """Packed maps of one input as one product; None when they are plain or unlike."""
+    kinds = {m.precision if isinstance(m, PackedLinear) else None for m in maps}
+    precision = kinds.pop()
+    return None if kinds or precision is None else Packed(maps, precision)
