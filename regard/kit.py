@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -17,12 +17,11 @@ from regard.core.cache import Cache
 from regard.core.tap import taps as list_taps
 from regard.decode.beam import BeamConfig
 from regard.decode.generate import Ends
-from regard.decode.penalty import length_penalty
 from regard.decode.prompt import prompt_ids
 from regard.decode.sample import SampleConfig, sample_config
-from regard.decode.step import Hypothesis, Limit, limits_of
+from regard.decode.step import Hypothesis, Limit, Process, limits_of
 from regard.decode.stop import StopText
-from regard.decode.write import without_end, write
+from regard.decode.write import Driver, without_end, write
 from regard.errors import UsageError
 from regard.interop.folder import write_folder
 from regard.interop.side import read_pooling, stop_ids
@@ -42,6 +41,7 @@ from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
 from regard.reading import Ids, Masks, Reader, Text, is_text
 from regard.tokens.tokenizer import Tokenizer
+from regard.translating import Word, other_words, translate, translate_config
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ class Kit(Reader):
     """Side files that travel with the folder, such as generation_config.json."""
     strict: bool = False
     """Run in strict mode unless a call says otherwise."""
+    driver: Driver = "auto"
+    """How generation takes its steps; the answers are the same."""
 
     def __post_init__(self) -> None:
         self.board = Board(list_taps(self.model))
@@ -227,28 +229,41 @@ class Kit(Reader):
         texts: Text,
         beams: int = 4,
         alternatives: int = 1,
-        alpha: float = 0.6,
-        limit: int | None = None,
         strict: bool | None = None,
+        **wishes: Any,
     ) -> Any:
         """What an encoder-decoder makes of each text by beam search.
 
         A text for a text; with `alternatives` > 1 a list of (text, log-probability) for each.
-        At most `limit` tokens, else 50 more than the source has (Vaswani 2017).
+        Wishes are fields of TranslateConfig: must=["word"], ban=["word"], begin="…", limit …
         """
+        how = translate_config({"beams": beams, "count": alternatives, **wishes})
+        found = translate(self, self.sources(texts), how, strict)
+        read = [[(answer.text, answer.logprob) for answer in row] for row in found]
+        answers = read if alternatives > 1 else [row[0][0] for row in read]
+        return answers[0] if isinstance(texts, str) else answers
+
+    def alternatives(
+        self, text: str, count: int = 4, strict: bool | None = None, **wishes: Any
+    ) -> list[Word]:
+        """Each word of the translation of a text, with others that could stand in its place."""
+        how = translate_config(wishes)
+        (row,) = self.sources(text)
+        best = translate(self, [row], how, strict)[0][0]
+        return other_words(self, row, best, replace(how, count=count), strict)
+
+    def sources(self, texts: Text) -> list[list[int]]:
+        """Texts to be translated as ids."""
         batch = self.batch(texts)
         if batch.target is None:
             raise UsageError("translating", "a model without encoder", "an encoder-decoder")
-        how = BeamConfig(max(beams, alternatives), alternatives, length_penalty("gnmt", alpha))
-        most: Limit = (
-            [n + 50 for n in row_lengths(batch.inputs, batch.source_mask)]
-            if limit is None
-            else limit
+        real = batch.source_mask
+        ids = (
+            batch.inputs
+            if real is None
+            else [r[m] for r, m in zip(batch.inputs, real, strict=True)]
         )
-        found = self.search(batch, most, how, Ends(self.stops), strict=strict)
-        read = [[(self.text(h.tokens), h.logprob) for h in row] for row in found]
-        answers = read if alternatives > 1 else [row[0][0] for row in read]
-        return answers[0] if isinstance(texts, str) else answers
+        return [row.tolist() for row in ids]
 
     def search(
         self,
@@ -257,6 +272,7 @@ class Kit(Reader):
         how: SampleConfig | BeamConfig | None = None,
         ends: Ends | None = None,
         strict: bool | None = None,
+        processes: Sequence[Process] = (),
     ) -> list[list[Hypothesis]]:
         """Hypotheses for each row of a batch, best first."""
         if self.model.decoder is None:
@@ -268,7 +284,8 @@ class Kit(Reader):
         self.check_room(max(held + new for held, new in each))
         self.board.check_everywhere("generation, which reads one column at a time")
         strict = self.strict if strict is None else strict
-        return write(self.model, batch, limit, how, ends or Ends(self.stops), strict=strict)
+        ends = ends or Ends(self.stops)
+        return write(self.model, batch, limit, how, ends, processes, strict, self.driver)
 
     @property
     def stops(self) -> set[int]:

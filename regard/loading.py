@@ -15,6 +15,7 @@ from regard.interop.source import Source, open_source
 from regard.interop.weights import load_model
 from regard.kit import Kit
 from regard.model.model import Model
+from regard.model.precision import set_precision
 from regard.model.presets import architecture, preset
 from regard.tokens.folder import open_tokenizer
 from regard.tokens.gguf import from_gguf
@@ -27,15 +28,19 @@ def load(
     dtype: str | torch.dtype = "float32",
     device: str | torch.device = "cpu",
     strict: bool = False,
+    precision: str | None = None,
 ) -> Kit:
     """Open a Hugging Face folder, a .gguf file, or a llama2.c .bin with tokenizer.bin beside it.
 
-    dtype is a torch dtype, its name, or "auto" for what the file holds.
+    dtype, of the weights, is a torch dtype, its name, or "auto" for what the file holds. precision,
+    of the matrix products on a CPU, is fp32, bf16 or int8 (`model/precision.py`).
     """
     if not isinstance(path, str | os.PathLike):
         raise UsageError("loading a model", f"{path!r}", "the path of a folder or file")
     source = open_source(path)
     model, binding = load_model(source, read_dtype(dtype), read_device(device))
+    if precision is not None:
+        set_precision(model, precision)
     folder = source.path if source.path.is_dir() else None
     files = read_side_files(folder) if folder else {}
     return Kit(model, read_tokenizer(source), binding, source.config, files, strict)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from regard.cli.show import Show
-from regard.cli.texts import at_least, open_kit, position_limit
-from regard.cli.translate import fit_beams, open_pair, translate
+from regard.cli.texts import at_least, noted, open_kit
+from regard.cli.tok import open_any
+from regard.cli.train_data import couples
+from regard.cli.translate import fit_beams, one_line, open_pair, translate
+from regard.data.build import fingerprint
 from regard.data.files import find_files, read_lines, read_pieces
 from regard.data.overlap import Overlap, overlap, pair_overlap
-from regard.data.pairs import read_pairs
-from regard.decode.beam import BeamConfig
-from regard.decode.score import total_logprob, windows
+from regard.data.pairs import Pair, read_pairs
+from regard.decode.score import Counted, window_logprobs, windows
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.model.config import TextConfig
+from regard.receipt import changed_files, find_receipt, read_receipt, training_files
+from regard.translating import TranslateConfig
 
 WORDS = 8  # shorter lines of running text, such as headings, recur by chance
 LONGEST = 1024
@@ -29,8 +34,11 @@ def run(args: argparse.Namespace, show: Show) -> int:
     if show.as_json:
         show.result(made)
     else:
-        flat = {name: described(value) for name, value in made.items()}
+        flat = {name: described(value) for name, value in made.items() if name != "by_position"}
         show.fields(f"{args.path} on {args.test}", flat)
+        if "by_position" in made:
+            columns = "tokens before", "", "perplexity", "tokens"
+            show.table("perplexity by position", columns, plot(made["by_position"]), left=2)
     return 0
 
 
@@ -44,18 +52,46 @@ def described(value: Any) -> str:
 # Overlap ----------------------------------------------------------------------------------------
 
 
-def guard(shared: dict[str, Overlap], args: argparse.Namespace, show: Show) -> str:
-    """What is known of overlap with the training data; stops where a score would be none."""
-    if args.train is None:
+class Trained(NamedTuple):
+    """What a model was trained on."""
+
+    files: list[str]
+    lacking: str = ""
+    """What is known to be missing from `files`, in words."""
+
+
+def trained_on(args: argparse.Namespace, show: Show) -> Trained:
+    """The files of --train, else those that the receipt of the model's run names."""
+    if args.train is not None:
+        return Trained(args.train)
+    place = find_receipt(Path(args.path))
+    if place is None:
         show.note("no --train: whether the test data was trained on is not known")
-        return "not checked"
+        return Trained([], "not checked")
+    data = training_files(read_receipt(place))
+    wrong = changed_files(data)
+    files = [name for name in data if name not in wrong]
+    show.note(f"{place}: trained on {', '.join(data) or 'nothing'}")
+    if not wrong:
+        return Trained(files)
+    lacking = "not checked: " + "; ".join(f"{name}: {why}" for name, why in wrong.items())
+    show.note(f"overlap {lacking}")
+    return Trained(files, lacking)
+
+
+def guard(shared: dict[str, Overlap], trained: Trained, args: argparse.Namespace) -> str:
+    """What is known of overlap with the training data; stops where a score would be none."""
+    if not shared:
+        return trained.lacking
     parts = []
     for name, found in shared.items():
         where = f" (line {', '.join(map(str, found.lines))})" if found.found else ""
         parts.append(f"{found.found:,} of {found.total:,} by {name}{where}")
     said = "; ".join(parts)
     if not any(found.found for found in shared.values()):
-        return "none"
+        return (
+            f"none in {len(trained.files)} files; {trained.lacking}" if trained.lacking else "none"
+        )
     if not args.allow_overlap:
         fix = "take them out of one of the two, or say --allow-overlap"
         raise DataError(
@@ -67,6 +103,31 @@ def guard(shared: dict[str, Overlap], args: argparse.Namespace, show: Show) -> s
     return f"NOT A SCORE: {said}"
 
 
+def check_tokenizer(kit: Kit, path: str) -> None:
+    """A score is of a model with its own tokenizer."""
+    assert kit.tokenizer is not None
+    front, own = kit.model.config.front, Path(path).resolve().parent / "tokenizer"
+    vocab = front.vocab if isinstance(front, TextConfig) else kit.tokenizer.size
+    if kit.tokenizer.size > vocab:
+        found = f"a tokenizer of {kit.tokenizer.size:,} ids, a model of {vocab:,}"
+    elif (own / "tokenizer.json").is_file() and find_receipt(Path(path)) is not None:
+        if fingerprint(open_any(str(own))) == fingerprint(kit.tokenizer):
+            return
+        found = f"a tokenizer that differs from the one of the run, in {own}"
+    else:
+        return
+    raise DataError(f"evaluating {path}", found, "the tokenizer that the model was trained with")
+
+
+def training_pairs(files: Sequence[str]) -> Iterator[Pair]:
+    """The pairs of training files, which may be a source and a target file."""
+    for couple in couples([Path(file) for file in files]):
+        if isinstance(couple, tuple):
+            yield from read_pairs(*couple)
+        else:
+            yield from (pair for path in find_files(couple) for pair in read_pairs(path))
+
+
 # Language models --------------------------------------------------------------------------------
 
 
@@ -75,24 +136,28 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     at_least("--length", args.length)
     at_least("--stride", args.stride)
     shared: dict[str, Overlap] = {}
-    if args.train is not None:
-        found = overlap(read_lines(args.train), read_lines(args.test), WORDS)
+    trained = trained_on(args, show)
+    if trained.files:
+        found = overlap(read_lines(trained.files), read_lines(args.test), WORDS)
         shared = {f"lines of {WORDS} words or more": found}
-    note = guard(shared, args, show)
-    kit = open_kit(args.path, args.device)
+    note = guard(shared, trained, args)
+    kit = open_kit(args.path, args.device, args.precision)
+    check_tokenizer(kit, args.path)
     length = window_length(kit, args.length)
+    with noted(show):
+        kit.warn_long(length)
     stride = length if args.stride is None else args.stride
     with show.progress("evaluating") as progress:
         progress("first window")
-        counted = Counted(kit, args.test)
-        total, count = 0.0, 0
-        for value, tokens in total_logprob(kit.model, windows(counted, length, stride)):
-            total, count = total + value, count + tokens
-            progress(f"{count:,} tokens")
+        counted, bands = Stream(kit, args.test), Bands()
+        for group in window_logprobs(kit.model, windows(counted, length, stride)):
+            bands.add(group)
+            progress(f"{sum(bands.counts):,} tokens")
+    total, count = sum(bands.sums), sum(bands.counts)
     if count == 0:
         found_ = f"{counted.tokens} tokens in {args.test}"
         raise DataError("evaluating a language model", found_, "2 tokens or more")
-    bits = -total / math.log(2)
+    bits, by_position = -total / math.log(2), bands.rows() if args.by_position else None
     apart = "do not overlap" if stride == length else f"begin {stride} apart"
     return {
         "perplexity": math.exp(-total / count),
@@ -103,6 +168,7 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
         "bytes": counted.bytes,
         "windows": f"{length} tokens; they {apart}",
         "overlap": note,
+        **({} if by_position is None else {"by_position": by_position}),
     }
 
 
@@ -110,14 +176,60 @@ def window_length(kit: Kit, asked: int | None) -> int:
     """Tokens of a window: what was asked for, at most what the model has positions for."""
     if kit.model.decoder is None or kit.model.encoder is not None:
         raise UsageError("evaluating a language model", "a model with an encoder", "a decoder")
-    front, room = kit.model.config.front, position_limit(kit)
+    front, room = kit.model.config.front, kit.room
     if asked is not None and room is not None and asked > room:
         raise UsageError("evaluating a language model", f"--length {asked}", f"at most {room}")
     known = front.length if isinstance(front, TextConfig) else None
     return asked or min(room or known or LONGEST, LONGEST)
 
 
-class Counted:
+class Bands:
+    """Log-probabilities by how many tokens stand before, in bands of doubling width (#42)."""
+
+    def __init__(self) -> None:
+        self.sums: list[float] = []
+        self.counts: list[int] = []
+
+    def add(self, group: Iterable[Counted]) -> None:
+        """Take in the tokens of some windows; band n is 2^(n−1) + 1 to 2^n tokens before."""
+        for counted in group:
+            for before, value in enumerate(counted.logprobs, counted.before):
+                band = (before - 1).bit_length()
+                missing = band + 1 - len(self.sums)
+                self.sums += [0.0] * missing
+                self.counts += [0] * missing
+                self.sums[band] += value
+                self.counts[band] += 1
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Perplexity of each band that holds a token."""
+        return [
+            {
+                "from": 2**band // 2 + 1,
+                "to": 2**band,
+                "tokens": count,
+                "perplexity": math.exp(-total / count),
+            }
+            for band, (total, count) in enumerate(zip(self.sums, self.counts, strict=True))
+            if count
+        ]
+
+
+def plot(rows: Sequence[dict[str, Any]], width: int = 40) -> list[tuple[str, ...]]:
+    """Rows of a table with a bar each; the longest bar is the largest perplexity."""
+    most = max(row["perplexity"] for row in rows)
+    return [
+        (
+            f"{row['from']:,} to {row['to']:,}",
+            "█" * max(1, round(width * row["perplexity"] / most)),
+            f"{row['perplexity']:,.2f}",
+            f"{row['tokens']:,}",
+        )
+        for row in rows
+    ]
+
+
+class Stream:
     """The token stream of a file; counts the bytes of what is predicted.
 
     A tokenizer that begins texts with a token gives the first word a context; else the first token
@@ -155,19 +267,20 @@ def run_translate(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     if not pairs:
         raise DataError(f"evaluating on {args.test}", "no pairs", "one or more")
     shared: dict[str, Overlap] = {}
-    if args.train is not None:
-        train = (pair for path in find_files(args.train) for pair in read_pairs(path))
-        shared = pair_overlap(train, pairs)
-    note = guard(shared, args, show)
-    kit = open_pair(args.path, args.device, args.strict)
-    config = fit_beams(BeamConfig(args.beams), kit, show)
+    trained = trained_on(args, show)
+    if trained.files:
+        shared = pair_overlap(training_pairs(trained.files), pairs)
+    note = guard(shared, trained, args)
+    kit = open_pair(args.path, args.device, args.precision, args.strict)
+    check_tokenizer(kit, args.path)
+    config = fit_beams(TranslateConfig(args.beams), kit, show)
     found: list[str] = []
     with show.progress("translating") as progress:
-        for answers in translate(kit, [source for source, _ in pairs], config):
+        for answer in translate(kit, [source for source, _ in pairs], config):
             progress(f"{len(found):,} of {len(pairs):,} lines")
-            found.append(answers[0].text)
+            found.append(one_line(answer.translations[0].text))
     scores = bleu_chrf(found, [target for _, target in pairs])
-    return {**scores, "lines": len(pairs), "beams": config.width, "overlap": note}
+    return {**scores, "lines": len(pairs), "beams": config.beams, "overlap": note}
 
 
 def bleu_chrf(found: Iterable[str], references: Iterable[str]) -> dict[str, Any]:

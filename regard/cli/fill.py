@@ -7,6 +7,7 @@ from typing import Any
 
 from regard.cli.show import Show
 from regard.cli.texts import at_least, lines_in, open_kit, print_json
+from regard.data.pairs import shorten
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.tokens.tokenizer import Tokenizer
@@ -17,7 +18,7 @@ COMMON = ("<mask>", "[MASK]")  # accepted for whatever the tokenizer calls it
 def run(args: argparse.Namespace, show: Show) -> int:
     """Rank the words of each gap."""
     at_least("--top", args.top)
-    kit = open_kit(args.path, args.device)
+    kit = open_kit(args.path, args.device, args.precision)
     mask = mask_id(kit)
     for text in lines_in(None if args.text is None else [args.text]):
         if show.as_json:
@@ -72,7 +73,8 @@ def encode_gaps(tokenizer: Tokenizer, text: str, mask: int) -> list[int]:
         for other in COMMON:
             text = text.replace(other, own)
     if own not in text:
-        raise DataError("filling a gap", f"no {own} in {text!r}", f"{own} where a word is missing")
+        found = f"no {own} in {shorten(text)!r}"
+        raise DataError("filling a gap", found, f"{own} where a word is missing")
     for id in tokenizer.specials.values():
         piece = tokenizer.pieces([id], "source")[0]
         if id != mask and piece in text:

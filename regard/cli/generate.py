@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from regard.cli.show import Show
@@ -15,15 +16,14 @@ from regard.cli.texts import (
     lines_in,
     noted,
     open_kit,
-    position_limit,
     print_json,
 )
 from regard.decode.beam import BeamConfig
 from regard.decode.generate import Ends
 from regard.decode.prompt import prompt_ids
 from regard.decode.sample import SampleConfig
-from regard.decode.step import Hypothesis
-from regard.decode.stop import StopText
+from regard.decode.step import Hypothesis, Process
+from regard.decode.stop import StopText, end_after
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.model.batch import Batch
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     config = read_search(args)
     with show.progress(f"opening {args.path}") as progress:
         progress("weights")
-        kit = open_kit(args.path, args.device, args.strict)
+        kit = open_kit(args.path, args.device, args.precision, args.strict)
     if isinstance(config, BeamConfig):
         config = BeamConfig(cap_beams(args.beams, kit, show))
     prompts = [args.prompt] if args.prompt is not None else None
@@ -63,8 +63,6 @@ def read_search(args: argparse.Namespace) -> SampleConfig | BeamConfig | None:
     if len(others) + bool(named) > 1:
         found = " and ".join([*others, *named[:1]])
         raise UsageError("choosing tokens", found, "one way of choosing")
-    if args.beams is not None and args.stop:
-        raise UsageError("choosing tokens", "--beams and --stop", "one of the two")
     if args.beams is not None:
         return BeamConfig(args.beams)
     return config if given else None
@@ -85,8 +83,13 @@ def write_group(
     stop = StopText(kit.decode_text, args.stop) if args.stop else None
     live = not show.as_json and sys.stdout.isatty() and not isinstance(config, BeamConfig)
     stream = Stream(kit, batch, stop) if live and len(prompts) == 1 else None
-    found = kit.search(batch, limits, config, Ends(kit.stops, stop, stream))
+    ends, rules = Ends(kit.stops, stop, stream), list[Process]()
+    if stop is not None and isinstance(config, BeamConfig) and kit.stops:
+        rules = [end_after(stop, kit.stops)]  # which `Ends` cannot do in the middle of a beam
+    found = kit.search(batch, limits, config, ends, processes=rules)
     for row, (best, *_) in enumerate(found):
+        if rules and stop is not None and stop(best.tokens[:-1]):
+            best = replace(best, tokens=best.tokens[:-1])  # the end that the rule put there
         text = kit.continuation(batch, row, best.tokens)
         text = text if stop is None else stop.cut(text)
         if stream is not None:
@@ -107,7 +110,7 @@ def read_prompts(
 ) -> tuple[Batch, list[int]]:
     """A batch, and how many tokens may follow in each row."""
     assert kit.tokenizer is not None
-    room = position_limit(kit)
+    room = kit.room
     if kit.model.config.target is not None:
         limit = most if room is None else min(most, room - 1)
         return kit.batch(prompts), [limit] * len(prompts)

@@ -11,10 +11,10 @@ from regard.cli.opening import empty_model, find_source
 from regard.cli.show import Show, human_bytes
 from regard.core.config import StackConfig
 from regard.core.tap import taps
+from regard.disk import read_json
 from regard.errors import RegardError
 from regard.interop.families import bind
 from regard.interop.folder import INDEX, SINGLE
-from regard.interop.header import read_json
 from regard.interop.parity import PARITY
 from regard.interop.source import Source
 from regard.interop.table import Binding

@@ -8,15 +8,17 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
-from regard.cli.options import add_common, add_device, positive
+from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.show import Show
 from regard.cli.tok_flags import add_tok
 from regard.cli.train_flags import add_train
 from regard.cli.write_flags import WRITING
-from regard.errors import RegardError, ResourceError, UsageError, nearest
+from regard.disk import FULL, cannot_write
+from regard.errors import DataError, RegardError, ResourceError, UsageError, nearest
 
 INTERRUPTED = 130
 READING = "reading the command line"
@@ -68,7 +70,13 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
     dtypes = ("float32", "bfloat16", "float16", "float64")
     parser.add_argument("--dtype", choices=dtypes, default="float32", help="of the weights")
     parser.add_argument("--train", action="store_true", help="a training step with AdamW")
-    parser.add_argument("--memory", type=float, metavar="GIB", help="instead of this machine's")
+    keep = "checkpoints that a run keeps, beside the best (3)"
+    parser.add_argument("--keep", type=positive, default=3, metavar="N", help=keep)
+    steps = "training steps, or forward passes, of the whole run (1)"
+    parser.add_argument("--steps", type=positive, default=1, metavar="N", help=steps)
+    watts = "power of the device, for the energy (what the system says is its limit)"
+    parser.add_argument("--watts", type=amount, metavar="W", help=watts)
+    parser.add_argument("--memory", type=amount, metavar="GIB", help="instead of this machine's")
     parser.add_argument("--require-fit", action="store_true", help="exit 4 when it does not fit")
     add_device(parser)
 
@@ -82,7 +90,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     kinds = ("text", "pairs", "table", "labelled", "conll")
     parser.add_argument("action", metavar="check", choices=("check",), help="what to do")
     parser.add_argument(
-        "files", metavar="FILES", nargs="+", help="files, packed or not, or folders"
+        "files", metavar="FILES", nargs="+", help="files, compressed or not, or folders"
     )
     for name, text in (
         ("--target", "the other side of each file, for sentence pairs in two files"),
@@ -143,12 +151,12 @@ VERBS = {
     ),
     "plan": Verb(
         "regard.cli.plan",
-        "FLOPs, memory and time of a run, part by part, before it is run",
+        "FLOPs, memory, time, disk and energy of a run before it is run",
         add_plan,
         (
             "regard plan gpt2 --batch 4 --length 512",
             "regard plan --dim 1024 --depth 12 --heads 16 --length 8192",
-            "regard plan folder --train --batch 8 --memory 16 --require-fit",
+            "regard plan folder --train --batch 8 --steps 10000 --require-fit",
         ),
     ),
     "data": Verb(
@@ -278,12 +286,32 @@ def explain(error: Exception) -> RegardError:
     if isinstance(error, ModuleNotFoundError) and error.name:
         fix = "`regard doctor` says what is missing"
         return RegardError("running", f"the package {error.name} is not installed", fix=fix)
+    if isinstance(error, OSError) and error.strerror:
+        return explain_system(error)
     found = f"{type(error).__name__}: {error}"
     return RegardError("running", found, fix="run again with -v to see where it happened")
 
 
+def explain_system(error: OSError) -> RegardError:
+    """What the system would not do, most often to a file."""
+    if error.errno not in FULL:
+        doing = "running" if error.filename is None else f"opening {error.filename}"
+        return DataError(doing, str(error.strerror), "a path that can be read or written")
+    if error.filename is None:  # stdout has no name
+        return ResourceError("writing the output", str(error.strerror), "room for it on the disk")
+    return cannot_write(Path(error.filename), error, "room on the disk")
+
+
+def open_closed() -> None:
+    """Give a process that was started with closed streams ones that hold nothing."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    open_closed()
     arguments = sys.argv[1:] if arguments is None else arguments
     show, verbose = Show(), bool({"-v", "--verbose"} & set(arguments))
     try:

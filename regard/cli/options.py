@@ -32,6 +32,17 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def amount(text: str) -> float:
+    """A number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
 def add_action(
     choices: Any, name: str, summary: str, examples: Sequence[str]
 ) -> argparse.ArgumentParser:

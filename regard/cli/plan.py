@@ -1,9 +1,12 @@
-"""`regard plan`: FLOPs, memory and time of a run, part by part, before it is run."""
+"""`regard plan`: FLOPs, memory, time, disk and energy of a run, before it is run."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from regard.cli.doctor import choose_device, free_memory
@@ -13,7 +16,7 @@ from regard.cli.timing import OPTIMISER, Timer
 from regard.errors import ResourceError, UsageError
 from regard.model.config import ModelConfig, TextConfig
 from regard.model.cost import PARTS, Run, count_flops, count_params, passes, table_size
-from regard.model.memory import Memory, count_memory, fit_batch
+from regard.model.memory import Memory, count_disk, count_memory, fit_batch
 from regard.model.presets import gpt2
 
 GIB = 2**30
@@ -29,19 +32,35 @@ def run(args: argparse.Namespace, show: Show) -> int:
     memory, limit = count_memory(config, size, args.train), find_limit(args, device)
     suggestion = suggest(config, size, memory, limit, args.train)
     with show.progress("planning") as progress:
-        times = Timer(config, size, device, args.train, args.dtype).times(progress)
+        try:
+            times = Timer(config, size, device, args.train, args.dtype).times(progress)
+        except RuntimeError as error:  # torch's word for a block that this machine cannot hold
+            if not suggestion:
+                raise
+            raise too_large(memory, limit, suggestion) from error
     found = as_data(config, size, memory, times, args)
     found |= {"device": device, "memory_limit": limit, "fits": not suggestion}
     found |= {"suggestion": suggestion or None}
+    found["whole"] = whole_run(config, size, found["total"]["seconds"], device, args)
     if show.as_json:
         show.result(found)
     else:
         print_report(found, show)
     if suggestion and args.require_fit:
-        found_text = f"a peak of {human_bytes(memory.peak)}"
-        expected = f"at most {human_bytes(limit or 0)}"
-        raise ResourceError("planning a run", found_text, expected, suggestion)
+        raise too_large(memory, limit, suggestion)
+    needed, free = found["whole"]["disk_bytes"], found["whole"]["disk_free"]
+    if needed > free and args.require_fit:
+        fix = "another disk, or a smaller --keep"
+        raise ResourceError(
+            "planning a run", f"{human_bytes(free)} of disk", human_bytes(needed), fix
+        )
     return 0
+
+
+def too_large(memory: Memory, limit: int | None, suggestion: str) -> ResourceError:
+    """What is missing, and what would fit."""
+    found, expected = f"a peak of {human_bytes(memory.peak)}", f"at most {human_bytes(limit or 0)}"
+    return ResourceError("planning a run", found, expected, suggestion)
 
 
 def read_shape(args: argparse.Namespace) -> ModelConfig:
@@ -101,6 +120,37 @@ def suggest(config: ModelConfig, size: Run, memory: Memory, limit: int | None, t
     if fit.length == size.length:
         return f"the largest batch that fits is --batch {fit.batch}"
     return f"the largest that fits is --batch 1 --length {fit.length}"
+
+
+def whole_run(
+    config: ModelConfig, size: Run, seconds: float, device: str, args: argparse.Namespace
+) -> dict[str, Any]:
+    """Time, disk and energy of all steps."""
+    checkpoint, disk = count_disk(config, size, args.train, args.keep)
+    watts = args.watts if args.watts is not None else find_watts(device)
+    joules = None if watts is None else watts * seconds * args.steps
+    return {
+        "steps": args.steps,
+        "seconds": seconds * args.steps,
+        "checkpoint_bytes": checkpoint,
+        "disk_bytes": disk,
+        "disk_free": shutil.disk_usage(".").free,
+        "watts": watts,
+        "joules": joules,
+    }
+
+
+def find_watts(device: str) -> float | None:
+    """The power that the system lets a device draw; None where it does not say."""
+    try:
+        if device == "cuda":
+            asked = ["nvidia-smi", "--query-gpu=power.limit", "--format=csv,noheader,nounits"]
+            done = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=20)
+            return float(done.stdout.splitlines()[0])
+        limits = Path("/sys/class/powercap").glob("intel-rapl:?/constraint_0_power_limit_uw")
+        return sum(int(limit.read_text()) for limit in limits) / 1e6 or None
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return None
 
 
 def as_data(
@@ -169,3 +219,21 @@ def print_report(found: dict[str, Any], show: Show) -> None:
     speed = total["flops"] / max(total["seconds"], 1e-9)
     lines["speed"] = f"{human_count(speed)}FLOP/s on {found['device']}, by timing one block here"
     show.fields("in all", lines)
+    show.fields(
+        f"{found['whole']['steps']:,} of them", describe_whole(found["whole"], size["train"])
+    )
+
+
+def describe_whole(whole: dict[str, Any], train: bool) -> dict[str, str]:
+    """Time, disk and energy for people."""
+    disk, free = human_bytes(whole["disk_bytes"]), human_bytes(whole["disk_free"])
+    of = f" ({human_bytes(whole['checkpoint_bytes'])} a checkpoint)" if train else ""
+    short = "; NOT ENOUGH" if whole["disk_bytes"] > whole["disk_free"] else ""
+    energy = "not known: give --watts"
+    if whole["joules"] is not None:
+        energy = f"at most {whole['joules'] / 3.6e6:,.3g} kWh, at {whole['watts']:,.0f} W"
+    return {
+        "time": human_time(whole["seconds"]),
+        "disk": f"{disk}{of}, {free} are free here{short}",
+        "energy": energy,
+    }

@@ -22,7 +22,11 @@ def run(args: argparse.Namespace, show: Show) -> int:
     wrong = changed_files(before["data"])
     if wrong:
         expected = "the data of the receipt"
-        raise DataError(f"replaying {args.path}", "; ".join(wrong), expected)
+        raise DataError(
+            f"replaying {args.path}",
+            "; ".join(f"{name}: {why}" for name, why in wrong.items()),
+            expected,
+        )
     with TemporaryDirectory(prefix="regard-replay-") as name:
         folder = Path(args.keep) if args.keep else Path(name) / "run"
         config = Path(name) / "config.toml"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from regard.cli.show import Show
-from regard.cli.texts import lines_in, open_kit, position_limit, print_json
+from regard.cli.texts import lines_in, open_kit, print_json
 from regard.decode.score import score_masked, score_rows
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
@@ -24,7 +24,7 @@ class Scored(NamedTuple):
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Score each text."""
-    kit = open_kit(args.path, args.device)
+    kit = open_kit(args.path, args.device, args.precision)
     for number, text in enumerate(lines_in(None if args.text is None else [args.text]), 1):
         found = score(kit, text, number)
         if show.as_json:
@@ -41,7 +41,7 @@ def score(kit: Kit, text: str, number: int) -> Scored:
     if model.encoder is not None and model.decoder is not None:
         return score_pair(kit, text, number)
     ids = kit.tokenizer.encode(text)
-    room = position_limit(kit)
+    room = kit.room
     if room is not None and len(ids) > room:
         found = f"{len(ids):,} tokens in text {number}"
         raise DataError("scoring", found, f"at most {room:,}", "`regard eval lm` takes any length")

@@ -17,17 +17,17 @@ from regard.data.files import decode, join_lines, read_lines
 from regard.errors import RegardWarning, UsageError
 from regard.kit import Kit
 from regard.loading import load
-from regard.model.config import TextConfig
 
 Item = TypeVar("Item")
 
 
-def open_kit(path: str, device: str, strict: bool = False) -> Kit:
-    """The model and tokenizer in a folder, on the device that was asked for."""
+def open_kit(path: str, device: str, precision: str, strict: bool = False) -> Kit:
+    """The model and tokenizer in a folder, on the device and in the precision asked for."""
     if find_source(path) is None:
         found = f"{path!r} is a preset, a shape without weights"
         raise UsageError("opening a model", found, "a folder with weights", "regard train")
-    kit = load(path, device=choose_device(device), strict=strict)
+    asked = None if precision == "auto" else precision
+    kit = load(path, device=choose_device(device), strict=strict, precision=asked)
     if kit.tokenizer is None:
         fix = f"put a tokenizer.json into {path}"
         raise UsageError("reading text", "this model came without a tokenizer", "one", fix)
@@ -63,15 +63,6 @@ def cap_beams(beams: int, kit: Kit, show: Show) -> int:
         show.note(f"{beams} beams, but {size} words in the vocabulary: {size} beams")
         return size
     return beams
-
-
-def position_limit(kit: Kit) -> int | None:
-    """The most positions that the writing stack has a table for."""
-    config = kit.model.config
-    front = config.front if config.target is None else config.target
-    if isinstance(front, TextConfig) and front.position == "learned":
-        return front.length or 512
-    return None
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`regard tok`: encode, decode, explain, train, info and merges."""
+"""`regard tok`: encode, decode, explain, train, vocab, info and merges."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from regard.cli.show import Show
 from regard.cli.tok_train import run_train
+from regard.cli.tok_vocab import run_vocab
 from regard.data.files import decode, join_lines, read_lines
 from regard.errors import DataError, UsageError
 from regard.tokens.explain import explain_text
@@ -27,7 +28,7 @@ BATCH = 1 << 20  # characters that are encoded together
 def run(args: argparse.Namespace, show: Show) -> int:
     """Do the action that was asked for."""
     actions = {"encode": run_encode, "decode": run_decode, "explain": run_explain}
-    actions |= {"train": run_train, "info": run_info, "merges": run_merges}
+    actions |= {"train": run_train, "info": run_info, "merges": run_merges, "vocab": run_vocab}
     return actions[args.action](args, show)
 
 
@@ -81,10 +82,19 @@ def print_json(show: Show, value: dict[str, Any]) -> None:
 # Actions ---------------------------------------------------------------------------------------
 
 
+def check_encode(args: argparse.Namespace) -> None:
+    """Stop at options that exclude each other."""
+    for one, other, named in (
+        (args.texts, args.file, "texts and --file"),
+        (args.tokenizer, args.kind, "--tokenizer and --kind"),
+    ):
+        if one and other:
+            raise UsageError("encoding", named, "one of the two")
+
+
 def run_encode(args: argparse.Namespace, show: Show) -> int:
     """Texts to ids."""
-    if args.texts and args.file:
-        raise UsageError("encoding", "texts and --file", "one of the two")
+    check_encode(args)
     if args.explain:
         if args.tokenizer is None:
             raise UsageError("explaining", "no tokenizer", "--tokenizer FOLDER")
@@ -107,10 +117,11 @@ def run_encode(args: argparse.Namespace, show: Show) -> int:
 
 def encode_words(args: argparse.Namespace, show: Show) -> int:
     """Without a tokenizer: words and marks, numbered by how often they occur in these texts."""
-    texts = args.texts or list(lines_in(args))
-    blank = not any(text.split() for text in texts)  # no word, no token
-    show.note("no --tokenizer: words and marks, with ids of these texts alone")
-    tokenizer = train_tokenizer(["-"] if blank else texts, "words", specials=())
+    texts, kind = args.texts or list(lines_in(args)), args.kind or "words"
+    blank = not any(text.split() if kind == "words" else text for text in texts)
+    what = "words and marks" if kind == "words" else kind
+    show.note(f"no --tokenizer: {what}, with ids of these texts alone")
+    tokenizer = train_tokenizer(["-"] if blank else texts, kind, specials=())
     for text in texts:
         show_text(show, tokenizer, text, {"special": False})
     return 0

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from regard.cli.options import add_action, add_common, positive
 
-KINDS = ("bpe", "wordpiece", "words", "chars", "bytes")
+KINDS = ("bpe", "wordpiece", "words", "chars", "graphemes", "bytes")
+COUNTED = ("words", "chars", "graphemes")
 WRAPS = ("none", "bos", "eos", "bos-eos", "cls-sep")
 
 ACTIONS = {
@@ -35,6 +36,12 @@ ACTIONS = {
         "regard tok train texts/ --out folder --kind wordpiece --size 30000 --wrap cls-sep",
         "zcat corpus.gz | regard tok train --out folder --kind chars --lossless",
     ),
+    "vocab": (
+        "the words of a corpus, how often they occur, and how much of it they cover",
+        "regard tok vocab corpus.txt --min-count 2",
+        "regard tok vocab corpus.txt --kind chars --top 100",
+        "regard tok vocab texts/ --out vocab.json",
+    ),
     "info": (
         "kind, size and control tokens of a tokenizer",
         "regard tok info folder",
@@ -58,6 +65,8 @@ def add_tok(parser: argparse.ArgumentParser) -> None:
         sub = add_action(choices, name, summary, examples)
         if name == "train":
             add_train(sub, positive)
+        elif name == "vocab":
+            add_vocab(sub)
         elif name == "info":
             sub.add_argument("path", metavar="PATH", help="a folder, tokenizer.json or .gguf")
         else:
@@ -82,10 +91,23 @@ def add_texts(parser: argparse.ArgumentParser, name: str, positive: Callable[[st
     if name == "decode":
         parser.add_argument("--special", action="store_true", help="show control tokens too")
     if name == "encode":
+        kind = "without a tokenizer: what tokens are (words)"
+        parser.add_argument("--kind", choices=(*COUNTED, "bytes"), help=kind)
         parser.add_argument("--no-wrap", action="store_true", help="nothing around the text")
         allow = "text that spells a control token, such as <mask>, becomes it"
         parser.add_argument("--allow-special", action="store_true", help=allow)
         parser.add_argument("--explain", action="store_true", help="show why words were cut")
+
+
+def add_vocab(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard tok vocab`."""
+    files = "text files or folders, also .gz, .xz, .zst; none: stdin"
+    parser.add_argument("files", metavar="FILE", nargs="*", help=files)
+    parser.add_argument("--kind", choices=COUNTED, default="words", help="what is counted (words)")
+    least = "leave out what occurs less often (1)"
+    parser.add_argument("--min-count", type=positive, default=1, metavar="N", help=least)
+    parser.add_argument("--top", type=positive, default=20, metavar="N", help="rows shown (20)")
+    parser.add_argument("--out", metavar="FILE", help="write all of them and their counts as JSON")
 
 
 def add_train(parser: argparse.ArgumentParser, positive: Callable[[str], int]) -> None:
@@ -102,5 +124,5 @@ def add_train(parser: argparse.ArgumentParser, positive: Callable[[str], int]) -
     roles = "control tokens: pad,bos,eos,unk,mask,cls,sep, or with spellings: pad=<pad>,mask=<m>"
     parser.add_argument("--specials", metavar="LIST", help=roles)
     parser.add_argument("--wrap", choices=WRAPS, default="none", help="put around texts (none)")
-    unknown = "words and chars write what they do not know in bytes"
+    unknown = "words, chars and graphemes write what they do not know in bytes"
     parser.add_argument("--lossless", action="store_true", help=unknown)

@@ -50,8 +50,11 @@ def add_search(parser: argparse.ArgumentParser, beams: int | None, note: str) ->
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
-    """Where to run."""
+    """Where to run, and how exactly."""
     add_device(parser)
+    choices = ("auto", "fp32", "bf16", "int8")
+    text = "of the matrix products on a CPU; less is faster (auto: as plain float32)"
+    parser.add_argument("--precision", choices=choices, default="auto", help=text)
 
 
 def add_generate(parser: argparse.ArgumentParser) -> None:
@@ -81,8 +84,14 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file", action="append", metavar="FILE", help="read lines from here")
     parser.add_argument("--model", metavar="FOLDER", required=True, help=FOLDER)
     add_search(parser, 4, "width of the beam (4)")
-    several = "so many translations of each, best first, TABs between them (1)"
+    several = "so many translations of each, TABs between them; words too with --json (1)"
     parser.add_argument("--alternatives", type=whole, default=1, metavar="N", help=several)
+    for name, text in (
+        ("--must", "a word that translations hold; may be given several times"),
+        ("--ban", "a word that none holds; may be given several times"),
+    ):
+        parser.add_argument(name, action="append", default=[], metavar="WORD", help=text)
+    parser.add_argument("--begin", default="", metavar="TEXT", help="how translations begin")
     alpha = "strength of the length penalty; 0 prefers short (0.6)"
     parser.add_argument("--alpha", type=number, default=0.6, metavar="X", help=alpha)
     most = "tokens at most (50 more than the source has)"
@@ -126,6 +135,8 @@ def add_eval(parser: argparse.ArgumentParser) -> None:
             sub.add_argument("--length", type=whole, metavar="N", help=length)
             stride = "tokens between windows (as --length: they do not overlap)"
             sub.add_argument("--stride", type=whole, metavar="N", help=stride)
+            position = "perplexity by the number of tokens before, as a plot"
+            sub.add_argument("--by-position", action="store_true", help=position)
         else:
             add_search(sub, 4, "width of the beam (4)")
         sub.add_argument("--seed", type=whole, help="accepted as everywhere; nothing is drawn")

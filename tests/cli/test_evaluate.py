@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 
 import pytest
 import torch
@@ -11,8 +12,17 @@ import torch
 from regard.cli import evaluate as module
 from regard.cli.translate import Answer
 from regard.decode.score import windows
+from regard.disk import file_hash
 from regard.errors import UsageError
+from regard.interop.families import bind
+from regard.kit import Kit
 from regard.loading import load
+from regard.model.batch import Batch
+from regard.model.model import Model
+from regard.model.presets import llama
+from regard.receipt import write_receipt
+from regard.tokens.train import train_tokenizer
+from regard.translating import Translation
 from tests.cli.small_folders import pair, writer  # noqa: F401
 
 TEXT = "the cat sat on the mat, and the dog sat on the log.\nParis is the capital of France.\n" * 4
@@ -87,6 +97,34 @@ def test_every_token_but_the_first_counts_once(count, length, stride):
         list(windows(range(9), 4, 5))
 
 
+def test_perplexity_by_position(here, tmp_path, text):
+    """A Llama of trained length 16 on windows of 40, each token's place counted by hand."""
+    made = train_tokenizer([TEXT], "bpe", 300, specials=("pad", "eos"))
+    config = llama(16, 2, 2, 2, 32, vocab=made.size, length=16)
+    Kit(Model.fresh(config), made, bind("LlamaForCausalLM")).save(tmp_path / "short")
+    flags = ("--length", 40, "--by-position")
+    code, out, err = here("eval", "lm", tmp_path / "short", text, *flags, "--json")
+    assert code == 0 and "[long-input] 40 tokens" in err and "at most 16" in err
+    kit = load(tmp_path / "short")
+    kit.model.requires_grad_(False)
+    ids, sums = kit.tokenizer.encode(TEXT), {}
+    for start in range(0, len(ids) - 1, 40):
+        window = ids[start : start + 41]
+        log = kit.model(Batch(torch.tensor([window[:-1]])))[0].log_softmax(-1)
+        for before in range(1, len(window)):
+            sums.setdefault(before, []).append(float(log[before - 1, window[before]]))
+    bands = [(1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64)]
+    found = json.loads(out)["by_position"]
+    assert [(row["from"], row["to"]) for row in found] == bands
+    for row in found:
+        values = [v for n in range(row["from"], row["to"] + 1) for v in sums.get(n, [])]
+        assert row["tokens"] == len(values)
+        assert row["perplexity"] == pytest.approx(math.exp(-sum(values) / len(values)), rel=1e-4)
+    assert sum(row["tokens"] for row in found) == json.loads(out)["tokens"]
+    shown = here("eval", "lm", tmp_path / "short", text, *flags, "-q")[1]
+    assert "33 to 64" in shown and "█" * 40 in shown and "  by_position" not in shown
+
+
 def test_lm_for_people(here, writer, text):  # noqa: F811
     out = here("eval", "lm", writer, text, "-q")[1]
     assert "bits_per_byte" in out and "not checked" in out
@@ -137,9 +175,8 @@ def test_the_same_text_has_100(here, pair, pairs, monkeypatch):  # noqa: F811
     lines = [line.split("\t")[1] for line in pairs.read_text().splitlines()]
     lines = [f"{line} et encore des mots" for line in lines]
     pairs.write_text("".join(f"x\t{line}\n" for line in lines))
-    monkeypatch.setattr(
-        module, "translate", lambda kit, given, config: ([Answer(line, 0.0)] for line in lines)
-    )
+    answers = [Answer([Translation(line, 0.0, [])], []) for line in lines]
+    monkeypatch.setattr(module, "translate", lambda kit, given, config: answers)
     found = json.loads(here("eval", "translate", pair, pairs, "--json", "-q")[1])
     assert found["bleu"] == pytest.approx(100) and found["chrf"] == pytest.approx(100)
 
@@ -176,3 +213,79 @@ def test_wrong_pairs(here, pair, writer, pairs, tmp_path):  # noqa: F811
     (tmp_path / "empty").write_text("")
     assert here("eval", "translate", pair, tmp_path / "empty")[0] == 3
     assert "an encoder-decoder" in here("eval", "translate", writer, pairs)[2]
+
+
+# What a run was trained on ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Puts a folder where a run leaves it, with a receipt that names training files."""
+
+    def make(folder, files, valid=()):
+        made = tmp_path / "run" / "final"
+        shutil.copytree(folder, made)
+        names = {"files": [f.name for f in files], "valid": [f"data/{f.name}" for f in valid]}
+        data = {str(f): file_hash(f) for f in (*files, *valid)}
+        receipt = {"config": names, "data": data, "results": {}}
+        write_receipt(made.parent / "receipt.json", receipt)
+        return made
+
+    return make
+
+
+def test_a_run_knows_what_it_was_trained_on(here, writer, text, run, tmp_path):  # noqa: F811
+    leak, clean, valid = tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "data" / "a.txt"
+    valid.parent.mkdir()
+    leak.write_text(f"something else\n{TEXT.splitlines()[0].upper()}\n")
+    clean.write_text("nothing of the kind\n")
+    valid.write_text(TEXT)  # a model is not trained on what it was chosen by
+    made = run(writer, [leak, clean], [valid])
+    code, out, err = here("eval", "lm", made, text, "--json")
+    assert (code, out) == (3, "") and "4 of 4 by lines of 8 words" in err and str(leak) in err
+    code, out, _ = here("eval", "lm", made, text, "--allow-overlap", "--json", "-q")
+    assert code == 0 and json.loads(out)["overlap"].startswith("NOT A SCORE")
+    code, out, _ = here("eval", "lm", made, text, "--train", clean, "--json", "-q")
+    assert code == 0 and json.loads(out)["overlap"] == "none"  # what is said goes before
+    leak.write_text("another text\n")
+    code, out, err = here("eval", "lm", made, text, "--json")
+    said = json.loads(out)["overlap"]
+    assert code == 0 and said.startswith("none in 1 files; not checked") and "SHA-256" in said
+    leak.unlink()
+    clean.unlink()
+    code, out, err = here("eval", "lm", made, text, "--json")
+    said = json.loads(out)["overlap"]
+    assert code == 0 and said.startswith("not checked") and said.count("No such file") == 2
+    assert f"overlap {said}" in err
+    (made.parent / "receipt.json").unlink()
+    assert "no --train" in here("eval", "lm", made, text)[2]
+
+
+@pytest.mark.parametrize("two", [False, True])
+def test_pairs_that_a_run_was_trained_on(here, pair, pairs, run, tmp_path, two):  # noqa: F811
+    if two:
+        files = [tmp_path / "train.fr", tmp_path / "train.en"]
+        files[0].write_text("le chien\nthe cat\n")
+        files[1].write_text("the dog\nun autre\n")
+    else:
+        files = [tmp_path / "train.tsv"]
+        files[0].write_text("le chien\tthe dog\nthe cat\tun autre\n")
+    code, _, err = here("eval", "translate", run(pair, files), pairs)
+    assert code == 3 and "1 of 3 by source" in err
+
+
+def test_a_tokenizer_of_another_model(here, writer, pair, text, run, tmp_path):  # noqa: F811
+    file = tmp_path / "train.txt"
+    file.write_text("nothing\n")
+    made = run(writer, [file])
+    load(writer).tokenizer.save(made.parent / "tokenizer")
+    assert here("eval", "lm", made, text, "-q")[0] == 0
+    load(pair).tokenizer.save(made)  # fewer ids, so that it would run
+    code, _, err = here("eval", "lm", made, text)
+    assert code == 3 and "differs from the one of the run" in err
+    many = " ".join(str(7919 * n) for n in range(500))
+    large, size = train_tokenizer([many], "bpe", 400), load(writer).tokenizer.size
+    assert large.size > size
+    large.save(made)
+    code, _, err = here("eval", "lm", made, text)
+    assert code == 3 and f"a tokenizer of {large.size} ids, a model of {size}" in err

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from regard.cli import generate as module
+from regard.decode.score import score_rows
 from regard.loading import load
 from tests.cli.small_folders import pair, stdin, writer  # noqa: F401
 
@@ -123,6 +124,28 @@ def test_a_position_table_ends_the_text(here, writer):  # noqa: F811
     assert code == 3 and "fewer than 40" in err
 
 
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_beam_stops_at_a_text(here, writer, beams):  # noqa: F811
+    flags = ("generate", writer, PROMPT, "--max-new", 9, "--json")
+    free = parsed(here(*flags, "--beams", beams)[1])[0]
+    stop = free["text"][3:5]
+    code, out, _ = here(*flags, "--beams", beams, "--stop", stop)
+    (found,) = parsed(out)
+    assert code == 0 and stop not in found["text"]
+    kit = load(writer)
+    ids = kit.tokenizer.encode(PROMPT)
+    scored = score_rows(kit.model, [[*ids, *found["tokens"]]])[0][len(ids) - 1 :]
+    assert found["logprob"] == pytest.approx(sum(scored), abs=1e-4)  # the stop itself is free
+    assert found["finished"] or len(found["tokens"]) == 9
+    if beams == 1:  # a beam of one is greedy, with a stop text too
+        greedy = parsed(here(*flags, "--greedy", "--stop", stop)[1])[0]
+        same = ("tokens", "text", "finished")
+        assert [found[key] for key in same] == [greedy[key] for key in same]
+        assert found["finished"]
+    unheard = parsed(here(*flags, "--beams", beams, "--stop", "never written")[1])[0]
+    assert unheard["tokens"] == free["tokens"]
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -137,7 +160,6 @@ def test_a_position_table_ends_the_text(here, writer):  # noqa: F811
         (("--beams", 0), "--beams 0\n  expected: 1 or more"),
         (("--greedy", "--top-k", 3), "--greedy and --top-k"),
         (("--beams", 2, "--temperature", 1), "--beams and --temperature"),
-        (("--beams", 2, "--stop", "x"), "one of the two"),
         (("--topp", 0.5), "did you mean --top-p?"),
     ],
 )

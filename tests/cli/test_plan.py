@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import namedtuple
 
 import pytest
 import torch
@@ -11,9 +12,16 @@ from regard.cli import plan
 from regard.cli.timing import Timer
 from regard.cli.watch import Watch
 from regard.core.config import StackConfig
+from regard.interop.families import bind
+from regard.kit import Kit
+from regard.model import presets
+from regard.model.batch import Batch
 from regard.model.config import ModelConfig
 from regard.model.cost import LOOK, MLP, PARTS, Run
+from regard.model.memory import count_disk
+from regard.model.model import Model
 from regard.model.presets import preset
+from regard.train.checkpoint import optimizer_tensors, write_checkpoint
 
 SMALL = ("--dim", 32, "--depth", 2, "--heads", 4, "--vocab", 100)
 
@@ -68,6 +76,44 @@ def test_what_does_not_fit_names_what_does(here, still):
     code, out, _ = here("plan", "gpt2", "--length", 1024, "--memory", 0.53)
     assert code == 0 and "--batch 1 --length" in out
     assert "no batch fits" in here("plan", "gpt2", "--memory", 0.1)[1]
+
+
+def test_a_whole_run(here, still, monkeypatch):
+    flags = ("plan", *SMALL, "--train", "--steps", 1000, "--json")
+    whole = json.loads(here(*flags, "--watts", 72)[1])["whole"]
+    assert whole["seconds"] == 1000 * 0.5 * (len(PARTS) + 1)
+    assert whole["joules"] == 72 * whole["seconds"]
+    several = json.loads(here(*flags, "--keep", 5)[1])["whole"]
+    assert several["disk_bytes"] - whole["disk_bytes"] == 2 * whole["checkpoint_bytes"]
+    monkeypatch.setattr(plan, "find_watts", lambda device: None)
+    assert "energy  not known: give --watts" in here(*flags[:-1])[1]
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(
+        plan.shutil, "disk_usage", lambda path: usage(1, 1, whole["disk_bytes"] - 1)
+    )
+    assert "NOT ENOUGH" in here(*flags[:-1])[1]
+    code, _, err = here(*flags, "--require-fit")
+    assert code == 4 and "of disk" in err
+    for wrong in (("--watts", 0), ("--watts", "nan"), ("--memory", -1), ("--memory", "inf")):
+        code, _, err = here(*flags, *wrong)
+        assert code == 2 and "is not a number above 0" in err
+
+
+def test_a_checkpoint_is_as_large_as_planned(tmp_path):
+    """A real one, with the state of a real optimizer."""
+    config = presets.gpt2(64, 3, 4, vocab=200, length=32)
+    model = Model.fresh(config, seed=0)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(Batch(torch.zeros(1, 4, dtype=torch.long))).sum().backward()
+    optimizer.step()
+    kit = Kit(model, binding=bind("GPT2LMHeadModel"))
+    tensors = {"optimizer": dict(optimizer_tensors(model, optimizer))}
+    made = write_checkpoint(tmp_path, 1, kit.save, tensors, {})
+    size = sum(file.stat().st_size for file in made.rglob("*") if file.is_file())
+    checkpoint, whole = count_disk(config, Run(1, 4, 4, 4), True, keep=3)
+    assert checkpoint == pytest.approx(size, rel=0.15)
+    assert whole == 5 * checkpoint + checkpoint // 3
+    assert count_disk(config, Run(1, 4, 4, 4), False, keep=3) == (checkpoint // 3,) * 2
 
 
 def test_a_folder_can_be_planned_for_real(here, folders):

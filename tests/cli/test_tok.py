@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import time
+from collections import Counter
 
 import pytest
 
@@ -168,3 +170,35 @@ def test_help_lists_the_same_kinds_and_wraps_as_training():
     from regard.tokens import train
 
     assert tok_flags.KINDS == tuple(train.KINDS) and tok_flags.WRAPS == tuple(train.WRAPS)
+
+
+@pytest.mark.parametrize("kind", ["words", "chars", "graphemes"])
+def test_a_vocabulary_is_counted(here, tmp_path, kind):
+    text = "the cat, the mat\ne\u0301 the 🇫🇷 end\n"
+    (tmp_path / "a.txt").write_text(text)
+    pieces = {
+        "words": re.findall("[\\w\u0301]+|[^\\w\\s\u0301]+", text),
+        "chars": list(text),
+        "graphemes": re.findall("e\u0301|🇫🇷|.|\n", text),
+    }[kind]
+    wanted = Counter(pieces)
+    flags = ("--kind", kind, "--top", 99, "--json", "-q", "--out", tmp_path / "vocab.json")
+    code, out, _ = here("tok", "vocab", tmp_path / "a.txt", *flags)
+    found = json.loads(out)
+    assert code == 0 and found["words"] == dict(wanted) and found["coverage"] == 1
+    assert list(found["words"].values()) == sorted(wanted.values(), reverse=True)
+    assert json.loads((tmp_path / "vocab.json").read_text()) == dict(wanted)
+    found = json.loads(here("tok", "vocab", tmp_path / "a.txt", *flags, "--min-count", 2)[1])
+    often = {word: count for word, count in wanted.items() if count > 1}
+    assert found["words"] == often and found["types"] == len(wanted)
+    assert found["coverage"] == pytest.approx(sum(often.values()) / len(pieces))
+    assert "which cover" in here("tok", "vocab", tmp_path / "a.txt", "--kind", kind)[1]
+
+
+def test_a_vocabulary_of_nothing(here, stdin, tmp_path):
+    stdin(b" \n\n")
+    code, _, err = here("tok", "vocab")
+    assert code == 3 and "no tokens" in err
+    stdin(b"a b a\n")
+    code, _, err = here("tok", "vocab", "--min-count", 3)
+    assert code == 3 and "occurs 2 times" in err and "3 times or more" in err

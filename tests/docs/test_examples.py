@@ -12,16 +12,42 @@ PROMISED = {
     "generate": ["same bits True", "How much wood| would a woodchuck"],
     "kernel_regression": ["prediction -1.55474", "Jurafsky and Martin"],
 }
+TASKS = {
+    "copy": lambda word: word,
+    "reverse": lambda word: "".join(reversed(word)),
+    "sort": lambda word: "".join(sorted(word)),
+}
+
+
+def run(name: str, *arguments: str) -> tuple[int, str]:
+    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    assert not done.stderr, done.stderr
+    return done.returncode, done.stdout
 
 
 def test_no_example_is_left_out() -> None:
-    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(PROMISED)
+    there = {path.stem for path in (ROOT / "examples").glob("*.py")}
+    assert there == {*PROMISED, "toy_tasks"}
 
 
 @pytest.mark.parametrize("name", PROMISED)
 def test_example(name: str) -> None:
-    command = [sys.executable, str(ROOT / "examples" / f"{name}.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    code, out = run(name)
+    assert code == 0
     for words in PROMISED[name]:
-        assert words in done.stdout
+        assert words in out
+
+
+def test_a_toy_task_that_was_not_learnt_says_so() -> None:
+    code, out = run("toy_tasks", "reverse", "--steps", "5")
+    assert code == 1 and "of 1,000 fresh strings exact" in out and "trained in" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
+def test_toy_task(task: str) -> None:
+    code, out = run("toy_tasks", task)
+    assert code == 0
+    shown = [line.strip().split(" → ") for line in out.splitlines() if "→" in line]
+    assert shown and sum(TASKS[task](word) == answer for word, answer in shown) >= len(shown) - 1
