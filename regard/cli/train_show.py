@@ -12,7 +12,7 @@ from regard.cli.show import INTERVAL, Show, human_bytes, human_time, is_fancy
 from regard.errors import RegardError
 from regard.train.config import TrainConfig
 
-SMOOTH = 0.9  # share of the smoothed loss that a new line keeps
+SMOOTH = 0.98  # share of the smoothed loss that a step keeps
 
 
 class Watcher:
@@ -74,8 +74,9 @@ class Watcher:
             self.clock = time.monotonic()  # validation is not a step
             return
         now, loss = time.monotonic(), line["loss"]
-        self.smooth = loss if self.smooth is None else SMOOTH * self.smooth + (1 - SMOOTH) * loss
         taken = line["step"] - self.step
+        kept = SMOOTH ** max(taken, 1)
+        self.smooth = loss if self.smooth is None else kept * self.smooth + (1 - kept) * loss
         if taken > 0:
             pace = (now - self.clock) / taken
             # The first interval holds compiling and the first batch: it is soon forgotten.
