@@ -94,7 +94,7 @@ def chunk_maxima(logits: Tensor) -> Tensor:
     """The largest score of each chunk of the vocabulary: (…, V) → (…, C)."""
     vocab = logits.shape[-1]
     whole = vocab - vocab % CHUNK
-    maxima: Tensor = logits[..., :whole].unflatten(-1, (-1, CHUNK)).amax(-1)
+    maxima: Tensor = logits[..., :whole].unflatten(-1, (whole // CHUNK, CHUNK)).amax(-1)
     if whole == vocab:
         return maxima
     rest: Tensor = logits[..., whole:].amax(-1, keepdim=True)

@@ -23,7 +23,7 @@ def test_scores_read_once(dtype: torch.dtype, rows: int, vocab: int) -> None:
     wanted = logits.float().logsumexp(-1)
     torch.testing.assert_close(scored.norm, wanted, rtol=1e-5, atol=1e-5)
     assert torch.equal(scored.maxima, chunk_maxima(logits))
-    best = logits.float().sort(-1, descending=True, stable=True).indices
+    best = logits.float().sort(dim=-1, descending=True, stable=True).indices
     assert torch.equal(scored.best(), best[:, 0])
     count = min(10, vocab)
     assert torch.equal(scored.top(count), best[:, :count])
