@@ -309,6 +309,11 @@ def open_closed() -> None:
             setattr(sys, name, open(os.devnull, mode))
 
 
+def drop_output() -> None:
+    """Let what stdout still holds go nowhere: Python would fail to write it once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     open_closed()
@@ -324,11 +329,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show.error("interrupted")
         return INTERRUPTED
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return 0
     except Exception as error:
         if verbose:
             traceback.print_exc()
+        if isinstance(error, OSError) and error.filename is None and error.errno in FULL:
+            drop_output()
         explained = explain(error)
         show.error(str(explained))
         return explained.exit_code

@@ -31,6 +31,8 @@ class ShapeConfig:
     """Width of the residual stream."""
     depth: int = 4
     """Blocks, in each stack."""
+    decoder_depth: int | None = None
+    """Blocks of an encoder-decoder's decoder (seq2seq); as many as depth when not given."""
     heads: int = 4
     """Attention heads."""
     kv_heads: int | None = None
@@ -42,7 +44,7 @@ class ShapeConfig:
 
     def __post_init__(self) -> None:
         check_names(self, "choosing a shape")
-        for name in ("dim", "depth", "heads", "kv_heads", "hidden"):
+        for name in ("dim", "depth", "decoder_depth", "heads", "kv_heads", "hidden"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError("choosing a shape", f"{name} = {value}", "1 or more")
@@ -56,6 +58,8 @@ class ShapeConfig:
             raise UsageError("choosing a shape", found, f"one of {', '.join(families)}")
         if self.pre_norm and family != "marian":
             raise UsageError("choosing a shape", f"pre_norm with {family}", "seq2seq")
+        if self.decoder_depth is not None and family != "marian":
+            raise UsageError("choosing a shape", f"decoder_depth with {family}", "seq2seq")
         if self.kv_heads is not None and family != "llama":
             raise UsageError("choosing a shape", f"kv_heads with {family}", "family llama")
         if self.dim % self.heads:
@@ -74,6 +78,9 @@ class ShapeConfig:
             return llama(*sizes, groups, self.hidden, vocab, length), ARCHITECTURES["llama"]
         if self.family == "marian":
             config = transformer(*sizes, vocab, self.pre_norm)
+            assert config.decoder is not None
+            decoder = replace(config.decoder, depth=self.decoder_depth or self.depth)
+            config = replace(config, decoder=decoder)
             if length > 1024:  # positions are computed: only what transformers is told changes
                 assert isinstance(config.front, TextConfig)
                 text = replace(config.front, length=length)
@@ -129,7 +136,8 @@ def preset_values(kind: str, name: str | None) -> dict[str, Any]:
         expected = f"a preset of {' or '.join(FAMILIES[kind])}"
         raise UsageError(f"choosing a preset for `train {kind}`", found, expected)
     block = config.last.block
-    made |= {"family": families[family], "dim": block.dim, "depth": config.last.depth}
+    depth = (config.encoder or config.last).depth
+    made |= {"family": families[family], "dim": block.dim, "depth": depth}
     made |= {"heads": block.heads, "hidden": block.hidden, "pre_norm": family is None}
     if made["family"] == "llama" and block.kv_heads is not None:
         made["kv_heads"] = block.kv_heads

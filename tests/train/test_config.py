@@ -47,11 +47,18 @@ def test_shapes_of_each_kind():
     assert family == "MarianMTModel" and config.decoder.block.hidden == 96
     assert config.front.length == 2000
     assert ShapeConfig(dim=64, pre_norm=True).resolve("seq2seq").build(50, 64)[1] is None
+    deep = ShapeConfig(dim=64, depth=6, decoder_depth=2).resolve("seq2seq").build(50, 64)[0]
+    assert (deep.encoder.depth, deep.decoder.depth) == (6, 2)
 
 
 @pytest.mark.parametrize(
     ("kind", "wrong"),
-    [("mlm", {"family": "gpt2"}), ("lm", {"pre_norm": True}), ("mlm", {"kv_heads": 2})],
+    [
+        ("mlm", {"family": "gpt2"}),
+        ("lm", {"pre_norm": True}),
+        ("mlm", {"kv_heads": 2}),
+        ("lm", {"decoder_depth": 2}),
+    ],
 )
 def test_a_shape_that_no_such_model_has(kind, wrong):
     with pytest.raises(UsageError, match="choosing a shape"):
