@@ -310,7 +310,7 @@ def open_closed() -> None:
 
 
 def drop_output() -> None:
-    """Let what stdout still holds go nowhere: Python would fail to write it once more at its end."""
+    """Let what stdout still holds go nowhere: Python would fail to write it again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
