@@ -85,10 +85,12 @@ class Stack(nn.Module):
         plain = not ordered and not parts  # the kernel's own causal mask will do
         if not ordered and not plain:
             parts.append(masks.causal(count, keys.shape[1], x.device))
+        if count == 1:  # one query is the last one and sees every key
+            plain = False
         return join_view(
             *fold_parts(parts),
             dead=real is not None and (cache is None or cache.packed),
-            causal=plain and count > 1,  # one query is the last one and sees every key
+            causal=plain,
             rotation=None if self.rotary is None else self.rotary(positions, x),
             cache=cache,
         )

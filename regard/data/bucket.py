@@ -6,6 +6,7 @@ import sys
 from functools import lru_cache
 
 import numpy as np
+import torch
 
 from regard.data.batch import Examples, check_index, mask_of, tensor
 from regard.data.mask import IGNORED
@@ -19,7 +20,8 @@ class Buckets:
 
     An epoch's plan is made from lengths alone: pairs are shuffled, sorted by length inside
     stretches of `look_ahead`, cut into batches, and the batches shuffled. It takes 8 bytes a pair,
-    the lengths 16 more. Lengths count the end token and are rounded up to `multiple`.
+    the lengths 16 more. Lengths count the end token and are rounded up to `multiple`; above 1, for
+    a compiler, sources always have a mask too.
     `limit` leaves out pairs with a longer side; `left_out` counts them. A pair longer than the
     budget is a batch of its own; `over_long` lists those.
     """
@@ -81,7 +83,10 @@ class Buckets:
         return len(self.plan(epoch)[1]) - 1
 
     def batch(self, epoch: int, index: int) -> Examples:
-        """Source + end; start + target; target + end as labels."""
+        """Source + end; start + target; target + end as labels.
+
+        A causal decoder never looks ahead, so the padding at a target's end needs no mask.
+        """
         order, edges = self.plan(epoch)
         check_index(index, len(edges) - 1)
         at = int(shuffled(np.array([index]), len(edges) - 1, self.seed, epoch, stream=1)[0])
@@ -98,8 +103,7 @@ class Buckets:
             tensor(np.where(right, labels, IGNORED)),
             int(right.sum()),
             tensor(np.where(right, target, self.end)),
-            mask_of(right),
-            source_mask=mask_of(real),
+            source_mask=mask_of(real) if self.multiple == 1 else torch.from_numpy(real),
         )
 
     def rows(self, starts: Counts, stops: Counts, width: int) -> tuple[Counts, np.ndarray]:

@@ -54,7 +54,7 @@ def chunk_loss(
 @cache
 def compiled_chunk_loss() -> ChunkLoss:
     """The same, compiled; made when first asked for, since the compiler is slow to import."""
-    made: ChunkLoss = torch.compile(chunk_loss, dynamic=False)
+    made: ChunkLoss = torch.compile(chunk_loss)
     return made
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import Examples, Source
+from regard.data.bucket import Buckets
 from regard.data.loader import Loader
 from regard.errors import RegardError
 from regard.model.batch import Batch
@@ -47,6 +48,13 @@ from regard.train.schedule import build_schedule
 from regard.train.world import Objective, exchanging, gather, part_of, spread, whole_model
 
 LOW = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
+
+
+def mark_varying(batch: Batch) -> None:
+    """Tell the compiler that rows and lengths change, so that it does not compile for each."""
+    for tensor in (batch.inputs, batch.target, batch.source_mask):
+        if tensor is not None:
+            torch._dynamo.maybe_mark_dynamic(tensor, [0, 1])
 
 
 class Trainer:
@@ -89,6 +97,8 @@ class Trainer:
         if self.model.config.head.size is not None:
             check_labels(examples.labels, self.model.config.head.size)
         batch = Batch(**examples.parts()).to(self.device)
+        if self.config.compile and isinstance(self.job.train, Buckets):
+            mark_varying(batch)
         return batch, examples.labels.to(self.device, non_blocking=True)
 
     def step(self, micro: list[Examples]) -> dict[str, float]:
@@ -266,7 +276,7 @@ class Trainer:
         for loaded in self.loader(source).iterate(epochs=1):
             batch, labels = self.on_device(loaded.examples)
             with self.autocast():
-                losses.append(self.loss(batch, labels, 0.0, self.config.compile, self.fp8).plain)
+                losses.append(self.loss(batch, labels, 0.0, False, self.fp8).plain)
             count += loaded.examples.tokens
         return sum(self.world.sum(torch.stack(losses)).tolist()) / max(count, 1), count
 

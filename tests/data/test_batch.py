@@ -150,8 +150,8 @@ def test_buckets_hold_each_pair_once_within_the_budget(
         Batch(**batch.parts())
         given_mask = batch.source_mask
         source_mask = torch.ones_like(batch.inputs) if given_mask is None else given_mask
-        mask = torch.ones_like(batch.labels) if batch.mask is None else batch.mask
-        assert batch.tokens == int(mask.sum()) == int((batch.labels != IGNORED).sum())
+        mask = batch.labels != IGNORED
+        assert batch.mask is None and batch.tokens == int(mask.sum())
         for n in range(rows):
             source = batch.inputs[n][source_mask[n].bool()].tolist()
             target = batch.target[n][mask[n].bool()].tolist()

@@ -10,8 +10,12 @@ import pytest
 import torch
 
 from regard.errors import DataError, RegardError, UsageError
+from regard.model.batch import Batch
+from regard.model.model import Model
+from regard.model.presets import transformer
 from regard.train.checkpoint import weight_hash
 from regard.train.job import Interrupted
+from regard.train.loop import mark_varying
 from tests.train.runs import Killed, kill_at, load_model, make_trainer
 
 
@@ -227,3 +231,25 @@ def test_low_precision_trains(precision, tmp_path):
     trainer.run()
     losses = [line["loss"] for line in curve(tmp_path / "run") if "loss" in line]
     assert losses[-1] < losses[0] and trainer.model.front.tokens.weight.dtype == torch.float32
+
+
+def test_one_graph_serves_batches_of_every_shape():
+    model = Model.fresh(transformer(32, 2, 4, 50)).train()
+    graphs = []
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    hidden = torch.compile(Model.hidden, backend=count, fullgraph=True)
+    for rows, source, target in ((4, 8, 16), (6, 16, 8), (3, 24, 24)):
+        real = torch.arange(source) < torch.full((rows, 1), source - 1)
+        batch = Batch(
+            torch.zeros(rows, source, dtype=torch.long),
+            torch.zeros(rows, target, dtype=torch.long),
+            source_mask=real,
+        )
+        mark_varying(batch)
+        hidden(model, batch)
+    assert len(graphs) == 1

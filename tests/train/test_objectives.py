@@ -71,6 +71,22 @@ def test_padding_contributes_nothing():
         assert (gradient - alone[1][name]).abs().max() <= 1e-12, name
 
 
+def test_padding_at_the_end_of_a_target_needs_no_mask():
+    model = Model.fresh(transformer(32, 2, 4, 50)).double().train()
+    source, target = torch.randint(0, 50, (2, 3, 9))
+    real = torch.arange(9) < torch.tensor([[9], [4], [6]])
+    labels = torch.randint(0, 50, (3, 9)).masked_fill(~real, IGNORE)
+    losses, gradients = [], []
+    for mask in (real, None):
+        model.zero_grad()
+        loss = token_loss(model, Batch(source, target, mask=mask), labels)
+        loss.sum.backward()
+        losses.append(loss.sum.detach())
+        gradients.append(model.front.tokens.weight.grad.clone())
+    torch.testing.assert_close(*losses, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("kind", ["lm", "mlm", "seq2seq"])
 def test_a_fresh_model_knows_nothing(kind, tmp_path):
     shape, _, tokens, _, valid = make_parts(kind, tmp_path)
