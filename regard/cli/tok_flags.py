@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from regard.cli.options import add_action, add_common, positive
 
-KINDS = ("bpe", "wordpiece", "words", "chars", "graphemes", "bytes")
+KINDS = ("bpe", "pieces", "wordpiece", "words", "chars", "graphemes", "bytes")
 COUNTED = ("words", "chars", "graphemes")
 WRAPS = ("none", "bos", "eos", "bos-eos", "cls-sep")
 
@@ -117,7 +117,7 @@ def add_train(parser: argparse.ArgumentParser, positive: Callable[[str], int]) -
     parser.add_argument("--out", metavar="FOLDER", required=True, help="where to write it")
     parser.add_argument("--force", action="store_true", help="write over a tokenizer that is there")
     parser.add_argument("--kind", choices=KINDS, default="bpe", help="what tokens are (bpe)")
-    size = "ids at most, control tokens included (bpe and wordpiece 8000, else all)"
+    size = "ids at most, control tokens included (bpe, pieces and wordpiece 8000, else all)"
     parser.add_argument("--size", type=positive, metavar="N", help=size)
     least = "how often a pair, word or character must occur (1)"
     parser.add_argument("--min-count", type=positive, default=1, metavar="N", help=least)

@@ -22,7 +22,7 @@ def run_train(args: argparse.Namespace, show: Show) -> int:
     if (out / "tokenizer.json").exists() and not args.force:
         found = f"{out} has a tokenizer.json"
         raise UsageError("training a tokenizer", found, "a new folder, or --force")
-    size = args.size or (SIZE if args.kind in ("bpe", "wordpiece") else None)
+    size = args.size or (SIZE if args.kind in ("bpe", "pieces", "wordpiece") else None)
     with show.progress("training") as progress, Ticker(progress) as ticker:
         tokenizer = train_tokenizer(
             texts_of(args, ticker),

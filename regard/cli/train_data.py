@@ -116,7 +116,7 @@ def learn_tokenizer(run: RunConfig, progress: Say) -> Tokenizer:
     """A tokenizer of the training files, both sides of pairs together."""
     assert run.tokens is not None
     roles, wrap = ROLES[run.kind]
-    size = run.vocab or (8000 if run.tokens in ("bpe", "wordpiece") else None)
+    size = run.vocab or (8000 if run.tokens in ("bpe", "pieces", "wordpiece") else None)
     texts: Iterator[str] = iter(())
     if run.tokens != "bytes":
         files = [Path(file) for file in run.files]

@@ -32,9 +32,9 @@ class RunConfig:
     preset: str | None = None
     """A shape by name, such as gpt2, llama-15m, bert-base, transformer-base."""
     tokens: str | None = None
-    """chars, bpe, words, wordpiece, bytes, or a folder with a tokenizer (bpe; mlm wordpiece)."""
+    """bpe (lm), wordpiece (mlm), pieces (seq2seq), words, chars, graphemes, bytes; or a folder."""
     vocab: int | None = None
-    """Tokens at most (bpe and wordpiece 8000, else all)."""
+    """Tokens at most (bpe, pieces and wordpiece 8000, else all)."""
     split: Literal["file", "line"] = "file"
     """lm: what a document is; the end token is put between documents."""
     mask: float = 0.15
@@ -116,7 +116,8 @@ def finish(made: Settings, kind: str) -> None:
     for name in ("files", "valid"):
         made.values[name] = tuple(str(Path(file).resolve()) for file in made.values[name])
     if made.values["tokens"] is None:
-        made.put("tokens", "wordpiece" if kind == "mlm" else "bpe", "default")
+        usual = {"lm": "bpe", "mlm": "wordpiece", "seq2seq": "pieces"}
+        made.put("tokens", usual[kind], "default")
     check(made.make(RunConfig), made.make(TrainConfig))
 
 

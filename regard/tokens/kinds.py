@@ -16,6 +16,8 @@ from regard.tokens.count import Counts, count_characters, count_words, rank, rep
 DOING = "training a tokenizer"
 WORD = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """What GPT-2 and the library's ByteLevel call a word, a blank before it included."""
+PIECE = r" ?[\p{L}\p{M}]+(?:'(?=\p{L}))?| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+"
+"""A word for `pieces`: an elided one keeps its apostrophe (l', d'), a digit stands alone."""
 GRAPHEMES = pre_tokenizers.Split(Regex(r"\X"), "isolated")
 LETTERS = 1000  # characters that WordPiece learns at most, as BERT did; others are unknown
 
@@ -81,9 +83,9 @@ def some(counts: Counts) -> Counts:
     return counts
 
 
-def count_bytewise(texts: Texts) -> Counts:
-    """Count GPT-2's words, spelt in visible bytes; quicker than ByteLevel, which spells each."""
-    counts = some(count_words(texts, pre_tokenizers.Split(Regex(WORD), "isolated")))
+def count_bytewise(texts: Texts, word: str = WORD, clean: Any = None) -> Counts:
+    """Count words, spelt in visible bytes; quicker than ByteLevel, which spells each."""
+    counts = some(count_words(texts, pre_tokenizers.Split(Regex(word), "isolated"), clean))
     words = counts.words.items()
     counts.words = Counter(
         {word.encode().decode("latin-1").translate(BYTES): count for word, count in words}
@@ -111,8 +113,37 @@ def byte_level(rust: Rust) -> Rust:
 
 def train_bpe(texts: Texts, plan: Plan) -> Rust:
     """Byte-level BPE (Sennrich et al. 2016; Radford et al. 2019): nothing is ever unknown."""
+    return byte_level(learn_bpe(texts, plan))
+
+
+def train_pieces(texts: Texts, plan: Plan) -> Rust:
+    """Byte-level BPE for sentences, as translation wants it.
+
+    A sentence's first word is spelt like any other, with a blank before it; spaces, composed
+    letters and both apostrophes are made alike, so a text comes back in that form.
+    """
+    clean = normalizers.Sequence(
+        [
+            normalizers.NFC(),
+            normalizers.Replace("’", "'"),
+            normalizers.Replace(Regex(r"\s+"), " "),
+            normalizers.Strip(),
+            normalizers.Prepend(" "),
+        ]
+    )
+    rust = learn_bpe(texts, plan, PIECE, clean)
+    rust.normalizer = clean
+    split = pre_tokenizers.Split(Regex(PIECE), "isolated")
+    spell = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    rust.pre_tokenizer = pre_tokenizers.Sequence([split, spell])
+    rust.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    return rust
+
+
+def learn_bpe(texts: Texts, plan: Plan, word: str = WORD, clean: Any = None) -> Rust:
+    """Merges over words that are spelt in bytes."""
     left = plan.room(256, "256 bytes")
-    counts = count_bytewise(texts)
+    counts = count_bytewise(texts, word, clean)
     trainer = trainers.BpeTrainer(
         vocab_size=256 + len(plan.specials) + left,
         special_tokens=[control(spelling) for spelling in plan.specials.values()],
@@ -121,7 +152,7 @@ def train_bpe(texts: Texts, plan: Plan) -> Rust:
     )
     rust = Rust(models.BPE())
     merge(counts, rust, trainer, plan)
-    return byte_level(rust)
+    return rust
 
 
 def train_wordpiece(texts: Texts, plan: Plan) -> Rust:

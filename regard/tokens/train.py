@@ -16,6 +16,7 @@ from regard.tokens.kinds import (
     train_bytes,
     train_chars,
     train_graphemes,
+    train_pieces,
     train_wordpiece,
     train_words,
 )
@@ -24,6 +25,7 @@ from regard.tokens.tokenizer import Tokenizer
 
 KINDS: dict[str, Callable[[Iterable[str], Plan], Rust]] = {
     "bpe": train_bpe,
+    "pieces": train_pieces,
     "wordpiece": train_wordpiece,
     "words": train_words,
     "chars": train_chars,
@@ -59,7 +61,7 @@ def train_tokenizer(
 
     `specials` are roles (pad, bos, eos, unk, mask, cls, sep), or roles with their spellings; those
     that the kind or `wrap` needs are added. `lossless` makes words, chars and graphemes write what
-    they do not know in bytes; bpe and bytes always do. `phase` is told what is being done.
+    they do not know in bytes; bpe, pieces and bytes always do. `phase` is told what is being done.
     """
     check(kind, size, min_count, wrap, lossless)
     needed = [*WRAPS[wrap][0], *WRAPS[wrap][1]]
@@ -82,7 +84,7 @@ def check(kind: str, size: int | None, min_count: int, wrap: str, lossless: bool
             close = nearest(value, known, 1)
             fix = f"did you mean {close}?" if close else ""
             raise UsageError(DOING, f"{name} {value!r}", f"one of {', '.join(known)}", fix)
-    if size is None and kind in ("bpe", "wordpiece"):
+    if size is None and kind in ("bpe", "pieces", "wordpiece"):
         raise UsageError(DOING, f"no size for {kind}", "how many ids it may have, such as 8000")
     if size is not None and size < 1:
         raise UsageError(DOING, f"size {size}", "at least 1")
@@ -118,6 +120,7 @@ def check_spelling(kind: str, lossless: bool, spelling: dict[str, str]) -> None:
     """Stop at a control token that could also be learnt as a word of the texts."""
     cuts: dict[str, Any] = {
         "bpe": pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "pieces": pre_tokenizers.ByteLevel(add_prefix_space=False),
         "wordpiece": pre_tokenizers.BertPreTokenizer(),
         "words": pre_tokenizers.Whitespace(),
     }
