@@ -23,6 +23,7 @@ from regard.core.fixed import FixedCache
 from regard.core.tap import Taps
 from regard.model.model import Model
 
+PLAIN = frozenset((bool, int, float, str))  # asked by type: a search asks of each setting
 KEPT = 16  # records of a model: shapes of batch, beam, room and source
 
 
@@ -170,7 +171,7 @@ def fingerprint(model: Model) -> Hashable | None:
         if part._forward_hooks or part._forward_pre_hooks or listening(held.get("at")):
             return None
         found.append(type(part))
-        found += [value for value in held.values() if isinstance(value, bool | int | float | str)]
+        found += [value for value in held.values() if type(value) in PLAIN]
         for tensor in (*part._parameters.values(), *part._buffers.values()):
             found.append(None if tensor is None else (tensor.data_ptr(), tensor.dtype))
     return tuple(found)
