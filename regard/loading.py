@@ -21,6 +21,7 @@ from regard.tokens.folder import open_tokenizer
 from regard.tokens.gguf import from_gguf
 from regard.tokens.scored import from_llama2c
 from regard.tokens.tokenizer import Tokenizer
+from regard.zoo import locate
 
 
 def load(
@@ -32,12 +33,15 @@ def load(
 ) -> Kit:
     """Open a Hugging Face folder, a .gguf file, or a llama2.c .bin with tokenizer.bin beside it.
 
+    Or a model that came with the package, by its name, such as "fr-en"; a folder of that name in
+    the working directory comes first.
+
     dtype, of the weights, is a torch dtype, its name, or "auto" for what the file holds. precision,
     of the matrix products on a CPU, is fp32, bf16 or int8 (`model/precision.py`).
     """
     if not isinstance(path, str | os.PathLike):
         raise UsageError("loading a model", f"{path!r}", "the path of a folder or file")
-    source = open_source(path)
+    source = open_source(locate(path))
     model, binding = load_model(source, read_dtype(dtype), read_device(device))
     if precision is not None:
         set_precision(model, precision)

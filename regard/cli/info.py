@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from regard.cli.opening import empty_model, find_source
+from regard.cli.opening import find_source
 from regard.cli.show import Show, human_bytes
 from regard.core.config import StackConfig
 from regard.core.tap import taps
@@ -22,6 +22,7 @@ from regard.interop.weights import OWN, outline
 from regard.loading import read_tokenizer
 from regard.model.config import FrontConfig, ModelConfig, TextConfig
 from regard.model.cost import count_params, count_tokens, table_size
+from regard.model.empty import empty_model
 from regard.model.model import Model
 from regard.model.presets import architecture, preset
 from regard.tokens.rust import RustEngine

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 
-import torch
-
 from regard.errors import UsageError, nearest
 from regard.interop.source import Source, open_source
 from regard.interop.weights import outline
 from regard.model.config import ModelConfig
-from regard.model.model import Model
 from regard.model.presets import PRESETS, preset
+from regard.zoo import locate
 
 
 def find_source(path: str) -> Source | None:
-    """The checkpoint at `path`, or None for the name of a preset."""
-    if os.path.exists(path) or os.sep in path:
-        return open_source(path)
+    """The checkpoint at `path` or shipped under that name, or None for the name of a preset."""
+    found = locate(path)
+    if found != path or os.path.exists(path) or os.sep in path:
+        return open_source(found)
     if path in PRESETS:
         return None
     close = nearest(path, PRESETS)
@@ -29,12 +28,6 @@ def find_source(path: str) -> Source | None:
         "a path, or a name that `regard list` shows",
         f"did you mean {close}?",
     )
-
-
-def empty_model(config: ModelConfig) -> Model:
-    """A model without memory: names and shapes only."""
-    with torch.device("meta"):
-        return Model(config).eval()
 
 
 def open_config(path: str) -> ModelConfig:

@@ -1,4 +1,7 @@
-"""Hugging Face checkpoint folders: config.json and safetensors, single or sharded."""
+"""Hugging Face checkpoint folders: config.json and safetensors, single or sharded.
+
+A folder of ours may hold weights as int8 (`stored.py`); it presents them as float32.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from torch import Tensor
 from regard.disk import cannot_write, corrupt, read_json, sync
 from regard.errors import DataError
 from regard.interop.header import read_header
+from regard.interop.stored import INT8, PEAK, STORED, WHOLE, check_kinds, from_whole, join_pairs
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
@@ -41,9 +45,27 @@ class FolderSource:
             found = f"the folder has neither {SINGLE} nor {INDEX}"
             raise DataError(f"opening {path}", found, "weights in safetensors", "download them too")
         self._open: dict[Path, Any] = {}
+        self._pairs: set[str] = set()
+        stored = self.config.get(STORED)
+        if stored == INT8:
+            self.shapes, self._pairs = join_pairs(self.shapes, path)
+        elif stored is not None:
+            raise DataError(
+                f"opening {path}", f"{STORED} = {stored!r}", f"{INT8!r}, or no such key"
+            )
 
     def tensor(self, name: str) -> Tensor:
-        """Read one tensor, as mapped memory: its pages belong to the file until it is copied."""
+        """Read one tensor, as mapped memory: its pages belong to the file until it is copied.
+
+        A weight that is stored as int8 is new memory, in float32.
+        """
+        if name not in self._pairs:
+            return self._read(name)
+        whole, peak = self._read(name + WHOLE), self._read(name + PEAK)
+        check_kinds(whole, peak, name, self.path)
+        return from_whole(whole, peak)
+
+    def _read(self, name: str) -> Tensor:
         # Measured (safetensors 0.8): get_tensor over 90 MB raises RssFile, not RssAnon.
         file = self._files[name]
         try:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from regard.errors import DataError
 from regard.interop.families import recognise
 from regard.interop.source import Source
+from regard.interop.stored import PEAK, WHOLE, to_whole
 from regard.interop.table import (
     TENSORS,
     Binding,
@@ -22,6 +23,7 @@ from regard.interop.table import (
     write_config,
 )
 from regard.model.config import ModelConfig
+from regard.model.empty import empty_model
 from regard.model.model import Model
 
 OWN = "regard"  # `model_type` of a folder whose shape no other family holds
@@ -43,11 +45,23 @@ def load_model(
                 found = f"{', '.join(move.theirs)} of {tensor.dtype}"
                 raise DataError("loading a checkpoint", found, "floating-point tensors")
             kept = tensor.dtype if dtype is None else dtype
-            place(model, name, torch.empty(tensor.shape, dtype=kept, device=device).copy_(tensor))
+            place(model, name, settle(tensor, kept, torch.device(device)))
     model.tie()
     if binding is not None:
         check_copies(source, binding, model)
     return model.eval(), binding
+
+
+def settle(tensor: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A tensor to keep: a copy, unless its memory is new and all its own, as a restored one's is.
+
+    What is mapped from a file, or made by numpy, has a storage that cannot be resized.
+    """
+    storage = tensor.untyped_storage()
+    own = storage.resizable() and storage.nbytes() == tensor.nbytes and tensor.is_contiguous()
+    if own and tensor.dtype == dtype and tensor.device == device:
+        return tensor
+    return torch.empty(tensor.shape, dtype=dtype, device=device).copy_(tensor)
 
 
 def outline(source: Source) -> tuple[Model, Binding | None, list[Move]]:
@@ -63,8 +77,7 @@ def outline(source: Source) -> tuple[Model, Binding | None, list[Move]]:
     if depth > len(shapes):  # said before so many blocks are built
         found = f"{depth} blocks in the config, {len(shapes)} tensors in the file"
         raise DataError("opening a checkpoint", found, "several tensors for each block")
-    with torch.device("meta"):
-        model = Model(config)
+    model = empty_model(config)
     return model, binding, fit(binding, model, shapes) if binding else fit_own(model, shapes)
 
 
@@ -112,12 +125,33 @@ def export_config(model: Model, binding: Binding | None) -> dict[str, Any]:
     return write_config(binding, model.config)
 
 
-def export_tensors(model: Model, binding: Binding | None) -> Iterator[tuple[str, Tensor]]:
-    """(name, tensor) in the family's names and layout, or regard's own; tied weights once."""
-    parameters = dict(model.named_parameters())
-    if binding is None:
-        yield from ((name, p.detach()) for name, p in parameters.items())
-        return
-    for move in moves(binding, model)[0]:
-        made = move.save([parameters[name].detach() for name in move.ours])
-        yield from zip(move.theirs, (tensor.contiguous() for tensor in made), strict=True)
+def export_tensors(
+    model: Model, binding: Binding | None, stored: str | None = None
+) -> Iterator[tuple[str, Tensor]]:
+    """(name, tensor) in the family's names and layout, or regard's own; tied weights once.
+
+    stored "int8" gives linear maps and embeddings as whole numbers with their peaks.
+    """
+    parameters = {name: p.detach() for name, p in model.named_parameters()}
+    made = moves(binding, model)[0] if binding else [Move([n], [n], ()) for n in parameters]
+    matrices = set() if stored is None else matrix_names(model)
+    for move in made:
+        ours = [parameters[name] for name in move.ours]
+        if not matrices.issuperset(move.ours):
+            yield from named(move, ours)
+            continue
+        pairs = [to_whole(weight) for weight in ours]
+        yield from named(move, [whole for whole, _ in pairs], WHOLE)
+        yield from named(move, [peak for _, peak in pairs], PEAK)
+
+
+def named(move: Move, ours: list[Tensor], end: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Tensors of ours in the family's layout, with its names."""
+    for name, tensor in zip(move.theirs, move.save(ours), strict=True):
+        yield name + end, tensor.contiguous()
+
+
+def matrix_names(model: Model) -> set[str]:
+    """Weights of linear maps and embeddings."""
+    modules = model.named_modules()
+    return {f"{name}.weight" for name, m in modules if isinstance(m, nn.Linear | nn.Embedding)}

@@ -9,10 +9,10 @@ import torch
 
 from regard.cli import doctor
 from regard.cli.info import letters
-from regard.cli.opening import empty_model
 from regard.core.tap import taps
 from regard.interop.folder import FolderSource
 from regard.kit import Kit
+from regard.model.empty import empty_model
 from regard.model.presets import PRESETS
 
 

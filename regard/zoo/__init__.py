@@ -1,0 +1,47 @@
+"""Models that come with the package, each a folder here, found by its name."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from regard.errors import DataError, UsageError
+
+HOME = Path(__file__).parent
+KNOWN = {"fr-en": "translates French into English"}
+"""What the models of the project do; an installation may lack some."""
+PAIR = re.compile(r"[A-Za-z]{2,3}[-_][A-Za-z]{2,3}")  # what names two languages, such as de-en
+
+
+def shipped() -> dict[str, Path]:
+    """The models of this installation: name → folder."""
+    return {path.parent.name: path.parent for path in sorted(HOME.glob("*/config.json"))}
+
+
+def locate(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """The folder of a shipped model for its name, anything else as it is.
+
+    A file or folder of that name in the working directory comes first: ./fr-en before fr-en.
+    """
+    name = os.fspath(path)
+    if not isinstance(name, str) or os.sep in name or os.path.lexists(name):
+        return path
+    here = shipped()
+    if name in here:
+        return here[name]
+    if name in KNOWN:
+        found = f"a model of regard that this installation lacks ({listed(here)})"
+        fix = "install a wheel that holds it, or give the path of a folder"
+        raise DataError(f"opening {name}", found, f"the folder {name} inside regard/zoo", fix)
+    if PAIR.fullmatch(name):
+        meant = name.lower().replace("_", "-")
+        fix = f"did you mean {meant}?" if meant in here else "`regard train seq2seq` makes one"
+        found = f"no such folder, and no model of that name is in the box ({listed(here)})"
+        raise UsageError(f"opening {name}", found, "a folder, or a name `regard list` shows", fix)
+    return path
+
+
+def listed(here: dict[str, Path]) -> str:
+    """What can be opened by name, in words."""
+    return f"there are: {', '.join(here)}" if here else "there is none"
