@@ -23,8 +23,10 @@ from regard.decode.step import Hypothesis, Limit, Process, limits_of
 from regard.decode.stop import StopText
 from regard.decode.write import Driver, without_end, write
 from regard.errors import UsageError
+from regard.explaining import Explanation, explain_answer, seen_in_training
 from regard.interop.folder import write_folder
 from regard.interop.side import read_pooling, stop_ids
+from regard.interop.stored import INT8, STORED
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
 from regard.look.capture import Board
@@ -39,9 +41,10 @@ from regard.model.batch import (
 )
 from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
+from regard.passages import Answer, translate_passages, word_choices
 from regard.reading import Ids, Masks, Reader, Text, is_text
 from regard.tokens.tokenizer import Tokenizer
-from regard.translating import Word, other_words, translate, translate_config
+from regard.translating import TranslateConfig, Word, translate, translate_config
 
 
 @dataclass(frozen=True)
@@ -232,25 +235,41 @@ class Kit(Reader):
         strict: bool | None = None,
         **wishes: Any,
     ) -> Any:
-        """What an encoder-decoder makes of each text by beam search.
+        """What an encoder-decoder makes of each text, by sentences and beam search.
 
         A text for a text; with `alternatives` > 1 a list of (text, log-probability) for each.
         Wishes are fields of TranslateConfig: must=["word"], ban=["word"], begin="…", limit …
         """
         how = translate_config({"beams": beams, "count": alternatives, **wishes})
-        found = translate(self, self.sources(texts), how, strict)
+        if is_text(texts):
+            found = [answer.translations for answer in self.answers(texts, how, strict)]
+        else:
+            found = translate(self, self.sources(texts), how, strict)
         read = [[(answer.text, answer.logprob) for answer in row] for row in found]
         answers = read if alternatives > 1 else [row[0][0] for row in read]
         return answers[0] if isinstance(texts, str) else answers
+
+    def explain(
+        self, text: str, alternatives: int = 1, strict: bool | None = None, **wishes: Any
+    ) -> list[Explanation]:
+        """For each sentence of a text its translation, alignment, rare words and confidence."""
+        how = translate_config({"count": alternatives, **wishes})
+        (answer,) = self.answers(text, how, strict)
+        return explain_answer(self, answer, seen_in_training(self), strict)
 
     def alternatives(
         self, text: str, count: int = 4, strict: bool | None = None, **wishes: Any
     ) -> list[Word]:
         """Each word of the translation of a text, with others that could stand in its place."""
         how = translate_config(wishes)
-        (row,) = self.sources(text)
-        best = translate(self, [row], how, strict)[0][0]
-        return other_words(self, row, best, replace(how, count=count), strict)
+        (answer,) = self.answers(text, how, strict)
+        return word_choices(self, text, answer.parts, replace(how, count=count), strict)
+
+    def answers(self, texts: Text, how: TranslateConfig, strict: bool | None) -> list[Answer]:
+        """Translations of texts, with their sentences."""
+        self.sources("a" if self.tokenizer else texts)  # is it an encoder-decoder that reads text?
+        listed = [texts] if isinstance(texts, str) else list(texts)
+        return translate_passages(self, listed, how, strict)
 
     def sources(self, texts: Text) -> list[list[int]]:
         """Texts to be translated as ids."""
@@ -314,15 +333,21 @@ class Kit(Reader):
 
     # Out ----------------------------------------------------------------------------------------
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder that regard and, where the family exists there, transformers open."""
+    def save(self, folder: str | os.PathLike[str], stored: str | None = None) -> None:
+        """Write a folder that regard and, where the family exists there, transformers open.
+
+        stored="int8" takes a quarter of the room; only regard opens that (`interop/stored.py`).
+        """
         if not isinstance(folder, str | os.PathLike) or "\0" in str(folder):
             raise UsageError("saving a model", f"{folder!r}", "the path of a folder")
+        if stored not in (None, INT8):
+            raise UsageError("saving a model", f"stored = {stored!r}", f"{INT8!r} or None")
         config = self.config or self.fresh_config()
-        stored = str(self.dtype).removeprefix("torch.")
-        config = {k: v for k, v in config.items() if k != "torch_dtype"} | {"dtype": stored}
+        config = {k: v for k, v in config.items() if k not in ("torch_dtype", STORED)}
+        dtype = "float32" if stored else str(self.dtype).removeprefix("torch.")
+        config |= {"dtype": dtype} | ({STORED: stored} if stored else {})
         files = self.files | (self.tokenizer.files if self.tokenizer else {})
-        tensors = export_tensors(self.model, self.binding)
+        tensors = export_tensors(self.model, self.binding, stored)
         write_folder(Path(folder), config, tensors, files)
 
     def fresh_config(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -49,6 +50,11 @@ class TranslateConfig:
     """Words that none holds."""
     begin: str = ""
     """What each translation begins with."""
+
+    @property
+    def keeps_whole(self) -> bool:
+        """Whether a wish is for the whole of a translation, so that its source is not cut."""
+        return bool(self.must or self.begin)
 
     def beam(self) -> BeamConfig:
         """The plain search; values out of range stop here."""
@@ -162,6 +168,13 @@ def distinct(kit: Searcher, found: Sequence[Hypothesis], count: int) -> list[Tra
             texts.setdefault(same, (h.score, Translation(text, h.logprob, h.tokens)))
     first, *rest = texts.values()
     return [first[1], *(answer for _, answer in sorted(rest, key=lambda pair: -pair[0]))]
+
+
+def shares(translations: Sequence[Translation]) -> list[float]:
+    """The probability of each among these."""
+    best = max(t.logprob for t in translations)
+    weights = [math.exp(t.logprob - best) for t in translations]
+    return [weight / sum(weights) for weight in weights]
 
 
 def limits_for(kit: Searcher, rows: Sequence[Row], limit: int | None) -> list[int]:

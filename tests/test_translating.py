@@ -160,7 +160,7 @@ def test_a_word_that_the_vocabulary_lacks() -> None:
 
 
 def test_the_limit_follows_a_learned_table() -> None:
-    """Only a source that is itself too long fails."""
+    """A long source is read in parts; only one that must stay whole fails."""
     tokenizer = train_tokenizer([WORDS], "words", specials=("pad", "eos", "unk"), wrap="eos")
     table = {"position": "learned", "length": 12}
     kit = made(tokenizer, target=table)
@@ -168,8 +168,10 @@ def test_the_limit_follows_a_learned_table() -> None:
     assert len(tokenizer.encode(kit.translate(SOURCE), special=False)) <= 11
     kit.translate(SOURCE, limit=500)
     kit.translate(" ".join([SOURCE] * 9))
+    short = made(tokenizer, source=table)
+    short.translate(" ".join([SOURCE] * 9))
     with pytest.raises(DataError, match="at most 12"):
-        made(tokenizer, source=table).translate(" ".join([SOURCE] * 9))
+        short.translate(" ".join([SOURCE] * 9), begin="the")
 
 
 # Words ------------------------------------------------------------------------------------------

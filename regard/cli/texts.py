@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from regard.cli.doctor import choose_device
 from regard.cli.opening import find_source
 from regard.cli.show import Show
-from regard.data.files import decode, join_lines, read_lines
+from regard.data.files import decode, join_lines
 from regard.errors import RegardWarning, UsageError
 from regard.kit import Kit
 from regard.loading import load
@@ -34,13 +34,9 @@ def open_kit(path: str, device: str, precision: str, strict: bool = False) -> Ki
     return kit
 
 
-def lines_in(given: Sequence[str] | None, files: Sequence[str] | None = None) -> Iterator[str]:
-    """Texts of the command, or lines of files, or of stdin."""
-    if given and files:
-        raise UsageError("reading texts", "texts and --file", "one of the two")
-    if given:
-        return iter(given)
-    return read_lines(files) if files else join_lines(decode(sys.stdin.buffer, "stdin"))
+def lines_in(given: Sequence[str] | None) -> Iterator[str]:
+    """Texts of the command, or lines of stdin."""
+    return iter(given) if given else join_lines(decode(sys.stdin.buffer, "stdin"))
 
 
 def groups(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

@@ -4,49 +4,96 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
-from regard.cli.show import Show
-from regard.cli.texts import at_least, cap_beams, groups, lines_in, open_kit
+from regard.cli.lines import Line, line_groups
+from regard.cli.show import Progress, Show
+from regard.cli.texts import at_least, cap_beams, groups, open_kit
 from regard.cli.texts import print_json as show_json
-from regard.errors import UsageError
+from regard.cli.translate_explain import explain_data, show_explanations, write_pages
+from regard.errors import DataError, UsageError
+from regard.explaining import Explanation, explain_answer, seen_in_training
 from regard.kit import Kit
-from regard.translating import TranslateConfig, Translation, Word, other_words
-from regard.translating import translate as translate_rows
+from regard.passages import Answer, translate_passages
+from regard.translating import TranslateConfig, Word, shares
 
 SORTED = 1024  # lines that are sorted by length before they are cut into batches
-ROWS = 64  # beams of a batch, about
-
-
-class Answer(NamedTuple):
-    """What became of one line."""
-
-    translations: list[Translation]
-    words: list[Word]
-    """Of the first translation, where they were asked for."""
+NEAR = 64  # the same where somebody reads along
+PAGE = 500  # sentences that a page can hold and a browser likes
+FAULTS = 10  # lines that could not be read and are named one by one
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Translate texts, files or stdin."""
     config = read_search(args)
-    lines = lines_in(args.texts, args.file)
+    if args.page and not args.explain:
+        raise UsageError("reading the command line", "--page alone", "--explain --page FILE")
+    size = NEAR if sys.stdout.isatty() or args.explain else SORTED
+    lines = line_groups(args.texts, args.file, size)
     with show.progress("translating") as progress:
         progress(f"opening {args.model}")
         kit = open_pair(args.model, args.device, args.precision, args.strict)
-        config = fit_beams(config, kit, show)
-        each = show.as_json and config.count > 1  # they cost, and only an object has room for them
-        done = 0
-        for group in groups(lines, SORTED):
-            for line, answer in zip(group, translate(kit, group, config, each), strict=True):
-                if show.as_json:
-                    show_json(as_data(line, answer))
-                else:
-                    show.line("\t".join(one_line(t.text) for t in answer.translations))
-            done += len(group)
-            progress(f"{done:,} lines")
-    return 0
+        work = Work(kit, fit_beams(config, kit, show), show, progress, args.explain)
+        for group in lines:
+            work.translate(group)
+    if args.explain:
+        if work.sentences > PAGE:
+            show.note(f"the page holds the first {PAGE} of {work.sentences:,} sentences")
+        write_pages(work.explained, Path(args.page or "regard-translate.html"), show)
+    return work.finish()
+
+
+class Work:
+    """The lines of one command."""
+
+    def __init__(
+        self, kit: Kit, config: TranslateConfig, show: Show, progress: Progress, explain: bool
+    ) -> None:
+        self.kit, self.config, self.show, self.progress = kit, config, show, progress
+        self.counts = seen_in_training(kit) if explain else None
+        self.explain, self.explained = explain, list[Explanation]()
+        self.words = show.as_json and config.count > 1  # they cost, and only an object has room
+        self.done = self.faults = self.sentences = 0
+
+    def translate(self, group: Sequence[Line]) -> None:
+        """Translate and show some lines, in their order."""
+
+        def tell(done: int, total: int) -> None:
+            self.progress(f"line {self.done + len(group) * done // total:,}")
+
+        texts = [line.text for line in group]
+        answers = translate_passages(self.kit, texts, self.config, None, self.words, tell)
+        for line, answer in zip(group, answers, strict=True):
+            self.output(line, answer)
+        sys.stdout.flush()  # whoever reads along should not wait for a full buffer
+        self.done += len(group)
+
+    def output(self, line: Line, answer: Answer) -> None:
+        """What became of one line; one that could not be read is told on stderr."""
+        if line.fault:
+            self.faults += 1
+            if self.faults <= FAULTS:
+                self.show.error(line.fault)
+        reasons = explain_answer(self.kit, answer, self.counts) if self.explain else []
+        self.explained += reasons[: PAGE - len(self.explained)]
+        self.sentences += len(reasons)
+        if self.show.as_json:
+            made = as_data(line.text, answer) | ({"error": line.fault} if line.fault else {})
+            show_json(made | ({"explain": explain_data(reasons)} if self.explain else {}))
+        elif reasons:
+            show_explanations(reasons, self.show)
+        else:
+            self.show.line("\t".join(one_line(t.text) for t in answer.translations))
+
+    def finish(self) -> int:
+        """The exit code."""
+        if self.faults > FAULTS:
+            self.show.error(f"{self.faults:,} lines are not UTF-8; these were the first {FAULTS}")
+        return DataError.exit_code if self.faults else 0
 
 
 def read_search(args: argparse.Namespace) -> TranslateConfig:
@@ -75,24 +122,10 @@ def fit_beams(config: TranslateConfig, kit: Kit, show: Show) -> TranslateConfig:
     return replace(config, beams=min(config.beams, width), count=min(config.count, width))
 
 
-def translate(
-    kit: Kit, lines: Sequence[str], config: TranslateConfig, words: bool = False
-) -> Iterator[Answer]:
-    """Translations of each line, in order; a line without words stays one without words.
-
-    Lines of like length run together; the answers do not depend on it.
-    """
-    assert kit.tokenizer is not None
-    busy = [n for n, line in enumerate(lines) if line.strip()]
-    ids = dict(zip(busy, kit.tokenizer.encode_batch([lines[n] for n in busy]), strict=True))
-    answers: dict[int, Answer] = {}
-    by_length = sorted(busy, key=lambda n: len(ids[n]))
-    for group in groups(by_length, max(1, ROWS // max(config.beams, config.count))):
-        found = translate_rows(kit, [ids[n] for n in group], config)
-        for n, rows in zip(group, found, strict=True):
-            answers[n] = Answer(rows, other_words(kit, ids[n], rows[0], config) if words else [])
-    for n in range(len(lines)):
-        yield answers.get(n, Answer([Translation("", 0.0, [])], []))
+def translate(kit: Kit, lines: Sequence[str], config: TranslateConfig) -> Iterator[Answer]:
+    """Translations of each line, in order."""
+    for group in groups(lines, SORTED):
+        yield from translate_passages(kit, group, config)
 
 
 def one_line(text: str) -> str:
@@ -105,11 +138,9 @@ def as_data(line: str, answer: Answer) -> dict[str, Any]:
     first, *rest = answer.translations
     made: dict[str, Any] = {"source": line, "text": one_line(first.text), "logprob": first.logprob}
     if rest:
-        best = max(t.logprob for t in answer.translations)
-        weights = [math.exp(t.logprob - best) for t in answer.translations]
         made["alternatives"] = [
-            {"text": one_line(t.text), "logprob": t.logprob, "probability": weight / sum(weights)}
-            for t, weight in zip(answer.translations, weights, strict=True)
+            {"text": one_line(t.text), "logprob": t.logprob, "probability": share}
+            for t, share in zip(answer.translations, shares(answer.translations), strict=True)
         ]
     if answer.words:
         made["words"] = [word_data(word) for word in answer.words]

@@ -80,9 +80,16 @@ def add_generate(parser: argparse.ArgumentParser) -> None:
 
 def add_translate(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard translate`."""
-    parser.add_argument("texts", metavar="TEXT", nargs="*", help=f"sentences; {LINES}")
+    parser.add_argument(
+        "texts", metavar="TEXT", nargs="*", help=f"sentences or paragraphs; {LINES}"
+    )
     parser.add_argument("--file", action="append", metavar="FILE", help="read lines from here")
-    parser.add_argument("--model", metavar="FOLDER", required=True, help=FOLDER)
+    model = f"{FOLDER}, or the name of one in the box (fr-en)"
+    parser.add_argument("--model", metavar="FOLDER", default="fr-en", help=model)
+    why = "where each word came from, how sure it is, how rare its source; writes a page too"
+    parser.add_argument("--explain", action="store_true", help=why)
+    page = "where --explain writes it (regard-translate.html), a .png beside it with matplotlib"
+    parser.add_argument("--page", metavar="FILE", help=page)
     add_search(parser, 4, "width of the beam (4)")
     several = "so many translations of each, TABs between them; words too with --json (1)"
     parser.add_argument("--alternatives", type=whole, default=1, metavar="N", help=several)
@@ -162,7 +169,7 @@ WRITING: dict[str, Row] = {
         "translate by beam search, one line out for each line in",
         add_translate,
         (
-            'regard translate "Je suis un chat." --model folder',
+            'regard translate --alternatives 4 --explain "Il m\'a entarté."',
             "regard translate --model folder --file lines.fr > lines.en",
             "regard translate --model folder --alternatives 4 --json < lines.fr",
         ),

@@ -71,8 +71,9 @@ def masker(tmp_path_factory) -> Path:
 def stdin(monkeypatch):
     """Give the command these bytes."""
 
-    def give(text: str) -> None:
-        stream = io.TextIOWrapper(io.BufferedReader(io.BytesIO(text.encode())))
+    def give(text: str | bytes) -> None:
+        data = text.encode() if isinstance(text, str) else text
+        stream = io.TextIOWrapper(io.BufferedReader(io.BytesIO(data)))
         monkeypatch.setattr(sys, "stdin", stream)
 
     return give

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from regard import passages
 from regard.cli import translate as module
 from regard.loading import load
 from tests.cli.small_folders import pair, stdin, writer  # noqa: F401
@@ -27,7 +28,7 @@ def test_lines_keep_their_order_and_their_gaps(here, pair, stdin, tmp_path, monk
     file = tmp_path / "lines.txt"
     file.write_text("\n".join(LINES))
     monkeypatch.setattr(module, "SORTED", 4)
-    monkeypatch.setattr(module, "ROWS", 8)
+    monkeypatch.setattr(passages, "ROWS", 8)
     assert here("translate", *flags, "--file", file)[1] == "".join(alone)
     assert here("translate", LINES[0], LINES[2], *flags)[1] == alone[0] + alone[2]
     assert here("translate", *flags, LINES[0], "--strict")[1] == alone[0]
@@ -82,7 +83,8 @@ def test_wrong_calls(here, pair, flags, said):  # noqa: F811
 def test_wrong_models(here, writer):  # noqa: F811
     code, _, err = here("translate", "text", "--model", writer)
     assert code == 2 and "an encoder-decoder" in err
-    assert "--model" in here("translate", "text")[2]
+    code, _, err = here("translate", "text", "--model", "xx-yy")
+    assert code == 2 and "no model of that name" in err
 
 
 def test_more_beams_than_words(here, pair):  # noqa: F811
@@ -94,3 +96,52 @@ def test_a_limit_does_not_depend_on_the_neighbours(pair):  # noqa: F811
     kit = load(pair)
     lines = [LINES[0], LINES[2] * 4]
     assert kit.translate(lines, beams=2) == [kit.translate(line, beams=2) for line in lines]
+
+
+def test_bytes_that_are_no_text(here, pair, stdin):  # noqa: F811
+    flags = ("--model", pair, "--max-new", 6)
+    stdin("the cat sat\nthe dog sat\n")
+    good = here("translate", *flags)[1].splitlines()
+    stdin(b"the cat sat\n\xe9t\xe9\nthe dog sat\n")
+    code, out, err = here("translate", *flags)
+    assert code == 3 and out.splitlines() == [good[0], "", good[1]]
+    assert "stdin, line 2: byte 1 (0xe9) is not UTF-8" in err
+    stdin(b"a\n" + b"\xff\n" * 30)
+    code, out, err = here("translate", *flags, "--json")
+    assert code == 3 and err.count("is not UTF-8") == 10 and "30 lines" in err
+    assert "line 2" in json.loads(out.splitlines()[1])["error"] and len(out.splitlines()) == 31
+    assert here("translate", *flags, "--file", "nowhere.txt")[0] == 3
+
+
+def test_paragraphs_and_what_is_not_translated(here, pair):  # noqa: F811
+    flags = ("--model", pair, "--max-new", 6)
+    one, two = here("translate", *flags, "The cat sat.", "Hello world!")[1].splitlines()
+    assert here("translate", *flags, "The cat sat. Hello world!\n42")[1] == f"{one} {two} 42\n"
+    assert here("translate", *flags, "42", "a.b@c.fr", "😀")[1] == "42\na.b@c.fr\n😀\n"
+
+
+def test_a_pathological_line_gives_one_line(here, pair, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(passages, "LONGEST", 64)
+    flags = ("--model", pair, "--max-new", 3, "--beams", 1)
+    for text in ("cat " * 500, "x" * 10_000, ". " * 5000, "é" * 300):
+        code, out, _ = here("translate", text, *flags)
+        assert code == 0 and out.count("\n") == 1 and len(out) < 20_000
+
+
+def test_explain(here, pair, tmp_path):  # noqa: F811
+    page = tmp_path / "page.html"
+    flags = ("--model", pair, "--max-new", 6, "--alternatives", 2, "--explain", "--page", page)
+    text = "Paris is the capital. 42 !"
+    code, out, _ = here("translate", text, *flags)
+    assert code == 0 and out.splitlines()[-1] == f"page: {page}"
+    assert out.count("→ ") == 3 and "written" in out and "Copied as it is" in out
+    assert page.read_text(encoding="utf-8").count("<section") == 2
+    code, out, _ = here("translate", text, *flags, "--json")
+    first, last = [json.loads(line) for line in out.splitlines()]
+    assert last["page"] == str(page) and len(first["explain"]) == 2 and len(first["words"]) > 0
+    kit = load(pair)
+    (reasons, copied) = kit.explain(text, alternatives=2, limit=6)
+    assert first["explain"][0]["links"] == [list(link) for link in reasons.links]
+    assert first["explain"][0]["text"] == reasons.target and copied.copied
+    code, _, err = here("translate", text, "--model", pair, "--page", page)
+    assert code == 2 and "--page alone" in err

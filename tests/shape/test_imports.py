@@ -15,13 +15,15 @@ LEVELS = [
     ["model", "data", "history"],
     ["interop", "decode", "look", "train"],
     ["tune", "nvib", "score", "lang"],
-    ["zoo", "kit", "loading", "reading", "translating", "serve"],
+    ["zoo", "kit", "loading", "reading", "translating", "passages", "explaining", "serve"],
     ["cli", "__init__", "__main__"],
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 SAME_LEVEL = {("disk", "errors"), ("receipt", "errors"), ("receipt", "disk"), ("history", "data")}
+SAME_LEVEL |= {("passages", "translating"), ("explaining", "translating")}
+SAME_LEVEL |= {("explaining", "passages"), ("kit", "passages"), ("kit", "explaining")}
 SAME_LEVEL |= {("kit", "reading"), ("kit", "translating"), ("loading", "kit")}
-SAME_LEVEL |= {("zoo", "loading"), ("serve", "kit")}
+SAME_LEVEL |= {("loading", "zoo"), ("serve", "kit")}
 SAME_LEVEL |= {("__main__", "cli"), ("cli", "__init__")}  # the two doors of the package
 UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 

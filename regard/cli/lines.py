@@ -1,0 +1,93 @@
+"""Lines as they arrive, from the command, files or stdin; one that is not UTF-8 is told apart."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from io import BufferedReader
+from typing import NamedTuple, cast
+
+from regard.cli.texts import groups
+from regard.data.compressed import unpack
+from regard.data.files import CHUNK, find_files
+from regard.errors import DataError, UsageError
+
+Read = Callable[[], bytes]
+"""The next bytes that are there, none at the end."""
+
+
+class Line(NamedTuple):
+    """One line, or where and why it could not be read."""
+
+    text: str
+    fault: str = ""
+
+
+def line_groups(
+    given: Sequence[str] | None, files: Sequence[str] | None, size: int
+) -> Iterator[list[Line]]:
+    """At most `size` lines at once, as many as are there: a slow pipe gives one after the other."""
+    if given and files:
+        raise UsageError("reading texts", "texts and --file", "one of the two")
+    if given:
+        texts = [argument(text, n) for n, text in enumerate(given, 1)]
+        return groups(texts, size)
+    if files:
+        return file_groups(files, size)
+    stdin = cast(BufferedReader, sys.stdin.buffer)
+    return chunk_groups(lambda: stdin.read1(CHUNK), "stdin", size)
+
+
+def argument(text: str, number: int) -> Line:
+    """A text of the command; bytes that are not UTF-8 come as halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return Line("", f"text {number}: not UTF-8")
+    return Line(text)
+
+
+def file_groups(files: Sequence[str], size: int) -> Iterator[list[Line]]:
+    """Lines of files, compressed or not."""
+    for file in find_files(files):
+        try:
+            raw = file.open("rb")
+        except OSError as error:
+            raise DataError(f"reading {file}", str(error.strerror), "a text file") from error
+        with raw:
+            stream = unpack(raw, str(file))
+
+            def read(name: str = str(file), stream: Callable[[int], bytes] = stream.read) -> bytes:
+                try:
+                    return stream(CHUNK)
+                except Exception as error:  # gzip, lzma and zstandard have no class in common
+                    fix = "fetch the file anew; it may be cut short"
+                    raise DataError(f"reading {name}", str(error), "a whole file", fix) from error
+
+            yield from chunk_groups(read, str(file), size)
+
+
+def chunk_groups(read: Read, name: str, size: int) -> Iterator[list[Line]]:
+    """The lines of each chunk, in groups."""
+    number, rest = 0, list[bytes]()  # of the line that goes on, lest a long one be copied often
+    while chunk := read():
+        first, *more = chunk.split(b"\n")
+        rest.append(first)
+        if more:
+            whole = [b"".join(rest), *more[:-1]]
+            rest = [more[-1]]
+            yield from groups(decoded(whole, name, number), size)
+            number += len(whole)
+    if any(rest):
+        yield list(decoded([b"".join(rest)], name, number))
+
+
+def decoded(lines: Sequence[bytes], name: str, before: int) -> Iterator[Line]:
+    """Lines of text without their ends; the first of a file without its byte-order mark."""
+    for number, line in enumerate(lines, before + 1):
+        try:
+            text = line.decode().removesuffix("\r")
+            yield Line(text.removeprefix("\ufeff") if number == 1 else text)
+        except UnicodeDecodeError as error:
+            byte = f"byte {error.start + 1} (0x{line[error.start]:02x})"
+            yield Line("", f"{name}, line {number}: {byte} is not UTF-8")

@@ -1,0 +1,56 @@
+"""Words of a text, and how often each was seen in training."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from regard.errors import DataError
+
+Span = tuple[int, int]
+
+WORDS_FILE = "words.tsv"
+"""Beside the weights: word TAB count on each line, the words in lower case."""
+
+# French drops a vowel before an apostrophe; what is left is a word. English 's and n't stay.
+ELISION = r"\b(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’](?=\w)"
+WORD = re.compile(rf"{ELISION}|\w+(?:[-'’.,]\w+)*|[^\w\s]", re.IGNORECASE)
+
+
+def word_spans(text: str) -> list[Span]:
+    """Where words and marks stand: l'homme is two words, don't one, a full stop one."""
+    return [match.span() for match in WORD.finditer(text)]
+
+
+def words(text: str) -> list[str]:
+    """Words and marks of a text."""
+    return [text[start:end] for start, end in word_spans(text)]
+
+
+def count_words(texts: Iterable[str]) -> Counter[str]:
+    """How often each word occurs, in lower case and with straight apostrophes."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(words(key(text)))
+    return counts
+
+
+def key(text: str) -> str:
+    """What is counted as the same."""
+    return text.replace("’", "'").lower()
+
+
+def write_counts(counts: Counter[str], least: int = 1) -> bytes:
+    """The content of words.tsv, frequent words first; those seen less than `least` left out."""
+    kept = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return "".join(f"{word}\t{n}\n" for word, n in kept if n >= least).encode()
+
+
+def read_counts(data: bytes) -> dict[str, int]:
+    """What `write_counts` wrote."""
+    try:
+        rows = [line.split("\t") for line in data.decode().split("\n") if line]
+        return {word: int(count) for word, count in rows}
+    except ValueError as error:
+        raise DataError(f"reading {WORDS_FILE}", str(error), "word TAB count, in UTF-8") from None

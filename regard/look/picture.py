@@ -1,0 +1,40 @@
+"""Alignments as a picture, one grid for each sentence. Needs matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from regard.look.page import Section
+
+MOST = 6  # sentences of a picture
+WIDEST = 60  # words of a grid that can still be read
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is there."""
+    return find_spec("matplotlib") is not None
+
+
+def draw(sections: Sequence[Section], path: Path) -> bool:
+    """Write a PNG of the first sentences that fit; False where there is nothing to draw."""
+    from matplotlib.figure import Figure
+
+    drawn = [s for s in sections if s.weights and max(len(s.source), len(s.target)) <= WIDEST][
+        :MOST
+    ]
+    if not drawn:
+        return False
+    heights = [2.0 + 0.3 * len(section.target) for section in drawn]
+    width = 2.5 + 0.4 * max(len(section.source) for section in drawn)
+    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
+    grids = figure.subplots(len(drawn), 1, squeeze=False, height_ratios=heights)
+    for section, grid in zip(drawn, grids[:, 0], strict=True):
+        grid.imshow(section.weights, cmap="Greys", vmin=0, vmax=1)
+        grid.set_xticks(range(len(section.source)), [w.text for w in section.source], rotation=60)
+        grid.set_yticks(range(len(section.target)), [w.text for w in section.target])
+        for source, target in section.links:
+            grid.plot(source, target, "o", color="tab:orange", markersize=5)
+    figure.savefig(path, format="png", dpi=120)
+    return True

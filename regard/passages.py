@@ -1,0 +1,322 @@
+"""Passages: texts of any length and kind, translated by sentences and joined again."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from regard.data.sentences import Span, cut_long, sentence_spans, trim
+from regard.model.config import TextConfig
+from regard.tokens.tokenizer import Tokenizer
+from regard.translating import (
+    Other,
+    Searcher,
+    TranslateConfig,
+    Translation,
+    Word,
+    other_words,
+    translate,
+)
+
+ROWS = 64  # beams of a batch, about
+LONGEST = 256  # source tokens read at once, whatever the model has room for
+CAPITALS = 6  # letters of a text in capitals that is read in small ones; fewer are an acronym
+# Addresses, and strings too long for words.
+ADDRESS = re.compile(
+    r"(?<!\S)\S{100,}|(?:https?://|www\.)\S*[^\s.,;:!?)»\"]|[\w.+-]++@[\w-]+(?:\.[\w-]+)+",
+    re.IGNORECASE,
+)
+EMOJI = r"[\U0001f000-\U0001faff\u2600-\u27bf][\U0001f000-\U0001faff\u2600-\u27bf\ufe0f\u200d]*"
+KEPT = re.compile(f"{ADDRESS.pattern}|{EMOJI}", re.IGNORECASE)  # what no translation may lose
+CODE_MARKS = frozenset("{}[]<>=\\|_;&$#~^*+/`")
+
+# What the model reads: one kind of apostrophe and of blank, nothing invisible.
+TIDY = {ord(mark): "'" for mark in "’ʼ‛"} | {ord(mark): None for mark in "\u00ad\u200b\u2060\ufeff"}
+
+
+class Piece(NamedTuple):
+    """A sentence, or a part of a long one."""
+
+    span: Span
+    """Where it stands in its text."""
+    text: str
+    """As the model reads it."""
+    ids: list[int]
+    """Its tokens; none where it is copied."""
+    raised: bool
+    """Whether it stood in capitals and so its translation does."""
+
+
+class Part(NamedTuple):
+    """A piece with what became of it."""
+
+    piece: Piece
+    translations: list[Translation]
+
+
+class Answer(NamedTuple):
+    """What became of one text."""
+
+    translations: list[Translation]
+    words: list[Word]
+    """Of the first translation, where they were asked for."""
+    parts: Sequence[Part] = ()
+    """Its sentences."""
+
+
+# Reading ----------------------------------------------------------------------------------------
+
+
+def tidy(text: str) -> str:
+    """A text with composed accents, straight apostrophes and plain blanks."""
+    return " ".join(unicodedata.normalize("NFC", text).translate(TIDY).split())
+
+
+def in_capitals(text: str) -> bool:
+    """Whether a text is in capitals throughout, and long enough to be no acronym."""
+    return text.isupper() and sum(map(str.isalpha, text)) >= CAPITALS
+
+
+def is_code(text: str) -> bool:
+    """Whether a sixth of the marks of a text, and at least three, are those of programs."""
+    marks = sum(mark in CODE_MARKS for mark in text)
+    return marks >= 3 and 6 * marks >= sum(not mark.isspace() for mark in text)
+
+
+def is_copied(text: str) -> bool:
+    """Whether there is nothing to translate: no letter, an address, code."""
+    plain = not any(map(str.isalpha, ADDRESS.sub("", text)))
+    return plain or is_code(text)
+
+
+def is_foreign(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> bool:
+    """Whether the vocabulary was not made for this script: bytes instead of letters, or unknown."""
+    unknown = tokenizer.specials.get("unk")
+    return len(ids) > 1.5 * len(text) + 2 or 2 * sum(i == unknown for i in ids) > len(ids)
+
+
+def longest_source(kit: Searcher) -> int:
+    """The most source tokens that are read at once."""
+    front = kit.model.config.front
+    length = front.length if isinstance(front, TextConfig) else None
+    rooms = [n for n in (length, kit.room, LONGEST) if n is not None]
+    return max(1, min(rooms))
+
+
+def read_passages(kit: Searcher, texts: Sequence[str], how: TranslateConfig) -> list[list[Piece]]:
+    """The pieces of each text. A wish for the whole of a translation keeps the text whole."""
+    assert kit.tokenizer is not None
+    whole = how.keeps_whole
+    spans = [trim(t, 0, len(t)) if whole else sentence_spans(t) for t in texts]
+    most = longest_source(kit)
+    both = list(zip(texts, spans, strict=True))
+    rows = iter(encode(kit.tokenizer, [t[a:b] for t, each in both for a, b in each]))
+    return [
+        [
+            piece
+            for span in each
+            for piece in fit_piece(kit.tokenizer, text, span, next(rows), None if whole else most)
+        ]
+        for text, each in both
+    ]
+
+
+class Reading(NamedTuple):
+    """How a stretch of text is read."""
+
+    text: str
+    raised: bool
+    ids: list[int]
+
+
+def encode(tokenizer: Tokenizer, raw: Sequence[str]) -> list[Reading]:
+    """Stretches of text as the model reads them."""
+    raised = [in_capitals(text) for text in raw]
+    small = [
+        lowered(tidy(text)) if up else tidy(text) for text, up in zip(raw, raised, strict=True)
+    ]
+    rows = tokenizer.encode_batch(small) if small else []
+    return [Reading(*found) for found in zip(small, raised, rows, strict=True)]
+
+
+def lowered(text: str) -> str:
+    """Small letters but for the first."""
+    return text[:1] + text[1:].lower()
+
+
+def fit_piece(
+    tokenizer: Tokenizer, text: str, span: Span, read: Reading, most: int | None
+) -> Iterator[Piece]:
+    """A sentence as one piece, or as several of at most `most` tokens."""
+    if most is None or len(read.ids) <= most:
+        yield make_piece(tokenizer, span, read)
+        return
+
+    def fits(part: str) -> bool:
+        return len(encode(tokenizer, [part])[0].ids) <= most
+
+    parts = list(cut_long(text, span, fits))
+    for part, again in zip(parts, encode(tokenizer, [text[a:b] for a, b in parts]), strict=True):
+        yield make_piece(tokenizer, part, again)
+
+
+def make_piece(tokenizer: Tokenizer, span: Span, read: Reading) -> Piece:
+    """A piece, with its tokens where there is something to translate."""
+    copied = is_copied(read.text) or is_foreign(read.text, read.ids, tokenizer)
+    return Piece(span, read.text, [] if copied else read.ids, read.raised)
+
+
+# Translating ------------------------------------------------------------------------------------
+
+
+def translate_passages(
+    kit: Searcher,
+    texts: Sequence[str],
+    how: TranslateConfig,
+    strict: bool | None = None,
+    words: bool = False,
+    tell: Callable[[int, int], None] | None = None,
+) -> list[Answer]:
+    """Translations of each text, in order; `tell` hears how many of how many pieces are done.
+
+    Pieces of like length run together; the answers do not depend on it.
+    """
+    parts = translate_parts(kit, texts, read_passages(kit, texts, how), how, strict, tell)
+    if not how.keeps_whole:
+        cut = {n: around_lost(kit, text, parts[n]) for n, text in enumerate(texts)}
+        again = {n: pieces for n, pieces in cut.items() if pieces}
+        some = translate_parts(kit, [texts[n] for n in again], [*again.values()], how, strict)
+        for n, each in zip(again, some, strict=True):
+            parts[n] = each
+    return [
+        Answer(
+            join(text, each, how.count),
+            word_choices(kit, text, each, how, strict) if words else [],
+            each,
+        )
+        for text, each in zip(texts, parts, strict=True)
+    ]
+
+
+def translate_parts(
+    kit: Searcher,
+    texts: Sequence[str],
+    passages: Sequence[Sequence[Piece]],
+    how: TranslateConfig,
+    strict: bool | None,
+    tell: Callable[[int, int], None] | None = None,
+) -> list[list[Part]]:
+    """The pieces of each text with their translations."""
+    flat = [(t, piece) for t, each in zip(texts, passages, strict=True) for piece in each]
+    found = {n: [copied(t, piece)] for n, (t, piece) in enumerate(flat) if not piece.ids}
+    found |= translate_pieces(kit, [piece for _, piece in flat], how, strict, tell)
+    numbers = iter(range(len(flat)))
+    return [[Part(piece, found[next(numbers)]) for piece in each] for each in passages]
+
+
+def around_lost(kit: Searcher, text: str, parts: Sequence[Part]) -> list[Piece]:
+    """The pieces anew, cut around addresses and emoji that a translation lost; none if none did."""
+    assert kit.tokenizer is not None
+    pieces, lost = list[Piece](), False
+    for piece, (best, *_) in parts:
+        start, end = piece.span
+        kept = list(KEPT.finditer(text, start, end))
+        if all(match[0].lower() in best.text.lower() for match in kept):
+            pieces.append(piece)
+            continue
+        lost = True
+        edges = [start, *(edge for match in kept for edge in match.span()), end]
+        spans = [s for a, b in zip(edges, edges[1:], strict=False) for s in trim(text, a, b)]
+        read = encode(kit.tokenizer, [text[a:b] for a, b in spans])
+        made = (make_piece(kit.tokenizer, *both) for both in zip(spans, read, strict=True))
+        pieces += [
+            piece._replace(ids=[]) if KEPT.fullmatch(piece.text) else piece for piece in made
+        ]
+    return pieces if lost else []
+
+
+def copied(text: str, piece: Piece) -> Translation:
+    """A piece as it stands in its text."""
+    return Translation(text[slice(*piece.span)], 0.0, [])
+
+
+def translate_pieces(
+    kit: Searcher,
+    pieces: Sequence[Piece],
+    how: TranslateConfig,
+    strict: bool | None,
+    tell: Callable[[int, int], None] | None,
+) -> dict[int, list[Translation]]:
+    """Translations of the pieces that have tokens, by their number."""
+    order = sorted((n for n, p in enumerate(pieces) if p.ids), key=lambda n: len(pieces[n].ids))
+    size = max(1, ROWS // max(how.beams, how.count))
+    found: dict[int, list[Translation]] = {}
+    for first in range(0, len(order), size):
+        group = order[first : first + size]
+        rows = translate(kit, [pieces[n].ids for n in group], how, strict)
+        for n, row in zip(group, rows, strict=True):
+            found[n] = [in_case(pieces[n], answer) for answer in row]
+        if tell:
+            tell(first + len(group), len(order))
+    return found
+
+
+def in_case(piece: Piece, answer: Translation) -> Translation:
+    """A translation on one line, in capitals where the source was."""
+    text = " ".join(answer.text.split())
+    return answer._replace(text=text.upper() if piece.raised else text)
+
+
+def gap(text: str, parts: Sequence[Part], n: int) -> str:
+    """What stands between a piece and the one before it."""
+    return text[parts[n - 1].piece.span[1] : parts[n].piece.span[0]] if n else ""
+
+
+def join(text: str, parts: Sequence[Part], count: int) -> list[Translation]:
+    """Translations of a whole text: the best of each piece, then the likeliest mixtures."""
+    if len(parts) == 1:
+        return parts[0].translations[:count]
+    found = [Translation("", 0.0, [])]
+    for n, part in enumerate(parts):
+        between = gap(text, parts, n)
+        mixed: dict[str, Translation] = {}
+        for a in found:
+            for b in part.translations:
+                both = Translation(
+                    a.text + between + b.text, a.logprob + b.logprob, [*a.tokens, *b.tokens]
+                )
+                mixed.setdefault(both.text, both)
+        first, *rest = mixed.values()
+        found = [first, *sorted(rest, key=lambda t: -t.logprob)[: count - 1]]
+    return found
+
+
+def word_choices(
+    kit: Searcher,
+    text: str,
+    parts: Sequence[Part],
+    how: TranslateConfig,
+    strict: bool | None,
+) -> list[Word]:
+    """Each word of the best translation with others, and the whole text that goes on from them."""
+    best = [part.translations[0].text for part in parts]
+    gaps = [gap(text, parts, n) for n in range(len(parts))]
+    words: list[Word] = []
+    for n, part in enumerate(parts):
+        if not part.piece.ids:
+            continue
+        before = "".join(g + b for g, b in zip(gaps[:n], best[:n], strict=True)) + gaps[n]
+        after = "".join(g + b for g, b in zip(gaps[n + 1 :], best[n + 1 :], strict=True))
+
+        def case(text: str, up: bool = part.piece.raised) -> str:
+            return text.upper() if up else text
+
+        for word in other_words(kit, part.piece.ids, part.translations[0], how, strict):
+            others = [
+                Other(case(o.text), o.logprob, f"{before}{case(o.translation)}{after}")
+                for o in word.others
+            ]
+            words.append(Word(case(word.text), word.logprob, others))
+    return words

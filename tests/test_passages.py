@@ -1,0 +1,195 @@
+"""Passages: texts of any kind come out in one piece, in order and in their case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import pytest
+
+from regard import passages
+from regard.kit import Kit
+from regard.passages import Answer, Part, Piece, is_copied, join, read_passages, tidy
+from regard.tokens.train import train_tokenizer
+from regard.translating import TranslateConfig, Translation
+from tests.properties.threads import one_thread  # noqa: F401
+from tests.test_translating import made
+
+CORPUS = [
+    "Le chat dort sur la table rouge, et le chien mange. Il pleut : où est l'homme ? "
+    "Une femme lit un livre dans le jardin, puis elle part vite à la gare."
+] * 5
+
+
+@pytest.fixture(scope="module")
+def kit() -> Kit:
+    tokenizer = train_tokenizer(CORPUS, "bpe", 400, specials=("pad", "eos"), wrap="eos")
+    return made(tokenizer)
+
+
+@pytest.fixture
+def echo(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Translating gives back the source in brackets; what was read is kept."""
+    read: list[str] = []
+
+    def translate(
+        kit: Kit, rows: Sequence[list[int]], how: TranslateConfig, strict: bool | None
+    ) -> list[list[Translation]]:
+        assert kit.tokenizer is not None
+        texts = [kit.tokenizer.decode(row).strip() for row in rows]
+        read.extend(texts)
+        return [
+            [Translation(f"<{n}:{text}>", -float(n), [n]) for n in range(how.count)]
+            for text in texts
+        ]
+
+    monkeypatch.setattr(passages, "translate", translate)
+    return read
+
+
+def answer(kit: Kit, text: str, **how: Any) -> Answer:
+    (found,) = passages.translate_passages(kit, [text], TranslateConfig(**how))
+    return found
+
+
+def said(kit: Kit, text: str) -> str:
+    return answer(kit, text).translations[0].text if text.strip() else ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Le chat dort.", "<0:Le chat dort.>"),
+        (
+            "Le chat dort.  Il pleut !\n\nLe chien",
+            "<0:Le chat dort.>  <0:Il pleut !>\n\n<0:Le chien>",
+        ),
+        ("L’homme dort", "<0:L'homme dort>"),
+        ("Il\u00a0pleut\u202f!", "<0:Il pleut !>"),
+        ("e\u0301te\u0301", "<0:été>"),
+        ("LE CHAT DORT.", "<0:LE CHAT DORT.>"),
+        ("12,5 % + 3", "12,5 % + 3"),
+        ("😀 🎉 !", "😀 🎉 !"),
+        ("jean.dupont@a-b.fr", "jean.dupont@a-b.fr"),
+        ("https://a.fr/le/chat?x=1", "https://a.fr/le/chat?x=1"),
+        ("for (int i = 0; i < n; i++) { f[i] = 0; }", "for (int i = 0; i < n; i++) { f[i] = 0; }"),
+        ("Это русский текст, длинный.", "Это русский текст, длинный."),
+        ("这是中文的一句话", "这是中文的一句话"),
+        ("Le chat dort. 42. Это русский текст.", "<0:Le chat dort.> 42. Это русский текст."),
+        ("x" * 10_000, "x" * 10_000),
+    ],
+)
+def test_every_kind_of_text(kit: Kit, echo: list[str], text: str, expected: str) -> None:
+    assert said(kit, text) == expected
+
+
+def test_what_a_translation_loses_is_put_back(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch, echo: list[str]
+) -> None:
+    """Addresses and emoji: kept by the translation, or the rest is translated around them."""
+    assert said(kit, "Écrire à a@b.fr vite.") == "<0:Écrire à a@b.fr vite.>"
+    real: Any = vars(passages)["translate"]
+
+    def forgetful(*given: Any) -> list[list[Translation]]:
+        rows = real(*given)
+        return [
+            [t._replace(text=t.text.replace("a@b.fr", "").replace("😀", "")) for t in r]
+            for r in rows
+        ]
+
+    monkeypatch.setattr(passages, "translate", forgetful)
+    assert said(kit, "Écrire à a@b.fr vite 😀. Il dort.") == (
+        "<0:Écrire à> a@b.fr <0:vite> 😀. <0:Il dort.>"
+    )
+    assert said(kit, "LE CHAT A@B.FR DORT") == "<0:LE CHAT> A@B.FR <0:DORT>"
+
+
+def test_capitals_are_read_in_small_letters(kit: Kit, echo: list[str]) -> None:
+    assert said(kit, "LE CHAT DORT. L'ONU. Il pleut.") == (
+        "<0:LE CHAT DORT.> <0:L'ONU.> <0:Il pleut.>"
+    )
+    assert sorted(echo) == ["Il pleut.", "L'ONU.", "Le chat dort."]
+
+
+def test_blank_lines_stay_blank(kit: Kit, echo: list[str]) -> None:
+    how = TranslateConfig()
+    texts = ["", "Le chat", "  ", "Il pleut"]
+    found = passages.translate_passages(kit, texts, how)
+    assert [a.translations[0].text for a in found] == ["", "<0:Le chat>", "", "<0:Il pleut>"]
+
+
+def test_a_long_line_is_read_in_parts(
+    kit: Kit, echo: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passages, "LONGEST", 20)
+    assert kit.tokenizer is not None
+    text = " ".join(["chat"] * 500)
+    found = said(kit, text)
+    assert found.replace("<0:", "").replace(">", "") == text
+    assert 10 < len(echo) < 500
+    assert max(len(kit.tokenizer.encode(part)) for part in echo) <= 20
+
+
+def test_a_wish_for_the_whole_keeps_it_whole(kit: Kit, echo: list[str]) -> None:
+    text = "Le chat dort. Il pleut."
+    assert len(read_passages(kit, [text], TranslateConfig())[0]) == 2
+    assert len(read_passages(kit, [text], TranslateConfig(must=("cat",)))[0]) == 1
+    assert len(read_passages(kit, [text], TranslateConfig(begin="The"))[0]) == 1
+
+
+def test_the_best_mixtures_of_sentences() -> None:
+    """Against all mixtures, sorted."""
+    logs = [[-0.5, -0.7, -3.0], [-1.0, -1.1, -1.2], [-0.1, -5.0, -6.0]]
+    parts = [
+        Part(
+            Piece((4 * n, 4 * n + 3), "abc", [1], False),
+            [Translation(f"{n}{k}", log, [n, k]) for k, log in enumerate(row)],
+        )
+        for n, row in enumerate(logs)
+    ]
+    found = join("abc abc abc", parts, 5)
+    every = sorted(
+        product(range(3), repeat=3), key=lambda ks: -sum(logs[n][k] for n, k in enumerate(ks))
+    )
+    assert [t.text for t in found] == [
+        " ".join(f"{n}{k}" for n, k in enumerate(ks)) for ks in every[:5]
+    ]
+    assert found[0].logprob == pytest.approx(-1.6) and found[0].tokens == [0, 0, 1, 0, 2, 0]
+
+
+def test_several_answers_are_distinct(kit: Kit, echo: list[str]) -> None:
+    found = answer(kit, "Le chat dort. Il pleut.", count=4).translations
+    assert len({t.text for t in found}) == 4
+    assert [t.logprob for t in found] == sorted((t.logprob for t in found), reverse=True)
+
+
+def test_code_and_addresses() -> None:
+    assert tidy("a\u200bb\u00ad’ c\t d") == "ab' c d"
+    for text in ("(voir p. 3)", "et/ou", "[1] Voir", "Il a dit : « a = b »", "Écrire à a@b.fr."):
+        assert not is_copied(text), text
+    for text in ("x = foo(bar)[3];", "<p>Bonjour</p>", "{'a': [1, 2], 'b': 3}", "a@b.fr, c@d.fr"):
+        assert is_copied(text), text
+
+
+def test_the_real_search_gives_the_same_alone_or_together(kit: Kit) -> None:
+    texts = ["Le chat dort. Il pleut.", "LE CHIEN MANGE", "42", "Une femme lit un livre"]
+    together = kit.translate(texts, beams=2, limit=6)
+    assert together == [kit.translate(text, beams=2, limit=6) for text in texts]
+    one, two = kit.translate(["Le chat dort.", "Il pleut."], beams=2, limit=6)
+    assert (
+        together[0] == f"{one} {two}" and together[1] == together[1].upper() and together[2] == "42"
+    )
+
+
+def test_other_words_stand_in_the_whole_text(kit: Kit) -> None:
+    text = "Le chat dort. 42 ! Il pleut."
+    parts = [kit.translate(piece, limit=6) for piece in ("Le chat dort.", "Il pleut.")]
+    words = kit.alternatives(text, count=2, limit=6)
+    first = kit.alternatives("Le chat dort.", count=2, limit=6)
+    assert [w.text for w in words[: len(first)]] == [w.text for w in first]
+    assert any(word.others for word in words)
+    for number, word in enumerate(words):
+        for other in word.others:
+            before, _, after = other.translation.partition(" 42 ! ")
+            assert (after == parts[1]) if number < len(first) else (before == parts[0])
