@@ -29,7 +29,9 @@ class Cache:
         device: torch.device | str = "cpu",
         tile: int = 1,
     ) -> None:
-        shape = (batch, config.block.groups, size + 1, config.block.width)  # last slot: padding
+        block = config.block
+        shape = (batch, size + 1, block.groups, block.width)  # a row's past is one piece of memory
+        # The last slot takes padding.
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.depth)]
         self.values = [torch.zeros_like(keys) for keys in self.keys]
         self.memory: dict[int, tuple[Tensor, Tensor]] = {}  # cross-attention, once per source
@@ -96,14 +98,13 @@ class Cache:
         """Write (B, T, G, K) into the reserved slots; returns all (B, G, span, K)."""
         keys, values = self.keys[layer], self.values[layer]
         if self.even:
-            start = self.used - k.shape[1]
-            keys[:, :, start : self.used] = k.transpose(1, 2)
-            values[:, :, start : self.used] = v.transpose(1, 2)
+            new = slice(self.used - k.shape[1], self.used)
+            keys[:, new], values[:, new] = k, v
         else:
             row = torch.arange(self.batch, device=k.device)[:, None]
-            keys[row, :, self.slots] = k
-            values[row, :, self.slots] = v
-        return keys[:, :, : self.span], values[:, :, : self.span]
+            keys[row, self.slots], values[row, self.slots] = k, v
+        held = slice(self.span)
+        return keys[:, held].transpose(1, 2), values[:, held].transpose(1, 2)
 
     @property
     def span(self) -> int:
@@ -143,16 +144,20 @@ class Cache:
         for held in (self.keys, self.values):
             for layer, old in enumerate(held):
                 new = old if same else old.new_zeros((len(rows), *old.shape[1:]))
-                new[:, :, :used] = old[rows, :, :used]
+                new[:, :used] = old[:, :used].index_select(0, rows)
                 held[layer] = new
-        sources = rows[::group] // self.group
-        self.memory = {n: (k[sources], v[sources]) for n, (k, v) in self.memory.items()}
-        if self.source is not None:
-            x, real, document = (None if t is None else t[sources] for t in self.source)
-            assert x is not None
-            self.source = x, real, document
+        self._select_sources(rows[::group] // self.group, self.batch // self.group)
         self.documents, self.lengths = self.documents[rows], self.lengths[rows]
         self.batch, self.group = len(rows), group
+
+    def _select_sources(self, kept: Tensor, count: int) -> None:
+        """Go on with these of `count` sources; beams that change places leave theirs alone."""
+        if self.source is None or kept.tolist() == list(range(count)):
+            return
+        self.memory = {n: (k[kept], v[kept]) for n, (k, v) in self.memory.items()}
+        x, real, document = (None if t is None else t[kept] for t in self.source)
+        assert x is not None
+        self.source = x, real, document
 
     def copy(self) -> Cache:
         """An independent cache with the same contents."""

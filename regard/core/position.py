@@ -29,17 +29,29 @@ def sinusoidal(positions: Tensor, dim: int, halves: bool = False, base: float = 
 
 
 class Sinusoidal(nn.Module):
-    """Fixed waves, without parameters and without a limit on the length."""
+    """Fixed waves, without parameters and without a limit on the length.
+
+    For a decoder that reads one token they cost as much as a block, so a CPU looks them up.
+    """
 
     size = None  # no limit
+    held = 1024  # positions in the table
 
     def __init__(self, dim: int, halves: bool = False) -> None:
         super().__init__()
         self.dim, self.halves = dim, halves
+        self.table: Tensor | None = None  # (held, D), made when it is first needed
 
     def forward(self, positions: Tensor) -> Tensor:
         """(B, T) → (B, T, D) in float64; the caller casts it to the stream's dtype."""
-        return sinusoidal(positions, self.dim, self.halves)
+        known = positions.device.type == "cpu" and positions.shape[-1:] == (1,)
+        known = known and positions.numel() > 0 and not torch.compiler.is_compiling()
+        if not known or int(positions.max()) >= self.held:
+            return sinusoidal(positions, self.dim, self.halves)
+        if self.table is None:
+            with torch.inference_mode(False):  # training may want it later
+                self.table = sinusoidal(torch.arange(self.held), self.dim, self.halves)
+        return nn.functional.embedding(positions, self.table)
 
 
 class Learned(nn.Module):

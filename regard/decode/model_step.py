@@ -9,8 +9,11 @@ from torch import Tensor
 
 from regard.core.cache import Cache
 from regard.model.batch import Batch
-from regard.model.model import Model
+from regard.model.front_text import TextFront
+from regard.model.model import Memory, Model
 from regard.model.strict import StrictCache, strict_logits
+
+READ = 400  # source tokens that are read together on a CPU
 
 
 class ModelStep:
@@ -33,6 +36,8 @@ class ModelStep:
         batch = Batch(ids) if self.begin.target is None else Batch(ids, ids)
         if not self.started:
             batch, self.started = replace(self.begin), True
+            if isinstance(self.cache, Cache) and reads_apart(self.model, batch):
+                self.cache.source = read_apart(self.model, batch)
         if isinstance(self.cache, StrictCache):
             return take_last(strict_logits(self.model, batch, self.cache), batch.mask)
         x = take_last(self.model.hidden(batch, self.cache), batch.mask)
@@ -41,6 +46,33 @@ class ModelStep:
     def select(self, rows: Tensor, group: int = 1) -> None:
         """Go on with these rows."""
         self.cache.select(rows, group)
+
+
+def reads_apart(model: Model, batch: Batch) -> bool:
+    """Whether sources are better read a few at a time: on a CPU, plain rows of text."""
+    paired = batch.target is not None and batch.source_documents is None
+    text = isinstance(model.front, TextFront)
+    return paired and text and model.device.type == "cpu" and len(batch.inputs) > 1
+
+
+def read_apart(model: Model, batch: Batch) -> Memory:
+    """What `Model.encode` makes of sources, those of like length together and a few at a time.
+
+    So little padding is computed, and a core's own cache holds the activations.
+    """
+    assert model.encoder is not None
+    ids, real = batch.inputs, batch.source_mask
+    real = torch.ones_like(ids, dtype=torch.bool) if real is None else real
+    lengths = real.sum(-1)
+    weight, dim = next(model.parameters()), model.encoder.config.block.dim
+    out = weight.new_zeros(*ids.shape, dim)
+    for rows in lengths.argsort(stable=True).split(max(1, READ // max(1, int(lengths.max())))):
+        seen = real[rows].any(0).nonzero()[:, 0]  # columns that hold a token
+        if len(seen):
+            own = real[rows][:, seen]
+            given = ids[rows][:, seen]
+            out[rows[:, None], seen] = model.encode(given, None if bool(own.all()) else own).x
+    return Memory(out, batch.source_mask)
 
 
 def take_last(x: Tensor, real: Tensor | None) -> Tensor:

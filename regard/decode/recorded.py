@@ -168,13 +168,24 @@ def fingerprint(model: Model) -> Hashable | None:
     found: list[Any] = [torch.get_float32_matmul_precision()]
     for part in model.modules():
         held = vars(part)
-        if part._forward_hooks or part._forward_pre_hooks or listening(held.get("at")):
+        if heard(part):
             return None
         found.append(type(part))
         found += [value for value in held.values() if type(value) in PLAIN]
         for tensor in (*part._parameters.values(), *part._buffers.values()):
             found.append(None if tensor is None else (tensor.data_ptr(), tensor.dtype))
     return tuple(found)
+
+
+def watched(model: Model) -> bool:
+    """Whether somebody listens anywhere, who may keep tensors and compute gradients with them."""
+    return any(heard(part) for part in model.modules())
+
+
+def heard(part: nn.Module) -> bool:
+    """Whether a hook or a tap of a module is in use."""
+    hooks = part._forward_hooks or part._forward_pre_hooks
+    return bool(hooks) or listening(vars(part).get("at"))
 
 
 def listening(at: Any) -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 CHUNK = 64
+SHORT = 1024  # so many numbers are sorted on a CPU before their keys were made
 
 
 class Scored:
@@ -36,7 +37,7 @@ class Scored:
 
     def best(self) -> Tensor:
         """The token of highest score (N,), of equals the lowest id."""
-        return self.logits.argmax(-1) if self.norm is None else self.first
+        return best_token(self.logits) if self.norm is None else self.first
 
     def top(self, count: int) -> Tensor:
         """The `count` tokens of highest score (N, count), best first, of equals the lowest id."""
@@ -61,7 +62,8 @@ def leading(x: Tensor, count: int) -> Tensor:
 
     Fewer where there are no more.
     """
-    if x.is_cuda:  # short rows are sorted in one kernel; its top-k leaves equals to chance
+    # Short rows are sorted in one kernel; a top-k of floats leaves equals to chance.
+    if x.is_cuda or x.numel() <= SHORT:
         return x.sort(dim=-1, descending=True, stable=True).indices[..., :count]
     return order_keys(x).topk(min(count, x.shape[-1]), -1).indices
 
@@ -71,6 +73,17 @@ def order_keys(x: Tensor) -> Tensor:
     bits = (x.float() + 0.0).contiguous().view(torch.int32).long()  # + 0.0: no negative zero
     bits = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
     return (bits << 32) - torch.arange(x.shape[-1], device=x.device)
+
+
+def best_token(logits: Tensor) -> Tensor:
+    """The token of highest score (…), of equals the lowest id: a faster argmax on a CPU."""
+    vocab = logits.shape[-1]
+    if logits.is_cuda or vocab <= CHUNK:
+        return logits.argmax(-1)
+    chunk = chunk_maxima(logits).argmax(-1, keepdim=True)
+    token = chunk * CHUNK + torch.arange(CHUNK, device=logits.device)
+    value = logits.gather(-1, token.clamp_(max=vocab - 1))  # the last token again loses to itself
+    return token.gather(-1, value.argmax(-1, keepdim=True))[..., 0]
 
 
 def best_tokens(logits: Tensor, count: int, maxima: Tensor | None = None) -> Tensor:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Literal, get_args
+
+import torch
 
 from regard.decode.beam import BeamConfig, advance_beams, beam, beam_at
 from regard.decode.fixed import FixedPace
 from regard.decode.generate import Ends, advance_rows, generate, generate_at, greedy
 from regard.decode.model_step import ModelStep
-from regard.decode.recorded import Shelf, shelf_of
+from regard.decode.recorded import Shelf, shelf_of, watched
 from regard.decode.sample import SampleConfig, Sampler, penalties
 from regard.decode.step import Hypothesis, Limit, Process, limits_of
 from regard.errors import UsageError
@@ -46,11 +49,25 @@ def write(
                 return write_fixed(model, batch, limits, how, ends, shelf, driver == "compiled")
             finally:
                 shelf.lock.release()
-    step = ModelStep(model, batch, max(limits), strict)
+    with nullcontext() if watched(model) else torch.inference_mode():
+        return write_plain(
+            ModelStep(model, batch, max(limits), strict), limits, how, ends, processes
+        )
+
+
+def write_plain(
+    step: ModelStep,
+    limits: list[int],
+    how: SampleConfig | BeamConfig | None,
+    ends: Ends,
+    processes: Sequence[Process],
+) -> list[list[Hypothesis]]:
+    """One step after the other."""
+    start = step.begin.ids
     if isinstance(how, BeamConfig):
-        return beam(step, batch.ids, limits, ends.eos, how, processes)
+        return beam(step, start, limits, ends.eos, how, processes)
     choose = greedy if how is None else Sampler(how)
-    found = generate(step, batch.ids, limits, choose, ends, processes)
+    found = generate(step, start, limits, choose, ends, processes)
     return [[hypothesis] for hypothesis in found]
 
 

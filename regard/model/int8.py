@@ -46,7 +46,7 @@ def int8_map(weight: Tensor, bias: Tensor | None) -> Product:
         x = F.pad(x, (0, extra)) if extra else x
         peak = peaks(x)
         # Product and sum round once each: fused, the last columns of a tensor may round otherwise.
-        out = product((x / peak).nan_to_num_(0.0)).mul_(peak)
+        out = product(x / peak).mul_(peak)
         return out if added is None else out.add_(added)
 
     return run
@@ -55,8 +55,8 @@ def int8_map(weight: Tensor, bias: Tensor | None) -> Product:
 def peaks(x: Tensor) -> Tensor:
     """The largest absolute value of each row: (M, K) → (M, 1).
 
-    A row of zeros, or one with an inf or NaN, has NaNs when divided by it. With zeros instead it
-    cannot reach its neighbours; its own zero, inf or NaN comes back when it is multiplied again.
+    A row of zeros, or one with an inf or NaN, has NaNs when divided by it. As bytes these are any
+    numbers, but finite ones; the row's zero, inf or NaN comes back when it is multiplied again.
     """
     return x.abs().amax(-1, keepdim=True)
 
@@ -65,25 +65,14 @@ def peaks(x: Tensor) -> Tensor:
 
 
 def pack_fbgemm(weight: Tensor, step: Tensor, levels: int) -> Product:
-    """torch's dynamic linear, which takes one scale for all rows from their range.
-
-    One more row that holds the ends of the range makes that scale 1 / levels, always.
-    """
-    outputs, inputs = weight.shape
-    zeros = torch.zeros(outputs, dtype=torch.int64)
+    """torch's own product of unsigned and signed bytes, which also rounds the activations."""
+    zeros = torch.zeros(len(weight), dtype=torch.int64)
     with warnings.catch_warnings():  # the constructor is deprecated; without it, the next kernel
         warnings.simplefilter("ignore")
         held = torch._make_per_channel_quantized_tensor(weight, step, zeros, 0)
         packed = torch.ops.quantized.linear_prepack(held, None)
-    ends = torch.zeros(1, inputs)
-    ends[0, 0], ends[0, -1] = -(levels + 1) / levels, 1
-    reduce, product = levels == SMALL, torch.ops.quantized.linear_dynamic
-
-    def run(x: Tensor) -> Tensor:
-        out: Tensor = product(torch.cat((x, ends)), packed, reduce)
-        return out[: x.shape[0]]
-
-    return run
+    product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+    return lambda x: product(x, 1 / levels, levels + 1, packed)
 
 
 def pack_onednn(weight: Tensor, step: Tensor, levels: int) -> Product:

@@ -99,7 +99,8 @@ class Packed:
     def product(self, x: Tensor) -> Tensor:
         """(…, K) → (…, N), N the outputs of all maps, in float32."""
         if self.run is None:
-            self.run = self.build()
+            with torch.inference_mode(False):  # it outlives a search that needs it first
+                self.run = self.build()
         return self.run(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], self.total)
 
     def __call__(self, x: Tensor) -> list[Tensor]:

@@ -33,7 +33,7 @@ def numbered(cache, count):
 def test_shapes_and_memory():
     cache = empty(batch=3, size=5)
     assert len(cache.keys) == len(cache.values) == 2
-    assert cache.keys[0].shape == (3, 2, 6, 2)  # one slot more, for padding
+    assert cache.keys[0].shape == (3, 6, 2, 2)  # one slot more, for padding
     assert empty(dtype=torch.bfloat16).keys[1].dtype == torch.bfloat16
 
 

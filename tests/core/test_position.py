@@ -98,6 +98,17 @@ def test_learned_positions_are_rows_after_their_offset():
     assert torch.equal(table(torch.tensor([[0, 7]])), table.weight[[2, 9]][None])
 
 
+def test_a_table_holds_the_same_waves():
+    """Inside the table, past its end, and after a look-up in a search."""
+    part, end = Sinusoidal(12, halves=True), Sinusoidal.held
+    for rows in ([[0], [5], [end - 1]], [[3], [end]], [[0, 1, 2]], [[]], []):
+        positions = torch.tensor(rows, dtype=torch.long).reshape(len(rows), -1 if rows else 1)
+        with torch.inference_mode():
+            found = part(positions)
+        assert torch.equal(found, sinusoidal(positions, 12, halves=True))
+    assert part.table is not None and not part.table.is_inference()
+
+
 # Rotary ---------------------------------------------------------------------------------------
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from regard.decode import model_step
 from regard.decode.beam import BeamConfig
-from regard.decode.model_step import ModelStep, take_last
+from regard.decode.model_step import ModelStep, read_apart, take_last
 from regard.decode.write import write
 from regard.model.batch import Batch
 from tests.properties.small_models import DECODERS, PAIRS, VOCAB, random_ids, small_kit
@@ -152,3 +153,31 @@ def test_take_last():
     assert take_last(x, None)[:, 0].tolist() == [2, 5]
     mask = torch.tensor([[True, True, False], [False, False, True]])
     assert take_last(x, mask)[:, 0].tolist() == [1, 5]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("tokens", [1, 8, 400])  # read together: one row, two rows, all
+@torch.no_grad()
+def test_sources_read_apart_are_each_read_alone(side, tokens, monkeypatch):
+    monkeypatch.setattr(model_step, "READ", tokens)
+    model = small_kit("transformer").model
+    rows, ids, mask = ragged((4, 1, 3, 4), side)
+    mask[1] = False  # an empty source
+    memory = read_apart(model, Batch(ids, ids[:, :1], source_mask=mask))
+    assert torch.equal(memory.real, mask)
+    for n in (0, 2, 3):
+        near(memory.x[n, mask[n]], model.encode(rows[n][None]).x[0])
+
+
+def test_who_listens_to_a_search_may_go_on_with_gradients():
+    model = small_kit("transformer").model
+    batch, heard = Batch(random_ids(5, 0)[None], random_ids(1, 1)[None]), []
+    tap = model.decoder.blocks[0].at.resid_post
+    tap.fn = lambda x: heard.append(x) or x
+    write(model, batch, 2)
+    tap.fn = None
+    scale = torch.ones((), requires_grad=True)
+    (heard[0] * scale).sum().backward()
+    assert scale.grad == heard[0].sum()
+    write(model, batch, 2)  # nobody listens: what the model keeps must still serve training
+    model(batch).sum().backward()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.decode.top import CHUNK, best_tokens, leading
+from regard.decode import top
+from regard.decode.top import CHUNK, Scored, best_tokens, leading
 
 
 def wanted(x, count):
@@ -25,9 +26,12 @@ def test_best_tokens_equal_a_sort_of_all(vocab, count, dtype):
     for x in (few, many):
         found = best_tokens(x, min(count, vocab))
         assert torch.equal(found, wanted(x, count))
+        assert torch.equal(Scored(x).best(), wanted(x, 1)[..., 0])
 
 
-def test_leading_keeps_the_order_of_equals():
+@pytest.mark.parametrize("short", [0, top.SHORT])  # by keys, by a sort
+def test_leading_keeps_the_order_of_equals(short, monkeypatch):
+    monkeypatch.setattr(top, "SHORT", short)
     x = torch.tensor([[0.0, -0.0, 1.0, -torch.inf, 1.0, torch.inf, -2.5, 0.0, -1e-40, 1e-40]])
     assert torch.equal(leading(x, 10), wanted(x, 10))
     assert leading(x, 3).tolist() == [[5, 2, 4]]

@@ -1,0 +1,205 @@
+"""Translation on a CPU: regard in float32, bf16 and int8, beside each other or beside peers.
+
+    python bench/cpu_translate.py [--json] [--peers A,B] [--batch N] [--beam N] [--rounds N]
+
+measures target tokens per CPU-second at one thread, the peers taking turns, so that a neighbour on
+the machine disturbs all. Two shapes with fresh weights: 6 + 6 blocks of width 512 with 32,000
+words, and (`-deep`) 8 + 2 blocks with 16,000 words. `ct2-int8-deep` gives the same weights to
+CTranslate2, where that is installed. A harness that races peers takes this file as it is: PEERS
+maps a name to a factory, a factory takes the settings (batch, beam, src, tokens, threads) and
+returns a function that translates once and says how many tokens it wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the source tree
+
+Run = Callable[[], int]
+Settings = dict[str, Any]
+END = 0  # closes a source; never written, so that every answer has all its tokens
+SHAPES = {"": (6, 6, 32000), "-deep": (8, 2, 16000)}  # encoder and decoder blocks, words
+
+
+def fresh_model(shape: str) -> Any:
+    """A pre-norm encoder-decoder of width 512 whose end token is never the best."""
+    from dataclasses import replace
+
+    import torch
+
+    from regard.model.model import Model
+    from regard.model.presets import transformer
+
+    encoder, decoder, vocab = SHAPES[shape]
+    config = transformer(512, encoder, 8, vocab, pre=True)
+    assert config.decoder is not None
+    model = Model.fresh(replace(config, decoder=replace(config.decoder, depth=decoder)))
+    with torch.no_grad():
+        model.head.out.bias[END] = -1e4
+    return model
+
+
+def sources(settings: Settings, shape: str) -> list[list[int]]:
+    """Random sources whose lengths vary by a quarter."""
+    draw, vocab = random.Random(0), SHAPES[shape][2]
+    low, high = int(settings["src"] * 0.75), int(settings["src"] * 1.25)
+    return [
+        [draw.randrange(2, vocab - 1) for _ in range(draw.randint(low, high))] + [END]
+        for _ in range(settings["batch"])
+    ]
+
+
+def prepare(settings: Settings, precision: str, shape: str = "") -> Run:
+    """regard, ready to translate."""
+    import torch
+
+    from regard.decode.beam import BeamConfig
+    from regard.decode.generate import Ends
+    from regard.decode.write import write
+    from regard.model.batch import Batch
+    from regard.model.precision import set_precision
+
+    torch.set_num_threads(settings["threads"])
+    model = fresh_model(shape)
+    set_precision(model, precision)
+    rows = [torch.tensor(row) for row in sources(settings, shape)]
+    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+    real, start = ids >= 0, torch.full((len(rows), 1), SHAPES[shape][2] - 1)
+    batch = Batch(ids.clamp(min=0), start, source_mask=None if bool(real.all()) else real)
+    how = BeamConfig(settings["beam"]) if settings["beam"] > 1 else None
+
+    def run() -> int:
+        found = write(model, batch, settings["tokens"], how, Ends([END]))
+        return sum(len(row[0].tokens) for row in found)
+
+    return run
+
+
+def prepare_ctranslate2(settings: Settings, kind: str, shape: str) -> Run:
+    """CTranslate2 with the same weights."""
+    import ctranslate2  # type: ignore[import-not-found, unused-ignore]
+
+    names = ["</s>", "<unk>", *(f"t{n}" for n in range(2, SHAPES[shape][2] - 1)), "<start>"]
+    with tempfile.TemporaryDirectory() as folder:
+        spec = ctranslate2_spec(fresh_model(shape), names)
+        spec.validate()
+        spec.optimize(quantization=kind)
+        spec.save(folder)
+        threads = settings["threads"]
+        translator = ctranslate2.Translator(folder, compute_type=kind, intra_threads=threads)
+    rows = [[names[n] for n in row] for row in sources(settings, shape)]
+    count = settings["tokens"]
+
+    def run() -> int:
+        found = translator.translate_batch(
+            rows,
+            beam_size=settings["beam"],
+            min_decoding_length=count,
+            max_decoding_length=count,
+            max_batch_size=0,
+        )
+        return sum(len(row.hypotheses[0]) for row in found)
+
+    return run
+
+
+def ctranslate2_spec(model: Any, names: list[str]) -> Any:
+    """A model's weights where CTranslate2 looks for them."""
+    import torch
+    from ctranslate2.specs import (  # type: ignore[import-not-found, unused-ignore]
+        Activation,
+        TransformerSpec,
+    )
+
+    from regard.core.position import sinusoidal
+
+    depths = len(model.encoder.blocks), len(model.decoder.blocks)
+    spec = TransformerSpec.from_config(depths, 8, pre_norm=True, activation=Activation.RELU)
+    waves = sinusoidal(torch.arange(512), 512, halves=True).float().numpy()
+    sides = (spec.encoder, spec.encoder.embeddings[0]), (spec.decoder, spec.decoder.embeddings)
+    for (side, words), stack in zip(sides, (model.encoder, model.decoder), strict=True):
+        words.weight = model.front.tokens.weight.detach().numpy()
+        side.position_encodings.encodings, side.scale_embeddings = waves, True
+        fill(side.layer_norm, "gamma", stack.norm)
+        for layer, block in zip(side.layer, stack.blocks, strict=True):
+            own, mlp = block.attn, block.mlp
+            fill_part(layer.self_attention, own.norm, [own.q, own.k, own.v], [own.o])
+            if block.cross is not None:
+                far = block.cross
+                fill_part(layer.attention, far.norm, [far.q], [far.k, far.v], [far.o])
+            fill(layer.ffn.layer_norm, "gamma", mlp.norm)
+            fill(layer.ffn.linear_0, "weight", mlp.up)
+            fill(layer.ffn.linear_1, "weight", mlp.down)
+    fill(spec.decoder.projection, "weight", model.head.out)
+    spec.register_source_vocabulary(names)
+    spec.register_target_vocabulary(names)
+    spec.config.decoder_start_token, spec.config.add_source_eos = names[-1], False
+    spec.config.eos_token, spec.config.unk_token = names[END], names[1]
+    return spec
+
+
+def fill_part(spec: Any, norm: Any, *products: list[Any]) -> None:
+    """An attention: its norm, and maps joined as CTranslate2 joins them."""
+    fill(spec.layer_norm, "gamma", norm)
+    for linear, maps in zip(spec.linear, products, strict=True):
+        fill(linear, "weight", *maps)
+
+
+def fill(spec: Any, name: str, *maps: Any) -> None:
+    """Weights of maps under each other; a norm's bias is called beta."""
+    import torch
+
+    setattr(spec, name, torch.cat([part.weight.detach() for part in maps]).numpy())
+    bias = torch.cat([part.bias.detach() for part in maps]).numpy()
+    setattr(spec, "beta" if name == "gamma" else "bias", bias)
+
+
+PEERS: dict[str, Callable[[Settings], Run]] = {
+    f"regard-{precision}{shape}": partial(prepare, precision=precision, shape=shape)
+    for shape in SHAPES
+    for precision in ("fp32", "bf16", "int8")
+} | {
+    f"ct2-int8{shape or '-base'}": partial(prepare_ctranslate2, kind="int8", shape=shape)
+    for shape in SHAPES
+}
+
+
+def main() -> int:
+    """Race the peers and print tokens per CPU-second."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--peers", default="regard-fp32,regard-bf16,regard-int8", metavar="A,B")
+    for name, number in (("batch", 1), ("beam", 1), ("src", 20), ("tokens", 25), ("rounds", 5)):
+        parser.add_argument(f"--{name}", type=int, default=number, metavar="N")
+    args = parser.parse_args()
+    settings = {name: getattr(args, name) for name in ("batch", "beam", "src", "tokens")}
+    runs = {name: PEERS[name](settings | {"threads": 1}) for name in args.peers.split(",")}
+    speeds: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(args.rounds + 1):
+        for name, run in runs.items():
+            start = time.process_time()
+            written = run()
+            if turn:  # the first one packs the weights and warms up
+                speeds[name].append(written / (time.process_time() - start))
+    found = {name: round(statistics.median(values), 1) for name, values in speeds.items()}
+    if args.json:
+        print(json.dumps(settings | {"tokens_per_cpu_second": found}))
+        return 0
+    for name, speed in found.items():
+        print(f"{name:18}{speed:9.1f} tokens per CPU-second")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
