@@ -191,7 +191,7 @@ def source(
     start = specials.get("pad", specials["eos"])
     budget, end = config.batch_tokens, specials["eos"]
     made = Buckets(
-        store, budget, start, end, seed, limit=config.length, multiple=8 if config.compile else 1
+        store, budget, start, end, seed, limit=config.length, multiple=2 if config.compile else 1
     )
     if made.left_out:
         say(f"left out: {made.left_out:,} pairs with a side over {config.length} tokens")
