@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import DataError
-from regard.model.int8 import LEVELS, peaks
+from regard.model.int8 import LEVELS, peaks, to_levels
 
 STORED = "stored"  # the key of config.json that announces such names
 INT8 = "int8"  # its value
@@ -29,8 +29,7 @@ def to_whole(weight: Tensor) -> tuple[Tensor, Tensor]:
     peak = peaks(weight)
     if not bool(peak.isfinite().all()):
         raise DataError("storing weights as int8", "an inf or a NaN", "finite weights")
-    whole = (weight / (peak / LEVELS)).round_().nan_to_num_(0.0)  # a row of zeros has step 0
-    return whole.clamp_(-LEVELS, LEVELS).to(torch.int8), peak
+    return to_levels(weight)[0], peak
 
 
 def from_whole(whole: Tensor, peak: Tensor) -> Tensor:

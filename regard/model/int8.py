@@ -37,9 +37,8 @@ def int8_map(weight: Tensor, bias: Tensor | None) -> Product:
     """The linear map of weight (N, K) and bias (N,) for float32 rows (M, K) → (M, N)."""
     kernel, extra = find_kernel(), -weight.shape[1] % LANES
     weight = F.pad(weight.detach(), (0, extra))
-    step = peaks(weight) / LEVELS
-    whole = (weight / step).round_().nan_to_num_(0.0)  # a row of zeros has step 0
-    product = kernel.pack(whole.to(torch.int8), step[:, 0], kernel.levels)
+    whole, step = to_levels(weight)
+    product = kernel.pack(whole, step[:, 0], kernel.levels)
     added = None if bias is None else bias.detach().clone()
 
     def run(x: Tensor) -> Tensor:
@@ -50,6 +49,13 @@ def int8_map(weight: Tensor, bias: Tensor | None) -> Product:
         return out if added is None else out.add_(added)
 
     return run
+
+
+def to_levels(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Weight (N, K) → whole numbers in int8, and the step of each row (N, 1)."""
+    step = peaks(weight) / LEVELS
+    whole = (weight / step).round_().nan_to_num_(0.0)  # a row of zeros has step 0
+    return whole.clamp_(-LEVELS, LEVELS).to(torch.int8), step
 
 
 def peaks(x: Tensor) -> Tensor:
