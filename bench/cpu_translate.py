@@ -90,9 +90,11 @@ def prepare_ctranslate2(settings: Settings, kind: str, shape: str) -> Run:
     """CTranslate2 with the same weights."""
     import ctranslate2  # type: ignore[import-not-found, unused-ignore]
 
+    from regard.interop.ct2 import build_spec
+
     names = ["</s>", "<unk>", *(f"t{n}" for n in range(2, SHAPES[shape][2] - 1)), "<start>"]
     with tempfile.TemporaryDirectory() as folder:
-        spec = ctranslate2_spec(fresh_model(shape), names)
+        spec = build_spec(fresh_model(shape), (names, names), len(names) - 1, END, 1)
         spec.validate()
         spec.optimize(quantization=kind)
         spec.save(folder)
@@ -112,57 +114,6 @@ def prepare_ctranslate2(settings: Settings, kind: str, shape: str) -> Run:
         return sum(len(row.hypotheses[0]) for row in found)
 
     return run
-
-
-def ctranslate2_spec(model: Any, names: list[str]) -> Any:
-    """A model's weights where CTranslate2 looks for them."""
-    import torch
-    from ctranslate2.specs import (  # type: ignore[import-not-found, unused-ignore]
-        Activation,
-        TransformerSpec,
-    )
-
-    from regard.core.position import sinusoidal
-
-    depths = len(model.encoder.blocks), len(model.decoder.blocks)
-    spec = TransformerSpec.from_config(depths, 8, pre_norm=True, activation=Activation.RELU)
-    waves = sinusoidal(torch.arange(512), 512, halves=True).float().numpy()
-    sides = (spec.encoder, spec.encoder.embeddings[0]), (spec.decoder, spec.decoder.embeddings)
-    for (side, words), stack in zip(sides, (model.encoder, model.decoder), strict=True):
-        words.weight = model.front.tokens.weight.detach().numpy()
-        side.position_encodings.encodings, side.scale_embeddings = waves, True
-        fill(side.layer_norm, "gamma", stack.norm)
-        for layer, block in zip(side.layer, stack.blocks, strict=True):
-            own, mlp = block.attn, block.mlp
-            fill_part(layer.self_attention, own.norm, [own.q, own.k, own.v], [own.o])
-            if block.cross is not None:
-                far = block.cross
-                fill_part(layer.attention, far.norm, [far.q], [far.k, far.v], [far.o])
-            fill(layer.ffn.layer_norm, "gamma", mlp.norm)
-            fill(layer.ffn.linear_0, "weight", mlp.up)
-            fill(layer.ffn.linear_1, "weight", mlp.down)
-    fill(spec.decoder.projection, "weight", model.head.out)
-    spec.register_source_vocabulary(names)
-    spec.register_target_vocabulary(names)
-    spec.config.decoder_start_token, spec.config.add_source_eos = names[-1], False
-    spec.config.eos_token, spec.config.unk_token = names[END], names[1]
-    return spec
-
-
-def fill_part(spec: Any, norm: Any, *products: list[Any]) -> None:
-    """An attention: its norm, and maps joined as CTranslate2 joins them."""
-    fill(spec.layer_norm, "gamma", norm)
-    for linear, maps in zip(spec.linear, products, strict=True):
-        fill(linear, "weight", *maps)
-
-
-def fill(spec: Any, name: str, *maps: Any) -> None:
-    """Weights of maps under each other; a norm's bias is called beta."""
-    import torch
-
-    setattr(spec, name, torch.cat([part.weight.detach() for part in maps]).numpy())
-    bias = torch.cat([part.bias.detach() for part in maps]).numpy()
-    setattr(spec, "beta" if name == "gamma" else "bias", bias)
 
 
 PEERS: dict[str, Callable[[Settings], Run]] = {
