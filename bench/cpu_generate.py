@@ -11,10 +11,7 @@ a function that writes once and says how many tokens it wrote.
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,7 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the source tree
 
-Run = Callable[[], int]
+from bench.race import Run, race
 
 
 def prepare(settings: dict[str, Any], precision: str | None) -> Run:
@@ -65,19 +62,7 @@ def main() -> int:
     args = parser.parse_args()
     settings = {name: getattr(args, name) for name in ("batch", "prompt", "tokens")}
     runs = {name: make(settings | {"threads": 1}) for name, make in PEERS.items()}
-    speeds: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(args.rounds + 1):
-        for name, run in runs.items():
-            start = time.process_time()
-            written = run()
-            if turn:  # the first one packs the weights and warms up
-                speeds[name].append(written / (time.process_time() - start))
-    found = {name: round(statistics.median(values), 1) for name, values in speeds.items()}
-    if args.json:
-        print(json.dumps(settings | {"tokens_per_cpu_second": found}))
-        return 0
-    for name, speed in found.items():
-        print(f"{name:14}{speed:9.1f} tokens per CPU-second")
+    race(runs, args.rounds, settings, args.json)
     return 0
 
 

@@ -13,12 +13,9 @@ returns a function that translates once and says how many tokens it wrote.
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,7 +23,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the source tree
 
-Run = Callable[[], int]
+from bench.race import Run, race
+
 Settings = dict[str, Any]
 END = 0  # closes a source; never written, so that every answer has all its tokens
 SHAPES = {"": (6, 6, 32000), "-deep": (8, 2, 16000)}  # encoder and decoder blocks, words
@@ -136,19 +134,7 @@ def main() -> int:
     args = parser.parse_args()
     settings = {name: getattr(args, name) for name in ("batch", "beam", "src", "tokens")}
     runs = {name: PEERS[name](settings | {"threads": 1}) for name in args.peers.split(",")}
-    speeds: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(args.rounds + 1):
-        for name, run in runs.items():
-            start = time.process_time()
-            written = run()
-            if turn:  # the first one packs the weights and warms up
-                speeds[name].append(written / (time.process_time() - start))
-    found = {name: round(statistics.median(values), 1) for name, values in speeds.items()}
-    if args.json:
-        print(json.dumps(settings | {"tokens_per_cpu_second": found}))
-        return 0
-    for name, speed in found.items():
-        print(f"{name:18}{speed:9.1f} tokens per CPU-second")
+    race(runs, args.rounds, settings, args.json)
     return 0
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from regard.cli.show import Progress, Show, human_bytes
 from regard.data.files import decode, read_parts, split_lines
 from regard.errors import UsageError
-from regard.tokens.train import train_tokenizer
+from regard.tokens.train import SIZED, train_tokenizer
 
-SIZE = 8000  # ids of bpe and wordpiece unless said otherwise
+SIZE = 8000  # ids of bpe, pieces and wordpiece unless said otherwise
 
 
 def run_train(args: argparse.Namespace, show: Show) -> int:
@@ -22,7 +22,7 @@ def run_train(args: argparse.Namespace, show: Show) -> int:
     if (out / "tokenizer.json").exists() and not args.force:
         found = f"{out} has a tokenizer.json"
         raise UsageError("training a tokenizer", found, "a new folder, or --force")
-    size = args.size or (SIZE if args.kind in ("bpe", "pieces", "wordpiece") else None)
+    size = args.size or (SIZE if args.kind in SIZED else None)
     with show.progress("training") as progress, Ticker(progress) as ticker:
         tokenizer = train_tokenizer(
             texts_of(args, ticker),

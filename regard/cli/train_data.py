@@ -22,7 +22,7 @@ from regard.data.split import hold_out
 from regard.data.store import Store
 from regard.errors import DataError, UsageError
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.train import KINDS, train_tokenizer
+from regard.tokens.train import KINDS, SIZED, train_tokenizer
 from regard.train.config import TrainConfig
 
 Say = Callable[[str], None]
@@ -116,7 +116,7 @@ def learn_tokenizer(run: RunConfig, progress: Say) -> Tokenizer:
     """A tokenizer of the training files, both sides of pairs together."""
     assert run.tokens is not None
     roles, wrap = ROLES[run.kind]
-    size = run.vocab or (8000 if run.tokens in ("bpe", "pieces", "wordpiece") else None)
+    size = run.vocab or (8000 if run.tokens in SIZED else None)
     texts: Iterator[str] = iter(())
     if run.tokens != "bytes":
         files = [Path(file) for file in run.files]

@@ -117,11 +117,12 @@ def advance_beams(
     state: Beams, logits: Tensor, config: BeamConfig, processes: Sequence[Process] = ()
 ) -> Beams:
     """Grow each prefix by a token and keep the best; a source that is over stays as it is."""
-    scored = Scored(logits)
     if processes:  # on log-probabilities of the model, so that what is left keeps its own
         history = state.tokens[:, :, : int(state.count)].flatten(0, 1)
         log = chain(processes, logits.log_softmax(-1, dtype=torch.float32), history)
         scored = Scored(log, log)
+    else:
+        scored = Scored(logits)
     sources, prefixes = state.logprob.shape
     value, parent, token = candidates(scored, state.logprob, config, len(state.ends))
     value = value.masked_fill(state.over[:, None], -torch.inf)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from copy import copy
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor
+
+from regard.core.kernel import runs_kernels
 
 CHUNK = 64
 SHORT = 1024  # so many numbers are sorted on a CPU before their keys were made
@@ -22,7 +23,7 @@ class Scored:
     def __init__(self, logits: Tensor, log: Tensor | None = None) -> None:
         self.logits, self.log = logits, log
         self.norm: Tensor | None = None
-        if log is None and has_kernel(logits):
+        if log is None and runs_kernels(logits):
             from regard.decode.kernels import row_summary
 
             self.norm, self.first, self.maxima = row_summary(logits, CHUNK)
@@ -50,11 +51,6 @@ class Scored:
         if self.log is None:
             self.log = self.logits.log_softmax(-1, dtype=torch.float32)
         return self.log.gather(-1, token)
-
-
-def has_kernel(logits: Tensor) -> bool:
-    """Whether scores can be read by our own kernel."""
-    return logits.is_cuda and logits.dtype != torch.float64 and find_spec("triton") is not None
 
 
 def leading(x: Tensor, count: int) -> Tensor:

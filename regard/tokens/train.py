@@ -33,6 +33,9 @@ KINDS: dict[str, Callable[[Iterable[str], Plan], Rust]] = {
     "bytes": train_bytes,
 }
 
+SIZED = ("bpe", "pieces", "wordpiece")
+"""Kinds that must be told how many ids they may have."""
+
 WRAPS = {
     "none": ([], []),
     "bos": (["bos"], []),
@@ -84,7 +87,7 @@ def check(kind: str, size: int | None, min_count: int, wrap: str, lossless: bool
             close = nearest(value, known, 1)
             fix = f"did you mean {close}?" if close else ""
             raise UsageError(DOING, f"{name} {value!r}", f"one of {', '.join(known)}", fix)
-    if size is None and kind in ("bpe", "pieces", "wordpiece"):
+    if size is None and kind in SIZED:
         raise UsageError(DOING, f"no size for {kind}", "how many ids it may have, such as 8000")
     if size is not None and size < 1:
         raise UsageError(DOING, f"size {size}", "at least 1")

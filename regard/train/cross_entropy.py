@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from regard.core.kernel import runs_kernels
 
 ChunkLoss = Callable[[Tensor, Tensor | None, Tensor, float], tuple[Tensor, Tensor, Tensor]]
 
@@ -60,7 +61,7 @@ def compiled_chunk_loss() -> ChunkLoss:
 
 def best_chunk_loss(logits: Tensor, compiled: bool) -> ChunkLoss:
     """The fastest of its kinds: a kernel of our own on a GPU, compiled if asked for, as written."""
-    if logits.is_cuda and logits.dtype != torch.float64 and find_spec("triton"):
+    if runs_kernels(logits):
         from regard.train.kernels import cross_entropy_rows
 
         return cross_entropy_rows
