@@ -190,9 +190,8 @@ def source(
         return Packed(store, config.length, rows, seed, masker=hide)
     start = specials.get("pad", specials["eos"])
     budget, end = config.batch_tokens, specials["eos"]
-    made = Buckets(
-        store, budget, start, end, seed, limit=config.length, multiple=2 if config.compile else 1
-    )
+    even = train and config.compile
+    made = Buckets(store, budget, start, end, seed, limit=config.length, even=even)
     if made.left_out:
         say(f"left out: {made.left_out:,} pairs with a side over {config.length} tokens")
     return made

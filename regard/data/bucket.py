@@ -6,7 +6,6 @@ import sys
 from functools import lru_cache
 
 import numpy as np
-import torch
 
 from regard.data.batch import Examples, check_index, mask_of, tensor
 from regard.data.mask import IGNORED
@@ -20,8 +19,9 @@ class Buckets:
 
     An epoch's plan is made from lengths alone: pairs are shuffled, sorted by length inside
     stretches of `look_ahead`, cut into batches, and the batches shuffled. It takes 8 bytes a pair,
-    the lengths 16 more. Lengths count the end token and are rounded up to `multiple`; above 1, for
-    a compiler, sources always have a mask too.
+    the lengths 16 more. Lengths count the end token.
+    `even`, for a compiler: all sources of a batch have one length, so that no mask is needed. A
+    stretch is the whole epoch then; on little data it makes more batches, smaller ones.
     `limit` leaves out pairs with a longer side; `left_out` counts them. A pair longer than the
     budget is a batch of its own; `over_long` lists those.
     """
@@ -35,21 +35,21 @@ class Buckets:
         seed: int | None = 0,
         look_ahead: int = 100_000,
         limit: int | None = None,
-        multiple: int = 1,
+        even: bool = False,
     ) -> None:
         if store.sides != 2:
             raise UsageError("making batches of pairs", f"{store.path}, a store of texts", "pairs")
-        if budget < 1 or multiple < 1 or look_ahead < 1:
-            found = f"budget {budget}, multiple {multiple}, look-ahead {look_ahead}"
+        if budget < 1 or look_ahead < 1:
+            found = f"budget {budget}, look-ahead {look_ahead}"
             raise UsageError("making batches of pairs", found, "1 or more")
         self.store, self.budget, self.start, self.end = store, budget, start, end
-        self.seed, self.look_ahead, self.multiple = seed, look_ahead, multiple
+        self.seed, self.look_ahead, self.even = seed, look_ahead, even
         sizes = store.lengths() + 1
         longest = sizes.max(1, initial=0)
         kept = np.flatnonzero(longest <= (limit or sys.maxsize))
         self.left_out = len(sizes) - len(kept)
         self.kept = kept if self.left_out else np.arange(0)  # empty: all
-        self.sizes = np.minimum(-(-sizes[kept] // multiple) * multiple, limit or sys.maxsize)
+        self.sizes = sizes[kept]
         self.over_long = kept[longest[kept] > budget].tolist()
         if not len(kept):
             found = f"{len(sizes):,} pairs in {store.path}, none with both sides ≤ {limit} tokens"
@@ -62,17 +62,20 @@ class Buckets:
         """(pairs in the order of the batches, where each batch begins and ends)."""
         n = len(self.sizes)
         order, edges = np.empty(n, np.int64), [0]
-        for first in range(0, n, self.look_ahead):
-            last = min(first + self.look_ahead, n)
+        for first in range(0, n, n if self.even else self.look_ahead):
+            last = n if self.even else min(first + self.look_ahead, n)
             numbers = shuffled(np.arange(first, last), n, self.seed, epoch)
-            sizes = self.sizes[numbers]
-            longest, more = sizes.max(1), sizes[:, 0] - sizes[:, 1]
+            source, target = self.sizes[numbers].T
+            longest, more = np.maximum(source, target), source - target
             # Like a snake, up and down in turn, so that neighbours are alike in both sides.
-            sorting = np.lexsort((np.where(longest % 2, more, -more), longest))
+            snake = np.where(longest % 2, more, -more), longest
+            sorting = np.lexsort((target, source) if self.even else snake)
             order[first:last], longest = numbers[sorting], longest[sorting]
+            kinds = source[sorting] if self.even else np.zeros(last - first)
+            ends = np.searchsorted(kinds, kinds, side="right")  # of the pairs that may be together
             at = 0
             while at < last - first:
-                most = longest[at : at + max(1, self.budget // int(longest[at]))]
+                most = longest[at : ends[at]][: max(1, self.budget // int(longest[at]))]
                 fits = most * np.arange(1, len(most) + 1) <= self.budget  # true, then false
                 at += max(1, int(fits.sum()))
                 edges.append(first + at)
@@ -103,7 +106,7 @@ class Buckets:
             tensor(np.where(right, labels, IGNORED)),
             int(right.sum()),
             tensor(np.where(right, target, self.end)),
-            source_mask=mask_of(real) if self.multiple == 1 else torch.from_numpy(real),
+            source_mask=mask_of(real),
         )
 
     def rows(self, starts: Counts, stops: Counts, width: int) -> tuple[Counts, np.ndarray]:

@@ -42,19 +42,12 @@ from regard.train.cross_entropy import IGNORE
 from regard.train.fp8 import use_fp8
 from regard.train.job import Interrupted, Job, State, check_same
 from regard.train.metrics import cut_metrics, write_metrics
-from regard.train.objectives import check_labels, token_loss
+from regard.train.objectives import check_labels, compile_blocks, token_loss
 from regard.train.optim import Mean, build_optimizer, clip, first_bad, first_bad_output
 from regard.train.schedule import build_schedule
 from regard.train.world import Objective, exchanging, gather, part_of, spread, whole_model
 
 LOW = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
-
-
-def mark_varying(batch: Batch) -> None:
-    """Tell the compiler that rows and lengths change, so that it does not compile for each."""
-    for tensor in (batch.inputs, batch.target, batch.source_mask):
-        if tensor is not None:
-            torch._dynamo.maybe_mark_dynamic(tensor, [0, 1])
 
 
 class Trainer:
@@ -68,6 +61,11 @@ class Trainer:
             keep_memory()
         if config.precision == "fp32" and not config.compile:
             use_onednn(job.model)
+        varying = isinstance(job.train, Buckets)
+        self.whole = config.compile and not varying
+        """Compile the model as one graph: all batches have one shape."""
+        if config.compile and varying:
+            compile_blocks(job.model)
         self.fp8 = config.precision == "fp8"
         if self.fp8:
             use_fp8(job.model)
@@ -92,13 +90,15 @@ class Trainer:
         low = LOW.get(self.config.precision)
         return nullcontext() if low is None else torch.autocast(self.device.type, low)
 
+    def as_written(self) -> AbstractContextManager[Any]:
+        """Inside, nothing is compiled: every part can be watched, and no mode is compiled twice."""
+        return torch.compiler.set_stance("force_eager") if self.config.compile else nullcontext()
+
     def on_device(self, examples: Examples) -> tuple[Batch, Tensor]:
         """A batch and its labels where the model is; a wrong label stops here, on the host."""
         if self.model.config.head.size is not None:
             check_labels(examples.labels, self.model.config.head.size)
         batch = Batch(**examples.parts()).to(self.device)
-        if self.config.compile and isinstance(self.job.train, Buckets):
-            mark_varying(batch)
         return batch, examples.labels.to(self.device, non_blocking=True)
 
     def step(self, micro: list[Examples]) -> dict[str, float]:
@@ -111,9 +111,11 @@ class Trainer:
         sums = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         for number, examples in enumerate(micro, 1):
             batch, labels = self.on_device(examples)
+            # One row would be compiled for itself.
+            how = self.as_written() if len(labels) == 1 else nullcontext()
             with exchanging(self.loss, number == len(micro)):
-                with self.autocast():
-                    loss = self.loss(batch, labels, config.smoothing, config.compile, self.fp8)
+                with self.autocast(), how:
+                    loss = self.loss(batch, labels, config.smoothing, self.whole, self.fp8)
                 # Processes average their gradients; the sum over all of them is wanted.
                 self.scaler.scale(loss.sum * self.world.size / total).backward()
             sums = sums[0] + loss.sum.detach(), sums[1] + loss.plain
@@ -146,8 +148,8 @@ class Trainer:
         """Stop at a loss or gradient that is not finite, before it reaches the weights."""
 
         def again() -> None:
-            for examples in micro:  # not compiled, so that each part can be watched
-                with self.autocast():
+            for examples in micro:
+                with self.autocast(), self.as_written():
                     self.loss(*self.on_device(examples))
 
         seen = [bad for bad in self.world.all(first_bad_output(self.model, again)) if bad]
@@ -252,7 +254,7 @@ class Trainer:
         source, state = self.job.valid, self.state
         if source is None:
             return
-        with self.averaged():
+        with self.averaged(), self.as_written():
             self.model.eval()
             value, count = self.measure(source)
             if self.job.sample is not None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.core.block import Block
 from regard.errors import DataError
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -40,6 +41,20 @@ def compiled_hidden(fp8: bool) -> Callable[[Model, Batch], Tensor]:
     mode = "reduce-overhead" if fp8 else None  # records the kernels once, as a CUDA graph
     made: Callable[[Model, Batch], Tensor] = torch.compile(Model.hidden, mode=mode)
     return made
+
+
+def compile_blocks(model: Model, backend: str | Callable[..., object] = "inductor") -> None:
+    """Compile each kind of block once for batches of every shape.
+
+    A graph of a whole model with varying shapes takes minutes to compile; one of a block, which
+    all blocks of a stack share, takes seconds.
+    """
+    import torch.fx.experimental._config as shapes
+
+    shapes.use_duck_shape = False  # a source as long as its target is no rule
+    for module in model.modules():
+        if isinstance(module, Block):
+            module.compile(dynamic=True, backend=backend)
 
 
 def token_loss(
