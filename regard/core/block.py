@@ -36,7 +36,8 @@ class Block(nn.Module):
         """One wiring for every part: norm before it (pre) or after the sum (post)."""
         out: Tensor = self.dropout(part(part.norm(x) if self.pre else x, **inputs))
         out = x + out if self.residual else out
-        return out if self.pre else cast(Tensor, part.norm(out))
+        # Autocast makes float32 of a norm's output; the stream stays what it is.
+        return out if self.pre else cast(Tensor, part.norm(out)).to(out.dtype)
 
     def forward(self, x: Tensor, ctx: Context, memory: Tensor | None = None) -> Tensor:
         """(B, T, D) → (B, T, D); `memory` (B, S, D) is the encoder's output."""

@@ -111,8 +111,9 @@ class Trainer:
         sums = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         for number, examples in enumerate(micro, 1):
             batch, labels = self.on_device(examples)
-            # One row would be compiled for itself.
-            how = self.as_written() if len(labels) == 1 else nullcontext()
+            # A compiler treats one row, and little work, as cases of their own: minutes for nothing.
+            small = not self.whole and 4 * labels.numel() < config.batch_tokens
+            how = self.as_written() if small else nullcontext()
             with exchanging(self.loss, number == len(micro)):
                 with self.autocast(), how:
                     loss = self.loss(batch, labels, config.smoothing, self.whole, self.fp8)
