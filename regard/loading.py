@@ -6,6 +6,7 @@ import os
 
 import torch
 
+from regard.core.kernel import expect_many_shapes
 from regard.errors import UsageError
 from regard.interop.families import bind
 from regard.interop.gguf_llama import GGUFSource
@@ -37,12 +38,18 @@ def load(
     the working directory comes first.
 
     dtype, of the weights, is a torch dtype, its name, or "auto" for what the file holds. precision,
-    of the matrix products on a CPU, is fp32, bf16 or int8 (`model/precision.py`).
+    of the matrix products, is fp32, bf16 or int8 (`model/precision.py`); elsewhere than on a CPU,
+    fp32 and bf16 are the dtype of the weights.
     """
     if not isinstance(path, str | os.PathLike):
         raise UsageError("loading a model", f"{path!r}", "the path of a folder or file")
     source = open_source(locate(path))
-    model, binding = load_model(source, read_dtype(dtype), read_device(device))
+    place = read_device(device)
+    if place.type != "cpu" and precision in ("fp32", "bf16"):
+        dtype, precision = "float32" if precision == "fp32" else "bfloat16", None
+    if place.type == "cuda":
+        expect_many_shapes()
+    model, binding = load_model(source, read_dtype(dtype), place)
     if precision is not None:
         set_precision(model, precision)
     folder = source.path if source.path.is_dir() else None

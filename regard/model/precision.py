@@ -56,7 +56,7 @@ def check_packable(model: nn.Module, precision: str) -> None:
     doing = f"setting the precision to {precision}"
     for name, parameter in model.named_parameters():
         if parameter.device.type != "cpu":
-            fix = "regard.load(…, dtype='bfloat16') is for a GPU"
+            fix = "fp32 or bf16; or --device cpu"
             raise UsageError(doing, f"{name} on {parameter.device}", "a model on the CPU", fix)
         if parameter.dtype != torch.float32:
             found = f"{name} of {parameter.dtype}"

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.core.kernel import expect_many_shapes
 from regard.data.batch import Examples, Source
 from regard.data.bucket import Buckets
 from regard.data.loader import Loader
@@ -42,7 +43,7 @@ from regard.train.cross_entropy import IGNORE
 from regard.train.fp8 import use_fp8
 from regard.train.job import Interrupted, Job, State, check_same
 from regard.train.metrics import cut_metrics, write_metrics
-from regard.train.objectives import check_labels, compile_blocks, token_loss
+from regard.train.objectives import Compiling, check_labels, compile_blocks, token_loss
 from regard.train.optim import Mean, build_optimizer, clip, first_bad, first_bad_output
 from regard.train.schedule import build_schedule
 from regard.train.world import Objective, exchanging, gather, part_of, spread, whole_model
@@ -62,10 +63,14 @@ class Trainer:
         if config.precision == "fp32" and not config.compile:
             use_onednn(job.model)
         varying = isinstance(job.train, Buckets)
-        self.whole = config.compile and not varying
-        """Compile the model as one graph: all batches have one shape."""
+        if varying:
+            expect_many_shapes()
+        self.compiled: Compiling = "no"  # as one graph, which batches of one shape allow
         if config.compile and varying:
             compile_blocks(job.model)
+        elif config.compile:
+            alone = config.accumulate == 1 and self.world.size == 1
+            self.compiled = "recorded" if alone and self.device.type == "cuda" else "yes"
         self.fp8 = config.precision == "fp8"
         if self.fp8:
             use_fp8(job.model)
@@ -111,12 +116,12 @@ class Trainer:
         sums = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         for number, examples in enumerate(micro, 1):
             batch, labels = self.on_device(examples)
-            # A compiler treats one row, and little work, as cases of their own: minutes for nothing.
-            small = not self.whole and 4 * labels.numel() < config.batch_tokens
+            # A compiler makes cases of their own of one row and of little work.
+            small = self.compiled == "no" and 4 * labels.numel() < config.batch_tokens
             how = self.as_written() if small else nullcontext()
             with exchanging(self.loss, number == len(micro)):
                 with self.autocast(), how:
-                    loss = self.loss(batch, labels, config.smoothing, self.whole, self.fp8)
+                    loss = self.loss(batch, labels, config.smoothing, self.compiled, self.fp8)
                 # Processes average their gradients; the sum over all of them is wanted.
                 self.scaler.scale(loss.sum * self.world.size / total).backward()
             sums = sums[0] + loss.sum.detach(), sums[1] + loss.plain
@@ -279,7 +284,7 @@ class Trainer:
         for loaded in self.loader(source).iterate(epochs=1):
             batch, labels = self.on_device(loaded.examples)
             with self.autocast():
-                losses.append(self.loss(batch, labels, 0.0, False, self.fp8).plain)
+                losses.append(self.loss(batch, labels, 0.0, "no", self.fp8).plain)
             count += loaded.examples.tokens
         return sum(self.world.sum(torch.stack(losses)).tolist()) / max(count, 1), count
 

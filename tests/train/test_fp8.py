@@ -11,7 +11,7 @@ from regard.model.model import Model
 from regard.model.presets import gpt2
 from regard.train.cross_entropy import IGNORE, chunk_loss, linear_cross_entropy
 from regard.train.fp8 import Fp8Linear, fits, scale_of, some_columns, some_rows, use_fp8
-from regard.train.objectives import token_loss
+from regard.train.objectives import Compiling, token_loss
 
 pytestmark = [  # what torch says when a GPU and its compiler are first used
     pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
@@ -122,8 +122,8 @@ def test_scores_in_fp8_are_near_the_float_ones() -> None:
 
 
 @on_gpu
-@pytest.mark.parametrize("compiled", [False, True])
-def test_training_in_fp8_learns_as_in_bf16(compiled: bool) -> None:
+@pytest.mark.parametrize("compiled", ["no", "yes", "recorded"])
+def test_training_in_fp8_learns_as_in_bf16(compiled: Compiling) -> None:
     ids = torch.randint(0, 128, (8, 64), generator=torch.Generator().manual_seed(0)).cuda()
     last = []
     for fp8 in (False, True):
