@@ -53,17 +53,20 @@ def run(args: argparse.Namespace, show: Show) -> int:
 
 
 def look_at_torch(device: str) -> dict[str, Any]:
-    """Devices, threads and speed."""
+    """Devices, threads, kernels and speed."""
     import torch
+
+    from regard.model.native import find_native
 
     devices = ["cpu"]
     for n in range(torch.cuda.device_count()):
         devices.append(f"cuda:{n} {torch.cuda.get_device_name(n)}")
     if torch.backends.mps.is_available():
         devices.append("mps")
-    where = choose_device(device)
+    where, native = choose_device(device), find_native()
     return {
         "devices": devices,
+        "native": {"there": native.library is not None, "why_not": native.why},
         "threads": torch.get_num_threads(),
         "cores": os.cpu_count(),
         "speed": {"device": where, "float32_gflops": round(measure_speed(where), 1)},
@@ -86,6 +89,8 @@ def print_report(found: dict[str, Any], show: Show) -> None:
     if "speed" in found:
         speed = found["speed"]
         machine["devices"] = ", ".join(found["devices"])
+        native = found["native"]
+        machine["int8 kernels"] = "native" if native["there"] else f"torch's: {native['why_not']}"
         machine["threads"] = f"{found['threads']} of {found['cores']} cores"
         machine["speed"] = (
             f"{speed['float32_gflops']:,} GFLOP/s (float32 matrix product, {speed['device']})"

@@ -34,10 +34,11 @@ class Block(nn.Module):
 
     def add(self, x: Tensor, part: Attention | MLP, **inputs: View | Tensor | None) -> Tensor:
         """One wiring for every part: norm before it (pre) or after the sum (post)."""
-        out: Tensor = self.dropout(part(part.norm(x) if self.pre else x, **inputs))
+        out: Tensor = part(part.norm(x) if self.pre else x, **inputs)
+        if self.training:
+            out = self.dropout(out)
         out = x + out if self.residual else out
-        # Autocast makes float32 of a norm's output; the stream stays what it is.
-        return out if self.pre else cast(Tensor, part.norm(out)).to(out.dtype)
+        return out if self.pre else cast(Tensor, part.norm(out))
 
     def forward(self, x: Tensor, ctx: Context, memory: Tensor | None = None) -> Tensor:
         """(B, T, D) → (B, T, D); `memory` (B, S, D) is the encoder's output."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import UsageError
@@ -31,7 +32,8 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise the last dimension."""
-        return super().forward(input).to(input.dtype)
+        out = F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+        return out if out.dtype == input.dtype else out.to(input.dtype)
 
 
 def build_norm(kind: str, dim: int, eps: float) -> nn.Module:

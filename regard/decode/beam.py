@@ -128,12 +128,14 @@ def advance_beams(
     value = value.masked_fill(state.over[:, None], -torch.inf)
     grown = take(state.tokens, parent).index_copy(2, state.count[None], token[:, :, None])
     ended = (token[:, :, None] == state.ends).any(-1)
-    # An end counts only among the best `width` of its group; the rest of the beam lives on.
-    score = value / state.penalty.index_select(0, state.count[None])
-    score = score.masked_fill(~(ended & ranked(value, config)), -torch.inf)
-    length = state.count + 1
-    ending = Pool(grown, length.expand(token.shape), value, score)
-    pool = state.pool.add(ending, unique=config.groups == 1)
+    length, pool = state.count + 1, state.pool
+    # To ask a GPU, or a graph, takes longer than the work.
+    if token.is_cuda or torch.compiler.is_compiling() or bool(ended.any()):
+        # An end counts only among the best `width` of its group; the rest of the beam lives on.
+        score = value / state.penalty.index_select(0, state.count[None])
+        score = score.masked_fill(~(ended & ranked(value, config)), -torch.inf)
+        ending = Pool(grown, length.expand(token.shape), value, score)
+        pool = pool.add(ending, unique=config.groups == 1)
     live = value.masked_fill(ended, -torch.inf)
     kept = live_order(live, config)
     logprob = live.gather(1, kept)

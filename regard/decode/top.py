@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.core.kernel import runs_kernels
+from regard.model import native
 
 CHUNK = 64
 SHORT = 1024  # so many numbers are sorted on a CPU before their keys were made
@@ -16,17 +17,16 @@ SHORT = 1024  # so many numbers are sorted on a CPU before their keys were made
 class Scored:
     """Scores (N, V) of the next tokens, as a search looks at them.
 
-    On a GPU one kernel reads them once for all that is asked of them; `log` are log-probabilities
-    where they are known, or were changed.
+    A kernel, where there is one, reads them once for all that is asked of them; `log` are
+    log-probabilities where they are known, or were changed.
     """
 
     def __init__(self, logits: Tensor, log: Tensor | None = None) -> None:
         self.logits, self.log = logits, log
         self.norm: Tensor | None = None
-        if log is None and runs_kernels(logits):
-            from regard.decode.kernels import row_summary
-
-            self.norm, self.first, self.maxima = row_summary(logits, CHUNK)
+        found = None if log is not None else summarise(logits)
+        if found is not None:
+            self.norm, self.first, self.maxima = found
 
     def part(self, prefixes: int, own: slice) -> Scored:
         """Some of each `prefixes` neighbouring rows."""
@@ -51,6 +51,15 @@ class Scored:
         if self.log is None:
             self.log = self.logits.log_softmax(-1, dtype=torch.float32)
         return self.log.gather(-1, token)
+
+
+def summarise(logits: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Log-sum-exp (N,), best token (N,) and chunk maxima (N, C) of logits (N, V), by a kernel."""
+    if runs_kernels(logits):
+        from regard.decode.kernels import row_summary
+
+        return row_summary(logits, CHUNK)
+    return None if torch.compiler.is_compiling() else native.row_summary(logits, CHUNK)
 
 
 def leading(x: Tensor, count: int) -> Tensor:

@@ -16,14 +16,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.model.native import pack_native
+
 LEVELS = 127  # of a weight and, where the machine adds up exactly, of an activation
 SMALL = 63  # of an activation where two products of bytes overflow 16 bits (x86 without VNNI)
 LANES = 16  # inputs come in so many: a kernel may round or add up a rest in another way
 
 Product = Callable[[Tensor], Tensor]
-"""Rows (M, K) within −1 and 1 → (M, N): rounded to whole levels, multiplied exactly, scaled."""
-Pack = Callable[[Tensor, Tensor, int], Product]
-"""Weight (N, K) in int8, its steps (N,), levels of the activations → product."""
+"""(…, K) → (…, N)."""
+Pack = Callable[[Tensor, Tensor, Tensor | None, int], Product]
+"""Weight (N, K) in int8, its steps (N,), bias (N,), levels of the activations → linear map."""
 
 
 class Kernel(NamedTuple):
@@ -38,17 +40,10 @@ def int8_map(weight: Tensor, bias: Tensor | None) -> Product:
     kernel, extra = find_kernel(), -weight.shape[1] % LANES
     weight = F.pad(weight.detach(), (0, extra))
     whole, step = to_levels(weight)
-    product = kernel.pack(whole, step[:, 0], kernel.levels)
-    added = None if bias is None else bias.detach().clone()
-
-    def run(x: Tensor) -> Tensor:
-        x = F.pad(x, (0, extra)) if extra else x
-        peak = peaks(x)
-        # Product and sum round once each: fused, the last columns of a tensor may round otherwise.
-        out = product(x / peak).mul_(peak)
-        return out if added is None else out.add_(added)
-
-    return run
+    run = kernel.pack(
+        whole, step[:, 0], None if bias is None else bias.detach().clone(), kernel.levels
+    )
+    return run if not extra else lambda x: run(F.pad(x, (0, extra)))
 
 
 def to_levels(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,7 +65,21 @@ def peaks(x: Tensor) -> Tensor:
 # Kernels, fastest first -------------------------------------------------------------------------
 
 
-def pack_fbgemm(weight: Tensor, step: Tensor, levels: int) -> Product:
+def scaled(product: Product, bias: Tensor | None) -> Product:
+    """A product for rows within −1 and 1, made one for all rows: each has a scale of its own."""
+
+    def run(x: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        peak = peaks(rows)
+        # Product and sum round once each: fused, the last columns of a tensor may round otherwise.
+        out = product(rows / peak).mul_(peak)
+        out = out if bias is None else out.add_(bias)
+        return out.view(*x.shape[:-1], out.shape[-1])
+
+    return run
+
+
+def pack_fbgemm(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> Product:
     """torch's own product of unsigned and signed bytes, which also rounds the activations."""
     zeros = torch.zeros(len(weight), dtype=torch.int64)
     with warnings.catch_warnings():  # the constructor is deprecated; without it, the next kernel
@@ -78,10 +87,10 @@ def pack_fbgemm(weight: Tensor, step: Tensor, levels: int) -> Product:
         held = torch._make_per_channel_quantized_tensor(weight, step, zeros, 0)
         packed = torch.ops.quantized.linear_prepack(held, None)
     product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-    return lambda x: product(x, 1 / levels, levels + 1, packed)
+    return scaled(lambda x: product(x, 1 / levels, levels + 1, packed), bias)
 
 
-def pack_onednn(weight: Tensor, step: Tensor, levels: int) -> Product:
+def pack_onednn(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> Product:
     """oneDNN's product of unsigned and signed bytes."""
     packed = torch.ops.onednn.qlinear_prepack(weight, None)
     zeros, scale = torch.zeros(len(weight), dtype=torch.int64), step / levels
@@ -93,17 +102,22 @@ def pack_onednn(weight: Tensor, step: Tensor, levels: int) -> Product:
         out: Tensor = product(whole, 1.0, middle, packed, scale, zeros, *rest)
         return out
 
-    return run
+    return scaled(run, bias)
 
 
-def pack_plain(weight: Tensor, step: Tensor, levels: int) -> Product:
+def pack_plain(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> Product:
     """Signed bytes into 32-bit sums: exact by its type, on every machine."""
     turned, scale = weight.t().contiguous(), step / levels  # `_int_mm` fails at one input (LANES)
-    return lambda x: torch._int_mm((x * levels).round_().to(torch.int8), turned) * scale
+
+    def run(x: Tensor) -> Tensor:
+        return torch._int_mm((x * levels).round_().to(torch.int8), turned) * scale
+
+    return scaled(run, bias)
 
 
 PLAIN = Kernel(pack_plain, LEVELS)
 KERNELS = (
+    Kernel(pack_native, LEVELS),
     Kernel(pack_fbgemm, LEVELS),
     Kernel(pack_onednn, LEVELS),
     Kernel(pack_fbgemm, SMALL),
@@ -129,11 +143,12 @@ def is_exact(kernel: Kernel) -> bool:
     rows = torch.randint(-kernel.levels, kernel.levels + 1, (count, inputs), generator=draw)
     weight[0], weight[1], rows[0], rows[1] = LEVELS, -LEVELS, kernel.levels, -kernel.levels
     weight[2, ::2] = rows[2, ::2] = 0
+    rows[:, 3] = kernel.levels  # the peak of each row, so that its numbers are whole
     step = torch.rand(outputs, generator=draw) + 0.01
     wanted = (rows @ weight.t()).double() * step.double() / kernel.levels
     x = rows.float() / kernel.levels
     try:
-        product = kernel.pack(weight.to(torch.int8), step, kernel.levels)
+        product = kernel.pack(weight.to(torch.int8), step, None, kernel.levels)
         together, alone = product(x), torch.cat([product(row[None]) for row in x])
     except (RuntimeError, AttributeError):  # not in this build of torch
         return False

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.core.attention import Attention
 from regard.errors import UsageError, nearest
 from regard.model.int8 import int8_map
+from regard.model.native import attend
 
 Precision = Literal["fp32", "bf16", "int8"]
 Map = Callable[[Tensor], Tensor]  # rows (M, K) → (M, N)
@@ -49,6 +50,7 @@ def set_precision(model: nn.Module, precision: str | None, names: str = "*") -> 
     for module in model.modules():
         if isinstance(module, Attention):
             module.joint = None if module.cross else join(module.q, module.k, module.v)
+            module.single = None if precision is None else attend
 
 
 def check_packable(model: nn.Module, precision: str) -> None:
@@ -93,7 +95,6 @@ class Packed:
     def __init__(self, maps: Sequence[nn.Linear], precision: str) -> None:
         self.maps, self.precision = list(maps), precision
         self.sizes = [linear.out_features for linear in maps]
-        self.total = sum(self.sizes)
         self.run: Map | None = None
 
     def product(self, x: Tensor) -> Tensor:
@@ -101,7 +102,7 @@ class Packed:
         if self.run is None:
             with torch.inference_mode(False):  # it outlives a search that needs it first
                 self.run = self.build()
-        return self.run(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], self.total)
+        return self.run(x)
 
     def __call__(self, x: Tensor) -> list[Tensor]:
         """What each map makes of x."""

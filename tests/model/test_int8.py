@@ -20,6 +20,7 @@ from regard.model.int8 import (
     int8_map,
     is_exact,
     peaks,
+    scaled,
 )
 
 USABLE = [kernel for kernel in KERNELS if is_exact(kernel)]
@@ -141,7 +142,7 @@ def test_the_weights_may_change_afterwards() -> None:
     assert torch.equal(run(x), before)
 
 
-def pack_pairs(weight: Tensor, step: Tensor, levels: int) -> Product:
+def pack_pairs(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> Product:
     """As x86 without VNNI multiplies: pairs of unsigned and signed bytes saturate at 16 bits."""
     signed = weight.long().unflatten(1, (-1, 2))  # (N, K/2, 2)
 
@@ -151,7 +152,7 @@ def pack_pairs(weight: Tensor, step: Tensor, levels: int) -> Product:
         exact: Tensor = sums - (levels + 1) * signed.sum((1, 2))
         return exact * (step / levels)
 
-    return run
+    return scaled(run, bias)
 
 
 def test_fewer_levels_are_exact_where_pairs_of_bytes_saturate() -> None:
@@ -161,11 +162,11 @@ def test_fewer_levels_are_exact_where_pairs_of_bytes_saturate() -> None:
 def test_an_inexact_kernel_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that overflows, one whose rows depend on each other, one that is not there."""
 
-    def shared(weight: Tensor, step: Tensor, levels: int) -> Product:
-        product = int8.pack_plain(weight, step, levels)
+    def shared(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> Product:
+        product = int8.pack_plain(weight, step, bias, levels)
         return lambda x: product(x) * (1 + len(x) * 2**-22)  # a bit or two, by the company
 
-    def missing(weight: Tensor, step: Tensor, levels: int) -> Product:
+    def missing(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> Product:
         found: Product = torch.ops.regard.no_such_operator(weight)
         return found
 

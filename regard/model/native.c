@@ -1,0 +1,239 @@
+// Products of bytes, and attention of single queries, on CPUs with AVX-512 VNNI.
+//
+// A row's result depends on that row alone: sums of whole numbers are exact in any order, and
+// floats are added in an order that does not know the other rows.
+
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+enum { LANES = 16, VECTORS = 4, PANEL = LANES * VECTORS, TILE = 6, LEVELS = 127, MIDDLE = 128 };
+
+// int8 products ---------------------------------------------------------------------------------
+
+// Weight (n, k) → panels of 64 outputs: [n / 64][k / 4][64][4] bytes, each 128 higher.
+void pack(const int8_t *weight, int64_t n, int64_t k, uint8_t *out) {
+    int64_t groups = (k + 3) / 4;
+    for (int64_t first = 0; first < n; first += PANEL)
+        for (int64_t g = 0; g < groups; g++)
+            for (int64_t j = 0; j < PANEL; j++)
+                for (int64_t i = 0; i < 4; i++) {
+                    int inside = first + j < n && 4 * g + i < k;
+                    *out++ = MIDDLE + (inside ? weight[(first + j) * k + 4 * g + i] : 0);
+                }
+}
+
+// A row as whole numbers of its own step, which is returned; their sum undoes the 128 above.
+static float round_row(const float *x, int64_t k, int64_t padded, int8_t *whole, int32_t *sum) {
+    __m512 most = _mm512_setzero_ps();
+    __mmask16 odd = 0;
+    for (int64_t i = 0; i < k; i += LANES) {
+        __mmask16 in = k - i < LANES ? (1u << (k - i)) - 1 : 0xFFFF;
+        __m512 v = _mm512_maskz_loadu_ps(in, x + i);
+        odd |= _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+        most = _mm512_max_ps(most, _mm512_abs_ps(v));
+    }
+    float peak = odd ? NAN : _mm512_reduce_max_ps(most);
+    __m512 by = _mm512_set1_ps(peak > 0 ? peak : 1), levels = _mm512_set1_ps(LEVELS);
+    __m512i total = _mm512_setzero_si512();
+    for (int64_t i = 0; i < padded; i += LANES) {
+        int64_t left = k - i;
+        __mmask16 in = left >= LANES ? 0xFFFF : left > 0 ? (1u << left) - 1 : 0;
+        __m512 v = _mm512_mul_ps(_mm512_div_ps(_mm512_maskz_loadu_ps(in, x + i), by), levels);
+        __m128i bytes = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(v));
+        total = _mm512_add_epi32(total, _mm512_cvtepi8_epi32(bytes));
+        _mm_storeu_si128((__m128i *)(whole + i), bytes);
+    }
+    *sum = MIDDLE * _mm512_reduce_add_epi32(total);
+    return peak / LEVELS;
+}
+
+typedef struct {
+    const int8_t *whole;  // (m, padded)
+    const float *scale;   // (m,)
+    const int32_t *sum;   // (m,)
+    const float *step;    // (n,)
+    const float *bias;    // (n,) or NULL
+    float *out;           // (m, n)
+    int64_t n, padded, groups;
+} Product;
+
+// `count` rows from `row` on times one panel of weights.
+static inline __attribute__((always_inline)) void tile(
+    const Product *p, const uint8_t *weight, int64_t first, int64_t row, const int count) {
+    __m512i sums[TILE][VECTORS];
+    const int8_t *whole = p->whole + row * p->padded;
+#pragma GCC unroll 6
+    for (int r = 0; r < count; r++)
+#pragma GCC unroll 4
+        for (int j = 0; j < VECTORS; j++) sums[r][j] = _mm512_setzero_si512();
+    for (int64_t g = 0; g < p->groups; g++, weight += 4 * PANEL) {
+        __m512i w[VECTORS];
+#pragma GCC unroll 4
+        for (int j = 0; j < VECTORS; j++) w[j] = _mm512_loadu_si512(weight + 64 * j);
+#pragma GCC unroll 6
+        for (int r = 0; r < count; r++) {
+            __m512i x = _mm512_set1_epi32(*(const int32_t *)(whole + r * p->padded + 4 * g));
+#pragma GCC unroll 4
+            for (int j = 0; j < VECTORS; j++) sums[r][j] = _mm512_dpbusd_epi32(sums[r][j], w[j], x);
+        }
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < VECTORS; j++) {
+        int64_t at = first + LANES * j, left = p->n - at;
+        if (left <= 0) break;
+        __mmask16 in = left >= LANES ? 0xFFFF : (1u << left) - 1;
+        __m512 step = _mm512_maskz_loadu_ps(in, p->step + at);
+#pragma GCC unroll 6
+        for (int r = 0; r < count; r++) {
+            __m512i sum = _mm512_sub_epi32(sums[r][j], _mm512_set1_epi32(p->sum[row + r]));
+            __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(p->scale[row + r]));
+            v = _mm512_mul_ps(v, step);
+            if (p->bias) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(in, p->bias + at));
+            _mm512_mask_storeu_ps(p->out + (row + r) * p->n + at, in, v);
+        }
+    }
+}
+
+static void panel(const Product *p, const uint8_t *weight, int64_t first, int64_t m) {
+    int64_t row = 0;
+    for (; row + TILE <= m; row += TILE) tile(p, weight, first, row, TILE);
+    switch (m - row) {
+        case 5: tile(p, weight, first, row, 5); break;
+        case 4: tile(p, weight, first, row, 4); break;
+        case 3: tile(p, weight, first, row, 3); break;
+        case 2: tile(p, weight, first, row, 2); break;
+        case 1: tile(p, weight, first, row, 1); break;
+    }
+}
+
+// x (m, k) → out (m, n); `packed` is what `pack` made. Returns 0, or 1 when there is no memory.
+int product(const float *x, const uint8_t *packed, const float *step, const float *bias, float *out,
+            int64_t m, int64_t n, int64_t k, int threads) {
+    int64_t padded = (k + LANES - 1) / LANES * LANES, groups = (k + 3) / 4;
+    int8_t *whole = malloc(m * (padded + sizeof(float) + sizeof(int32_t)) + 1);
+    if (!whole) return 1;
+    float *scale = (float *)(whole + m * padded);
+    int32_t *sum = (int32_t *)(scale + m);
+    for (int64_t r = 0; r < m; r++)
+        scale[r] = round_row(x + r * k, k, padded, whole + r * padded, sum + r);
+    Product p = {whole, scale, sum, step, bias, out, n, padded, groups};
+    int64_t panels = (n + PANEL - 1) / PANEL, size = groups * 4 * PANEL;
+    if (threads > 1 && m * n * k > 1 << 20) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (int64_t i = 0; i < panels; i++) panel(&p, packed + i * size, i * PANEL, m);
+    } else {
+        for (int64_t i = 0; i < panels; i++) panel(&p, packed + i * size, i * PANEL, m);
+    }
+    free(whole);
+    return 0;
+}
+
+// Attention of single queries -------------------------------------------------------------------
+
+// e^x for x ≤ 0 to about one unit in the last place: 2^n times a polynomial of the rest.
+static inline __m512 exponential(__m512 x) {
+    x = _mm512_max_ps(x, _mm512_set1_ps(-87.0f));
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 8);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
+    __m512 y = _mm512_set1_ps(1.0f / 5040);
+    const float rest[] = {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f};
+    for (int i = 0; i < 7; i++) y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(rest[i]));
+    return _mm512_scalef_ps(y, n);
+}
+
+// Where keys or values lie: of source b, slot s and head h at b · row + s · slot + h · head.
+typedef struct {
+    int64_t row, slot, head;
+} Place;
+
+// One head of one query: q (width,), keys and values of `span` slots, → out (width,).
+static void attend_head(const float *q, const float *keys, const float *values, const Place *at_k,
+                        const Place *at_v, const uint8_t *open, int64_t span, int64_t width,
+                        float scale, float *scores, float *out) {
+    float most = -INFINITY;
+    for (int64_t s = 0; s < span; s++) {
+        __m512 sum = _mm512_setzero_ps();
+        for (int64_t i = 0; i < width; i += LANES)
+            sum = _mm512_fmadd_ps(_mm512_loadu_ps(q + i),
+                                  _mm512_loadu_ps(keys + s * at_k->slot + i), sum);
+        scores[s] = open && !open[s] ? -INFINITY : scale * _mm512_reduce_add_ps(sum);
+        most = scores[s] > most ? scores[s] : most;
+    }
+    __m512 total = _mm512_setzero_ps(), top = _mm512_set1_ps(most);
+    for (int64_t s = 0; s < span; s += LANES) {
+        __mmask16 in = span - s < LANES ? (1u << (span - s)) - 1 : 0xFFFF;
+        __m512 x = _mm512_sub_ps(_mm512_mask_loadu_ps(_mm512_set1_ps(-INFINITY), in, scores + s), top);
+        __mmask16 seen = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-INFINITY), _CMP_NEQ_UQ);
+        x = _mm512_maskz_mov_ps(seen, exponential(x));
+        total = _mm512_add_ps(total, x);
+        _mm512_mask_storeu_ps(scores + s, in, x);
+    }
+    __m512 by = _mm512_set1_ps(_mm512_reduce_add_ps(total));
+    for (int64_t i = 0; i < width; i += LANES) {
+        __m512 sum = _mm512_setzero_ps();
+        for (int64_t s = 0; s < span; s++)
+            sum = _mm512_fmadd_ps(_mm512_set1_ps(scores[s]),
+                                  _mm512_loadu_ps(values + s * at_v->slot + i), sum);
+        _mm512_storeu_ps(out + i, _mm512_div_ps(sum, by));
+    }
+}
+
+// q: `rows` queries of `heads` heads, row r at r · stride; out (rows, heads, width) without gaps.
+// `beams` neighbouring rows share a source, `heads` / `groups` neighbouring heads a key. `open`
+// says of each slot whether it may be seen: source b at b · open_row, or NULL for all.
+int attend(const float *q, int64_t stride, const float *keys, Place at_k, const float *values,
+           Place at_v, const uint8_t *open, int64_t open_row, float *out, int64_t rows,
+           int64_t heads, int64_t groups, int64_t width, int64_t span, int64_t beams, float scale) {
+    float *scores = malloc((span + LANES) * sizeof(float));
+    if (!scores) return 1;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t source = r / beams;
+        for (int64_t h = 0; h < heads; h++) {
+            int64_t g = h / (heads / groups);
+            attend_head(q + r * stride + h * width, keys + source * at_k.row + g * at_k.head,
+                        values + source * at_v.row + g * at_v.head, &at_k, &at_v,
+                        open ? open + source * open_row : NULL, span, width, scale, scores,
+                        out + (r * heads + h) * width);
+        }
+    }
+    free(scores);
+    return 0;
+}
+
+// Rows of scores -------------------------------------------------------------------------------
+
+// Of each row of scores (rows, n): log Σ e^x, where the first of the largest is, and the largest of
+// each `chunk` (a multiple of 16): maxima (rows, ⌈n / chunk⌉).
+void summary(const float *scores, int64_t stride, int64_t rows, int64_t n, int64_t chunk,
+             float *norm, int64_t *best, float *maxima) {
+    int64_t chunks = (n + chunk - 1) / chunk;
+    __m512 none = _mm512_set1_ps(-INFINITY);
+    for (int64_t r = 0; r < rows; r++, scores += stride, maxima += chunks) {
+        int64_t first = 0;
+        for (int64_t c = 0; c < chunks; c++) {
+            __m512 most = none;
+            for (int64_t i = c * chunk; i < (c + 1) * chunk && i < n; i += LANES) {
+                __mmask16 in = n - i < LANES ? (1u << (n - i)) - 1 : 0xFFFF;
+                most = _mm512_max_ps(most, _mm512_mask_loadu_ps(none, in, scores + i));
+            }
+            maxima[c] = _mm512_reduce_max_ps(most);
+            first = maxima[c] > maxima[first] ? c : first;
+        }
+        float top = maxima[first];
+        int64_t at = first * chunk;
+        while (at < n - 1 && scores[at] != top) at++;
+        best[r] = at;
+        __m512 total = _mm512_setzero_ps(), by = _mm512_set1_ps(top == -INFINITY ? 0 : top);
+        for (int64_t i = 0; i < n; i += LANES) {
+            __mmask16 in = n - i < LANES ? (1u << (n - i)) - 1 : 0xFFFF;
+            __m512 x = _mm512_mask_loadu_ps(none, in, scores + i);
+            __mmask16 seen = _mm512_cmp_ps_mask(x, none, _CMP_NEQ_UQ);
+            total = _mm512_add_ps(
+                total, _mm512_maskz_mov_ps(seen, exponential(_mm512_sub_ps(x, by))));
+        }
+        norm[r] = (top == -INFINITY ? 0 : top) + logf(_mm512_reduce_add_ps(total));
+    }
+}

@@ -1,0 +1,186 @@
+"""Native kernels for CPUs: `native.c`, compiled once on this machine where it has a compiler.
+
+Without one, or without AVX-512 VNNI, everything runs on torch's own kernels: the same answers,
+slower. REGARD_NATIVE=0 switches them off.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+SOURCE = Path(__file__).with_name("native.c")
+NEEDS = ("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni")
+FLAGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fopenmp", "-shared", "-fPIC", "-mfma"]
+SECONDS = 60  # a compiler that takes longer is not waited for
+PANEL, GROUP = 64, 4  # outputs and inputs that lie together in packed weights
+
+
+class Place(ctypes.Structure):
+    """Floats between sources, slots and heads of keys or values (B, H, S, K)."""
+
+    _fields_ = [("row", ctypes.c_int64), ("slot", ctypes.c_int64), ("head", ctypes.c_int64)]
+
+    @classmethod
+    def of(cls, x: Tensor) -> Place:
+        """Where a tensor has them."""
+        row, head, slot, _ = x.stride()
+        return cls(row, slot, head)
+
+
+class Native(NamedTuple):
+    """The kernels, or why there are none."""
+
+    library: ctypes.CDLL | None
+    why: str = ""
+
+
+@cache
+def find_native() -> Native:
+    """Compiled the first time, found again later."""
+    if os.environ.get("REGARD_NATIVE") == "0":
+        return Native(None, "REGARD_NATIVE=0")
+    if not suits():
+        return Native(None, "they need Linux on x86-64 with AVX-512 VNNI")
+    text = SOURCE.read_bytes()
+    name = f"native-{hashlib.sha256(text + repr((FLAGS, NEEDS)).encode()).hexdigest()[:16]}.so"
+    made = home() / name
+    try:
+        if not made.exists():
+            compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+            if compiler is None:
+                return Native(None, "no C compiler (cc) on this machine")
+            compile_to(made, compiler)
+        return Native(bind(ctypes.CDLL(str(made))))
+    except (OSError, subprocess.SubprocessError) as error:
+        return Native(None, f"compiling them failed: {error}")
+
+
+def library() -> ctypes.CDLL | None:
+    """The kernels; None where they cannot be."""
+    return find_native().library
+
+
+def suits() -> bool:
+    """Whether this machine can run them."""
+    x86 = platform.system() == "Linux" and platform.machine() == "x86_64"
+    return x86 and bool(torch.cpu._is_vnni_supported())
+
+
+def home() -> Path:
+    """The user's own folder for what can be made again."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "regard"
+
+
+def compile_to(made: Path, compiler: str) -> None:
+    """Compile beside the final name and rename: two processes may do so at once."""
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=made.parent) as folder:
+        new = Path(folder) / made.name
+        command = [compiler, *FLAGS, *(f"-m{name}" for name in NEEDS), "-o", str(new), str(SOURCE)]
+        subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+        os.replace(new, made)
+
+
+def bind(found: ctypes.CDLL) -> ctypes.CDLL:
+    """Say what the functions take, so that calls convert nothing."""
+    pointer, whole, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+    found.pack.argtypes = [pointer, whole, whole, pointer]
+    found.pack.restype = None
+    found.product.argtypes = [*[pointer] * 5, *[whole] * 3, ctypes.c_int]
+    found.attend.argtypes = [
+        *(pointer, whole, pointer, Place, pointer, Place, pointer, whole, pointer),
+        *[whole] * 6,
+        real,
+    ]
+    found.summary.argtypes = [pointer, *[whole] * 4, *[pointer] * 3]
+    found.summary.restype = None
+    return found
+
+
+def pack_native(
+    weight: Tensor, step: Tensor, bias: Tensor | None, levels: int
+) -> Callable[[Tensor], Tensor]:
+    """The map (…, K) → (…, N) of whole numbers (N, K), their steps (N,) and a bias (N,)."""
+    found = library()
+    if found is None:
+        raise RuntimeError("no native kernels here")
+    outputs, inputs = weight.shape
+    weight, step = weight.contiguous(), step.contiguous()
+    panels, groups = -(-outputs // PANEL), -(-inputs // GROUP)
+    packed = torch.empty(panels * PANEL * groups * GROUP, dtype=torch.uint8)
+    found.pack(weight.data_ptr(), outputs, inputs, packed.data_ptr())
+    held = packed.data_ptr(), step.data_ptr(), None if bias is None else bias.data_ptr()
+    product = found.product
+
+    def run(x: Tensor, alive: object = (packed, step, bias)) -> Tensor:
+        x = x.contiguous()
+        rows, threads = x.numel() // inputs, torch.get_num_threads()
+        out = torch.empty(*x.shape[:-1], outputs)
+        if product(x.data_ptr(), *held, out.data_ptr(), rows, outputs, inputs, threads):
+            raise MemoryError("no memory for an int8 product")
+        return out
+
+    return run
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, scale: float) -> Tensor | None:
+    """Attention of single queries: q (N, H, 1, K), keys and values (B, G, S, K) → (N, H, 1, K).
+
+    N / B neighbouring rows share a source; `allowed` is (B or 1, 1, 1, S). None where the kernel
+    does not fit.
+    """
+    found = library()
+    rows, heads, count, width = q.shape
+    (sources, groups, span, _), open_row = k.shape, 0
+    plain = all(x.dtype == torch.float32 and x.stride(-1) == 1 for x in (q, k, v))
+    if found is None or count != 1 or width % 16 or not plain or not span or not sources:
+        return None
+    if q.stride(1) != width:
+        return None
+    if allowed is not None:
+        if allowed.dtype != torch.bool or allowed.shape[1:] != (1, 1, span):
+            return None
+        allowed = allowed.contiguous()
+        open_row = 0 if len(allowed) == 1 else span
+    out = torch.empty(rows, heads, 1, width)
+    failed = found.attend(
+        *(q.data_ptr(), q.stride(0), k.data_ptr(), Place.of(k), v.data_ptr(), Place.of(v)),
+        *(None if allowed is None else allowed.data_ptr(), open_row, out.data_ptr()),
+        *(rows, heads, groups, width, span, rows // sources, scale),
+    )
+    if failed:
+        raise MemoryError("no memory for attention")
+    return out
+
+
+def row_summary(logits: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor] | None:
+    """logits (N, V) → their log-sum-exp (N,), the best token (N,), chunk maxima (N, C).
+
+    Of equals the lowest id is the best. None where the kernel does not fit.
+    """
+    plain = logits.dtype == torch.float32 and logits.device.type == "cpu" and logits.dim() == 2
+    found = library() if plain and logits.numel() and logits.stride(1) == 1 else None
+    if found is None:
+        return None
+    rows, vocab = logits.shape
+    norm, best = torch.empty(rows), torch.empty(rows, dtype=torch.long)
+    maxima = torch.empty(rows, -(-vocab // chunk))
+    found.summary(
+        *(logits.data_ptr(), logits.stride(0), rows, vocab, chunk),
+        *(norm.data_ptr(), best.data_ptr(), maxima.data_ptr()),
+    )
+    return norm, best, maxima
