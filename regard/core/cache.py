@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from copy import copy
 
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor
 from regard.core import mask as masks
 from regard.core.config import StackConfig
 from regard.errors import UsageError
+
+Move = Callable[[Sequence[Tensor], Tensor, int, int], bool]
 
 
 class Cache:
@@ -39,6 +42,7 @@ class Cache:
         self.documents = torch.full((batch, size + 1), -1, dtype=torch.long, device=device)
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.batch, self.size, self.tile = batch, size, tile
+        self.move: Move | None = None  # a kernel that re-orders rows in place, if it can
         self.group = 1  # neighbouring rows that share a source: the beams of one sentence
         self.used = 0  # no row is longer; kept on the host, so that asking costs no device sync
         self.even = tile == 1  # all rows have the length `used`, so no key needs a mask
@@ -141,7 +145,8 @@ class Cache:
         Rows come in groups of `group` that share a source, whose keys and values are held once.
         """
         used, same = self.used, len(rows) == self.batch
-        for held in (self.keys, self.values):
+        done = self.move is not None and self.move([*self.keys, *self.values], rows, group, used)
+        for held in () if done else (self.keys, self.values):
             for layer, old in enumerate(held):
                 new = old if same else old.new_zeros((len(rows), *old.shape[1:]))
                 new[:, :used] = old[:, :used].index_select(0, rows)

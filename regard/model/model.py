@@ -19,6 +19,7 @@ from regard.model.config import ModelConfig
 from regard.model.front import Sequence, build_front
 from regard.model.front_text import TextFront
 from regard.model.heads import Head
+from regard.model.native import reorder
 
 
 class Memory(NamedTuple):
@@ -151,7 +152,9 @@ class Model(nn.Module):
         if self.decoder is None:
             raise UsageError("making a cache", "a model without decoder", "a decoder")
         weight = next(self.decoder.parameters())
-        return Cache(self.decoder.config, batch, size, weight.dtype, weight.device, tile)
+        made = Cache(self.decoder.config, batch, size, weight.dtype, weight.device, tile)
+        made.move = reorder
+        return made
 
     @property
     def device(self) -> torch.device:

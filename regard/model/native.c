@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LANES = 16, VECTORS = 4, PANEL = LANES * VECTORS, TILE = 6, LEVELS = 127, MIDDLE = 128 };
 
@@ -236,4 +237,27 @@ void summary(const float *scores, int64_t stride, int64_t rows, int64_t n, int64
         }
         norm[r] = (top == -INFINITY ? 0 : top) + logf(_mm512_reduce_add_ps(total));
     }
+}
+
+// Rows of a cache ------------------------------------------------------------------------------
+
+// Row r of each tensor becomes what row from[r] was, as far as `size` floats of its `stride`. Rows
+// come from their own group, whose copies stay in a core's cache. Returns 0 when it is done.
+int reorder(float *const *tensors, int64_t count, const int64_t *from, int64_t rows, int64_t group,
+            int64_t stride, int64_t size) {
+    for (int64_t r = 0; r < rows; r++)
+        if (from[r] / group != r / group) return 1;
+    float *kept = malloc(group * size * sizeof(float) + 1);
+    if (!kept) return 1;
+    for (int64_t t = 0; t < count; t++)
+        for (int64_t first = 0; first < rows; first += group) {
+            for (int64_t r = first; r < first + group; r++)
+                if (from[r] != r)
+                    memcpy(kept + (r - first) * size, tensors[t] + from[r] * stride, 4 * size);
+            for (int64_t r = first; r < first + group; r++)
+                if (from[r] != r)
+                    memcpy(tensors[t] + r * stride, kept + (r - first) * size, 4 * size);
+        }
+    free(kept);
+    return 0;
 }

@@ -13,7 +13,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -108,6 +108,7 @@ def bind(found: ctypes.CDLL) -> ctypes.CDLL:
     ]
     found.summary.argtypes = [pointer, *[whole] * 4, *[pointer] * 3]
     found.summary.restype = None
+    found.reorder.argtypes = [pointer, whole, pointer, *[whole] * 4]
     return found
 
 
@@ -184,3 +185,21 @@ def row_summary(logits: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor] | N
         *(norm.data_ptr(), best.data_ptr(), maxima.data_ptr()),
     )
     return norm, best, maxima
+
+
+def reorder(tensors: Sequence[Tensor], rows: Tensor, group: int, used: int) -> bool:
+    """Row n of each (B, S, …) becomes what row rows[n] was, as far as `used` of S; in place.
+
+    False, and nothing done, where the kernel does not fit: rows must stay in their group.
+    """
+    found, held = library(), tensors[0]
+    plain = held.dtype == torch.float32 and held.device.type == "cpu" and len(rows) == len(held)
+    if found is None or not plain or len(rows) % group or not held.is_contiguous():
+        return False
+    places = (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
+    stride, size = held.stride(0), used * held.stride(1)
+    rows = rows.contiguous()
+    failed: int = found.reorder(
+        places, len(tensors), rows.data_ptr(), len(rows), group, stride, size
+    )
+    return not failed

@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 
 from regard.model import native
-from regard.model.native import Native, attend, find_native, pack_native, row_summary
+from regard.model.native import (
+    Native,
+    attend,
+    find_native,
+    pack_native,
+    reorder,
+    row_summary,
+)
 
 needs_kernels = pytest.mark.skipif(
     native.library() is None, reason=f"no native kernels: {find_native().why}"
@@ -88,6 +95,18 @@ def test_summary_of_scores(rows: int, vocab: int) -> None:
     assert best.tolist() == first
     padded = torch.nn.functional.pad(logits, (0, -vocab % 64), value=-torch.inf)
     assert torch.equal(maxima, padded.unflatten(1, (-1, 64)).amax(-1))
+
+
+@needs_kernels
+def test_rows_of_a_cache_move_inside_their_group() -> None:
+    before = [randn(6, 9, 2, 16, seed=n) for n in range(4)]
+    for rows in ([0, 0, 2, 4, 4, 3], [0, 1, 2, 3, 4, 5], [2, 0, 1, 5, 5, 5]):
+        now = [tensor.clone() for tensor in before]
+        assert reorder(now, torch.tensor(rows), 3, 5)
+        for old, new in zip(before, now, strict=True):
+            assert torch.equal(new[:, :5], old[rows][:, :5]) and torch.equal(new[:, 5:], old[:, 5:])
+    for rows, group in (([3, 1, 2, 0, 4, 5], 3), ([0, 1, 2], 3), ([0, 1, 2, 3, 4, 5], 4)):
+        assert not reorder(now, torch.tensor(rows), group, 5)
 
 
 @needs_kernels
