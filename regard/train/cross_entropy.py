@@ -26,6 +26,9 @@ IGNORE = -100
 UNIT = 16
 """Sizes of products in fp8 are multiples of this."""
 
+CPU_BYTES, GPU_BYTES = 1 << 24, 1 << 31
+"""Of a chunk's logits: small ones stay on a CPU's heap and in its cache, a GPU likes large ones."""
+
 
 def chunk_loss(
     logits: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
@@ -186,13 +189,14 @@ def linear_cross_entropy(
     fp8: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Sums of the smoothed and the plain cross-entropy of x (N, D) scored by weight (V, D)."""
-    rows = rows or chunk_rows(len(x), len(weight))
+    most = CPU_BYTES if x.device.type == "cpu" else GPU_BYTES
+    rows = rows or chunk_rows(len(x), len(weight), most)
     how = Chunks(smoothing, rows, compiled, fp8)
     total, plain = LinearCrossEntropy.apply(x, weight, bias, labels, how)
     return total, plain
 
 
-def chunk_rows(count: int, vocab: int, most: int = 1 << 31) -> int:
+def chunk_rows(count: int, vocab: int, most: int) -> int:
     """Rows per chunk, a power of two, so that its float32 logits stay below `most` bytes."""
     rows = max(1, most // (4 * vocab))
     return min(count, 1 << (rows.bit_length() - 1)) or 1
