@@ -4,10 +4,12 @@
 
 measures target tokens per CPU-second at one thread, the peers taking turns, so that a neighbour on
 the machine disturbs all. Two shapes with fresh weights: 6 + 6 blocks of width 512 with 32,000
-words, and (`-deep`) 8 + 2 blocks with 16,000 words. `ct2-int8-deep` gives the same weights to
-CTranslate2, where that is installed. A harness that races peers takes this file as it is: PEERS
-maps a name to a factory, a factory takes the settings (batch, beam, src, tokens, threads) and
-returns a function that translates once and says how many tokens it wrote.
+words, and (`-deep`) 8 + 2 blocks with 16,000 words. `-short` scores only the words of a shortlist,
+with lists as long as those of French news (4,346 words for one sentence, 5,764 for 32).
+`ct2-int8-deep` gives the same weights to CTranslate2, where that is installed. A harness that races
+peers takes this file as it is: PEERS maps a name to a factory, a factory takes the settings (batch,
+beam, src, tokens, threads) and returns a function that translates once and says how many tokens it
+wrote.
 """
 
 from __future__ import annotations
@@ -58,12 +60,27 @@ def sources(settings: Settings, shape: str) -> list[list[int]]:
     ]
 
 
-def prepare(settings: Settings, precision: str, shape: str = "") -> Run:
+def shortlist(vocab: int) -> Any:
+    """Random lists that grow with the sentences of a batch as those of French news do."""
+    import numpy as np
+
+    from regard.decode.shortlist import Shortlist
+
+    always, others, each = 4262, 2100, 4
+    draw = random.Random(0)
+    words = [END, *draw.sample(range(2, vocab - 1), always + others - 1)]
+    lists = [sorted(draw.sample(words[always:], each)) for _ in range(vocab)]
+    bounds = np.arange(vocab + 1) * each
+    return Shortlist(np.sort(words[:always]), np.concatenate(lists), bounds, vocab)
+
+
+def prepare(settings: Settings, precision: str, shape: str = "", short: bool = False) -> Run:
     """regard, ready to translate."""
     import torch
 
     from regard.decode.beam import BeamConfig
     from regard.decode.generate import Ends
+    from regard.decode.narrow import write_narrow
     from regard.decode.write import write
     from regard.model.batch import Batch
     from regard.model.precision import set_precision
@@ -76,9 +93,13 @@ def prepare(settings: Settings, precision: str, shape: str = "") -> Run:
     real, start = ids >= 0, torch.full((len(rows), 1), SHAPES[shape][2] - 1)
     batch = Batch(ids.clamp(min=0), start, source_mask=None if bool(real.all()) else real)
     how = BeamConfig(settings["beam"]) if settings["beam"] > 1 else None
+    few = shortlist(SHAPES[shape][2]) if short else None
 
     def run() -> int:
-        found = write(model, batch, settings["tokens"], how, Ends([END]))
+        if few is not None:
+            found = write_narrow(model, batch, settings["tokens"], how, Ends([END]), few)
+        else:
+            found = write(model, batch, settings["tokens"], how, Ends([END]))
         return sum(len(row[0].tokens) for row in found)
 
     return run
@@ -122,6 +143,8 @@ PEERS: dict[str, Callable[[Settings], Run]] = {
     f"ct2-int8{shape or '-base'}": partial(prepare_ctranslate2, kind="int8", shape=shape)
     for shape in SHAPES
 }
+for kind in ("fp32", "int8"):
+    PEERS[f"regard-{kind}-deep-short"] = partial(prepare, precision=kind, shape="-deep", short=True)
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -17,11 +18,13 @@ from regard.core.cache import Cache
 from regard.core.tap import taps as list_taps
 from regard.decode.beam import BeamConfig
 from regard.decode.generate import Ends
+from regard.decode.narrow import can_narrow, write_narrow
 from regard.decode.prompt import prompt_ids
 from regard.decode.sample import SampleConfig, sample_config
+from regard.decode.shortlist import SHORTLIST_FILE, Shortlist
 from regard.decode.step import Hypothesis, Limit, Process, limits_of
 from regard.decode.stop import StopText
-from regard.decode.write import Driver, without_end, write
+from regard.decode.write import Driver, wants_fixed, without_end, write
 from regard.errors import UsageError
 from regard.explaining import Explanation, explain_answer, seen_in_training
 from regard.interop.folder import write_folder
@@ -39,6 +42,7 @@ from regard.model.batch import (
     check_ids,
     pad_rows,
 )
+from regard.model.config import TextConfig
 from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
 from regard.passages import Answer, translate_passages, word_choices
@@ -239,6 +243,7 @@ class Kit(Reader):
 
         A text for a text; with `alternatives` > 1 a list of (text, log-probability) for each.
         Wishes are fields of TranslateConfig: must=["word"], ban=["word"], begin="…", limit …
+        shortlist=False scores all words at each step, also where the folder has a shortlist.
         """
         how = translate_config({"beams": beams, "count": alternatives, **wishes})
         if is_text(texts):
@@ -253,7 +258,7 @@ class Kit(Reader):
         self, text: str, alternatives: int = 1, strict: bool | None = None, **wishes: Any
     ) -> list[Explanation]:
         """For each sentence of a text its translation, alignment, rare words and confidence."""
-        how = translate_config({"count": alternatives, **wishes})
+        how = translate_config({"count": alternatives, "shortlist": False, **wishes})
         (answer,) = self.answers(text, how, strict)
         return explain_answer(self, answer, seen_in_training(self), strict)
 
@@ -261,7 +266,7 @@ class Kit(Reader):
         self, text: str, count: int = 4, strict: bool | None = None, **wishes: Any
     ) -> list[Word]:
         """Each word of the translation of a text, with others that could stand in its place."""
-        how = translate_config(wishes)
+        how = translate_config({"shortlist": False, **wishes})
         (answer,) = self.answers(text, how, strict)
         return word_choices(self, text, answer.parts, replace(how, count=count), strict)
 
@@ -292,8 +297,9 @@ class Kit(Reader):
         ends: Ends | None = None,
         strict: bool | None = None,
         processes: Sequence[Process] = (),
+        shortlist: bool = False,
     ) -> list[list[Hypothesis]]:
-        """Hypotheses for each row of a batch, best first."""
+        """Hypotheses for each row of a batch, best first; `shortlist` uses the folder's, if any."""
         if self.model.decoder is None:
             raise UsageError("generating", "a model without decoder", "one that writes text")
         check_filled(batch, "generating")
@@ -304,7 +310,19 @@ class Kit(Reader):
         self.board.check_everywhere("generation, which reads one column at a time")
         strict = self.strict if strict is None else strict
         ends = ends or Ends(self.stops)
+        plain = not (strict or processes or wants_fixed(self.model, self.driver))
+        few = self.shortlist if shortlist and plain else None
+        if few is not None and can_narrow(self.model, batch, how, ends):
+            return write_narrow(self.model, batch, limit, how, ends, few)
         return write(self.model, batch, limit, how, ends, processes, strict, self.driver)
+
+    @cached_property
+    def shortlist(self) -> Shortlist | None:
+        """The words that translations from each source word need, where the folder lists them."""
+        front, words = self.model.config.front, self.model.config.head.size
+        if SHORTLIST_FILE not in self.files or not isinstance(front, TextConfig) or words is None:
+            return None
+        return Shortlist.from_bytes(self.files[SHORTLIST_FILE], front.vocab, words)
 
     @property
     def stops(self) -> set[int]:

@@ -50,6 +50,9 @@ class TranslateConfig:
     """Words that none holds."""
     begin: str = ""
     """What each translation begins with."""
+    shortlist: bool = True
+    """On a CPU, score only the words that the folder's shortlist allows, where it has one and one
+    answer without wishes is asked for; log-probabilities are then shares among these words."""
 
     @property
     def keeps_whole(self) -> bool:
@@ -129,6 +132,7 @@ class Searcher(Protocol):
         ends: Ends | None = None,
         strict: bool | None = None,
         processes: Sequence[Process] = (),
+        shortlist: bool = False,
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each row."""
 
@@ -210,7 +214,8 @@ class Wishes:
             ]
         else:
             batch, rules = self.kit.batch([list(row) for row in rows]), self.processes(banned)
-            found = self.kit.search(batch, list(limits), config, None, self.strict, rules)
+            few = self.how.shortlist and self.how.count == 1 and not rules
+            found = self.kit.search(batch, list(limits), config, None, self.strict, rules, few)
         for n, row in enumerate(found):
             again = {span for h in row for span in self.spelt(h.tokens)} - banned
             if again:  # another cut of a banned word; alone, so that no neighbour matters

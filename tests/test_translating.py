@@ -105,7 +105,14 @@ class Pieces:
         return rows
 
     def search(
-        self, batch: Any, limit: Any, how: Any, ends: Any, strict: Any, rules: Sequence[Process]
+        self,
+        batch: Any,
+        limit: Any,
+        how: Any,
+        ends: Any,
+        strict: Any,
+        rules: Sequence[Process],
+        shortlist: bool,
     ) -> list[list[Hypothesis]]:
         self.searches += 1
         found = [list(answer) for answer in self.answers if self.allowed(answer, rules)]

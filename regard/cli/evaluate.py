@@ -273,7 +273,7 @@ def run_translate(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     note = guard(shared, trained, args)
     kit = open_pair(args.path, args.device, args.precision, args.strict)
     check_tokenizer(kit, args.path)
-    config = fit_beams(TranslateConfig(args.beams), kit, show)
+    config = fit_beams(TranslateConfig(args.beams, shortlist=not args.no_shortlist), kit, show)
     found: list[str] = []
     with show.progress("translating") as progress:
         for answer in translate(kit, [source for source, _ in pairs], config):

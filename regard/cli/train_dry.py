@@ -59,7 +59,7 @@ def peak_memory(plan: Plan, config: ModelConfig) -> int:
     memory = count_memory(config, Run(rows, train.length, train.length, ITEM), train=True)
     # The loop scores in chunks: of the logits only one chunk is ever there.
     labels, vocab = rows * train.length, config.head.size or 0
-    spared = 3 * (labels - chunk_rows(labels, max(vocab, 1))) * vocab * ITEM
+    spared = 3 * (labels - chunk_rows(labels, max(vocab, 1), plan.device)) * vocab * ITEM
     share = size if train.shard else 1
     begins = 3 * memory.weights // share + sum(memory.parts.values()) - spared
     steps = 4 * memory.weights // share + 2 * largest_tensor(config) * ITEM

@@ -102,7 +102,8 @@ def read_search(args: argparse.Namespace) -> TranslateConfig:
     at_least("--alternatives", args.alternatives)
     at_least("--max-new", args.max_new)
     wishes = (tuple(args.must), tuple(args.ban), args.begin)
-    config = TranslateConfig(args.beams, args.alternatives, args.alpha, args.max_new, *wishes)
+    few = not args.no_shortlist and not args.explain
+    config = TranslateConfig(args.beams, args.alternatives, args.alpha, args.max_new, *wishes, few)
     config.beam()  # which checks the ranges
     return config
 

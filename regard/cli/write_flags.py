@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from regard.cli.options import add_action, add_common, add_device
+from regard.cli.options import add_action, add_common, add_device, positive
 
 LINES = "none: one per line of stdin"
 FOLDER = "a folder that `regard.load` opens"
@@ -47,6 +47,12 @@ def add_search(parser: argparse.ArgumentParser, beams: int | None, note: str) ->
     parser.add_argument("--beams", type=whole, default=beams, metavar="B", help=note)
     text = "the same bits whatever is in the batch; slower"
     parser.add_argument("--strict", action="store_true", help=text)
+
+
+def add_full(parser: argparse.ArgumentParser) -> None:
+    """Whether a shortlist in the folder counts."""
+    text = "score all words at each step, also where the folder has a shortlist"
+    parser.add_argument("--no-shortlist", action="store_true", help=text)
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +110,21 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     most = "tokens at most (50 more than the source has)"
     parser.add_argument("--max-new", type=whole, metavar="N", help=most)
     parser.add_argument("--seed", type=whole, help="accepted as everywhere; beams draw nothing")
+    add_full(parser)
     add_place(parser)
+
+
+def add_shortlist(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard shortlist`."""
+    parser.add_argument("path", metavar="FOLDER", help="a translator's, where the list is written")
+    pairs = "sentence pairs: source TAB target, compressed or not; folders; or two files"
+    parser.add_argument("files", metavar="PAIRS", nargs="+", help=pairs)
+    for name, number, text in (
+        ("--best", 20, "translations of each source word, at most (20)"),
+        ("--always", 4000, "frequent words that every source has (4000)"),
+        ("--pairs", 200_000, "pairs that are learnt from, evenly spaced (200000)"),
+    ):
+        parser.add_argument(name, type=positive, default=number, metavar="N", help=text)
 
 
 def add_fill(parser: argparse.ArgumentParser) -> None:
@@ -146,6 +166,7 @@ def add_eval(parser: argparse.ArgumentParser) -> None:
             sub.add_argument("--by-position", action="store_true", help=position)
         else:
             add_search(sub, 4, "width of the beam (4)")
+            add_full(sub)
         sub.add_argument("--seed", type=whole, help="accepted as everywhere; nothing is drawn")
         add_place(sub)
         add_common(sub)
@@ -172,6 +193,16 @@ WRITING: dict[str, Row] = {
             'regard translate --alternatives 4 --explain "Il m\'a entarté."',
             "regard translate --model folder --file lines.fr > lines.en",
             "regard translate --model folder --alternatives 4 --json < lines.fr",
+        ),
+    ),
+    "shortlist": (
+        "regard.cli.shortlist",
+        "list the words that translations need: a CPU then scores a few thousand, not all",
+        add_shortlist,
+        (
+            "regard shortlist folder train.tsv",
+            "regard shortlist folder train.tsv.xz more.tsv --always 2000",
+            "regard shortlist folder train.fr train.en --best 50 --pairs 500000 --json",
         ),
     ),
     "fill": (

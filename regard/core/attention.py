@@ -18,7 +18,7 @@ from regard.core.similarity import similarity
 from regard.core.tap import Taps
 
 Joint = Callable[[Tensor], list[Tensor]]  # several linear maps of one input
-Single = Callable[[Tensor, Tensor, Tensor, Tensor | None, float], Tensor | None]
+Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None, bool, float], Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Attention(nn.Module):
         self.similarity = similarity(config.similarity)
         self.fusible = config.similarity == "dot"
         self.joint: Joint | None = None  # q, k and v packed as one product (model/precision.py)
-        self.single: Single | None = None  # a kernel for one query a row, or None if it cannot
+        self.kernel: Kernel | None = None  # of the machine; its answer is None where it cannot
         self.at = Taps("q", "k", "v", "scores", "pattern", "z", "out")
 
     def forward(self, x: Tensor, ctx: View, source: Tensor | None = None) -> Tensor:
@@ -125,8 +125,8 @@ class Attention(nn.Module):
         beams = len(q) // len(k) if len(k) else 1  # neighbouring rows that share a source
         if self.fusible and self.at.scores.fn is None and self.at.pattern.fn is None:
             z = None
-            if self.single is not None and q.shape[2] == 1:
-                z = self.single(q, k, v, ctx.mask, self.scale)
+            if self.kernel is not None:
+                z = self.kernel(q, k, v, ctx.mask, ctx.causal, self.scale)
             if z is not None:
                 return z if ctx.live is None else z * ctx.live.repeat_interleave(beams, 0)
             return unfold(self.fused(fold(q, beams), k, v, ctx), beams)

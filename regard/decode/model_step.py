@@ -33,15 +33,25 @@ class ModelStep:
     @torch.no_grad()
     def __call__(self, ids: Tensor) -> Tensor:
         """Read ids (N, t); logits (N, V) of the token after them."""
-        batch = Batch(ids) if self.begin.target is None else Batch(ids, ids)
-        if not self.started:
-            batch, self.started = replace(self.begin), True
-            if isinstance(self.cache, Cache) and reads_apart(self.model, batch):
-                self.cache.source = read_apart(self.model, batch)
         if isinstance(self.cache, StrictCache):
+            batch = self.next(ids)
             return take_last(strict_logits(self.model, batch, self.cache), batch.mask)
-        x = take_last(self.model.hidden(batch, self.cache), batch.mask)
-        return self.model.score(x[:, None])[:, 0]
+        return self.model.score(self.vectors(ids)[:, None])[:, 0]
+
+    def vectors(self, ids: Tensor) -> Tensor:
+        """Read ids (N, t); the last stack's output (N, D) at the last of them."""
+        assert isinstance(self.cache, Cache)
+        first, batch = not self.started, self.next(ids)
+        if first and reads_apart(self.model, batch):
+            self.cache.source = read_apart(self.model, batch)
+        return take_last(self.model.hidden(batch, self.cache), batch.mask)
+
+    def next(self, ids: Tensor) -> Batch:
+        """What the model reads now: first the batch it was given, then these ids."""
+        if not self.started:
+            self.started = True
+            return replace(self.begin)
+        return Batch(ids) if self.begin.target is None else Batch(ids, ids)
 
     def select(self, rows: Tensor, group: int = 1) -> None:
         """Go on with these rows."""

@@ -16,6 +16,7 @@ KEPT = (
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
     "1_Pooling/config.json",
+    "shortlist.safetensors",  # words that translations need (decode/shortlist.py)
     "words.tsv",  # how often each word was seen in training (data/words.py)
 )
 

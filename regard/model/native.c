@@ -1,4 +1,4 @@
-// Products of bytes, and attention of single queries, on CPUs with AVX-512 VNNI.
+// Products of bytes, attention and searches for the best, on CPUs with AVX-512 VNNI.
 //
 // A row's result depends on that row alone: sums of whole numbers are exact in any order, and
 // floats are added in an order that does not know the other rows.
@@ -131,7 +131,7 @@ int product(const float *x, const uint8_t *packed, const float *step, const floa
     return 0;
 }
 
-// Attention of single queries -------------------------------------------------------------------
+// Attention -------------------------------------------------------------------------------------
 
 // e^x for x ≤ 0 to about one unit in the last place: 2^n times a polynomial of the rest.
 static inline __m512 exponential(__m512 x) {
@@ -150,7 +150,7 @@ typedef struct {
     int64_t row, slot, head;
 } Place;
 
-// One head of one query: q (width,), keys and values of `span` slots, → out (width,).
+// One head of one query where keys and values lie: q (width,), `span` slots → out (width,).
 static void attend_head(const float *q, const float *keys, const float *values, const Place *at_k,
                         const Place *at_v, const uint8_t *open, int64_t span, int64_t width,
                         float scale, float *scores, float *out) {
@@ -166,8 +166,9 @@ static void attend_head(const float *q, const float *keys, const float *values, 
     __m512 total = _mm512_setzero_ps(), top = _mm512_set1_ps(most);
     for (int64_t s = 0; s < span; s += LANES) {
         __mmask16 in = span - s < LANES ? (1u << (span - s)) - 1 : 0xFFFF;
-        __m512 x = _mm512_sub_ps(_mm512_mask_loadu_ps(_mm512_set1_ps(-INFINITY), in, scores + s), top);
-        __mmask16 seen = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-INFINITY), _CMP_NEQ_UQ);
+        __m512 none = _mm512_set1_ps(-INFINITY);
+        __m512 x = _mm512_sub_ps(_mm512_mask_loadu_ps(none, in, scores + s), top);
+        __mmask16 seen = _mm512_cmp_ps_mask(x, none, _CMP_NEQ_UQ);
         x = _mm512_maskz_mov_ps(seen, exponential(x));
         total = _mm512_add_ps(total, x);
         _mm512_mask_storeu_ps(scores + s, in, x);
@@ -182,24 +183,136 @@ static void attend_head(const float *q, const float *keys, const float *values, 
     }
 }
 
-// q: `rows` queries of `heads` heads, row r at r · stride; out (rows, heads, width) without gaps.
-// `beams` neighbouring rows share a source, `heads` / `groups` neighbouring heads a key. `open`
-// says of each slot whether it may be seen: source b at b · open_row, or NULL for all.
+typedef struct {
+    const uint8_t *at;      // NULL: every slot may be seen
+    int64_t source, query;  // bytes between the rows of two sources, of two queries of one
+} Open;
+
+enum { QUERIES = 4, BLOCK = 64 };  // that share what is loaded; slots whose scores are one block
+
+// Keys of one head turned, (width, padded), and its values, (span, width).
+static void gather_head(const float *keys, const float *values, const Place *at_k,
+                        const Place *at_v, int64_t span, int64_t padded, int64_t width,
+                        float *turned, float *close) {
+    for (int64_t first = 0; first < padded; first += LANES)
+        for (int64_t i = 0; i < width; i++)
+            for (int64_t s = first; s < first + LANES; s++)
+                turned[i * padded + s] = s < span ? keys[s * at_k->slot + i] : 0;
+    for (int64_t s = 0; s < span; s++)
+        memcpy(close + s * width, values + s * at_v->slot, 4 * width);
+}
+
+// Scores of one query → weights, zero for slots that it may not see; returns their sum.
+static float weigh(float *scores, int64_t seen, int64_t padded, const uint8_t *open, float scale) {
+    __m512 none = _mm512_set1_ps(-INFINITY), most = none, by = _mm512_set1_ps(scale);
+    for (int64_t s = 0; s < padded; s += LANES) {
+        int64_t left = seen - s;
+        __mmask16 in = left >= LANES ? 0xFFFF : left > 0 ? (1u << left) - 1 : 0;
+        if (open) in &= _mm_test_epi8_mask(_mm_maskz_loadu_epi8(in, open + s), _mm_set1_epi8(1));
+        __m512 x = _mm512_mask_mul_ps(none, in, _mm512_loadu_ps(scores + s), by);
+        most = _mm512_max_ps(most, x);
+        _mm512_storeu_ps(scores + s, x);
+    }
+    __m512 total = _mm512_setzero_ps(), top = _mm512_set1_ps(_mm512_reduce_max_ps(most));
+    for (int64_t s = 0; s < padded; s += LANES) {
+        __m512 x = _mm512_loadu_ps(scores + s);
+        __mmask16 in = _mm512_cmp_ps_mask(x, none, _CMP_NEQ_UQ);
+        x = _mm512_maskz_mov_ps(in, exponential(_mm512_sub_ps(x, top)));
+        total = _mm512_add_ps(total, x);
+        _mm512_storeu_ps(scores + s, x);
+    }
+    return _mm512_reduce_add_ps(total);
+}
+
+// `count` queries of one head: q (count, width) at `stride` → out (count, width) at `step`.
+static inline __attribute__((always_inline)) void attend_some(
+    const float *q, int64_t stride, const float *turned, const float *close, const int64_t *seen,
+    const uint8_t *const *open, int64_t padded, int64_t width, float scale, float *scores,
+    float *out, int64_t step, const int count) {
+    __m512 sums[QUERIES][VECTORS];
+    for (int64_t s = 0; s < padded; s += BLOCK) {
+#pragma GCC unroll 4
+        for (int t = 0; t < count; t++)
+#pragma GCC unroll 4
+            for (int j = 0; j < VECTORS; j++) sums[t][j] = _mm512_setzero_ps();
+        for (int64_t i = 0; i < width; i++) {
+            __m512 k[VECTORS];
+#pragma GCC unroll 4
+            for (int j = 0; j < VECTORS; j++)
+                k[j] = _mm512_loadu_ps(turned + i * padded + s + LANES * j);
+#pragma GCC unroll 4
+            for (int t = 0; t < count; t++)
+#pragma GCC unroll 4
+                for (int j = 0; j < VECTORS; j++)
+                    sums[t][j] =
+                        _mm512_fmadd_ps(_mm512_set1_ps(q[t * stride + i]), k[j], sums[t][j]);
+        }
+#pragma GCC unroll 4
+        for (int t = 0; t < count; t++)
+#pragma GCC unroll 4
+            for (int j = 0; j < VECTORS; j++)
+                _mm512_storeu_ps(scores + t * padded + s + LANES * j, sums[t][j]);
+    }
+    float total[QUERIES];
+    for (int t = 0; t < count; t++)
+        total[t] = weigh(scores + t * padded, seen[t], padded, open[t], scale);
+    for (int64_t i = 0; i < width; i += LANES) {
+        __m512 sum[QUERIES];
+#pragma GCC unroll 4
+        for (int t = 0; t < count; t++) sum[t] = _mm512_setzero_ps();
+        for (int64_t s = 0; s < seen[count - 1]; s++) {
+            __m512 v = _mm512_loadu_ps(close + s * width + i);
+#pragma GCC unroll 4
+            for (int t = 0; t < count; t++)
+                sum[t] = _mm512_fmadd_ps(_mm512_set1_ps(scores[t * padded + s]), v, sum[t]);
+        }
+#pragma GCC unroll 4
+        for (int t = 0; t < count; t++)
+            _mm512_storeu_ps(out + t * step + i, _mm512_div_ps(sum[t], _mm512_set1_ps(total[t])));
+    }
+}
+
+// q: `sources` times `queries` rows of `heads` heads, row r at r · stride; out (rows, heads, width)
+// without gaps. `heads` / `groups` neighbouring heads share a key. When `causal`, the last query
+// sees all slots, the one before it all but the last, and so on. One query a source reads the keys
+// where they are; for more, a head's keys and values are brought together first.
 int attend(const float *q, int64_t stride, const float *keys, Place at_k, const float *values,
-           Place at_v, const uint8_t *open, int64_t open_row, float *out, int64_t rows,
-           int64_t heads, int64_t groups, int64_t width, int64_t span, int64_t beams, float scale) {
-    float *scores = malloc((span + LANES) * sizeof(float));
+           Place at_v, Open open, float *out, int64_t sources, int64_t queries, int64_t heads,
+           int64_t groups, int64_t width, int64_t span, int causal, int gather, float scale) {
+    int64_t padded = (span + BLOCK - 1) / BLOCK * BLOCK, step = heads * width;
+    float *scores = malloc((QUERIES * padded + width * padded + span * width) * sizeof(float));
     if (!scores) return 1;
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t source = r / beams;
+    float *turned = scores + QUERIES * padded, *close = turned + width * padded;
+    for (int64_t b = 0; b < sources; b++)
         for (int64_t h = 0; h < heads; h++) {
             int64_t g = h / (heads / groups);
-            attend_head(q + r * stride + h * width, keys + source * at_k.row + g * at_k.head,
-                        values + source * at_v.row + g * at_v.head, &at_k, &at_v,
-                        open ? open + source * open_row : NULL, span, width, scale, scores,
-                        out + (r * heads + h) * width);
+            const float *k = keys + b * at_k.row + g * at_k.head;
+            const float *v = values + b * at_v.row + g * at_v.head;
+            if (gather) gather_head(k, v, &at_k, &at_v, span, padded, width, turned, close);
+            for (int64_t t = 0; t < queries;) {
+                int count = queries - t < QUERIES ? queries - t : QUERIES;
+                const float *from = q + (b * queries + t) * stride + h * width;
+                float *to = out + (b * queries + t) * step + h * width;
+                int64_t seen[QUERIES];
+                const uint8_t *may[QUERIES];
+                for (int n = 0; n < count; n++) {
+                    seen[n] = causal ? span - queries + t + n + 1 : span;
+                    may[n] = open.at ? open.at + b * open.source + (t + n) * open.query : NULL;
+                }
+                if (!gather) {
+                    count = 1;
+                    attend_head(from, k, v, &at_k, &at_v, *may, *seen, width, scale, scores, to);
+                } else if (count == QUERIES) {
+                    attend_some(from, stride, turned, close, seen, may, padded, width, scale,
+                                scores, to, step, QUERIES);
+                } else {
+                    count = 1;
+                    attend_some(from, stride, turned, close, seen, may, padded, width, scale,
+                                scores, to, step, 1);
+                }
+                t += count;
+            }
         }
-    }
     free(scores);
     return 0;
 }

@@ -47,6 +47,12 @@ class Native(NamedTuple):
     why: str = ""
 
 
+class Open(ctypes.Structure):
+    """Which slots may be seen, and bytes between the rows of two sources and of two queries."""
+
+    _fields_ = [("at", ctypes.c_void_p), ("source", ctypes.c_int64), ("query", ctypes.c_int64)]
+
+
 @cache
 def find_native() -> Native:
     """Compiled the first time, found again later."""
@@ -102,9 +108,9 @@ def bind(found: ctypes.CDLL) -> ctypes.CDLL:
     found.pack.restype = None
     found.product.argtypes = [*[pointer] * 5, *[whole] * 3, ctypes.c_int]
     found.attend.argtypes = [
-        *(pointer, whole, pointer, Place, pointer, Place, pointer, whole, pointer),
+        *(pointer, whole, pointer, Place, pointer, Place, Open, pointer),
         *[whole] * 6,
-        real,
+        *(ctypes.c_int, ctypes.c_int, real),
     ]
     found.summary.argtypes = [pointer, *[whole] * 4, *[pointer] * 3]
     found.summary.restype = None
@@ -138,34 +144,42 @@ def pack_native(
     return run
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, scale: float) -> Tensor | None:
-    """Attention of single queries: q (N, H, 1, K), keys and values (B, G, S, K) → (N, H, 1, K).
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float
+) -> Tensor | None:
+    """Attention of q (N, H, T, K) to keys and values (B, G, S, K) → (N, H, T, K).
 
-    N / B neighbouring rows share a source; `allowed` is (B or 1, 1, 1, S). None where the kernel
-    does not fit.
+    N / B neighbouring rows share a source; `mask` is (B or 1, 1, T or 1, S), True = may attend.
+    Padding behind the last key changes no bit. None where the kernel does not fit.
     """
     found = library()
     rows, heads, count, width = q.shape
-    (sources, groups, span, _), open_row = k.shape, 0
+    sources, groups, span, _ = k.shape
     plain = all(x.dtype == torch.float32 and x.stride(-1) == 1 for x in (q, k, v))
-    if found is None or count != 1 or width % 16 or not plain or not span or not sources:
+    if found is None or width % 16 or not plain or not span or not sources or not rows:
         return None
-    if q.stride(1) != width:
+    beams = rows // sources
+    if q.stride(1) != width or (beams > 1 and count > 1):
         return None
-    if allowed is not None:
-        if allowed.dtype != torch.bool or allowed.shape[1:] != (1, 1, span):
+    if count > 1 and q.stride(0) != count * q.stride(2):
+        return None
+    may = Open(None, 0, 0)
+    if mask is not None:
+        if mask.dtype != torch.bool or mask.shape[1] != 1 or mask.shape[3] != span:
             return None
-        allowed = allowed.contiguous()
-        open_row = 0 if len(allowed) == 1 else span
-    out = torch.empty(rows, heads, 1, width)
+        mask = mask.contiguous()
+        one, each = len(mask) == 1, mask.shape[2]
+        may = Open(mask.data_ptr(), 0 if one else each * span, 0 if each == 1 else span)
+    stride = q.stride(0) if count == 1 else q.stride(2)
+    out = torch.empty(rows, count, heads, width)
     failed = found.attend(
-        *(q.data_ptr(), q.stride(0), k.data_ptr(), Place.of(k), v.data_ptr(), Place.of(v)),
-        *(None if allowed is None else allowed.data_ptr(), open_row, out.data_ptr()),
-        *(rows, heads, groups, width, span, rows // sources, scale),
+        *(q.data_ptr(), stride, k.data_ptr(), Place.of(k), v.data_ptr(), Place.of(v), may),
+        *(out.data_ptr(), sources, beams * count, heads, groups, width, span),
+        *(causal, count > 1, scale),
     )
     if failed:
         raise MemoryError("no memory for attention")
-    return out
+    return out.transpose(1, 2)
 
 
 def row_summary(logits: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor] | None:

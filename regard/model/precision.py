@@ -50,7 +50,7 @@ def set_precision(model: nn.Module, precision: str | None, names: str = "*") -> 
     for module in model.modules():
         if isinstance(module, Attention):
             module.joint = None if module.cross else join(module.q, module.k, module.v)
-            module.single = None if precision is None else attend
+            module.kernel = None if precision is None else attend
 
 
 def check_packable(model: nn.Module, precision: str) -> None:

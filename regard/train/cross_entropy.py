@@ -189,14 +189,13 @@ def linear_cross_entropy(
     fp8: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Sums of the smoothed and the plain cross-entropy of x (N, D) scored by weight (V, D)."""
-    most = CPU_BYTES if x.device.type == "cpu" else GPU_BYTES
-    rows = rows or chunk_rows(len(x), len(weight), most)
+    rows = rows or chunk_rows(len(x), len(weight), x.device.type)
     how = Chunks(smoothing, rows, compiled, fp8)
     total, plain = LinearCrossEntropy.apply(x, weight, bias, labels, how)
     return total, plain
 
 
-def chunk_rows(count: int, vocab: int, most: int) -> int:
-    """Rows per chunk, a power of two, so that its float32 logits stay below `most` bytes."""
-    rows = max(1, most // (4 * vocab))
+def chunk_rows(count: int, vocab: int, device: str) -> int:
+    """Rows per chunk, a power of two, so that its float32 logits stay small for the device."""
+    rows = max(1, (CPU_BYTES if device == "cpu" else GPU_BYTES) // (4 * vocab))
     return min(count, 1 << (rows.bit_length() - 1)) or 1

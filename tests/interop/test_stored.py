@@ -22,7 +22,7 @@ from regard.interop.stored import from_whole, to_whole
 from regard.kit import Kit
 from regard.model import int8, presets
 from regard.model.config import ModelConfig
-from regard.model.int8 import Kernel, int8_map
+from regard.model.int8 import Kernel, Product, int8_map
 from regard.model.model import Model
 from tests.parity.compare import randomise
 
@@ -78,7 +78,7 @@ def packed(weight: Tensor, monkeypatch: pytest.MonkeyPatch) -> tuple[Tensor, Ten
     """The whole numbers and steps that an int8 product would compute with."""
     seen: list[tuple[Tensor, Tensor]] = []
 
-    def pack(whole: Tensor, step: Tensor, levels: int) -> Callable[[Tensor], Tensor]:
+    def pack(whole: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> Product:
         seen.append((whole, step))
         return lambda x: x
 

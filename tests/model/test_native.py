@@ -12,7 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.model import native
+from regard.decode.beam import BeamConfig
+from regard.kit import Kit
+from regard.model import native, presets
+from regard.model.model import Model
 from regard.model.native import (
     Native,
     attend,
@@ -21,6 +24,7 @@ from regard.model.native import (
     reorder,
     row_summary,
 )
+from regard.model.precision import set_precision
 
 needs_kernels = pytest.mark.skipif(
     native.library() is None, reason=f"no native kernels: {find_native().why}"
@@ -32,53 +36,87 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
 
 
 def exact_attention(
-    q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, scale: float
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> Tensor:
     """In float64; k and v (B, G, S, K) are repeated for beams and heads."""
     beams, share = len(q) // len(k), q.shape[1] // k.shape[1]
     k, v = (x.double().repeat_interleave(beams, 0).repeat_interleave(share, 1) for x in (k, v))
     scores = scale * q.double() @ k.transpose(-1, -2)
-    if allowed is not None:
-        each = allowed.expand(len(q) // beams, -1, -1, -1).repeat_interleave(beams, 0)
+    if mask is not None:
+        each = mask.expand(len(q) // beams, -1, -1, -1).repeat_interleave(beams, 0)
         scores = scores.masked_fill(~each, -torch.inf)
+    if causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1 + k.shape[2] - q.shape[2])
+        scores = scores.masked_fill(later, -torch.inf)
     return scores.softmax(-1) @ v
 
 
+def parts_of_attention(
+    sources: int, beams: int, count: int, span: int, width: int, layout: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries as a part of a joint product, keys and values as parts of a longer cache."""
+    heads, groups = 8, 2
+    q = randn(sources * beams, count, 3, heads, width)[:, :, 1].transpose(1, 2)
+    shape = (sources, span + 5, groups, width)
+    k, v = (3 * randn(*shape, seed=n)[:, :span].transpose(1, 2) for n in (1, 2))
+    return (q, k.contiguous(), v.contiguous()) if layout == "heads" else (q, k, v)
+
+
 @needs_kernels
-@pytest.mark.parametrize("masked", [None, "each", "one"])
-@pytest.mark.parametrize("sources,heads,groups,span", [(1, 2, 2, 1), (3, 8, 2, 17)])
+@pytest.mark.parametrize("masked", [None, "each", "one", "query"])
+@pytest.mark.parametrize("sources,beams,count,span", [(1, 1, 1, 1), (3, 4, 1, 17), (3, 1, 6, 21)])
 @pytest.mark.parametrize("width", [16, 64])
 @pytest.mark.parametrize("layout", ["slots", "heads"])
-def test_attention_of_single_queries(
-    sources: int, heads: int, groups: int, span: int, width: int, layout: str, masked: str | None
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(
+    sources: int,
+    beams: int,
+    count: int,
+    span: int,
+    width: int,
+    layout: str,
+    masked: str | None,
+    causal: bool,
 ) -> None:
-    for beams in (1, 4):
-        rows = sources * beams
-        q = randn(rows, 3, heads, width)[:, 1:2].transpose(1, 2)  # as a part of a joint product
-        shape = (sources, span + 5, groups, width)
-        k, v = (3 * randn(*shape, seed=n)[:, :span].transpose(1, 2) for n in (1, 2))
-        if layout == "heads":
-            k, v = k.contiguous(), v.contiguous()
-        allowed = None
-        if masked is not None:
-            allowed = randn(sources if masked == "each" else 1, 1, 1, span, seed=3) > -0.5
-            allowed[..., 0] = True
-        found = attend(q, k, v, allowed, 0.3)
-        assert found is not None and found.shape == (rows, heads, 1, width)
-        wanted = exact_attention(q, k, v, allowed, 0.3)
-        torch.testing.assert_close(found.double(), wanted, rtol=2e-6, atol=2e-5)
-        one = attend(q[:1], k[:1], v[:1], None if allowed is None else allowed[:1], 0.3)
-        assert one is not None and torch.equal(one[0], found[0])  # the same bits alone
+    q, k, v = parts_of_attention(sources, beams, count, span, width, layout)
+    causal = causal and beams == 1
+    mask = None
+    if masked is not None:
+        shape = (1 if masked == "one" else sources, 1, count if masked == "query" else 1, span)
+        mask = randn(*shape, seed=3) > -0.5
+        mask[..., 0] = True
+    found = attend(q, k, v, mask, causal, 0.3)
+    assert found is not None and found.shape == q.shape
+    wanted = exact_attention(q, k, v, mask, causal, 0.3)
+    torch.testing.assert_close(found.double(), wanted, rtol=2e-6, atol=2e-5)
+    one = attend(q[:1], k[:1], v[:1], None if mask is None else mask[:1], causal, 0.3)
+    assert one is not None and torch.equal(one[0], found[0])  # the same bits alone
+
+
+@needs_kernels
+def test_padding_changes_no_bit() -> None:
+    q, k, v = parts_of_attention(2, 1, 7, 40, 32, "slots")
+    for span in (1, 15, 16, 17, 31, 40):
+        alone = attend(q, k[:, :, :span], v[:, :, :span], None, False, 0.2)
+        mask = (torch.arange(40) < span).expand(2, 1, 1, 40)
+        padded = attend(q, k, v, mask, False, 0.2)
+        assert alone is not None and padded is not None and torch.equal(alone, padded)
+    for count in (2, 3, 4, 6):  # fewer queries beside it
+        few = attend(
+            q[:, :, :count].transpose(1, 2).contiguous().transpose(1, 2), k, v, None, False, 1.0
+        )
+        many = attend(q, k, v, None, False, 1.0)
+        assert few is not None and many is not None and torch.equal(few, many[:, :, :count])
 
 
 @needs_kernels
 def test_attention_that_does_not_fit_is_left_to_others() -> None:
-    q, k = randn(2, 4, 1, 16), randn(2, 4, 5, 16)
-    assert attend(q, k, k, None, 1.0) is not None
-    assert attend(randn(2, 4, 2, 16), k, k, None, 1.0) is None  # two queries
-    assert attend(q[..., :8], k[..., :8], k[..., :8], None, 1.0) is None  # half a vector
-    assert attend(q, k, k, randn(2, 1, 1, 5), 1.0) is None  # a bias
-    assert attend(q.double(), k.double(), k.double(), None, 1.0) is None
+    q, k, v = parts_of_attention(2, 1, 2, 5, 16, "heads")
+    assert attend(q, k, v, None, False, 1.0) is not None
+    assert attend(q[..., :8], k[..., :8], v[..., :8], None, False, 1.0) is None  # half a vector
+    assert attend(q, k, v, randn(2, 1, 1, 5), False, 1.0) is None  # a bias
+    assert attend(q.double(), k.double(), v.double(), None, False, 1.0) is None
+    assert attend(q, k[:1], v[:1], None, False, 1.0) is None  # two rows of two queries share one
 
 
 @needs_kernels
@@ -139,7 +177,8 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert find_native() == Native(None, "no C compiler (cc) on this machine")
     with pytest.raises(RuntimeError):
         pack_native(torch.zeros(1, 4, dtype=torch.int8), torch.ones(1), None, 127)
-    assert attend(randn(1, 1, 1, 16), randn(1, 1, 1, 16), randn(1, 1, 1, 16), None, 1.0) is None
+    one = randn(1, 1, 1, 16)
+    assert attend(one, one, one, None, False, 1.0) is None
 
 
 @pytest.mark.usefixtures("afresh")
@@ -162,3 +201,23 @@ def test_two_processes_may_compile_at_once(tmp_path: Path) -> None:
     both = [subprocess.Popen([sys.executable, "-c", code], env=env) for _ in range(2)]
     assert [process.wait(120) for process in both] == [0, 0]
     assert [file.suffix for file in (tmp_path / "regard").iterdir()] == [".so"]
+
+
+@needs_kernels
+@pytest.mark.parametrize("how", [None, BeamConfig(4)])
+def test_an_int8_translation_has_the_same_bits_in_any_company(how: BeamConfig | None) -> None:
+    """Alone and among longer ones: every part of the model gives a row what it gives it alone."""
+    model = Model.fresh(presets.transformer(64, 3, 4, 200, pre=True), seed=1)
+    with torch.no_grad():
+        for parameter in model.parameters():  # scores that are not all alike
+            parameter.mul_(3) if parameter.dim() > 1 else parameter.add_(
+                0.1 * randn(*parameter.shape)
+            )
+    set_precision(model, "int8")
+    kit = Kit(model)
+    draw = torch.Generator().manual_seed(0)
+    sources = [torch.randint(2, 200, (n,), generator=draw).tolist() for n in (2, 3, 17, 31, 40, 8)]
+    together = kit.search(kit.batch(sources), 12, how)
+    for source, found in zip(sources, together, strict=True):
+        (alone,) = kit.search(kit.batch([source]), 12, how)
+        assert [(h.tokens, h.logprob) for h in alone] == [(h.tokens, h.logprob) for h in found]

@@ -7,7 +7,13 @@ import torch
 import torch.nn.functional as F
 
 from regard.train import cross_entropy
-from regard.train.cross_entropy import IGNORE, chunk_rows, linear_cross_entropy
+from regard.train.cross_entropy import (
+    CPU_BYTES,
+    GPU_BYTES,
+    IGNORE,
+    chunk_rows,
+    linear_cross_entropy,
+)
 
 
 def make(n=23, d=5, v=11, bias=True, dtype=torch.float64):
@@ -86,5 +92,6 @@ def test_all_ignored_is_zero_with_zero_gradient():
 
 @pytest.mark.parametrize(("count", "vocab"), [(1, 1), (0, 5), (4096, 50_257), (7, 10**9)])
 def test_chunks_stay_below_the_limit(count, vocab):
-    rows = chunk_rows(count, vocab, most=1 << 20)
-    assert rows >= 1 and (rows == 1 or 4 * rows * vocab <= 1 << 20)
+    for device, most in (("cpu", CPU_BYTES), ("cuda", GPU_BYTES)):
+        rows = chunk_rows(count, vocab, device)
+        assert rows >= 1 and (rows == 1 or 4 * rows * vocab <= most)

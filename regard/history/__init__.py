@@ -1,0 +1,1 @@
+"""What came before attention: models of translation and of language that count words."""
