@@ -18,6 +18,10 @@ class RegardError(Exception):
         parts += [f"  to fix: {fix}"] if fix else []
         super().__init__("\n".join(parts))
 
+    def __reduce__(self) -> tuple[type[RegardError], tuple[str, str, str, str]]:
+        """From one process to another."""
+        return type(self), (self.doing, self.found, self.expected, self.fix)
+
 
 class UsageError(RegardError):
     """The call itself is wrong: an unknown name, a value out of range."""

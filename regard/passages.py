@@ -12,6 +12,7 @@ from regard.model.config import TextConfig
 from regard.tokens.tokenizer import Tokenizer
 from regard.translating import (
     Other,
+    Row,
     Searcher,
     TranslateConfig,
     Translation,
@@ -34,6 +35,10 @@ CODE_MARKS = frozenset("{}[]<>=\\|_;&$#~^*+/`")
 
 # What the model reads: one kind of apostrophe and of blank, nothing invisible.
 TIDY = {ord(mark): "'" for mark in "’ʼ‛"} | {ord(mark): None for mark in "\u00ad\u200b\u2060\ufeff"}
+
+Tell = Callable[[int, int], None]
+Run = Callable[[Sequence[list[Row]], TranslateConfig], Iterator[list[list[Translation]]]]
+"""Batches of sources → what becomes of each batch, in order."""
 
 
 class Piece(NamedTuple):
@@ -177,17 +182,20 @@ def translate_passages(
     how: TranslateConfig,
     strict: bool | None = None,
     words: bool = False,
-    tell: Callable[[int, int], None] | None = None,
+    tell: Tell | None = None,
+    run: Run | None = None,
 ) -> list[Answer]:
     """Translations of each text, in order; `tell` hears how many of how many pieces are done.
 
-    Pieces of like length run together; the answers do not depend on it.
+    Pieces of like length run together; the answers do not depend on it, nor on who runs them.
     """
-    parts = translate_parts(kit, texts, read_passages(kit, texts, how), how, strict, tell)
+    if run is None:
+        run = one_by_one(kit, strict)
+    parts = translate_parts(texts, read_passages(kit, texts, how), how, run, tell)
     if not how.keeps_whole:
         cut = {n: around_lost(kit, text, parts[n]) for n, text in enumerate(texts)}
         again = {n: pieces for n, pieces in cut.items() if pieces}
-        some = translate_parts(kit, [texts[n] for n in again], [*again.values()], how, strict)
+        some = translate_parts([texts[n] for n in again], [*again.values()], how, run)
         for n, each in zip(again, some, strict=True):
             parts[n] = each
     return [
@@ -200,18 +208,28 @@ def translate_passages(
     ]
 
 
+def one_by_one(kit: Searcher, strict: bool | None) -> Run:
+    """Batches in this process, one after the other."""
+
+    def run(
+        batches: Sequence[list[Row]], how: TranslateConfig
+    ) -> Iterator[list[list[Translation]]]:
+        return (translate(kit, rows, how, strict) for rows in batches)
+
+    return run
+
+
 def translate_parts(
-    kit: Searcher,
     texts: Sequence[str],
     passages: Sequence[Sequence[Piece]],
     how: TranslateConfig,
-    strict: bool | None,
-    tell: Callable[[int, int], None] | None = None,
+    run: Run,
+    tell: Tell | None = None,
 ) -> list[list[Part]]:
     """The pieces of each text with their translations."""
     flat = [(t, piece) for t, each in zip(texts, passages, strict=True) for piece in each]
     found = {n: [copied(t, piece)] for n, (t, piece) in enumerate(flat) if not piece.ids}
-    found |= translate_pieces(kit, [piece for _, piece in flat], how, strict, tell)
+    found |= translate_pieces([piece for _, piece in flat], how, run, tell)
     numbers = iter(range(len(flat)))
     return [[Part(piece, found[next(numbers)]) for piece in each] for each in passages]
 
@@ -243,23 +261,19 @@ def copied(text: str, piece: Piece) -> Translation:
 
 
 def translate_pieces(
-    kit: Searcher,
-    pieces: Sequence[Piece],
-    how: TranslateConfig,
-    strict: bool | None,
-    tell: Callable[[int, int], None] | None,
+    pieces: Sequence[Piece], how: TranslateConfig, run: Run, tell: Tell | None
 ) -> dict[int, list[Translation]]:
-    """Translations of the pieces that have tokens, by their number."""
-    order = sorted((n for n, p in enumerate(pieces) if p.ids), key=lambda n: len(pieces[n].ids))
-    size = max(1, ROWS // max(how.beams, how.count))
+    """Translations of the pieces that have tokens, by their number; the longest come first."""
+    order = sorted((n for n, p in enumerate(pieces) if p.ids), key=lambda n: -len(pieces[n].ids))
+    size = how.batch or max(1, ROWS // max(how.beams, how.count))
+    groups = [order[first : first + size] for first in range(0, len(order), size)]
     found: dict[int, list[Translation]] = {}
-    for first in range(0, len(order), size):
-        group = order[first : first + size]
-        rows = translate(kit, [pieces[n].ids for n in group], how, strict)
+    batches: list[list[Row]] = [[pieces[n].ids for n in group] for group in groups]
+    for group, rows in zip(groups, run(batches, how), strict=True):
         for n, row in zip(group, rows, strict=True):
             found[n] = [in_case(pieces[n], answer) for answer in row]
         if tell:
-            tell(first + len(group), len(order))
+            tell(len(found), len(order))
     return found
 
 

@@ -53,6 +53,8 @@ class TranslateConfig:
     shortlist: bool = True
     """On a CPU, score only the words that the folder's shortlist allows, where it has one and one
     answer without wishes is asked for; log-probabilities are then shares among these words."""
+    batch: int | None = None
+    """Sentences that are translated together; None is as many as suit the beam."""
 
     @property
     def keeps_whole(self) -> bool:
@@ -61,6 +63,8 @@ class TranslateConfig:
 
     def beam(self) -> BeamConfig:
         """The plain search; values out of range stop here."""
+        if self.batch is not None and self.batch < 1:
+            raise UsageError(DOING, f"batch = {self.batch}", "1 or more")
         width = max(self.beams, self.count)
         return BeamConfig(width, self.count, length_penalty("gnmt", self.alpha))
 

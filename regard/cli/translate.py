@@ -6,15 +6,19 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from regard.cli.doctor import choose_device
 from regard.cli.lines import Line, line_groups
 from regard.cli.show import Progress, Show
 from regard.cli.texts import at_least, cap_beams, groups, open_kit
 from regard.cli.texts import print_json as show_json
 from regard.cli.translate_explain import explain_data, show_explanations, write_pages
+from regard.cli.workers import Workers, one_thread, worth_workers
 from regard.errors import DataError, UsageError
 from regard.explaining import Explanation, explain_answer, seen_in_training
 from regard.kit import Kit
@@ -34,11 +38,19 @@ def run(args: argparse.Namespace, show: Show) -> int:
         raise UsageError("reading the command line", "--page alone", "--explain --page FILE")
     size = NEAR if sys.stdout.isatty() or args.explain else SORTED
     lines = line_groups(args.texts, args.file, size)
-    with show.progress("translating") as progress:
+    first = next(lines, [])
+    count = (
+        1 if args.strict else worth_workers(choose_device(args.device), len(first), args.workers)
+    )
+    with show.progress("translating") as progress, ExitStack() as at_end:
         progress(f"opening {args.model}")
+        if count > 1:
+            one_thread()
         kit = open_pair(args.model, args.device, args.precision, args.strict)
         work = Work(kit, fit_beams(config, kit, show), show, progress, args.explain)
-        for group in lines:
+        if count > 1:
+            work.run = at_end.enter_context(Workers(kit, work.config, count))
+        for group in chain([first], lines):
             work.translate(group)
     if args.explain:
         if work.sentences > PAGE:
@@ -56,6 +68,7 @@ class Work:
         self.kit, self.config, self.show, self.progress = kit, config, show, progress
         self.counts = seen_in_training(kit) if explain else None
         self.explain, self.explained = explain, list[Explanation]()
+        self.run: Workers | None = None  # processes, where there are many lines
         self.words = show.as_json and config.count > 1  # they cost, and only an object has room
         self.done = self.faults = self.sentences = 0
 
@@ -66,7 +79,8 @@ class Work:
             self.progress(f"line {self.done + len(group) * done // total:,}")
 
         texts = [line.text for line in group]
-        answers = translate_passages(self.kit, texts, self.config, None, self.words, tell)
+        how, words = self.config, self.words
+        answers = translate_passages(self.kit, texts, how, None, words, tell, self.run)
         for line, answer in zip(group, answers, strict=True):
             self.output(line, answer)
         sys.stdout.flush()  # whoever reads along should not wait for a full buffer
@@ -100,10 +114,12 @@ def read_search(args: argparse.Namespace) -> TranslateConfig:
     """How to search, before the model is known."""
     at_least("--beams", args.beams)
     at_least("--alternatives", args.alternatives)
-    at_least("--max-new", args.max_new)
+    for name in ("max_new", "batch", "workers"):
+        at_least(f"--{name.replace('_', '-')}", getattr(args, name))
     wishes = (tuple(args.must), tuple(args.ban), args.begin)
     few = not args.no_shortlist and not args.explain
-    config = TranslateConfig(args.beams, args.alternatives, args.alpha, args.max_new, *wishes, few)
+    search = (args.beams, args.alternatives, args.alpha, args.max_new)
+    config = TranslateConfig(*search, *wishes, few, args.batch)
     config.beam()  # which checks the ranges
     return config
 

@@ -59,7 +59,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     """Where to run, and how exactly."""
     add_device(parser)
     choices = ("auto", "fp32", "bf16", "int8")
-    text = "of the matrix products on a CPU; less is faster (auto: as plain float32)"
+    text = "of the matrix products; less is faster (auto: int8 for weights stored so, else float32)"
     parser.add_argument("--precision", choices=choices, default="auto", help=text)
 
 
@@ -110,6 +110,10 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     most = "tokens at most (50 more than the source has)"
     parser.add_argument("--max-new", type=whole, metavar="N", help=most)
     parser.add_argument("--seed", type=whole, help="accepted as everywhere; beams draw nothing")
+    batch = "sentences translated together (as many as suit the beam); changes no answer"
+    parser.add_argument("--batch", type=whole, metavar="N", help=batch)
+    share = "processes for many lines on a CPU (as many as cores)"
+    parser.add_argument("--workers", type=whole, metavar="N", help=share)
     add_full(parser)
     add_place(parser)
 

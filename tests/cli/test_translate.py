@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -145,3 +151,56 @@ def test_explain(here, pair, tmp_path):  # noqa: F811
     assert first["explain"][0]["text"] == reasons.target and copied.copied
     code, _, err = here("translate", text, "--model", pair, "--page", page)
     assert code == 2 and "--page alone" in err
+
+
+def test_processes_give_what_one_gives(here, pair, tmp_path):  # noqa: F811
+    file = tmp_path / "lines.txt"
+    file.write_text("".join(f"{LINES[n % 6]} {n}\n" for n in range(40)))
+    flags = ("--model", pair, "--max-new", 5, "--file", file)
+    code, out, err = here("translate", *flags, "--workers", 1)
+    assert code == 0 and err == "" and out.count("\n") == 40
+    for more in (("--workers", 2), ("--workers", 3, "--batch", 1), ("--batch", 40)):
+        assert here("translate", *flags, *more) == (0, out, "")
+    for name in ("--workers", "--batch"):
+        assert here("translate", *flags, name, 0)[0] == 2
+    long = (*flags, "--begin", "a beginning that is longer than five")
+    told = here("translate", *long, "--workers", 1)
+    assert told[0] == 2 and "a shorter beginning" in told[2]
+    assert here("translate", *long, "--workers", 2) == told
+
+
+def run_workers(pair, tmp_path, action):  # noqa: F811
+    """A real command whose workers are met by `action(pids)`; (exit code, stderr)."""
+    file = tmp_path / "many.txt"
+    file.write_text("the cat sat on the mat\n" * 20_000)
+    flags = ["--model", pair, "--file", file, "--workers", "2", "--batch", "1"]
+    command = [sys.executable, "-m", "regard", "translate", *map(str, flags)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        deadline, found = time.monotonic() + 60, []
+        while len(found) < 2 and time.monotonic() < deadline:
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            found = [int(child) for child in children.read_text().split()]
+            time.sleep(0.05)
+        action(process.pid, found)
+        err = process.communicate(timeout=60)[1]
+    gone = [child for child in found if not Path(f"/proc/{child}").exists()]
+    return process.returncode, err, gone == found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+def test_a_killed_worker_is_told(pair, tmp_path):  # noqa: F811
+    def kill(parent, children):
+        os.kill(children[0], signal.SIGKILL)
+
+    code, err, gone = run_workers(pair, tmp_path, kill)
+    assert code == 4 and "--workers 1" in err and "Traceback" not in err and gone
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+def test_ctrl_c_ends_the_workers_too(pair, tmp_path):  # noqa: F811
+    def interrupt(parent, children):
+        os.kill(parent, signal.SIGINT)
+
+    code, err, gone = run_workers(pair, tmp_path, interrupt)
+    assert code == 130 and "Traceback" not in err and gone

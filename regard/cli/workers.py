@@ -1,0 +1,82 @@
+"""Worker processes of one command on a CPU: the model is read once, its memory is shared.
+
+Threads would wait for each other in Python; processes do not. They are forked before anything has
+started threads of its own, so torch computes with one thread in each.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Self
+
+from regard.errors import ResourceError
+from regard.kit import Kit
+from regard.translating import Row, TranslateConfig, Translation, translate
+
+LEAST = 32  # lines that are worth more than one process
+
+
+def worth_workers(device: str, lines: int, asked: int | None) -> int:
+    """How many processes: as many as torch would use threads, unless asked for."""
+    import torch
+
+    if device != "cpu" or lines < LEAST or "fork" not in multiprocessing.get_all_start_methods():
+        return 1
+    return torch.get_num_threads() if asked is None else asked
+
+
+def one_thread() -> None:
+    """From now on torch has no threads, which a fork would lose."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+class Workers:
+    """Translates batches in processes that share a model; as `passages.Run`."""
+
+    def __init__(self, kit: Kit, how: TranslateConfig, count: int) -> None:
+        translate(kit, [sorted(kit.stops)[:1] or [0]], how)  # packs weights that all will share
+        sys.stdout.flush()  # a process would write again what was not written yet
+        sys.stderr.flush()
+        fork = multiprocessing.get_context("fork")
+        self.pool = ProcessPoolExecutor(count, fork, initializer=take, initargs=(kit,))
+        for ready in [self.pool.submit(int) for _ in range(count)]:
+            ready.result()  # all are there before a tokenizer starts its threads
+
+    def __call__(
+        self, batches: Sequence[list[Row]], how: TranslateConfig
+    ) -> Iterator[list[list[Translation]]]:
+        """What becomes of each batch, in order."""
+        try:
+            yield from self.pool.map(work, batches, [how] * len(batches))
+        except BrokenProcessPool:
+            found = "a worker process was killed, perhaps for lack of memory"
+            raise ResourceError("translating", found, fix="--workers 1") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        """End the processes; after a failure or Ctrl-C at once."""
+        if kind is not None:
+            for process in multiprocessing.active_children():
+                process.terminate()
+        self.pool.shutdown(cancel_futures=True)
+
+
+KITS: list[Kit] = []  # of this process, where it is a worker
+
+
+def take(kit: Kit) -> None:
+    """Begin as a worker with the model that was there at the fork."""
+    KITS[:] = [kit]
+
+
+def work(rows: list[Row], how: TranslateConfig) -> list[list[Translation]]:
+    """One batch, in a worker."""
+    return translate(KITS[0], rows, how)
