@@ -150,39 +150,6 @@ typedef struct {
     int64_t row, slot, head;
 } Place;
 
-// One head of one query where keys and values lie: q (width,), `span` slots → out (width,).
-static void attend_head(const float *q, const float *keys, const float *values, const Place *at_k,
-                        const Place *at_v, const uint8_t *open, int64_t span, int64_t width,
-                        float scale, float *scores, float *out) {
-    float most = -INFINITY;
-    for (int64_t s = 0; s < span; s++) {
-        __m512 sum = _mm512_setzero_ps();
-        for (int64_t i = 0; i < width; i += LANES)
-            sum = _mm512_fmadd_ps(_mm512_loadu_ps(q + i),
-                                  _mm512_loadu_ps(keys + s * at_k->slot + i), sum);
-        scores[s] = open && !open[s] ? -INFINITY : scale * _mm512_reduce_add_ps(sum);
-        most = scores[s] > most ? scores[s] : most;
-    }
-    __m512 total = _mm512_setzero_ps(), top = _mm512_set1_ps(most);
-    for (int64_t s = 0; s < span; s += LANES) {
-        __mmask16 in = span - s < LANES ? (1u << (span - s)) - 1 : 0xFFFF;
-        __m512 none = _mm512_set1_ps(-INFINITY);
-        __m512 x = _mm512_sub_ps(_mm512_mask_loadu_ps(none, in, scores + s), top);
-        __mmask16 seen = _mm512_cmp_ps_mask(x, none, _CMP_NEQ_UQ);
-        x = _mm512_maskz_mov_ps(seen, exponential(x));
-        total = _mm512_add_ps(total, x);
-        _mm512_mask_storeu_ps(scores + s, in, x);
-    }
-    __m512 by = _mm512_set1_ps(_mm512_reduce_add_ps(total));
-    for (int64_t i = 0; i < width; i += LANES) {
-        __m512 sum = _mm512_setzero_ps();
-        for (int64_t s = 0; s < span; s++)
-            sum = _mm512_fmadd_ps(_mm512_set1_ps(scores[s]),
-                                  _mm512_loadu_ps(values + s * at_v->slot + i), sum);
-        _mm512_storeu_ps(out + i, _mm512_div_ps(sum, by));
-    }
-}
-
 typedef struct {
     const uint8_t *at;      // NULL: every slot may be seen
     int64_t source, query;  // bytes between the rows of two sources, of two queries of one
@@ -222,6 +189,27 @@ static float weigh(float *scores, int64_t seen, int64_t padded, const uint8_t *o
         _mm512_storeu_ps(scores + s, x);
     }
     return _mm512_reduce_add_ps(total);
+}
+
+// One head of one query where keys and values lie: q (width,), `span` slots → out (width,).
+static void attend_head(const float *q, const float *keys, const float *values, const Place *at_k,
+                        const Place *at_v, const uint8_t *open, int64_t span, int64_t padded,
+                        int64_t width, float scale, float *scores, float *out) {
+    for (int64_t s = 0; s < span; s++) {
+        __m512 sum = _mm512_setzero_ps();
+        for (int64_t i = 0; i < width; i += LANES)
+            sum = _mm512_fmadd_ps(_mm512_loadu_ps(q + i),
+                                  _mm512_loadu_ps(keys + s * at_k->slot + i), sum);
+        scores[s] = _mm512_reduce_add_ps(sum);
+    }
+    __m512 by = _mm512_set1_ps(weigh(scores, span, padded, open, scale));
+    for (int64_t i = 0; i < width; i += LANES) {
+        __m512 sum = _mm512_setzero_ps();
+        for (int64_t s = 0; s < span; s++)
+            sum = _mm512_fmadd_ps(_mm512_set1_ps(scores[s]),
+                                  _mm512_loadu_ps(values + s * at_v->slot + i), sum);
+        _mm512_storeu_ps(out + i, _mm512_div_ps(sum, by));
+    }
 }
 
 // `count` queries of one head: q (count, width) at `stride` → out (count, width) at `step`.
@@ -301,7 +289,8 @@ int attend(const float *q, int64_t stride, const float *keys, Place at_k, const 
                 }
                 if (!gather) {
                     count = 1;
-                    attend_head(from, k, v, &at_k, &at_v, *may, *seen, width, scale, scores, to);
+                    attend_head(from, k, v, &at_k, &at_v, *may, *seen, (*seen + 15) / 16 * 16,
+                                width, scale, scores, to);
                 } else if (count == QUERIES) {
                     attend_some(from, stride, turned, close, seen, may, padded, width, scale,
                                 scores, to, step, QUERIES);
