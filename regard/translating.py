@@ -27,7 +27,6 @@ from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
 
 DOING = "translating"
-DIVERSITY = 0.5  # nats taken from a word for each other answer that has it at the same place
 Row = Sequence[int]
 Phrases = set[tuple[int, ...]]
 
@@ -152,29 +151,35 @@ def translate(
 ) -> list[list[Translation]]:
     """Translations of each source, best first and each text once.
 
-    Of several, the first is what a search for one would find; the others come from a search that
-    is made to differ (Vijayakumar 2018), then from the beam.
+    Of several, the first is what a search for one would find; the others leave it at one place
+    and go on as is likeliest from there. Where these are too few, the beam has more.
     """
     config, banned = how.beam(), spellings(kit, how.ban)
     limits = limits_for(kit, rows, how.limit)
     wishes = Wishes(kit, how, [spell(kit, word)[0] for word in how.must], strict)
     found = wishes.search(rows, limits, config, banned)
     if how.count > 1 and not how.must:
-        apart = BeamConfig(how.count, how.count, config.penalty, how.count, DIVERSITY)
-        for row, more in zip(found, wishes.search(rows, limits, apart, banned), strict=True):
-            row[1:] = [*more, *row[1:]]
+        for row, limit, answers in zip(rows, limits, found, strict=True):
+            answers[1:] = [*wishes.branches(row, limit, answers[0], config, banned), *answers[1:]]
     return [distinct(kit, row, how.count) for row in found]
 
 
 def distinct(kit: Searcher, found: Sequence[Hypothesis], count: int) -> list[Translation]:
-    """The first one and the best of those after it; two cuts into tokens may spell the same."""
+    """The first one and the best of those after it, other words before other stops and capitals.
+
+    Two cuts into tokens may spell the same text, which is there once.
+    """
     texts: dict[str, tuple[float, Translation]] = {}
     for h in found:
         text = kit.text(h.tokens)
-        if len(texts) < count:
-            same = " ".join(text.split())
-            texts.setdefault(same, (h.score, Translation(text, h.logprob, h.tokens)))
-    first, *rest = texts.values()
+        texts.setdefault(" ".join(text.split()), (h.score, Translation(text, h.logprob, h.tokens)))
+    heard: set[str] = set()
+    new, alike = list[tuple[float, Translation]](), list[tuple[float, Translation]]()
+    for text, answer in texts.items():
+        words = " ".join(re.findall(r"\w+", text.casefold()))
+        (alike if words in heard else new).append(answer)
+        heard.add(words)
+    first, *rest = [*new, *alike][:count]
     return [first[1], *(answer for _, answer in sorted(rest, key=lambda pair: -pair[0]))]
 
 
@@ -241,6 +246,43 @@ class Wishes:
         rules = self.processes(banned)
         return lexical_beam(step, batch.ids, limit, self.kit.stops, config, self.phrases, rules)
 
+    @torch.no_grad()
+    def branches(
+        self, row: Row, limit: int, best: Hypothesis, config: BeamConfig, banned: Phrases
+    ) -> list[Hypothesis]:
+        """Answers that leave the best one where another word is nearly as likely, best first.
+
+        Diverse beams (Vijayakumar 2018) were tried: they punish the end of a sentence too, and
+        go on after its full stop.
+        """
+        kit, count, stops = self.kit, self.how.count, self.kit.stops
+        tokens = without_end(best.tokens, stops)
+        if not tokens:
+            return []
+        batch, log = path(kit, row, tokens, self.strict)
+        own = torch.tensor(tokens, device=log.device)[:, None]
+        open_ = log[: len(tokens)].scatter(1, own, -torch.inf)
+        open_[:, sorted(stops)] = -torch.inf
+        regret = log[: len(tokens)].gather(1, own)[:, 0] - open_.amax(1)
+        regret[: len(self.begin)] = torch.inf  # these words are given
+        free = min(len(tokens) - len(self.begin), limit, 2 * count)
+        places = sorted(regret.topk(max(0, free), largest=False).indices.tolist())
+        rules = self.processes(banned)
+
+        def go_on(longer: Batch, limits: list[int]) -> list[list[Hypothesis]]:
+            return kit.search(longer, limits, BeamConfig(2), None, self.strict, rules)
+
+        found = alternatives(log, batch, tokens, places, limit, go_on, stops, 3)
+        return sorted(
+            (
+                replace(h, score=h.logprob / config.penalty(len(h.tokens)))
+                for place, answers in zip(places, found, strict=True)
+                for h in answers
+                if h.tokens[place] not in stops and not any(self.spelt(h.tokens))
+            ),
+            key=lambda h: -h.score,
+        )
+
     def processes(self, banned: Phrases) -> list[Process]:
         """The rules of the search."""
         made = [begin_with(self.begin)] if self.begin else []
@@ -299,8 +341,7 @@ def other_words(
     spans = word_spans(kit.text, tokens)
     if not spans:
         return []
-    batch = kit.batch([list(row)])
-    log = after_each(kit.score(extend(batch, [tokens]), None, strict), batch, len(tokens))
+    batch, log = path(kit, row, tokens, strict)
     wishes = Wishes(kit, replace(how, begin=""), (), strict)
     rules = wishes.processes(spellings(kit, how.ban))
 
@@ -325,6 +366,15 @@ def other_words(
         ranked = sorted(others.values(), key=lambda other: -other.logprob)
         words.append(Word(text, own, ranked[: how.count]))
     return words
+
+
+def path(
+    kit: Searcher, row: Row, tokens: list[int], strict: bool | None
+) -> tuple[Batch, torch.Tensor]:
+    """(the source as a batch, log-probabilities (n + 1, V) of what comes after each token)."""
+    batch = kit.batch([list(row)])
+    scores = kit.score(extend(batch, [tokens]), None, strict)
+    return batch, after_each(scores, batch, len(tokens))
 
 
 def first_word(kit: Searcher, tokens: list[int], start: int, logprobs: list[float]) -> Other:

@@ -19,7 +19,7 @@ from regard.model.config import TextConfig
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.train import train_tokenizer
-from regard.translating import TranslateConfig, Wishes, translate, word_spans
+from regard.translating import TranslateConfig, Wishes, distinct, translate, word_spans
 from tests.properties.small_models import CONFIGS, randomise
 from tests.properties.threads import one_thread  # noqa: F401
 
@@ -148,6 +148,14 @@ def test_several_translations_differ_and_begin_with_the_plain_one(kit: Kit) -> N
     for first, row in zip(plain, several, strict=True):
         texts = [" ".join(text.split()) for text, _ in row]
         assert row[0][0] == first and len(set(texts)) == len(texts) == 5
+
+
+def test_other_words_come_before_other_stops() -> None:
+    texts = ["A cat.", "A cat", "a cat..", "The cat.", "A  cat."]
+    kit: Any = SimpleNamespace(text=lambda tokens: texts[tokens[0]])
+    found = [Hypothesis([n], -1.0 - n, -1.0 - n, True) for n in range(5)]
+    for count, wanted in ((2, [0, 3]), (3, [0, 1, 3]), (9, [0, 1, 2, 3])):
+        assert [answer.tokens[0] for answer in distinct(kit, found, count)] == wanted
 
 
 def test_an_unknown_wish_gets_the_nearest(kit: Kit) -> None:

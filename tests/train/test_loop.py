@@ -10,6 +10,7 @@ import signal
 import pytest
 import torch
 
+from regard.data.bucket import Buckets
 from regard.errors import DataError, RegardError, UsageError
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -255,3 +256,29 @@ def test_one_graph_of_each_kind_of_block_serves_batches_of_every_shape():
         )
         torch.testing.assert_close(model.hidden(batch), plain.hidden(batch))
     assert len(graphs) == 2  # an encoder's block, a decoder's
+
+
+def test_a_step_on_few_tokens_takes_the_next_batch_in(tmp_path):
+    """Adam would make a step on one short pair as large as one on a full batch."""
+    trainer = make_trainer("seq2seq", tmp_path, valid=False, accumulate=1, steps=60)
+    given = trainer.job.train
+    source = Buckets(given.store, 200, given.start, given.end, seed=0, even=True)
+    object.__setattr__(trainer.job, "train", source)
+    sizes = [source.batch(0, n).tokens for n in range(source.count(0))]
+    assert 4 * min(sizes) < sum(sizes) / len(sizes)  # there are small ones
+    seen = []
+    step = trainer.step
+
+    def counting(micro):
+        seen.append([examples.tokens for examples in micro])
+        return step(micro)
+
+    trainer.step = counting
+    trainer.run()
+    total = len(seen[0])
+    for number, group in enumerate(seen[1:], 1):
+        usual = sum(map(sum, seen[:number])) / number
+        assert 4 * sum(group) >= usual > 4 * sum(group[:-1])  # as few as do
+        total += len(group)
+    flat = [size for group in seen for size in group]
+    assert total > 60 and sum(flat[: len(sizes)]) == sum(sizes)  # an epoch has every pair once
