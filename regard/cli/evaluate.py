@@ -12,7 +12,7 @@ from regard.cli.show import Show
 from regard.cli.texts import at_least, noted, open_kit
 from regard.cli.tok import open_any
 from regard.cli.train_data import couples
-from regard.cli.translate import fit_beams, one_line, open_pair, translate
+from regard.cli.translate import at_work, one_line
 from regard.data.build import fingerprint
 from regard.data.files import find_files, read_lines, read_pieces
 from regard.data.overlap import Overlap, overlap, pair_overlap
@@ -271,16 +271,18 @@ def run_translate(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     if trained.files:
         shared = pair_overlap(training_pairs(trained.files), pairs)
     note = guard(shared, trained, args)
-    kit = open_pair(args.path, args.device, args.precision, args.strict)
-    check_tokenizer(kit, args.path)
-    config = fit_beams(TranslateConfig(args.beams, shortlist=not args.no_shortlist), kit, show)
-    found: list[str] = []
+    config = TranslateConfig(args.beams, shortlist=not args.no_shortlist)
     with show.progress("translating") as progress:
-        for answer in translate(kit, [source for source, _ in pairs], config):
-            progress(f"{len(found):,} of {len(pairs):,} lines")
-            found.append(one_line(answer.translations[0].text))
+        with at_work(args.path, args, len(pairs), config, show) as crew:
+            check_tokenizer(crew.kit, args.path)
+
+            def tell(done: int, total: int) -> None:
+                progress(f"{len(pairs) * done // total:,} of {len(pairs):,} lines")
+
+            answers = crew.translate([source for source, _ in pairs], tell)
+    found = [one_line(answer.translations[0].text) for answer in answers]
     scores = bleu_chrf(found, [target for _, target in pairs])
-    return {**scores, "lines": len(pairs), "beams": config.beams, "overlap": note}
+    return {**scores, "lines": len(pairs), "beams": crew.config.beams, "overlap": note}
 
 
 def bleu_chrf(found: Iterable[str], references: Iterable[str]) -> dict[str, Any]:

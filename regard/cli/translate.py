@@ -6,23 +6,23 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.cli.doctor import choose_device
 from regard.cli.lines import Line, line_groups
 from regard.cli.show import Progress, Show
-from regard.cli.texts import at_least, cap_beams, groups, open_kit
+from regard.cli.texts import at_least, cap_beams, open_kit
 from regard.cli.texts import print_json as show_json
 from regard.cli.translate_explain import explain_data, show_explanations, write_pages
 from regard.cli.workers import Workers, one_thread, worth_workers
 from regard.errors import DataError, UsageError
 from regard.explaining import Explanation, explain_answer, seen_in_training
 from regard.kit import Kit
-from regard.passages import Answer, translate_passages
+from regard.passages import Answer, Tell, translate_passages
 from regard.translating import TranslateConfig, Word, shares
 
 SORTED = 1024  # lines that are sorted by length before they are cut into batches
@@ -39,19 +39,12 @@ def run(args: argparse.Namespace, show: Show) -> int:
     size = NEAR if sys.stdout.isatty() or args.explain else SORTED
     lines = line_groups(args.texts, args.file, size)
     first = next(lines, [])
-    count = (
-        1 if args.strict else worth_workers(choose_device(args.device), len(first), args.workers)
-    )
-    with show.progress("translating") as progress, ExitStack() as at_end:
+    with show.progress("translating") as progress:
         progress(f"opening {args.model}")
-        if count > 1:
-            one_thread()
-        kit = open_pair(args.model, args.device, args.precision, args.strict)
-        work = Work(kit, fit_beams(config, kit, show), show, progress, args.explain)
-        if count > 1:
-            work.run = at_end.enter_context(Workers(kit, work.config, count))
-        for group in chain([first], lines):
-            work.translate(group)
+        with at_work(args.model, args, len(first), config, show) as crew:
+            work = Work(crew, show, progress, args.explain)
+            for group in chain([first], lines):
+                work.translate(group)
     if args.explain:
         if work.sentences > PAGE:
             show.note(f"the page holds the first {PAGE} of {work.sentences:,} sentences")
@@ -59,17 +52,43 @@ def run(args: argparse.Namespace, show: Show) -> int:
     return work.finish()
 
 
+class Crew(NamedTuple):
+    """A translator and those who run it."""
+
+    kit: Kit
+    config: TranslateConfig
+    run: Workers | None
+    """Processes, where there are many lines; None is this one."""
+
+    def translate(self, texts: Sequence[str], tell: Tell, words: bool = False) -> list[Answer]:
+        """Answers to each text; `tell` hears how many pieces of how many are done."""
+        return translate_passages(self.kit, texts, self.config, None, words, tell, self.run)
+
+
+@contextmanager
+def at_work(
+    path: str, args: argparse.Namespace, lines: int, config: TranslateConfig, show: Show
+) -> Iterator[Crew]:
+    """Open a translator; on a CPU many lines are shared by a process for each core."""
+    asked = getattr(args, "workers", None)
+    count = 1 if args.strict else worth_workers(choose_device(args.device), lines, asked)
+    if count > 1:
+        one_thread()
+    kit = open_pair(path, args.device, args.precision, args.strict)
+    config = fit_beams(config, kit, show)
+    with Workers(kit, config, count) if count > 1 else nullcontext() as run:
+        yield Crew(kit, config, run)
+
+
 class Work:
     """The lines of one command."""
 
-    def __init__(
-        self, kit: Kit, config: TranslateConfig, show: Show, progress: Progress, explain: bool
-    ) -> None:
-        self.kit, self.config, self.show, self.progress = kit, config, show, progress
-        self.counts = seen_in_training(kit) if explain else None
+    def __init__(self, crew: Crew, show: Show, progress: Progress, explain: bool) -> None:
+        self.crew, self.kit, self.show, self.progress = crew, crew.kit, show, progress
+        self.counts = seen_in_training(crew.kit) if explain else None
         self.explain, self.explained = explain, list[Explanation]()
-        self.run: Workers | None = None  # processes, where there are many lines
-        self.words = show.as_json and config.count > 1  # they cost, and only an object has room
+        several = crew.config.count > 1
+        self.words = show.as_json and several  # they cost, and only an object has room
         self.done = self.faults = self.sentences = 0
 
     def translate(self, group: Sequence[Line]) -> None:
@@ -78,9 +97,7 @@ class Work:
         def tell(done: int, total: int) -> None:
             self.progress(f"line {self.done + len(group) * done // total:,}")
 
-        texts = [line.text for line in group]
-        how, words = self.config, self.words
-        answers = translate_passages(self.kit, texts, how, None, words, tell, self.run)
+        answers = self.crew.translate([line.text for line in group], tell, self.words)
         for line, answer in zip(group, answers, strict=True):
             self.output(line, answer)
         sys.stdout.flush()  # whoever reads along should not wait for a full buffer
@@ -137,12 +154,6 @@ def fit_beams(config: TranslateConfig, kit: Kit, show: Show) -> TranslateConfig:
     """No wider than the vocabulary."""
     width = cap_beams(max(config.beams, config.count), kit, show)
     return replace(config, beams=min(config.beams, width), count=min(config.count, width))
-
-
-def translate(kit: Kit, lines: Sequence[str], config: TranslateConfig) -> Iterator[Answer]:
-    """Translations of each line, in order."""
-    for group in groups(lines, SORTED):
-        yield from translate_passages(kit, group, config)
 
 
 def one_line(text: str) -> str:

@@ -61,13 +61,13 @@ def target_rows(e: Explanation) -> list[tuple[str, ...]]:
 
 
 def write_pages(explained: Sequence[Explanation], path: Path, show: Show) -> None:
-    """The page, a picture where matplotlib is there, and their paths, the page's last."""
+    """The page, a picture where matplotlib is there, and their paths, the picture's last."""
     picture = path.with_suffix(".png")
     drawn = can_draw() and draw([to_section(e) for e in explained], picture)
     write_whole(path, explain_page(explained).encode())
+    paths = {"page": str(path)} | ({"picture": str(picture)} if drawn else {})
     if show.as_json:
-        print_json(({"picture": str(picture)} if drawn else {}) | {"page": str(path)})
-    else:
-        if drawn:
-            show.line(f"picture: {picture}")
-        show.line(f"page: {path}")
+        print_json(paths)
+        return
+    for name, where in paths.items():
+        show.line(f"{name}: {where}")

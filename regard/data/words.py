@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable
 
@@ -10,8 +13,9 @@ from regard.errors import DataError
 
 Span = tuple[int, int]
 
-WORDS_FILE = "words.tsv"
+WORDS_FILE = "words.tsv.gz"
 """Beside the weights: word TAB count on each line, the words in lower case."""
+MOST = 1 << 28  # bytes of all words: a small file may unpack to any size
 
 # French drops a vowel before an apostrophe; what is left is a word. English 's and n't stay.
 ELISION = r"\b(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’](?=\w)"
@@ -41,16 +45,21 @@ def key(text: str) -> str:
     return text.replace("’", "'").lower()
 
 
-def write_counts(counts: Counter[str], least: int = 1) -> bytes:
-    """The content of words.tsv, frequent words first; those seen less than `least` left out."""
-    kept = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return "".join(f"{word}\t{n}\n" for word, n in kept if n >= least).encode()
+def write_counts(counts: Counter[str]) -> bytes:
+    """The content of words.tsv.gz, frequent words first; the same counts give the same bytes."""
+    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return gzip.compress("".join(f"{word}\t{n}\n" for word, n in ranked).encode(), mtime=0)
 
 
 def read_counts(data: bytes) -> dict[str, int]:
     """What `write_counts` wrote."""
     try:
-        rows = [line.split("\t") for line in data.decode().split("\n") if line]
+        with gzip.open(io.BytesIO(data)) as packed:
+            text = packed.read(MOST + 1)
+        if len(text) > MOST:
+            raise ValueError(f"more than {MOST:,} bytes of words")
+        rows = [line.split("\t") for line in text.decode().split("\n") if line]
         return {word: int(count) for word, count in rows}
-    except ValueError as error:
-        raise DataError(f"reading {WORDS_FILE}", str(error), "word TAB count, in UTF-8") from None
+    except (ValueError, EOFError, OSError, zlib.error) as error:
+        expected = "word TAB count on each line, in UTF-8, packed by gzip"
+        raise DataError(f"reading {WORDS_FILE}", str(error), expected) from None

@@ -17,7 +17,7 @@ KEPT = (
     "config_sentence_transformers.json",
     "1_Pooling/config.json",
     "shortlist.safetensors",  # words that translations need (decode/shortlist.py)
-    "words.tsv",  # how often each word was seen in training (data/words.py)
+    "words.tsv.gz",  # how often each word was seen in training (data/words.py)
 )
 
 

@@ -9,8 +9,7 @@ import shutil
 import pytest
 import torch
 
-from regard.cli import evaluate as module
-from regard.cli.translate import Answer
+from regard.cli.translate import Answer, Crew
 from regard.decode.score import windows
 from regard.disk import file_hash
 from regard.errors import UsageError
@@ -176,7 +175,7 @@ def test_the_same_text_has_100(here, pair, pairs, monkeypatch):  # noqa: F811
     lines = [f"{line} et encore des mots" for line in lines]
     pairs.write_text("".join(f"x\t{line}\n" for line in lines))
     answers = [Answer([Translation(line, 0.0, [])], []) for line in lines]
-    monkeypatch.setattr(module, "translate", lambda kit, given, config: answers)
+    monkeypatch.setattr(Crew, "translate", lambda crew, given, tell: answers)
     found = json.loads(here("eval", "translate", pair, pairs, "--json", "-q")[1])
     assert found["bleu"] == pytest.approx(100) and found["chrf"] == pytest.approx(100)
 

@@ -139,12 +139,15 @@ def test_explain(here, pair, tmp_path):  # noqa: F811
     flags = ("--model", pair, "--max-new", 6, "--alternatives", 2, "--explain", "--page", page)
     text = "Paris is the capital. 42 !"
     code, out, _ = here("translate", text, *flags)
-    assert code == 0 and out.splitlines()[-1] == f"page: {page}"
+    picture = page.with_suffix(".png")
+    assert code == 0 and out.splitlines()[-2:] == [f"page: {page}", f"picture: {picture}"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
     assert out.count("→ ") == 3 and "written" in out and "Copied as it is" in out
     assert page.read_text(encoding="utf-8").count("<section") == 2
     code, out, _ = here("translate", text, *flags, "--json")
     first, last = [json.loads(line) for line in out.splitlines()]
-    assert last["page"] == str(page) and len(first["explain"]) == 2 and len(first["words"]) > 0
+    assert last == {"page": str(page), "picture": str(picture)}
+    assert len(first["explain"]) == 2 and len(first["words"]) > 0
     kit = load(pair)
     (reasons, copied) = kit.explain(text, alternatives=2, limit=6)
     assert first["explain"][0]["links"] == [list(link) for link in reasons.links]

@@ -1,0 +1,70 @@
+"""A trained translator → the folder that ships: int8 weights, lists of words, scores and a card.
+
+    python recipes/ship.py RUN/final regard/zoo/fr-en --train train-*.tsv.xz --test test-*.tsv
+
+Writes into a new or empty folder. Scores are of the folder as it ships, on this machine's CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the source tree
+
+from tokenizers import Tokenizer
+
+from regard.cli.evaluate import training_pairs
+from regard.cli.main import main as regard
+from regard.data.words import WORDS_FILE, count_words, write_counts
+
+ALIGNMENT = {"block": 1, "firm": 0.7}  # the best of bench/align.py
+
+
+def ask(*words: object) -> dict[str, object]:
+    """The JSON that a command prints."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = regard([*map(str, words), "--json"])
+    if code:
+        sys.exit(code)
+    made: dict[str, object] = json.loads(said.getvalue())
+    return made
+
+
+def main() -> None:
+    """Make the folder."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("final")
+    parser.add_argument("out")
+    parser.add_argument("--train", nargs="+", required=True, metavar="FILE")
+    parser.add_argument("--test", nargs="+", required=True, metavar="FILE")
+    parser.add_argument("--always", default=4000, help="words of every shortlist")
+    args = parser.parse_args()
+    out = Path(args.out)
+    ask("export", "int8", args.final, out)
+    tokenizer = out / "tokenizer.json"
+    Tokenizer.from_file(str(tokenizer)).save(str(tokenizer), pretty=False)
+    config = json.loads((out / "config.json").read_text()) | {"alignment": ALIGNMENT}
+    (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    counts = count_words(source for source, _ in training_pairs(args.train))
+    (out / WORDS_FILE).write_bytes(write_counts(counts))
+    listed = ask("shortlist", out, *args.train, "--always", args.always)
+    print("shortlist", listed)
+    scores = {}
+    for file in args.test:
+        made = {"fp32": ask("eval", "translate", out, file, "--beams", 5, "--precision", "fp32")}
+        made["int8"] = ask("eval", "translate", out, file, "--beams", 5, "--no-shortlist")
+        made["shipped"] = ask("eval", "translate", out, file, "--beams", 5)
+        scores[Path(file).stem] = made
+        print(file, {name: row["bleu"] for name, row in made.items()}, flush=True)
+    (out.parent / f"{out.name}.scores.json").write_text(json.dumps(scores, indent=1))
+    print(sum(f.stat().st_size for f in out.iterdir()), "bytes")
+
+
+if __name__ == "__main__":
+    main()
