@@ -43,7 +43,6 @@ def main() -> None:
     parser.add_argument("out")
     parser.add_argument("--train", nargs="+", required=True, metavar="FILE")
     parser.add_argument("--test", nargs="+", required=True, metavar="FILE")
-    parser.add_argument("--always", default=4000, help="words of every shortlist")
     args = parser.parse_args()
     out = Path(args.out)
     ask("export", "int8", args.final, out)
@@ -53,7 +52,7 @@ def main() -> None:
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     counts = count_words(source for source, _ in training_pairs(args.train))
     (out / WORDS_FILE).write_bytes(write_counts(counts))
-    listed = ask("shortlist", out, *args.train, "--always", args.always)
+    listed = ask("shortlist", out, *args.train, "--pairs", 600_000, "--best", 60)
     print("shortlist", listed)
     scores = {}
     for file in args.test:

@@ -116,8 +116,7 @@ class Attention(nn.Module):
         if ctx.cache is None:
             return k.transpose(1, 2), v.transpose(1, 2)
         if self.cross:
-            held = k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous()
-            return ctx.cache.memory.setdefault(self.layer, held)
+            return ctx.cache.memory.setdefault(self.layer, (per_head_copy(k), per_head_copy(v)))
         return ctx.cache.append(self.layer, k, v)
 
     def look(self, q: Tensor, k: Tensor, v: Tensor, ctx: View) -> Tensor:
@@ -160,6 +159,11 @@ class Attention(nn.Module):
     def per_head(self, x: Tensor) -> Tensor:
         """Give each query head its group's keys or values: (B, G, S, K) → (B, H, S, K)."""
         return x if self.groups == self.heads else x.repeat_interleave(self.heads // self.groups, 1)
+
+
+def per_head_copy(x: Tensor) -> Tensor:
+    """(B, S, G, K) → (B, G, S, K) of its own: a cache may move its rows in place."""
+    return x.transpose(1, 2).clone(memory_format=torch.contiguous_format)
 
 
 def fold(q: Tensor, beams: int) -> Tensor:

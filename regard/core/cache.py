@@ -145,9 +145,12 @@ class Cache:
         Rows come in groups of `group` that share a source, whose keys and values are held once.
         """
         used, same = self.used, len(rows) == self.batch
-        done = self.move is not None and self.move([*self.keys, *self.values], rows, group, used)
-        for held in () if done else (self.keys, self.values):
+        done = group == self.group and self._move([*self.keys, *self.values], rows, group, used)
+        for held in (self.keys, self.values):
             for layer, old in enumerate(held):
+                if done:
+                    held[layer] = old[: len(rows)]
+                    continue
                 new = old if same else old.new_zeros((len(rows), *old.shape[1:]))
                 new[:, :used] = old[:, :used].index_select(0, rows)
                 held[layer] = new
@@ -159,13 +162,23 @@ class Cache:
         """Go on with these of `count` sources; beams that change places leave theirs alone."""
         if self.source is None or kept.tolist() == list(range(count)):
             return
-        self.memory = {n: (k[kept], v[kept]) for n, (k, v) in self.memory.items()}
+        held = [part for pair in self.memory.values() for part in pair]
+        if held and self._move(held, kept, 1, held[0].shape[1]):
+            kept_rows = slice(len(kept))
+            self.memory = {n: (k[kept_rows], v[kept_rows]) for n, (k, v) in self.memory.items()}
+        else:
+            self.memory = {n: (k[kept], v[kept]) for n, (k, v) in self.memory.items()}
         x, real, document = (None if t is None else t[kept] for t in self.source)
         assert x is not None
         self.source = x, real, document
 
+    def _move(self, tensors: list[Tensor], rows: Tensor, group: int, used: int) -> bool:
+        """Re-order rows in place by the machine's kernel, if there is one that can."""
+        return self.move is not None and self.move(tensors, rows, group, used)
+
     def copy(self) -> Cache:
         """An independent cache with the same contents."""
+        self.move = None  # the copy shares what was read of the source
         made = copy(self)
         made.keys = [held.clone() for held in self.keys]
         made.values = [held.clone() for held in self.values]

@@ -343,12 +343,15 @@ void summary(const float *scores, int64_t stride, int64_t rows, int64_t n, int64
 
 // Rows of a cache ------------------------------------------------------------------------------
 
-// Row r of each tensor becomes what row from[r] was, as far as `size` floats of its `stride`. Rows
-// come from their own group, whose copies stay in a core's cache. Returns 0 when it is done.
+// Row r of each tensor becomes what row from[r] was, as far as `size` floats of its `stride`. The
+// rows of a group come from one group, and groups stay in their order, so that none is overwritten
+// before it was read; copies of a group stay in a core's cache. Returns 0 when it is done.
 int reorder(float *const *tensors, int64_t count, const int64_t *from, int64_t rows, int64_t group,
             int64_t stride, int64_t size) {
-    for (int64_t r = 0; r < rows; r++)
-        if (from[r] / group != r / group) return 1;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t before = r < group ? -1 : from[r - group] / group;
+        if (from[r] / group <= before || from[r] / group != from[r - r % group] / group) return 1;
+    }
     float *kept = malloc(group * size * sizeof(float) + 1);
     if (!kept) return 1;
     for (int64_t t = 0; t < count; t++)

@@ -204,10 +204,11 @@ def row_summary(logits: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor] | N
 def reorder(tensors: Sequence[Tensor], rows: Tensor, group: int, used: int) -> bool:
     """Row n of each (B, S, …) becomes what row rows[n] was, as far as `used` of S; in place.
 
-    False, and nothing done, where the kernel does not fit: rows must stay in their group.
+    False, and nothing done, where the kernel does not fit: the rows of a group come from one group,
+    and groups may be dropped but not change places.
     """
     found, held = library(), tensors[0]
-    plain = held.dtype == torch.float32 and held.device.type == "cpu" and len(rows) == len(held)
+    plain = held.dtype == torch.float32 and held.device.type == "cpu" and len(rows) <= len(held)
     if found is None or not plain or len(rows) % group or not held.is_contiguous():
         return False
     places = (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))

@@ -143,7 +143,26 @@ def test_rows_of_a_cache_move_inside_their_group() -> None:
         assert reorder(now, torch.tensor(rows), 3, 5)
         for old, new in zip(before, now, strict=True):
             assert torch.equal(new[:, :5], old[rows][:, :5]) and torch.equal(new[:, 5:], old[:, 5:])
-    for rows, group in (([3, 1, 2, 0, 4, 5], 3), ([0, 1, 2], 3), ([0, 1, 2, 3, 4, 5], 4)):
+    for rows, group in (([3, 1, 2, 0, 4, 5], 3), ([3, 4, 5, 0, 1, 2], 3), ([*range(6)], 4)):
+        assert not reorder(now, torch.tensor(rows), group, 5)
+
+
+@needs_kernels
+def test_groups_of_a_cache_are_dropped_in_place() -> None:
+    before = [randn(8, 9, 2, 16, seed=n) for n in range(2)]
+    cases = (
+        ([4, 5, 6, 6], 2),
+        ([1, 0, 7, 6], 2),
+        ([2, 3, 5], 1),
+        ([7], 1),
+        ([2, 2, 5, 4, 7, 7], 2),
+    )
+    for rows, group in cases:
+        now = [tensor.clone() for tensor in before]
+        assert reorder(now, torch.tensor(rows), group, 5)
+        for old, new in zip(before, now, strict=True):
+            assert torch.equal(new[: len(rows), :5], old[rows][:, :5])
+    for rows, group in (([5, 3, 6], 1), ([2, 4], 2), ([*range(8), 7], 1), ([3, 3], 1)):
         assert not reorder(now, torch.tensor(rows), group, 5)
 
 
