@@ -53,19 +53,29 @@ class Cache:
     def place(self, real: Tensor | None, document: Tensor | None, count: int) -> Tensor:
         """Reserve slots for `count` new columns; returns the new tokens' positions (B, T)."""
         added = torch.full_like(self.lengths, count) if real is None else real.sum(-1)
+        before = self.used
         self.reserve(added, count if real is None else int(added.max()))
         start = self.lengths[:, None]
         if real is None:
             self.slots = start + torch.arange(count, device=start.device)
         else:
             self.slots = torch.where(real, start + real.cumsum(-1) - 1, self.size)
-            self.even = self.even and bool(real.all())
+            if self.even and not bool(real.all()):
+                self._read_under_masks(before)
         self.lengths = self.lengths + added
         if document is None and not self.packed:
             self.plain = True
             return self.slots if real is None else self.slots.masked_fill(~real, 0)
+        if self.even:
+            self._read_under_masks(before)
         positions = self._place_documents(document)
         return positions if real is None else positions.masked_fill(~real, 0)
+
+    def _read_under_masks(self, first: int) -> None:
+        """Rows are alike no more: slots that some leave empty are read, and must be finite."""
+        self.even = False
+        for held in (*self.keys, *self.values):
+            held[:, first:] = 0.0
 
     def reserve(self, added: Tensor, most: int) -> None:
         """Room for `added` (B,) new tokens, `most` of them in one row; fails if a row has none."""
@@ -90,7 +100,7 @@ class Cache:
             raise UsageError(
                 "appending to the cache", f"{found}, after tokens {other} them", "one or the other"
             )
-        self.packed, self.even = True, False
+        self.packed = True
         self.documents.scatter_(1, self.slots, document)
         self.documents[:, self.size] = -1
         slot = torch.arange(self.size + 1, device=self.slots.device)
@@ -151,7 +161,8 @@ class Cache:
                 if done:
                     held[layer] = old[: len(rows)]
                     continue
-                new = old if same else old.new_zeros((len(rows), *old.shape[1:]))
+                make = old.new_empty if self.even else old.new_zeros
+                new = old if same else make((len(rows), *old.shape[1:]))
                 new[:, :used] = old[:, :used].index_select(0, rows)
                 held[layer] = new
         self._select_sources(rows[::group] // self.group, self.batch // self.group)

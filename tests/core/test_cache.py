@@ -105,6 +105,33 @@ def test_tiles_round_the_span_up_but_not_past_the_size():
     assert cache.allow() is not None  # slots that hold nothing yet must be masked
 
 
+def test_slots_that_rows_leave_empty_are_finite():
+    """A cache that grows by rows has memory as it was found."""
+    for document in (None, torch.tensor([[0, 0], [0, 0], [0, 1]])):
+        cache = empty()
+        if document is None:
+            cache.place(None, None, 1)
+            cache.append(0, numbered(cache, 1), numbered(cache, 1))
+        cache.select(torch.tensor([0, 0, 1]))
+        for held in (*cache.keys, *cache.values):
+            held[:, cache.used :] = torch.nan
+        real = torch.tensor([[True, True], [True, False], [True, True]])
+        cache.place(real, document, 2)
+        k, v = cache.append(0, numbered(cache, 2), numbered(cache, 2))
+        assert not cache.even and torch.isfinite(k).all() and torch.isfinite(v).all()
+
+
+def test_a_copy_keeps_its_source_when_rows_move_in_place():
+    model = Model.fresh(CONFIGS["transformer"])
+    cache = model.cache(3, 4)
+    ids = torch.arange(6).view(3, 2)
+    model(Batch(ids, ids[:, :1]), cache)
+    twin, held = cache.copy(), [part.clone() for part in cache.memory[0]]
+    cache.select(torch.tensor([2]))
+    assert torch.equal(cache.memory[0][0], held[0][2:])
+    assert all(map(torch.equal, twin.memory[0], held))
+
+
 def test_documents_restart_their_positions_across_calls():
     cache = empty(batch=1, size=8)
     assert cache.place(None, torch.tensor([[0, 1, 0]]), 3).tolist() == [[0, 0, 1]]
