@@ -123,6 +123,10 @@ def advance_beams(
         scored = Scored(log, log)
     else:
         scored = Scored(logits)
+        if config.width == 1 and scored.norm is not None and not logits.is_cuda:
+            token = scored.best()[:, None]
+            if not bool((token == state.ends).any() | state.over.any()):
+                return advance_alone(state, token, scored.logprob(token), config)
     sources, prefixes = state.logprob.shape
     value, parent, token = candidates(scored, state.logprob, config, len(state.ends))
     value = value.masked_fill(state.over[:, None], -torch.inf)
@@ -155,6 +159,22 @@ def advance_beams(
         over=state.over | settled(pool, bound, config.count) | (state.limit == length),
         count=length,
         parent=first + parent.gather(1, kept),
+    )
+
+
+def advance_alone(state: Beams, token: Tensor, added: Tensor, config: BeamConfig) -> Beams:
+    """`advance_beams` of one prefix for each source where none ends: a few operations only."""
+    logprob, length = added + state.logprob, state.count + 1
+    over = settled(state.pool, logprob / state.largest[:, None], config.count)
+    return replace(
+        state,
+        column=token,
+        tokens=state.tokens.index_copy(2, state.count[None], token[:, :, None]),
+        logprob=logprob,
+        length=length.expand(len(token)),
+        over=over | (state.limit == length),
+        count=length,
+        parent=torch.arange(len(token), device=token.device)[:, None],
     )
 
 

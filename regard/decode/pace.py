@@ -49,7 +49,7 @@ class Pace:
 
     def __init__(self, step: Step) -> None:
         self.step = step
-        self.started = False
+        self.read = 0  # rows that the model has read
 
     def columns(self, most: int) -> int:
         """Room for new tokens in a state."""
@@ -61,9 +61,13 @@ class Pace:
 
     def turn(self, state: S, advance: Advance[S]) -> S:
         """One step."""
-        if self.started and state.parent is not None:
-            self.step.select(state.parent.flatten(), state.parent[0].numel())
-        self.started = True
+        if self.read and state.parent is not None:
+            rows = state.parent.flatten()
+            # Where one prefix of each source lives, they stay in place: seldom worth a question
+            # to a GPU, always to a CPU.
+            if rows.is_cuda or rows.tolist() != list(range(self.read)):
+                self.step.select(rows, state.parent[0].numel())
+        self.read = len(state.column)
         return advance(state, self.step(state.column))
 
     def keep(self, over: Sequence[bool]) -> list[int] | None:
