@@ -15,6 +15,7 @@ from regard.decode.generate import Ends, generate
 from regard.decode.penalty import length_penalty
 from regard.decode.pool import Pool
 from regard.errors import UsageError
+from regard.model import native
 from tests.decode.toy import Toy, hashed, scored, table_rule
 
 START = torch.tensor([[0]])
@@ -67,6 +68,37 @@ def test_the_optimum_is_found_more_often_with_a_wider_beam():
             hits += beam(Toy(rule), START, 5, (), config)[0][0].tokens == best.tokens
         rate[width] = hits
     assert rate[1] < rate[2] < rate[4] <= rate[16] and rate[16] >= 48, rate
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_the_short_way_of_one_prefix_changes_nothing(penalty, monkeypatch):
+    """Sources that end early, late and never, side by side."""
+    short = []
+
+    def counted(*given):
+        short.append(1)
+        return alone(*given)
+
+    alone = module.advance_alone
+    monkeypatch.setattr(module, "advance_alone", counted)
+    start = torch.arange(8)[:, None]
+    for seed in range(20):
+        step = (
+            Toy(hashed(9, seed)),
+            start,
+            [1, 2, 3, 4, 9, 9, 9, 9],
+            {0, 3},
+            BeamConfig(1, 1, penalty),
+        )
+        found = beam(*step)
+        with monkeypatch.context() as plain:
+            plain.setattr(native, "row_summary", lambda *given: None)
+            wanted = beam(Toy(hashed(9, seed)), *step[1:])
+        assert words(found) == words(wanted)
+        for ours, theirs in zip(found, wanted, strict=True):
+            assert ours[0].score == pytest.approx(theirs[0].score, abs=1e-5)
+            assert ours[0].finished == theirs[0].finished
+    assert short or native.library() is None
 
 
 def test_it_finds_what_greedy_misses():
