@@ -267,7 +267,7 @@ class Wishes:
         regret[: len(self.begin)] = torch.inf  # these words are given
         free = min(len(tokens) - len(self.begin), limit, 2 * count)
         places = sorted(regret.topk(max(0, free), largest=False).indices.tolist())
-        rules = self.processes(banned)
+        rules = bans(banned)  # what it begins with is written already
 
         def go_on(longer: Batch, limits: list[int]) -> list[list[Hypothesis]]:
             return kit.search(longer, limits, BeamConfig(2), None, self.strict, rules)
@@ -285,8 +285,7 @@ class Wishes:
 
     def processes(self, banned: Phrases) -> list[Process]:
         """The rules of the search."""
-        made = [begin_with(self.begin)] if self.begin else []
-        return [*made, ban_phrases(sorted(banned))] if banned else made
+        return [*([begin_with(self.begin)] if self.begin else []), *bans(banned)]
 
     def spelt(self, tokens: list[int]) -> Iterator[tuple[int, ...]]:
         """The shortest runs of tokens that spell a banned word."""
@@ -299,6 +298,11 @@ class Wishes:
                 yield tuple(
                     next(tokens[n:end] for n in starts if word in self.kit.text(tokens[n:end]))
                 )
+
+
+def bans(banned: Phrases) -> list[Process]:
+    """The rule that no banned phrase is written, if there is any."""
+    return [ban_phrases(sorted(banned))] if banned else []
 
 
 def spell(kit: Searcher, word: str) -> list[tuple[int, ...]]:
@@ -342,8 +346,7 @@ def other_words(
     if not spans:
         return []
     batch, log = path(kit, row, tokens, strict)
-    wishes = Wishes(kit, replace(how, begin=""), (), strict)
-    rules = wishes.processes(spellings(kit, how.ban))
+    rules = bans(spellings(kit, how.ban))
 
     def go_on(longer: Batch, limits: list[int]) -> list[list[Hypothesis]]:
         return kit.search(longer, limits, None, None, strict, rules)

@@ -79,8 +79,9 @@ def test_words_that_must_not_be_there(kit: Kit) -> None:
 
 def test_the_beginning_can_be_given(kit: Kit) -> None:
     begin = "this cat"
-    for text, _ in kit.translate(SOURCE, alternatives=3, begin=begin, limit=8):
-        assert text.startswith(begin)
+    found = kit.translate(SOURCE, alternatives=4, begin=begin, limit=10)
+    assert all(text.startswith(begin) for text, _ in found)
+    assert len({text[: len(begin) + 4] for text, _ in found}) > 1  # what follows is free at once
     assert kit.translate(SOURCE, begin=begin, must=["mat"], limit=8).startswith(begin)
 
 

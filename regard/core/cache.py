@@ -156,11 +156,11 @@ class Cache:
         """
         used, same = self.used, len(rows) == self.batch
         done = group == self.group and self._move([*self.keys, *self.values], rows, group, used)
-        for held in (self.keys, self.values):
+        if done:
+            self.keys = [held[: len(rows)] for held in self.keys]
+            self.values = [held[: len(rows)] for held in self.values]
+        for held in () if done else (self.keys, self.values):
             for layer, old in enumerate(held):
-                if done:
-                    held[layer] = old[: len(rows)]
-                    continue
                 make = old.new_empty if self.even else old.new_zeros
                 new = old if same else make((len(rows), *old.shape[1:]))
                 new[:, :used] = old[:, :used].index_select(0, rows)
