@@ -41,9 +41,11 @@ class Batch:
         return self.inputs if self.target is None else self.target
 
     def to(self, device: torch.device) -> Batch:
-        """All tensors on one device."""
+        """All tensors on one device; to a GPU beside its work, where they are page-locked."""
         held = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{name: t.to(device) for name, t in held.items() if t is not None})
+        wait = device.type == "cpu"
+        moved = {n: t.to(device, non_blocking=not wait) for n, t in held.items() if t is not None}
+        return replace(self, **moved)
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int = 0) -> tuple[Tensor, Tensor | None]:

@@ -27,6 +27,8 @@ class TrainConfig:
     """Tokens of a training window; longer sentences are left out, counted."""
     accumulate: int = 1
     """Micro-batches per step; the loss is the same however a batch is split."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """AdamW, or Muon for the matrices of the blocks, which needs fewer steps and whole matrices."""
     lr: float = 1e-3
     """Peak learning rate."""
     schedule: Literal["constant", "inverse_sqrt", "cosine", "wsd"] = "cosine"
@@ -82,6 +84,9 @@ class TrainConfig:
         self.limit(shares, lambda value: 0 <= value < 1, "0 to below 1")
         self.limit(("floor",), lambda value: 0 <= value <= 1, "0 to 1")
         self.limit(("lr", "eps"), lambda value: 0 < value < float("inf"), "more than 0")
+        if self.optimizer == "muon" and self.shard:
+            found = "optimizer = muon with shard, which cuts the matrices up"
+            raise UsageError("configuring a run", found, "adamw, or no shard")
 
     def limit(
         self, names: tuple[str, ...], allowed: Callable[[float], bool], expected: str

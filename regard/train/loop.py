@@ -64,7 +64,7 @@ class Trainer:
             use_onednn(job.model)
         self.varying = isinstance(job.train, Buckets)
         if self.varying:
-            expect_many_shapes()
+            expect_many_shapes(config.length)
         self.compiled: Compiling = "no"  # as one graph, which batches of one shape allow
         if config.compile and self.varying:
             compile_blocks(job.model)

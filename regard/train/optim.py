@@ -1,19 +1,25 @@
-"""AdamW (Loshchilov and Hutter 2019) with decay on matrices only, and a running mean of weights."""
+"""Optimizers with decay on matrices only, and a running mean of weights."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from regard.core.block import Block
 from regard.core.position import Learned
 from regard.train.config import TrainConfig
+from regard.train.muon import Muon
 from regard.train.world import whole
 
 
-def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """Fused AdamW; norms, biases and embeddings are not decayed."""
+def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    """Fused AdamW (Loshchilov and Hutter 2019), or Muon for the matrices of the blocks.
+
+    Norms, biases and embeddings are not decayed.
+    """
     tables = (nn.Embedding, Learned)
     spared = {id(p) for m in model.modules() if isinstance(m, tables) for p in m.parameters()}
     decayed: list[nn.Parameter] = []
@@ -21,12 +27,18 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     for parameter in model.parameters():
         small = parameter.dim() < 2 or id(parameter) in spared
         (plain if small else decayed).append(parameter)
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": decayed, "weight_decay": config.weight_decay},
         {"params": plain, "weight_decay": 0.0},
     ]
-    betas = (config.beta1, config.beta2)
-    return torch.optim.AdamW(groups, lr=config.lr, betas=betas, eps=config.eps, fused=True)
+    how: dict[str, Any] = {"lr": config.lr, "betas": (config.beta1, config.beta2)}
+    how |= {"eps": config.eps, "fused": True}
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(groups, **how)
+    inside = {id(p) for m in model.modules() if isinstance(m, Block) for p in m.parameters()}
+    matrices = [p for p in decayed if id(p) in inside]
+    groups[0]["params"] = [p for p in decayed if id(p) not in inside]
+    return Muon(matrices, config.weight_decay, [g for g in groups if g["params"]], **how)
 
 
 class Mean:

@@ -27,17 +27,22 @@ def curve(folder):
     return [{k: v for k, v in json.loads(line).items() if k in kept} for line in lines]
 
 
-@pytest.mark.parametrize("kind", ["lm", "mlm", "seq2seq"])
-def test_a_killed_run_ends_with_the_same_bits(kind, tmp_path):
-    whole = make_trainer(kind, tmp_path, "whole", workers=1)
+@pytest.mark.parametrize(
+    ("kind", "optimizer"),
+    [("lm", "adamw"), ("mlm", "adamw"), ("seq2seq", "adamw"), ("seq2seq", "muon")],
+)
+def test_a_killed_run_ends_with_the_same_bits(kind, optimizer, tmp_path):
+    how = {"optimizer": optimizer}
+    whole = make_trainer(kind, tmp_path, "whole", workers=1, **how)
     whole.run()
     torch.rand(5)  # other draws in this process change nothing
     for number, (step, micro) in enumerate([(2, 1), (7, 0), (9, 1), (12, 1)]):
-        trainer = kill_at(make_trainer(kind, tmp_path, "killed", workers=number), step, micro)
+        trainer = make_trainer(kind, tmp_path, "killed", workers=number, **how)
+        kill_at(trainer, step, micro)
         trainer.restore(load_model)
         with pytest.raises(Killed):
             trainer.run()
-    last = make_trainer(kind, tmp_path, "killed", workers=2)
+    last = make_trainer(kind, tmp_path, "killed", workers=2, **how)
     assert last.restore(load_model) is not None
     last.run()
     assert weight_hash(last.model) == weight_hash(whole.model)

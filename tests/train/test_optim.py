@@ -9,6 +9,7 @@ from torch import nn
 from regard.model.model import Model
 from regard.model.presets import gpt2
 from regard.train.config import TrainConfig
+from regard.train.muon import orthogonal
 from regard.train.optim import Mean, build_optimizer, clip, first_bad
 
 
@@ -61,3 +62,45 @@ def test_the_first_bad_tensor_is_named():
     assert first_bad(model) is None
     model.decoder.blocks[0].mlp.up.weight.grad = torch.full((32, 8), torch.nan)
     assert first_bad(model) == "gradient of decoder.blocks.0.mlp.up.weight"
+
+
+def random_matrices(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("shape", [(3, 12, 5), (2, 5, 12), (1, 8, 8)])
+def test_orthogonal_keeps_singular_vectors_and_evens_singular_values(shape):
+    x = random_matrices(*shape)
+    made = orthogonal(x)
+    left, sizes, right = torch.linalg.svd(x, full_matrices=False)
+    inside = left.mT @ made @ right.mT  # diagonal where the vectors are kept
+    new = inside.diagonal(dim1=1, dim2=2)
+    assert torch.allclose(inside, torch.diag_embed(new), atol=1e-9)
+    assert new.min() > 0.65 and new.max() < 1.25 and sizes.max() / sizes.min() > 1.3
+
+
+def test_muon_moves_matrices_as_torch_does_and_the_rest_as_adamw_does():
+    config = TrainConfig(optimizer="muon", lr=0.02, weight_decay=0.1)
+    ours, theirs = make(), make()
+    optimizer = build_optimizer(ours, config)
+    inside = [p for p in theirs.decoder.blocks.parameters() if p.dim() == 2]
+    assert {p.shape for p in optimizer.param_groups[0]["params"]} == {p.shape for p in inside}
+    ids = {id(p) for p in inside}
+    rest = [p for p in theirs.parameters() if id(p) not in ids]
+    peers = [
+        torch.optim.Muon(inside, lr=0.02, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(rest, lr=0.02, betas=(0.9, 0.95), weight_decay=0.0),
+    ]
+    torch.manual_seed(1)
+    for _ in range(4):
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            a.grad = torch.randn_like(a)
+            b.grad = a.grad.clone()
+        for one in (optimizer, *peers):
+            one.step()
+    for (name, a), b in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        if id(b) in ids:  # torch's products are in bfloat16
+            assert torch.nn.functional.cosine_similarity(a.flatten(), b.flatten(), 0) > 0.999, name
+            torch.testing.assert_close(a, b, rtol=0, atol=0.02)
+        else:
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
