@@ -9,10 +9,13 @@ PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
+SENTENCES := "Il m'a entarté." "Le chat dort sur le canapé rouge." \
+	"Si j'avais su, je ne serais pas venu."
+
 .PHONY: demo test check format clean
 
-demo: $(VENV)/.demo  ## Run the first example
-	$(BIN)/python examples/generate.py
+demo: $(VENV)/.demo  ## Translate three sentences, with reasons and a picture of them
+	$(BIN)/regard translate --alternatives 4 --explain --page demo.html $(SENTENCES)
 
 test: check  ## Everything CI runs
 	$(BIN)/python -m pytest
@@ -41,7 +44,7 @@ $(VENV)/.torch: $(VENV)/.python constraints.txt
 	touch $@
 
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
-	$(PIP) -e .
+	$(PIP) -e '.[plot]'
 	touch $@
 
 $(VENV)/.test: $(VENV)/.torch pyproject.toml

@@ -123,18 +123,19 @@ def advance_beams(
         scored = Scored(log, log)
     else:
         scored = Scored(logits)
-        if config.width == 1 and scored.norm is not None and not logits.is_cuda:
-            token = scored.best()[:, None]
-            if not bool((token == state.ends).any() | state.over.any()):
-                return advance_alone(state, token, scored.logprob(token), config)
     sources, prefixes = state.logprob.shape
     value, parent, token = candidates(scored, state.logprob, config, len(state.ends))
+    asks = not (token.is_cuda or torch.compiler.is_compiling())  # there it takes longer than work
+    if asks and config.groups == 1:
+        best = slice(0, config.width)  # which live on, unless one of them ends or cannot be
+        stops = (token[:, best, None] == state.ends).any() | state.over.any()
+        if not bool(stops | (value[:, config.width - 1] == -torch.inf).any()):
+            return advance_living(state, value[:, best], parent[:, best], token[:, best], config)
     value = value.masked_fill(state.over[:, None], -torch.inf)
     grown = take(state.tokens, parent).index_copy(2, state.count[None], token[:, :, None])
     ended = (token[:, :, None] == state.ends).any(-1)
     length, pool = state.count + 1, state.pool
-    # To ask a GPU, or a graph, takes longer than the work.
-    if token.is_cuda or torch.compiler.is_compiling() or bool(ended.any()):
+    if not asks or bool(ended.any()):
         # An end counts only among the best `width` of its group; the rest of the beam lives on.
         score = value / state.penalty.index_select(0, state.count[None])
         score = score.masked_fill(~(ended & ranked(value, config)), -torch.inf)
@@ -162,19 +163,22 @@ def advance_beams(
     )
 
 
-def advance_alone(state: Beams, token: Tensor, added: Tensor, config: BeamConfig) -> Beams:
-    """`advance_beams` of one prefix for each source where none ends: a few operations only."""
-    logprob, length = added + state.logprob, state.count + 1
-    over = settled(state.pool, logprob / state.largest[:, None], config.count)
+def advance_living(
+    state: Beams, value: Tensor, parent: Tensor, token: Tensor, config: BeamConfig
+) -> Beams:
+    """`advance_beams` where the best continuations (A, width) all live: a few operations only."""
+    length, prefixes = state.count + 1, state.logprob.shape[1]
+    first = torch.arange(0, len(parent) * prefixes, prefixes)[:, None]
+    over = settled(state.pool, value / state.largest[:, None], config.count)
     return replace(
         state,
-        column=token,
-        tokens=state.tokens.index_copy(2, state.count[None], token[:, :, None]),
-        logprob=logprob,
+        column=token.reshape(-1, 1),
+        tokens=take(state.tokens, parent).index_copy_(2, state.count[None], token[:, :, None]),
+        logprob=value,
         length=length.expand(len(token)),
         over=over | (state.limit == length),
         count=length,
-        parent=torch.arange(len(token), device=token.device)[:, None],
+        parent=first + parent,
     )
 
 
@@ -227,6 +231,10 @@ def candidates(
     """
     sources, prefixes = logprob.shape
     vocab, size = scored.logits.shape[-1], config.width // config.groups
+    if config.groups == 1:
+        found = scored.continuations(logprob, (1 + ends) * size)
+        if found is not None:
+            return found
     per_prefix = min((1 + ends) * size, vocab)  # at most `ends` of them end a prefix
     chosen: list[tuple[Tensor, Tensor, Tensor]] = []
     cost = torch.zeros(sources, 1, vocab if config.groups > 1 else 0, device=logprob.device)

@@ -44,6 +44,15 @@ class Scored:
         """The `count` tokens of highest score (N, count), best first, of equals the lowest id."""
         return best_tokens(self.logits, count, None if self.norm is None else self.maxima)
 
+    def continuations(self, logprob: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor] | None:
+        """The best `count` for prefixes (A, w) of so much log-probability, by a kernel if it can.
+
+        Log-probability, prefix and token, each (A, count), best first, equals in order.
+        """
+        if self.norm is None or self.logits.is_cuda:
+            return None
+        return native.continuations(self.logits, self.norm, self.maxima, logprob, CHUNK, count)
+
     def logprob(self, token: Tensor) -> Tensor:
         """Log-probabilities of tokens (N, C), in float32."""
         if self.norm is not None:

@@ -341,6 +341,52 @@ void summary(const float *scores, int64_t stride, int64_t rows, int64_t n, int64
     }
 }
 
+typedef struct { float total, score; int64_t prefix, token; } Continuation;
+
+static inline int before(const Continuation *a, const Continuation *b) {
+    if (a->total != b->total) return a->total > b->total;
+    return a->prefix == b->prefix && a->score > b->score;  // else who came first stays first
+}
+
+// The `count` best continuations of each source: of its `prefixes` rows of scores (…, n) with their
+// norms and chunk maxima, as `summary` makes them, where a prefix has come to `sofar`. Best first,
+// of equals the earlier prefix, then the higher score, then the lower token. Fewer than `count`
+// possible ones are followed by -INFINITY, 0, 0.
+int continuations(const float *scores, int64_t stride, int64_t sources, int64_t prefixes, int64_t n,
+                  int64_t chunk, const float *norm, const float *maxima, const float *sofar,
+                  int64_t count, float *value, int64_t *parent, int64_t *token) {
+    int64_t chunks = (n + chunk - 1) / chunk;
+    Continuation *best = malloc((count + 1) * sizeof(Continuation));
+    if (!best) return 1;
+    for (int64_t a = 0; a < sources; a++) {
+        int64_t held = 0;
+        for (int64_t p = 0; p < prefixes; p++) {
+            int64_t row = a * prefixes + p;
+            const float *x = scores + row * stride;
+            for (int64_t c = 0; c < chunks; c++) {
+                float most = maxima[row * chunks + c] - norm[row] + sofar[row];
+                if (most == -INFINITY || (held == count && most < best[count - 1].total)) continue;
+                for (int64_t i = c * chunk; i < (c + 1) * chunk && i < n; i++) {
+                    Continuation new = {x[i] - norm[row] + sofar[row], x[i], p, i};
+                    if (new.total == -INFINITY) continue;
+                    if (held == count && !before(&new, best + count - 1)) continue;
+                    int64_t at = held;
+                    for (; at && before(&new, best + at - 1); at--) best[at] = best[at - 1];
+                    best[at] = new;
+                    held += held < count;
+                }
+            }
+        }
+        for (int64_t r = 0; r < count; r++) {
+            value[a * count + r] = r < held ? best[r].total : -INFINITY;
+            parent[a * count + r] = r < held ? best[r].prefix : 0;
+            token[a * count + r] = r < held ? best[r].token : 0;
+        }
+    }
+    free(best);
+    return 0;
+}
+
 // Rows of a cache ------------------------------------------------------------------------------
 
 // Row r of each tensor becomes what row from[r] was, as far as `size` floats of its `stride`. The

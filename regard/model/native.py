@@ -114,6 +114,7 @@ def bind(found: ctypes.CDLL) -> ctypes.CDLL:
     ]
     found.summary.argtypes = [pointer, *[whole] * 4, *[pointer] * 3]
     found.summary.restype = None
+    found.continuations.argtypes = [pointer, *[whole] * 5, *[pointer] * 3, whole, *[pointer] * 3]
     found.reorder.argtypes = [pointer, whole, pointer, *[whole] * 4]
     return found
 
@@ -199,6 +200,29 @@ def row_summary(logits: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor] | N
         *(norm.data_ptr(), best.data_ptr(), maxima.data_ptr()),
     )
     return norm, best, maxima
+
+
+def continuations(
+    logits: Tensor, norm: Tensor, maxima: Tensor, logprob: Tensor, chunk: int, count: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The best continuations of prefixes with log-probabilities (A, w), from scores (A · w, V).
+
+    Norm and maxima are those of `row_summary`. Value, prefix and token, each (A, count).
+    """
+    found = library()
+    assert found is not None
+    sources, prefixes = logprob.shape
+    logprob = logprob.contiguous()
+    value = torch.empty(sources, count)
+    parent, token = torch.empty(2, sources, count, dtype=torch.long)
+    failed = found.continuations(
+        *(logits.data_ptr(), logits.stride(0), sources, prefixes, logits.shape[1], chunk),
+        *(norm.data_ptr(), maxima.data_ptr(), logprob.data_ptr(), count),
+        *(value.data_ptr(), parent.data_ptr(), token.data_ptr()),
+    )
+    if failed:
+        raise MemoryError("no memory for the best continuations")
+    return value, parent, token
 
 
 def reorder(tensors: Sequence[Tensor], rows: Tensor, group: int, used: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from regard.model.model import Model
 from regard.model.native import (
     Native,
     attend,
+    continuations,
     find_native,
     pack_native,
     reorder,
@@ -133,6 +135,32 @@ def test_summary_of_scores(rows: int, vocab: int) -> None:
     assert best.tolist() == first
     padded = torch.nn.functional.pad(logits, (0, -vocab % 64), value=-torch.inf)
     assert torch.equal(maxima, padded.unflatten(1, (-1, 64)).amax(-1))
+
+
+@needs_kernels
+@pytest.mark.parametrize(("prefixes", "vocab", "count"), [(1, 5, 8), (4, 300, 8), (3, 64, 1)])
+def test_the_best_continuations_come_in_order(prefixes: int, vocab: int, count: int) -> None:
+    sources = 3
+    logits = randn(sources * prefixes, vocab + 2)[:, :vocab].mul(8).round().div(4)  # many equals
+    sofar = randn(sources, prefixes + 1, seed=1)[:, :prefixes].round()  # not contiguous
+    sofar[1, prefixes - 1] = -torch.inf
+    logits[0, ::2] = -torch.inf
+    made = row_summary(logits, 64)
+    assert made is not None
+    norm, _, maxima = made
+    norm = norm.round()  # so that sums are equal too
+    value, parent, token = continuations(logits, norm, maxima, sofar, 64, count)
+    for a in range(sources):
+        rows = range(a * prefixes, (a + 1) * prefixes)
+        possible = [
+            (float(logits[r, v] - norm[r] + sofar[a, p]), p, v)
+            for p, r in enumerate(rows)
+            for v in range(vocab)
+        ]
+        wanted = sorted((x for x in possible if x[0] > -math.inf), key=lambda x: (-x[0], *x[1:]))
+        wanted = (wanted + [(-math.inf, 0, 0)] * count)[:count]
+        parts = (value[a].tolist(), parent[a].tolist(), token[a].tolist())
+        assert list(zip(*parts, strict=True)) == wanted
 
 
 @needs_kernels
