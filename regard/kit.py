@@ -44,6 +44,7 @@ from regard.model.batch import (
 )
 from regard.model.config import TextConfig
 from regard.model.model import Model
+from regard.model.precision import same_in_any_company
 from regard.model.strict import StrictCache, strict_logits
 from regard.passages import Answer, translate_passages, word_choices
 from regard.reading import Ids, Masks, Reader, Text, is_text
@@ -309,6 +310,7 @@ class Kit(Reader):
         self.check_room(max(held + new for held, new in each))
         self.board.check_everywhere("generation, which reads one column at a time")
         strict = self.strict if strict is None else strict
+        strict = strict and not same_in_any_company(self.model)
         ends = ends or Ends(self.stops)
         plain = not (strict or processes or wants_fixed(self.model, self.driver))
         few = self.shortlist if shortlist and plain else None

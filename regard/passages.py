@@ -22,6 +22,7 @@ from regard.translating import (
 )
 
 ROWS = 64  # beams of a batch, about
+TOKENS = 4000  # beams × source tokens of a batch at most: a bound on the memory of its caches
 LONGEST = 256  # source tokens read at once, whatever the model has room for
 CAPITALS = 6  # letters of a text in capitals that is read in small ones; fewer are an acronym
 # Addresses, and strings too long for words.
@@ -265,8 +266,13 @@ def translate_pieces(
 ) -> dict[int, list[Translation]]:
     """Translations of the pieces that have tokens, by their number; the longest come first."""
     order = sorted((n for n, p in enumerate(pieces) if p.ids), key=lambda n: -len(pieces[n].ids))
-    size = how.batch or max(1, ROWS // max(how.beams, how.count))
-    groups = [order[first : first + size] for first in range(0, len(order), size)]
+    beams = max(how.beams, how.count)
+    size = how.batch or max(1, ROWS // beams)
+    groups, first = list[list[int]](), 0
+    while first < len(order):
+        few = TOKENS // (beams * len(pieces[order[first]].ids))
+        groups.append(order[first : first + min(size, max(1, few))])
+        first += len(groups[-1])
     found: dict[int, list[Translation]] = {}
     batches: list[list[Row]] = [[pieces[n].ids for n in group] for group in groups]
     for group, rows in zip(groups, run(batches, how), strict=True):

@@ -18,7 +18,7 @@ from regard.errors import RegardWarning, UsageError
 from regard.interop.stored import INT8, STORED
 from regard.kit import Kit
 from regard.loading import load
-from regard.model.precision import set_precision
+from regard.model.precision import same_in_any_company, set_precision
 
 Item = TypeVar("Item")
 
@@ -30,8 +30,10 @@ def open_kit(path: str, device: str, precision: str, strict: bool = False) -> Ki
         raise UsageError("opening a model", found, "a folder with weights", "regard train")
     asked, place = None if precision == "auto" else precision, choose_device(device)
     kit = load(path, device=place, strict=strict, precision=asked)
-    if precision == "auto" and place == "cpu" and not strict and kit.config.get(STORED) == INT8:
+    if precision == "auto" and place == "cpu" and kit.config.get(STORED) == INT8:
         set_precision(kit.model, INT8)  # its weights are such numbers already
+        if strict and not same_in_any_company(kit.model):
+            set_precision(kit.model, None)  # quicker where each sentence runs alone
     if kit.tokenizer is None:
         fix = f"put a tokenizer.json into {path}"
         raise UsageError("reading text", "this model came without a tokenizer", "one", fix)

@@ -22,6 +22,7 @@ from regard.cli.workers import Workers, one_thread, worth_workers
 from regard.errors import DataError, UsageError
 from regard.explaining import Explanation, explain_answer, seen_in_training
 from regard.kit import Kit
+from regard.model.precision import forget_weights, packed_in_int8
 from regard.passages import Answer, Tell, translate_passages
 from regard.translating import TranslateConfig, Word, shares
 
@@ -75,6 +76,9 @@ def at_work(
     if count > 1:
         one_thread()
     kit = open_pair(path, args.device, args.precision, args.strict)
+    if packed_in_int8(kit.model):
+        one_thread()  # a second one saves a seventh, and waits for ages where others need the cores
+        forget_weights(kit.model)
     config = fit_beams(config, kit, show)
     with Workers(kit, config, count) if count > 1 else nullcontext() as run:
         yield Crew(kit, config, run)

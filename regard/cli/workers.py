@@ -6,6 +6,7 @@ started threads of its own, so torch computes with one thread in each.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Self
 
 from regard.errors import ResourceError
+from regard.heap import give_back_memory
 from regard.kit import Kit
 from regard.translating import Row, TranslateConfig, Translation, translate
 
@@ -43,6 +45,8 @@ class Workers:
         translate(kit, [sorted(kit.stops)[:1] or [0]], how)  # packs weights that all will share
         sys.stdout.flush()  # a process would write again what was not written yet
         sys.stderr.flush()
+        gc.collect()
+        gc.freeze()  # a collection in a worker would touch, and so copy, every object
         fork = multiprocessing.get_context("fork")
         self.pool = ProcessPoolExecutor(count, fork, initializer=take, initargs=(kit,))
         for ready in [self.pool.submit(int) for _ in range(count)]:
@@ -79,4 +83,6 @@ def take(kit: Kit) -> None:
 
 def work(rows: list[Row], how: TranslateConfig) -> list[list[Translation]]:
     """One batch, in a worker."""
-    return translate(KITS[0], rows, how)
+    made = translate(KITS[0], rows, how)
+    give_back_memory()  # batches differ in shape: the heap would grow by what lies between blocks
+    return made

@@ -110,7 +110,9 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     most = "tokens at most (50 more than the source has)"
     parser.add_argument("--max-new", type=whole, metavar="N", help=most)
     parser.add_argument("--seed", type=whole, help="accepted as everywhere; beams draw nothing")
-    batch = "sentences translated together (as many as suit the beam); changes no answer"
+    batch = (
+        "sentences translated together, of long ones fewer (as suits the beam); changes no answer"
+    )
     parser.add_argument("--batch", type=whole, metavar="N", help=batch)
     share = "processes for many lines on a CPU (as many as cores)"
     parser.add_argument("--workers", type=whole, metavar="N", help=share)

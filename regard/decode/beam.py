@@ -127,10 +127,11 @@ def advance_beams(
     value, parent, token = candidates(scored, state.logprob, config, len(state.ends))
     asks = not (token.is_cuda or torch.compiler.is_compiling())  # there it takes longer than work
     if asks and config.groups == 1:
-        best = slice(0, config.width)  # which live on, unless one of them ends or cannot be
-        stops = (token[:, best, None] == state.ends).any() | state.over.any()
-        if not bool(stops | (value[:, config.width - 1] == -torch.inf).any()):
-            return advance_living(state, value[:, best], parent[:, best], token[:, best], config)
+        first, last = slice(0, config.width), config.width - 1
+        # The best ones live on, unless one of them ends or cannot be.
+        stops = (token[:, first, None] == state.ends).any() | state.over.any()
+        if not bool(stops | (value[:, last] == -torch.inf).any()):
+            return advance_living(state, value[:, first], parent[:, first], token[:, first], config)
     value = value.masked_fill(state.over[:, None], -torch.inf)
     grown = take(state.tokens, parent).index_copy(2, state.count[None], token[:, :, None])
     ended = (token[:, :, None] == state.ends).any(-1)
@@ -148,7 +149,7 @@ def advance_beams(
     best = kept.gather(1, logprob.argmax(1, keepdim=True))
     kept = kept.where(logprob > -torch.inf, best)
     bound = logprob / state.largest[:, None]
-    first = torch.arange(sources, device=parent.device)[:, None] * prefixes
+    rows = torch.arange(sources, device=parent.device)[:, None] * prefixes
     still = state.over[:, None]
     return replace(
         state,
@@ -159,7 +160,7 @@ def advance_beams(
         length=torch.where(state.over, state.length, length),
         over=state.over | settled(pool, bound, config.count) | (state.limit == length),
         count=length,
-        parent=first + parent.gather(1, kept),
+        parent=rows + parent.gather(1, kept),
     )
 
 

@@ -15,9 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.core.attention import Attention
+from regard.core.position import Alibi, RelativeBias
 from regard.errors import UsageError, nearest
+from regard.heap import give_back_memory
 from regard.model.int8 import int8_map
-from regard.model.native import attend
+from regard.model.model import Model
+from regard.model.native import attend, library
 
 Precision = Literal["fp32", "bf16", "int8"]
 Map = Callable[[Tensor], Tensor]  # rows (M, K) → (M, N)
@@ -51,6 +54,51 @@ def set_precision(model: nn.Module, precision: str | None, names: str = "*") -> 
         if isinstance(module, Attention):
             module.joint = None if module.cross else join(module.q, module.k, module.v)
             module.kernel = None if precision is None else attend
+
+
+def same_in_any_company(model: Model) -> bool:
+    """Whether the bits of a translation cannot depend on the rows beside it, nor on padding.
+
+    So it is where every map is in int8 (sums of whole numbers are exact) and attention runs in the
+    native kernel, which adds in an order of its own row. Whoever listens to a tap may change that.
+    """
+    if library() is None or model.encoder is None or model.decoder is None:
+        return False
+    for module in model.modules():
+        if isinstance(module, Attention):
+            taken = module.at.scores.fn or module.at.pattern.fn or not module.fusible
+            if taken or module.kernel is not attend or module.width % 16:
+                return False
+        elif isinstance(module, nn.Linear):
+            if not isinstance(module, PackedLinear) or module.precision != "int8":
+                return False
+        elif isinstance(module, nn.Conv1d | nn.Conv2d | RelativeBias | Alibi):
+            return False  # patches and sound; a bias on the scores, which the kernel does not take
+    return True
+
+
+def packed_in_int8(model: nn.Module) -> bool:
+    """Whether linear maps of a model run in int8."""
+    return any(isinstance(m, PackedLinear) and m.precision == "int8" for m in model.modules())
+
+
+def forget_weights(model: Model) -> None:
+    """Keep packed maps without their float weights: they are four fifths of an int8 model.
+
+    It can translate and be looked into, but no more be saved, trained or put into another
+    precision. Weights that embeddings share stay.
+    """
+    tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    joint = [m.joint for m in model.modules() if isinstance(m, Attention)]
+    alone = [m.packed for m in model.modules() if isinstance(m, PackedLinear)]
+    for packed in (*joint, *alone):  # one after the other, so that little is held twice
+        if not isinstance(packed, Packed) or not all(m.weight.numel() for m in packed.maps):
+            continue
+        packed.prepare()
+        for linear in packed.maps:
+            if id(linear.weight) not in tables:
+                linear.weight = nn.Parameter(torch.empty(0), requires_grad=False)
+    give_back_memory()
 
 
 def check_packable(model: nn.Module, precision: str) -> None:
@@ -99,10 +147,14 @@ class Packed:
 
     def product(self, x: Tensor) -> Tensor:
         """(…, K) → (…, N), N the outputs of all maps, in float32."""
+        return self.prepare()(x)
+
+    def prepare(self) -> Map:
+        """The packed product, made now if it was not yet."""
         if self.run is None:
             with torch.inference_mode(False):  # it outlives a search that needs it first
                 self.run = self.build()
-        return self.run(x)
+        return self.run
 
     def __call__(self, x: Tensor) -> list[Tensor]:
         """What each map makes of x."""

@@ -1,4 +1,4 @@
-"""Float32 training on a CPU: matrix products through oneDNN, memory that is kept between steps.
+"""Float32 training on a CPU: matrix products through oneDNN.
 
 oneDNN orders a weight into blocks that fit the vector units and adds the bias in the same pass,
 where `F.linear` first fills the result with it. The gradient by the weight is no faster there and
@@ -7,8 +7,6 @@ stays with BLAS. What is computed is the same to rounding.
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from typing import Any
 
 import torch
@@ -17,9 +15,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from regard.model.model import Model
-
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # options of glibc's mallopt
-LARGEST = 32 << 20  # bytes of a block that the heap serves; glibc allows no more
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -77,17 +72,3 @@ def use_onednn(model: Model) -> int:
                 module.__class__ = OneDNNLinear
                 found += 1
     return found
-
-
-def keep_memory() -> bool:
-    """Ask glibc to keep what a step frees for the next one; False where there is no glibc.
-
-    By default it gives the memory of activations back after each step and gets it again page by
-    page, each page cleared by the kernel.
-    """
-    if not sys.platform.startswith("linux"):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
-    if mallopt is None:
-        return False
-    return bool(mallopt(MMAP_THRESHOLD, LARGEST) and mallopt(TRIM_THRESHOLD, 2**31 - 1))

@@ -21,6 +21,7 @@ from regard.data.batch import Examples, Source
 from regard.data.bucket import Buckets
 from regard.data.loader import Loaded, Loader
 from regard.errors import RegardError
+from regard.heap import keep_memory
 from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.train.checkpoint import (
@@ -38,7 +39,7 @@ from regard.train.checkpoint import (
     write_checkpoint,
 )
 from regard.train.config import FREE
-from regard.train.cpu import keep_memory, use_onednn
+from regard.train.cpu import use_onednn
 from regard.train.cross_entropy import IGNORE
 from regard.train.fp8 import use_fp8
 from regard.train.job import Interrupted, Job, State, check_same

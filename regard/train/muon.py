@@ -41,7 +41,7 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Move every parameter that has a gradient."""
         group = self.param_groups[0]
-        alike: dict[torch.Size, list[nn.Parameter]] = defaultdict(list)
+        alike: dict[torch.Size, list[Tensor]] = defaultdict(list)
         for parameter in group["params"]:
             if parameter.grad is not None:
                 alike[parameter.shape].append(parameter)
@@ -50,7 +50,7 @@ class Muon(torch.optim.Optimizer):
                 if "momentum" not in self.state[weight]:
                     self.state[weight]["momentum"] = torch.zeros_like(weight)
             means = [self.state[weight]["momentum"] for weight in weights]
-            gradients = [weight.grad for weight in weights]
+            gradients = [weight.grad for weight in weights if weight.grad is not None]
             torch._foreach_lerp_(means, gradients, 1 - MOMENTUM)
             ahead = torch.stack(torch._foreach_lerp(gradients, means, MOMENTUM))  # Nesterov
             moves = orthogonal(ahead).to(ahead.dtype) * (RMS * max(shape) ** 0.5)

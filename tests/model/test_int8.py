@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.model import int8
+from regard.decode.beam import BeamConfig
+from regard.kit import Kit
+from regard.model import int8, presets
 from regard.model.int8 import (
     KERNELS,
     LEVELS,
@@ -22,6 +24,8 @@ from regard.model.int8 import (
     peaks,
     scaled,
 )
+from regard.model.model import Model
+from regard.model.precision import forget_weights, set_precision
 
 USABLE = [kernel for kernel in KERNELS if is_exact(kernel)]
 EACH = pytest.mark.parametrize("kernel", USABLE, ids=lambda k: f"{k.pack.__name__}-{k.levels}")
@@ -189,3 +193,18 @@ def test_the_fastest_kernel_is_in_use() -> None:
 
 def test_the_plain_kernel_is_exact_everywhere() -> None:
     assert is_exact(int8.PLAIN) and KERNELS[-1] is int8.PLAIN
+
+
+def test_a_model_without_its_float_weights_says_the_same() -> None:
+    kits = []
+    for forget in (False, True):
+        model = Model.fresh(presets.transformer(32, 2, 2, 40, pre=True), seed=3)
+        set_precision(model, "int8")
+        if forget:
+            forget_weights(model)
+        kits.append(Kit(model))
+    batch = kits[0].batch([[3, 4, 5], [6, 7]])
+    found = [kit.search(batch, 6, BeamConfig(3)) for kit in kits]
+    assert found[0] == found[1]
+    before, after = (sum(p.numel() for p in kit.model.parameters()) for kit in kits)
+    assert after < before / 2 and kits[1].model.front.tokens.weight.numel() == 32 * 40

@@ -268,3 +268,30 @@ def test_an_int8_translation_has_the_same_bits_in_any_company(how: BeamConfig | 
     for source, found in zip(sources, together, strict=True):
         (alone,) = kit.search(kit.batch([source]), 12, how)
         assert [(h.tokens, h.logprob) for h in alone] == [(h.tokens, h.logprob) for h in found]
+
+
+@needs_kernels
+def test_strict_is_the_ordinary_way_where_bits_are_kept_anyway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Refuse:
+        def __init__(self, *given: object) -> None:
+            raise AssertionError("the slow way")
+
+    def made(model: Model, precision: str | None) -> Kit:
+        set_precision(model, precision)
+        return Kit(model)
+
+    monkeypatch.setattr("regard.decode.model_step.StrictCache", Refuse)
+    plain = presets.transformer(64, 1, 4, 50)
+    kit = made(Model.fresh(plain), "int8")
+    batch = kit.batch([[3, 4, 5], [6, 7]])
+    found = kit.search(batch, 5, strict=True)
+    assert [h[0].logprob for h in found] == [h[0].logprob for h in kit.search(batch, 5)]
+    for other in (
+        made(Model.fresh(plain), "fp32"),
+        made(Model.fresh(presets.transformer(64, 1, 8, 50)), "int8"),  # heads of 8 do not fit
+        made(Model.fresh(presets.t5(64, 1, 4, 64, 16, 50)), "int8"),  # a bias on the scores
+    ):
+        with pytest.raises(AssertionError, match="the slow way"):
+            other.search(other.batch([[3, 4, 5], [6, 7]]), 5, strict=True)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import copy
-import platform
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -15,7 +12,7 @@ from regard.model.batch import Batch
 from regard.model.config import ModelConfig
 from regard.model.model import Model
 from regard.model.presets import gpt2, llama, transformer
-from regard.train.cpu import OneDNNLinear, keep_memory, use_onednn
+from regard.train.cpu import OneDNNLinear, use_onednn
 from regard.train.objectives import token_loss
 
 MODELS = {
@@ -90,36 +87,3 @@ def test_outside_training_nothing_changes() -> None:
 
 def test_only_float32_is_given_to_it() -> None:
     assert use_onednn(Model.fresh(MODELS["gpt2"]).double()) == 0
-
-
-KEPT = """
-import resource
-import torch
-from regard.train.cpu import keep_memory
-if {kept}:
-    assert keep_memory()
-
-def step():
-    tensors = [torch.ones(1 << 20) for _ in range(50)]  # 200 MB in all
-
-step()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-step()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
-def test_freed_memory_is_kept() -> None:
-    """The second step touches few new pages; 200 MB are 51,200 of 4 KiB."""
-    faults = {}
-    for kept in (True, False):
-        command = [sys.executable, "-c", KEPT.format(kept=kept)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        faults[kept] = int(done.stdout)
-    assert 5 * faults[True] < faults[False]
-
-
-def test_without_glibc_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert not keep_memory()

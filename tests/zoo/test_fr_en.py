@@ -104,7 +104,9 @@ def test_links_between_words_are_those_of_a_reader(kit: Kit) -> None:
     assert alignment_error_rate(found, sure, possible) <= 0.25
 
 
-@pytest.mark.parametrize("line", ["bonjour " * 500, "x" * 10_000, "👍 🎉", "def f(x): return x", ""])
+@pytest.mark.parametrize(
+    "line", ["bonjour " * 500, "x" * 10_000, "👍 🎉", "def f(x): return x", ""]
+)
 def test_odd_lines_end_and_leave_the_others_alone(kit: Kit, line: str) -> None:
     odd, plain = texts_of(kit, [line, "Je suis un chat."], beams=2)
     assert "cat" in plain and len(odd) < 60_000

@@ -1,0 +1,196 @@
+"""n-gram models: the next word from the n − 1 before it, by counting (Shannon 1948).
+
+All in arrays. The n-grams of one length are a *level*, sorted by their first n − 1 words (their
+*context*, a number in the level below) and their last one. So a text is looked up level by level:
+the n-gram that ends at a place is found from the (n − 1)-gram that ended one place before, for all
+places at once.
+
+A probability stands with the longest n-gram that was seen; each longer context that was seen, but
+not with this word, gives its share for unseen words, `backoff`. The ways of smoothing (`smooth.py`)
+only fill in these two numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import DataError, UsageError
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The n-grams of one length that a text holds, sorted by context, then by word."""
+
+    context: Ids
+    """(N,) the first words of each, a number in the level below."""
+    word: Ids
+    """(N,) its last."""
+    suffix: Ids
+    """(N,) the last words of each, a number in the level below."""
+    count: Ids
+    """(N,) how often it was seen."""
+
+    def __len__(self) -> int:
+        return len(self.word)
+
+
+@dataclass(frozen=True)
+class Level:
+    """The n-grams of one length with what a model knows of them."""
+
+    context: Ids
+    word: Ids
+    logprob: Floats
+    """(N,) log p(word | context); NaN where probabilities of this length are not kept."""
+    backoff: Floats
+    """(N,) as a context: log of the factor on the shorter context, for a word unseen after it."""
+
+    def __len__(self) -> int:
+        return len(self.word)
+
+
+class Index:
+    """Places of whole numbers: a hash table, so that a look-up misses the cache once, not often."""
+
+    def __init__(self, keys: Ids) -> None:
+        self.keys = keys  # all different, ascending
+        self.bits = max(1, (2 * len(keys)).bit_length())
+        self.table = np.full(1 << self.bits, -1, np.int32)
+        left, slots = np.arange(len(keys)), self.slots(keys)
+        while len(left):  # each in its slot, or in the next one that is free
+            free = self.table[slots] < 0
+            self.table[slots[free]] = left[free]
+            again = self.table[slots] != left
+            left, slots = left[again], (slots[again] + 1) & (len(self.table) - 1)
+
+    def slots(self, keys: Ids) -> Ids:
+        """Where to look first: the upper bits of a product with the golden ratio (Knuth 1973)."""
+        mixed = keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return (mixed >> np.uint64(64 - self.bits)).astype(np.int64)
+
+    def find(self, keys: Ids) -> Ids:
+        """The place of each; −1 where there is none."""
+        found, left, slots = np.full(len(keys), -1), np.arange(len(keys)), self.slots(keys)
+        while len(left) and len(self.keys):
+            place = self.table[slots]
+            hit = (self.keys[place] == keys[left]) & (place >= 0)
+            found[left[hit]] = place[hit]
+            again = ~hit & (place >= 0)
+            left, slots = left[again], (slots[again] + 1) & (len(self.table) - 1)
+        return found
+
+
+@dataclass(frozen=True)
+class Ngrams:
+    """A model over ids 0 to `vocab` − 1; the first level holds every id."""
+
+    vocab: int
+    levels: tuple[Level, ...]
+    start: int | None = None
+    """Id that stands before each sentence and is never predicted."""
+    base: float = -np.inf
+    """Log-probability of a word without any n-gram."""
+
+    @property
+    def order(self) -> int:
+        """Words that a probability looks at, the predicted one counted."""
+        return len(self.levels)
+
+    @cached_property
+    def index(self) -> list[Index]:
+        """Of each level, where an n-gram is: by context · vocab + word, which ascends."""
+        return [Index(level.context * self.vocab + level.word) for level in self.levels]
+
+    def find(self, level: int, context: Ids, word: Ids) -> Ids:
+        """Numbers (T,) of n-grams in a level; −1 where unseen, or where the context is −1."""
+        found, known = np.full(len(word), -1), np.flatnonzero(context >= 0)
+        found[known] = self.index[level].find(context[known] * self.vocab + word[known])
+        return found
+
+    def logprobs(self, ids: Sequence[int] | Ids) -> Floats:
+        """log p of each id (T,) given those before it; NaN at the start of a sentence."""
+        words = self.check(ids)
+        fresh = words == self.start if self.start is not None else np.zeros(len(words), np.bool_)
+        first = self.levels[0].logprob[words]
+        total = np.where(np.isnan(first), self.base, first)
+        ends = words  # the n-gram of the length before that ends at each place
+        for n in range(1, self.order):
+            context = np.concatenate(([-1], ends[:-1]))[: len(words)]
+            context[fresh] = -1
+            ends = self.find(n, context, words)
+            total += np.where(context >= 0, self.levels[n - 1].backoff[context], 0.0)
+            seen = np.flatnonzero(ends >= 0)
+            own = self.levels[n].logprob[ends[seen]]
+            total[seen] = np.where(np.isnan(own), total[seen], own)
+        total[fresh] = np.nan
+        return total
+
+    def distribution(self, context: Sequence[int] | Ids) -> Floats:
+        """log p (V,) of every id after a context; the start of a sentence has none of it."""
+        words = self.check(context)
+        if self.start is not None and (words == self.start).any():
+            words = words[np.flatnonzero(words == self.start)[-1] :]
+        words = words[max(0, len(words) - self.order + 1) :]
+        first = self.levels[0].logprob
+        total = np.where(np.isnan(first), self.base, first)
+        for n in range(1, len(words) + 1):
+            place = self.place(words[len(words) - n :])
+            if place < 0:
+                break  # what was never seen is no part of a longer context either
+            level, keys = self.levels[n], self.index[n].keys
+            total = total + self.levels[n - 1].backoff[place]
+            low, high = np.searchsorted(keys, (place * self.vocab, (place + 1) * self.vocab))
+            own = level.logprob[low:high]
+            kept = ~np.isnan(own)
+            total[level.word[low:high][kept]] = own[kept]
+        if self.start is not None:
+            total[self.start] = -np.inf
+        return total
+
+    def place(self, words: Ids) -> int:
+        """The number of an n-gram in its level; −1 when unseen."""
+        found = words[:1]
+        for level in range(1, len(words)):
+            found = self.find(level, found, words[level : level + 1])
+        return int(found[0])
+
+    def check(self, ids: Sequence[int] | Ids) -> Ids:
+        """Ids as an array, all of them known."""
+        words = np.asarray(ids, np.int64)
+        if len(words) and not 0 <= words.min() <= words.max() < self.vocab:
+            found = f"ids from {words.min()} to {words.max()}"
+            raise DataError("scoring by n-grams", found, f"0 to {self.vocab - 1}")
+        return words
+
+
+def count_ngrams(ids: Ids, vocab: int, order: int, start: int | None = None) -> list[Counts]:
+    """The n-grams of a text up to a length, none over the beginning of a sentence (`start`)."""
+    if order < 1:
+        raise UsageError("counting n-grams", f"order = {order}", "1 or more")
+    if not len(ids):
+        raise DataError("counting n-grams", "an empty text", "at least one word")
+    nothing, all_ids = np.zeros(vocab, np.int64), np.arange(vocab)
+    levels = [Counts(nothing, all_ids, nothing, np.bincount(ids, minlength=vocab))]
+    fresh = ids == start if start is not None else np.zeros(len(ids), np.bool_)
+    ends = ids
+    for _ in range(1, order):
+        before = np.concatenate(([-1], ends[:-1]))
+        before[fresh] = -1
+        at = np.flatnonzero(before >= 0)
+        keys, first, own, count = np.unique(
+            before[at] * vocab + ids[at], return_index=True, return_inverse=True, return_counts=True
+        )
+        suffix = ends[at[first]]
+        ends = np.full(len(ids), -1)
+        ends[at] = own
+        levels.append(Counts(keys // vocab, keys % vocab, suffix, count))
+    return levels
