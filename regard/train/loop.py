@@ -64,7 +64,7 @@ class Trainer:
         if config.precision == "fp32" and not config.compile:
             use_onednn(job.model)
         self.varying = isinstance(job.train, Buckets)
-        if self.varying:
+        if self.varying and self.device.type == "cuda":
             expect_many_shapes(config.length)
         self.compiled: Compiling = "no"  # as one graph, which batches of one shape allow
         if config.compile and self.varying:
