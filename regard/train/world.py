@@ -7,6 +7,7 @@ the run, is the one of a single process. `torch.distributed` is loaded where it 
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -94,7 +95,9 @@ def joined(device: str) -> Iterator[World]:
     torch.distributed.init_process_group(kinds, timeout=LONGEST)
     try:
         yield World(torch.distributed.get_rank(), size)
+        torch.distributed.barrier()  # the first one holds the store that the others still need
     finally:
+        gc.collect()  # models in cycles hold on to the group, whose threads must end before we do
         torch.distributed.destroy_process_group()
 
 
