@@ -45,6 +45,8 @@ def train_ngrams(
     if k < 0:
         raise UsageError("smoothing n-grams", f"k = {k}", "0 or more")
     counts = count_ngrams(ids, vocab, order, start)
+    if start is not None:
+        counts[0].count[start] = 0  # it is never predicted
     kept = [np.ones(len(level), np.bool_) for level in counts]
     cuts = check_cuts(prune, order)
     for n in range(1, order):
@@ -55,8 +57,9 @@ def train_ngrams(
     elif way == "katz":
         made = katz(counts, vocab, start, kept)
     else:
-        shares = kneser_ney_shares if way == "kneser-ney" else witten_bell_shares
-        made = interpolate(counts, vocab, start, kept, shares(counts, start, vocab))
+        kneser_ney = way == "kneser-ney"
+        shares = kneser_ney_shares(counts, start) if kneser_ney else witten_bell_shares(counts)
+        made = interpolate(counts, vocab, start, kept, shares)
     return drop(made, kept) if any(not k.all() for k in kept) else made
 
 
@@ -66,6 +69,11 @@ def check_cuts(prune: Sequence[int], order: int) -> list[int]:
     if any(b < a for a, b in zip(cuts[1:], cuts[2:], strict=False)) or any(c < 0 for c in cuts):
         raise UsageError("pruning n-grams", f"{list(prune)}", "counts that do not fall")
     return [0, *cuts[1:]]
+
+
+def contexts_of(counts: list[Counts], n: int) -> int:
+    """How many contexts the n-grams of a level can have: one, the empty one, for single words."""
+    return len(counts[n - 1]) if n else 1
 
 
 def predicted(vocab: int, start: int | None) -> int:
@@ -102,12 +110,10 @@ def interpolate(
     return Ngrams(vocab, tuple(levels), start)
 
 
-def kneser_ney_shares(counts: list[Counts], start: int | None, vocab: int) -> list[Shares]:
+def kneser_ney_shares(counts: list[Counts], start: int | None) -> list[Shares]:
     """Discounted counts; in all but the longest n-grams, counts of kinds of words before."""
     made = []
-    begins = np.zeros(vocab, np.bool_)
-    if start is not None:
-        begins[start] = True
+    begins = counts[0].word == (-1 if start is None else start)
     for n, level in enumerate(counts):
         if n:
             begins = begins[level.context]  # nothing stands before a sentence: plain counts there
@@ -115,11 +121,9 @@ def kneser_ney_shares(counts: list[Counts], start: int | None, vocab: int) -> li
         if n + 1 < len(counts):
             kinds = np.bincount(counts[n + 1].suffix, minlength=len(level))
             count = np.where(begins, count, kinds)
-        if n == 0 and start is not None:
-            count = np.where(begins, 0, count)
         small = np.minimum(count, 3)
         discount = np.array([0.0, *discounts(count)])[small]
-        made.append(spread_shares(level, count, discount, len(counts[n - 1]) if n else 1))
+        made.append(spread_shares(level, count, discount, contexts_of(counts, n)))
     return made
 
 
@@ -143,14 +147,12 @@ def discounts(count: Ids) -> tuple[float, float, float]:
     return made if good else USUAL
 
 
-def witten_bell_shares(counts: list[Counts], start: int | None, vocab: int) -> list[Shares]:
+def witten_bell_shares(counts: list[Counts]) -> list[Shares]:
     """c / (c + t) for what was seen, t / (c + t) for what was not."""
     made = []
     for n, level in enumerate(counts):
         count = level.count
-        if n == 0 and start is not None:
-            count = np.where(np.arange(vocab) == start, 0, count)
-        contexts = len(counts[n - 1]) if n else 1
+        contexts = contexts_of(counts, n)
         total = np.bincount(level.context, count, contexts)
         kinds = np.bincount(level.context, count > 0, contexts)
         seen = np.maximum(total + kinds, 1)
@@ -167,9 +169,7 @@ def add_k(counts: list[Counts], vocab: int, k: float, start: int | None, kept: F
     levels = [Level(c.context, c.word, np.full(len(c), np.nan), np.zeros(len(c))) for c in counts]
     last = counts[-1]
     count = np.where(kept, last.count, 0)
-    if len(counts) == 1 and start is not None:
-        count = np.where(np.arange(vocab) == start, 0, count)
-    total = np.bincount(last.context, count, len(counts[-2]) if len(counts) > 1 else 1)
+    total = np.bincount(last.context, count, contexts_of(counts, len(counts) - 1))
     whole = total + k * words
     seen = np.where(whole > 0, whole, 1.0)
     levels[-1].logprob[:] = safe_log((count + k) / seen[last.context])
@@ -183,13 +183,11 @@ def katz(counts: list[Counts], vocab: int, start: int | None, kept: list[Flags])
     levels: list[Level] = []
     for n, (level, keep) in enumerate(zip(counts, kept, strict=True)):
         count = level.count
-        if n == 0 and start is not None:
-            count = np.where(np.arange(vocab) == start, 0, count)
-        contexts = len(counts[n - 1]) if n else 1
+        contexts = contexts_of(counts, n)
         total = np.maximum(np.bincount(level.context, count, contexts), 1)
         made = np.where(keep, good_turing(count), 0.0) / total[level.context]
         if n == 0:  # what is left over goes to words never seen, or to all
-            free = (count == 0) & ~((np.arange(vocab) == start) if start is not None else False)
+            free = (count == 0) & (level.word != (-1 if start is None else start))
             rest = 1 - made.sum()
             made = made + rest * free / free.sum() if free.any() else made / made.sum()
         else:
