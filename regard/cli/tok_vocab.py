@@ -31,7 +31,7 @@ def run_vocab(args: argparse.Namespace, show: Show) -> int:
     texts = read_parts(args.files) if args.files else split_lines(decode(sys.stdin.buffer, "stdin"))
     with show.progress("counting") as progress:
         progress("words")
-        counts = count_words(texts, CUTS[args.kind])
+        counts = count_words(texts, CUTS[args.kind], whole=args.kind == "graphemes")
     total, kept = sum(counts.words.values()), frequent(counts.words, args.min_count)
     if counts.lost:
         show.note(f"more kinds than memory: counts may be too low by {counts.lost:,}")

@@ -18,6 +18,17 @@ WORD = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|
 """What GPT-2 and the library's ByteLevel call a word, a blank before it included."""
 PIECE = r" ?[\p{L}\p{M}]+(?:'(?=\p{L}))?| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+"
 """A word for `pieces`: an elided one keeps its apostrophe (l', d'), a digit stands alone."""
+SENTENCE = normalizers.Sequence(
+    [
+        normalizers.NFC(),
+        normalizers.Replace("’", "'"),
+        normalizers.Replace(Regex(r"\s+"), " "),
+        normalizers.Strip(),
+        normalizers.Prepend(" "),
+    ]
+)
+"""A sentence as `pieces` reads it: letters composed, blanks and apostrophes alike."""
+BERT = normalizers.BertNormalizer(strip_accents=False, lowercase=False)
 GRAPHEMES = pre_tokenizers.Split(Regex(r"\X"), "isolated")
 LETTERS = 1000  # characters that WordPiece learns at most, as BERT did; others are unknown
 
@@ -122,17 +133,8 @@ def train_pieces(texts: Texts, plan: Plan) -> Rust:
     A sentence's first word is spelt like any other, with a blank before it; spaces, composed
     letters and both apostrophes are made alike, so a text comes back in that form.
     """
-    clean = normalizers.Sequence(
-        [
-            normalizers.NFC(),
-            normalizers.Replace("’", "'"),
-            normalizers.Replace(Regex(r"\s+"), " "),
-            normalizers.Strip(),
-            normalizers.Prepend(" "),
-        ]
-    )
-    rust = learn_bpe(texts, plan, PIECE, clean)
-    rust.normalizer = clean
+    rust = learn_bpe(texts, plan, PIECE, SENTENCE)
+    rust.normalizer = SENTENCE
     split = pre_tokenizers.Split(Regex(PIECE), "isolated")
     spell = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     rust.pre_tokenizer = pre_tokenizers.Sequence([split, spell])
@@ -157,8 +159,7 @@ def learn_bpe(texts: Texts, plan: Plan, word: str = WORD, clean: Any = None) -> 
 
 def train_wordpiece(texts: Texts, plan: Plan) -> Rust:
     """WordPiece as the library trains it, by frequency; case and accents are kept."""
-    clean = normalizers.BertNormalizer(strip_accents=False, lowercase=False)
-    counts = some(count_words(texts, pre_tokenizers.BertPreTokenizer(), clean))
+    counts = some(count_words(texts, pre_tokenizers.BertPreTokenizer(), BERT))
     letters: Counter[str] = Counter()
     for word, count in counts.words.items():
         for letter in word:
@@ -176,7 +177,7 @@ def train_wordpiece(texts: Texts, plan: Plan) -> Rust:
     helper = Rust(models.WordPiece(unk_token=plan.specials["unk"]))
     merge(counts, helper, trainer, plan)
     rust = Rust(models.WordPiece(helper.get_vocab(), unk_token=plan.specials["unk"]))
-    rust.normalizer, rust.pre_tokenizer = clean, pre_tokenizers.BertPreTokenizer()
+    rust.normalizer, rust.pre_tokenizer = BERT, pre_tokenizers.BertPreTokenizer()
     rust.decoder = decoders.WordPiece(prefix="##")
     return plan.finish(rust)
 
@@ -206,7 +207,7 @@ def train_graphemes(texts: Texts, plan: Plan) -> Rust:
 
     Those that were not seen fall apart into characters.
     """
-    counts = some(count_words(texts, GRAPHEMES)).words
+    counts = some(count_words(texts, GRAPHEMES, whole=True)).words
     for cluster, count in list(counts.items()):
         for letter in cluster if len(cluster) > 1 else "":
             counts[letter] += count

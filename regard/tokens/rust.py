@@ -45,7 +45,7 @@ class RustEngine:
     ) -> list[list[int]]:
         """The ids of each text."""
         rust = self.marked if allow_special else self.literal
-        return [e.ids for e in rust.encode_batch(list(texts), add_special_tokens=special)]
+        return [e.ids for e in rust.encode_batch_fast(list(texts), add_special_tokens=special)]
 
     def offsets(
         self, text: str, special: bool, allow_special: bool, side: str

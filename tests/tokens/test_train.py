@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Rust
-from tokenizers import models, pre_tokenizers, trainers
 
 from regard.data.files import read_parts
 from regard.errors import DataError, UsageError
@@ -201,6 +201,25 @@ def test_rare_words_are_dropped_when_memory_is_short_and_it_is_said(monkeypatch)
     monkeypatch.setattr(kinds, "count_words", lambda *a: count_words(*a, **small))
     train_tokenizer(texts, "bpe", 300, phase=said.append)
     assert said[0] == "counting" and "counts too low by" in said[1]
+
+
+PLAIN = "aé̄1,'漢😀      "
+ODD = PLAIN + "\u0d4e\t\r\n\x00\u00a0\u2028"
+CUTTING = {
+    "words": (pre_tokenizers.Whitespace(), None),
+    "bpe": (pre_tokenizers.Split(Regex(kinds.WORD), "isolated"), None),
+    "pieces": (pre_tokenizers.Split(Regex(kinds.PIECE), "isolated"), kinds.SENTENCE),
+    "wordpiece": (pre_tokenizers.BertPreTokenizer(), kinds.BERT),
+}
+
+
+@pytest.mark.parametrize("kind", CUTTING)
+@given(st.lists(st.text(PLAIN, max_size=9) | st.text(ODD, max_size=9), max_size=6), st.booleans())
+def test_texts_cut_at_spaces_have_the_words_of_whole_texts(kind, texts, ended):
+    lines = [text + "\n" if ended else text for text in texts]
+    cut, clean = CUTTING[kind]
+    pieces = count_words(lines, cut, clean).words
+    assert pieces == count_words(lines, cut, clean, whole=True).words
 
 
 def test_pairs_past_32_bits_keep_their_order(monkeypatch):
