@@ -22,7 +22,7 @@ from regard.translating import (
 )
 
 ROWS = 64  # beams of a batch, about
-TOKENS = 4000  # beams × source tokens of a batch at most: a bound on the memory of its caches
+TOKENS = 4000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
 LONGEST = 256  # source tokens read at once, whatever the model has room for
 CAPITALS = 6  # letters of a text in capitals that is read in small ones; fewer are an acronym
 # Addresses, and strings too long for words.
@@ -270,7 +270,7 @@ def translate_pieces(
     size = how.batch or max(1, ROWS // beams)
     groups, first = list[list[int]](), 0
     while first < len(order):
-        few = TOKENS // (beams * len(pieces[order[first]].ids))
+        few = TOKENS // (max(2, beams) * len(pieces[order[first]].ids))
         groups.append(order[first : first + min(size, max(1, few))])
         first += len(groups[-1])
     found: dict[int, list[Translation]] = {}
