@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.cli.show import Show
-from regard.cli.texts import at_least, noted, open_kit
+from regard.cli.texts import at_least, check_finite, noted, open_kit, perplexity
 from regard.cli.tok import open_any
 from regard.cli.train_data import couples
 from regard.cli.train_ngram import is_ngrams, measure
@@ -161,10 +161,11 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     if count == 0:
         found_ = f"{counted.tokens} tokens in {args.test}"
         raise DataError("evaluating a language model", found_, "2 tokens or more")
+    check_finite("evaluating a language model", [total])
     bits, by_position = -total / math.log(2), bands.rows() if args.by_position else None
     apart = "do not overlap" if stride == length else f"begin {stride} apart"
     return {
-        "perplexity": math.exp(-total / count),
+        "perplexity": perplexity(-total / count),
         "loss": -total / count,
         "bits_per_token": bits / count,
         "bits_per_byte": bits / counted.bytes,
@@ -212,7 +213,7 @@ class Bands:
                 "from": 2**band // 2 + 1,
                 "to": 2**band,
                 "tokens": count,
-                "perplexity": math.exp(-total / count),
+                "perplexity": perplexity(-total / count),
             }
             for band, (total, count) in enumerate(zip(self.sums, self.counts, strict=True))
             if count

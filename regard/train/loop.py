@@ -281,6 +281,9 @@ class Trainer:
                 if self.world.leads:
                     self.job.sample(state.step, whole)
             self.model.train()
+        if not count:
+            self.job.say("validation: no token to predict in its data, so nothing is measured")
+            return
         if state.best is None or value < state.best:
             state.best, state.best_step, state.waited = value, state.step, 0
         else:
@@ -342,7 +345,7 @@ class Trainer:
                 write_checkpoint(
                     self.checkpoints, step, lambda part: self.job.save(part, model), held, state
                 )
-                prune(self.checkpoints, keep, self.state.best_step, self.config.save_every)
+                prune(self.checkpoints, step, keep, self.state.best_step, self.config.save_every)
 
         world.lead(write)  # the others wait: torchrun ends all soon after one has ended
         return self.checkpoints / f"step-{step:06d}"
