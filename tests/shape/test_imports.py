@@ -20,6 +20,7 @@ LEVELS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 SAME_LEVEL = {("disk", "errors"), ("receipt", "errors"), ("receipt", "disk"), ("history", "data")}
+SAME_LEVEL |= {("history", "model")}  # recurrent models stand where a Transformer does
 SAME_LEVEL |= {("passages", "translating"), ("explaining", "translating")}
 SAME_LEVEL |= {("explaining", "passages"), ("kit", "passages"), ("kit", "explaining")}
 SAME_LEVEL |= {("kit", "reading"), ("kit", "translating"), ("loading", "kit")}
