@@ -147,7 +147,7 @@ def weight_bytes(path: Path) -> int:
 def letters(name: str, config: ModelConfig) -> list[str]:
     """The shape of a tap in letters."""
     *_, owner, place = ["", *name.split(".")]
-    pair = config.encoder is not None and config.decoder is not None
+    pair = config.target is not None
     own = "S" if pair and name.startswith("encoder.") else "T"
     keys = "S" if owner in ("attn", "cross") else own
     if place == "logits":
@@ -157,7 +157,8 @@ def letters(name: str, config: ModelConfig) -> list[str]:
         shapes = {"k": ["B", keys, "G", "K"], "scores": ["B", "H", own, keys]}
         shapes |= {"v": shapes["k"], "pattern": shapes["scores"]}
         return shapes.get(place, ["B", own, "H", "K"])
-    wide = (owner == "mlp" and place != "out") or ".cells." in name
+    cells = isinstance(config, RecurrentConfig)
+    wide = (owner == "mlp" and place != "out") or cells
     return ["B", own, "M" if wide else "D"]
 
 

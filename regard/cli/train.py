@@ -24,7 +24,7 @@ from regard.cli.train_show import Watcher
 from regard.disk import FULL
 from regard.errors import ResourceError, UsageError
 from regard.history.config import CELLS
-from regard.history.recurrent import model_class
+from regard.history.seq2seq import model_class
 from regard.interop.families import bind
 from regard.kit import Kit
 from regard.loading import load

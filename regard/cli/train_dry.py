@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from regard.cli.doctor import free_memory
 from regard.cli.show import Show, human_bytes, human_count
 from regard.cli.train_data import prepare
-from regard.history.recurrent import model_class
+from regard.history.seq2seq import model_class
 from regard.model.config import ModelConfig
 from regard.model.cost import Run
 from regard.model.empty import empty_model

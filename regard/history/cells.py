@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.core.tap import Tap, Taps
 
 State = tuple[Tensor, ...]
+ONE_STEP = {"RNN_TANH": torch.rnn_tanh_cell, "LSTM": torch.lstm_cell, "GRU": torch.gru_cell}
 
 
 class Cell(nn.RNNBase):
@@ -34,12 +35,17 @@ class Cell(nn.RNNBase):
         zeros = self.weight_hh_l0.new_zeros(rows, self.hidden_size)
         return (zeros,) * self.parts
 
+    @property
+    def heard(self) -> bool:
+        """Whether somebody listens to a tap."""
+        return any(tap.fn is not None for tap in vars(self.at).values())
+
     def read(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, D) after `state` → states h (B, T, n) and the last; lengths (B,) leave out ends.
 
         A row of length 0 keeps its state.
         """
-        if any(tap.fn is not None for tap in vars(self.at).values()):
+        if self.heard:
             return self.read_written(x, state, lengths)
         given: Any = x
         if lengths is not None:
@@ -57,13 +63,22 @@ class Cell(nn.RNNBase):
         self, x: Tensor, state: State, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
         """The same step by step, with taps."""
-        seen: dict[Tap, list[Tensor]] = {}
-        out = []
+        heard, out = Listener(x.shape[1]), []
         for t in range(x.shape[1]):
-            new = self.step(x[:, t], state, Listener(seen, x.shape[1]))
+            new = self.step(x[:, t], state, heard)
             state = new if lengths is None else chosen(lengths > t, new, state)
             out.append(new[0])
         return torch.stack(out, 1) if out else x.new_zeros(len(x), 0, self.hidden_size), state
+
+    def one(self, x: Tensor, state: State, heard: Listener) -> State:
+        """One step, in torch's kernel unless somebody listens."""
+        if self.heard:
+            return self.step(x, state, heard)
+        kernel: Any = ONE_STEP[self.mode]
+        before: Any = state if self.parts > 1 else state[0]
+        weights = self.weight_ih_l0, self.weight_hh_l0, self.bias_ih_l0, self.bias_hh_l0
+        after: Any = kernel(x, before, *weights)
+        return tuple(after) if self.parts > 1 else (after,)
 
     def maps(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         """W x + b and U h + b' of all gates, each (B, gates · n)."""
@@ -82,17 +97,20 @@ class Listener:
     used. So an edit acts inside the recurrence, and who reads has all steps after the last one.
     """
 
-    def __init__(self, seen: dict[Tap, list[Tensor]], steps: int) -> None:
-        self.seen, self.steps = seen, steps
+    def __init__(self, steps: int) -> None:
+        self.seen: dict[Tap, list[Tensor]] = {}
+        self.steps = steps
 
-    def __call__(self, tap: Tap, now: Tensor) -> Tensor:
-        """What the tap makes of (B, n)."""
+    def __call__(self, tap: Tap, now: Tensor, head: bool = False) -> Tensor:
+        """What the tap makes of (B, n); of a pattern it is shown (B, H = 1, T, S)."""
         if tap.fn is None:
             return now
         past = self.seen.setdefault(tap, [])
         past.append(now)
         to_come = [torch.zeros_like(now)] * (self.steps - len(past))
-        return tap(torch.stack([*past, *to_come], 1))[:, len(past) - 1]
+        whole = torch.stack([*past, *to_come], 1)
+        shown = tap(whole[:, None])[:, 0] if head else tap(whole)
+        return shown[:, len(past) - 1]
 
 
 def chosen(which: Tensor, new: State, old: State) -> State:

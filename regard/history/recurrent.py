@@ -27,12 +27,12 @@ from regard.model.model import Memory, Model
 class Past(Cache):
     """What a recurrent decoder remembers of each row; stands where a Transformer's cache does."""
 
-    def __init__(self, states: Sequence[State]) -> None:
+    def __init__(self, states: Sequence[State], batch: int) -> None:
         self.states = list(states)  # of each layer
         self.source = None
         self.memory = {}
         self.move = None
-        self.batch, self.group, self.used = len(self.states[0][0]), 1, 0
+        self.batch, self.group, self.used = batch, 1, 0
 
     def select(self, rows: Tensor, group: int = 1) -> None:
         """Go on with these rows (N,)."""
@@ -114,7 +114,7 @@ class Recurrent(Model):
 
     @classmethod
     def fresh(cls, config: ModelConfig, seed: int = 0) -> Model:
-        """Newly drawn weights: cells as `initialise_cell` says, embeddings of length about 1."""
+        """Newly drawn weights: cells as `initialise_cell` says, the rest keeps size."""
         assert isinstance(config, RecurrentConfig)
         model = cls(config)
         initialise(model, seed)
@@ -122,8 +122,9 @@ class Recurrent(Model):
         for module in model.modules():
             if isinstance(module, Cell):
                 initialise_cell(module, generator)
-            elif isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, 0.0, config.front.dim**-0.5, generator)
+            elif isinstance(module, nn.Linear | nn.Embedding) and module is not model.head.out:
+                spread = module.weight.shape[1] ** -0.5
+                nn.init.normal_(module.weight, 0.0, spread, generator)
         return model.eval()
 
     def tie(self) -> None:
@@ -136,7 +137,7 @@ class Recurrent(Model):
     def cache(self, batch: int, size: int = 0, tile: int = 1) -> Past:
         """The state before anything is read; `size` does not matter."""
         assert isinstance(self.decoder, Layers)
-        return Past(self.decoder.start(batch))
+        return Past(self.decoder.start(batch), batch)
 
     def carry(self, rows: int) -> Past | None:
         """A state to be taken from one batch to the next."""
@@ -169,13 +170,3 @@ def refuse_packing(documents: Tensor | None, prefix: Tensor | None) -> None:
     if documents is not None or prefix is not None:
         found = "a prefix" if documents is None else "several documents packed in a row"
         raise UsageError("running a recurrent model", found, "one text in each row")
-
-
-def recurrent_model(config: RecurrentConfig) -> type[Recurrent]:
-    """The class of a shape."""
-    return Recurrent
-
-
-def model_class(config: ModelConfig) -> type[Model]:
-    """The class of any shape."""
-    return recurrent_model(config) if isinstance(config, RecurrentConfig) else Model

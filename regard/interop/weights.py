@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.errors import DataError
 from regard.history.config import RecurrentConfig
-from regard.history.recurrent import model_class
+from regard.history.seq2seq import model_class
 from regard.interop.families import recognise
 from regard.interop.source import Source
 from regard.interop.stored import PEAK, WHOLE, to_whole
