@@ -12,6 +12,9 @@ from torch import nn
 
 import regard
 from regard.cli.main import main
+from regard.cli.train_data import source
+from regard.cli.train_flags import RunConfig
+from regard.data.batch import Windows
 from regard.data.build import text_store
 from regard.data.stream import Streams
 from regard.decode.beam import BeamConfig
@@ -184,19 +187,19 @@ def test_streams_go_on_and_cover_the_text_once(tmp_path):
     tokens = train_tokenizer([text.read_text()], "chars")
     store = text_store(tmp_path / "s.store", text, tokens)
     every = store.read(0, store.tokens).tolist()
-    source = Streams(store, 8, 3)
+    streams = Streams(store, 8, 3)
     rows: list[list[int]] = [[], [], []]
-    for index in range(source.count(0)):
-        batch = source.batch(0, index)
+    for index in range(streams.count(0)):
+        batch = streams.batch(0, index)
         assert batch.follows == (index > 0) and batch.tokens == int((batch.labels >= 0).sum())
         for row, inputs, labels in zip(rows, batch.inputs, batch.labels, strict=True):
             kept = labels >= 0
-            place = source.starts[rows.index(row)] + len(row)
+            place = streams.starts[rows.index(row)] + len(row)
             assert inputs[kept].tolist() == every[place : place + int(kept.sum())]
             row += labels[kept].tolist()
     assert [*rows[0], *rows[1], *rows[2]] == every[1:]
     with pytest.raises(IndexError):
-        source.batch(0, source.count(0))
+        streams.batch(0, streams.count(0))
     with pytest.raises(UsageError):
         Streams(store, 0, 3)
 
@@ -333,11 +336,28 @@ def test_a_killed_run_goes_on_to_the_same_bits(carried, tmp_path):
     assert (curve(going) == curve(whole)) == carried
 
 
+def test_a_run_that_carries_reads_streams(tmp_path):
+    text = write_text(tmp_path / "text.txt", 30)
+    tokens = train_tokenizer([text.read_text()], "chars")
+    store = text_store(tmp_path / "s.store", text, tokens)
+    config = TrainConfig(length=8, batch_tokens=32)
+    made = [
+        source(RunConfig(carry=carry), config, store, tokens, train, print)
+        for carry in (True, False)
+        for train in (True, False)
+    ]
+    assert [type(one) for one in made] == [Streams, Streams, Windows, Windows]
+    assert made[0].batch(0, 1).inputs.shape == (4, 8)
+
+
 @pytest.mark.parametrize("kind", CELLS)
 def test_the_commands_take_it_like_any_model(kind, tmp_path, capsys):
     text, out = write_text(tmp_path / "text.txt", 60), tmp_path / "run"
     sizes = "--dim 16 --depth 1 --length 8 --batch-tokens 64 --steps 6 --tokens words --device cpu"
     assert main(["train", kind, str(text), "--out", str(out), *sizes.split(), "--quiet"]) == 0
+    assert list((out / "checkpoints").glob("step-*/trainer/carried.safetensors"))
+    settings = (out / "config.toml").read_text()
+    assert "carry = true" in settings and f'family = "{kind}"' in settings
     kit = regard.load(out / "final")
     assert isinstance(kit.model, Recurrent) and kit.model.config.cell == kind
     stored = json.loads((out / "final" / "config.json").read_text())
