@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -47,7 +47,7 @@ from regard.model.model import Model
 from regard.model.precision import same_in_any_company
 from regard.model.strict import StrictCache, strict_logits
 from regard.passages import Answer, translate_passages, word_choices
-from regard.reading import Ids, Masks, Reader, Text, is_text
+from regard.reading import Ids, Masks, Reader, Text, is_text, listed_texts
 from regard.tokens.tokenizer import Tokenizer
 from regard.translating import TranslateConfig, Word, translate, translate_config
 
@@ -382,16 +382,6 @@ class Kit(Reader):
             if role in ("bos", "eos", "pad") and config.get(f"{role}_token_id") is None:
                 config[f"{role}_token_id"] = number
         return config
-
-
-def listed_texts(texts: Any) -> Any:
-    """Texts or rows of ids to be translated, as a list where they come one by one."""
-    if isinstance(texts, str | list | tuple | Tensor):
-        return texts
-    if isinstance(texts, bytes | bytearray | dict) or not isinstance(texts, Iterable):
-        found = f"{type(texts).__name__}"
-        raise UsageError("translating", found, "a text (str), texts, or rows of ids")
-    return [str(text) if isinstance(text, str) else text for text in texts]  # numpy has its own
 
 
 def row_lengths(ids: Tensor, mask: Tensor | None) -> list[int]:

@@ -20,7 +20,8 @@ from regard.model.config import TextConfig
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.train import train_tokenizer
-from regard.translating import TranslateConfig, Wishes, distinct, translate, word_spans
+from regard.translating import TranslateConfig, Wishes, distinct, translate
+from regard.wording import word_spans
 from tests.properties.small_models import CONFIGS, randomise
 from tests.properties.threads import one_thread  # noqa: F401
 

@@ -18,7 +18,7 @@ from regard.data.build import fingerprint
 from regard.data.files import find_files, read_lines, read_pieces
 from regard.data.overlap import Overlap, overlap, pair_overlap
 from regard.data.pairs import Pair, read_pairs
-from regard.decode.score import Counted, window_logprobs, windows
+from regard.decode.score import Counted, stream_logprobs, window_logprobs, windows
 from regard.errors import DataError, UsageError
 from regard.history.ngram_model import NgramModel
 from regard.kit import Kit
@@ -151,10 +151,15 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     with noted(show):
         kit.warn_long(length)
     stride = length if args.stride is None else args.stride
+    carries = kit.model.carry(1) is not None
+    if carries and stride != length:
+        found_ = f"--stride {stride} with a model that keeps its state"
+        raise UsageError("evaluating a language model", found_, "no --stride: nothing is cut off")
+    logprobs = stream_logprobs if carries else window_logprobs
     with show.progress("evaluating") as progress:
         progress("first window")
         counted, bands = Stream(kit, args.test), Bands()
-        for group in window_logprobs(kit.model, windows(counted, length, stride)):
+        for group in logprobs(kit.model, windows(counted, length, stride)):
             bands.add(group)
             progress(f"{sum(bands.counts):,} tokens")
     total, count = sum(bands.sums), sum(bands.counts)
@@ -171,7 +176,7 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
         "bits_per_byte": bits / counted.bytes,
         "tokens": count,
         "bytes": counted.bytes,
-        "windows": f"{length} tokens; they {apart}",
+        "windows": "none: the state goes on" if carries else f"{length} tokens; they {apart}",
         "overlap": note,
         **({} if by_position is None else {"by_position": by_position}),
     }

@@ -29,8 +29,10 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 
 def positive(text: str) -> int:
     """A whole number from 1 up."""
-    if not text.isdecimal() or not 1 <= int(text) <= MOST:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MOST:,}")
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+    if int(text) > MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is out of range: at most {MOST:,}")
     return int(text)
 
 
