@@ -17,6 +17,7 @@ from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.show import Show
 from regard.cli.tok_flags import add_tok
 from regard.cli.train_flags import add_train
+from regard.cli.word_flags import WORDS
 from regard.cli.write_flags import WRITING
 from regard.disk import FULL, cannot_write
 from regard.errors import DataError, RegardError, ResourceError, UsageError, nearest
@@ -211,7 +212,7 @@ VERBS = {
             "regard verify resume --kills 3 --json",
         ),
     ),
-    **{name: Verb(*row) for name, row in WRITING.items()},
+    **{name: Verb(*row) for name, row in (WRITING | WORDS).items()},
     "tok": Verb(
         "regard.cli.tok",
         "texts to tokens and back; train, inspect and explain a tokenizer",
@@ -244,7 +245,7 @@ VERBS = {
 def build_parser() -> tuple[Parser, dict[str, Parser]]:
     """The parser of the command and those of its verbs."""
     shape = argparse.RawDescriptionHelpFormatter
-    lines = [f"  {name:8} {verb.summary}" for name, verb in VERBS.items()]
+    lines = [f"  {name:{max(map(len, VERBS))}} {verb.summary}" for name, verb in VERBS.items()]
     top = Parser(
         "regard",
         usage="regard VERB [options]",
@@ -268,16 +269,24 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     return top, made
 
 
+def join_verb(arguments: Sequence[str]) -> list[str]:
+    """`train w2v` and other verbs of two words as one, so that each has its own flags."""
+    first = next((n for n, word in enumerate(arguments) if not word.startswith("-")), 0)
+    both = " ".join(arguments[first : first + 2])
+    return [*arguments[:first], both, *arguments[first + 2 :]] if both in VERBS else [*arguments]
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The arguments, or an error that names the nearest verb or option."""
     top, verbs = build_parser()
+    given_words, arguments = arguments, join_verb(arguments)
     given = next((word for word in arguments if not word.startswith("-")), None)
     if given is not None and given not in VERBS:
         close = nearest(given, VERBS, 1)
         fix = f"did you mean `regard {close}`?" if close else "see `regard --help`"
         raise UsageError(READING, f"unknown verb {given!r}", f"one of {', '.join(VERBS)}", fix)
     args, unknown = top.parse_known_args(arguments)
-    args.arguments = list(arguments)
+    args.arguments = list(given_words)
     if hasattr(args, "files") and not any(word.startswith("-") for word in unknown):
         args.files, unknown = [*args.files, *unknown], []  # argparse wants them side by side
     if unknown:
