@@ -204,6 +204,8 @@ def read_header(data: bytes, name: Path) -> tuple[int, int, int]:
     line = data[: data.find(b"\n")] if b"\n" in data[:LONGEST] else data[:LONGEST]
     parts = line.split()
     if len(parts) == 2 and all(part.isdigit() for part in parts):
+        if not int(parts[1]):
+            raise corrupt(name, 0, "vectors without dimensions", "one or more")
         return int(parts[0]), int(parts[1]), len(line) + 1
     if len(parts) < 2 or not are_numbers(parts[1:]):
         expected = "word2vec's first line: how many words, how many dimensions"
@@ -250,11 +252,10 @@ def read_text(data: bytes, name: Path, start: int) -> Vectors:
 def read_binary(data: bytes, name: Path) -> Vectors:
     """A word, a space and float32 numbers in each row; a line feed before a word is dropped."""
     rows, dim, at = read_header(data, name)
-    if rows < 0 or rows * (4 * dim + 2) > len(data) - at:
-        found = f"{len(data):,} bytes" if rows < 0 else f"{len(data):,} bytes for {rows:,} rows"
-        raise corrupt(name, len(data), f"row 0: {found}", f"{max(rows, 0) * 4 * dim:,} or more")
+    if rows < 0:
+        raise corrupt(name, 0, "row 0: no first line", "how many words, how many dimensions")
     words: list[str] = []
-    matrix = np.empty((rows, dim), np.float32)
+    matrix = np.empty((min(rows, len(data) // (4 * dim + 1)), dim), np.float32)
     for row in range(rows):
         at += data[at : at + 1] == b"\n"
         space = data.find(b" ", at, at + LONGEST)
