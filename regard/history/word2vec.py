@@ -150,7 +150,7 @@ def train_word2vec(
     vocab, width = len(corpus.words), -(-config.dim // LANES) * LANES
     inputs, outputs = aligned(vocab, width), aligned(vocab - config.hierarchical, width)
     dice = np.random.default_rng(config.seed)
-    inputs[:, : config.dim] = (dice.random((vocab, config.dim), np.float32) - 0.5) / config.dim
+    inputs[:, : config.dim] = (2 * dice.random((vocab, config.dim), np.float32) - 1) / config.dim
     steps = make_steps(make_plan(corpus, config), inputs, outputs)
     total = config.times(len(corpus.ids)) * len(corpus.ids)
     for examples, job in drawn(steps, jobs(corpus, config), workers):
