@@ -96,7 +96,6 @@ class Explainer(Searcher, Protocol):
     """What explaining needs of a Kit."""
 
     files: dict[str, bytes]
-    config: dict[str, Any]
 
     def run(self, inputs: Any, target: Any, *, taps: str, strict: bool | None) -> Any:
         """Logits and activations."""
@@ -171,7 +170,7 @@ def token_spans(kit: Searcher, tokens: Sequence[int]) -> tuple[str, list[Span]]:
     """The text of tokens that were written, and where each stands in it."""
     texts = [kit.text(list(tokens[: n + 1])) for n in range(len(tokens))]
     ends = [len(text) for text in texts]
-    spans = [(min(a, b), b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+    spans = [(min(a, b), b) for a, b in zip([0, *ends], ends, strict=False)]
     return (texts[-1] if texts else ""), spans
 
 

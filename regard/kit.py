@@ -259,7 +259,9 @@ class Kit(Reader):
         self, text: str, alternatives: int = 1, strict: bool | None = None, **wishes: Any
     ) -> list[Explanation]:
         """For each sentence of a text its translation, alignment, rare words and confidence."""
-        how = translate_config({"count": alternatives, "shortlist": False, **wishes})
+        how = translate_config({"count": alternatives, **wishes})
+        if not isinstance(text, str):
+            raise UsageError("explaining", f"{type(text).__name__}", "one text, a str")
         (answer,) = self.answers(text, how, strict)
         return explain_answer(self, answer, seen_in_training(self), strict)
 
@@ -267,7 +269,7 @@ class Kit(Reader):
         self, text: str, count: int = 4, strict: bool | None = None, **wishes: Any
     ) -> list[Word]:
         """Each word of the translation of a text, with others that could stand in its place."""
-        how = translate_config({"shortlist": False, **wishes})
+        how = translate_config(wishes)
         (answer,) = self.answers(text, how, strict)
         return word_choices(self, text, answer.parts, replace(how, count=count), strict)
 

@@ -12,6 +12,7 @@ from regard.cli.show import Show
 from regard.cli.texts import at_least, noted, open_kit
 from regard.cli.tok import open_any
 from regard.cli.train_data import couples
+from regard.cli.train_ngram import is_ngrams, measure
 from regard.cli.translate import at_work, one_line
 from regard.data.build import fingerprint
 from regard.data.files import find_files, read_lines, read_pieces
@@ -19,6 +20,7 @@ from regard.data.overlap import Overlap, overlap, pair_overlap
 from regard.data.pairs import Pair, read_pairs
 from regard.decode.score import Counted, window_logprobs, windows
 from regard.errors import DataError, UsageError
+from regard.history.ngram_model import NgramModel
 from regard.kit import Kit
 from regard.model.config import TextConfig
 from regard.receipt import changed_files, find_receipt, read_receipt, training_files
@@ -141,6 +143,8 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
         found = overlap(read_lines(trained.files), read_lines(args.test), WORDS)
         shared = {f"lines of {WORDS} words or more": found}
     note = guard(shared, trained, args)
+    if is_ngrams(args.path):
+        return {**measure(NgramModel.open(Path(args.path)), args.test), "overlap": note}
     kit = open_kit(args.path, args.device, args.precision)
     check_tokenizer(kit, args.path)
     length = window_length(kit, args.length)

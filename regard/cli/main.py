@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
+from regard.cli.history_flags import HISTORY
 from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.show import Show
 from regard.cli.tok_flags import add_tok
@@ -86,12 +87,12 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
 
 def add_export(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard export`."""
-    forms = ("ctranslate2", "int8")
-    text = "for that engine (extra ctranslate2), or a quarter of the room"
-    parser.add_argument("form", metavar="FORM", choices=forms, help=f"{' or '.join(forms)}: {text}")
-    opened = "a folder that `regard.load` opens, or the name of a model in the box"
+    forms = ("ctranslate2", "int8", "arpa")
+    text = "for that engine (extra ctranslate2), a quarter of the room, or n-grams as text"
+    parser.add_argument("form", metavar="FORM", choices=forms, help=f"{', '.join(forms)}: {text}")
+    opened = "a folder that `regard.load` opens, or the name of a model in the box; n-grams: theirs"
     parser.add_argument("path", metavar="FOLDER", help=opened)
-    parser.add_argument("out", metavar="OUT", help="a new or empty folder")
+    parser.add_argument("out", metavar="OUT", help="a new or empty folder; arpa: a new file")
 
 
 def add_list(parser: argparse.ArgumentParser) -> None:
@@ -212,7 +213,7 @@ VERBS = {
             "regard verify resume --kills 3 --json",
         ),
     ),
-    **{name: Verb(*row) for name, row in (WRITING | WORDS).items()},
+    **{name: Verb(*row) for name, row in (WRITING | HISTORY | WORDS).items()},
     "tok": Verb(
         "regard.cli.tok",
         "texts to tokens and back; train, inspect and explain a tokenizer",
@@ -225,12 +226,12 @@ VERBS = {
     ),
     "export": Verb(
         "regard.cli.export",
-        "write a model in another form: for CTranslate2, or with int8 weights",
+        "write a model in another form: for CTranslate2, with int8 weights, as ARPA",
         add_export,
         (
             "regard export ctranslate2 folder out",
             "regard export int8 folder out",
-            "regard export ctranslate2 fr-en out --json",
+            "regard export arpa ngrams out.arpa",
         ),
     ),
     "list": Verb(
@@ -245,7 +246,7 @@ VERBS = {
 def build_parser() -> tuple[Parser, dict[str, Parser]]:
     """The parser of the command and those of its verbs."""
     shape = argparse.RawDescriptionHelpFormatter
-    lines = [f"  {name:{max(map(len, VERBS))}} {verb.summary}" for name, verb in VERBS.items()]
+    lines = [f"  {name:15} {verb.summary}" for name, verb in VERBS.items()]
     top = Parser(
         "regard",
         usage="regard VERB [options]",
@@ -269,24 +270,17 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     return top, made
 
 
-def join_verb(arguments: Sequence[str]) -> list[str]:
-    """`train w2v` and other verbs of two words as one, so that each has its own flags."""
-    first = next((n for n, word in enumerate(arguments) if not word.startswith("-")), 0)
-    both = " ".join(arguments[first : first + 2])
-    return [*arguments[:first], both, *arguments[first + 2 :]] if both in VERBS else [*arguments]
-
-
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The arguments, or an error that names the nearest verb or option."""
     top, verbs = build_parser()
-    given_words, arguments = arguments, join_verb(arguments)
+    given_arguments, arguments = list(arguments), join_verb(arguments)
     given = next((word for word in arguments if not word.startswith("-")), None)
     if given is not None and given not in VERBS:
         close = nearest(given, VERBS, 1)
         fix = f"did you mean `regard {close}`?" if close else "see `regard --help`"
         raise UsageError(READING, f"unknown verb {given!r}", f"one of {', '.join(VERBS)}", fix)
     args, unknown = top.parse_known_args(arguments)
-    args.arguments = list(given_words)
+    args.arguments = given_arguments
     if hasattr(args, "files") and not any(word.startswith("-") for word in unknown):
         args.files, unknown = [*args.files, *unknown], []  # argparse wants them side by side
     if unknown:
@@ -299,6 +293,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         top.print_help(sys.stderr)
         raise SystemExit(UsageError.exit_code)
     return args
+
+
+def join_verb(arguments: Sequence[str]) -> list[str]:
+    """The arguments with a verb of two words, such as `train ngram`, as one."""
+    made = list(arguments)
+    first = next((n for n, word in enumerate(made) if not word.startswith("-")), len(made))
+    if " ".join(made[first : first + 2]) in VERBS:
+        made[first : first + 2] = [" ".join(made[first : first + 2])]
+    return made
 
 
 def is_out_of_memory(error: Exception) -> bool:

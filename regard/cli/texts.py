@@ -14,11 +14,9 @@ from regard.cli.doctor import choose_device
 from regard.cli.opening import find_source
 from regard.cli.show import Show
 from regard.data.files import decode, join_lines
-from regard.errors import RegardWarning, UsageError
-from regard.interop.stored import INT8, STORED
+from regard.errors import DataError, RegardWarning, UsageError
 from regard.kit import Kit
 from regard.loading import load
-from regard.model.precision import same_in_any_company, set_precision
 
 Item = TypeVar("Item")
 
@@ -28,15 +26,10 @@ def open_kit(path: str, device: str, precision: str, strict: bool = False) -> Ki
     if find_source(path) is None:
         found = f"{path!r} is a preset, a shape without weights"
         raise UsageError("opening a model", found, "a folder with weights", "regard train")
-    asked, place = None if precision == "auto" else precision, choose_device(device)
-    kit = load(path, device=place, strict=strict, precision=asked)
-    if precision == "auto" and place == "cpu" and kit.config.get(STORED) == INT8:
-        set_precision(kit.model, INT8)  # its weights are such numbers already
-        if strict and not same_in_any_company(kit.model):
-            set_precision(kit.model, None)  # quicker where each sentence runs alone
+    kit = load(path, device=choose_device(device), strict=strict, precision=precision)
     if kit.tokenizer is None:
         fix = f"put a tokenizer.json into {path}"
-        raise UsageError("reading text", "this model came without a tokenizer", "one", fix)
+        raise DataError(f"opening {path}", "no tokenizer", "one beside the weights", fix)
     return kit
 
 

@@ -13,7 +13,7 @@ from regard.train.config import TrainConfig
 from regard.train.shape import ShapeConfig, preset_values
 
 KINDS = ("lm", "mlm", "seq2seq")
-OTHERS = ("w2v",)  # verbs of their own, such as `train w2v`
+OTHERS = ("ngram", "w2v")  # verbs of their own, such as `train w2v`
 DOING = "reading the command line"
 CONFIG = "config.toml"
 

@@ -19,8 +19,8 @@ def add_matrix(parser: argparse.ArgumentParser) -> None:
 
 def add_words(parser: argparse.ArgumentParser) -> None:
     """How texts become words."""
-    cut = "words and marks apart, or cut at blanks only (words)"
-    parser.add_argument("--tokens", choices=("words", "spaces"), default="words", help=cut)
+    cut = "words and marks apart, or what stands between blanks (words)"
+    parser.add_argument("--tokens", choices=("words", "spaced"), default="words", help=cut)
     parser.add_argument("--lower", action="store_true", help="in lower case")
     rare = "rarer words are left out (5)"
     parser.add_argument("--min-count", type=positive, default=5, metavar="N", help=rare)
