@@ -215,7 +215,10 @@ def run_cluster(args: argparse.Namespace, show: Show) -> None:
         else:
             corpus = corpus_of([args.path], args)
             names = corpus.words
-            made = brown(corpus.ids, corpus.bounds, len(names), args.k)
+            made = brown(
+                *(corpus.ids, corpus.bounds, len(names), args.k),
+                lambda done, whole: progress(f"{done:,} of {whole:,} words"),
+            )
             labels = [made.bits[n] for n in made.classes.tolist()]
     classes: dict[str, list[str]] = {}
     for word, label in zip(names, labels, strict=True):

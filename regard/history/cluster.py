@@ -13,6 +13,7 @@ sums instead of k³ (Liang 2005). Exchange moves each word to its best class unt
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -168,8 +169,13 @@ class Joining:
         self.loss[b], self.loss[:, b] = np.inf, np.inf
 
 
-def brown(ids: Whole, bounds: Ids, vocab: int, k: int) -> Brown:
-    """Clusters of the words of a text, whose ids are in the order of their frequency."""
+def brown(
+    ids: Whole, bounds: Ids, vocab: int, k: int, progress: Callable[[int, int], None] | None = None
+) -> Brown:
+    """Clusters of the words of a text, whose ids are in the order of their frequency.
+
+    Tells the words that have a class so far, and all.
+    """
     check_k(k, vocab)
     pairs = Bigrams(ids, bounds, vocab)
     state, classes = Joining(k + 1, pairs.total), np.full(vocab, -1)
@@ -185,6 +191,8 @@ def brown(ids: Whole, bounds: Ids, vocab: int, k: int) -> Brown:
             state.join(a, b)
             classes[classes == b] = a
             free.append(b)
+        if progress is not None:
+            progress(word, vocab)
     return build_tree(state, classes)
 
 
@@ -217,7 +225,10 @@ def check_k(k: int, count: int) -> None:
 
 
 def exchange(ids: Whole, bounds: Ids, classes: Ids, k: int, rounds: int = 20) -> Ids:
-    """Move each word to the class that says most, until none gains (Kneser and Ney 1993)."""
+    """Move each word to the class that says most, until none gains (Kneser and Ney 1993).
+
+    Each word counts all bigrams anew: for thousands of words, not for tens of thousands.
+    """
     vocab, classes = len(classes), np.array(classes, np.int64)
     check_k(k, vocab)
     pairs = Bigrams(ids, bounds, vocab)

@@ -288,6 +288,8 @@ def test_training_asking_and_evaluating(trained, capsys):
     assert not {"w1", "w2", "w3"} & {row["word"] for row in answers}
     code, out, _ = call(capsys, "neighbours", model, "w1", "--top", "3", "--matrix", "out")
     assert code == 0 and len(out.splitlines()) == 5
+    code, out, _ = call(capsys, "info", model, "--json")
+    assert code == 0 and json.loads(out) == {"words": 21, "dim": 8}
     (trained / "q.txt").write_text("w1 w2 w3 w4\nw1 w2 w3 never\n")
     code, out, _ = call(capsys, "eval", "analogies", model, trained / "q.txt", "--json")
     assert code == 0 and json.loads(out)["asked"] == 1 and json.loads(out)["skipped"] == 1
