@@ -14,6 +14,7 @@ from regard.core.tap import taps
 from regard.disk import read_json
 from regard.errors import RegardError
 from regard.history.config import RecurrentConfig
+from regard.history.vectors import is_folder, read_vectors
 from regard.interop.families import bind
 from regard.interop.folder import INDEX, SINGLE
 from regard.interop.parity import PARITY
@@ -31,6 +32,13 @@ from regard.tokens.rust import RustEngine
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Print sizes, tokenizer and parity of a model; with --taps every tap and its shape."""
+    if is_folder(Path(args.path)):
+        vectors = read_vectors(args.path)
+        sizes = {"words": len(vectors), "dim": vectors.dim}
+        show.result(sizes) if show.as_json else show.fields(
+            f"{args.path}: vectors of words", {name: f"{n:,}" for name, n in sizes.items()}
+        )
+        return 0
     source = find_source(args.path)
     if source is None:
         name = architecture(args.path)

@@ -19,6 +19,7 @@ from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.show import Show
 from regard.cli.tok_flags import add_tok
 from regard.cli.train_flags import add_train
+from regard.cli.word_flags import WORDS
 from regard.cli.write_flags import WRITING
 from regard.disk import FULL, cannot_write
 from regard.errors import DataError, RegardError, ResourceError, UsageError, nearest
@@ -213,7 +214,7 @@ VERBS = {
             "regard verify resume --kills 3 --json",
         ),
     ),
-    **{name: Verb(*row) for name, row in (WRITING | HISTORY | DIAGNOSE).items()},
+    **{name: Verb(*row) for name, row in (WRITING | HISTORY | WORDS | DIAGNOSE).items()},
     "tok": Verb(
         "regard.cli.tok",
         "texts to tokens and back; train, inspect and explain a tokenizer",
@@ -246,7 +247,7 @@ VERBS = {
 def build_parser() -> tuple[Parser, dict[str, Parser]]:
     """The parser of the command and those of its verbs."""
     shape = argparse.RawDescriptionHelpFormatter
-    lines = [f"  {name:11} {verb.summary}" for name, verb in VERBS.items()]
+    lines = [f"  {name:15} {verb.summary}" for name, verb in VERBS.items()]
     top = Parser(
         "regard",
         usage="regard VERB [options]",

@@ -15,6 +15,7 @@ from regard.train.shape import ShapeConfig, preset_values
 
 KINDS = ("lm", "mlm", "seq2seq")
 WORDS = (*KINDS, *CELLS)  # `train lstm` is `train lm --family lstm`
+OTHERS = ("ngram", "w2v")  # verbs of their own, such as `train w2v`
 DOING = "reading the command line"
 CONFIG = "config.toml"
 
@@ -103,10 +104,11 @@ def resolve_run(args: argparse.Namespace) -> Settings:
 def unknown_kind(words: list[str], kind: Any) -> UsageError:
     """No kind, or one that is spelt otherwise."""
     asked = str(kind) if kind is not None else words[0] if words else None
-    close = nearest(asked, WORDS, 1) if asked else ""
+    kinds = (*WORDS, *OTHERS)
+    close = nearest(asked, kinds, 1) if asked else ""
     fix = f"did you mean {close}?" if close else "such as `regard train lm tale.txt --out run`"
     found = "no kind of training" if asked is None else f"{asked!r} as kind of training"
-    return UsageError(DOING, found, f"one of {', '.join(WORDS)}", fix)
+    return UsageError(DOING, found, f"one of {', '.join(kinds)}", fix)
 
 
 def finish(made: Settings, kind: str) -> None:

@@ -7,24 +7,19 @@ slower. REGARD_NATIVE=0 switches them off.
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
 import platform
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.compiler import Native, compiled, switched_off
+
 SOURCE = Path(__file__).with_name("native.c")
 NEEDS = ("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni")
-FLAGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fopenmp", "-shared", "-fPIC", "-mfma"]
-SECONDS = 60  # a compiler that takes longer is not waited for
+FLAGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fopenmp", "-mfma"]
 PANEL, GROUP = 64, 4  # outputs and inputs that lie together in packed weights
 
 
@@ -40,13 +35,6 @@ class Place(ctypes.Structure):
         return cls(row, slot, head)
 
 
-class Native(NamedTuple):
-    """The kernels, or why there are none."""
-
-    library: ctypes.CDLL | None
-    why: str = ""
-
-
 class Open(ctypes.Structure):
     """Which slots may be seen, and bytes between the rows of two sources and of two queries."""
 
@@ -56,22 +44,10 @@ class Open(ctypes.Structure):
 @cache
 def find_native() -> Native:
     """Compiled the first time, found again later."""
-    if os.environ.get("REGARD_NATIVE") == "0":
-        return Native(None, "REGARD_NATIVE=0")
-    if not suits():
+    if not switched_off() and not suits():
         return Native(None, "they need Linux on x86-64 with AVX-512 VNNI")
-    text = SOURCE.read_bytes()
-    name = f"native-{hashlib.sha256(text + repr((FLAGS, NEEDS)).encode()).hexdigest()[:16]}.so"
-    made = home() / name
-    try:
-        if not made.exists():
-            compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-            if compiler is None:
-                return Native(None, "no C compiler (cc) on this machine")
-            compile_to(made, compiler)
-        return Native(bind(ctypes.CDLL(str(made))))
-    except (OSError, subprocess.SubprocessError) as error:
-        return Native(None, f"compiling them failed: {error}")
+    made = compiled(SOURCE, [*FLAGS, *(f"-m{name}" for name in NEEDS)])
+    return made if made.library is None else Native(bind(made.library))
 
 
 def library() -> ctypes.CDLL | None:
@@ -83,22 +59,6 @@ def suits() -> bool:
     """Whether this machine can run them."""
     x86 = platform.system() == "Linux" and platform.machine() == "x86_64"
     return x86 and bool(torch.cpu._is_vnni_supported())
-
-
-def home() -> Path:
-    """The user's own folder for what can be made again."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "regard"
-
-
-def compile_to(made: Path, compiler: str) -> None:
-    """Compile beside the final name and rename: two processes may do so at once."""
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=made.parent) as folder:
-        new = Path(folder) / made.name
-        command = [compiler, *FLAGS, *(f"-m{name}" for name in NEEDS), "-o", str(new), str(SOURCE)]
-        subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
-        os.replace(new, made)
 
 
 def bind(found: ctypes.CDLL) -> ctypes.CDLL:
