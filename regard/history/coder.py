@@ -47,6 +47,13 @@ def frequencies(p: Floats) -> Ids:
     return made
 
 
+def share_of(upto: Ids, words: Ids) -> tuple[Ids, Ids, Ids]:
+    """Of cumulative frequencies (N, V): before a word (N,), its own, and all."""
+    each = np.arange(len(words))
+    first = np.where(words > 0, upto[each, np.maximum(words, 1) - 1], 0)
+    return first, upto[each, words] - first, upto[:, -1]
+
+
 def rows_for(count: int, vocab: int) -> int:
     """How many rows a text is coded in: each costs three bytes or so, and a first context."""
     return max(1, min(ROWS, count // ROW, ENTRIES // max(1, vocab)))
@@ -148,10 +155,8 @@ def pack(ids: Ids, predictor: Predictor, told: Told | None = None) -> Packed:
     for n, words in enumerate(rows_of(ids, rows), 1):
         p = predictor.predict()
         upto = frequencies(p)
-        total, real = upto[:, -1], words >= 0
-        first = np.where(words > 0, upto[each, words - 1], 0)
-        past = np.where(real, upto[each, words], total)  # a row that has ended keeps its range
-        ranges.narrow(first, past - first, total)
+        real = words >= 0
+        ranges.narrow(*share_of(upto, np.maximum(words, 0)))  # of a row that has ended any symbol
         while len(known := ranges.moving()):
             moved.append((known, ranges.shift(known)))
         with np.errstate(divide="ignore"):
@@ -185,8 +190,7 @@ def unpack(packed: Packed, predictor: Predictor, told: Told | None = None) -> Id
         share = ranges.size // total.astype(np.uint64)
         target = np.minimum((code - ranges.low) // share, total.astype(np.uint64) - np.uint64(1))
         words = (upto <= target.astype(np.int64)[:, None]).sum(1)
-        first = np.where(words > 0, upto[each, words - 1], 0)
-        ranges.narrow(first, upto[each, words] - first, total)
+        ranges.narrow(*share_of(upto, words))
         while len(known := ranges.moving()):
             ranges.shift(known)
             feed(known)

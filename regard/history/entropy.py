@@ -1,6 +1,6 @@
 """How many bits a letter of a text carries (Shannon 1951).
 
-F_N = −Σ p(b, j) log2 p(j | b) over the N − 1 letters b before a letter j; F_0 = log2 of their kinds.
+F_N = −Σ p(b, j) log2 p(j | b) over the N − 1 letters b before a letter j; F_0 = log2 of all.
 Counted on one text it is too low once most N-grams are seen once, so three estimates stand side by
 side: plug-in, its correction by Miller and Madow (1955), and the cross entropy of a part held out.
 """
@@ -27,7 +27,7 @@ SHANNON = {"27": (4.76, 4.03, 3.32, 3.1), "26": (4.70, 4.14, 3.56, 3.3)}
 GAP = (
     "Shannon's F3 came from a table of trigrams within words, mended by a rough formula for those\n"
     "that run over two words, which leaves it too high; plug-in on one text is too low, since it\n"
-    "has seen too little. Held-out values can only be too high."
+    "has seen too little. The held-out values bound texts like the last tenth from above."
 )
 """Why F_3 differs from his."""
 TRAINED = 0.9
@@ -149,14 +149,19 @@ def kneser_ney(counts: list[Counts], vocab: int) -> Ngrams:
 # Guessing -----------------------------------------------------------------------------------------
 
 
-def guess_ranks(ids: Ids, predictor: Predictor) -> Ids:
-    """How many guesses (T,) each letter takes, the likeliest first; of equals the first symbol."""
+def guess_ranks(ids: Ids, predictor: Predictor, before: Ids | None = None) -> Ids:
+    """How many guesses (T,) each letter takes, the likeliest first; of equals the first symbol.
+
+    What stands before the text is read, not guessed.
+    """
     predictor.start(1)
-    made = np.zeros(len(ids), np.int64)
-    for n, id in enumerate(ids):
-        (p,) = predictor.predict()
-        made[n] = 1 + int((p > p[id]).sum()) + int((p[:id] == p[id]).sum())
-        predictor.read(ids[n : n + 1])
+    made, known = np.zeros(len(ids), np.int64), 0 if before is None else len(before)
+    whole = ids if before is None else np.concatenate((before, ids))
+    for n, id in enumerate(whole):
+        if n >= known:
+            (p,) = predictor.predict()
+            made[n - known] = 1 + int((p > p[id]).sum()) + int((p[:id] == p[id]).sum())
+        predictor.read(whole[n : n + 1])
     return made
 
 

@@ -7,7 +7,7 @@ arrays: probabilities (N, V) of the next symbol of every row, then the N symbols
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -15,9 +15,6 @@ from torch import Tensor
 
 from regard.errors import UsageError
 from regard.history.ngram import Floats, Ids, Ngrams
-
-Counted = tuple[Ids, Ids, "np.ndarray[Any, Any]"]
-"""Of one length of context: cells (N,) of the rows, counts (N, V), and the contexts' marks (N,)."""
 
 
 class Predictor(Protocol):
@@ -158,47 +155,45 @@ class Adaptive:
             raise UsageError("predicting a text", found, "1 or more of each")
         self.vocab, self.order = vocab, order
         self.bits = min(CELLS, max(8, (2 * length).bit_length()))
+        self.tables = np.arange(order)[:, None] * ((1 << self.bits) + vocab)  # where each begins
+        self.powers = np.uint64(vocab + 1) ** np.arange(order - 1, dtype=np.uint64)[:, None]
 
     def start(self, rows: int) -> None:
         """Forget everything."""
-        self.tables = np.zeros((self.order, (1 << self.bits) + self.vocab), np.uint64)
-        self.windows = np.lib.stride_tricks.sliding_window_view(self.tables, self.vocab, 1)
-        self.held = np.zeros((rows, self.order), np.uint64)  # symbols + 1, 0 before the first
-        self.seen = list[Counted]()
+        self.cells = np.zeros(self.order * ((1 << self.bits) + self.vocab), np.uint64)
+        self.windows = np.lib.stride_tricks.sliding_window_view(self.cells, self.vocab)
+        self.held = np.zeros((self.order - 1, rows), np.uint64)  # symbols + 1, the last one first
+        self.rows = np.arange(rows)
 
     def predict(self) -> Floats:
         """From no context to the longest: own share, and what is left over for the shorter one."""
-        rows = len(self.held)
-        p, context = np.full((rows, self.vocab), 1 / self.vocab), np.zeros(rows, np.uint64)
-        self.seen = []
+        context = np.zeros((self.order, len(self.rows)), np.uint64)  # (n, N): as numbers
+        np.cumsum(self.held * self.powers, 0, out=context[1:])
+        mixed = context * GOLDEN
+        self.mark = mixed << LOW
+        self.place = (mixed >> np.uint64(64 - self.bits)).astype(np.int64) + self.tables
+        count = self.windows[self.place] - self.mark[..., None]  # (n, N, V); huge for others' cells
+        count *= count < np.uint64(1 << 32)
+        self.count = count.view(np.int64)
+        taken = DISCOUNTS.take(self.count, mode="clip")
+        own, left = FINE * self.count - taken, taken.sum(2)
+        total = FINE * self.count.sum(2)
+        left[total == 0] = total[total == 0] = 1  # an unseen context leaves all to the shorter one
+        p = np.full((len(self.rows), self.vocab), 1 / self.vocab)
         for n in range(self.order):
-            if n:
-                context = context * np.uint64(self.vocab + 1) + self.held[:, -n]
-            mixed = context * GOLDEN
-            cell = (mixed >> np.uint64(64 - self.bits)).astype(np.int64)
-            mark = mixed << LOW
-            count = self.windows[n][cell] - mark[:, None]  # (N, V); huge in cells of others
-            count *= count < np.uint64(1 << 32)
-            whole = count.view(np.int64)
-            taken = DISCOUNTS.take(whole, mode="clip")
-            left, total = taken.sum(1), FINE * whole.sum(1)
-            own = FINE * whole - taken
-            found = np.flatnonzero(total)
-            p[found] = (own[found] + left[found, None] * p[found]) / total[found, None]
-            self.seen.append((cell, whole, mark))
+            p = (own[n] + left[n, :, None] * p) / total[n, :, None]
         return p
 
     def read(self, words: Ids) -> None:
         """Count, from the longest context to those in which the symbol is new."""
-        rows = np.arange(len(words))
-        for table, (cell, count, mark) in zip(self.tables[::-1], self.seen[::-1], strict=True):
-            at = cell[rows] + words[rows]
-            new = count[rows, words[rows]] == 0
-            table[at[new]] = mark[rows[new]]
-            np.add.at(table, at, np.uint64(1))
-            rows = rows[new]
-        self.held = np.roll(self.held, -1, 1)
-        self.held[:, -1] = words + 1
+        new = self.count[:, self.rows, words] == 0  # (n, N)
+        counts = np.ones_like(new)
+        counts[:-1] = np.logical_and.accumulate(new[:0:-1])[::-1]
+        at = self.place + words
+        self.cells[at[counts & new]] = self.mark[counts & new]
+        np.add.at(self.cells, at[counts], np.uint64(1))
+        self.held[1:] = self.held[:-1].copy()
+        self.held[:1] = words + 1
 
 
 class Folded:
