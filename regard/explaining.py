@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.data.words import WORDS_FILE, Span, key, read_counts, word_spans, words
 from regard.decode.write import without_end
+from regard.errors import UsageError
 from regard.look.align import (
     AlignConfig,
     Link,
@@ -96,6 +97,10 @@ class Explainer(Searcher, Protocol):
     """What explaining needs of a Kit."""
 
     files: dict[str, bytes]
+
+    @property
+    def taps(self) -> list[str]:
+        """Names of places that can be read."""
 
     def run(self, inputs: Any, target: Any, *, taps: str, strict: bool | None) -> Any:
         """Logits and activations."""
@@ -189,9 +194,12 @@ def look_across(
     kit: Explainer, row: Sequence[int], tokens: Sequence[int], strict: bool | None = None
 ) -> Across:
     """Cross-attention and log-probabilities of a translation that is there already."""
+    if not any(name.endswith(".cross.pattern") for name in kit.taps):
+        found = "a model that sees one vector of its source"
+        raise UsageError("explaining a translation", found, "one with attention to its source")
     start = kit.batch([list(row)]).ids[0].tolist()
     whole = [*start, *tokens]
-    out, seen = kit.run([list(row)], [whole], taps="decoder.blocks.*.cross.pattern", strict=strict)
+    out, seen = kit.run([list(row)], [whole], taps="decoder.*cross.pattern", strict=strict)
     first = len(start) - 1  # the step that writes the first token
     patterns = [pattern[0].float().mean(0)[first:].cpu() for pattern in seen.values()]
     log = out.logits[0, first:].float().log_softmax(-1)

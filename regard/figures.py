@@ -54,9 +54,12 @@ def figures(text: str) -> list[Figure]:
     for match in FIGURE.finditer(text):
         if any(a <= match.start() < b for a, b in clocks):
             continue
-        minus = bool(MINUS.search(text[: match.start()]))
-        sign = "-" if minus else ""
-        found.append((match.start(), Figure(sign + in_english(match[0]), alike(match[0]), minus)))
+        before, digits = text[: match.start()], alike(match[0])
+        minus = bool(MINUS.search(before))
+        if before.endswith("années ") and len(match[0]) == 2:
+            digits |= {f"19{match[0]}"}  # the 1980s
+        english = ("-" if minus else "") + in_english(match[0])
+        found.append((match.start(), Figure(english, digits, minus)))
     return [figure for _, figure in sorted(found, key=lambda pair: pair[0])]
 
 

@@ -47,7 +47,7 @@ from regard.model.model import Model
 from regard.model.precision import same_in_any_company
 from regard.model.strict import StrictCache, strict_logits
 from regard.passages import Answer, translate_passages, word_choices
-from regard.reading import Ids, Masks, Reader, Text, is_text
+from regard.reading import Ids, Masks, Reader, Text, is_text, listed_texts
 from regard.tokens.tokenizer import Tokenizer
 from regard.translating import TranslateConfig, Word, translate, translate_config
 
@@ -247,6 +247,9 @@ class Kit(Reader):
         shortlist=False scores all words at each step, also where the folder has a shortlist.
         """
         how = translate_config({"beams": beams, "count": alternatives, **wishes})
+        texts = listed_texts(texts)
+        if len(texts) == 0 and not isinstance(texts, str):
+            return []
         if is_text(texts):
             found = [answer.translations for answer in self.answers(texts, how, strict)]
         else:

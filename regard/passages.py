@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,6 +10,18 @@ from regard.data.sentences import Span, cut_long, sentence_spans, trim
 from regard.errors import UsageError
 from regard.figures import lost_figures
 from regard.model.config import TextConfig
+from regard.source_text import (
+    BETWEEN,
+    KEPT,
+    cut_around,
+    in_capitals,
+    is_copied,
+    is_foreign,
+    is_other_language,
+    recased,
+    set_off,
+    tidy,
+)
 from regard.tokens.tokenizer import Tokenizer
 from regard.translating import (
     Other,
@@ -20,57 +30,13 @@ from regard.translating import (
     TranslateConfig,
     Translation,
     Word,
-    other_words,
     translate,
 )
+from regard.wording import other_words
 
 ROWS = 64  # beams of a batch, about
 TOKENS = 4000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
-CAPITALS = 8  # characters of a text that is no acronym, if the vocabulary does not know better
 LONGEST = 256  # source tokens read at once, whatever the model has room for
-# Addresses, and strings too long for words.
-ADDRESS = re.compile(
-    r"(?<!\S)\S{100,}|(?:https?://|www\.)\S*[^\s.,;:!?)»\"]|[\w.+-]++@[\w-]+(?:\.[\w-]+)+",
-    re.IGNORECASE,
-)
-EMOJI = r"[\U0001f000-\U0001faff\u2600-\u27bf][\U0001f000-\U0001faff\u2600-\u27bf\ufe0f\u200d]*"
-# Names and slots of programs: `git add`, %s, {name}, $HOME, f(), ma_fonction, C:\Users, <br>.
-CODE = (
-    r"`[^`]+`|%[sdif]\b|%\(\w+\)[sdif]|\$?\{\w*\}|\$\w+|\b[^\W\d]\w*\(\)|\b\w+_\w+\b"
-    r"|\b[A-Za-z]:\\\S+|(?<!\S)(?:\.{0,2}|~)/[\w./-]*\w/[\w./-]*\w"
-)
-TAG = r"</?[A-Za-z][^<>]*>"
-KEPT = re.compile(f"{ADDRESS.pattern}|{EMOJI}|{CODE}|{TAG}", re.IGNORECASE)
-"""What no translation may lose."""
-BETWEEN = re.compile(rf"{TAG}|\|")  # tags and the edges of a table's cells: each side for itself
-EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|__)(?=\S)(.+?)(?<=\S)\1(?!\w)")  # **of Markdown**
-CODE_MARKS = frozenset("{}[]<>=\\|_;&$#~^*+/`()\"'")
-CODE_LINE = re.compile(
-    r"[;{]\s*$|^\s*[}\])]+;?\s*$|[^=<>!]==?[^=]|=>|->|::|&&|\|\||^\s*(?:#include|import|from|def|"
-    r"class|return|var|let|const|if \(|for \(|while \(|SELECT|INSERT|UPDATE)\b|\w\(.*\)\s*;?\s*$"
-)
-"""What makes a line one of a program, and not a sentence with markup."""
-STOP_WORDS = {
-    "fr": "le la les un une des du et est sont dans que qui pour pas ce il elle nous vous je se au "
-    "aux avec sur ne plus on tu ça à de d' l' en y a ai as ont par ou où mais mon ma son sa",
-    "en": "the is are was were of and to in that it for with this you not he she they have has be "
-    "at by from an i we his her my your will would can",
-    "de": "der die das und ist ein eine nicht ich sie wir mit auf für den dem von zu im wie auch",
-    "es": "el los las una es y por para con no está esta este muy pero como más del yo mi en",
-    "it": "il gli è e di che non per una con sono questo della nel ma io lo",
-    "pt": "o os as é e não uma para com em do da no na por eu ele você",
-    "nl": "de het een is en van niet ik op te met voor dat zijn hij wij je",
-}
-"""Small words that tell a language; some stand in several."""
-LANGUAGES = {name: frozenset(words.split()) for name, words in STOP_WORDS.items()}
-
-# What the model reads: one kind of apostrophe and of blank, nothing invisible.
-TIDY = (
-    {ord(mark): "'" for mark in "’ʼ‛"}
-    | {ord(mark): None for mark in "\u00ad\u200b\u2060\ufeff"}
-    | {number: " " for number in (*range(32), *range(127, 160))}
-)
-
 Tell = Callable[[int, int], None]
 Run = Callable[[Sequence[list[Row]], TranslateConfig], Iterator[list[list[Translation]]]]
 """Batches of sources → what becomes of each batch, in order."""
@@ -109,74 +75,10 @@ class Answer(NamedTuple):
 # Reading ----------------------------------------------------------------------------------------
 
 
-def tidy(text: str) -> str:
-    """A text with composed accents, straight apostrophes, plain blanks and no emphasis."""
-    plain = EMPHASIS.sub(r"\2", unicodedata.normalize("NFC", text).translate(TIDY))
-    return " ".join(plain.split())
-
-
-def in_capitals(text: str) -> bool:
-    """Whether a text of two letters or more is in capitals throughout."""
-    return text.isupper() and sum(map(str.isalpha, text)) > 1
-
-
-def recased(tokenizer: Tokenizer, text: str) -> str:
-    """A text in capitals as it would be printed: names and acronyms keep theirs.
-
-    Of a word in small letters, with a capital, and in capitals, the vocabulary knows best the one
-    that it writes in the fewest pieces; of equals, the one whose piece it learnt first.
-    """
-
-    def known(word: str) -> tuple[int, int]:
-        alone, elided = (
-            tokenizer.encode(f"{before}{word}", special=False)[1:] for before in ("a ", "l'")
-        )
-        return min(len(alone), len(elided)), alone[0] if len(alone) == 1 else tokenizer.size
-
-    def best(match: re.Match[str]) -> str:
-        forms = (match[0].lower(), match[0].capitalize(), match[0])
-        return min(forms if len(text) >= CAPITALS else forms[::-1], key=known)
-
-    made = re.sub(r"[^\W\d_]{2,}(?!\d)|(?<!\w)[^\W\d_](?!\w)", best, text)
-    return made[:1].upper() + made[1:]
-
-
-def is_code(text: str) -> bool:
-    """Whether a text is a line of a program: many marks, and one of the ways programs are written.
-
-    Markup around words, such as <b>or</b> **these**, does not make them code.
-    """
-    plain = re.sub(rf"{TAG}|[*_|#>]", "", text)
-    marks = sum(mark in CODE_MARKS for mark in plain)
-    few = marks < 3 or 9 * marks < sum(not mark.isspace() for mark in plain)
-    return not few and bool(CODE_LINE.search(plain))
-
-
-def is_copied(text: str) -> bool:
-    """Whether there is nothing to translate: no letter, an address, code."""
-    return not any(map(str.isalpha, KEPT.sub("", text))) or is_code(text)
-
-
-def is_other_language(text: str, language: str) -> bool:
-    """Whether the small words of a text are those of another language than this, by its code."""
-    if language not in LANGUAGES:
-        return False
-    words = re.findall(r"[^\W\d_]+'?", text.lower())
-    counts = {name: sum(word in known for word in words) for name, known in LANGUAGES.items()}
-    most = max(counts.values())
-    return most >= 2 and most > 2 * counts[language]
-
-
 def languages(kit: Searcher) -> tuple[str, str]:
     """The codes of the source's language and the translation's, "" where config.json has none."""
     source, target = kit.config.get("languages") or ("", "")
     return str(source), str(target)
-
-
-def is_foreign(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> bool:
-    """Whether the vocabulary was not made for this script: bytes instead of letters, or unknown."""
-    unknown = tokenizer.specials.get("unk")
-    return len(ids) > 1.5 * len(text) + 2 or 2 * sum(i == unknown for i in ids) > len(ids)
 
 
 def longest_source(kit: Searcher) -> int:
@@ -331,19 +233,6 @@ def around_lost(kit: Searcher, text: str, parts: Sequence[Part]) -> list[Piece]:
             piece._replace(ids=[]) if KEPT.fullmatch(piece.text) else piece for piece in made
         ]
     return pieces if lost else []
-
-
-def set_off(text: str, start: int, end: int) -> str:
-    """A stretch of a text, with the blank before it where there is one."""
-    return f"{' ' if text[:start][-1:].isspace() else ''}{text[start:end]}"
-
-
-def cut_around(text: str, span: Span, kept: re.Pattern[str]) -> list[Span]:
-    """The stretches of a span that match, and those between them."""
-    start, end = span
-    edges = [start, *(edge for match in kept.finditer(text, start, end) for edge in match.span())]
-    pairs = zip(edges, [*edges[1:], end], strict=True)
-    return [stretch for a, b in pairs for stretch in trim(text, a, b)]
 
 
 def with_figures(part: Part, how: TranslateConfig, run: Run) -> Part:

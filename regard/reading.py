@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypedDict, Unpack
 
 import torch
@@ -130,3 +130,13 @@ def is_text(given: Any) -> bool:
     """A text or a list of texts."""
     listed = isinstance(given, Sequence) and len(given) > 0
     return isinstance(given, str) or (listed and all(isinstance(text, str) for text in given))
+
+
+def listed_texts(texts: Any) -> Any:
+    """Texts or rows of ids to be translated, as a list where they come one by one."""
+    if isinstance(texts, str | list | tuple | Tensor):
+        return texts
+    if isinstance(texts, bytes | bytearray | dict) or not isinstance(texts, Iterable):
+        found = f"{type(texts).__name__}"
+        raise UsageError("translating", found, "a text (str), texts, or rows of ids")
+    return [str(text) if isinstance(text, str) else text for text in texts]  # numpy has its own

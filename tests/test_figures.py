@@ -28,6 +28,7 @@ from regard.figures import figures, lost_figures
         ("10-12 ans", "10-12 years"),
         ("En 2014 300 personnes", "In 2014 300 people"),
         ("le 01 23 45", "01 23 45"),
+        ("Dans les années 80", "In the 1980s"),
         ("vingt ans", "20 years"),
         ("rien", ""),
     ],

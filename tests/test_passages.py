@@ -12,7 +12,8 @@ import pytest
 import regard
 from regard import passages
 from regard.kit import Kit
-from regard.passages import Answer, Part, Piece, is_copied, join, read_passages, tidy
+from regard.passages import Answer, Part, Piece, join, read_passages
+from regard.source_text import is_copied, recased, tidy
 from regard.tokens.train import train_tokenizer
 from regard.translating import TranslateConfig, Translation
 from tests.properties.threads import one_thread  # noqa: F401
@@ -123,7 +124,7 @@ def test_the_vocabulary_knows_which_words_have_capitals() -> None:
         ("OUI !", "Oui !"),
         ("ONU", "ONU"),
     ):
-        assert passages.recased(kit.tokenizer, text) == expected
+        assert recased(kit.tokenizer, text) == expected
 
 
 def test_tags_and_cells_stand_between_texts(kit: Kit, echo: list[str]) -> None:

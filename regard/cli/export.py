@@ -8,7 +8,7 @@ from pathlib import Path
 
 from regard.cli.show import Show, human_bytes
 from regard.cli.train_ngram import is_ngrams
-from regard.disk import cannot_write
+from regard.disk import cannot_write, is_taken
 from regard.errors import UsageError
 from regard.history.ngram_model import NgramModel
 from regard.interop.ct2 import build_spec, check_shape, import_specs, write_spec
@@ -47,7 +47,7 @@ Positions end at the table in this folder: cut long texts into sentences first.
 def run(args: argparse.Namespace, show: Show) -> int:
     """Open a folder and write it in the form asked for."""
     out = Path(args.out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if is_taken(out):
         raise UsageError("exporting", f"{out} is there already", "a new or empty folder")
     if args.form == "ctranslate2":
         import_specs()  # before minutes are spent

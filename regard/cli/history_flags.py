@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from regard.cli.options import positive
+from regard.cli.options import add_device, positive
 from regard.cli.write_flags import number, whole
 
 WAYS = ("kneser-ney", "witten-bell", "katz", "add")
+ALPHABETS = ("27", "26", "as-is")
 
 
 def add_train_ngram(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +45,43 @@ def add_sample(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the draws (0)")
 
 
+def add_alphabet(parser: argparse.ArgumentParser, usual: str) -> None:
+    """What counts as a letter."""
+    text = f"27: a to z and the blank; 26: a to z; as-is: every character ({usual})"
+    parser.add_argument("--alphabet", choices=ALPHABETS, help=text)
+
+
+def add_entropy(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard entropy`."""
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a text, compressed or not")
+    model = "a model folder or ARPA file that predicts the text too; its tokens may be any"
+    parser.add_argument("--model", metavar="M", help=model)
+    order = "up to F_N, and letters that the learning n-grams look at (6)"
+    parser.add_argument("--order", "-n", type=whole, default=6, metavar="N", help=order)
+    add_alphabet(parser, "27; with --model or --compress as-is")
+    parser.add_argument("--letters", type=positive, metavar="N", help="of the file's beginning")
+    parser.add_argument("--compress", metavar="OUT", help="write the coded text here")
+    back = "give the text of a coded file back; --model if it was coded with one"
+    parser.add_argument("--decompress", nargs=2, metavar=("IN", "OUT"), help=back)
+    parser.add_argument("--seed", type=whole, help="accepted as everywhere; nothing is drawn")
+    add_device(parser)
+
+
+def add_guess(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard guess`."""
+    parser.add_argument("file", metavar="FILE", help="a text, compressed or not")
+    parser.add_argument("--auto", action="store_true", help="only models play")
+    model = "a model that plays too, whose tokens are characters; may be given several times"
+    parser.add_argument("--model", action="append", default=[], metavar="M", help=model)
+    orders = "n-grams that play, trained on the rest of the file (1 2 3 5 8)"
+    parser.add_argument("--orders", type=whole, nargs="+", default=[1, 2, 3, 5, 8], help=orders)
+    count = "letters to guess (50; with --auto 1000)"
+    parser.add_argument("--letters", type=positive, metavar="N", help=count)
+    add_alphabet(parser, "27")
+    parser.add_argument("--seed", type=int, default=0, help="of the place in the text (0)")
+    add_device(parser)
+
+
 HISTORY = {
     "train ngram": (
         "regard.cli.train_ngram",
@@ -63,6 +101,26 @@ HISTORY = {
             "regard sample m",
             'regard sample m "the king of" --orders 1 2 3 --words 20',
             "regard sample m --seed 7 --json",
+        ),
+    ),
+    "entropy": (
+        "regard.cli.entropy",
+        "bits per letter of a text: Shannon's F0 … FN, and what an arithmetic coder reaches",
+        add_entropy,
+        (
+            "regard entropy tale.txt",
+            "regard entropy tale.txt --model m --compress tale.coded",
+            "regard entropy --decompress tale.coded again.txt --model m",
+        ),
+    ),
+    "guess": (
+        "regard.cli.guess",
+        "Shannon's game: guess a text letter by letter, beside the models",
+        add_guess,
+        (
+            "regard guess tale.txt",
+            "regard guess tale.txt --auto --letters 2000",
+            "regard guess tale.txt --auto --model m --json",
         ),
     ),
 }

@@ -13,6 +13,7 @@ from regard.core.config import StackConfig
 from regard.core.tap import taps
 from regard.disk import read_json
 from regard.errors import RegardError
+from regard.history.config import RecurrentConfig
 from regard.history.vectors import is_folder, read_vectors
 from regard.interop.families import bind
 from regard.interop.folder import INDEX, SINGLE
@@ -22,7 +23,7 @@ from regard.interop.table import Binding
 from regard.interop.weights import OWN, outline
 from regard.loading import read_tokenizer
 from regard.model.config import FrontConfig, ModelConfig, TextConfig
-from regard.model.cost import count_params, count_tokens, table_size
+from regard.model.cost import count_tokens, table_size
 from regard.model.empty import empty_model
 from regard.model.model import Model
 from regard.model.presets import architecture, preset
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
 
 def describe(model: Model, binding: Binding | None, source: Source | None) -> dict[str, Any]:
     """All that is printed, as plain data."""
-    config, count = model.config, sum(count_params(model.config).values())
+    config, count = model.config, sum(p.numel() for p in model.parameters())
     stacks = {"encoder": config.encoder, "decoder": config.decoder}
     return {
         "architecture": binding.architecture if binding else "regard's own",
@@ -76,6 +77,7 @@ def describe(model: Model, binding: Binding | None, source: Source | None) -> di
         "input": describe_front(config.front),
         "target": None if config.target is None else describe_front(config.target),
         **{name: describe_stack(s) for name, s in stacks.items() if s is not None},
+        **({"recurrent": describe_cells(config)} if isinstance(config, RecurrentConfig) else {}),
         "scores": config.head.size,
         "tokenizer": None if source is None else describe_tokenizer(source),
         "parity": None if source is None else read_parity(source.path),
@@ -91,6 +93,12 @@ def describe_front(front: FrontConfig) -> dict[str, Any]:
     else:
         made = {"kind": front.kind, "vocab": None, "context_length": count_tokens(front, 0)}
     return made | {"positions": getattr(front, "position", "learned")}
+
+
+def describe_cells(config: RecurrentConfig) -> dict[str, Any]:
+    """Sizes of a recurrent model."""
+    sizes = {"cell": config.cell, "hidden": config.hidden, "depth": config.depth}
+    return sizes | ({} if config.target is None else {"attention": config.attention})
 
 
 def describe_stack(stack: StackConfig) -> dict[str, Any]:
@@ -147,7 +155,7 @@ def weight_bytes(path: Path) -> int:
 def letters(name: str, config: ModelConfig) -> list[str]:
     """The shape of a tap in letters."""
     *_, owner, place = ["", *name.split(".")]
-    pair = config.encoder is not None and config.decoder is not None
+    pair = config.target is not None
     own = "S" if pair and name.startswith("encoder.") else "T"
     keys = "S" if owner in ("attn", "cross") else own
     if place == "logits":
@@ -157,7 +165,9 @@ def letters(name: str, config: ModelConfig) -> list[str]:
         shapes = {"k": ["B", keys, "G", "K"], "scores": ["B", "H", own, keys]}
         shapes |= {"v": shapes["k"], "pattern": shapes["scores"]}
         return shapes.get(place, ["B", own, "H", "K"])
-    return ["B", own, "M" if owner == "mlp" and place != "out" else "D"]
+    cells = isinstance(config, RecurrentConfig)
+    wide = (owner == "mlp" and place != "out") or cells
+    return ["B", own, "M" if wide else "D"]
 
 
 # Printing -------------------------------------------------------------------------------------
@@ -180,7 +190,7 @@ def print_report(path: str, found: dict[str, Any], show: Show) -> None:
     model["tokenizer"] = tokenizer_line(found["tokenizer"])
     model["parity"] = parity_line(found["parity"])
     show.fields(path, model)
-    for name in ("encoder", "decoder"):
+    for name in ("encoder", "decoder", "recurrent"):
         if name in found:
             values = {k: v for k, v in found[name].items() if v not in (None, "none")}
             show.fields(name, {k.replace("_", " "): word(v) for k, v in values.items()})

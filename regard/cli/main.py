@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
+from regard.cli.diagnose_flags import DIAGNOSE
 from regard.cli.history_flags import HISTORY
 from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.show import Show
@@ -125,7 +126,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
 def add_verify(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard verify`."""
     parser.add_argument("what", metavar="resume", choices=("resume",), help="what to prove")
-    kinds = ("lm", "mlm", "seq2seq")
+    kinds = ("lm", "mlm", "seq2seq", "lstm")
     parser.add_argument("--kind", choices=kinds, default="lm", help="what is trained (lm)")
     parser.add_argument("--kills", type=positive, default=20, metavar="N", help="kills (20)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments of the kills (0)")
@@ -185,7 +186,7 @@ VERBS = {
     ),
     "train": Verb(
         "regard.cli.train",
-        "train a model on text or sentence pairs: lm, mlm or seq2seq",
+        "train a model on text or sentence pairs: lm, mlm, seq2seq, rnn, lstm or gru",
         add_train,
         (
             "regard train lm tale.txt --out run --steps 1000 --tokens chars",
@@ -213,7 +214,7 @@ VERBS = {
             "regard verify resume --kills 3 --json",
         ),
     ),
-    **{name: Verb(*row) for name, row in (WRITING | HISTORY | WORDS).items()},
+    **{name: Verb(*row) for name, row in (WRITING | HISTORY | WORDS | DIAGNOSE).items()},
     "tok": Verb(
         "regard.cli.tok",
         "texts to tokens and back; train, inspect and explain a tokenizer",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,9 +13,9 @@ from typing import Any, TypeVar
 
 from regard.cli.doctor import choose_device
 from regard.cli.opening import find_source
-from regard.cli.show import Show
+from regard.cli.show import Show, finite
 from regard.data.files import decode, join_lines
-from regard.errors import DataError, RegardWarning, UsageError
+from regard.errors import DataError, RegardError, RegardWarning, UsageError
 from regard.kit import Kit
 from regard.loading import load
 
@@ -62,7 +63,18 @@ def cap_beams(beams: int, kit: Kit, show: Show) -> int:
 
 def print_json(value: dict[str, Any]) -> None:
     """One object on one line, at once, for there may be many."""
-    print(json.dumps(value, ensure_ascii=False), flush=True)
+    print(json.dumps(finite(value), ensure_ascii=False, allow_nan=False), flush=True)
+
+
+def perplexity(loss: float) -> float:
+    """exp of a mean negative log-likelihood, infinite where that is too large for a number."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def check_finite(doing: str, logprobs: Iterable[float]) -> None:
+    """Stop where a model's scores are no numbers."""
+    if any(math.isnan(value) for value in logprobs):
+        raise RegardError(doing, "scores of the model that are NaN", "numbers", "check its weights")
 
 
 @contextmanager

@@ -1,9 +1,10 @@
-"""`regard train lm|mlm|seq2seq`: from files to a folder that `regard.load` opens."""
+"""`regard train lm|mlm|seq2seq|rnn|lstm|gru`: from files to a folder that `regard.load` opens."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,12 +22,13 @@ from regard.cli.train_final import finish
 from regard.cli.train_flags import CONFIG, KNOWN, RunConfig, resolve_run
 from regard.cli.train_samples import make_sampler
 from regard.cli.train_show import Watcher
-from regard.disk import FULL
-from regard.errors import ResourceError, UsageError
+from regard.disk import FULL, is_taken
+from regard.errors import RegardError, ResourceError, UsageError
+from regard.history.config import CELLS
+from regard.history.seq2seq import model_class
 from regard.interop.families import bind
 from regard.kit import Kit
 from regard.loading import load
-from regard.model.model import Model
 from regard.train.config import FREE, TrainConfig
 from regard.train.job import Interrupted, Job, check_same, with_dropout
 from regard.train.loop import Trainer
@@ -111,8 +113,9 @@ def set_terminate(handler: Any) -> None:
 def make_plan(args: argparse.Namespace, settings: Settings, device: str, world: World) -> Plan:
     """The dataclasses of a run, its folder, its device and its processes."""
     config, train = settings.make(RunConfig), settings.make(TrainConfig)
-    folder = Path(args.out) if args.out else world.same(free_folder(config.kind))
     shape, command = settings.make(ShapeConfig), ("regard", *args.arguments)
+    name = shape.family if shape.family in CELLS and config.kind == "lm" else config.kind
+    folder = Path(args.out) if args.out else world.same(free_folder(name))
     return Plan(settings, config, shape, train, folder, device, command, world)
 
 
@@ -178,9 +181,15 @@ def train(plan: Plan, resume: bool, watcher: Watcher) -> dict[str, Any]:
     world = plan.world
 
     def begin() -> Data:
+        fresh = not is_taken(plan.folder)
         if world.leads:
             open_folder(plan, resume, watcher)
-        return prepare(plan.run, plan.train, plan.folder, watcher.say, watcher.phase)
+        try:
+            return prepare(plan.run, plan.train, plan.folder, watcher.say, watcher.phase)
+        except RegardError:
+            if world.leads and fresh:  # so that the command can be given again, put right
+                clear_folder(plan.folder, watcher)
+            raise
 
     data = world.lead(begin)
     kit = make_kit(plan, data, watcher.say)
@@ -197,6 +206,17 @@ def train(plan: Plan, resume: bool, watcher: Watcher) -> dict[str, Any]:
     return finish(plan, data, kit, trainer, watcher.say) if world.leads else {}
 
 
+def clear_folder(folder: Path, watcher: Watcher) -> None:
+    """Take back what a run wrote that could not begin: its settings, messages and stores."""
+    watcher.stop()
+    for path in (folder / CONFIG, folder / "log.txt"):
+        path.unlink(missing_ok=True)
+    for path in (folder / "data", folder / "tokenizer"):
+        shutil.rmtree(path, ignore_errors=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
 def take_up(trainer: Trainer, plan: Plan, say: Callable[[str], None]) -> None:
     """Restore the newest whole checkpoint and say which it is."""
     path = trainer.restore(lambda folder: load(folder).model)
@@ -209,14 +229,16 @@ def take_up(trainer: Trainer, plan: Plan, say: Callable[[str], None]) -> None:
 def make_kit(plan: Plan, data: Data, say: Callable[[str], None]) -> Kit:
     """A fresh model with its tokenizer, on the device of the run."""
     config, family = plan.shape.build(data.tokenizer.size, plan.train.length)
-    model = with_dropout(Model.fresh(config, plan.train.seed), plan.train.dropout)
+    model = model_class(config).fresh(config, plan.train.seed)
+    model = with_dropout(model, plan.train.dropout)
     kit = Kit(model.to(plan.device), data.tokenizer, bind(family) if family else None)
     specials = data.tokenizer.specials
     kit.config = kit.fresh_config()
     if plan.run.kind == "seq2seq":
         kit.config["decoder_start_token_id"] = specials.get("pad", specials["eos"])
     count = human_count(sum(p.numel() for p in model.parameters()))
-    own = "regard's own: no family of transformers holds pre-norm encoder-decoders"
+    own = "regard's own: no family of transformers holds "
+    own += plan.shape.family if plan.shape.family in CELLS else "pre-norm encoder-decoders"
     say(f"model: {family or own}, {count} parameters, on {plan.device}")
     return kit
 
@@ -224,6 +246,7 @@ def make_kit(plan: Plan, data: Data, say: Callable[[str], None]) -> Kit:
 def make_job(plan: Plan, data: Data, kit: Kit, watcher: Watcher) -> Job:
     """The job of the loop."""
     shape = {name: plan.settings.values[name] for name in ShapeConfig.__dataclass_fields__}
+    kinds = {"kind": plan.run.kind, "mask": plan.run.mask, "carry": plan.run.carry}
     say, samples = watcher.log, plan.folder / "samples"
     return Job(
         plan.train,
@@ -232,7 +255,7 @@ def make_job(plan: Plan, data: Data, kit: Kit, watcher: Watcher) -> Job:
         plan.folder,
         lambda folder, model: replace(kit, model=model).save(folder),
         valid=data.valid,
-        identity={"kind": plan.run.kind, "mask": plan.run.mask, **shape, **data.identity},
+        identity={**kinds, **shape, **data.identity},
         report=watcher.report,
         say=watcher.say,
         sample=make_sampler(kit, plan.run, data, plan.train.length, samples, say),

@@ -20,6 +20,7 @@ from regard.data.pack import Packed
 from regard.data.pairs import read_pairs
 from regard.data.split import hold_out
 from regard.data.store import Store
+from regard.data.stream import Streams
 from regard.errors import DataError, UsageError
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.train import KINDS, SIZED, train_tokenizer
@@ -180,6 +181,8 @@ def source(
     seed = config.seed if train else None
     rows = config.batch_tokens // config.length
     if run.kind == "lm":
+        if run.carry:
+            return Streams(store, config.length, rows)
         length = config.length if train else min(config.length, max(store.tokens - 1, 1))
         return Windows(store, length, rows, seed, whole=train and config.compile)
     specials = tokenizer.specials

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from regard.cli.doctor import free_memory
 from regard.cli.show import Show, human_bytes, human_count
 from regard.cli.train_data import prepare
+from regard.history.seq2seq import model_class
 from regard.model.config import ModelConfig
-from regard.model.cost import Run, count_params
-from regard.model.memory import count_disk, count_memory, largest_tensor
+from regard.model.cost import Run
+from regard.model.empty import empty_model
+from regard.model.memory import count_memory, disk_of, largest_tensor
 from regard.train.cross_entropy import chunk_rows
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def dry_run(plan: Plan, show: Show) -> None:
         batches = data.train.count(0)
         sizes = dict(data.sizes)
     train = plan.train
-    params = sum(count_params(config).values())
+    params = sum(p.numel() for p in empty_model(config, model_class(config)).parameters())
     found: dict[str, Any] = {
         "config": plan.settings.values,
         "data": sizes | {"vocabulary": data.tokenizer.size, "batches_per_epoch": batches},
@@ -41,9 +43,9 @@ def dry_run(plan: Plan, show: Show) -> None:
             "steps": train.steps,
             "epochs": round(train.steps * train.accumulate / max(batches, 1), 2),
         },
-        "memory_bytes": peak_memory(plan, config),
+        "memory_bytes": peak_memory(plan, config) if config.decoder or config.encoder else None,
         "memory_free": free_bytes(plan.device),
-        "disk_bytes": disk_need(plan, config),
+        "disk_bytes": disk_need(plan, params),
         "disk_free": shutil.disk_usage(existing(plan.folder)).free,
     }
     if show.as_json:
@@ -75,10 +77,10 @@ def free_bytes(device: str) -> int | None:
     return free_memory()
 
 
-def disk_need(plan: Plan, config: ModelConfig) -> int:
+def disk_need(plan: Plan, params: int) -> int:
     """Bytes of all checkpoints at once, the one being written, and `final`."""
     keep = max(plan.train.keep, plan.train.average)
-    one, most = count_disk(config, Run(item=ITEM), train=True, keep=keep)
+    one, most = disk_of(ITEM * params, train=True, keep=keep)
     return most + (one // 3 * (keep + 2) if plan.train.ema else 0)
 
 
@@ -98,7 +100,9 @@ def print_report(plan: Plan, found: dict[str, Any], show: Show) -> None:
     count = human_count(model["parameters"])
     processes = f"{run['processes']} process{'es' if run['processes'] > 1 else ''}"
     free = found["memory_free"]
-    memory = f"about {human_bytes(found['memory_bytes'])} a process in float32"
+    memory = "not counted for recurrent models"
+    if found["memory_bytes"] is not None:
+        memory = f"about {human_bytes(found['memory_bytes'])} a process in float32"
     lines = {
         "model": f"{family}, {count} parameters",
         "place": f"{run['out']}, on {run['device']}, {processes}",

@@ -9,10 +9,12 @@ from typing import Any, Literal
 
 from regard.cli.flags import Settings, add_flags, read_toml, resolve, settings_of
 from regard.errors import UsageError, nearest
+from regard.history.config import CELLS
 from regard.train.config import TrainConfig
 from regard.train.shape import ShapeConfig, preset_values
 
 KINDS = ("lm", "mlm", "seq2seq")
+WORDS = (*KINDS, *CELLS)  # `train lstm` is `train lm --family lstm`
 OTHERS = ("ngram", "w2v")  # verbs of their own, such as `train w2v`
 DOING = "reading the command line"
 CONFIG = "config.toml"
@@ -38,6 +40,8 @@ class RunConfig:
     """Tokens at most (bpe, pieces and wordpiece 8000, else all)."""
     split: Literal["file", "line"] = "file"
     """lm: what a document is; the end token is put between documents."""
+    carry: bool = False
+    """lm: rows go on from batch to batch, and a recurrent model keeps its state (its usual way)."""
     mask: float = 0.15
     """mlm: share of the tokens to be predicted."""
     prompts: tuple[str, ...] = ()
@@ -54,7 +58,7 @@ KNOWN = settings_of(RunConfig, ShapeConfig, TrainConfig)
 
 def add_train(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard train`."""
-    words = "lm, mlm or seq2seq, then text files or folders; pairs: TSV files, or SRC TGT"
+    words = "lm, mlm, seq2seq, rnn, lstm or gru, then text files or folders; pairs: TSV, or SRC TGT"
     parser.add_argument("files", metavar="KIND FILE", nargs="*", help=words)
     run = parser.add_argument_group("the run")
     place = "the run's folder, new or empty (runs/KIND-1, -2, …)"
@@ -74,7 +78,9 @@ def resolve_run(args: argparse.Namespace) -> Settings:
     """All settings of a run from defaults, preset, file and flags, checked."""
     flags: dict[str, Any] = {k: v for k, v in vars(args).items() if k in KNOWN and k != "files"}
     words = list(args.files)
-    if words and words[0] in KINDS:
+    if words and words[0] in CELLS:
+        flags |= {"kind": "lm", "family": words.pop(0)}
+    elif words and words[0] in KINDS:
         flags["kind"] = words.pop(0)
     if words:
         flags["files"] = words
@@ -87,7 +93,9 @@ def resolve_run(args: argparse.Namespace) -> Settings:
     if kind not in KINDS:
         raise unknown_kind(words, kind)
     name = flags.get("preset", given.get("preset"))
-    preset = (name or f"for {kind}", preset_values(kind, name))
+    asked = {key: flags.get(key, given.get(key)) for key in ("family", "attention")}
+    recurrent = asked["family"] in CELLS or asked["attention"] in ("additive", "none")
+    preset = (name or f"for {kind}", preset_values(kind, name, recurrent))
     made = resolve(KNOWN, flags, (str(path), given) if path else None, preset)
     finish(made, kind)
     return made
@@ -96,7 +104,7 @@ def resolve_run(args: argparse.Namespace) -> Settings:
 def unknown_kind(words: list[str], kind: Any) -> UsageError:
     """No kind, or one that is spelt otherwise."""
     asked = str(kind) if kind is not None else words[0] if words else None
-    kinds = (*KINDS, *OTHERS)
+    kinds = (*WORDS, *OTHERS)
     close = nearest(asked, kinds, 1) if asked else ""
     fix = f"did you mean {close}?" if close else "such as `regard train lm tale.txt --out run`"
     found = "no kind of training" if asked is None else f"{asked!r} as kind of training"
@@ -112,7 +120,7 @@ def finish(made: Settings, kind: str) -> None:
     shape = made.make(ShapeConfig)
     decided = shape.resolve(kind)
     decided.build(vocab=8, length=made.values["length"])  # a shape that cannot be, before any work
-    for name in ("family", "hidden"):
+    for name in ("family", "hidden", "attention"):
         if getattr(decided, name) != getattr(shape, name):
             made.put(name, getattr(decided, name), "default")
     for name in ("files", "valid"):
@@ -121,6 +129,23 @@ def finish(made: Settings, kind: str) -> None:
         usual = {"lm": "bpe", "mlm": "wordpiece", "seq2seq": "pieces"}
         made.put("tokens", usual[kind], "default")
     check(made.make(RunConfig), made.make(TrainConfig))
+    check_recurrent(made)
+
+
+def check_recurrent(made: Settings) -> None:
+    """Refuse what recurrent models cannot do, and what only they can."""
+    values, family = made.values, made.values["family"]
+    if family not in CELLS:
+        wrong = ["carry"] if values["carry"] else []
+        expected = f"a recurrent family ({', '.join(CELLS)}): a Transformer keeps no state"
+    else:
+        wrong = [name for name in ("compile", "shard") if values[name]]
+        wrong += [name for name in ("optimizer", "precision") if values[name] in ("muon", "fp8")]
+        wrong += ["carry"] if values["carry"] and values["kind"] != "lm" else []
+        expected = "plain AdamW on each process"
+    if wrong:
+        found = f"{wrong[0]} = {values[wrong[0]]} with {family}"
+        raise UsageError(DOING, found, expected, f"leave --{wrong[0]} out")
 
 
 def check(run: RunConfig, train: TrainConfig) -> None:

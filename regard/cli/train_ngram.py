@@ -13,9 +13,9 @@ import numpy as np
 
 from regard import __version__
 from regard.cli.show import Progress, Show
-from regard.cli.texts import at_least
+from regard.cli.texts import at_least, perplexity
 from regard.data.files import find_files, read_lines, read_parts
-from regard.disk import file_hash, read_json
+from regard.disk import file_hash, is_taken, read_json
 from regard.errors import DataError, UsageError
 from regard.history.ngram_model import KIND, NgramModel, encode_lines
 from regard.history.smooth import train_ngrams
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     out = Path(args.out)
     if not args.files:
         raise UsageError(DOING, "no files", "text files or folders")
-    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+    if is_taken(out):
         raise UsageError(DOING, f"{out} is there already", "a new or empty folder as --out")
     began = time.perf_counter()
     with show.progress("training") as progress:
@@ -129,7 +129,7 @@ def measure(model: NgramModel, files: str | Sequence[str]) -> dict[str, Any]:
         raise DataError("evaluating a language model", f"no tokens in {files}", "1 or more")
     bits = -total / math.log(2)
     return {
-        "perplexity": math.exp(min(-total / count, 700)),
+        "perplexity": perplexity(-total / count),
         "loss": -total / count,
         "bits_per_token": bits / count,
         "bits_per_byte": bits / size,

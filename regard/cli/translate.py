@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from regard.cli.doctor import choose_device
 from regard.cli.lines import Line, line_groups
 from regard.cli.show import Progress, Show
-from regard.cli.texts import at_least, cap_beams, open_kit
+from regard.cli.texts import at_least, cap_beams, noted, open_kit
 from regard.cli.texts import print_json as show_json
 from regard.cli.translate_explain import (
     check_page,
@@ -52,8 +52,9 @@ def run(args: argparse.Namespace, show: Show) -> int:
         progress(f"opening {args.model}")
         with at_work(args.model, args, len(first), config, show) as crew:
             work = Work(crew, show, progress, args.explain, bool(args.texts))
-            for group in chain([first], lines):
-                work.translate(group)
+            for group in chain([first[:NEAR], first[NEAR:]], lines):  # so that output starts soon
+                with noted(show):
+                    work.translate(group)
     if args.explain:
         if work.sentences > PAGE:
             show.note(f"the page holds the first {PAGE} of {work.sentences:,} sentences")

@@ -1,8 +1,9 @@
 """Batches as pure functions of (seed, epoch, index): resuming is asking for the next index.
 
-`Windows` cuts a stream for language models, `Packed` (pack.py) puts whole documents side by side,
-`Buckets` (bucket.py) groups sentence pairs of like length. Each has `count(epoch)` and
-`batch(epoch, index)`; a seed of None reads in the order of the store, for validation.
+`Windows` cuts a stream for language models, `Streams` (stream.py) does so in its order, `Packed`
+(pack.py) puts whole documents side by side, `Buckets` (bucket.py) groups sentence pairs of like
+length. Each has `count(epoch)` and `batch(epoch, index)`; a seed of None reads in the order of the
+store, for validation.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Examples:
     """(B, T): number of the document within its row, −1 at the leftover."""
     source_mask: Tensor | None = None
     """(B, S): real tokens of the source; None when all are."""
+    follows: bool = False
+    """Each row goes on where it ended in the batch before."""
 
     def parts(self) -> dict[str, Tensor]:
         """The tensors a Batch takes: `Batch(**examples.parts())`."""

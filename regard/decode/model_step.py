@@ -61,7 +61,7 @@ class ModelStep:
 def reads_apart(model: Model, batch: Batch) -> bool:
     """Whether sources are better read a few at a time: on a CPU, plain rows of text."""
     paired = batch.target is not None and batch.source_documents is None
-    text = isinstance(model.front, TextFront)
+    text = isinstance(model.front, TextFront) and bool(model.stacks)
     return paired and text and model.device.type == "cpu" and len(batch.inputs) > 1
 
 

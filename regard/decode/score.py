@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
-from regard.model.batch import Batch, check_batch, pad_rows
+from regard.model.batch import Batch, check_batch, check_ids, pad_rows
 from regard.model.model import Model
 
 Row = Sequence[int]
@@ -85,6 +85,24 @@ def windows(ids: Iterable[int], length: int, stride: int) -> Iterator[tuple[list
             held, new = held[stride:], 0
     if new > 0:
         yield held, new
+
+
+@torch.no_grad()
+def stream_logprobs(
+    model: Model, parts: Iterable[tuple[list[int], int]]
+) -> Iterator[list[Counted]]:
+    """Log-probabilities of windows that follow each other, by a model that keeps its state.
+
+    Each id has all ids before it as its context, however short the windows are.
+    """
+    past, before = model.carry(1), 0
+    for window, count in parts:
+        ids = torch.tensor([window])
+        check_ids(ids, model.config.front, "input")
+        log = model(Batch(ids[:, :-1]).to(model.device), past).float().log_softmax(-1)
+        found = log.gather(-1, ids[:, 1:, None].to(log.device))[0, :, 0].tolist()
+        yield [Counted(before + 1, found)]
+        before += count
 
 
 class Counted(NamedTuple):

@@ -108,6 +108,8 @@ def fits(model: Model, batch: Batch, limits: list[int]) -> bool:
     """Whether a batch can run at fixed shapes: plain rows that stay inside a position table."""
     if not batch.ids.numel() or batch.documents is not None or batch.prefix is not None:
         return False
+    if not model.stacks:
+        return False
     if batch.source_documents is not None or not isinstance(model.reader, TextFront):
         return False
     table = model.reader.positions

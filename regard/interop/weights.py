@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import DataError
+from regard.history.config import RecurrentConfig
+from regard.history.seq2seq import model_class
 from regard.interop.families import recognise
 from regard.interop.source import Source
 from regard.interop.stored import PEAK, WHOLE, to_whole
@@ -22,7 +25,7 @@ from regard.interop.table import (
     refuse_misfits,
     write_config,
 )
-from regard.model.config import ModelConfig
+from regard.model.config import ModelConfig, from_plain
 from regard.model.empty import empty_model
 from regard.model.model import Model
 
@@ -68,17 +71,25 @@ def outline(source: Source) -> tuple[Model, Binding | None, list[Move]]:
     """The model of a checkpoint without memory, its table, and the moves that will fill it."""
     binding = None
     if source.config.get("model_type") == OWN:
-        config = ModelConfig.from_dict(source.config.get(OWN) or {})
+        config = own_config(source.config.get(OWN) or {})
     else:
         binding = recognise(source.config, source.shapes)
         config = read_config(binding, source.config | {TENSORS: frozenset(source.shapes)})
     shapes = source.shapes
     depth = sum(stack.depth for stack in (config.encoder, config.decoder) if stack is not None)
+    depth += config.depth if isinstance(config, RecurrentConfig) else 0
     if depth > len(shapes):  # said before so many blocks are built
         found = f"{depth} blocks in the config, {len(shapes)} tensors in the file"
         raise DataError("opening a checkpoint", found, "several tensors for each block")
-    model = empty_model(config)
+    model = empty_model(config, model_class(config))
     return model, binding, fit(binding, model, shapes) if binding else fit_own(model, shapes)
+
+
+def own_config(values: dict[str, Any]) -> ModelConfig:
+    """The shape in a folder of regard's own: a Transformer's, or a recurrent model's."""
+    if isinstance(values, dict) and values.get("kind") == RecurrentConfig.kind:
+        return typing.cast(ModelConfig, from_plain(RecurrentConfig, values, "model"))
+    return ModelConfig.from_dict(values)
 
 
 def check_copies(source: Source, binding: Binding, model: Model) -> None:

@@ -1,9 +1,10 @@
-"""Alignments as a picture, one grid for each sentence. Needs matplotlib."""
+"""Alignments as a picture, one grid for each sentence; curves. Needs matplotlib."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 
 from regard.look.page import Section
@@ -38,3 +39,18 @@ def draw(sections: Sequence[Section], path: Path) -> bool:
             grid.plot(source, target, "o", color="tab:orange", markersize=5)
     figure.savefig(path, format="png", dpi=120)
     return True
+
+
+def draw_curves(curves: Mapping[str, Sequence[float]], across: str, up: str) -> bytes:
+    """A PNG of positive numbers at 1, 2, 3, …, a line for each name, on a logarithmic scale."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for name, values in curves.items():
+        axes.plot(range(1, len(values) + 1), values, label=name)
+    axes.set(xlabel=across, ylabel=up, yscale="log")
+    axes.legend()
+    made = BytesIO()
+    figure.savefig(made, format="png", dpi=120)
+    return made.getvalue()

@@ -11,10 +11,10 @@ from regard.model.config import ModelConfig
 from regard.model.model import Model
 
 
-def empty_model(config: ModelConfig) -> Model:
+def empty_model(config: ModelConfig, kind: type[Model] = Model) -> Model:
     """The model of a shape on the meta device."""
     with torch.device("meta"), Undrawn():
-        return Model(config).eval()
+        return kind(config).eval()
 
 
 class Undrawn(TorchFunctionMode):

@@ -54,12 +54,16 @@ def count_memory(config: ModelConfig, run: Run, train: bool = False) -> Memory:
 
 
 def count_disk(config: ModelConfig, run: Run, train: bool, keep: int) -> tuple[int, int]:
+    """`disk_of` the weights of a shape."""
+    return disk_of(sum(count_params(config).values()) * run.item, train, keep)
+
+
+def disk_of(weights: int, train: bool, keep: int) -> tuple[int, int]:
     """(bytes of one checkpoint, most bytes of a whole run); of a saved model the same twice.
 
     A checkpoint holds the weights and AdamW's two means. There are `keep` of them, the best, and
     one that is being written before an old one goes; at the end the weights alone.
     """
-    weights = sum(count_params(config).values()) * run.item
     if not train:
         return weights, weights
     return 3 * weights, 3 * weights * (keep + 2) + weights

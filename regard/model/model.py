@@ -1,4 +1,4 @@
-"""Model: fronts, encoder, decoder, head. There is no other model class."""
+"""Model: fronts, encoder, decoder, head; `history/recurrent.py` puts other parts in its place."""
 
 from __future__ import annotations
 
@@ -53,6 +53,11 @@ class Model(nn.Module):
         model = cls(config)
         initialise(model, seed)
         return model.eval()
+
+    @property
+    def stacks(self) -> list[Stack]:
+        """Those of a Transformer: encoder, decoder or both; a recurrent model has none."""
+        return [s for s in (self.encoder, self.decoder) if isinstance(s, Stack)]
 
     @property
     def reader(self) -> nn.Module:
@@ -155,6 +160,10 @@ class Model(nn.Module):
         made = Cache(self.decoder.config, batch, size, weight.dtype, weight.device, tile)
         made.move = reorder
         return made
+
+    def carry(self, rows: int) -> Cache | None:
+        """A state that goes on from batch to batch in training; a Transformer has none."""
+        return None
 
     @property
     def device(self) -> torch.device:

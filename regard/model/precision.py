@@ -62,7 +62,7 @@ def same_in_any_company(model: Model) -> bool:
     So it is where every map is in int8 (sums of whole numbers are exact) and attention runs in the
     native kernel, which adds in an order of its own row. Whoever listens to a tap may change that.
     """
-    if library() is None or model.encoder is None or model.decoder is None:
+    if library() is None or len(model.stacks) < 2:
         return False
     for module in model.modules():
         if isinstance(module, Attention):

@@ -53,6 +53,9 @@ class StrictCache:
     """One cache per sequence of a batch; made and filled by strict calls only."""
 
     def __init__(self, model: Model, batch: int, size: int) -> None:
+        if not model.stacks:
+            found, fix = "a recurrent model", "leave strict mode out"
+            raise UsageError("running in strict mode", found, "a Transformer", fix)
         self.model, self.batch = model, batch
         self.size = -(-size // TILE) * TILE  # whole tiles
         self.held: dict[tuple[int, int], Cache] = {}

@@ -66,8 +66,8 @@ def use_onednn(model: Model) -> int:
     if model.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return 0
     found = 0
-    for stack in (model.encoder, model.decoder):
-        for module in [] if stack is None else stack.blocks.modules():
+    for stack in model.stacks:
+        for module in stack.blocks.modules():
             if type(module) is nn.Linear and module.weight.dtype == torch.float32:
                 module.__class__ = OneDNNLinear
                 found += 1

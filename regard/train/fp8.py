@@ -165,8 +165,8 @@ def use_fp8(model: Model) -> int:
         fix = "train with --precision bf16"
         raise UsageError("training in fp8", f"device {model.device}", "a GPU with fp8 (8.9+)", fix)
     found = 0
-    for stack in (model.encoder, model.decoder):
-        for module in [] if stack is None else stack.blocks.modules():
+    for stack in model.stacks:
+        for module in stack.blocks.modules():
             if type(module) is nn.Linear and fits(module.weight):
                 module.__class__ = Fp8Linear
                 found += 1

@@ -24,6 +24,7 @@ from regard.errors import RegardError
 from regard.heap import keep_memory
 from regard.model.batch import Batch
 from regard.model.model import Model
+from regard.train.carry import Carry
 from regard.train.checkpoint import (
     clear_leftovers,
     fault_of,
@@ -82,7 +83,7 @@ class Trainer:
         self.rate = build_schedule(config.schedule, config.warm_up, config.steps, config.floor)
         self.mean = Mean(job.model, config.ema) if config.ema else None
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
-        self.state = State()
+        self.state, self.carry = State(), Carry(job.model)
         self.checkpoints = job.folder / "checkpoints"
         self.asked = False
         """A signal asked this process to stop."""
@@ -119,10 +120,11 @@ class Trainer:
             batch, labels = self.on_device(examples)
             # A compiler makes cases of their own of one row and of little work.
             small = self.compiled == "no" and 4 * labels.numel() < config.batch_tokens
-            how = self.as_written() if small else nullcontext()
+            mode = self.as_written() if small else nullcontext()
             with exchanging(self.loss, number == len(micro)):
-                with self.autocast(), how:
-                    loss = self.loss(batch, labels, config.smoothing, self.compiled, self.fp8)
+                with self.autocast(), mode:
+                    how = config.smoothing, self.compiled, self.fp8, self.carry.take(examples)
+                    loss = self.loss(batch, labels, *how)
                 # Processes average their gradients; the sum over all of them is wanted.
                 self.scaler.scale(loss.sum * self.world.size / total).backward()
             sums = sums[0] + loss.sum.detach(), sums[1] + loss.plain
@@ -281,6 +283,8 @@ class Trainer:
                 if self.world.leads:
                     self.job.sample(state.step, whole)
             self.model.train()
+        if not count:
+            return self.job.say("validation: no token to predict in its data: nothing is measured")
         if state.best is None or value < state.best:
             state.best, state.best_step, state.waited = value, state.step, 0
         else:
@@ -293,11 +297,12 @@ class Trainer:
     @torch.no_grad()
     def measure(self, source: Source) -> tuple[float, int]:
         """(mean negative log-likelihood in nats, tokens)."""
-        losses, count = [], 0
+        losses, count, carry = [], 0, Carry(self.model)
         for loaded in self.loader(source).iterate(epochs=1):
             batch, labels = self.on_device(loaded.examples)
             with self.autocast():
-                losses.append(self.loss(batch, labels, 0.0, "no", self.fp8).plain)
+                past = carry.take(loaded.examples)
+                losses.append(self.loss(batch, labels, 0.0, "no", self.fp8, past).plain)
             count += loaded.examples.tokens
         return sum(self.world.sum(torch.stack(losses)).tolist()) / max(count, 1), count
 
@@ -321,6 +326,7 @@ class Trainer:
         held = {
             "optimizer": gather(optimizer_tensors(self.model, self.optimizer), world),
             "generators": tensors,
+            **self.carry.tensors(world),
         }
         if mean is not None:
             held["mean"] = gather(((str(n), w) for n, w in enumerate(mean.weights)), world)
@@ -342,7 +348,7 @@ class Trainer:
                 write_checkpoint(
                     self.checkpoints, step, lambda part: self.job.save(part, model), held, state
                 )
-                prune(self.checkpoints, keep, self.state.best_step, self.config.save_every)
+                prune(self.checkpoints, step, keep, self.state.best_step, self.config.save_every)
 
         world.lead(write)  # the others wait: torchrun ends all soon after one has ended
         return self.checkpoints / f"step-{step:06d}"
@@ -366,6 +372,7 @@ class Trainer:
                 for n, weight in enumerate(self.mean.weights):
                     weight.copy_(part_of(tensors["mean"][str(n)], weight))
                 self.mean.step = state["mean_step"]
+        self.carry.restore(tensors, self.world)
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
         self.state = State(**{name: state[name] for name in asdict(self.state)})

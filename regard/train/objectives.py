@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.core.block import Block
+from regard.core.cache import Cache
 from regard.errors import DataError
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -42,11 +43,10 @@ one, so micro-batches that add up are not recorded.
 
 
 @cache
-def compiled_hidden(how: Compiling) -> Callable[[Model, Batch], Tensor]:
+def compiled_hidden(how: Compiling) -> Callable[[Model, Batch, Cache | None], Tensor]:
     """`Model.hidden`, compiled; made when first asked for, since the compiler is slow to import."""
     mode = "reduce-overhead" if how == "recorded" else None
-    made: Callable[[Model, Batch], Tensor] = torch.compile(Model.hidden, mode=mode)
-    return made
+    return torch.compile(Model.hidden, mode=mode)
 
 
 def compile_blocks(model: Model, backend: str | Callable[..., object] = "inductor") -> None:
@@ -70,16 +70,18 @@ def token_loss(
     smoothing: float = 0.0,
     compiled: Compiling = "no",
     fp8: bool = False,
+    past: Cache | None = None,
 ) -> Loss:
     """Cross-entropy of the labels (B, T); positions labelled −100 carry no loss and no gradient.
 
-    `fp8` is for the scores; the blocks have it from `use_fp8`.
+    `fp8` is for the scores; the blocks have it from `use_fp8`. `past` is what a recurrent model has
+    read of these rows before.
     """
     head = model.head
     if head.out is None or head.config.take != "all":
         raise DataError("training", "a model without token scores", "a next-token head")
     hidden = Model.hidden if compiled == "no" else compiled_hidden(compiled)
-    x = head.prepare(hidden(model, batch)).flatten(0, 1)  # (N, D)
+    x = head.prepare(hidden(model, batch, past)).flatten(0, 1)  # (N, D)
     flat = labels.flatten()
     total, plain = linear_cross_entropy(
         x, head.out.weight, head.out.bias, flat, smoothing, compiled=compiled != "no", fp8=fp8

@@ -7,10 +7,15 @@ from typing import Any, Literal
 
 from regard.core.config import StackConfig, check_names
 from regard.errors import UsageError
+from regard.history.config import CELLS, encoder_decoder, language_model
 from regard.model.config import ModelConfig, TextConfig
 from regard.model.presets import architecture, bert, gpt2, llama, preset, transformer
 
-FAMILIES = {"lm": ("llama", "gpt2"), "mlm": ("bert",), "seq2seq": ("marian",)}
+FAMILIES = {
+    "lm": ("llama", "gpt2", *CELLS),
+    "mlm": ("bert",),
+    "seq2seq": ("marian", "lstm", "gru", "rnn"),
+}
 """The families of each kind of training, the usual one first."""
 
 ARCHITECTURES = {
@@ -25,8 +30,8 @@ ARCHITECTURES = {
 class ShapeConfig:
     """The size of a model; its vocabulary comes from the tokenizer, its length from the run."""
 
-    family: Literal["auto", "llama", "gpt2", "bert", "marian"] = "auto"
-    """What it is saved as; auto: lm is llama, mlm is bert, seq2seq is marian."""
+    family: Literal["auto", "llama", "gpt2", "bert", "marian", "rnn", "lstm", "gru"] = "auto"
+    """What it is saved as: lm is llama, mlm bert, seq2seq marian; or recurrent, by its cell."""
     dim: int = 256
     """Width of the residual stream."""
     depth: int = 4
@@ -38,9 +43,11 @@ class ShapeConfig:
     kv_heads: int | None = None
     """Key-value heads (llama); as many as heads when not given."""
     hidden: int | None = None
-    """Width of the MLP; 4 dim, or the llama family's 8/3 dim, when not given."""
+    """Width of the MLP, 4 dim or the llama family's 8/3 dim; of a recurrent state, dim."""
     pre_norm: bool = False
     """Norms before each part of an encoder-decoder; saved as regard's own, no family has it."""
+    attention: Literal["multi-head", "additive", "none"] = "multi-head"
+    """seq2seq: the Transformer's; or a recurrent model's, to all states or to one vector."""
 
     def __post_init__(self) -> None:
         check_names(self, "choosing a shape")
@@ -52,10 +59,16 @@ class ShapeConfig:
     def resolve(self, kind: str) -> ShapeConfig:
         """The same with everything that was left open decided."""
         families = FAMILIES[kind]
-        family: Any = families[0] if self.family == "auto" else self.family
+        usual = "lstm" if self.attention != "multi-head" and kind == "seq2seq" else families[0]
+        family: Any = usual if self.family == "auto" else self.family
         if family not in families:
             found = f"family = {family!r} for `train {kind}`"
             raise UsageError("choosing a shape", found, f"one of {', '.join(families)}")
+        if family in CELLS:
+            return self.resolve_recurrent(kind, family)
+        if self.attention != "multi-head":
+            found = f"attention = {self.attention} with {family}"
+            raise UsageError("choosing a shape", found, f"a recurrent family: {', '.join(CELLS)}")
         if self.pre_norm and family != "marian":
             raise UsageError("choosing a shape", f"pre_norm with {family}", "seq2seq")
         if self.decoder_depth is not None and family != "marian":
@@ -69,9 +82,27 @@ class ShapeConfig:
         wide = -(-8 * self.dim // 3 // 32) * 32 if family == "llama" else 4 * self.dim
         return replace(self, family=family, hidden=self.hidden or wide)
 
+    def resolve_recurrent(self, kind: str, family: Any) -> ShapeConfig:
+        """The same for a recurrent model; an encoder-decoder looks at all states unless told."""
+        if kind == "lm" and self.attention != "multi-head":
+            found = f"attention = {self.attention} for a language model"
+            raise UsageError("choosing a shape", found, "seq2seq")
+        for name in ("kv_heads", "decoder_depth", "pre_norm"):
+            if getattr(self, name):
+                raise UsageError("choosing a shape", f"{name} with {family}", "a Transformer")
+        seen = self.attention
+        if kind == "seq2seq" and seen == "multi-head":
+            seen = "additive"
+        return replace(self, family=family, hidden=self.hidden or self.dim, attention=seen)
+
     def build(self, vocab: int, length: int) -> tuple[ModelConfig, str | None]:
         """(config, architecture; None for regard's own) of a resolved shape."""
         assert self.hidden is not None
+        if self.family in CELLS:
+            recurrent = (self.family, self.dim, self.hidden, self.depth, vocab)
+            if self.attention == "multi-head":
+                return language_model(*recurrent), None
+            return encoder_decoder(*recurrent, self.attention), None
         sizes = self.dim, self.depth, self.heads
         if self.family == "llama":
             groups = self.kv_heads or self.heads
@@ -114,6 +145,12 @@ USUAL: dict[str, dict[str, Any]] = {
 }
 """Training settings of each kind that differ from the defaults."""
 
+RECURRENT: dict[str, dict[str, Any]] = {
+    "lm": {"depth": 2, "length": 64, "carry": True, "lr": 2e-3, "weight_decay": 0.0},
+    "seq2seq": {"depth": 1, "schedule": "cosine", "lr": 2e-3},
+}
+"""The same of recurrent families: a window is how far back gradients go."""
+
 VASWANI = {"beta2": 0.98, "eps": 1e-9, "warm_up": 4000, "steps": 100_000, "average": 5}
 RECIPES: dict[str, dict[str, Any]] = {
     "transformer-base": VASWANI | {"lr": 512**-0.5 * 4000**-0.5},
@@ -124,9 +161,9 @@ RECIPES: dict[str, dict[str, Any]] = {
 """Published training settings of presets (spec training.md, section 1)."""
 
 
-def preset_values(kind: str, name: str | None) -> dict[str, Any]:
+def preset_values(kind: str, name: str | None, recurrent: bool = False) -> dict[str, Any]:
     """What a preset says of shape and training; None is the usual of the kind."""
-    made = dict(USUAL[kind])
+    made = USUAL[kind] | (RECURRENT.get(kind, {}) if recurrent else {})
     if name is None:
         return made
     config, family = preset(name), architecture(name)

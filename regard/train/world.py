@@ -175,7 +175,7 @@ def whole_model(model: Model, world: World) -> Model:
     if not world.leads:
         return model
     with torch.device("meta"):
-        made = Model(model.config)
+        made = type(model)(model.config)
     made.load_state_dict(held, strict=False, assign=True)
     made.tie()
     return made.eval()

@@ -1,0 +1,137 @@
+"""A model of the library as a predictor of texts, for `regard entropy` and `regard guess`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from regard.cli.evaluate import check_tokenizer, window_length
+from regard.cli.texts import open_kit
+from regard.cli.train_ngram import is_ngrams
+from regard.data.files import CHUNK, cut_at_blanks, split_lines
+from regard.decode.model_step import ModelStep
+from regard.disk import file_hash
+from regard.errors import DataError, UsageError
+from regard.history.entropy import Alphabet, clean
+from regard.history.ngram import Ids
+from regard.history.ngram_model import NgramModel, encode_lines
+from regard.history.predictor import Folded, NgramPredictor, Predictor, StepPredictor
+from regard.kit import Kit
+from regard.model.batch import Batch
+from regard.model.config import TextConfig
+from regard.receipt import NAME, find_receipt, read_receipt, training_files
+from regard.tokens.tokenizer import Tokenizer
+from regard.zoo import locate
+
+
+@dataclass(frozen=True)
+class Model:
+    """A predictor, and how it reads texts."""
+
+    path: str
+    predictor: Predictor
+    tokenizer: Tokenizer
+    lines: NgramModel | None = None
+    """Of sentences, the model itself; else None."""
+
+    def encode(self, text: str) -> Ids:
+        """The tokens that are predicted."""
+        if self.lines is not None:
+            lines = (line.removesuffix("\n") for line in split_lines([text]))
+            ids = joined(encode_lines(self.tokenizer, lines, True))
+            start = self.lines.tables.start
+            return ids if start is None else ids[ids != start]
+        pieces = cut_at_blanks(text[at : at + CHUNK] for at in range(0, len(text), CHUNK))
+        return joined(np.array(self.tokenizer.encode(p, special=False), np.int64) for p in pieces)
+
+    def decode(self, ids: Ids) -> str:
+        """The text of tokens."""
+        if self.lines is None:
+            return self.tokenizer.decode(ids.tolist())
+        ends = np.flatnonzero(ids == self.tokenizer.specials["eos"])
+        return "".join(
+            f"{self.tokenizer.decode(s.tolist())}\n" for s in np.split(ids, ends + 1)[:-1]
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of its files."""
+        place = Path(locate(self.path))
+        files = [place] if place.is_file() else sorted(f for f in place.iterdir() if f.is_file())
+        kept = [f for f in files if f.name not in (NAME, "README.md")]
+        return mark("".join(f"{file.name} {file_hash(file)}\n" for file in kept))
+
+    def unknown(self, ids: Ids) -> int:
+        """Tokens that stand for words the model does not know."""
+        return int((ids == self.tokenizer.specials.get("unk", -1)).sum())
+
+    def was_trained_on(self, file: str) -> bool:
+        """Whether its receipt names this file: then its figures are no measure of the text."""
+        place = find_receipt(Path(locate(self.path)))
+        if place is None or not Path(file).is_file():
+            return False
+        return file_hash(file) in training_files(read_receipt(place)).values()
+
+    def in_letters(self, symbols: str, alphabet: Alphabet) -> Predictor:
+        """The model as one of letters, where each of its tokens is a character."""
+        pieces = [self.tokenizer.decode([id]) for id in range(self.tokenizer.size)]
+        token = [self.tokenizer.encode(symbol, special=False) for symbol in symbols]
+        doing = f"guessing letters with {self.path}"
+        if self.lines is not None or max(map(len, pieces)) > 1:
+            long = max(pieces, key=len)
+            found = "a model of sentences" if self.lines is not None else f"tokens such as {long!r}"
+            expected = "a model whose tokens are characters (`--tokens chars`)"
+            raise UsageError(doing, found, expected, "`regard entropy --model` takes any tokens")
+        for symbol, ids in zip(symbols, token, strict=True):
+            if len(ids) != 1 or self.unknown(np.array(ids)):
+                raise DataError(doing, f"no token for {symbol!r}", "every letter of the alphabet")
+        vocab = self.predictor.vocab
+        letter = np.full(vocab, -1)
+        for id, piece in enumerate(pieces[:vocab]):
+            read = piece if alphabet == "as-is" else clean(f"a{piece}a", alphabet)[1:-1]
+            letter[id] = symbols.find(read) if len(read) == 1 else -1
+        return Folded(self.predictor, letter, np.array([id for (id,) in token]))
+
+
+def joined(parts: Iterable[Ids]) -> Ids:
+    """Arrays as one; none is an empty one."""
+    return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+def mark(text: str) -> str:
+    """A short hash."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def open_model(path: str, device: str) -> Model:
+    """An n-gram model or a decoder."""
+    if is_ngrams(path):
+        model = NgramModel.open(Path(path))
+        end = model.tokenizer.specials.get("eos") if model.lines else None
+        lines = model if model.lines else None
+        return Model(path, NgramPredictor(model.tables, end), model.tokenizer, lines)
+    kit = open_kit(path, device, "auto")
+    check_tokenizer(kit, path)
+    assert kit.tokenizer is not None
+    return Model(path, kit_predictor(kit), kit.tokenizer)
+
+
+def kit_predictor(kit: Kit) -> StepPredictor:
+    """A decoder; texts begin with the token that its tokenizer puts there, if any."""
+    assert kit.tokenizer is not None
+    room = window_length(kit, None)
+    begin = kit.tokenizer.specials.get("bos")
+    first = [begin] if begin is not None and kit.tokenizer.encode("")[:1] == [begin] else []
+    front = kit.model.config.front
+    vocab = kit.model.config.head.size or (front.vocab if isinstance(front, TextConfig) else 0)
+
+    def start(ids: Tensor) -> Callable[[Tensor], Tensor]:
+        step = ModelStep(kit.model, Batch(ids).to(kit.device), room - ids.shape[1] + 1)
+        return lambda new: step(new.to(kit.device))
+
+    return StepPredictor(start, vocab, room, first)

@@ -1,0 +1,180 @@
+"""Recurrent cells: tanh, LSTM and GRU, each with torch's weights, kernel and, written out, steps.
+
+A cell is torch's module with taps: `weight_ih_l0` (gates · n, D) and the others have torch's names
+and order, so weights move both ways. It runs in torch's fused kernel unless somebody listens to a
+tap; then it runs step by step as written here. State: (h,), or (h, c) in an LSTM, each (B, n).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from regard.core.tap import Tap, Taps
+
+State = tuple[Tensor, ...]
+ONE_STEP = {"RNN_TANH": torch.rnn_tanh_cell, "LSTM": torch.lstm_cell, "GRU": torch.gru_cell}
+
+
+class Cell(nn.RNNBase):
+    """What the three cells share: one layer, read in one direction."""
+
+    at: Taps
+    weight_ih_l0: Tensor
+    weight_hh_l0: Tensor
+    bias_ih_l0: Tensor
+    bias_hh_l0: Tensor
+    parts = 1  # tensors of a state
+
+    def start(self, rows: int) -> State:
+        """Zeros, for rows that have read nothing."""
+        zeros = self.weight_hh_l0.new_zeros(rows, self.hidden_size)
+        return (zeros,) * self.parts
+
+    @property
+    def heard(self) -> bool:
+        """Whether somebody listens to a tap."""
+        return any(tap.fn is not None for tap in vars(self.at).values())
+
+    def read(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """x (B, T, D) after `state` → states h (B, T, n) and the last; lengths (B,) leave out ends.
+
+        A row of length 0 keeps its state.
+        """
+        if self.heard:
+            return self.read_written(x, state, lengths)
+        given: Any = x
+        if lengths is not None:
+            short = lengths.clamp(min=1).cpu()
+            given = pack_padded_sequence(x, short, batch_first=True, enforce_sorted=False)
+        before = tuple(part[None] for part in state)
+        out, after = self(given, before if self.parts > 1 else before[0])
+        new = tuple(part[0] for part in (after if self.parts > 1 else (after,)))
+        if lengths is not None:
+            out, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
+            new = chosen(lengths > 0, new, state)
+        return out, new
+
+    def read_written(
+        self, x: Tensor, state: State, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """The same step by step, with taps."""
+        heard, out = Listener(x.shape[1]), []
+        for t in range(x.shape[1]):
+            new = self.step(x[:, t], state, heard)
+            state = new if lengths is None else chosen(lengths > t, new, state)
+            out.append(new[0])
+        return torch.stack(out, 1) if out else x.new_zeros(len(x), 0, self.hidden_size), state
+
+    def one(self, x: Tensor, state: State, heard: Listener) -> State:
+        """One step, in torch's kernel unless somebody listens."""
+        if self.heard:
+            return self.step(x, state, heard)
+        kernel: Any = ONE_STEP[self.mode]
+        before: Any = state if self.parts > 1 else state[0]
+        weights = self.weight_ih_l0, self.weight_hh_l0, self.bias_ih_l0, self.bias_hh_l0
+        after: Any = kernel(x, before, *weights)
+        return tuple(after) if self.parts > 1 else (after,)
+
+    def maps(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        """W x + b and U h + b' of all gates, each (B, gates · n)."""
+        own = F.linear(x, self.weight_ih_l0, self.bias_ih_l0)
+        return own, F.linear(h, self.weight_hh_l0, self.bias_hh_l0)
+
+    def step(self, x: Tensor, state: State, heard: Listener) -> State:
+        """One step: x (B, D) and the state before it → the state after it."""
+        raise NotImplementedError
+
+
+class Listener:
+    """Shows taps what a recurrence has computed so far.
+
+    A tap is given (B, T, n) at every step, zeros at steps to come, and its answer at this step is
+    used. So an edit acts inside the recurrence, and who reads has all steps after the last one.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self.seen: dict[Tap, list[Tensor]] = {}
+        self.steps = steps
+
+    def __call__(self, tap: Tap, now: Tensor, head: bool = False) -> Tensor:
+        """What the tap makes of (B, n); of a pattern it is shown (B, H = 1, T, S)."""
+        if tap.fn is None:
+            return now
+        past = self.seen.setdefault(tap, [])
+        past.append(now)
+        to_come = [torch.zeros_like(now)] * (self.steps - len(past))
+        whole = torch.stack([*past, *to_come], 1)
+        shown = tap(whole[:, None])[:, 0] if head else tap(whole)
+        return shown[:, len(past) - 1]
+
+
+def chosen(which: Tensor, new: State, old: State) -> State:
+    """The new state where `which` (B,), else the old one."""
+    return tuple(torch.where(which[:, None], a, b) for a, b in zip(new, old, strict=True))
+
+
+class TanhCell(nn.RNN, Cell):
+    """h' = tanh(W x + U h + b) (Elman 1990)."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__(dim, hidden, batch_first=True)
+        self.at = Taps("state")
+
+    def step(self, x: Tensor, state: State, heard: Listener) -> State:
+        """One step."""
+        own, other = self.maps(x, state[0])
+        return (heard(self.at.state, (own + other).tanh()),)
+
+
+class LSTMCell(nn.LSTM, Cell):
+    """c' = f c + i g, h' = o tanh(c') (Hochreiter and Schmidhuber 1997; Gers 2000)."""
+
+    parts = 2
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__(dim, hidden, batch_first=True)
+        self.at = Taps("input", "forget", "candidate", "output", "cell", "state")
+
+    def step(self, x: Tensor, state: State, heard: Listener) -> State:
+        """One step."""
+        own, other = self.maps(x, state[0])
+        i, f, g, o = (own + other).chunk(4, -1)
+        i, f = heard(self.at.input, i.sigmoid()), heard(self.at.forget, f.sigmoid())
+        g, o = heard(self.at.candidate, g.tanh()), heard(self.at.output, o.sigmoid())
+        c = heard(self.at.cell, f * state[1] + i * g)
+        return heard(self.at.state, o * c.tanh()), c
+
+
+class GRUCell(nn.GRU, Cell):
+    """h' = (1 − z) n + z h, n = tanh(W x + r · U h) (Cho et al. 2014, as cuDNN computes it)."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__(dim, hidden, batch_first=True)
+        self.at = Taps("reset", "update", "candidate", "state")
+
+    def step(self, x: Tensor, state: State, heard: Listener) -> State:
+        """One step."""
+        (h,) = state
+        own, other = (part.chunk(3, -1) for part in self.maps(x, h))
+        r = heard(self.at.reset, (own[0] + other[0]).sigmoid())
+        z = heard(self.at.update, (own[1] + other[1]).sigmoid())
+        n = heard(self.at.candidate, (own[2] + r * other[2]).tanh())
+        return (heard(self.at.state, (1 - z) * n + z * h),)
+
+
+KINDS: dict[str, type[Any]] = {"rnn": TanhCell, "lstm": LSTMCell, "gru": GRUCell}
+
+
+@torch.no_grad()
+def initialise_cell(cell: Cell, generator: torch.Generator) -> None:
+    """Uniform in ±1/√n as torch does; an LSTM's forget gates begin open (bias 1, Gers 2000)."""
+    for name, weight in cell.named_parameters():
+        drawn = torch.rand(weight.shape, generator=generator) * 2 - 1
+        weight.copy_(drawn * cell.hidden_size**-0.5 if name.startswith("weight") else 0 * drawn)
+    if isinstance(cell, LSTMCell):
+        cell.bias_ih_l0[cell.hidden_size : 2 * cell.hidden_size] = 1.0
