@@ -48,7 +48,10 @@ def main() -> None:
     ask("export", "int8", args.final, out)
     tokenizer = out / "tokenizer.json"
     Tokenizer.from_file(str(tokenizer)).save(str(tokenizer), pretty=False)
-    config = json.loads((out / "config.json").read_text()) | {"alignment": ALIGNMENT}
+    config = json.loads((out / "config.json").read_text()) | {
+        "languages": ["fr", "en"],
+        "alignment": ALIGNMENT,
+    }
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     counts = count_words(source for source, _ in training_pairs(args.train))
     (out / WORDS_FILE).write_bytes(write_counts(counts))

@@ -32,6 +32,11 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def is_taken(path: Path) -> bool:
+    """Whether there is a file, or a folder that is not empty."""
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file under another name, sync and rename it: all of it is there, or what was."""
     draft = path.parent / f".{path.name}-{os.getpid()}.part"

@@ -97,7 +97,6 @@ class Explainer(Searcher, Protocol):
     """What explaining needs of a Kit."""
 
     files: dict[str, bytes]
-    config: dict[str, Any]
 
     @property
     def taps(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -247,6 +247,9 @@ class Kit(Reader):
         shortlist=False scores all words at each step, also where the folder has a shortlist.
         """
         how = translate_config({"beams": beams, "count": alternatives, **wishes})
+        texts = listed_texts(texts)
+        if len(texts) == 0 and not isinstance(texts, str):
+            return []
         if is_text(texts):
             found = [answer.translations for answer in self.answers(texts, how, strict)]
         else:
@@ -259,7 +262,9 @@ class Kit(Reader):
         self, text: str, alternatives: int = 1, strict: bool | None = None, **wishes: Any
     ) -> list[Explanation]:
         """For each sentence of a text its translation, alignment, rare words and confidence."""
-        how = translate_config({"count": alternatives, "shortlist": False, **wishes})
+        how = translate_config({"count": alternatives, **wishes})
+        if not isinstance(text, str):
+            raise UsageError("explaining", f"{type(text).__name__}", "one text, a str")
         (answer,) = self.answers(text, how, strict)
         return explain_answer(self, answer, seen_in_training(self), strict)
 
@@ -267,7 +272,7 @@ class Kit(Reader):
         self, text: str, count: int = 4, strict: bool | None = None, **wishes: Any
     ) -> list[Word]:
         """Each word of the translation of a text, with others that could stand in its place."""
-        how = translate_config({"shortlist": False, **wishes})
+        how = translate_config(wishes)
         (answer,) = self.answers(text, how, strict)
         return word_choices(self, text, answer.parts, replace(how, count=count), strict)
 
@@ -377,6 +382,16 @@ class Kit(Reader):
             if role in ("bos", "eos", "pad") and config.get(f"{role}_token_id") is None:
                 config[f"{role}_token_id"] = number
         return config
+
+
+def listed_texts(texts: Any) -> Any:
+    """Texts or rows of ids to be translated, as a list where they come one by one."""
+    if isinstance(texts, str | list | tuple | Tensor):
+        return texts
+    if isinstance(texts, bytes | bytearray | dict) or not isinstance(texts, Iterable):
+        found = f"{type(texts).__name__}"
+        raise UsageError("translating", found, "a text (str), texts, or rows of ids")
+    return [str(text) if isinstance(text, str) else text for text in texts]  # numpy has its own
 
 
 def row_lengths(ids: Tensor, mask: Tensor | None) -> list[int]:

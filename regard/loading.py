@@ -13,10 +13,11 @@ from regard.interop.gguf_llama import GGUFSource
 from regard.interop.llama2c import Llama2cSource
 from regard.interop.side import read_side_files
 from regard.interop.source import Source, open_source
+from regard.interop.stored import INT8, STORED
 from regard.interop.weights import load_model
 from regard.kit import Kit
 from regard.model.model import Model
-from regard.model.precision import set_precision
+from regard.model.precision import same_in_any_company, set_precision
 from regard.model.presets import architecture, preset
 from regard.tokens.folder import open_tokenizer
 from regard.tokens.gguf import from_gguf
@@ -30,7 +31,7 @@ def load(
     dtype: str | torch.dtype = "float32",
     device: str | torch.device = "cpu",
     strict: bool = False,
-    precision: str | None = None,
+    precision: str | None = "auto",
 ) -> Kit:
     """Open a Hugging Face folder, a .gguf file, or a llama2.c .bin with tokenizer.bin beside it.
 
@@ -38,8 +39,9 @@ def load(
     the working directory comes first.
 
     dtype, of the weights, is a torch dtype, its name, or "auto" for what the file holds. precision,
-    of the matrix products, is fp32, bf16 or int8 (`model/precision.py`); elsewhere than on a CPU,
-    fp32 and bf16 are the dtype of the weights.
+    of the matrix products, is fp32, bf16 or int8 (`model/precision.py`), "auto" for int8 on a CPU
+    where the file holds such weights, or None for plain maps, which can be trained; elsewhere than
+    on a CPU, fp32 and bf16 are the dtype of the weights.
     """
     if not isinstance(path, str | os.PathLike):
         raise UsageError("loading a model", f"{path!r}", "the path of a folder or file")
@@ -50,8 +52,13 @@ def load(
     if place.type == "cuda":
         expect_many_shapes()
     model, binding = load_model(source, read_dtype(dtype), place)
+    if precision == "auto":
+        whole = place.type == "cpu" and source.config.get(STORED) == INT8
+        precision = INT8 if whole else None
     if precision is not None:
         set_precision(model, precision)
+        if strict and not same_in_any_company(model):
+            set_precision(model, None)  # quicker where each sentence runs alone
     folder = source.path if source.path.is_dir() else None
     files = read_side_files(folder) if folder else {}
     return Kit(model, read_tokenizer(source), binding, source.config, files, strict)

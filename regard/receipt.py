@@ -93,8 +93,10 @@ def changed_files(data: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_receipt(folder: Path) -> Path | None:
-    """The receipt of the run that a folder came from: RUN/final, or RUN/checkpoints/step-…"""
+    """The receipt in a folder, or of the run it came from: RUN/final, RUN/checkpoints/step-…"""
     folder = folder.resolve()
+    if (folder / NAME).is_file():
+        return folder / NAME
     run = folder.parent if folder.name == "final" else folder.parent.parent
     inside = folder.name == "final" or folder.parent.name == "checkpoints"
     return run / NAME if inside and (run / NAME).is_file() else None

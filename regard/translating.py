@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -55,15 +56,23 @@ class TranslateConfig:
     batch: int | None = None
     """Sentences that are translated together; None is as many as suit the beam."""
 
+    def __post_init__(self) -> None:
+        for name, least in (("beams", 1), ("count", 1), ("limit", 1), ("batch", 1)):
+            value = getattr(self, name)
+            wrong = isinstance(value, bool) or not isinstance(value, int) or value < least
+            if wrong and not (value is None and name in ("limit", "batch")):
+                label = "alternatives" if name == "count" else name
+                raise UsageError(DOING, f"{label} = {value!r}", "a whole number from 1 up")
+        if not math.isfinite(self.alpha) or abs(self.alpha) > 100:
+            raise UsageError(DOING, f"alpha = {self.alpha}", "a number from -100 to 100")
+
     @property
     def keeps_whole(self) -> bool:
         """Whether a wish is for the whole of a translation, so that its source is not cut."""
         return bool(self.must or self.begin)
 
     def beam(self) -> BeamConfig:
-        """The plain search; values out of range stop here."""
-        if self.batch is not None and self.batch < 1:
-            raise UsageError(DOING, f"batch = {self.batch}", "1 or more")
+        """The plain search."""
         width = max(self.beams, self.count)
         return BeamConfig(width, self.count, length_penalty("gnmt", self.alpha))
 
@@ -108,6 +117,7 @@ class Searcher(Protocol):
     model: Model
     board: Board
     strict: bool
+    config: dict[str, Any]
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -165,22 +175,22 @@ def translate(
 
 
 def distinct(kit: Searcher, found: Sequence[Hypothesis], count: int) -> list[Translation]:
-    """The first one and the best of those after it, other words before other stops and capitals.
+    """The first, and the likeliest of the rest: other words rather than other stops and capitals.
 
     Two cuts into tokens may spell the same text, which is there once.
     """
-    texts: dict[str, tuple[float, Translation]] = {}
+    texts: dict[str, Translation] = {}
     for h in found:
         text = kit.text(h.tokens)
-        texts.setdefault(" ".join(text.split()), (h.score, Translation(text, h.logprob, h.tokens)))
+        texts.setdefault(" ".join(text.split()), Translation(text, h.logprob, h.tokens))
     heard: set[str] = set()
-    new, alike = list[tuple[float, Translation]](), list[tuple[float, Translation]]()
+    new, alike = list[Translation](), list[Translation]()
     for text, answer in texts.items():
         words = " ".join(re.findall(r"\w+", text.casefold()))
         (alike if words in heard else new).append(answer)
         heard.add(words)
     first, *rest = [*new, *alike][:count]
-    return [first[1], *(answer for _, answer in sorted(rest, key=lambda pair: -pair[0]))]
+    return [first, *sorted(rest, key=lambda answer: -answer.logprob)]
 
 
 def shares(translations: Sequence[Translation]) -> list[float]:
@@ -244,7 +254,13 @@ class Wishes:
         strict = self.kit.strict if self.strict is None else self.strict
         step = ModelStep(self.kit.model, batch, limit, strict)
         rules = self.processes(banned)
-        return lexical_beam(step, batch.ids, limit, self.kit.stops, config, self.phrases, rules)
+        stops, joins = self.kit.stops, cache(self.joins)
+        return lexical_beam(step, batch.ids, limit, stops, config, self.phrases, rules, joins)
+
+    def joins(self, last: int, token: int) -> bool:
+        """Whether a token goes on with the word or number of the one before."""
+        before, after = self.kit.text([last]), self.kit.text([last, token])
+        return bool(re.match(r"\w|[.,:]\d", after[len(before) :])) and before[-1:].isalnum()
 
     @torch.no_grad()
     def branches(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
 
+import regard
 from regard import passages
 from regard.kit import Kit
 from regard.passages import Answer, Part, Piece, is_copied, join, read_passages, tidy
@@ -112,6 +114,56 @@ def test_capitals_are_read_in_small_letters(kit: Kit, echo: list[str]) -> None:
     assert sorted(echo) == ["Il pleut.", "L'ONU.", "Le chat dort."]
 
 
+def test_the_vocabulary_knows_which_words_have_capitals() -> None:
+    kit = regard.load("fr-en")
+    assert kit.tokenizer is not None
+    for text, expected in (
+        ("LE TRAIN DE LA FRANCE EST À PARIS", "Le train de la France est à Paris"),
+        ("L'ONU ET L'OTAN", "L'ONU et l'OTAN"),
+        ("OUI !", "Oui !"),
+        ("ONU", "ONU"),
+    ):
+        assert passages.recased(kit.tokenizer, text) == expected
+
+
+def test_tags_and_cells_stand_between_texts(kit: Kit, echo: list[str]) -> None:
+    assert said(kit, "<p>Le chat <b>dort</b>.</p>") == "<p><0:Le chat> <b><0:dort></b>.</p>"
+    assert said(kit, "| Nom | Prix |") == "| <0:Nom> | <0:Prix> |"
+    assert said(kit, "Le *chat* **dort**.") == "<0:Le chat dort.>"
+    assert said(kit, "2 * 3 et 4*5") == "<0:2 * 3 et 4*5>"
+    assert said(kit, "Un\0chat") == "<0:Un chat>"
+
+
+def test_other_languages_are_left_alone(
+    kit: Kit, echo: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "This is the house of my father. C'est la maison de mon père."
+    assert said(kit, text).count("<0:") == 2  # whose language is not known
+    monkeypatch.setitem(kit.config, "languages", ["fr", "en"])
+    assert said(kit, text) == "This is the house of my father. <0:C'est la maison de mon père.>"
+
+
+def test_lost_numbers_are_searched_for(
+    kit: Kit, echo: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real: Any = vars(passages)["translate"]
+    asked: list[tuple[str, ...]] = []
+
+    def careless(kit: Any, rows: Any, how: TranslateConfig, *more: Any) -> Any:
+        asked.append(how.must)
+        lost = "" if how.must else "1838"
+        return [
+            [t._replace(text=t.text.replace(lost, "183") if lost else t.text) for t in row]
+            for row in real(kit, rows, replace(how, must=()), *more)
+        ]
+
+    monkeypatch.setattr(passages, "translate", careless)
+    assert said(kit, "En 1838.") == "<0:En 183.>"
+    monkeypatch.setitem(kit.config, "languages", ["fr", "en"])
+    assert said(kit, "En 1838. En 12.") == "<0:En 1838.> <0:En 12.>"
+    assert asked[-1] == ("1838",) and asked.count(("1838",)) == 1
+
+
 def test_blank_lines_stay_blank(kit: Kit, echo: list[str]) -> None:
     how = TranslateConfig()
     texts = ["", "Le chat", "  ", "Il pleut"]
@@ -168,7 +220,7 @@ def test_code_and_addresses() -> None:
     assert tidy("a\u200bb\u00ad’ c\t d") == "ab' c d"
     for text in ("(voir p. 3)", "et/ou", "[1] Voir", "Il a dit : « a = b »", "Écrire à a@b.fr."):
         assert not is_copied(text), text
-    for text in ("x = foo(bar)[3];", "<p>Bonjour</p>", "{'a': [1, 2], 'b': 3}", "a@b.fr, c@d.fr"):
+    for text in ("x = foo(bar)[3];", "<br/>", "{'a': [1, 2]};", "f(a, b) {", "a@b.fr, c@d.fr"):
         assert is_copied(text), text
 
 

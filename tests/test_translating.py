@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -232,3 +233,17 @@ def test_words_are_parted_by_blanks() -> None:
 
     assert word_spans(read, [1, 2, 3, 4, 5, 6]) == [(0, 1), (1, 2), (2, 5), (5, 6)]
     assert word_spans(read, []) == []
+
+
+def test_what_is_no_text_is_said(kit):
+    assert kit.translate([]) == []
+    assert kit.translate(text for text in [SOURCE]) == [kit.translate(SOURCE)]
+    assert kit.translate(np.array([SOURCE])) == [kit.translate(SOURCE)]
+    for wrong in (b"le chat", None, 3):
+        with pytest.raises(UsageError, match="a text"):
+            kit.translate(wrong)
+    for wishes in ({"beams": 0}, {"beams": 2.5}, {"alternatives": "x"}, {"limit": 0}):
+        with pytest.raises(UsageError, match="a whole number from 1 up"):
+            kit.translate(SOURCE, **wishes)
+    with pytest.raises(UsageError, match="one text"):
+        kit.explain([SOURCE, SOURCE])

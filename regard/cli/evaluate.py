@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.cli.show import Show
-from regard.cli.texts import at_least, noted, open_kit
+from regard.cli.texts import at_least, check_finite, noted, open_kit, perplexity
 from regard.cli.tok import open_any
 from regard.cli.train_data import couples
+from regard.cli.train_ngram import is_ngrams, measure
 from regard.cli.translate import at_work, one_line
 from regard.data.build import fingerprint
 from regard.data.files import find_files, read_lines, read_pieces
@@ -19,6 +20,7 @@ from regard.data.overlap import Overlap, overlap, pair_overlap
 from regard.data.pairs import Pair, read_pairs
 from regard.decode.score import Counted, stream_logprobs, window_logprobs, windows
 from regard.errors import DataError, UsageError
+from regard.history.ngram_model import NgramModel
 from regard.kit import Kit
 from regard.model.config import TextConfig
 from regard.receipt import changed_files, find_receipt, read_receipt, training_files
@@ -141,6 +143,8 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
         found = overlap(read_lines(trained.files), read_lines(args.test), WORDS)
         shared = {f"lines of {WORDS} words or more": found}
     note = guard(shared, trained, args)
+    if is_ngrams(args.path):
+        return {**measure(NgramModel.open(Path(args.path)), args.test), "overlap": note}
     kit = open_kit(args.path, args.device, args.precision)
     check_tokenizer(kit, args.path)
     length = window_length(kit, args.length)
@@ -151,21 +155,22 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     if carries and stride != length:
         found_ = f"--stride {stride} with a model that keeps its state"
         raise UsageError("evaluating a language model", found_, "no --stride: nothing is cut off")
-    measure = stream_logprobs if carries else window_logprobs
+    score = stream_logprobs if carries else window_logprobs
     with show.progress("evaluating") as progress:
         progress("first window")
         counted, bands = Stream(kit, args.test), Bands()
-        for group in measure(kit.model, windows(counted, length, stride)):
+        for group in score(kit.model, windows(counted, length, stride)):
             bands.add(group)
             progress(f"{sum(bands.counts):,} tokens")
     total, count = sum(bands.sums), sum(bands.counts)
     if count == 0:
         found_ = f"{counted.tokens} tokens in {args.test}"
         raise DataError("evaluating a language model", found_, "2 tokens or more")
+    check_finite("evaluating a language model", [total])
     bits, by_position = -total / math.log(2), bands.rows() if args.by_position else None
     apart = "do not overlap" if stride == length else f"begin {stride} apart"
     return {
-        "perplexity": math.exp(-total / count),
+        "perplexity": perplexity(-total / count),
         "loss": -total / count,
         "bits_per_token": bits / count,
         "bits_per_byte": bits / counted.bytes,
@@ -213,7 +218,7 @@ class Bands:
                 "from": 2**band // 2 + 1,
                 "to": 2**band,
                 "tokens": count,
-                "perplexity": math.exp(-total / count),
+                "perplexity": perplexity(-total / count),
             }
             for band, (total, count) in enumerate(zip(self.sums, self.counts, strict=True))
             if count

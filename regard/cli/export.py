@@ -1,4 +1,4 @@
-"""`regard export`: a model in another form: int8 weights, or a folder for CTranslate2."""
+"""`regard export`: a model in another form: int8 weights, for CTranslate2, n-grams as ARPA."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import tempfile
 from pathlib import Path
 
 from regard.cli.show import Show, human_bytes
-from regard.disk import cannot_write
+from regard.cli.train_ngram import is_ngrams
+from regard.disk import cannot_write, is_taken
 from regard.errors import UsageError
+from regard.history.ngram_model import NgramModel
 from regard.interop.ct2 import build_spec, check_shape, import_specs, write_spec
 from regard.interop.side import start_id
 from regard.interop.stored import INT8
@@ -45,25 +47,37 @@ Positions end at the table in this folder: cut long texts into sentences first.
 def run(args: argparse.Namespace, show: Show) -> int:
     """Open a folder and write it in the form asked for."""
     out = Path(args.out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if is_taken(out):
         raise UsageError("exporting", f"{out} is there already", "a new or empty folder")
     if args.form == "ctranslate2":
         import_specs()  # before minutes are spent
-    kit = load(args.path)
     try:
-        if args.form == "ctranslate2":
-            save_ctranslate2(kit, out)
+        if args.form == "arpa":
+            save_arpa(args.path, out)
+        elif args.form == "ctranslate2":
+            save_ctranslate2(load(args.path), out)
         else:
-            kit.save(out, stored=INT8)
+            load(args.path).save(out, stored=INT8)
             (out / CARD).write_text(ABOUT_INT8, encoding="utf-8")
     except OSError as error:
         raise cannot_write(out, error, "room for the weights") from error
-    size = sum(file.stat().st_size for file in out.iterdir())
+    size = sum(file.stat().st_size for file in (out.iterdir() if out.is_dir() else [out]))
     if show.as_json:
         show.result({"folder": str(out), "form": args.form, "bytes": size})
     else:
         show.line(f"{out}: {human_bytes(size)}")
     return 0
+
+
+def save_arpa(path: str, out: Path) -> None:
+    """An n-gram model as an ARPA file, which KenLM and SRILM read; all or nothing."""
+    if not is_ngrams(path):
+        raise UsageError("exporting", f"{path!r}", "a folder of `regard train ngram`")
+    if out.is_dir():
+        raise UsageError("exporting", f"{out} is a folder", "the name of a new file")
+    draft = out.with_name(f".{out.name}.part")
+    NgramModel.open(Path(path)).write_arpa(draft)
+    draft.replace(out)
 
 
 def save_ctranslate2(kit: Kit, out: Path) -> None:

@@ -69,9 +69,8 @@ def word_of(kit: Kit, id: int) -> str:
 def encode_gaps(tokenizer: Tokenizer, text: str, mask: int) -> list[int]:
     """Ids of a text in which the mask's spelling, and no other control token's, is a token."""
     own = tokenizer.pieces([mask], "source")[0]
-    if own not in text:
-        for other in COMMON:
-            text = text.replace(other, own)
+    for other in COMMON:
+        text = text.replace(other, own)
     if own not in text:
         found = f"no {own} in {shorten(text)!r}"
         raise DataError("filling a gap", found, f"{own} where a word is missing")

@@ -67,6 +67,9 @@ class Setting:
         }
         if not fits[self.kind]:
             raise self.wrong(value, origin)
+        if whole and abs(value) >= 1 << 63:
+            found = f"{self.name} = {value} ({origin})"
+            raise UsageError(DOING, found, "a whole number of at most 63 bits")
         if self.choices and value not in self.choices:
             close = nearest(str(value), self.choices, 1)
             fix = f"did you mean {close}?" if close else ""

@@ -12,6 +12,7 @@ from regard.cli.show import Show
 from regard.cli.texts import (
     at_least,
     cap_beams,
+    check_finite,
     groups,
     lines_in,
     noted,
@@ -24,7 +25,7 @@ from regard.decode.prompt import prompt_ids
 from regard.decode.sample import SampleConfig
 from regard.decode.step import Hypothesis, Process
 from regard.decode.stop import StopText, end_after
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, RegardError, UsageError
 from regard.kit import Kit
 from regard.model.batch import Batch
 
@@ -87,6 +88,9 @@ def write_group(
     if stop is not None and isinstance(config, BeamConfig) and kit.stops:
         rules = [end_after(stop, kit.stops)]  # which `Ends` cannot do in the middle of a beam
     found = kit.search(batch, limits, config, ends, processes=rules)
+    if not all(found):
+        raise RegardError("generating", "no answer: the scores of the model are no numbers")
+    check_finite("generating", [best.logprob for best, *_ in found])
     for row, (best, *_) in enumerate(found):
         if rules and stop is not None and stop(best.tokens[:-1]):
             best = replace(best, tokens=best.tokens[:-1])  # the end that the rule put there

@@ -32,7 +32,7 @@ def line_groups(
     if given:
         texts = [argument(text, n) for n, text in enumerate(given, 1)]
         return groups(texts, size)
-    if files:
+    if files and list(files) != ["-"]:
         return file_groups(files, size)
     stdin = cast(BufferedReader, sys.stdin.buffer)
     return chunk_groups(lambda: stdin.read1(CHUNK), "stdin", size)

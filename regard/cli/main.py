@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
 from regard.cli.diagnose_flags import DIAGNOSE
+from regard.cli.history_flags import HISTORY
 from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.show import Show
 from regard.cli.tok_flags import add_tok
@@ -86,12 +87,12 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
 
 def add_export(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard export`."""
-    forms = ("ctranslate2", "int8")
-    text = "for that engine (extra ctranslate2), or a quarter of the room"
-    parser.add_argument("form", metavar="FORM", choices=forms, help=f"{' or '.join(forms)}: {text}")
-    opened = "a folder that `regard.load` opens, or the name of a model in the box"
+    forms = ("ctranslate2", "int8", "arpa")
+    text = "for that engine (extra ctranslate2), a quarter of the room, or n-grams as text"
+    parser.add_argument("form", metavar="FORM", choices=forms, help=f"{', '.join(forms)}: {text}")
+    opened = "a folder that `regard.load` opens, or the name of a model in the box; n-grams: theirs"
     parser.add_argument("path", metavar="FOLDER", help=opened)
-    parser.add_argument("out", metavar="OUT", help="a new or empty folder")
+    parser.add_argument("out", metavar="OUT", help="a new or empty folder; arpa: a new file")
 
 
 def add_list(parser: argparse.ArgumentParser) -> None:
@@ -212,7 +213,7 @@ VERBS = {
             "regard verify resume --kills 3 --json",
         ),
     ),
-    **{name: Verb(*row) for name, row in (WRITING | DIAGNOSE).items()},
+    **{name: Verb(*row) for name, row in (WRITING | HISTORY | DIAGNOSE).items()},
     "tok": Verb(
         "regard.cli.tok",
         "texts to tokens and back; train, inspect and explain a tokenizer",
@@ -225,12 +226,12 @@ VERBS = {
     ),
     "export": Verb(
         "regard.cli.export",
-        "write a model in another form: for CTranslate2, or with int8 weights",
+        "write a model in another form: for CTranslate2, with int8 weights, as ARPA",
         add_export,
         (
             "regard export ctranslate2 folder out",
             "regard export int8 folder out",
-            "regard export ctranslate2 fr-en out --json",
+            "regard export arpa ngrams out.arpa",
         ),
     ),
     "list": Verb(
@@ -245,7 +246,7 @@ VERBS = {
 def build_parser() -> tuple[Parser, dict[str, Parser]]:
     """The parser of the command and those of its verbs."""
     shape = argparse.RawDescriptionHelpFormatter
-    lines = [f"  {name:8} {verb.summary}" for name, verb in VERBS.items()]
+    lines = [f"  {name:11} {verb.summary}" for name, verb in VERBS.items()]
     top = Parser(
         "regard",
         usage="regard VERB [options]",
@@ -272,13 +273,14 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The arguments, or an error that names the nearest verb or option."""
     top, verbs = build_parser()
+    given_arguments, arguments = list(arguments), join_verb(arguments)
     given = next((word for word in arguments if not word.startswith("-")), None)
     if given is not None and given not in VERBS:
         close = nearest(given, VERBS, 1)
         fix = f"did you mean `regard {close}`?" if close else "see `regard --help`"
         raise UsageError(READING, f"unknown verb {given!r}", f"one of {', '.join(VERBS)}", fix)
     args, unknown = top.parse_known_args(arguments)
-    args.arguments = list(arguments)
+    args.arguments = given_arguments
     if hasattr(args, "files") and not any(word.startswith("-") for word in unknown):
         args.files, unknown = [*args.files, *unknown], []  # argparse wants them side by side
     if unknown:
@@ -291,6 +293,15 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         top.print_help(sys.stderr)
         raise SystemExit(UsageError.exit_code)
     return args
+
+
+def join_verb(arguments: Sequence[str]) -> list[str]:
+    """The arguments with a verb of two words, such as `train ngram`, as one."""
+    made = list(arguments)
+    first = next((n for n, word in enumerate(made) if not word.startswith("-")), len(made))
+    if " ".join(made[first : first + 2]) in VERBS:
+        made[first : first + 2] = [" ".join(made[first : first + 2])]
+    return made
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+MOST = (1 << 31) - 1  # of any count
+
 
 def add_common(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -> None:
     """Options of every verb, accepted before it and after it."""
@@ -27,8 +29,8 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 
 def positive(text: str) -> int:
     """A whole number from 1 up."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+    if not text.isdecimal() or not 1 <= int(text) <= MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MOST:,}")
     return int(text)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from regard.cli.flags import to_toml
 from regard.cli.show import Show
-from regard.errors import DataError, RegardError
+from regard.disk import is_taken
+from regard.errors import DataError, RegardError, UsageError
 from regard.receipt import changed_files, compare, read_receipt
 
 
@@ -27,6 +28,8 @@ def run(args: argparse.Namespace, show: Show) -> int:
             "; ".join(f"{name}: {why}" for name, why in wrong.items()),
             expected,
         )
+    if args.keep and is_taken(Path(args.keep)):
+        raise UsageError(f"replaying {args.path}", f"{args.keep} is there already", "a new folder")
     with TemporaryDirectory(prefix="regard-replay-") as name:
         folder = Path(args.keep) if args.keep else Path(name) / "run"
         config = Path(name) / "config.toml"

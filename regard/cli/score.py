@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from regard.cli.show import Show
-from regard.cli.texts import lines_in, open_kit, print_json
+from regard.cli.texts import check_finite, lines_in, open_kit, perplexity, print_json
 from regard.decode.score import score_masked, score_rows
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
@@ -27,6 +27,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     kit = open_kit(args.path, args.device, args.precision)
     for number, text in enumerate(lines_in(None if args.text is None else [args.text]), 1):
         found = score(kit, text, number)
+        check_finite("scoring", known(found))
         if show.as_json:
             print_json(as_data(kit, found))
         else:
@@ -44,7 +45,8 @@ def score(kit: Kit, text: str, number: int) -> Scored:
     room = kit.room
     if room is not None and len(ids) > room:
         found = f"{len(ids):,} tokens in text {number}"
-        raise DataError("scoring", found, f"at most {room:,}", "`regard eval lm` takes any length")
+        fix = "`regard eval lm` takes any length" if model.decoder is not None else "shorter texts"
+        raise DataError("scoring", found, f"at most {room:,}", fix)
     if model.decoder is not None:
         return Scored(ids, [None, *score_rows(model, [ids])[0]] if ids else [])
     mask = kit.tokenizer.specials.get("mask")
@@ -80,7 +82,7 @@ def as_data(kit: Kit, found: Scored) -> dict[str, Any]:
         "pieces": kit.tokenizer.pieces(found.tokens),
         "logprobs": found.logprobs,
         "logprob": sum(values),
-        "perplexity": math.exp(-sum(values) / len(values)) if values else None,
+        "perplexity": perplexity(-sum(values) / len(values)) if values else None,
     }
 
 
@@ -91,7 +93,7 @@ def print_table(kit: Kit, text: str, found: Scored, show: Show) -> None:
     if values:
         mean = sum(values) / len(values)
         show.line(
-            f"  sum {sum(values):.4f}, {len(values)} tokens, perplexity {math.exp(-mean):.4f}"
+            f"  sum {sum(values):.4f}, {len(values)} tokens, perplexity {perplexity(-mean):.4f}"
         )
 
 

@@ -6,6 +6,7 @@ With rich on a terminal, in plain lines otherwise: no escape codes and no carria
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -24,6 +25,15 @@ def is_fancy(stream: TextIO) -> bool:
     return stream.isatty() and not plain and find_spec("rich") is not None
 
 
+def finite(value: Any) -> Any:
+    """A value for JSON, which has no NaN and no infinity: they become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: finite(inside) for name, inside in value.items()}
+    return [finite(inside) for inside in value] if isinstance(value, list | tuple) else value
+
+
 class Show:
     """Where the results and messages of one command go."""
 
@@ -33,7 +43,7 @@ class Show:
 
     def result(self, value: Mapping[str, Any]) -> None:
         """The one object of `--json`."""
-        print(json.dumps(value, ensure_ascii=False, indent=2))
+        print(json.dumps(finite(value), ensure_ascii=False, indent=2, allow_nan=False))
 
     def line(self, text: str = "") -> None:
         """One line of the result."""

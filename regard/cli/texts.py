@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,13 +13,11 @@ from typing import Any, TypeVar
 
 from regard.cli.doctor import choose_device
 from regard.cli.opening import find_source
-from regard.cli.show import Show
+from regard.cli.show import Show, finite
 from regard.data.files import decode, join_lines
-from regard.errors import RegardWarning, UsageError
-from regard.interop.stored import INT8, STORED
+from regard.errors import DataError, RegardError, RegardWarning, UsageError
 from regard.kit import Kit
 from regard.loading import load
-from regard.model.precision import same_in_any_company, set_precision
 
 Item = TypeVar("Item")
 
@@ -28,15 +27,10 @@ def open_kit(path: str, device: str, precision: str, strict: bool = False) -> Ki
     if find_source(path) is None:
         found = f"{path!r} is a preset, a shape without weights"
         raise UsageError("opening a model", found, "a folder with weights", "regard train")
-    asked, place = None if precision == "auto" else precision, choose_device(device)
-    kit = load(path, device=place, strict=strict, precision=asked)
-    if precision == "auto" and place == "cpu" and kit.config.get(STORED) == INT8:
-        set_precision(kit.model, INT8)  # its weights are such numbers already
-        if strict and not same_in_any_company(kit.model):
-            set_precision(kit.model, None)  # quicker where each sentence runs alone
+    kit = load(path, device=choose_device(device), strict=strict, precision=precision)
     if kit.tokenizer is None:
         fix = f"put a tokenizer.json into {path}"
-        raise UsageError("reading text", "this model came without a tokenizer", "one", fix)
+        raise DataError(f"opening {path}", "no tokenizer", "one beside the weights", fix)
     return kit
 
 
@@ -69,7 +63,18 @@ def cap_beams(beams: int, kit: Kit, show: Show) -> int:
 
 def print_json(value: dict[str, Any]) -> None:
     """One object on one line, at once, for there may be many."""
-    print(json.dumps(value, ensure_ascii=False), flush=True)
+    print(json.dumps(finite(value), ensure_ascii=False, allow_nan=False), flush=True)
+
+
+def perplexity(loss: float) -> float:
+    """exp of a mean negative log-likelihood, infinite where that is too large for a number."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def check_finite(doing: str, logprobs: Iterable[float]) -> None:
+    """Stop where a model's scores are no numbers."""
+    if any(math.isnan(value) for value in logprobs):
+        raise RegardError(doing, "scores of the model that are NaN", "numbers", "check its weights")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from regard.cli.options import add_action, add_common, positive
 
-KINDS = ("bpe", "pieces", "wordpiece", "words", "chars", "graphemes", "bytes")
+KINDS = ("bpe", "pieces", "wordpiece", "words", "spaced", "chars", "graphemes", "bytes")
 COUNTED = ("words", "chars", "graphemes")
 WRAPS = ("none", "bos", "eos", "bos-eos", "cls-sep")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,8 +22,8 @@ from regard.cli.train_final import finish
 from regard.cli.train_flags import CONFIG, KNOWN, RunConfig, resolve_run
 from regard.cli.train_samples import make_sampler
 from regard.cli.train_show import Watcher
-from regard.disk import FULL
-from regard.errors import ResourceError, UsageError
+from regard.disk import FULL, is_taken
+from regard.errors import RegardError, ResourceError, UsageError
 from regard.history.config import CELLS
 from regard.history.seq2seq import model_class
 from regard.interop.families import bind
@@ -180,9 +181,15 @@ def train(plan: Plan, resume: bool, watcher: Watcher) -> dict[str, Any]:
     world = plan.world
 
     def begin() -> Data:
+        fresh = not is_taken(plan.folder)
         if world.leads:
             open_folder(plan, resume, watcher)
-        return prepare(plan.run, plan.train, plan.folder, watcher.say, watcher.phase)
+        try:
+            return prepare(plan.run, plan.train, plan.folder, watcher.say, watcher.phase)
+        except RegardError:
+            if world.leads and fresh:  # so that the command can be given again, put right
+                clear_folder(plan.folder, watcher)
+            raise
 
     data = world.lead(begin)
     kit = make_kit(plan, data, watcher.say)
@@ -197,6 +204,17 @@ def train(plan: Plan, resume: bool, watcher: Watcher) -> dict[str, Any]:
         watcher.begin(trainer.state.step)
         trainer.run()
     return finish(plan, data, kit, trainer, watcher.say) if world.leads else {}
+
+
+def clear_folder(folder: Path, watcher: Watcher) -> None:
+    """Take back what a run wrote that could not begin: its settings, messages and stores."""
+    watcher.stop()
+    for path in (folder / CONFIG, folder / "log.txt"):
+        path.unlink(missing_ok=True)
+    for path in (folder / "data", folder / "tokenizer"):
+        shutil.rmtree(path, ignore_errors=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def take_up(trainer: Trainer, plan: Plan, say: Callable[[str], None]) -> None:

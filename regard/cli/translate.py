@@ -15,9 +15,14 @@ from typing import Any, NamedTuple
 from regard.cli.doctor import choose_device
 from regard.cli.lines import Line, line_groups
 from regard.cli.show import Progress, Show
-from regard.cli.texts import at_least, cap_beams, open_kit
+from regard.cli.texts import at_least, cap_beams, noted, open_kit
 from regard.cli.texts import print_json as show_json
-from regard.cli.translate_explain import explain_data, show_explanations, write_pages
+from regard.cli.translate_explain import (
+    check_page,
+    explain_data,
+    show_explanations,
+    write_pages,
+)
 from regard.cli.workers import Workers, one_thread, worth_workers
 from regard.errors import DataError, UsageError
 from regard.explaining import Explanation, explain_answer, seen_in_training
@@ -37,19 +42,23 @@ def run(args: argparse.Namespace, show: Show) -> int:
     config = read_search(args)
     if args.page and not args.explain:
         raise UsageError("reading the command line", "--page alone", "--explain --page FILE")
+    page = Path(args.page or "regard-translate.html")
+    if args.explain:
+        check_page(page)
     size = NEAR if sys.stdout.isatty() or args.explain else SORTED
     lines = line_groups(args.texts, args.file, size)
     first = next(lines, [])
     with show.progress("translating") as progress:
         progress(f"opening {args.model}")
         with at_work(args.model, args, len(first), config, show) as crew:
-            work = Work(crew, show, progress, args.explain)
-            for group in chain([first], lines):
-                work.translate(group)
+            work = Work(crew, show, progress, args.explain, bool(args.texts))
+            for group in chain([first[:NEAR], first[NEAR:]], lines):  # so that output starts soon
+                with noted(show):
+                    work.translate(group)
     if args.explain:
         if work.sentences > PAGE:
             show.note(f"the page holds the first {PAGE} of {work.sentences:,} sentences")
-        write_pages(work.explained, Path(args.page or "regard-translate.html"), show)
+        write_pages(work.explained, page, show)
     return work.finish()
 
 
@@ -87,13 +96,17 @@ def at_work(
 class Work:
     """The lines of one command."""
 
-    def __init__(self, crew: Crew, show: Show, progress: Progress, explain: bool) -> None:
+    def __init__(
+        self, crew: Crew, show: Show, progress: Progress, explain: bool, typed: bool
+    ) -> None:
         self.crew, self.kit, self.show, self.progress = crew, crew.kit, show, progress
+        self.typed = typed
+        """Texts of the command itself, which a person reads, not lines of a file."""
         self.counts = seen_in_training(crew.kit) if explain else None
         self.explain, self.explained = explain, list[Explanation]()
         several = crew.config.count > 1
         self.words = show.as_json and several  # they cost, and only an object has room
-        self.done = self.faults = self.sentences = 0
+        self.done = self.faults = self.sentences = self.shown = 0
 
     def translate(self, group: Sequence[Line]) -> None:
         """Translate and show some lines, in their order."""
@@ -121,8 +134,14 @@ class Work:
             show_json(made | ({"explain": explain_data(reasons)} if self.explain else {}))
         elif reasons:
             show_explanations(reasons, self.show)
+        elif self.typed and self.crew.config.count > 1:
+            if self.shown:
+                self.show.line()
+            for t, share in zip(answer.translations, shares(answer.translations), strict=True):
+                self.show.line(f"{share:4.0%}  {one_line(t.text)}")
         else:
             self.show.line("\t".join(one_line(t.text) for t in answer.translations))
+        self.shown += 1
 
     def finish(self) -> int:
         """The exit code."""
@@ -138,7 +157,7 @@ def read_search(args: argparse.Namespace) -> TranslateConfig:
     for name in ("max_new", "batch", "workers"):
         at_least(f"--{name.replace('_', '-')}", getattr(args, name))
     wishes = (tuple(args.must), tuple(args.ban), args.begin)
-    few = not args.no_shortlist and not args.explain
+    few = not args.no_shortlist
     search = (args.beams, args.alternatives, args.alpha, args.max_new)
     config = TranslateConfig(*search, *wishes, few, args.batch)
     config.beam()  # which checks the ranges

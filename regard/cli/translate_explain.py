@@ -9,6 +9,7 @@ from typing import Any
 from regard.cli.show import Show
 from regard.cli.texts import print_json
 from regard.disk import write_whole
+from regard.errors import UsageError
 from regard.explaining import Explanation, as_data, explain_page, to_section
 from regard.look.picture import can_draw, draw
 from regard.translating import shares
@@ -58,6 +59,16 @@ def target_rows(e: Explanation) -> list[tuple[str, ...]]:
         )
         for n, word in enumerate(e.target_words)
     ]
+
+
+def check_page(path: Path) -> None:
+    """Stop before any work where the page could not be written."""
+    if path.suffix == ".png":
+        found = f"--page {path}, which is the picture's name"
+        raise UsageError("reading the command line", found, "the page's, such as why.html")
+    if path.is_dir() or not path.parent.is_dir():
+        found = f"{path} is a folder" if path.is_dir() else f"no folder {path.parent}"
+        raise UsageError(f"writing {path}", found, "a file in a folder that is there")
 
 
 def write_pages(explained: Sequence[Explanation], path: Path, show: Show) -> None:

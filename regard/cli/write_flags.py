@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from regard.cli.options import add_action, add_common, add_device, positive
+from regard.cli.options import MOST, add_action, add_common, add_device, positive
 
 LINES = "none: one per line of stdin"
 FOLDER = "a folder that `regard.load` opens"
@@ -37,9 +37,12 @@ def number(text: str) -> float:
 def whole(text: str) -> int:
     """A whole number of either sign."""
     try:
-        return int(text)
+        found = int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if abs(found) > MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is out of range: at most {MOST:,}")
+    return found
 
 
 def add_search(parser: argparse.ArgumentParser, beams: int | None, note: str) -> None:
@@ -89,7 +92,8 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "texts", metavar="TEXT", nargs="*", help=f"sentences or paragraphs; {LINES}"
     )
-    parser.add_argument("--file", action="append", metavar="FILE", help="read lines from here")
+    place = "read lines from here; - is stdin"
+    parser.add_argument("--file", action="append", metavar="FILE", help=place)
     model = f"{FOLDER}, or the name of one in the box (fr-en)"
     parser.add_argument("--model", metavar="FOLDER", default="fr-en", help=model)
     why = "where each word came from, how sure it is, how rare its source; writes a page too"

@@ -120,9 +120,15 @@ def pair_overlap(train: Iterable[Pair], test: Iterable[Pair]) -> dict[str, Overl
     return {name: finder.result() for name, finder in zip(SIDES, finders, strict=True)}
 
 
+def count_words(text: str) -> int:
+    """Words with a letter or digit, so that a title between marks is no sentence; 1 if none has."""
+    words = text.split()
+    return sum(any(map(str.isalnum, word)) for word in words) or min(1, len(words))
+
+
 def text_finders(test: Iterable[str], words: int = 1) -> list[Finder]:
     """One finder, for lines of so many words or more."""
-    lines = ((n, text) for n, text in enumerate(test, 1) if len(text.split()) >= words)
+    lines = ((n, text) for n, text in enumerate(test, 1) if count_words(text) >= words)
     return [Finder((hash_text(text), n) for n, text in lines)]
 
 

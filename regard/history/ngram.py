@@ -53,6 +53,8 @@ class Level:
     """(N,) log p(word | context); NaN where probabilities of this length are not kept."""
     backoff: Floats
     """(N,) as a context: log of the factor on the shorter context, for a word unseen after it."""
+    count: Ids
+    """(N,) how often it was seen; zeros where that is not known."""
 
     def __len__(self) -> int:
         return len(self.word)
@@ -146,15 +148,45 @@ class Ngrams:
             place = self.place(words[len(words) - n :])
             if place < 0:
                 break  # what was never seen is no part of a longer context either
-            level, keys = self.levels[n], self.index[n].keys
             total = total + self.levels[n - 1].backoff[place]
-            low, high = np.searchsorted(keys, (place * self.vocab, (place + 1) * self.vocab))
-            own = level.logprob[low:high]
+            after = self.after(n, place)
+            own = self.levels[n].logprob[after]
             kept = ~np.isnan(own)
-            total[level.word[low:high][kept]] = own[kept]
+            total[self.levels[n].word[after][kept]] = own[kept]
         if self.start is not None:
             total[self.start] = -np.inf
         return total
+
+    def after(self, n: int, place: int) -> slice:
+        """Where in level n the n-grams stand that go on from one of the level below."""
+        keys = self.index[n].keys
+        low, high = np.searchsorted(keys, (place * self.vocab, (place + 1) * self.vocab))
+        return slice(int(low), int(high))
+
+    def draw(self, context: Sequence[int], order: int, chance: float) -> tuple[int, int]:
+        """A word as often as it was seen after the last `order` − 1 words, and the order it had.
+
+        Where nothing was seen after them, fewer are looked at. `chance` from 0 to 1 decides.
+        """
+        for n in range(min(order - 1, len(context)), -1, -1):
+            place = self.place(self.check(context[len(context) - n :])) if n else 0
+            after = self.after(n, place) if place >= 0 else slice(0)
+            sums = np.cumsum(self.levels[n].count[after])
+            if len(sums) and sums[-1] > 0:
+                at = int(np.searchsorted(sums, min(chance, 1 - 1e-12) * sums[-1], "right"))
+                return int(self.levels[n].word[after][at]), n + 1
+        raise UsageError(
+            "drawing words by n-grams", "a model without counts", "one of `train ngram`"
+        )
+
+    @cached_property
+    def suffixes(self) -> list[Ids]:
+        """Of each n-gram without its first word, the number in the level below; −1 for none."""
+        made = [np.zeros(len(self.levels[0]), np.int64)]
+        for n, level in enumerate(self.levels[1:], 1):
+            shorter = made[-1][level.context] if n > 1 else np.zeros(len(level), np.int64)
+            made.append(self.find(n - 1, shorter, level.word))
+        return made
 
     def place(self, words: Ids) -> int:
         """The number of an n-gram in its level; −1 when unseen."""

@@ -71,6 +71,11 @@ def check_cuts(prune: Sequence[int], order: int) -> list[int]:
     return [0, *cuts[1:]]
 
 
+def made_level(level: Counts, logprob: Floats) -> Level:
+    """A level of a model; what its n-grams leave over as contexts comes with the next one."""
+    return Level(level.context, level.word, logprob, np.zeros(len(level)), level.count)
+
+
 def contexts_of(counts: list[Counts], n: int) -> int:
     """How many contexts the n-grams of a level can have: one, the empty one, for single words."""
     return len(counts[n - 1]) if n else 1
@@ -105,7 +110,7 @@ def interpolate(
             made[start] = 0.0
         if levels:
             levels[-1].backoff[:] = safe_log(left)
-        levels.append(Level(level.context, level.word, safe_log(made), np.zeros(len(level))))
+        levels.append(made_level(level, safe_log(made)))
         below = made
     return Ngrams(vocab, tuple(levels), start)
 
@@ -166,7 +171,7 @@ def witten_bell_shares(counts: list[Counts]) -> list[Shares]:
 def add_k(counts: list[Counts], vocab: int, k: float, start: int | None, kept: Flags) -> Ngrams:
     """Contexts of full length only: after one that was never seen all words are as likely."""
     words = predicted(vocab, start)
-    levels = [Level(c.context, c.word, np.full(len(c), np.nan), np.zeros(len(c))) for c in counts]
+    levels = [made_level(level, np.full(len(level), np.nan)) for level in counts]
     last = counts[-1]
     count = np.where(kept, last.count, 0)
     total = np.bincount(last.context, count, contexts_of(counts, len(counts) - 1))
@@ -203,7 +208,7 @@ def katz(counts: list[Counts], vocab: int, start: int | None, kept: list[Flags])
             )
             share = np.where(full, 0.0, (1 - seen) / np.where(full, 1.0, room))
             levels[-1].backoff[:] = np.where(seen > 0, safe_log(share), 0.0)
-        levels.append(Level(level.context, level.word, safe_log(made), np.zeros(len(level))))
+        levels.append(made_level(level, safe_log(made)))
     return Ngrams(vocab, tuple(levels), start)
 
 
@@ -234,7 +239,7 @@ def drop(model: Ngrams, kept: list[Flags]) -> Ngrams:
     levels, places = list[Level](), np.arange(1)
     for level, keep in zip(model.levels, kept, strict=True):
         context = places[level.context[keep]] if levels else level.context[keep]
-        parts = level.word[keep], level.logprob[keep], level.backoff[keep]
+        parts = level.word[keep], level.logprob[keep], level.backoff[keep], level.count[keep]
         levels.append(Level(context, *parts))
         places = np.cumsum(keep) - 1
     return Ngrams(model.vocab, tuple(levels), model.start, model.base)

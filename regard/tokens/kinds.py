@@ -190,8 +190,20 @@ def train_words(texts: Texts, plan: Plan) -> Rust:
         words = [w for w in plan.frequent(counts, len(counts)) if len(w) > 1][:room]
         vocab = plan.numbered(BYTES.values(), words)
         return plan.finish(byte_level(Rust(models.BPE(vocab, [], ignore_merges=True))))
-    cut = pre_tokenizers.Whitespace()
-    words = plan.frequent(some(count_words(texts, cut)).words, plan.room(1, "a word") + 1)
+    return known_words(texts, plan, pre_tokenizers.Whitespace())
+
+
+def train_spaced(texts: Texts, plan: Plan) -> Rust:
+    """What stands between blanks, marks and all: texts that were cut into words before."""
+    return known_words(texts, plan, pre_tokenizers.WhitespaceSplit())
+
+
+def known_words(texts: Texts, plan: Plan, cut: Any) -> Rust:
+    """The words that `cut` makes, the most frequent first; others are unknown."""
+    counts = some(count_words(texts, cut)).words
+    for spelling in plan.specials.values():
+        del counts[spelling]  # a text that spells one does not teach it
+    words = plan.frequent(counts, plan.room(1, "a word") + 1)
     rust = Rust(models.WordLevel(plan.numbered(words), unk_token=plan.specials["unk"]))
     rust.pre_tokenizer = cut
     return plan.finish(rust)

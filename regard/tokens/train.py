@@ -17,6 +17,7 @@ from regard.tokens.kinds import (
     train_chars,
     train_graphemes,
     train_pieces,
+    train_spaced,
     train_wordpiece,
     train_words,
 )
@@ -28,6 +29,7 @@ KINDS: dict[str, Callable[[Iterable[str], Plan], Rust]] = {
     "pieces": train_pieces,
     "wordpiece": train_wordpiece,
     "words": train_words,
+    "spaced": train_spaced,
     "chars": train_chars,
     "graphemes": train_graphemes,
     "bytes": train_bytes,
@@ -35,6 +37,9 @@ KINDS: dict[str, Callable[[Iterable[str], Plan], Rust]] = {
 
 SIZED = ("bpe", "pieces", "wordpiece")
 """Kinds that must be told how many ids they may have."""
+
+UNKNOWING = ("wordpiece", "spaced")
+"""Kinds that cannot write what they do not know in bytes."""
 
 WRAPS = {
     "none": ([], []),
@@ -68,7 +73,7 @@ def train_tokenizer(
     """
     check(kind, size, min_count, wrap, lossless)
     needed = [*WRAPS[wrap][0], *WRAPS[wrap][1]]
-    if kind == "wordpiece" or (kind in ("words", "chars", "graphemes") and not lossless):
+    if kind in UNKNOWING or (kind in ("words", "chars", "graphemes") and not lossless):
         needed.append("unk")
     spelling = spell(kind, ROLES.get(kind, USUAL) if specials is None else specials, needed)
     check_spelling(kind, lossless, spelling)
@@ -93,8 +98,8 @@ def check(kind: str, size: int | None, min_count: int, wrap: str, lossless: bool
         raise UsageError(DOING, f"size {size}", "at least 1")
     if min_count < 1:
         raise UsageError(DOING, f"min_count {min_count}", "at least 1")
-    if lossless and kind == "wordpiece":
-        raise UsageError(DOING, "lossless WordPiece", "bpe, bytes, words or chars")
+    if lossless and kind in UNKNOWING:
+        raise UsageError(DOING, f"lossless {kind}", "bpe, bytes, words or chars")
 
 
 def spell(

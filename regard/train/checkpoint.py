@@ -182,13 +182,14 @@ def read_checkpoint(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str,
         raise DataError(f"reading {path}", str(error), "a checkpoint of regard") from error
 
 
-def prune(runs: Path, keep: int, best: int | None, every: int = 1) -> None:
-    """Delete all but the newest `keep` at multiples of `every`, the newest of all, and the best.
+def prune(runs: Path, step: int, keep: int, best: int | None, every: int = 1) -> None:
+    """Delete all but the newest `keep` at multiples of `every`, that of this step, and the best.
 
     One that is written out of turn, on a signal or a new best, does not push out a regular one:
-    so the checkpoints that are averaged do not depend on how often a run was stopped.
+    so the checkpoints that are averaged do not depend on how often a run was stopped. Those of
+    later steps were damaged, or the run would have gone on from them: they push out none either.
     """
-    found = list_checkpoints(runs)
+    found = [path for path in list_checkpoints(runs) if step_of(path) <= step]
     regular = [path for path in found if step_of(path) % every == 0]
     kept = {*regular[-keep:], *found[-1:]}
     for path in found:

@@ -283,6 +283,9 @@ class Trainer:
                 if self.world.leads:
                     self.job.sample(state.step, whole)
             self.model.train()
+        if not count:
+            self.job.say("validation: no token to predict in its data, so nothing is measured")
+            return
         if state.best is None or value < state.best:
             state.best, state.best_step, state.waited = value, state.step, 0
         else:
@@ -324,8 +327,7 @@ class Trainer:
         held = {
             "optimizer": gather(optimizer_tensors(self.model, self.optimizer), world),
             "generators": tensors,
-            **self.carry.tensors(world),
-        }
+        } | self.carry.tensors(world)
         if mean is not None:
             held["mean"] = gather(((str(n), w) for n, w in enumerate(mean.weights)), world)
         model = whole_model(self.model, world)
@@ -346,7 +348,7 @@ class Trainer:
                 write_checkpoint(
                     self.checkpoints, step, lambda part: self.job.save(part, model), held, state
                 )
-                prune(self.checkpoints, keep, self.state.best_step, self.config.save_every)
+                prune(self.checkpoints, step, keep, self.state.best_step, self.config.save_every)
 
         world.lead(write)  # the others wait: torchrun ends all soon after one has ended
         return self.checkpoints / f"step-{step:06d}"

@@ -170,6 +170,6 @@ def test_wrong_calls(here, writer, flags, said):  # noqa: F811
 
 def test_wrong_folders(here, folders, tmp_path):
     code, _, err = here("generate", folders / "decoder", PROMPT)
-    assert code == 2 and "without a tokenizer" in err
+    assert code == 3 and "no tokenizer" in err
     assert here("generate", tmp_path / "none", PROMPT)[0] == 3
     assert "a shape without weights" in here("generate", "gpt2", PROMPT)[2]

@@ -69,3 +69,20 @@ def test_a_masked_model_hides_one_token_at_a_time(here, masker):  # noqa: F811
 def test_too_long(here, writer):  # noqa: F811
     code, _, err = here("score", writer, TEXT * 20)
     assert code == 3 and "at most 40" in err and "regard eval lm" in err
+
+
+def test_scores_that_are_no_numbers(here, writer, tmp_path):  # noqa: F811
+    kit = load(writer)
+    with torch.no_grad():
+        kit.model.decoder.norm.weight.fill_(torch.nan)
+    kit.save(tmp_path / "nan")
+    for command in ("score", "generate"):
+        code, out, said = here(command, tmp_path / "nan", "the cat", "--json")
+        assert (code, out) == (1, "") and "NaN" in said
+    assert here("generate", tmp_path / "nan", "the cat", "--beams", 2)[0] == 1
+    with torch.no_grad():
+        kit.model.decoder.norm.weight.fill_(3e7)
+    kit.save(tmp_path / "big")
+    code, out, _ = here("score", tmp_path / "big", "the cat", "--json")
+    assert code == 0 and json.loads(out)["perplexity"] is None  # too large for a number
+    assert here("score", tmp_path / "big", "the cat")[0] == 0

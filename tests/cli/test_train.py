@@ -343,3 +343,21 @@ def test_twenty_kills(kind, here):
     found = json.loads(out)
     assert code == 0 and found["same"] and len(found["kills"]) == 20, err
     assert any(kill["writing"] for kill in found["kills"])
+
+
+def test_a_mistyped_file_leaves_no_folder_in_the_way(here, corpus, tmp_path):
+    out = tmp_path / "run"
+    command = words("lm", corpus, out)
+    wrong = [*command[:2], tmp_path / "nope.txt", *command[3:]]
+    assert here(*wrong)[0] == 3 and not out.exists()
+    (tmp_path / "empty.txt").write_text("")
+    assert here(*command[:2], tmp_path / "empty.txt", *command[3:])[0] == 3 and not out.exists()
+    assert here(*command)[0] == 0
+
+
+def test_validation_without_tokens_measures_nothing(here, corpus, tmp_path):
+    (tmp_path / "one.txt").write_text("a")
+    command = words("mlm", corpus, tmp_path / "run", "--valid", tmp_path / "one.txt", "--json")
+    code, out, said = here(*command, "--patience", 1)
+    assert code == 0 and "nothing is measured" in said
+    assert json.loads(out)["best_valid"] is None and "step 6" in json.loads(out)["final"]

@@ -53,7 +53,7 @@ def test_greedy_equals_transformers(here, pair):  # noqa: F811
         assert out == " ".join(kit.text(made).split()) + "\n"
 
 
-def test_alternatives(here, pair):  # noqa: F811
+def test_alternatives(here, pair, tmp_path):  # noqa: F811
     flags = ("--model", pair, "--max-new", 5, "--alternatives", 4)
     code, out, _ = here("translate", LINES[2], "", *flags, "--json")
     first, second = [json.loads(line) for line in out.splitlines()]
@@ -62,7 +62,11 @@ def test_alternatives(here, pair):  # noqa: F811
     assert sum(a["probability"] for a in first["alternatives"]) == pytest.approx(1)
     assert first["text"] == texts[0] and first["source"] == LINES[2]
     assert second == {"source": "", "text": "", "logprob": 0.0}
-    assert here("translate", LINES[2], *flags)[1] == "\t".join(texts) + "\n"
+    lines = here("translate", LINES[2], *flags)[1].splitlines()  # read by a person
+    assert [line[6:] for line in lines] == texts and all(line[3] == "%" for line in lines)
+    file = tmp_path / "lines.txt"
+    file.write_text(LINES[2] + "\n")
+    assert here("translate", "--file", file, *flags)[1] == "\t".join(texts) + "\n"
 
 
 def test_the_command_and_the_kit_agree(here, pair):  # noqa: F811

@@ -88,3 +88,20 @@ def test_progress():
 def test_impossible_phrases(start, limit, phrases, said):
     with pytest.raises(UsageError, match=said):
         lexical_beam(Toy(hashed(4, 0)), start, limit, {0}, BeamConfig(), phrases)
+
+
+def test_a_word_that_goes_on_does_not_count():
+    joins = lambda last, token: token == 7  # noqa: E731
+    assert holds((3, 4), (4,), joins) and holds((4, 5), (4,), joins)
+    assert not holds((4, 7), (4,), joins) and holds((4, 7, 4), (4,), joins)
+    assert held_tokens((4, 7), (4,), joins) == 0
+    likely = torch.full((9,), -9.0)
+    likely[7] = 0.0  # by far the likeliest, whatever came before
+
+    def rule(tokens: list[int], first: int) -> torch.Tensor:
+        return likely
+
+    (found, *_) = lexical_beam(Toy(rule), START, 4, {0}, BeamConfig(2), [(4,)], (), joins)
+    assert holds(tuple(found.tokens), (4,), joins)
+    (found, *_) = lexical_beam(Toy(rule), START, 4, {0}, BeamConfig(2), [(4,)])
+    assert 4 in found.tokens and not holds(tuple(found.tokens), (4,), joins)

@@ -120,8 +120,17 @@ except Exception as error:
 def test_pruning_keeps_the_newest_the_regular_and_the_best(tmp_path):
     for step in (5, 7, 10, 13, 15, 20, 21):
         write(tmp_path, step)
-    prune(tmp_path, keep=2, best=7, every=5)
+    prune(tmp_path, step=21, keep=2, best=7, every=5)
     assert steps(tmp_path) == [7, 15, 20, 21]
+
+
+def test_pruning_is_not_misled_by_later_checkpoints_that_are_damaged(tmp_path):
+    for step in (5, 10, 15, 20, 60, 80, 100):
+        write(tmp_path, step)
+    prune(tmp_path, step=20, keep=2, best=None, every=5)
+    assert steps(tmp_path) == [15, 20, 60, 80, 100]
+    prune(tmp_path, step=100, keep=2, best=None, every=5)
+    assert steps(tmp_path) == [80, 100]
 
 
 def test_a_killed_writer_leaves_no_checkpoint(tmp_path, monkeypatch):

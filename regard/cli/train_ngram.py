@@ -1,0 +1,138 @@
+"""`regard train ngram`, and `regard eval lm` of such models."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard import __version__
+from regard.cli.show import Progress, Show
+from regard.cli.texts import at_least, perplexity
+from regard.data.files import find_files, read_lines, read_parts
+from regard.disk import file_hash, is_taken, read_json
+from regard.errors import DataError, UsageError
+from regard.history.ngram_model import KIND, NgramModel, encode_lines
+from regard.history.smooth import train_ngrams
+from regard.receipt import NAME, make_receipt, write_receipt
+from regard.tokens import open_tokenizer, train_tokenizer
+from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.train import KINDS, SIZED
+
+DOING = "training an n-gram model"
+SIZE = 8000  # ids of bpe, pieces and wordpiece unless said otherwise
+SENTENCES = ("spaced", "words", "wordpiece")
+"""Kinds of tokens for which lines are sentences unless said otherwise."""
+
+
+def run(args: argparse.Namespace, show: Show) -> int:
+    """Count, smooth, write the folder and say what is in it."""
+    at_least("--order", args.order)
+    out = Path(args.out)
+    if not args.files:
+        raise UsageError(DOING, "no files", "text files or folders")
+    if is_taken(out):
+        raise UsageError(DOING, f"{out} is there already", "a new or empty folder as --out")
+    began = time.perf_counter()
+    with show.progress("training") as progress:
+        model, tokens = train(args, progress)
+        progress("writing")
+        model.save(out)
+    seconds = time.perf_counter() - began
+    made: dict[str, Any] = {
+        "out": str(out),
+        "tokens": tokens,
+        "vocabulary": model.tables.vocab,
+        "ngrams": [len(level) for level in model.tables.levels],
+        "smoothing": model.smoothing,
+        "seconds": round(seconds, 2),
+    }
+    if args.valid:
+        measured = measure(model, args.valid)
+        made |= {name: measured[name] for name in ("perplexity", "bits_per_token")}
+    data = {str(path): file_hash(path) for path in [*find_files(args.files)]}
+    config = {name: value for name, value in vars(args).items() if name not in ("arguments",)}
+    versions, place = {"regard": __version__, "numpy": np.__version__}, {"device": "cpu"}
+    command = ("regard", *args.arguments)
+    write_receipt(out / NAME, make_receipt(command, config, data, made, versions, place))
+    if show.as_json:
+        show.result(made)
+    else:
+        counts = ", ".join(f"{count:,}" for count in made["ngrams"])
+        fields = made | {"ngrams": counts, "tokens": f"{tokens:,}"}
+        show.fields(f"n-grams up to {args.order} words", {k: str(v) for k, v in fields.items()})
+    return 0
+
+
+def train(args: argparse.Namespace, progress: Progress) -> tuple[NgramModel, int]:
+    """The model, and how many tokens it was counted on."""
+    progress("tokenizer")
+    tokenizer, lines = find_tokenizer(args)
+    reader = read_lines if lines else read_parts
+    progress("reading")
+    parts = list(encode_lines(tokenizer, reader(args.files), lines))
+    ids = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    if not len(ids):
+        raise DataError(DOING, f"no words in {', '.join(args.files)}", "at least one")
+    start = tokenizer.specials["bos"] if lines else None
+    progress(f"counting {len(ids):,} tokens")
+    tables = train_ngrams(
+        ids, tokenizer.size, args.order, args.smoothing, args.k, start, args.prune
+    )
+    way = f"{args.smoothing} {args.k}" if args.smoothing == "add" else args.smoothing
+    return NgramModel(tables, tokenizer, way), len(ids)
+
+
+def find_tokenizer(args: argparse.Namespace) -> tuple[Tokenizer, bool]:
+    """The tokenizer asked for, learnt or opened, and whether lines are sentences."""
+    lines = args.tokens in SENTENCES if args.lines is None else args.lines
+    if args.tokens in KINDS:
+        size = args.vocab or (SIZE if args.tokens in SIZED else None)
+        wrap, roles = ("bos-eos", ["bos", "eos"]) if lines else ("none", [])
+        texts = read_parts(args.files)
+        least = args.min_count
+        return train_tokenizer(
+            texts, args.tokens, size, specials=roles, min_count=least, wrap=wrap
+        ), lines
+    tokenizer = open_tokenizer(args.tokens) if Path(args.tokens).is_dir() else None
+    if tokenizer is None:
+        expected = f"one of {', '.join(KINDS)}, or a folder with a tokenizer"
+        raise UsageError(DOING, f"--tokens {args.tokens}", expected)
+    if lines and not {"bos", "eos"} <= set(tokenizer.specials):
+        raise UsageError(DOING, f"{args.tokens} has no bos and eos", "them, for lines", "--running")
+    return tokenizer, lines
+
+
+def is_ngrams(path: str) -> bool:
+    """Whether a path holds an n-gram model: a folder of ours, or an ARPA file."""
+    place = Path(path)
+    if place.is_file():
+        return place.suffix in (".arpa", ".lm")
+    config = place / "config.json"
+    return config.is_file() and read_json(config).get("model_type") == KIND
+
+
+def measure(model: NgramModel, files: str | Sequence[str]) -> dict[str, Any]:
+    """Perplexity, bits per token and per byte of texts."""
+    total, count, size = 0.0, 0, 0
+    read = list(read_lines(files) if model.lines else read_parts(files))
+    for found in model.logprobs(read):
+        total += float(found.sum())
+        count += len(found)
+    size = sum(len(line.encode()) + model.lines for line in read)  # the end is its line feed
+    if not count:
+        raise DataError("evaluating a language model", f"no tokens in {files}", "1 or more")
+    bits = -total / math.log(2)
+    return {
+        "perplexity": perplexity(-total / count),
+        "loss": -total / count,
+        "bits_per_token": bits / count,
+        "bits_per_byte": bits / size,
+        "tokens": count,
+        "bytes": size,
+    }

@@ -1,0 +1,205 @@
+"""An n-gram model of text: tables (`ngram.py`) with a tokenizer, in a folder or an ARPA file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+from tokenizers import Tokenizer as Rust
+from tokenizers import models, pre_tokenizers
+from torch import Tensor
+
+from regard.disk import read_json, write_whole
+from regard.errors import DataError, UsageError
+from regard.history.arpa import read_arpa, write_arpa
+from regard.history.ngram import Floats, Ids, Level, Ngrams
+from regard.tokens.folder import open_tokenizer
+from regard.tokens.tokenizer import Tokenizer
+
+KIND = "regard-ngram"
+WEIGHTS = "model.safetensors"
+PARTS = ("context", "word", "logprob", "backoff", "count")
+TOGETHER = 1 << 16  # texts that are cut into tokens at once
+
+
+@dataclass(frozen=True)
+class NgramModel:
+    """Tables, the tokenizer of their ids, and whether lines are sentences or one running text."""
+
+    tables: Ngrams
+    tokenizer: Tokenizer
+    smoothing: str = ""
+    """How it was made."""
+
+    @property
+    def lines(self) -> bool:
+        """Whether each line is a sentence with a beginning and an end."""
+        return self.tables.start is not None
+
+    def encode(self, texts: Iterable[str]) -> Iterator[Ids]:
+        """The ids of lines, many at a time; a sentence's with its beginning and end."""
+        return encode_lines(self.tokenizer, texts, self.lines)
+
+    def logprobs(self, texts: Iterable[str]) -> Iterator[Floats]:
+        """log p of each token after those before it: of lines that are sentences, line by line.
+
+        In a running text the last words of one batch of lines go before the next.
+        """
+        held = np.zeros(0, np.int64)
+        for ids in self.encode(texts):
+            whole = np.concatenate((held, ids))
+            found = self.tables.logprobs(whole)[len(held) :]
+            yield found[~np.isnan(found)] if self.lines else found
+            keep = 0 if self.lines else self.tables.order - 1
+            held = whole[max(0, len(whole) - keep) :]
+
+    def step(self, rows: int = 1) -> NgramStep:
+        """The model as a search sees it; a sentence begins with its start id."""
+        return NgramStep(self.tables, rows)
+
+    # Folders --------------------------------------------------------------------------------------
+
+    def save(self, folder: Path) -> None:
+        """Write config.json, model.safetensors and the tokenizer."""
+        folder.mkdir(parents=True, exist_ok=True)
+        tables = self.tables
+        arrays = {
+            f"{n}.{part}": np.ascontiguousarray(getattr(level, part))
+            for n, level in enumerate(tables.levels, 1)
+            for part in PARTS
+        }
+        small = {name: shrink(array) for name, array in arrays.items()}
+        config = {
+            "model_type": KIND,
+            "order": tables.order,
+            "vocab": tables.vocab,
+            "start": tables.start,
+            "base": None if np.isinf(tables.base) else tables.base,
+            "smoothing": self.smoothing,
+        }
+        self.tokenizer.save(folder)
+        write_whole(folder / WEIGHTS, save(small))
+        write_whole(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
+
+    @classmethod
+    def open(cls, path: Path) -> NgramModel:
+        """The model in a folder, or in an ARPA file."""
+        if path.is_file():
+            with path.open(encoding="utf-8") as file:
+                tables, words = read_arpa(file, path)
+            return cls(tables, tokenizer_of(words, path), "as the file says")
+        config = read_json(path / "config.json", "the settings of an n-gram model")
+        if config.get("model_type") != KIND:
+            raise DataError(
+                f"opening {path}", "no n-gram model", "a folder of `regard train ngram`"
+            )
+        tokenizer = open_tokenizer(path)
+        if tokenizer is None:
+            raise DataError(f"opening {path}", "no tokenizer.json", "the tokenizer of the model")
+        return cls(read_tables(path, config), tokenizer, config.get("smoothing", ""))
+
+    def write_arpa(self, path: Path) -> None:
+        """Write an ARPA file; control tokens as it is custom there."""
+        known = {self.tokenizer.specials.get(role): spelt for role, spelt in USUAL.items()}
+
+        def spell(id: int) -> str:
+            word = known.get(id) or self.tokenizer.engine.piece(id, "source") or f"<id{id}>"
+            return re.sub(r"\s", "▁", word)
+
+        with path.open("w", encoding="utf-8") as file:
+            write_arpa(self.tables, spell, file)
+
+
+USUAL = {"bos": "<s>", "eos": "</s>", "unk": "<unk>"}
+"""Control tokens in ARPA files."""
+
+
+def encode_lines(tokenizer: Tokenizer, texts: Iterable[str], lines: bool) -> Iterator[Ids]:
+    """The ids of lines, many at a time; blank lines are no sentences."""
+    rest = iter(texts)
+    while batch := list(islice(rest, TOGETHER)):
+        if lines:
+            batch = [text for text in batch if text.strip()]
+        rows = tokenizer.encode_batch(batch, special=lines)
+        yield np.fromiter(chain.from_iterable(rows), np.int64)
+
+
+def read_tables(folder: Path, config: dict[str, object]) -> Ngrams:
+    """The arrays of a folder, checked."""
+    path = folder / WEIGHTS
+    try:
+        arrays = load_file(path)
+        levels = []
+        for n in range(1, int(str(config["order"])) + 1):
+            context, word, logprob, backoff, count = (arrays[f"{n}.{part}"] for part in PARTS)
+            ids = [part.astype(np.int64) for part in (context, word, count)]
+            levels.append(Level(ids[0], ids[1], logprob, backoff, ids[2]))
+            most = len(levels[-2]) if n > 1 else 1
+            if len({len(part) for part in (*ids, logprob, backoff)}) > 1 or ids[0].max() >= most:
+                raise DataError(f"reading {path}", f"level {n} does not fit", "whole tables")
+        start, base = config.get("start"), config.get("base")
+        vocab = int(str(config["vocab"]))
+    except FileNotFoundError:
+        raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the tables of the model") from None
+    except (KeyError, ValueError, SafetensorError) as error:
+        raise DataError(f"reading {path}", str(error), "tables of an n-gram model") from None
+    if len(levels[0]) != vocab:
+        raise DataError(f"reading {path}", f"{len(levels[0])} single words", f"{vocab}")
+    return Ngrams(
+        vocab,
+        tuple(levels),
+        None if start is None else int(str(start)),
+        -np.inf if base is None else float(str(base)),
+    )
+
+
+def shrink(array: np.ndarray) -> np.ndarray:
+    """Whole numbers in 32 bits where they fit."""
+    whole = array.dtype.kind == "i" and (not len(array) or array.max() < 1 << 31)
+    return array.astype(np.int32) if whole else array
+
+
+def tokenizer_of(words: Sequence[str], path: Path) -> Tokenizer:
+    """A tokenizer that knows the words of an ARPA file, cut at blanks."""
+    ids = {word: id for id, word in enumerate(words)}
+    if "<unk>" not in ids:
+        raise DataError(f"reading {path}", "no word <unk>", "one that stands for unknown words")
+    rust = Rust(models.WordLevel(ids, unk_token="<unk>"))
+    rust.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    specials = {role: ids[spelt] for role, spelt in USUAL.items() if spelt in ids}
+    rust.add_special_tokens([spelt for role, spelt in USUAL.items() if spelt in ids])
+    if "bos" in specials and "eos" in specials:
+        from regard.tokens.train import wrap_texts
+
+        wrap_texts(rust, "bos-eos", USUAL, specials)
+    return Tokenizer.from_rust(rust, specials)
+
+
+class NgramStep:
+    """An n-gram model as a search sees it (`decode/step.py`): rows and what each has read."""
+
+    def __init__(self, tables: Ngrams, rows: int) -> None:
+        self.tables, self.rows = tables, [list[int]() for _ in range(rows)]
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Read the next ids (N, t) of each row; log p (N, V) of the one after them."""
+        if len(ids) != len(self.rows):
+            raise UsageError("going on by n-grams", f"{len(ids)} rows", f"{len(self.rows)}")
+        made = []
+        for row, new in zip(self.rows, ids.tolist(), strict=True):
+            row += new
+            del row[: max(0, len(row) - self.tables.order)]
+            made.append(self.tables.distribution(row))
+        return torch.from_numpy(np.stack(made))
+
+    def select(self, rows: Tensor, group: int = 1) -> None:
+        """Go on with these rows."""
+        self.rows = [list(self.rows[row]) for row in rows.tolist()]
