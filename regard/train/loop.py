@@ -326,8 +326,7 @@ class Trainer:
         held = {
             "optimizer": gather(optimizer_tensors(self.model, self.optimizer), world),
             "generators": tensors,
-            **self.carry.tensors(world),
-        }
+        } | self.carry.tensors(world)
         if mean is not None:
             held["mean"] = gather(((str(n), w) for n, w in enumerate(mean.weights)), world)
         model = whole_model(self.model, world)
