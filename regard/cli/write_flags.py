@@ -78,7 +78,7 @@ def add_generate(parser: argparse.ArgumentParser) -> None:
         ("--top-k", whole, "draw from this many likeliest tokens"),
         ("--top-p", number, "draw from the likeliest tokens that reach this probability"),
         ("--min-p", number, "draw from tokens at least this share as likely as the best"),
-        ("--seed", whole, "of the draws (0); the same seed gives the same text"),
+        ("--seed", int, "of the draws (0); the same seed gives the same text"),
     ):
         parser.add_argument(name, type=kind, metavar="X", help=text)
     add_search(parser, None, "beam search of this width instead")

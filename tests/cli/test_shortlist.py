@@ -94,23 +94,24 @@ def test_who_scores_all_words(folder: Path, pairs: Path, here: Here, used: list[
     kit.translate([SOURCE, "le chien"], limit=5)
     kit.translate(SOURCE, beams=1, limit=5)
     assert len(used) == 2
+    kit.explain(SOURCE, limit=5)  # of the same translation
+    kit.alternatives(SOURCE, limit=5)
+    assert len(used) == 4
     kit.translate(SOURCE, shortlist=False, limit=5)
     kit.translate(SOURCE, alternatives=2, limit=5)
     kit.translate(SOURCE, strict=True, limit=5)
     kit.translate(SOURCE, must=["cat"], limit=9)
     kit.translate(SOURCE, ban=["cat"], limit=5)
     kit.translate(SOURCE, begin="cat", limit=9)
-    kit.explain(SOURCE, limit=5)
-    kit.alternatives(SOURCE, limit=5)
     with kit.edit({"logits": zero()}):
         kit.translate(SOURCE, limit=5)
     kit.driver = "fixed"
     kit.translate(SOURCE, limit=5)
-    assert len(used) == 2
+    assert len(used) == 4
     kit.driver = "auto"
     with kit.edit({"decoder.blocks.0.attn.out": zero()}):
         kit.translate(SOURCE, limit=5)
-    assert len(used) == 3
+    assert len(used) == 5
 
 
 def test_answers_do_not_depend_on_neighbours(folder: Path, pairs: Path, here: Here) -> None:
@@ -151,7 +152,7 @@ def test_what_cannot_be(
     code, _, err = here("shortlist", writer, pairs)
     assert code == 2 and "expected: an encoder-decoder" in err
     code, _, err = here("shortlist", folders / "pair", pairs)
-    assert code == 2 and "without a tokenizer" in err
+    assert code == 3 and "no tokenizer" in err
     code, _, err = here("shortlist", tmp_path / "nowhere", pairs)
     assert code != 0 and "nowhere" in err
     code, _, err = here("shortlist", folder, pairs, "--always", 0)
