@@ -56,7 +56,10 @@ def run(args: argparse.Namespace, show: Show) -> int:
     """Train, and write the run's folder; several processes when torchrun started them."""
     settings = resolve_run(args)
     if args.print_config:
-        show.line(settings.toml().rstrip())
+        if show.as_json:
+            show.result({"values": settings.values, "origins": settings.origins})
+        else:
+            show.line(settings.toml().rstrip())
         return 0
     device = choose_device(settings.values["device"])
     check_precision(settings.values["precision"], device)

@@ -345,6 +345,12 @@ def test_twenty_kills(kind, here):
     assert any(kill["writing"] for kill in found["kills"])
 
 
+def test_printed_config_as_json(here, corpus, tmp_path):
+    code, out, _ = here(*words("lm", corpus, tmp_path / "r"), "--print-config", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["values"]["dim"] == 16 and found["origins"]["dim"] == "flag"
+
+
 def test_a_mistyped_file_leaves_no_folder_in_the_way(here, corpus, tmp_path):
     out = tmp_path / "run"
     command = words("lm", corpus, out)
