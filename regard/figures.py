@@ -45,12 +45,10 @@ def figures(text: str) -> list[Figure]:
     for match in CLOCK.finditer(text):
         clocks.append(match.span())
         hour, minute = match[1], match[2]
-        if minute is None:
-            found.append((match.start(), Figure(hour, hours(hour), False)))
-        else:
-            found.append((match.start(), Figure(f"{hour}:{minute}", hours(hour), False)))
-            if int(minute):
-                found.append((match.start(2), Figure(f"{hour}:{minute}", alike(minute), False)))
+        english = hour if minute is None else f"{hour}:{minute}"
+        found.append((match.start(), Figure(english, hours(hour), False)))
+        if int(minute or 0):
+            found.append((match.start(2), Figure(english, alike(minute), False)))
     for match in FIGURE.finditer(text):
         if any(a <= match.start() < b for a, b in clocks):
             continue

@@ -56,9 +56,9 @@ class TranslateConfig:
     """Sentences that are translated together; None is as many as suit the beam."""
 
     def __post_init__(self) -> None:
-        for name, least in (("beams", 1), ("count", 1), ("limit", 1), ("batch", 1)):
+        for name in ("beams", "count", "limit", "batch"):
             value = getattr(self, name)
-            wrong = isinstance(value, bool) or not isinstance(value, int) or value < least
+            wrong = isinstance(value, bool) or not isinstance(value, int) or value < 1
             if wrong and not (value is None and name in ("limit", "batch")):
                 label = "alternatives" if name == "count" else name
                 raise UsageError(DOING, f"{label} = {value!r}", "a whole number from 1 up")

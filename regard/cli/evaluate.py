@@ -252,12 +252,9 @@ class Stream:
         self.bytes = self.tokens = 0
 
     def __iter__(self) -> Iterator[int]:
-        begin = self.tokenizer.specials.get("bos")
-        around = self.tokenizer.encode("")
-        if begin is not None and around[:1] == [begin]:
+        begin = self.tokenizer.first
+        if begin is not None:
             yield begin
-        else:
-            begin = None
         for piece in read_pieces(self.path):
             self.bytes += len(piece.encode())
             for id in self.tokenizer.encode(piece, special=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from regard.disk import file_hash
 from regard.errors import DataError, UsageError
 from regard.history.entropy import Alphabet, clean
 from regard.history.ngram import Ids
-from regard.history.ngram_model import NgramModel, encode_lines
+from regard.history.ngram_model import NgramModel, encode_lines, joined
 from regard.history.predictor import Folded, NgramPredictor, Predictor, StepPredictor
 from regard.kit import Kit
 from regard.model.batch import Batch
@@ -98,11 +98,6 @@ class Model:
         return Folded(self.predictor, letter, np.array([id for (id,) in token]))
 
 
-def joined(parts: Iterable[Ids]) -> Ids:
-    """Arrays as one; none is an empty one."""
-    return np.concatenate([np.zeros(0, np.int64), *parts])
-
-
 def mark(text: str) -> str:
     """A short hash."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -125,8 +120,8 @@ def kit_predictor(kit: Kit) -> StepPredictor:
     """A decoder; texts begin with the token that its tokenizer puts there, if any."""
     assert kit.tokenizer is not None
     room = window_length(kit, None)
-    begin = kit.tokenizer.specials.get("bos")
-    first = [begin] if begin is not None and kit.tokenizer.encode("")[:1] == [begin] else []
+    begin = kit.tokenizer.first
+    first = [] if begin is None else [begin]
     front = kit.model.config.front
     vocab = kit.model.config.head.size or (front.vocab if isinstance(front, TextConfig) else 0)
 

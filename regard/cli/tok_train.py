@@ -11,9 +11,7 @@ from pathlib import Path
 from regard.cli.show import Progress, Show, human_bytes
 from regard.data.files import decode, read_parts, split_lines
 from regard.errors import UsageError
-from regard.tokens.train import SIZED, train_tokenizer
-
-SIZE = 8000  # ids of bpe, pieces and wordpiece unless said otherwise
+from regard.tokens.train import train_tokenizer, usual_size
 
 
 def run_train(args: argparse.Namespace, show: Show) -> int:
@@ -22,7 +20,7 @@ def run_train(args: argparse.Namespace, show: Show) -> int:
     if (out / "tokenizer.json").exists() and not args.force:
         found = f"{out} has a tokenizer.json"
         raise UsageError("training a tokenizer", found, "a new folder, or --force")
-    size = args.size or (SIZE if args.kind in SIZED else None)
+    size = usual_size(args.kind, args.size)
     with show.progress("training") as progress, Ticker(progress) as ticker:
         tokenizer = train_tokenizer(
             texts_of(args, ticker),

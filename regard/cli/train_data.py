@@ -23,7 +23,7 @@ from regard.data.store import Store
 from regard.data.stream import Streams
 from regard.errors import DataError, UsageError
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.train import KINDS, SIZED, train_tokenizer
+from regard.tokens.train import KINDS, train_tokenizer, usual_size
 from regard.train.config import TrainConfig
 
 Say = Callable[[str], None]
@@ -117,7 +117,7 @@ def learn_tokenizer(run: RunConfig, progress: Say) -> Tokenizer:
     """A tokenizer of the training files, both sides of pairs together."""
     assert run.tokens is not None
     roles, wrap = ROLES[run.kind]
-    size = run.vocab or (8000 if run.tokens in SIZED else None)
+    size = usual_size(run.tokens, run.vocab)
     texts: Iterator[str] = iter(())
     if run.tokens != "bytes":
         files = [Path(file) for file in run.files]

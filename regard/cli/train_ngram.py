@@ -17,15 +17,14 @@ from regard.cli.texts import at_least, perplexity
 from regard.data.files import find_files, read_lines, read_parts
 from regard.disk import file_hash, is_taken, read_json
 from regard.errors import DataError, UsageError
-from regard.history.ngram_model import KIND, NgramModel, encode_lines
+from regard.history.ngram_model import KIND, NgramModel, encode_lines, joined
 from regard.history.smooth import train_ngrams
 from regard.receipt import NAME, make_receipt, write_receipt
 from regard.tokens import open_tokenizer, train_tokenizer
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.train import KINDS, SIZED
+from regard.tokens.train import KINDS, usual_size
 
 DOING = "training an n-gram model"
-SIZE = 8000  # ids of bpe, pieces and wordpiece unless said otherwise
 SENTENCES = ("spaced", "words", "wordpiece")
 """Kinds of tokens for which lines are sentences unless said otherwise."""
 
@@ -55,8 +54,8 @@ def run(args: argparse.Namespace, show: Show) -> int:
     if args.valid:
         measured = measure(model, args.valid)
         made |= {name: measured[name] for name in ("perplexity", "bits_per_token")}
-    data = {str(path): file_hash(path) for path in [*find_files(args.files)]}
-    config = {name: value for name, value in vars(args).items() if name not in ("arguments",)}
+    data = {str(path): file_hash(path) for path in find_files(args.files)}
+    config = {name: value for name, value in vars(args).items() if name != "arguments"}
     versions, place = {"regard": __version__, "numpy": np.__version__}, {"device": "cpu"}
     command = ("regard", *args.arguments)
     write_receipt(out / NAME, make_receipt(command, config, data, made, versions, place))
@@ -75,8 +74,7 @@ def train(args: argparse.Namespace, progress: Progress) -> tuple[NgramModel, int
     tokenizer, lines = find_tokenizer(args)
     reader = read_lines if lines else read_parts
     progress("reading")
-    parts = list(encode_lines(tokenizer, reader(args.files), lines))
-    ids = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    ids = joined(encode_lines(tokenizer, reader(args.files), lines))
     if not len(ids):
         raise DataError(DOING, f"no words in {', '.join(args.files)}", "at least one")
     start = tokenizer.specials["bos"] if lines else None
@@ -92,7 +90,7 @@ def find_tokenizer(args: argparse.Namespace) -> tuple[Tokenizer, bool]:
     """The tokenizer asked for, learnt or opened, and whether lines are sentences."""
     lines = args.tokens in SENTENCES if args.lines is None else args.lines
     if args.tokens in KINDS:
-        size = args.vocab or (SIZE if args.tokens in SIZED else None)
+        size = usual_size(args.tokens, args.vocab)
         wrap, roles = ("bos-eos", ["bos", "eos"]) if lines else ("none", [])
         texts = read_parts(args.files)
         least = args.min_count
@@ -119,7 +117,7 @@ def is_ngrams(path: str) -> bool:
 
 def measure(model: NgramModel, files: str | Sequence[str]) -> dict[str, Any]:
     """Perplexity, bits per token and per byte of texts."""
-    total, count, size = 0.0, 0, 0
+    total, count = 0.0, 0
     read = list(read_lines(files) if model.lines else read_parts(files))
     for found in model.logprobs(read):
         total += float(found.sum())

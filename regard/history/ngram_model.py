@@ -132,6 +132,11 @@ def encode_lines(tokenizer: Tokenizer, texts: Iterable[str], lines: bool) -> Ite
         yield np.fromiter(chain.from_iterable(rows), np.int64)
 
 
+def joined(parts: Iterable[Ids]) -> Ids:
+    """Arrays as one; none is an empty one."""
+    return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
 def read_tables(folder: Path, config: dict[str, object]) -> Ngrams:
     """The arrays of a folder, checked."""
     path = folder / WEIGHTS

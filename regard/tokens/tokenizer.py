@@ -75,6 +75,12 @@ class Tokenizer:
         """How many ids there are, added tokens included."""
         return self.engine.size
 
+    @property
+    def first(self) -> int | None:
+        """The id that it puts before every text, if it is the one that begins texts."""
+        begin = self.specials.get("bos")
+        return begin if begin is not None and self.encode("")[:1] == [begin] else None
+
     def encode(
         self,
         text: str,

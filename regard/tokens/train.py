@@ -37,6 +37,7 @@ KINDS: dict[str, Callable[[Iterable[str], Plan], Rust]] = {
 
 SIZED = ("bpe", "pieces", "wordpiece")
 """Kinds that must be told how many ids they may have."""
+SIZE = 8000  # that many, unless said otherwise
 
 UNKNOWING = ("wordpiece", "spaced")
 """Kinds that cannot write what they do not know in bytes."""
@@ -83,6 +84,11 @@ def train_tokenizer(
     ids = {role: rust.token_to_id(spelt) or 0 for role, spelt in spelling.items()}
     wrap_texts(rust, wrap, spelling, ids)
     return Tokenizer.from_rust(rust, ids)
+
+
+def usual_size(kind: str, asked: int | None) -> int | None:
+    """How many ids a tokenizer may have: as asked, or what is usual for its kind."""
+    return asked or (SIZE if kind in SIZED else None)
 
 
 def check(kind: str, size: int | None, min_count: int, wrap: str, lossless: bool) -> None:

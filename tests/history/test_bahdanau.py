@@ -28,10 +28,10 @@ from regard.train.checkpoint import weight_hash
 from regard.train.config import TrainConfig
 from regard.train.job import Job, with_dropout
 from regard.train.loop import Trainer
-from tests.history.test_recurrent import drawn, listen, one_thread, randomise
+from tests.history.test_recurrent import drawn, listen, randomise
+from tests.properties.threads import one_thread  # noqa: F401
 from tests.train.runs import Killed, kill_at, load_model, write_pairs
 
-assert one_thread  # a fixture of every test here too
 PATTERN = "decoder.cross.pattern"
 KINDS = [("lstm", "additive"), ("gru", "additive"), ("lstm", "none"), ("rnn", "none")]
 

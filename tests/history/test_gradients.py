@@ -17,10 +17,9 @@ from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.model.presets import llama
 from tests.history.test_bahdanau import make_model as make_pair
-from tests.history.test_recurrent import make_model, one_thread, randomise
+from tests.history.test_recurrent import make_model, randomise
+from tests.properties.threads import one_thread  # noqa: F401
 from tests.train.runs import write_text
-
-assert one_thread  # a fixture of every test here too
 
 
 def ids_of(rows=3, length=7):

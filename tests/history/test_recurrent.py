@@ -32,17 +32,10 @@ from regard.train.checkpoint import weight_hash
 from regard.train.config import TrainConfig
 from regard.train.job import Job, with_dropout
 from regard.train.loop import Trainer
+from tests.properties.threads import one_thread  # noqa: F401
 from tests.train.runs import Killed, kill_at, load_model, write_text
 
 TORCH = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def randomise(module: nn.Module, scale: float = 0.5) -> nn.Module:
