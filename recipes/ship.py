@@ -1,8 +1,11 @@
 """A trained translator → the folder that ships: int8 weights, lists of words; prints its scores.
 
     python recipes/ship.py RUN/final regard/zoo/fr-en --train train-*.tsv.xz --test test-*.tsv
+        [--shortlist train-… …]
 
-Writes into a new or empty folder. Scores are of the folder as it ships, on this machine's CPU.
+Writes into a new or empty folder. Words are counted in the files of --train, the shortlist is
+learnt from those of --shortlist, where a file named twice counts twice. Scores are of the folder as
+it ships, on this machine's CPU.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import contextlib
 import io
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the source tree
@@ -20,7 +24,8 @@ from tokenizers import Tokenizer
 
 from regard.cli.evaluate import training_pairs
 from regard.cli.main import main as regard
-from regard.data.words import WORDS_FILE, count_words, write_counts
+from regard.coined import letter_runs
+from regard.data.words import WORDS_FILE, WRITTEN_FILE, count_words, write_counts, write_words
 
 ALIGNMENT = {"block": 1, "firm": 0.7}  # the best of bench/align.py
 
@@ -42,6 +47,7 @@ def main() -> None:
     parser.add_argument("final")
     parser.add_argument("out")
     parser.add_argument("--train", nargs="+", required=True, metavar="FILE")
+    parser.add_argument("--shortlist", nargs="+", metavar="FILE")
     parser.add_argument("--test", nargs="+", required=True, metavar="FILE")
     args = parser.parse_args()
     out = Path(args.out)
@@ -55,7 +61,12 @@ def main() -> None:
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     counts = count_words(source for source, _ in training_pairs(args.train))
     (out / WORDS_FILE).write_bytes(write_counts(counts))
-    listed = ask("shortlist", out, *args.train, "--pairs", 600_000, "--best", 60)
+    written = Counter(
+        run.lower() for _, target in training_pairs(args.train) for run in letter_runs(target)
+    )
+    (out / WRITTEN_FILE).write_bytes(write_words(w for w, n in written.items() if n > 1))
+    pairs = args.shortlist or args.train
+    listed = ask("shortlist", out, *pairs, "--pairs", 1_200_000, "--best", 80)
     print("shortlist", listed)
     for file in args.test:
         made = ask("eval", "translate", out, file, "--beams", 5)

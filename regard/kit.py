@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard.core.cache import Cache
 from regard.core.tap import taps as list_taps
+from regard.data.words import WRITTEN_FILE, read_words
 from regard.decode.beam import BeamConfig
 from regard.decode.generate import Ends
 from regard.decode.narrow import can_narrow, write_narrow
@@ -330,6 +331,11 @@ class Kit(Reader):
         if SHORTLIST_FILE not in self.files or not isinstance(front, TextConfig) or words is None:
             return None
         return Shortlist.from_bytes(self.files[SHORTLIST_FILE], front.vocab, words)
+
+    @cached_property
+    def written(self) -> frozenset[str] | None:
+        """The words that training wrote, in lower case, where the folder lists them."""
+        return read_words(self.files[WRITTEN_FILE]) if WRITTEN_FILE in self.files else None
 
     @property
     def stops(self) -> set[int]:

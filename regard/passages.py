@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from regard.coined import coined_words
 from regard.data.sentences import Span, cut_long, sentence_spans, trim
 from regard.errors import UsageError
 from regard.figures import lost_figures
@@ -36,6 +37,7 @@ from regard.wording import other_words
 
 ROWS = 64  # beams of a batch, about
 TOKENS = 4000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
+SEARCHES = 3  # for words that exist
 LONGEST = 256  # source tokens read at once, whatever the model has room for
 Tell = Callable[[int, int], None]
 Run = Callable[[Sequence[list[Row]], TranslateConfig], Iterator[list[list[Translation]]]]
@@ -179,6 +181,9 @@ def translate_passages(
             parts[n] = each
         if languages(kit) == ("fr", "en"):
             parts = [[with_figures(part, how, run) for part in each] for each in parts]
+        if not how.may_coin and kit.written:
+            written = kit.written
+            parts = [[with_words(part, written, how, run) for part in each] for each in parts]
     return [
         Answer(
             join(text, each, how.count),
@@ -255,13 +260,40 @@ def with_figures(part: Part, how: TranslateConfig, run: Run) -> Part:
     return Part(piece, [found, *part.translations][: max(1, how.count)])
 
 
+def with_words(part: Part, written: Collection[str], how: TranslateConfig, run: Run) -> Part:
+    """A part whose translations have words that exist, if a search without the others finds any.
+
+    Pieces of words can be put together to words that nobody says: entarté → entarted.
+    """
+    piece = part.piece
+
+    def coined(answer: Translation) -> list[str]:
+        made = coined_words(piece.text, answer.text, written)
+        return [word.lower() for word in made] if piece.raised else made
+
+    found, banned = part.translations, list[str]()
+    for _ in range(SEARCHES):
+        new = {word: None for answer in found for word in coined(answer) if word not in banned}
+        if not new or not piece.ids:
+            break
+        banned += new
+        try:
+            (found,) = translate_pieces(
+                [piece], replace(how, ban=(*how.ban, *banned)), run
+            ).values()
+        except UsageError:  # nothing is left
+            break
+    both = {answer.text: answer for answer in [*found, *part.translations]}
+    return Part(piece, sorted(both.values(), key=lambda a: bool(coined(a)))[: max(1, how.count)])
+
+
 def copied(text: str, piece: Piece) -> Translation:
     """A piece as it stands in its text."""
     return Translation(text[slice(*piece.span)], 0.0, [])
 
 
 def translate_pieces(
-    pieces: Sequence[Piece], how: TranslateConfig, run: Run, tell: Tell | None
+    pieces: Sequence[Piece], how: TranslateConfig, run: Run, tell: Tell | None = None
 ) -> dict[int, list[Translation]]:
     """Translations of the pieces that have tokens, by their number; the longest come first."""
     order = sorted((n for n, p in enumerate(pieces) if p.ids), key=lambda n: -len(pieces[n].ids))

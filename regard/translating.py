@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -54,6 +54,9 @@ class TranslateConfig:
     answer without wishes is asked for; log-probabilities are then shares among these words."""
     batch: int | None = None
     """Sentences that are translated together; None is as many as suit the beam."""
+    coin: bool | None = None
+    """Whether words may be made up that training never wrote, where the folder lists what it did;
+    None: only where one translation is asked for, since another search takes as long again."""
 
     def __post_init__(self) -> None:
         for name in ("beams", "count", "limit", "batch"):
@@ -69,6 +72,11 @@ class TranslateConfig:
     def keeps_whole(self) -> bool:
         """Whether a wish is for the whole of a translation, so that its source is not cut."""
         return bool(self.must or self.begin)
+
+    @property
+    def may_coin(self) -> bool:
+        """Whether words may be made up."""
+        return self.count == 1 if self.coin is None else self.coin
 
     def beam(self) -> BeamConfig:
         """The plain search."""
@@ -125,6 +133,10 @@ class Searcher(Protocol):
     @property
     def stops(self) -> set[int]:
         """Ids that end a text."""
+
+    @property
+    def written(self) -> Collection[str] | None:
+        """The words that training wrote, in lower case, where the folder lists them."""
 
     @property
     def room(self) -> int | None:

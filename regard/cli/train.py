@@ -20,6 +20,7 @@ from regard.cli.train_data import Data, prepare
 from regard.cli.train_dry import dry_run
 from regard.cli.train_final import finish
 from regard.cli.train_flags import CONFIG, KNOWN, RunConfig, resolve_run
+from regard.cli.train_init import open_init
 from regard.cli.train_samples import make_sampler
 from regard.cli.train_show import Watcher
 from regard.disk import FULL, is_taken
@@ -230,19 +231,30 @@ def take_up(trainer: Trainer, plan: Plan, say: Callable[[str], None]) -> None:
 
 
 def make_kit(plan: Plan, data: Data, say: Callable[[str], None]) -> Kit:
-    """A fresh model with its tokenizer, on the device of the run."""
+    """The model to be trained with its tokenizer, on the device of the run."""
+    if plan.run.init is not None:
+        kit = open_init(plan.run.init, plan.run.kind, plan.train.length)
+        say(f"beginning with the weights of {plan.run.init}")
+    else:
+        kit = fresh_kit(plan, data)
+    with_dropout(kit.model, plan.train.dropout).to(plan.device)
+    count = human_count(sum(p.numel() for p in kit.model.parameters()))
+    own = "regard's own: no family of transformers holds "
+    own += plan.shape.family if plan.shape.family in CELLS else "pre-norm encoder-decoders"
+    family = own if kit.binding is None else kit.binding.architecture
+    say(f"model: {family}, {count} parameters, on {plan.device}")
+    return kit
+
+
+def fresh_kit(plan: Plan, data: Data) -> Kit:
+    """A model of the run's shape with freshly drawn weights."""
     config, family = plan.shape.build(data.tokenizer.size, plan.train.length)
     model = model_class(config).fresh(config, plan.train.seed)
-    model = with_dropout(model, plan.train.dropout)
-    kit = Kit(model.to(plan.device), data.tokenizer, bind(family) if family else None)
+    kit = Kit(model, data.tokenizer, bind(family) if family else None)
     specials = data.tokenizer.specials
     kit.config = kit.fresh_config()
     if plan.run.kind == "seq2seq":
         kit.config["decoder_start_token_id"] = specials.get("pad", specials["eos"])
-    count = human_count(sum(p.numel() for p in model.parameters()))
-    own = "regard's own: no family of transformers holds "
-    own += plan.shape.family if plan.shape.family in CELLS else "pre-norm encoder-decoders"
-    say(f"model: {family or own}, {count} parameters, on {plan.device}")
     return kit
 
 

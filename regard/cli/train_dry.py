@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from regard.cli.doctor import free_memory
 from regard.cli.show import Show, human_bytes, human_count
 from regard.cli.train_data import prepare
+from regard.cli.train_init import open_init
 from regard.history.seq2seq import model_class
 from regard.model.config import ModelConfig
 from regard.model.cost import Run
@@ -27,7 +28,7 @@ def dry_run(plan: Plan, show: Show) -> None:
     """Read and check the data, count, and print."""
     with TemporaryDirectory(prefix="regard-dry-") as name, show.progress("reading") as progress:
         data = prepare(plan.run, plan.train, Path(name), lambda text: None, progress)
-        config, family = plan.shape.build(data.tokenizer.size, plan.train.length)
+        config, family = shape_of(plan, data.tokenizer.size)
         batches = data.train.count(0)
         sizes = dict(data.sizes)
     train = plan.train
@@ -52,6 +53,14 @@ def dry_run(plan: Plan, show: Show) -> None:
         show.result(found)
     else:
         print_report(plan, found, show)
+
+
+def shape_of(plan: Plan, vocab: int) -> tuple[ModelConfig, str | None]:
+    """(config, architecture; None for regard's own) of what would be trained."""
+    if plan.run.init is None:
+        return plan.shape.build(vocab, plan.train.length)
+    kit = open_init(plan.run.init, plan.run.kind, plan.train.length)
+    return kit.model.config, kit.binding.architecture if kit.binding else None
 
 
 def peak_memory(plan: Plan, config: ModelConfig) -> int:

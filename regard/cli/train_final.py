@@ -13,6 +13,7 @@ import torch
 
 from regard import __version__
 from regard.cli.train_data import Data
+from regard.cli.train_init import init_hashes
 from regard.kit import Kit
 from regard.loading import load
 from regard.model.model import Model
@@ -53,8 +54,9 @@ def finish(
         place["device_name"] = torch.cuda.get_device_name()
     if plan.world.size > 1:
         place["processes"] = plan.world.size
+    inputs = data.hashes | init_hashes(plan.run.init)
     versions = {"regard": __version__, "torch": torch.__version__}
-    receipt = make_receipt(plan.command, config, data.hashes, results, versions, place)
+    receipt = make_receipt(plan.command, config, inputs, results, versions, place)
     write_receipt(plan.folder / NAME, receipt)
     say(f"final: {told}")
     return results | {"out": str(plan.folder)}

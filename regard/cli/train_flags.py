@@ -12,6 +12,7 @@ from regard.errors import UsageError, nearest
 from regard.history.config import CELLS
 from regard.train.config import TrainConfig
 from regard.train.shape import ShapeConfig, preset_values
+from regard.zoo import locate
 
 KINDS = ("lm", "mlm", "seq2seq")
 WORDS = (*KINDS, *CELLS)  # `train lstm` is `train lm --family lstm`
@@ -32,6 +33,8 @@ class RunConfig:
     """Validation files of the same form; without them the end of the data is held out."""
     holdout: float | None = None
     """Share held out without --valid: 0.1, of pairs 0.01 to 0.05; 0 for no validation."""
+    init: str | None = None
+    """A model to begin with, folder or name: its weights, shape and tokenizer."""
     preset: str | None = None
     """A shape by name, such as gpt2, llama-15m, bert-base, transformer-base."""
     tokens: str | None = None
@@ -117,9 +120,12 @@ def finish(made: Settings, kind: str) -> None:
         of_preset = made.origins[name].startswith("preset")
         if of_preset and not made.origins[depends].startswith("preset"):
             made.put(name, None, "default")  # the preset's would not fit
+    if made.values["init"] is not None:
+        begin_with(made)
     shape = made.make(ShapeConfig)
-    decided = shape.resolve(kind)
-    decided.build(vocab=8, length=made.values["length"])  # a shape that cannot be, before any work
+    decided = shape if made.values["init"] else shape.resolve(kind)
+    if made.values["init"] is None:
+        decided.build(8, made.values["length"])  # a shape that cannot be, before any work
     for name in ("family", "hidden", "attention"):
         if getattr(decided, name) != getattr(shape, name):
             made.put(name, getattr(decided, name), "default")
@@ -130,6 +136,25 @@ def finish(made: Settings, kind: str) -> None:
         made.put("tokens", usual[kind], "default")
     check(made.make(RunConfig), made.make(TrainConfig))
     check_recurrent(made)
+
+
+def begin_with(made: Settings) -> None:
+    """Find the model that a run begins with, and refuse settings that are its own."""
+    init = str(locate(made.values["init"]))
+    if not Path(init).exists():
+        expected = "a folder that `regard.load` opens, or a name `regard list` shows"
+        raise UsageError(DOING, f"init = {init}: no such file or folder", expected)
+    made.values["init"] = init = str(Path(init).resolve())
+    usual = {name: setting.default for name, setting in settings_of(ShapeConfig).items()}
+    usual |= {"preset": None, "vocab": None}
+    for name, value in usual.items():
+        if made.values[name] != value:
+            found = f"{name} = {made.values[name]} ({made.origins[name]}) with init"
+            raise UsageError(DOING, found, f"the {name} of {init}", f"leave {name} out")
+    if made.values["tokens"] not in (None, init):
+        found = f"tokens = {made.values['tokens']} with init"
+        raise UsageError(DOING, found, f"the tokenizer of {init}", "leave tokens out")
+    made.put("tokens", init, "init")
 
 
 def check_recurrent(made: Settings) -> None:

@@ -159,7 +159,8 @@ def read_search(args: argparse.Namespace) -> TranslateConfig:
     wishes = (tuple(args.must), tuple(args.ban), args.begin)
     few = not args.no_shortlist
     search = (args.beams, args.alternatives, args.alpha, args.max_new)
-    config = TranslateConfig(*search, *wishes, few, args.batch)
+    coin = False if args.coin is None and args.texts else args.coin
+    config = TranslateConfig(*search, *wishes, few, args.batch, coin)
     config.beam()  # which checks the ranges
     return config
 

@@ -109,6 +109,8 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(name, action="append", default=[], metavar="WORD", help=text)
     parser.add_argument("--begin", default="", metavar="TEXT", help="how translations begin")
+    coin = "may write words that training never did (only for lines of files, one translation each)"
+    parser.add_argument("--coin", action=argparse.BooleanOptionalAction, help=coin)
     alpha = "strength of the length penalty; 0 prefers short (0.6)"
     parser.add_argument("--alpha", type=number, default=0.6, metavar="X", help=alpha)
     most = "tokens at most (50 more than the source has)"

@@ -15,6 +15,8 @@ Span = tuple[int, int]
 
 WORDS_FILE = "words.tsv.gz"
 """Beside the weights: word TAB count on each line, the words in lower case."""
+WRITTEN_FILE = "written.txt.gz"
+"""Beside the weights: the words of the training targets, in lower case, one on each line."""
 MOST = 1 << 28  # bytes of all words: a small file may unpack to any size
 
 # French drops a vowel before an apostrophe; what is left is a word. English 's and n't stay.
@@ -53,13 +55,38 @@ def write_counts(counts: Counter[str]) -> bytes:
 
 def read_counts(data: bytes) -> dict[str, int]:
     """What `write_counts` wrote."""
+    lines = unpack(data, WORDS_FILE)
+    try:
+        return {word: int(count) for word, count in (line.split("\t") for line in lines)}
+    except ValueError as error:
+        raise broken(WORDS_FILE, error) from None
+
+
+def write_words(words: Iterable[str]) -> bytes:
+    """The content of written.txt.gz."""
+    return gzip.compress("".join(f"{word}\n" for word in sorted(words)).encode(), mtime=0)
+
+
+def read_words(data: bytes) -> frozenset[str]:
+    """What `write_words` wrote."""
+    return frozenset(unpack(data, WRITTEN_FILE))
+
+
+def unpack(data: bytes, name: str) -> list[str]:
+    """The lines of a packed file that are not empty."""
     try:
         with gzip.open(io.BytesIO(data)) as packed:
             text = packed.read(MOST + 1)
         if len(text) > MOST:
             raise ValueError(f"more than {MOST:,} bytes of words")
-        rows = [line.split("\t") for line in text.decode().split("\n") if line]
-        return {word: int(count) for word, count in rows}
+        return [line for line in text.decode().split("\n") if line]
     except (ValueError, EOFError, OSError, zlib.error) as error:
-        expected = "word TAB count on each line, in UTF-8, packed by gzip"
-        raise DataError(f"reading {WORDS_FILE}", str(error), expected) from None
+        raise broken(name, error) from None
+
+
+def broken(name: str, error: Exception) -> DataError:
+    """What is wrong with a file of words."""
+    form = "word TAB count" if name == WORDS_FILE else "a word"
+    return DataError(
+        f"reading {name}", str(error), f"{form} on each line, in UTF-8, packed by gzip"
+    )

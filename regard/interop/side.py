@@ -17,6 +17,7 @@ KEPT = (
     "config_sentence_transformers.json",
     "1_Pooling/config.json",
     "shortlist.safetensors",  # words that translations need (decode/shortlist.py)
+    "written.txt.gz",  # words that training wrote (data/words.py)
     "words.tsv.gz",  # how often each word was seen in training (data/words.py)
 )
 
