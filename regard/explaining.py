@@ -23,7 +23,8 @@ from regard.look.align import (
     word_weights,
 )
 from regard.look.page import Section, Word, page
-from regard.passages import Answer, Part
+from regard.passages import Answer
+from regard.pieces import Part
 from regard.translating import Searcher, Translation, shares
 
 RARE = 10  # a word seen less often than this was hardly learnt

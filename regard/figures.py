@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from difflib import SequenceMatcher
 from typing import NamedTuple
+
+Span = tuple[int, int]
 
 GAP = "[ ,.'\u00a0\u202f\u2009]"  # between groups of three digits, and before decimals
 CLOCK = re.compile(
@@ -17,6 +20,11 @@ SAID = dict(
         "fifteen sixteen seventeen eighteen nineteen twenty".split()
     )
 )
+SAID |= {
+    10 * n: word
+    for n, word in enumerate("thirty forty fifty sixty seventy eighty ninety".split(), start=3)
+}
+ALIKE = 0.6  # share of the digits of two numbers that are the same
 OTHERS = {
     0: ("no", "midnight"),
     1: ("a", "an", "first", "single"),
@@ -81,8 +89,17 @@ def in_english(number: str) -> str:
     return re.sub(GAP, ",", whole) + mark + decimals
 
 
-def lost_figures(source: str, target: str) -> list[str]:
-    """The numbers of a source that a translation lacks, as English writes them, each once."""
+class Match(NamedTuple):
+    """What a translation made of the numbers of its source."""
+
+    lost: list[Figure]
+    """Those that it lacks."""
+    spare: list[Span]
+    """Where it has numbers that the source lacks."""
+
+
+def match_figures(source: str, target: str) -> Match:
+    """Find each number of a source in a translation, as digits or in words."""
     runs = [(m.start(), m.end(), m[0]) for m in re.finditer(r"\d+", target)]
     words = set(re.findall(r"[a-z]+", target.lower()))
     taken: set[int] = set()
@@ -90,9 +107,33 @@ def lost_figures(source: str, target: str) -> list[str]:
     for figure in figures(source):
         place = find_run(target, runs, taken, figure)
         if place is None and not is_said(figure, words):
-            lost.append(figure.english)
+            lost.append(figure)
         taken |= set(place or ())
-    return list(dict.fromkeys(lost))
+    used = {at for n in taken for at in range(*runs[n][:2])}
+    spare = [m.span() for m in FIGURE.finditer(target) if used.isdisjoint(range(*m.span()))]
+    return Match(lost, spare)
+
+
+def lost_figures(source: str, target: str) -> list[str]:
+    """The numbers of a source that a translation lacks, as English writes them, each once."""
+    return list(dict.fromkeys(figure.english for figure in match_figures(source, target).lost))
+
+
+def mended(source: str, target: str) -> str:
+    """A translation with the right numbers in the place of wrong ones; "" where these are unclear.
+
+    Numbers are taken for each other where there are as many and they share most of their digits.
+    """
+    lost, spare = match_figures(source, target)
+    if not lost or len(lost) != len(spare):
+        return ""
+    made, end = "", 0
+    for figure, (start, after) in zip(lost, spare, strict=True):
+        digits = re.sub(r"\D", "", target[start:after])
+        if not any(SequenceMatcher(None, digits, own).ratio() >= ALIKE for own in figure.digits):
+            return ""
+        made, end = made + target[end:start] + figure.english.lstrip("-"), after
+    return made + target[end:]
 
 
 def find_run(

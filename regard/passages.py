@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
-from regard.coined import coined_words
 from regard.data.sentences import Span, cut_long, sentence_spans, trim
-from regard.errors import UsageError
-from regard.figures import lost_figures
+from regard.mending import with_figures, with_words
 from regard.model.config import TextConfig
+from regard.pieces import Job, Part, Piece, Run, in_case
 from regard.source_text import (
     BETWEEN,
     KEPT,
@@ -26,42 +25,17 @@ from regard.source_text import (
 from regard.tokens.tokenizer import Tokenizer
 from regard.translating import (
     Other,
-    Row,
     Searcher,
     TranslateConfig,
     Translation,
     Word,
-    translate,
 )
 from regard.wording import other_words
 
 ROWS = 64  # beams of a batch, about
 TOKENS = 4000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
-SEARCHES = 3  # for words that exist
 LONGEST = 256  # source tokens read at once, whatever the model has room for
 Tell = Callable[[int, int], None]
-Run = Callable[[Sequence[list[Row]], TranslateConfig], Iterator[list[list[Translation]]]]
-"""Batches of sources → what becomes of each batch, in order."""
-
-
-class Piece(NamedTuple):
-    """A sentence, or a part of a long one."""
-
-    span: Span
-    """Where it stands in its text."""
-    text: str
-    """As the model reads it."""
-    ids: list[int]
-    """Its tokens; none where it is copied."""
-    raised: bool
-    """Whether it stood in capitals and so its translation does."""
-
-
-class Part(NamedTuple):
-    """A piece with what became of it."""
-
-    piece: Piece
-    translations: list[Translation]
 
 
 class Answer(NamedTuple):
@@ -180,10 +154,9 @@ def translate_passages(
         for n, each in zip(again, some, strict=True):
             parts[n] = each
         if languages(kit) == ("fr", "en"):
-            parts = [[with_figures(part, how, run) for part in each] for each in parts]
+            parts = regrouped(with_figures(kit, [*chain(*parts)], how, run, strict), parts)
         if not how.may_coin and kit.written:
-            written = kit.written
-            parts = [[with_words(part, written, how, run) for part in each] for each in parts]
+            parts = regrouped(with_words([*chain(*parts)], kit.written, how, run), parts)
     return [
         Answer(
             join(text, each, how.count),
@@ -195,14 +168,8 @@ def translate_passages(
 
 
 def one_by_one(kit: Searcher, strict: bool | None) -> Run:
-    """Batches in this process, one after the other."""
-
-    def run(
-        batches: Sequence[list[Row]], how: TranslateConfig
-    ) -> Iterator[list[list[Translation]]]:
-        return (translate(kit, rows, how, strict) for rows in batches)
-
-    return run
+    """Jobs in this process, one after the other."""
+    return lambda jobs: (job.do(kit, strict) for job in jobs)
 
 
 def translate_parts(
@@ -216,8 +183,14 @@ def translate_parts(
     flat = [(t, piece) for t, each in zip(texts, passages, strict=True) for piece in each]
     found = {n: [copied(t, piece)] for n, (t, piece) in enumerate(flat) if not piece.ids}
     found |= translate_pieces([piece for _, piece in flat], how, run, tell)
-    numbers = iter(range(len(flat)))
-    return [[Part(piece, found[next(numbers)]) for piece in each] for each in passages]
+    made = [Part(piece, found[n]) for n, (_, piece) in enumerate(flat)]
+    return regrouped(made, passages)
+
+
+def regrouped(parts: Sequence[Part], like: Sequence[Sequence[object]]) -> list[list[Part]]:
+    """Parts one after the other as the parts of texts again."""
+    rest = iter(parts)
+    return [[next(rest) for _ in each] for each in like]
 
 
 def around_lost(kit: Searcher, text: str, parts: Sequence[Part]) -> list[Piece]:
@@ -240,53 +213,6 @@ def around_lost(kit: Searcher, text: str, parts: Sequence[Part]) -> list[Piece]:
     return pieces if lost else []
 
 
-def with_figures(part: Part, how: TranslateConfig, run: Run) -> Part:
-    """A part whose translations have the numbers of the source, if a search for them finds any.
-
-    Each digit is a token: long numbers come out short of one now and then, or with one too many.
-    """
-    piece, (best, *_) = part
-    lost = lost_figures(piece.text, best.text) if piece.ids else []
-    if not lost:
-        return part
-    # A beam of 1 is one for each digit that is there: five times as quick as 4, and as good.
-    wishes = replace(how, must=(*how.must, *lost), count=1, beams=1)
-    try:
-        (((found, *_),),) = run([[piece.ids]], wishes)
-    except UsageError:  # no room for all of them
-        return part
-    if len(lost_figures(piece.text, found.text)) >= len(lost):
-        return part
-    return Part(piece, [found, *part.translations][: max(1, how.count)])
-
-
-def with_words(part: Part, written: Collection[str], how: TranslateConfig, run: Run) -> Part:
-    """A part whose translations have words that exist, if a search without the others finds any.
-
-    Pieces of words can be put together to words that nobody says: entarté → entarted.
-    """
-    piece = part.piece
-
-    def coined(answer: Translation) -> list[str]:
-        made = coined_words(piece.text, answer.text, written)
-        return [word.lower() for word in made] if piece.raised else made
-
-    found, banned = part.translations, list[str]()
-    for _ in range(SEARCHES):
-        new = {word: None for answer in found for word in coined(answer) if word not in banned}
-        if not new or not piece.ids:
-            break
-        banned += new
-        try:
-            (found,) = translate_pieces(
-                [piece], replace(how, ban=(*how.ban, *banned)), run
-            ).values()
-        except UsageError:  # nothing is left
-            break
-    both = {answer.text: answer for answer in [*found, *part.translations]}
-    return Part(piece, sorted(both.values(), key=lambda a: bool(coined(a)))[: max(1, how.count)])
-
-
 def copied(text: str, piece: Piece) -> Translation:
     """A piece as it stands in its text."""
     return Translation(text[slice(*piece.span)], 0.0, [])
@@ -305,19 +231,13 @@ def translate_pieces(
         groups.append(order[first : first + min(size, max(1, few))])
         first += len(groups[-1])
     found: dict[int, list[Translation]] = {}
-    batches: list[list[Row]] = [[pieces[n].ids for n in group] for group in groups]
-    for group, rows in zip(groups, run(batches, how), strict=True):
+    jobs = [Job([pieces[n].ids for n in group], how) for group in groups]
+    for group, rows in zip(groups, run(jobs), strict=True):
         for n, row in zip(group, rows, strict=True):
             found[n] = [in_case(pieces[n], answer) for answer in row]
         if tell:
             tell(len(found), len(order))
     return found
-
-
-def in_case(piece: Piece, answer: Translation) -> Translation:
-    """A translation on one line, in capitals where the source was."""
-    text = " ".join(answer.text.split())
-    return answer._replace(text=text.upper() if piece.raised else text)
 
 
 def gap(text: str, parts: Sequence[Part], n: int) -> str:

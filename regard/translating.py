@@ -356,6 +356,15 @@ def spellings(kit: Searcher, words: Sequence[str]) -> Phrases:
     return {phrase for word in words for phrase in spell(kit, word)}
 
 
+@torch.no_grad()
+def given(kit: Searcher, row: Row, text: str, strict: bool | None) -> Translation:
+    """A text as the translation of a source, with its log-probability."""
+    tokens, end = [*spell(kit, text)[-1]], sorted(kit.stops)[:1]
+    log = path(kit, row, tokens, strict)[1]
+    logprob = sum(float(log[n, token]) for n, token in enumerate([*tokens, *end]))
+    return Translation(text, logprob, [*tokens, *end])
+
+
 def path(
     kit: Searcher, row: Row, tokens: list[int], strict: bool | None
 ) -> tuple[Batch, torch.Tensor]:

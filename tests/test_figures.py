@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.figures import figures, lost_figures
+from regard.figures import figures, lost_figures, mended
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,20 @@ def test_grouped_or_not_a_number_is_the_same(a, b):
     assert [f.english for f in figures(f"{french} euros")] == [f"{a:,}"]
     if str(a) != str(b):
         assert f"{a:,}" in lost_figures(f"{french} euros", f"{b} euros")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "text"),
+    [
+        ("un projet de 882 millions", "an $82 million bill", "an $882 million bill"),
+        ("à 1 183,03 ou 14 201,57", "to 183.03 or 14,201.57", "to 1,183.03 or 14,201.57"),
+        ("100 000 et 250 000 $", "$100,000,000 and $25,000", "$100,000 and $250,000"),
+        ("une vingtaine des 882 pays", "20 of the countries", ""),  # another number
+        ("882 pays", "countries", ""),  # none there
+        ("882 pays", "882 countries", ""),  # nothing lost
+        ("882 pays", "82 or 88 countries", ""),  # which one?
+    ],
+)
+def test_wrong_numbers_are_put_right(source, target, text):
+    assert mended(source, target) == text
+    assert not text or not lost_figures(source, text)

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import regard
-from regard import passages
+from regard import passages, pieces
 from regard.kit import Kit
-from regard.passages import Answer, Part, Piece, join, read_passages
+from regard.passages import Answer, join, read_passages
+from regard.pieces import Part, Piece
 from regard.source_text import is_copied, recased, tidy
 from regard.tokens.train import train_tokenizer
-from regard.translating import TranslateConfig, Translation
+from regard.translating import TranslateConfig, Translation, given, translate
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.test_translating import made
 
@@ -47,7 +48,7 @@ def echo(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             for text in texts
         ]
 
-    monkeypatch.setattr(passages, "translate", translate)
+    monkeypatch.setattr(pieces, "translate", translate)
     return read
 
 
@@ -92,7 +93,7 @@ def test_what_a_translation_loses_is_put_back(
 ) -> None:
     """Addresses and emoji: kept by the translation, or the rest is translated around them."""
     assert said(kit, "Écrire à a@b.fr vite.") == "<0:Écrire à a@b.fr vite.>"
-    real: Any = vars(passages)["translate"]
+    real: Any = vars(pieces)["translate"]
 
     def forgetful(*given: Any) -> list[list[Translation]]:
         rows = real(*given)
@@ -101,7 +102,7 @@ def test_what_a_translation_loses_is_put_back(
             for r in rows
         ]
 
-    monkeypatch.setattr(passages, "translate", forgetful)
+    monkeypatch.setattr(pieces, "translate", forgetful)
     assert said(kit, "Écrire à a@b.fr vite 😀. Il dort.") == (
         "<0:Écrire à> a@b.fr <0:vite> 😀. <0:Il dort.>"
     )
@@ -144,25 +145,34 @@ def test_other_languages_are_left_alone(
     assert said(kit, text) == "This is the house of my father. <0:C'est la maison de mon père.>"
 
 
-def test_lost_numbers_are_searched_for(
-    kit: Kit, echo: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("wrong", "searches"), [("", 1), ("183", 0)])
+def test_lost_numbers_are_searched_for_and_wrong_ones_put_right(
+    wrong: str, searches: int, kit: Kit, echo: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real: Any = vars(passages)["translate"]
+    real: Any = vars(pieces)["translate"]
     asked: list[tuple[str, ...]] = []
 
     def careless(kit: Any, rows: Any, how: TranslateConfig, *more: Any) -> Any:
         asked.append(how.must)
-        lost = "" if how.must else "1838"
         return [
-            [t._replace(text=t.text.replace(lost, "183") if lost else t.text) for t in row]
+            [t if how.must else t._replace(text=t.text.replace("1838", wrong)) for t in row]
             for row in real(kit, rows, replace(how, must=()), *more)
         ]
 
-    monkeypatch.setattr(passages, "translate", careless)
-    assert said(kit, "En 1838.") == "<0:En 183.>"
+    monkeypatch.setattr(pieces, "translate", careless)
+    assert said(kit, "En 1838.") == f"<0:En {wrong}.>"
     monkeypatch.setitem(kit.config, "languages", ["fr", "en"])
     assert said(kit, "En 1838. En 12.") == "<0:En 1838.> <0:En 12.>"
-    assert asked[-1] == ("1838",) and asked.count(("1838",)) == 1
+    assert asked.count(("1838",)) == searches
+
+
+def test_a_mended_translation_has_the_score_of_its_own_words() -> None:
+    kit = regard.load("fr-en")
+    row = kit.tokenizer.encode("Bonjour.")
+    (best,) = translate(kit, [row], TranslateConfig(shortlist=False))[0]
+    again = given(kit, row, best.text, None)
+    assert again.tokens == best.tokens
+    assert again.logprob == pytest.approx(best.logprob, abs=1e-4)
 
 
 def test_blank_lines_stay_blank(kit: Kit, echo: list[str]) -> None:

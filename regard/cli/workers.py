@@ -17,9 +17,11 @@ from typing import Self
 from regard.errors import ResourceError
 from regard.heap import give_back_memory
 from regard.kit import Kit
-from regard.translating import Row, TranslateConfig, Translation, translate
+from regard.pieces import Job
+from regard.translating import TranslateConfig, Translation, translate
 
 LEAST = 32  # lines that are worth more than one process
+MANY = 1500  # source tokens of a batch that takes much memory
 
 
 def worth_workers(device: str, lines: int, asked: int | None) -> int:
@@ -39,7 +41,7 @@ def one_thread() -> None:
 
 
 class Workers:
-    """Translates batches in processes that share a model; as `passages.Run`."""
+    """Does jobs in processes that share a model; a `pieces.Run`."""
 
     def __init__(self, kit: Kit, how: TranslateConfig, count: int) -> None:
         translate(kit, [sorted(kit.stops)[:1] or [0]], how)  # packs weights that all will share
@@ -52,12 +54,10 @@ class Workers:
         for ready in [self.pool.submit(int) for _ in range(count)]:
             ready.result()  # all are there before a tokenizer starts its threads
 
-    def __call__(
-        self, batches: Sequence[list[Row]], how: TranslateConfig
-    ) -> Iterator[list[list[Translation]]]:
-        """What becomes of each batch, in order."""
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[list[list[Translation]]]:
+        """What becomes of each job, in order."""
         try:
-            yield from self.pool.map(work, batches, [how] * len(batches))
+            yield from self.pool.map(work, jobs)
         except BrokenProcessPool:
             found = "a worker process was killed, perhaps for lack of memory"
             raise ResourceError("translating", found, fix="--workers 1") from None
@@ -81,8 +81,9 @@ def take(kit: Kit) -> None:
     KITS[:] = [kit]
 
 
-def work(rows: list[Row], how: TranslateConfig) -> list[list[Translation]]:
-    """One batch, in a worker."""
-    made = translate(KITS[0], rows, how)
-    give_back_memory()  # batches differ in shape: the heap would grow by what lies between blocks
+def work(job: Job) -> list[list[Translation]]:
+    """One job, in a worker."""
+    made = job.do(KITS[0])
+    if len(job.rows) * max(map(len, job.rows)) >= MANY:  # the heap grows by gaps between blocks
+        give_back_memory()
     return made

@@ -1,0 +1,58 @@
+"""Pieces of texts, what becomes of them, and the jobs that a translator or several do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from regard.data.sentences import Span
+from regard.errors import UsageError
+from regard.translating import Row, Searcher, TranslateConfig, Translation, translate
+
+
+class Piece(NamedTuple):
+    """A sentence, or a part of a long one."""
+
+    span: Span
+    """Where it stands in its text."""
+    text: str
+    """As the model reads it."""
+    ids: list[int]
+    """Its tokens; none where it is copied."""
+    raised: bool
+    """Whether it stood in capitals and so its translation does."""
+
+
+class Part(NamedTuple):
+    """A piece with what became of it."""
+
+    piece: Piece
+    translations: list[Translation]
+
+
+def in_case(piece: Piece, answer: Translation) -> Translation:
+    """A translation on one line, in capitals where the source was."""
+    text = " ".join(answer.text.split())
+    return answer._replace(text=text.upper() if piece.raised else text)
+
+
+class Job(NamedTuple):
+    """A batch of sources that is translated together."""
+
+    rows: list[Row]
+    how: TranslateConfig
+    optional: bool = False
+    """There may be no answer: it is asked for what perhaps cannot be had."""
+
+    def do(self, kit: Searcher, strict: bool | None = None) -> list[list[Translation]]:
+        """What becomes of each source."""
+        try:
+            return translate(kit, self.rows, self.how, strict)
+        except UsageError:
+            if not self.optional:
+                raise
+            return [[] for _ in self.rows]
+
+
+Run = Callable[[Sequence[Job]], Iterator[list[list[Translation]]]]
+"""Who does jobs: what becomes of each, in order."""
