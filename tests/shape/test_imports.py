@@ -16,13 +16,18 @@ LEVELS = [
     ["interop", "decode", "look", "train"],
     ["tune", "nvib", "score", "lang"],
     ["zoo", "kit", "loading", "reading", "serve"]
-    + ["figures", "source_text", "translating", "wording", "passages", "explaining"],
+    + ["figures", "coined", "source_text", "translating", "wording", "pieces", "mending"]
+    + ["passages", "explaining"],
     ["cli", "__init__", "__main__"],
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 SAME_LEVEL = {("disk", "errors"), ("receipt", "errors"), ("receipt", "disk"), ("history", "data")}
 SAME_LEVEL |= {("history", "model")}  # recurrent models stand where a Transformer does
-SAME_LEVEL |= {("passages", name) for name in ("translating", "wording", "source_text", "figures")}
+SAME_LEVEL |= {
+    ("passages", n) for n in ("translating", "wording", "source_text", "pieces", "mending")
+}
+SAME_LEVEL |= {("mending", name) for name in ("coined", "figures", "pieces", "translating")}
+SAME_LEVEL |= {("pieces", "translating"), ("explaining", "pieces")}
 SAME_LEVEL |= {("wording", "translating"), ("explaining", "translating")}
 SAME_LEVEL |= {("explaining", "passages"), ("kit", "passages"), ("kit", "explaining")}
 SAME_LEVEL |= {("kit", "reading"), ("kit", "translating"), ("loading", "kit")}
