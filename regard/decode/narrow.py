@@ -21,12 +21,15 @@ from regard.decode.step import Hypothesis, Limit, limits_of
 from regard.decode.write import write_plain
 from regard.model.batch import Batch
 from regard.model.front_text import TextFront
+from regard.model.int8 import map_levels, to_levels
 from regard.model.model import Model
 from regard.model.precision import Map, PackedLinear, pack
 
 How = SampleConfig | BeamConfig | None
 PACKED: WeakKeyDictionary[nn.Linear, tuple[Shortlist, Map]] = WeakKeyDictionary()
 """Packed rows of the ids that are always allowed: they are the most, and packing takes time."""
+ROUNDED: WeakKeyDictionary[nn.Linear, tuple[Tensor, Tensor]] = WeakKeyDictionary()
+"""int8 weights as whole numbers and steps: each batch packs other rows of them."""
 
 
 class NarrowStep(ModelStep):
@@ -105,8 +108,14 @@ def common_map(out: nn.Linear, shortlist: Shortlist) -> Map:
 
 def rows_map(out: nn.Linear, ids: Tensor) -> Map:
     """The scores of some ids (n,), in the precision of the whole map: (N, D) → (N, n)."""
-    weight = out.weight.detach().index_select(0, ids)
     bias = None if out.bias is None else out.bias.detach().index_select(0, ids)
+    if isinstance(out, PackedLinear) and out.precision == "int8":
+        if out not in ROUNDED:
+            with torch.inference_mode(False):
+                ROUNDED[out] = to_levels(out.weight.detach())
+        whole, step = (part.index_select(0, ids) for part in ROUNDED[out])
+        return map_levels(whole, step, bias)
+    weight = out.weight.detach().index_select(0, ids)
     if isinstance(out, PackedLinear):
         return pack(weight, bias, out.precision)
     return lambda x: F.linear(x, weight, bias)

@@ -64,10 +64,11 @@ class Shortlist:
         allowed = np.zeros((len(ids), self.targets), bool)
         allowed[np.repeat(row, size), listed] = True
         others = np.flatnonzero(allowed.any(0))
-        allowed = allowed[:, others]
-        sizes = allowed.sum(1)
-        first = np.argsort(~allowed, 1, kind="stable")[:, : sizes.max(initial=0)]
-        barred = np.arange(first.shape[1]) >= sizes[:, None]
+        row, place = np.nonzero(allowed[:, others])
+        sizes = np.bincount(row, minlength=len(ids))
+        barred = np.arange(sizes.max(initial=0)) >= sizes[:, None]
+        first = np.zeros(barred.shape, np.int64)
+        first[~barred] = place  # row by row, as they were found
         parts = (self.always, others, first, barred)
         return Choice(*(torch.from_numpy(part) for part in parts))
 

@@ -37,12 +37,14 @@ class Kernel(NamedTuple):
 
 def int8_map(weight: Tensor, bias: Tensor | None) -> Product:
     """The linear map of weight (N, K) and bias (N,) for float32 rows (M, K) → (M, N)."""
-    kernel, extra = find_kernel(), -weight.shape[1] % LANES
-    weight = F.pad(weight.detach(), (0, extra))
-    whole, step = to_levels(weight)
-    run = kernel.pack(
-        whole, step[:, 0], None if bias is None else bias.detach().clone(), kernel.levels
-    )
+    return map_levels(*to_levels(weight.detach()), bias)
+
+
+def map_levels(whole: Tensor, step: Tensor, bias: Tensor | None) -> Product:
+    """The same of a weight in whole numbers (N, K) with the steps of its rows (N, 1)."""
+    kernel, extra = find_kernel(), -whole.shape[1] % LANES
+    bias = None if bias is None else bias.detach().clone()
+    run = kernel.pack(F.pad(whole, (0, extra)), step[:, 0], bias, kernel.levels)
     return run if not extra else lambda x: run(F.pad(x, (0, extra)))
 
 
