@@ -8,14 +8,12 @@ from dataclasses import replace
 from regard.coined import coined_words
 from regard.figures import lost_figures, mended
 from regard.pieces import Job, Part, Piece, Run, in_case
-from regard.translating import Searcher, TranslateConfig, Translation, given
+from regard.translating import TranslateConfig, Translation
 
 SEARCHES = 3  # for words that exist
 
 
-def with_figures(
-    kit: Searcher, parts: Sequence[Part], how: TranslateConfig, run: Run, strict: bool | None
-) -> list[Part]:
+def with_figures(parts: Sequence[Part], how: TranslateConfig, run: Run) -> list[Part]:
     """Parts whose translations have the numbers of the source, as far as they can be had.
 
     Each digit is a token: long numbers come out short of one now and then, or with one too many.
@@ -25,29 +23,22 @@ def with_figures(
     def lost(piece: Piece, answer: Translation) -> list[str]:
         return lost_figures(piece.text, answer.text) if piece.ids else []
 
-    # A beam of 1 is one for each digit that is there: five times as quick as 4, and as good.
-    near = replace(how, count=1, beams=1)
-    made, missed = list(parts), dict[int, list[str]]()
-    for n, (piece, (best, *_)) in enumerate(parts):
-        words = lost(piece, best)
-        text = mended(piece.text, best.text) if words and not piece.raised else ""
-        if text:
-            made[n] = with_first(parts[n], given(kit, piece.ids, text, strict), how)
-        elif words:
-            missed[n] = words
-    jobs = [
-        Job([made[n].piece.ids], replace(near, must=(*how.must, *words)), True)
-        for n, words in missed.items()
-    ]
-    for (n, words), (found,) in zip(missed.items(), run(jobs), strict=True):
-        if found and len(lost(made[n].piece, found[0])) < len(words):
-            made[n] = with_first(made[n], in_case(made[n].piece, found[0]), how)
+    def mend(piece: Piece, answer: Translation) -> Job:
+        text = "" if piece.raised else mended(piece.text, answer.text)
+        # A beam of 1 is one for each digit that is there: five times as quick as 4, and as good.
+        wish = replace(how, must=(*how.must, *lost(piece, answer)), count=1, beams=1)
+        return Job([piece.ids], wish, True, text)
+
+    made = list(parts)
+    jobs = {
+        n: mend(piece, best) for n, (piece, (best, *_)) in enumerate(parts) if lost(piece, best)
+    }
+    for n, (found,) in zip(jobs, run([*jobs.values()]), strict=True):
+        piece, (best, *_) = made[n]
+        if found and len(lost(piece, found[0])) < len(lost(piece, best)):
+            answers = [in_case(piece, found[0]), *made[n].translations]
+            made[n] = Part(piece, answers[: max(1, how.count)])
     return made
-
-
-def with_first(part: Part, answer: Translation, how: TranslateConfig) -> Part:
-    """A part with a better translation before the others."""
-    return Part(part.piece, [answer, *part.translations][: max(1, how.count)])
 
 
 def with_words(

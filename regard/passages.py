@@ -33,7 +33,7 @@ from regard.translating import (
 from regard.wording import other_words
 
 ROWS = 64  # beams of a batch, about
-TOKENS = 4000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
+TOKENS = 3000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
 LONGEST = 256  # source tokens read at once, whatever the model has room for
 Tell = Callable[[int, int], None]
 
@@ -154,7 +154,7 @@ def translate_passages(
         for n, each in zip(again, some, strict=True):
             parts[n] = each
         if languages(kit) == ("fr", "en"):
-            parts = regrouped(with_figures(kit, [*chain(*parts)], how, run, strict), parts)
+            parts = regrouped(with_figures([*chain(*parts)], how, run), parts)
         if not how.may_coin and kit.written:
             parts = regrouped(with_words([*chain(*parts)], kit.written, how, run), parts)
     return [

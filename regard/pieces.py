@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from regard.data.sentences import Span
 from regard.errors import UsageError
-from regard.translating import Row, Searcher, TranslateConfig, Translation, translate
+from regard.translating import Row, Searcher, TranslateConfig, Translation, given, translate
 
 
 class Piece(NamedTuple):
@@ -43,9 +43,13 @@ class Job(NamedTuple):
     how: TranslateConfig
     optional: bool = False
     """There may be no answer: it is asked for what perhaps cannot be had."""
+    text: str = ""
+    """A translation that is there already: what is asked for is its log-probability."""
 
     def do(self, kit: Searcher, strict: bool | None = None) -> list[list[Translation]]:
         """What becomes of each source."""
+        if self.text:
+            return [[given(kit, row, self.text, strict)] for row in self.rows]
         try:
             return translate(kit, self.rows, self.how, strict)
         except UsageError:

@@ -21,7 +21,7 @@ from regard.pieces import Job
 from regard.translating import TranslateConfig, Translation, translate
 
 LEAST = 32  # lines that are worth more than one process
-MANY = 1500  # source tokens of a batch that takes much memory
+MANY = 1500  # source tokens after which a worker gives free memory back
 
 
 def worth_workers(device: str, lines: int, asked: int | None) -> int:
@@ -73,17 +73,24 @@ class Workers:
         self.pool.shutdown(cancel_futures=True)
 
 
-KITS: list[Kit] = []  # of this process, where it is a worker
+class Worker:
+    """What a process has of its own, where it is a worker."""
+
+    kit: Kit
+    tokens = 0
+    """Source tokens since free memory was given back."""
 
 
 def take(kit: Kit) -> None:
     """Begin as a worker with the model that was there at the fork."""
-    KITS[:] = [kit]
+    Worker.kit = kit
 
 
 def work(job: Job) -> list[list[Translation]]:
     """One job, in a worker."""
-    made = job.do(KITS[0])
-    if len(job.rows) * max(map(len, job.rows)) >= MANY:  # the heap grows by gaps between blocks
+    made = job.do(Worker.kit)
+    Worker.tokens += sum(map(len, job.rows))
+    if Worker.tokens >= MANY:  # batches differ in shape: the heap grows by gaps between blocks
         give_back_memory()
+        Worker.tokens = 0
     return made
