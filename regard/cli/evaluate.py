@@ -13,7 +13,7 @@ from regard.cli.texts import at_least, check_finite, noted, open_kit, perplexity
 from regard.cli.tok import open_any
 from regard.cli.train_data import couples
 from regard.cli.train_ngram import is_ngrams, measure
-from regard.cli.translate import at_work, one_line
+from regard.cli.translate import Crew, at_work, one_line
 from regard.data.build import fingerprint
 from regard.data.files import find_files, read_lines, read_pieces
 from regard.data.overlap import Overlap, overlap, pair_overlap
@@ -281,19 +281,23 @@ def run_translate(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     config = TranslateConfig(args.beams, shortlist=not args.no_shortlist)
     with show.progress("translating") as progress:
         with at_work(args.path, args, len(pairs), config, show) as crew:
-            check_tokenizer(crew.kit, args.path)
+            if isinstance(crew, Crew):
+                check_tokenizer(crew.kit, args.path)
 
             def tell(done: int, total: int) -> None:
                 progress(f"{len(pairs) * done // total:,} of {len(pairs):,} lines")
 
             answers = crew.translate([source for source, _ in pairs], tell)
     found = [one_line(answer.translations[0].text) for answer in answers]
-    scores = bleu_chrf(found, [target for _, target in pairs])
+    spaced = not isinstance(crew, Crew)
+    scores = bleu_chrf(found, [target for _, target in pairs], spaced)
     return {**scores, "lines": len(pairs), "beams": crew.config.beams, "overlap": note}
 
 
-def bleu_chrf(found: Iterable[str], references: Iterable[str]) -> dict[str, Any]:
-    """sacrebleu's scores with their signatures."""
+def bleu_chrf(
+    found: Iterable[str], references: Iterable[str], spaced: bool = False
+) -> dict[str, Any]:
+    """sacrebleu's scores with their signatures; `spaced`: blanks before marks are meant."""
     try:
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
@@ -302,7 +306,7 @@ def bleu_chrf(found: Iterable[str], references: Iterable[str]) -> dict[str, Any]
         raise UsageError("scoring translations", "sacrebleu is not installed", fix=fix) from None
     made: dict[str, Any] = {}
     answers, wanted = list(found), [list(references)]
-    for name, metric in (("bleu", BLEU()), ("chrf", CHRF())):
+    for name, metric in (("bleu", BLEU(force=spaced)), ("chrf", CHRF())):
         made[name] = float(metric.corpus_score(answers, wanted).score)
         made[f"{name}_signature"] = str(metric.get_signature())
     return made

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
+from regard.cli.counting_flags import COUNTING
 from regard.cli.diagnose_flags import DIAGNOSE
 from regard.cli.history_flags import HISTORY
 from regard.cli.options import add_common, add_device, amount, positive
@@ -25,6 +26,7 @@ from regard.disk import FULL, cannot_write
 from regard.errors import DataError, RegardError, ResourceError, UsageError, nearest
 
 INTERRUPTED = 130
+FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE
 READING = "reading the command line"
 
 
@@ -214,7 +216,7 @@ VERBS = {
             "regard verify resume --kills 3 --json",
         ),
     ),
-    **{name: Verb(*row) for name, row in (WRITING | HISTORY | WORDS | DIAGNOSE).items()},
+    **{name: Verb(*row) for name, row in FAMILIES.items()},
     "tok": Verb(
         "regard.cli.tok",
         "texts to tokens and back; train, inspect and explain a tokenizer",
