@@ -54,3 +54,30 @@ def draw_curves(curves: Mapping[str, Sequence[float]], across: str, up: str) -> 
     made = BytesIO()
     figure.savefig(made, format="png", dpi=120)
     return made.getvalue()
+
+
+def draw_ladder(
+    bars: Mapping[str, float],
+    curves: Mapping[str, Sequence[tuple[float, float]]],
+    names: tuple[str, str, str],
+    logarithmic: bool,
+) -> bytes:
+    """A PNG: a bar for each rung and, beside them, a curve for each; `names` are of the axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 4.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.barh(list(bars), list(bars.values()))
+    left.invert_yaxis()
+    left.set(xlabel=names[0])
+    for name, points in curves.items():
+        right.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
+    right.set(xlabel=names[1], ylabel=names[2])
+    if logarithmic:
+        left.set(xscale="log")
+        right.set(xscale="log", yscale="log")
+    if curves:
+        right.legend()
+    made = BytesIO()
+    figure.savefig(made, format="png", dpi=120)
+    return made.getvalue()
