@@ -29,8 +29,8 @@ def add_ladder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--vocab", type=positive, metavar="N", help="tokens at most (pairs: 4000)")
     least = "of words: how often one must stand in the text to be known (2)"
     parser.add_argument("--min-count", type=positive, default=2, metavar="N", help=least)
-    width = "width of the trained rungs (256; of a text 128)"
-    parser.add_argument("--dim", type=positive, metavar="N", help=width)
+    width = "width of the trained rungs (128)"
+    parser.add_argument("--dim", type=positive, default=128, metavar="N", help=width)
     parser.add_argument("--seed", type=int, default=0, help="of weights and order (0)")
     add_device(parser)
 

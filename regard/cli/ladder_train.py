@@ -27,17 +27,21 @@ VALIDATIONS = 3  # of a rung
 LBFGS = 3  # steps of logistic regression for each minute of the budget, at most 60
 
 SAME = ["--schedule", "cosine", "--floor", "0.05", "--keep", "1", "--log-every", "10"]
+MUON = ["--depth", "2", "--optimizer", "muon", "--lr", "8e-3"]  # Adam learns more slowly
 PAIR_WORDS = {
-    "fixed": ["seq2seq", "--attention", "none", "--lr", "2e-3"],
-    "additive": ["seq2seq", "--attention", "additive", "--lr", "2e-3"],
-    "transformer": ["seq2seq", "--pre-norm", "--depth", "3", "--lr", "1.5e-3"],
+    "fixed": ["seq2seq", "--attention", "none", "--lr", "4e-3"],
+    "additive": ["seq2seq", "--attention", "additive", "--lr", "4e-3"],
+    "transformer": ["seq2seq", "--pre-norm", *MUON],
 }
-PAIR_SAME = ["--batch-tokens", "2048", "--length", "96", "--dropout", "0.1"]
+PAIR_SAME = ["--batch-tokens", "1024", "--length", "96", "--smoothing", "0"]
+SHORT = ["--length", "32", "--depth", "1"]
 TEXT_WORDS = {
-    **{cell: [cell, "--length", "64", "--depth", "1"] for cell in ("rnn", "lstm", "gru")},
-    "transformer": ["lm", "--length", "128", "--depth", "2", "--lr", "2e-3"],
+    "rnn": ["rnn", *SHORT, "--lr", "2e-3"],
+    "lstm": ["lstm", *SHORT, "--lr", "5e-3"],
+    "gru": ["gru", *SHORT, "--lr", "5e-3"],
+    "transformer": ["lm", "--length", "128", *MUON],
 }
-TEXT_SAME = ["--batch-tokens", "2048", "--dropout", "0.1"]
+TEXT_SAME = ["--batch-tokens", "1024"]
 
 
 class Kept(Show):
@@ -93,7 +97,7 @@ class Climb:
             words = sum(len(row.split()) for row in read_text(self.split.train))
             found = counted(made["weights"], made["seconds"], words) | {"bits": None}
         else:
-            found = self.steps([*PAIR_WORDS[rung.name], *PAIR_SAME], 256, out, seconds)
+            found = self.steps([*PAIR_WORDS[rung.name], *PAIR_SAME], out, seconds)
             out = out / "final"
         place = () if rung.counts else ("--device", self.args.device)
         score = self.ask(
@@ -118,7 +122,7 @@ class Climb:
             made = self.ask("train", "ngram", self.split.train, "--out", out, *words)
             found = counted(sum(made["ngrams"]), made["seconds"], made["tokens"])
         else:
-            found = self.steps([*TEXT_WORDS[rung.name], *TEXT_SAME], 128, out, seconds)
+            found = self.steps([*TEXT_WORDS[rung.name], *TEXT_SAME], out, seconds)
             out = out / "final"
         score = self.ask("eval", "lm", out, self.split.test, "--device", self.args.device)
         quality = {"perplexity": score["perplexity"], "bits": score["bits_per_token"]}
@@ -148,14 +152,13 @@ class Climb:
 
     # Step by step -------------------------------------------------------------------------------
 
-    def steps(self, words: list[str], usual: int, out: Path, seconds: float) -> dict[str, Any]:
+    def steps(self, words: list[str], out: Path, seconds: float) -> dict[str, Any]:
         """Train step by step, for so many seconds or as many steps as asked for."""
         split, args = self.split, self.args
-        dim = args.dim or usual
-        heads = next(count for count in (4, 2, 1) if dim % count == 0)
+        heads = next(count for count in (4, 2, 1) if args.dim % count == 0)
         kind, *rest = words
         data = (split.train, "--valid", split.valid, "--tokens", split.tokenizer)
-        shape = ("--dim", dim, *(("--heads", heads) if out.name == "transformer" else ()))
+        shape = ("--dim", args.dim, *(("--heads", heads) if out.name == "transformer" else ()))
         place = ("--seed", args.seed, "--device", args.device)
         command = ("train", kind, *data, *rest, *shape, *SAME, *place)
         count = args.steps or self.fitting(command, seconds)

@@ -141,3 +141,16 @@ def test_bad_files(files, capsys):
     (out / "model.safetensors").write_bytes(b"nothing")
     code, _, error = call(capsys, "translate", "--model", out, "un chat")
     assert code == 3 and "model.safetensors" in error
+
+
+def test_bleu_by_length(files, capsys):
+    train(capsys, files, "ibm1")
+    longer = [*TEST, ("un chien un chien un chien la mer", "a dog a dog a dog the sea")]
+    (files / "test.tsv").write_text(lines(longer))
+    words = ("eval", "translate", files / "m", files / "test.tsv", "--by-length")
+    code, said, _ = call(capsys, *words, "--json")
+    bands = json.loads(said)["by_length"]
+    assert code == 0 and [(b["from"], b["to"], b["lines"]) for b in bands] == [(4, 4, 2), (8, 8, 1)]
+    code, said, _ = call(capsys, *words)
+    assert code == 0 and "BLEU by words of the source" in said
+    assert call(capsys, *words, "--workers", 0)[0] == 2
