@@ -42,37 +42,42 @@ def is_pairs(file: str) -> bool:
 def make_split(args: argparse.Namespace, folder: Path) -> Split:
     """Write the three parts and the tokenizer of the training part."""
     pairs = is_pairs(args.file)
+    kind = args.tokens or ("pieces" if pairs else "spaced")
+    if kind not in KINDS:
+        raise UsageError(DOING, f"--tokens {kind}", f"one of {', '.join(KINDS)}")
+    parts, taken_out = cut(args, pairs)
+    folder.mkdir(parents=True)
+    files = {name: folder / f"{name}.{'tsv' if pairs else 'txt'}" for name in parts}
+    for name, path in files.items():
+        path.write_text("".join(f"{row}\n" for row in parts[name]), encoding="utf-8")
+    place = folder / "tokenizer"
+    learn(args, kind, files["train"], pairs).save(place)
+    lines = {name: len(rows) for name, rows in parts.items()}
+    return Split(files["train"], files["valid"], files["test"], place, lines, taken_out)
+
+
+def cut(args: argparse.Namespace, pairs: bool) -> tuple[dict[str, list[str]], int]:
+    """The rows of each part, and how many training rows were left out as others have them."""
     rows = read_rows(args.file, pairs)
-    parts = {"valid": args.valid, "test": args.test}
     if len(rows) < LEAST:
         what = "pairs" if pairs else "lines"
         raise DataError(DOING, f"{len(rows)} {what} in {args.file}", f"{LEAST} or more")
     held = max(1, min(len(rows) // LEAST, MOST if pairs else len(rows)))
-    made: dict[str, list[str]] = {}
-    for name in ("test", "valid"):
-        if parts[name] is not None:
-            made[name] = read_rows(parts[name], pairs)
+    parts: dict[str, list[str]] = {}
+    for name, file in (("test", args.test), ("valid", args.valid)):
+        if file is not None:
+            parts[name] = read_rows(file, pairs)
         else:
-            rows, made[name] = rows[:-held], rows[-held:]
-        if not any(row.strip() for row in made[name]):
+            rows, parts[name] = rows[:-held], rows[-held:]
+        if not any(row.strip() for row in parts[name]):
             raise DataError(DOING, f"nothing in the {name} data", "one line or more")
     keys = pair_keys if pairs else text_keys
-    seen = {key for part in made.values() for row in part for key in keys(row)}
+    seen = {key for part in parts.values() for row in part for key in keys(row)}
     train = [row for row in rows if seen.isdisjoint(keys(row))]
     if len(train) < LEAST // 2:
         found = f"{len(train)} lines to train on without those of the test and validation data"
         raise DataError(DOING, found, f"{LEAST // 2} or more", "give data that they do not share")
-    folder.mkdir(parents=True)
-    ending = "tsv" if pairs else "txt"
-    files = {name: folder / f"{name}.{ending}" for name in ("train", "valid", "test")}
-    made["train"] = train
-    for name, path in files.items():
-        path.write_text("".join(f"{row}\n" for row in made[name]), encoding="utf-8")
-    learn(args, files["train"], pairs).save(folder / "tokenizer")
-    lines = {name: len(made[name]) for name in files}
-    return Split(
-        **files, tokenizer=folder / "tokenizer", lines=lines, taken_out=len(rows) - len(train)
-    )
+    return {"train": train, "valid": parts["valid"], "test": parts["test"]}, len(rows) - len(train)
 
 
 def read_rows(file: str, pairs: bool) -> list[str]:
@@ -90,11 +95,8 @@ def text_keys(row: str) -> Iterable[object]:
     return [normalise(row)] if count_words(row) >= WORDS else []
 
 
-def learn(args: argparse.Namespace, train: Path, pairs: bool) -> Tokenizer:
+def learn(args: argparse.Namespace, kind: str, train: Path, pairs: bool) -> Tokenizer:
     """A tokenizer of the training part."""
-    kind = args.tokens or ("pieces" if pairs else "spaced")
-    if kind not in KINDS:
-        raise UsageError(DOING, f"--tokens {kind}", f"one of {', '.join(KINDS)}")
     roles, wrap = ROLES["seq2seq" if pairs else "lm"]
     size = usual_size(kind, args.vocab or (PIECES if pairs else None))
     least = args.min_count if kind in ("spaced", "words") else 1
