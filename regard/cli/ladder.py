@@ -152,7 +152,7 @@ def row_of(row: Mapping[str, Any], quality: str, digits: int, rungs: Found) -> t
         human_count(row["parameters"]),
         f"{row['seconds']:.1f}",
         f"{row['tokens_per_s']:,.0f}",
-        f"OUT OF ORDER: not above {below}" if below else "",
+        f"OUT OF ORDER: not better than {below}" if below else "",
     )
 
 
@@ -192,11 +192,11 @@ def write_picture(made: Mapping[str, Any], path: Path, show: Show) -> None:
             curves[row["title"]] = [(band["mean"], band["bleu"]) for band in row["by_length"]]
         elif row["french"] is not None:
             both = zip(made["french"]["distances"], row["french"], strict=True)
-            curves[row["title"]] = [(x + 1, p) for x, p in both if p is not None]
+            curves[row["title"]] = [(x, p) for x, p in both if p is not None]
     names = (
         ("BLEU", "words of the source", "BLEU")
         if pairs
-        else ("perplexity", "words between France and French, and 1", "p(French)")
+        else ("perplexity", "words between", "p(French)")
     )
     write_whole(path, draw_ladder(bars, curves, names, logarithmic=not pairs))
     show.note(f"picture: {path}")

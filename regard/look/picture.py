@@ -62,22 +62,19 @@ def draw_ladder(
     names: tuple[str, str, str],
     logarithmic: bool,
 ) -> bytes:
-    """A PNG: a bar for each rung and, beside them, a curve for each; `names` are of the axes."""
+    """A PNG: a bar for each rung and, where there are any, curves beside; `names` of the axes."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 4.5), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure = Figure(figsize=(12 if curves else 6, 4.5), layout="constrained")
+    left, *beside = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
     left.barh(list(bars), list(bars.values()))
     left.invert_yaxis()
     left.set(xlabel=names[0])
-    for name, points in curves.items():
-        right.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
-    right.set(xlabel=names[1], ylabel=names[2])
-    if logarithmic:
-        left.set(xscale="log")
-        right.set(xscale="log", yscale="log")
-    if curves:
-        right.legend()
+    for axes in beside:
+        for name, points in curves.items():
+            axes.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
+        axes.set(xlabel=names[1], ylabel=names[2], yscale="log" if logarithmic else "linear")
+        axes.legend()
     made = BytesIO()
     figure.savefig(made, format="png", dpi=120)
     return made.getvalue()

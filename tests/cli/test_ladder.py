@@ -95,7 +95,7 @@ def test_words_that_are_not_known_are_named_instead_of_a_curve(here, tmp_path):
 def test_the_table_says_which_rung_is_out_of_order(here, tmp_path):
     file = write_pairs(tmp_path / "pairs.tsv")
     code, out, _ = here("ladder", file, *SMALL, "--vocab", 300, "--rungs", "ibm1,fixed")
-    assert code == 0 and "OUT OF ORDER: not above IBM model 1" in out
+    assert code == 0 and "OUT OF ORDER: not better than IBM model 1" in out
     assert "BLEU by words of the source" in out
 
 
