@@ -21,7 +21,8 @@ from regard.errors import DataError
 from regard.history.ladder import Question, Rung, answer_curve
 from regard.history.ngram_model import NgramModel
 
-TRIAL = 12  # steps that the pace of a rung is taken from
+TRIAL = 12  # steps that the pace of a rung is taken from, at least
+LONG = 0.04  # of a rung's time; where they take less, as many steps as take twice that are tried
 TRAINING = 0.8  # share of a rung's time that is for training, not for its trial and its test
 VALIDATIONS = 3  # of a rung
 LBFGS = 3  # steps of logistic regression for each minute of the budget, at most 60
@@ -184,10 +185,16 @@ class Climb:
     def fitting(self, command: tuple[Any, ...], seconds: float) -> int:
         """How many steps fit into a rung's time, by a trial of a few."""
         began, trial = time.perf_counter(), self.folder / ".trial"
-        often = ("--log-every", TRIAL // 3, "--eval-every", 0, "--save-every", TRIAL)
-        self.ask(*command, "--out", trial, "--steps", TRIAL, *often)
-        speed, tokens = pace(trial)
-        shutil.rmtree(trial)
+        steps = TRIAL
+        for _ in range(2):
+            often = ("--log-every", steps // 3, "--eval-every", 0, "--save-every", steps)
+            self.ask(*command, "--out", trial, "--steps", steps, *often)
+            speed, tokens = pace(trial)
+            shutil.rmtree(trial)
+            taken = steps * tokens / speed
+            if taken > LONG * seconds:
+                break
+            steps = int(2 * LONG * seconds * steps / taken)
         left = TRAINING * seconds - (time.perf_counter() - began)
         return max(TRIAL, int(left * speed / tokens))
 
