@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from regard.cli.texts import at_least, check_finite, noted, open_kit, perplexity
 from regard.cli.tok import open_any
 from regard.cli.train_data import couples
 from regard.cli.train_ngram import is_ngrams, measure
-from regard.cli.translate import at_work, one_line
+from regard.cli.translate import Crew, at_work, one_line
 from regard.data.build import fingerprint
 from regard.data.files import find_files, read_lines, read_pieces
 from regard.data.overlap import Overlap, overlap, pair_overlap
@@ -28,6 +29,7 @@ from regard.translating import TranslateConfig
 
 WORDS = 8  # shorter lines of running text, such as headings, recur by chance
 LONGEST = 1024
+LENGTHS = (5, 10, 15, 20, 30, 50)  # most source words of each band but the last
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
@@ -36,11 +38,18 @@ def run(args: argparse.Namespace, show: Show) -> int:
     if show.as_json:
         show.result(made)
     else:
-        flat = {name: described(value) for name, value in made.items() if name != "by_position"}
+        apart = ("by_position", "by_length")
+        flat = {name: described(value) for name, value in made.items() if name not in apart}
         show.fields(f"{args.path} on {args.test}", flat)
         if "by_position" in made:
             columns = "tokens before", "", "perplexity", "tokens"
             show.table("perplexity by position", columns, plot(made["by_position"]), left=2)
+        if "by_length" in made:
+            rows = [
+                (f"{band['from']} to {band['to']}", f"{band['lines']:,}", f"{band['bleu']:.2f}")
+                for band in made["by_length"]
+            ]
+            show.table("BLEU by words of the source", ("words", "lines", "BLEU"), rows)
     return 0
 
 
@@ -270,6 +279,7 @@ class Stream:
 def run_translate(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     """BLEU and chrF of beam search against one reference."""
     at_least("--beams", args.beams)
+    at_least("--workers", args.workers)
     pairs = list(read_pairs(args.test))
     if not pairs:
         raise DataError(f"evaluating on {args.test}", "no pairs", "one or more")
@@ -281,19 +291,46 @@ def run_translate(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     config = TranslateConfig(args.beams, shortlist=not args.no_shortlist)
     with show.progress("translating") as progress:
         with at_work(args.path, args, len(pairs), config, show) as crew:
-            check_tokenizer(crew.kit, args.path)
+            if isinstance(crew, Crew):
+                check_tokenizer(crew.kit, args.path)
 
             def tell(done: int, total: int) -> None:
                 progress(f"{len(pairs) * done // total:,} of {len(pairs):,} lines")
 
             answers = crew.translate([source for source, _ in pairs], tell)
     found = [one_line(answer.translations[0].text) for answer in answers]
-    scores = bleu_chrf(found, [target for _, target in pairs])
+    spaced = not isinstance(crew, Crew)
+    scores = bleu_chrf(found, [target for _, target in pairs], spaced)
+    if args.by_length:
+        scores["by_length"] = by_length(pairs, found, spaced)
     return {**scores, "lines": len(pairs), "beams": crew.config.beams, "overlap": note}
 
 
-def bleu_chrf(found: Iterable[str], references: Iterable[str]) -> dict[str, Any]:
-    """sacrebleu's scores with their signatures."""
+def by_length(pairs: Sequence[Pair], found: Sequence[str], spaced: bool) -> list[dict[str, Any]]:
+    """BLEU of the lines whose sources have so many words, in bands."""
+    sizes = [len(source.split()) for source, _ in pairs]
+    groups: dict[int, list[int]] = {}
+    for n, size in enumerate(sizes):
+        groups.setdefault(bisect_left(LENGTHS, size), []).append(n)
+    made = []
+    for _, lines in sorted(groups.items()):
+        scores = bleu_chrf([found[n] for n in lines], [pairs[n][1] for n in lines], spaced)
+        made.append(
+            {
+                "from": min(sizes[n] for n in lines),
+                "to": max(sizes[n] for n in lines),
+                "mean": sum(sizes[n] for n in lines) / len(lines),
+                "lines": len(lines),
+                "bleu": scores["bleu"],
+            }
+        )
+    return made
+
+
+def bleu_chrf(
+    found: Iterable[str], references: Iterable[str], spaced: bool = False
+) -> dict[str, Any]:
+    """sacrebleu's scores with their signatures; `spaced`: blanks before marks are meant."""
     try:
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
@@ -302,7 +339,7 @@ def bleu_chrf(found: Iterable[str], references: Iterable[str]) -> dict[str, Any]
         raise UsageError("scoring translations", "sacrebleu is not installed", fix=fix) from None
     made: dict[str, Any] = {}
     answers, wanted = list(found), [list(references)]
-    for name, metric in (("bleu", BLEU()), ("chrf", CHRF())):
+    for name, metric in (("bleu", BLEU(force=spaced)), ("chrf", CHRF())):
         made[name] = float(metric.corpus_score(answers, wanted).score)
         made[f"{name}_signature"] = str(metric.get_signature())
     return made

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
+from regard.cli.counting_flags import COUNTING
 from regard.cli.diagnose_flags import DIAGNOSE
 from regard.cli.history_flags import HISTORY
+from regard.cli.ladder_flags import LADDER
 from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.show import Show
 from regard.cli.tok_flags import add_tok
@@ -25,6 +27,7 @@ from regard.disk import FULL, cannot_write
 from regard.errors import DataError, RegardError, ResourceError, UsageError, nearest
 
 INTERRUPTED = 130
+FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER
 READING = "reading the command line"
 
 
@@ -214,7 +217,7 @@ VERBS = {
             "regard verify resume --kills 3 --json",
         ),
     ),
-    **{name: Verb(*row) for name, row in (WRITING | HISTORY | WORDS | DIAGNOSE).items()},
+    **{name: Verb(*row) for name, row in FAMILIES.items()},
     "tok": Verb(
         "regard.cli.tok",
         "texts to tokens and back; train, inspect and explain a tokenizer",

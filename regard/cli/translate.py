@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.cli.counting import CountingCrew, open_crew
 from regard.cli.doctor import choose_device
 from regard.cli.lines import Line, line_groups
 from regard.cli.show import Progress, Show
@@ -78,8 +79,11 @@ class Crew(NamedTuple):
 @contextmanager
 def at_work(
     path: str, args: argparse.Namespace, lines: int, config: TranslateConfig, show: Show
-) -> Iterator[Crew]:
+) -> Iterator[Crew | CountingCrew]:
     """Open a translator; on a CPU many lines are shared by a process for each core."""
+    if counting := open_crew(path, args, config, show):
+        yield counting
+        return
     asked = getattr(args, "workers", None)
     count = 1 if args.strict else worth_workers(choose_device(args.device), lines, asked)
     if count > 1:
@@ -97,12 +101,18 @@ class Work:
     """The lines of one command."""
 
     def __init__(
-        self, crew: Crew, show: Show, progress: Progress, explain: bool, typed: bool
+        self,
+        crew: Crew | CountingCrew,
+        show: Show,
+        progress: Progress,
+        explain: bool,
+        typed: bool,
     ) -> None:
-        self.crew, self.kit, self.show, self.progress = crew, crew.kit, show, progress
+        self.crew, self.show, self.progress = crew, show, progress
+        self.kit = crew.kit if isinstance(crew, Crew) else None
         self.typed = typed
         """Texts of the command itself, which a person reads, not lines of a file."""
-        self.counts = seen_in_training(crew.kit) if explain else None
+        self.counts = seen_in_training(self.kit) if explain and self.kit else None
         self.explain, self.explained = explain, list[Explanation]()
         several = crew.config.count > 1
         self.words = show.as_json and several  # they cost, and only an object has room
@@ -126,7 +136,8 @@ class Work:
             self.faults += 1
             if self.faults <= FAULTS:
                 self.show.error(line.fault)
-        reasons = explain_answer(self.kit, answer, self.counts) if self.explain else []
+        asked = self.kit if self.explain else None
+        reasons = explain_answer(asked, answer, self.counts) if asked else []
         self.explained += reasons[: PAGE - len(self.explained)]
         self.sentences += len(reasons)
         if self.show.as_json:

@@ -179,6 +179,10 @@ def add_eval(parser: argparse.ArgumentParser) -> None:
         else:
             add_search(sub, 4, "width of the beam (4)")
             add_full(sub)
+            share = "processes for many lines on a CPU (as many as cores)"
+            sub.add_argument("--workers", type=whole, metavar="N", help=share)
+            length = "BLEU by the number of words of the source too"
+            sub.add_argument("--by-length", action="store_true", help=length)
         sub.add_argument("--seed", type=whole, help="accepted as everywhere; nothing is drawn")
         add_place(sub)
         add_common(sub)

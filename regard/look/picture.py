@@ -54,3 +54,27 @@ def draw_curves(curves: Mapping[str, Sequence[float]], across: str, up: str) -> 
     made = BytesIO()
     figure.savefig(made, format="png", dpi=120)
     return made.getvalue()
+
+
+def draw_ladder(
+    bars: Mapping[str, float],
+    curves: Mapping[str, Sequence[tuple[float, float]]],
+    names: tuple[str, str, str],
+    logarithmic: bool,
+) -> bytes:
+    """A PNG: a bar for each rung and, where there are any, curves beside; `names` of the axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12 if curves else 6, 4.5), layout="constrained")
+    left, *beside = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
+    left.barh(list(bars), list(bars.values()))
+    left.invert_yaxis()
+    left.set(xlabel=names[0])
+    for axes in beside:
+        for name, points in curves.items():
+            axes.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
+        axes.set(xlabel=names[1], ylabel=names[2], yscale="log" if logarithmic else "linear")
+        axes.legend()
+    made = BytesIO()
+    figure.savefig(made, format="png", dpi=120)
+    return made.getvalue()

@@ -1,0 +1,222 @@
+"""Rungs of `regard ladder`, trained and measured by the verbs that do so alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from regard.cli.evaluate import window_length
+from regard.cli.ladder_split import Split
+from regard.cli.main import load_verb, parse
+from regard.cli.show import Show
+from regard.cli.texts import open_kit
+from regard.cli.train_ngram import is_ngrams
+from regard.decode.score import score_rows
+from regard.errors import DataError
+from regard.history.ladder import Question, Rung, answer_curve
+from regard.history.ngram_model import NgramModel
+
+TRIAL = 12  # steps that the pace of a rung is taken from, at least
+LONG = 0.04  # of a rung's time; where they take less, as many steps as take twice that are tried
+TRAINING = 0.8  # share of a rung's time that is for training, not for its trial and its test
+VALIDATIONS = 3  # of a rung
+LBFGS = 3  # steps of logistic regression for each minute of the budget, at most 60
+
+SAME = ["--schedule", "cosine", "--floor", "0.05", "--keep", "1", "--log-every", "10"]
+MUON = ["--depth", "2", "--optimizer", "muon", "--lr", "8e-3"]  # Adam learns more slowly
+PAIR_WORDS = {
+    "fixed": ["seq2seq", "--attention", "none", "--lr", "4e-3"],
+    "additive": ["seq2seq", "--attention", "additive", "--lr", "4e-3"],
+    "transformer": ["seq2seq", "--pre-norm", *MUON],
+}
+PAIR_SAME = ["--batch-tokens", "1024", "--length", "96", "--smoothing", "0"]
+SHORT = ["--length", "32", "--depth", "1"]
+TEXT_WORDS = {
+    "rnn": ["rnn", *SHORT, "--lr", "2e-3"],
+    "lstm": ["lstm", *SHORT, "--lr", "5e-3"],
+    "gru": ["gru", *SHORT, "--lr", "5e-3"],
+    "transformer": ["lm", "--length", "128", *MUON],
+}
+TEXT_SAME = ["--batch-tokens", "1024"]
+
+
+class Kept(Show):
+    """Keeps the object that a verb would print; of the rest only progress is shown."""
+
+    def __init__(self, show: Show) -> None:
+        super().__init__(as_json=True, quiet=True)
+        self.moving, self.made = show.moving, dict[str, Any]()
+
+    def result(self, value: Any) -> None:
+        """Keep it."""
+        self.made = dict(value)
+
+
+class Clock:
+    """What is left of a budget in minutes."""
+
+    def __init__(self, minutes: float) -> None:
+        self.began = time.monotonic()
+        self.end = self.began + 60 * minutes
+
+    def share(self, rungs: int) -> float:
+        """Seconds for each of so many rungs that are to come."""
+        return max(0.0, self.end - time.monotonic()) / rungs
+
+    @property
+    def taken(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self.began
+
+
+class Climb:
+    """Trains and measures rung after rung on one split."""
+
+    def __init__(self, args: argparse.Namespace, show: Show, split: Split, folder: Path) -> None:
+        self.args, self.show, self.split, self.folder = args, show, split, folder
+
+    def ask(self, *words: object) -> dict[str, Any]:
+        """What a command of ours would print as JSON."""
+        args = parse([str(word) for word in words])
+        kept = Kept(self.show)
+        load_verb(args.verb).run(args, kept)
+        return kept.made
+
+    # Translation --------------------------------------------------------------------------------
+
+    def translator(self, rung: Rung, seconds: float) -> dict[str, Any]:
+        """Train a rung of translation and score it."""
+        out = self.folder / rung.name
+        if rung.counts:
+            more = ["--steps", self.fitting_lbfgs()] if rung.name == "logreg" else []
+            made = self.ask("train", rung.name, self.split.train, "--out", out, *more)
+            words = sum(len(row.split()) for row in read_text(self.split.train))
+            found = counted(made["weights"], made["seconds"], words) | {"bits": None}
+        else:
+            found = self.steps([*PAIR_WORDS[rung.name], *PAIR_SAME], out, seconds)
+            out = out / "final"
+        place = () if rung.counts else ("--device", self.args.device)
+        score = self.ask(
+            *("eval", "translate", out, self.split.test),
+            *("--by-length", "--workers", 1, *place),
+        )
+        return {"bleu": score["bleu"], **found, "by_length": score["by_length"]}
+
+    def fitting_lbfgs(self) -> int:
+        """Steps of logistic regression, which is slow: as the budget allows."""
+        return self.args.steps or max(1, min(60, int(LBFGS * self.args.minutes)))
+
+    # Language modelling -------------------------------------------------------------------------
+
+    def text_model(
+        self, rung: Rung, seconds: float, asked: dict[int, Question] | None
+    ) -> dict[str, Any]:
+        """Train a rung of language modelling and measure it."""
+        out = self.folder / rung.name
+        if rung.counts:
+            words = ("--order", rung.name[0], "--tokens", self.split.tokenizer, "--running")
+            made = self.ask("train", "ngram", self.split.train, "--out", out, *words)
+            found = counted(sum(made["ngrams"]), made["seconds"], made["tokens"])
+        else:
+            found = self.steps([*TEXT_WORDS[rung.name], *TEXT_SAME], out, seconds)
+            out = out / "final"
+        score = self.ask("eval", "lm", out, self.split.test, "--device", self.args.device)
+        quality = {"perplexity": score["perplexity"], "bits": score["bits_per_token"]}
+        curve = None if asked is None else self.french(out, asked)
+        return quality | {name: found[name] for name in COSTS} | {"french": curve}
+
+    def french(self, folder: Path, asked: dict[int, Question]) -> list[float | None]:
+        """p(French) by distance."""
+        if is_ngrams(str(folder)):
+            tables = NgramModel.open(folder).tables
+
+            def by_count(question: Question) -> float:
+                whole = [*question.before, *question.answer]
+                return math.exp(tables.logprobs(whole)[len(question.before) :].sum())
+
+            return answer_curve(asked, by_count)
+        kit = open_kit(str(folder), self.args.device, "auto")
+        room = window_length(kit, None)
+
+        def by_model(question: Question) -> float | None:
+            whole = [*question.before, *question.answer]
+            if len(whole) > room + 1:
+                return None
+            return math.exp(sum(score_rows(kit.model, [whole])[0][-len(question.answer) :]))
+
+        return answer_curve(asked, by_model)
+
+    # Step by step -------------------------------------------------------------------------------
+
+    def steps(self, words: list[str], out: Path, seconds: float) -> dict[str, Any]:
+        """Train step by step, for so many seconds or as many steps as asked for."""
+        split, args = self.split, self.args
+        heads = next(count for count in (4, 2, 1) if args.dim % count == 0)
+        kind, *rest = words
+        data = (split.train, "--valid", split.valid, "--tokens", split.tokenizer)
+        shape = ("--dim", args.dim, *(("--heads", heads) if out.name == "transformer" else ()))
+        place = ("--seed", args.seed, "--device", args.device)
+        command = ("train", kind, *data, *rest, *shape, *SAME, *place)
+        count = args.steps or self.fitting(command, seconds)
+        every = -(-count // VALIDATIONS)
+        began = time.perf_counter()
+        made = self.ask(
+            *(*command, "--out", out, "--steps", count, "--warm-up", max(1, min(400, count // 10))),
+            *("--eval-every", every, "--save-every", count),
+        )
+        taken = time.perf_counter() - began
+        if made["best_valid"] is None:
+            raise DataError(f"training {out.name}", "nothing to validate on", "longer lines")
+        shutil.rmtree(out / "checkpoints", ignore_errors=True)
+        shutil.rmtree(out / "data", ignore_errors=True)
+        return {
+            "bits": made["best_valid"] / math.log(2),
+            "parameters": self.ask("info", out / "final")["parameters"],
+            "seconds": taken,
+            "tokens_per_s": pace(out)[0],
+            "steps": made["steps"],
+        }
+
+    def fitting(self, command: tuple[Any, ...], seconds: float) -> int:
+        """How many steps fit into a rung's time, by a trial of a few."""
+        began, trial = time.perf_counter(), self.folder / ".trial"
+        steps = TRIAL
+        for _ in range(2):
+            often = ("--log-every", steps // 3, "--eval-every", 0, "--save-every", steps)
+            self.ask(*command, "--out", trial, "--steps", steps, *often)
+            speed, tokens = pace(trial)
+            shutil.rmtree(trial)
+            taken = steps * tokens / speed
+            if taken > LONG * seconds:
+                break
+            steps = int(2 * LONG * seconds * steps / taken)
+        left = TRAINING * seconds - (time.perf_counter() - began)
+        return max(TRIAL, int(left * speed / tokens))
+
+
+COSTS = ("parameters", "seconds", "tokens_per_s")
+
+
+def counted(parameters: int, seconds: float, tokens: int) -> dict[str, Any]:
+    """What a rung that counts took."""
+    speed = tokens / max(seconds, 0.01)
+    return {"parameters": parameters, "seconds": seconds, "tokens_per_s": speed}
+
+
+def read_text(path: Path) -> list[str]:
+    """The lines of a file of the split."""
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def pace(run: Path) -> tuple[float, float]:
+    """(tokens per second, tokens of a step) of a run, its slow first lines left out."""
+    lines = [json.loads(line) for line in read_text(run / "metrics.jsonl")]
+    steps = [line for line in lines if "tokens_per_s" in line]
+    kept = steps[1:] or steps
+    seconds = sum(1 / max(line["tokens_per_s"], 1e-9) for line in kept)
+    return len(kept) / seconds, sum(line["count"] for line in steps) / len(steps)

@@ -1,0 +1,100 @@
+"""`regard train bayes`, `logreg` and `ibm1`: translators that count words."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard import __version__
+from regard.cli.evaluate import training_pairs
+from regard.cli.show import Progress, Show
+from regard.cli.texts import at_least
+from regard.data.files import find_files
+from regard.disk import file_hash, is_taken
+from regard.errors import DataError, UsageError
+from regard.history.bag import BagModel
+from regard.history.bayes import train_bayes
+from regard.history.counting import WEIGHTS, Counting
+from regard.history.logreg import train_logreg
+from regard.history.vocabulary import number_words
+from regard.history.word_by_word import train_words
+from regard.receipt import NAME, make_receipt, write_receipt
+
+DOING = "training a translator that counts words"
+SETTINGS = ("k", "l2", "best", "steps", "rounds")
+"""Arguments that are written into config.json."""
+
+
+def run(args: argparse.Namespace, show: Show) -> int:
+    """Count or fit, write the folder and say what is in it."""
+    for name in ("best", "steps", "rounds"):
+        at_least(f"--{name}", getattr(args, name, None))
+    for name in ("k", "l2"):
+        if not getattr(args, name, 1.0) > 0:
+            raise UsageError(DOING, f"--{name} {getattr(args, name)}", "more than 0")
+    out = Path(args.out)
+    if not args.files:
+        raise UsageError(DOING, "no files", "source TAB target on each line")
+    if is_taken(out):
+        raise UsageError(DOING, f"{out} is there already", "a new or empty folder as --out")
+    began = time.perf_counter()
+    with show.progress("training") as progress:
+        made, counting = train(args, show, progress)
+        progress("writing")
+        settings = {name: vars(args)[name] for name in SETTINGS if name in vars(args)}
+        counting.save(out, settings)
+    made = {"out": str(out), **made, "seconds": round(time.perf_counter() - began, 2)}
+    data = {str(path): file_hash(path) for path in find_files(args.files)}
+    config = {name: value for name, value in vars(args).items() if name != "arguments"}
+    versions, place = {"regard": __version__, "numpy": np.__version__}, {"device": "cpu"}
+    results = made | {"weights": file_hash(out / WEIGHTS)}
+    receipt = make_receipt(("regard", *args.arguments), config, data, results, versions, place)
+    write_receipt(out / NAME, receipt)
+    if show.as_json:
+        show.result(made)
+    else:
+        show.fields(args.verb, {name: described(value) for name, value in made.items()})
+    return 0
+
+
+def described(value: Any) -> str:
+    """A number with its thousands apart, or a text."""
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def train(
+    args: argparse.Namespace, show: Show, progress: Progress
+) -> tuple[dict[str, Any], Counting]:
+    """The model, and what there is to say of it."""
+    progress("reading")
+    pairs = list(training_pairs(args.files))
+    if not pairs:
+        raise DataError(DOING, f"no pairs in {', '.join(args.files)}", "one or more")
+    words, sources, targets = number_words(pairs)
+    kind, heard = args.verb.removeprefix("train "), len(words.sources)
+    progress(f"counting {len(pairs):,} pairs")
+    model: Any
+    if kind == "bayes":
+        model = train_bayes(sources, targets, heard, args.k)
+    elif kind == "logreg":
+        model = train_logreg(sources, targets, heard, args.l2, args.best, args.steps, progress)
+    else:
+        model = train_words(sources, targets, (heard, len(words.targets)), args.rounds, progress)
+    made = {
+        "pairs": len(sources.bounds) - 1,
+        "skipped": len(pairs) - len(sources.bounds) + 1,
+        "source_words": heard,
+        "target_words": len(words.targets),
+    }
+    if isinstance(model, BagModel):
+        once = np.flatnonzero(model.classes.seen == 1)
+        made |= {"classes": len(model.classes.word), "seen_once": len(once)}
+        if len(once):
+            first = words.targets[model.classes.word[once[0]]]
+            show.note(f"warning: {len(once):,} classes were seen once, such as {first!r}; kept")
+    made["weights"] = len((model.rows if isinstance(model, BagModel) else model.table).values)
+    return made, Counting(kind, model, words)

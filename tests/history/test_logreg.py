@@ -1,0 +1,102 @@
+"""Logistic regression: the slope is zero at its end, and equals that of a dense one by autograd."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from regard.errors import UsageError
+from regard.history.bag import classify, meetings
+from regard.history.counting import Counting
+from regard.history.logreg import Objective, gradient_size, telling, train_logreg
+from regard.history.vocabulary import cut, number_words
+
+CATS = [
+    ("Je suis un chat.", "I am a cat."),
+    ("Je suis un chien.", "I am a dog."),
+    ("Tu es un chat.", "You are a cat."),
+    ("Tu vois la mer", "You see the sea"),
+    ("un et un", "one and one"),
+]
+
+
+def drawn(count, seed=0):
+    draw = random.Random(seed)
+
+    def side(letter):
+        return " ".join(f"{letter}{draw.randrange(9)}" for _ in range(draw.randint(1, 6)))
+
+    return [(side("f"), side("e")) for _ in range(count)]
+
+
+def dense(sources, said, support, count, l2, bias, weights):
+    """The same value with a whole matrix, pair by pair."""
+    matrix = torch.zeros(len(support.bounds) - 1, count, dtype=torch.float64)
+    matrix = matrix.index_put(tuple(map(torch.from_numpy, where(support))), weights)
+    value = l2 / 2 * (weights**2).sum()
+    for n in range(len(sources.bounds) - 1):
+        heard = sources.ids[sources.bounds[n] : sources.bounds[n + 1]]
+        classes = said.ids[said.bounds[n] : said.bounds[n + 1]]
+        logprobs = torch.log_softmax(bias + matrix[heard].sum(0), -1)
+        value = value - logprobs[classes].sum()
+    return value
+
+
+def where(support):
+    return support.row_of, support.columns.astype(np.int64)
+
+
+@pytest.mark.parametrize("best", [2, 100])
+@pytest.mark.parametrize("pairs", [CATS, drawn(30)])
+def test_value_and_slope_are_those_of_a_whole_matrix(pairs, best):
+    words, sources, targets = number_words(pairs)
+    classes, said = classify(sources, targets)
+    count = len(classes.word)
+    met = meetings(sources, said, len(words.sources), count)
+    support = met.keep(telling(met, best), met.values)
+    assert len(support.values) and np.diff(support.bounds).max() <= best
+    draw = np.random.default_rng(0)
+    bias, weights = draw.normal(size=count), draw.normal(size=len(support.values))
+    value, *slopes = Objective(sources, said, support, count, 0.7)(bias, weights)
+    leaves = [torch.from_numpy(part).requires_grad_() for part in (bias, weights)]
+    wanted = dense(sources, said, support, count, 0.7, *leaves)
+    wanted.backward()
+    assert value == pytest.approx(float(wanted.detach()), rel=1e-12)
+    for slope, leaf in zip(slopes, leaves, strict=True):
+        assert np.abs(slope - leaf.grad.numpy()).max() <= 1e-10
+
+
+@pytest.mark.parametrize("pairs", [CATS, drawn(60)])
+def test_slope_is_zero_at_the_end(pairs):
+    words, sources, targets = number_words(pairs)
+    one, two = (train_logreg(sources, targets, len(words.sources), steps=300) for _ in range(2))
+    assert gradient_size(one, sources, targets, 1.0) <= 1e-5
+    few = train_logreg(sources, targets, len(words.sources), steps=1)
+    assert gradient_size(few, sources, targets, 1.0) > 1e-2
+    assert one.base.tobytes() == two.base.tobytes()
+    assert one.rows.values.tobytes() == two.rows.values.tobytes()
+
+
+def test_translates_the_toy_whatever_its_order(tmp_path):
+    words, sources, targets = number_words(CATS)
+    model = train_logreg(sources, targets, len(words.sources), l2=0.1)
+    counting = Counting("logreg", model, words)
+    for source, target in CATS:
+        sentence = counting.translate(source, 3)
+        assert sentence.text(sentence.best[0].words) == " ".join(cut(target))
+        shuffled = " ".join(reversed(cut(source)))
+        assert counting.translate(shuffled, 3).best == sentence.best
+    counting.save(tmp_path, {})
+    again = Counting.open(tmp_path).translate("Tu es un chat.", 3)
+    wanted = counting.translate("Tu es un chat.", 3)
+    assert [guess.words for guess in again.best] == [guess.words for guess in wanted.best]
+
+
+def test_what_cannot_be():
+    words, sources, targets = number_words(CATS)
+    for options in ({"l2": 0.0}, {"best": 0}, {"steps": 0}):
+        with pytest.raises(UsageError, match=next(iter(options))):
+            train_logreg(sources, targets, len(words.sources), **options)
