@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from regard import __version__
+from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.evaluate import training_pairs
 from regard.cli.show import Progress, Show
 from regard.cli.texts import at_least
-from regard.data.files import find_files
-from regard.disk import file_hash, is_taken
+from regard.disk import file_hash
 from regard.errors import DataError, UsageError
 from regard.history.bag import BagModel
 from regard.history.bayes import train_bayes
@@ -22,7 +20,6 @@ from regard.history.counting import WEIGHTS, Counting
 from regard.history.logreg import train_logreg
 from regard.history.vocabulary import number_words
 from regard.history.word_by_word import train_words
-from regard.receipt import NAME, make_receipt, write_receipt
 
 DOING = "training a translator that counts words"
 SETTINGS = ("k", "l2", "best", "steps", "rounds")
@@ -36,11 +33,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     for name in ("k", "l2"):
         if not getattr(args, name, 1.0) > 0:
             raise UsageError(DOING, f"--{name} {getattr(args, name)}", "more than 0")
-    out = Path(args.out)
-    if not args.files:
-        raise UsageError(DOING, "no files", "source TAB target on each line")
-    if is_taken(out):
-        raise UsageError(DOING, f"{out} is there already", "a new or empty folder as --out")
+    out = new_folder(args, DOING, "source TAB target on each line")
     began = time.perf_counter()
     with show.progress("training") as progress:
         made, counting = train(args, show, progress)
@@ -48,12 +41,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         settings = {name: vars(args)[name] for name in SETTINGS if name in vars(args)}
         counting.save(out, settings)
     made = {"out": str(out), **made, "seconds": round(time.perf_counter() - began, 2)}
-    data = {str(path): file_hash(path) for path in find_files(args.files)}
-    config = {name: value for name, value in vars(args).items() if name != "arguments"}
-    versions, place = {"regard": __version__, "numpy": np.__version__}, {"device": "cpu"}
-    results = made | {"weights": file_hash(out / WEIGHTS)}
-    receipt = make_receipt(("regard", *args.arguments), config, data, results, versions, place)
-    write_receipt(out / NAME, receipt)
+    leave_receipt(args, out, made | {"weights": file_hash(out / WEIGHTS)})
     if show.as_json:
         show.result(made)
     else:

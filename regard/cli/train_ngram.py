@@ -9,17 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from regard import __version__
+from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.show import Progress, Show
 from regard.cli.texts import at_least, perplexity
-from regard.data.files import find_files, read_lines, read_parts
-from regard.disk import file_hash, is_taken, read_json
+from regard.data.files import read_lines, read_parts
+from regard.disk import read_json
 from regard.errors import DataError, UsageError
 from regard.history.ngram_model import KIND, NgramModel, encode_lines, joined
 from regard.history.smooth import train_ngrams
-from regard.receipt import NAME, make_receipt, write_receipt
 from regard.tokens import open_tokenizer, train_tokenizer
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.train import KINDS, usual_size
@@ -32,11 +29,7 @@ SENTENCES = ("spaced", "words", "wordpiece")
 def run(args: argparse.Namespace, show: Show) -> int:
     """Count, smooth, write the folder and say what is in it."""
     at_least("--order", args.order)
-    out = Path(args.out)
-    if not args.files:
-        raise UsageError(DOING, "no files", "text files or folders")
-    if is_taken(out):
-        raise UsageError(DOING, f"{out} is there already", "a new or empty folder as --out")
+    out = new_folder(args, DOING, "text files or folders")
     began = time.perf_counter()
     with show.progress("training") as progress:
         model, tokens = train(args, progress)
@@ -54,11 +47,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     if args.valid:
         measured = measure(model, args.valid)
         made |= {name: measured[name] for name in ("perplexity", "bits_per_token")}
-    data = {str(path): file_hash(path) for path in find_files(args.files)}
-    config = {name: value for name, value in vars(args).items() if name != "arguments"}
-    versions, place = {"regard": __version__, "numpy": np.__version__}, {"device": "cpu"}
-    command = ("regard", *args.arguments)
-    write_receipt(out / NAME, make_receipt(command, config, data, made, versions, place))
+    leave_receipt(args, out, made)
     if show.as_json:
         show.result(made)
     else:

@@ -17,17 +17,10 @@ from regard.history.counting import Counting, likeliest
 from regard.history.ibm1 import IBM1, Rows
 from regard.history.vocabulary import cut, number_words
 from regard.history.word_by_word import train_words
+from tests.cli.test_counting import TRAIN
 
 TOY = [("je suis un chat", "i am a cat")]
-CATS = [
-    ("Je suis un chat.", "I am a cat."),
-    ("Je suis un chien.", "I am a dog."),
-    ("Tu es un chat.", "You are a cat."),
-    ("Tu vois la mer", "You see the sea"),
-    ("Je vois la mer.", "I see the sea."),
-    ("un chien", "a dog"),
-    ("la mer", "the sea"),
-]
+CATS = TRAIN[:-1]  # the last has one side only
 
 
 def bayes_of(pairs, k=1.0):
