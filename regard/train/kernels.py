@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
 IGNORE = -100  # as in cross_entropy.py; a kernel reads constants of its own file only
+LANES = 512
+"""Threads of a row."""
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -27,38 +29,48 @@ def _cross_entropy_rows(  # type: ignore[no-untyped-def] # noqa: PLR0913
     scale,
     ignore: tl.constexpr,
     biased: tl.constexpr,
-    block: tl.constexpr,
+    smooth: tl.constexpr,
+    lanes: tl.constexpr,
+    each: tl.constexpr,
 ):
-    """One program, one row: a first pass for its norm, a second, from cache, for its gradient."""
+    """One program, one row: a first pass for its norm, a second, from cache, for its gradient.
+
+    Each of `lanes` threads reads `each` neighbours at once and keeps a norm of its own; they meet
+    once, at the end of the pass, since every meeting makes all of them wait.
+    """
     row = tl.program_id(0).to(tl.int64)
     logits += row * vocab
     gradient += row * vocab
     label = tl.load(labels + row)
     kept = label != ignore
-    most = tl.full((), -float("inf"), tl.float32)
-    total = tl.zeros((), tl.float32)
-    summed = tl.zeros((), tl.float32)
-    for begin in range(0, vocab, block):
-        at = begin + tl.arange(0, block)
+    mine = tl.arange(0, lanes)[:, None] * each + tl.arange(0, each)[None, :]
+    most = tl.full((lanes,), -1e38, tl.float32)  # finite: a lane may see no value at all
+    total = tl.zeros((lanes,), tl.float32)
+    summed = tl.zeros((lanes,), tl.float32)
+    for begin in range(0, vocab, lanes * each):
+        at = begin + mine
         value = tl.load(logits + at, mask=at < vocab, other=-float("inf")).to(tl.float32)
         if biased:
             value += tl.load(bias + at, mask=at < vocab, other=0.0).to(tl.float32)
-        above = tl.maximum(most, tl.max(value))
-        total = total * tl.exp(most - above) + tl.sum(tl.exp(value - above))
-        summed += tl.sum(tl.where(at < vocab, value, 0.0))
+        above = tl.maximum(most, tl.max(value, 1))
+        total = total * tl.exp(most - above) + tl.sum(tl.exp(value - above[:, None]), 1)
+        if smooth:
+            summed += tl.sum(tl.where(at < vocab, value, 0.0), 1)
         most = above
-    norm = most + tl.log(total)
+    above = tl.max(most)
+    total = tl.sum(total * tl.exp(most - above))
+    norm = above + tl.log(total)
     right = tl.load(logits + tl.where(kept, label, 0)).to(tl.float32)
     if biased:
         right += tl.load(bias + tl.where(kept, label, 0)).to(tl.float32)
     bare = tl.where(kept, norm - right, 0.0)
-    flat = tl.where(kept, norm - summed / vocab, 0.0)
+    flat = tl.where(kept, norm - tl.sum(summed) / vocab, 0.0)
     tl.store(plain + row, bare)
     tl.store(loss + row, (1 - smoothing) * bare + smoothing * flat)
     tl.debug_barrier()  # `gradient` may be `logits`: no thread writes before all have read
     weight = tl.where(kept, scale, 0.0)
-    for begin in range(0, vocab, block):
-        at = begin + tl.arange(0, block)
+    for begin in range(0, vocab, lanes * each):
+        at = begin + mine
         value = tl.load(logits + at, mask=at < vocab, other=-float("inf")).to(tl.float32)
         if biased:
             value += tl.load(bias + at, mask=at < vocab, other=0.0).to(tl.float32)
@@ -94,8 +106,10 @@ def cross_entropy_rows(
         scale,
         IGNORE,
         bias is not None,
-        block=4096,
-        num_warps=8,
+        smoothing != 0,
+        lanes=LANES,
+        each=16 // logits.element_size(),
+        num_warps=LANES // 32,
     )
     return loss.sum(), plain.sum(), gradient
 
