@@ -123,7 +123,8 @@ def write_checkpoint(
         shutil.rmtree(part, ignore_errors=True)
         size = sum(t.nbytes for named in tensors.values() for t in named.values())
         free = shutil.disk_usage(runs).free
-        why = getattr(error, "strerror", None) or getattr(error, "found", None) or str(error)
+        cause = error.__cause__ or error
+        why = getattr(cause, "strerror", None) or str(cause)
         raise ResourceError(
             f"writing the checkpoint of step {step}",
             f"{why} ({written:,} bytes were written, {free:,} are free)",
