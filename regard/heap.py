@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # options of glibc's mallopt
 LARGEST = 32 << 20  # bytes of a block that the heap serves; glibc allows no more
+LARGE = 1 << 20  # bytes of a block whose pages are its own
 
 
 def glibc(name: str) -> Any:
@@ -25,6 +28,22 @@ def keep_memory() -> bool:
     if mallopt is None:
         return False
     return bool(mallopt(MMAP_THRESHOLD, LARGEST) and mallopt(TRIM_THRESHOLD, 2**31 - 1))
+
+
+@contextmanager
+def large_apart() -> Iterator[None]:
+    """Large blocks have pages of their own here, which go back when they are freed.
+
+    For weights that are read and packed: by default the first that is freed moves all others into
+    the heap, where what they leave lies between blocks in use. Afterwards `keep_memory`.
+    """
+    mallopt = glibc("mallopt")
+    if mallopt is not None:
+        mallopt(MMAP_THRESHOLD, LARGE)
+    try:
+        yield
+    finally:
+        keep_memory()
 
 
 def give_back_memory() -> bool:

@@ -245,7 +245,9 @@ class Wishes:
         else:
             batch, rules = self.kit.batch([list(row) for row in rows]), self.processes(banned)
             few = self.how.shortlist and self.how.count == 1 and not rules
-            found = self.kit.search(batch, list(limits), config, None, self.strict, rules, few)
+            # A beam of one would go on after the end for a better score; it is greedy instead.
+            how = None if config.width == 1 and not rules else config
+            found = self.kit.search(batch, list(limits), how, None, self.strict, rules, few)
         for n, row in enumerate(found):
             again = {span for h in row for span in self.spelt(h.tokens)} - banned
             if again:  # another cut of a banned word; alone, so that no neighbour matters

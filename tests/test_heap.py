@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from regard.heap import give_back_memory, keep_memory
+from regard.heap import give_back_memory, keep_memory, large_apart
 
 KEPT = """
 import resource
@@ -41,6 +41,8 @@ def test_freed_memory_is_kept() -> None:
 def test_without_glibc_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not keep_memory() and not give_back_memory()
+    with large_apart():
+        pass
 
 
 BACK = """
@@ -63,3 +65,31 @@ print(before - size())
 def test_free_pages_between_blocks_are_given_back() -> None:
     done = subprocess.run([sys.executable, "-c", BACK], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 50_000_000
+
+
+APART = """
+import torch
+from contextlib import nullcontext
+from regard.heap import large_apart
+
+def size():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+with {how}():
+    torch.ones(1 << 21)  # 8 MiB that are freed: by default later blocks go into the heap
+    many = [(torch.ones(1 << 19), torch.ones(1 << 10)) for _ in range(100)]  # 2 MiB and 4 KiB
+    before = size()
+    held = [small for _, small in many]
+    del many
+    print(before - size())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+def test_large_blocks_go_back_when_they_are_freed() -> None:
+    back = {}
+    for how in ("large_apart", "nullcontext"):
+        command = [sys.executable, "-c", APART.format(how=how)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        back[how] = int(done.stdout)
+    assert back["large_apart"] > 200_000_000 > 10 * back["nullcontext"]

@@ -153,6 +153,19 @@ def test_several_translations_differ_and_begin_with_the_plain_one(kit: Kit) -> N
         assert row[0][0] == first and len(set(texts)) == len(texts) == 5
 
 
+def test_a_beam_of_one_is_greedy(kit: Kit) -> None:
+    """Also where the penalty of the length would let a search go on after the end."""
+    assert kit.tokenizer is not None
+    kit = made(kit.tokenizer)
+    kit.config["eos_token_id"] = [*range(0, kit.tokenizer.size, 3)]  # or it would never end
+    texts = [" ".join(WORDS.split()[n : n + 4]) for n in range(12)]
+    rows = kit.tokenizer.encode_batch(texts)
+    wanted = kit.search(kit.batch(rows), [20] * len(rows), None)
+    got = translate(kit, rows, TranslateConfig(beams=1, alpha=5.0, limit=20))
+    assert [found.tokens for (found,) in got] == [found.tokens for (found,) in wanted]
+    assert any(len(found.tokens) < 20 for (found,) in wanted)
+
+
 def test_other_words_come_before_other_stops() -> None:
     texts = ["A cat.", "A cat", "a cat..", "The cat.", "A  cat."]
     kit: Any = SimpleNamespace(text=lambda tokens: texts[tokens[0]])

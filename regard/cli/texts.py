@@ -16,6 +16,7 @@ from regard.cli.opening import find_source
 from regard.cli.show import Show, finite
 from regard.data.files import decode, join_lines
 from regard.errors import DataError, RegardError, RegardWarning, UsageError
+from regard.heap import large_apart
 from regard.kit import Kit
 from regard.loading import load
 
@@ -27,7 +28,8 @@ def open_kit(path: str, device: str, precision: str, strict: bool = False) -> Ki
     if find_source(path) is None:
         found = f"{path!r} is a preset, a shape without weights"
         raise UsageError("opening a model", found, "a folder with weights", "regard train")
-    kit = load(path, device=choose_device(device), strict=strict, precision=precision)
+    with large_apart():
+        kit = load(path, device=choose_device(device), strict=strict, precision=precision)
     if kit.tokenizer is None:
         fix = f"put a tokenizer.json into {path}"
         raise DataError(f"opening {path}", "no tokenizer", "one beside the weights", fix)

@@ -1,4 +1,4 @@
-"""Worker processes of one command on a CPU: the model is read once, its memory is shared.
+"""Processes of one command on a CPU: the model is read once, its memory is shared.
 
 Threads would wait for each other in Python; processes do not. They are forked before anything has
 started threads of its own, so torch computes with one thread in each.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Self
 
@@ -21,7 +22,8 @@ from regard.pieces import Job
 from regard.translating import TranslateConfig, Translation, translate
 
 LEAST = 32  # lines that are worth more than one process
-MANY = 1500  # source tokens after which a worker gives free memory back
+AHEAD = 3  # jobs that wait for a process, so that it need not wait for them
+MANY = 8000  # beams × source tokens after which a worker gives free memory back
 
 
 def worth_workers(device: str, lines: int, asked: int | None) -> int:
@@ -41,23 +43,32 @@ def one_thread() -> None:
 
 
 class Workers:
-    """Does jobs in processes that share a model; a `pieces.Run`."""
+    """Does jobs in this process and in others that share its model; a `pieces.Run`."""
 
     def __init__(self, kit: Kit, how: TranslateConfig, count: int) -> None:
         translate(kit, [sorted(kit.stops)[:1] or [0]], how)  # packs weights that all will share
         sys.stdout.flush()  # a process would write again what was not written yet
         sys.stderr.flush()
         gc.collect()
+        give_back_memory()  # or what lies free would be copied as it is used again
         gc.freeze()  # a collection in a worker would touch, and so copy, every object
+        Worker.kit, self.others = kit, count - 1
         fork = multiprocessing.get_context("fork")
-        self.pool = ProcessPoolExecutor(count, fork, initializer=take, initargs=(kit,))
-        for ready in [self.pool.submit(int) for _ in range(count)]:
+        self.pool = ProcessPoolExecutor(self.others, fork)
+        for ready in [self.pool.submit(int) for _ in range(self.others)]:
             ready.result()  # all are there before a tokenizer starts its threads
 
     def __call__(self, jobs: Sequence[Job]) -> Iterator[list[list[Translation]]]:
-        """What becomes of each job, in order."""
+        """What becomes of each job, in order; this process does those that no other waits for."""
+        made = deque[Future[list[list[Translation]]]]()
         try:
-            yield from self.pool.map(work, jobs)
+            for job in jobs:
+                busy = sum(not future.done() for future in made) >= AHEAD * self.others
+                made.append(done(work(job)) if busy else self.pool.submit(work, job))
+                while made and made[0].done():
+                    yield made.popleft().result()
+            for future in made:
+                yield future.result()
         except BrokenProcessPool:
             found = "a worker process was killed, perhaps for lack of memory"
             raise ResourceError("translating", found, fix="--workers 1") from None
@@ -77,20 +88,23 @@ class Worker:
     """What a process has of its own, where it is a worker."""
 
     kit: Kit
+    """The model that was there at the fork."""
     tokens = 0
-    """Source tokens since free memory was given back."""
-
-
-def take(kit: Kit) -> None:
-    """Begin as a worker with the model that was there at the fork."""
-    Worker.kit = kit
+    """Beams × source tokens since free memory was given back."""
 
 
 def work(job: Job) -> list[list[Translation]]:
     """One job, in a worker."""
     made = job.do(Worker.kit)
-    Worker.tokens += sum(map(len, job.rows))
+    Worker.tokens += max(job.how.beams, job.how.count) * sum(map(len, job.rows))
     if Worker.tokens >= MANY:  # batches differ in shape: the heap grows by gaps between blocks
         give_back_memory()
         Worker.tokens = 0
     return made
+
+
+def done(made: list[list[Translation]]) -> Future[list[list[Translation]]]:
+    """The future of what is there already."""
+    future = Future[list[list[Translation]]]()
+    future.set_result(made)
+    return future

@@ -39,8 +39,9 @@ def from_whole(whole: Tensor, peak: Tensor) -> Tensor:
 
 def join_pairs(shapes: Shapes, path: Path) -> tuple[Shapes, set[str]]:
     """Shapes under the names of the weights, and which of them are pairs."""
-    found = {name.removesuffix(end) for end in (WHOLE, PEAK) for name in shapes if ends(name, end)}
-    for name in sorted(found):
+    pairs = [name.removesuffix(end) for name in shapes for end in (WHOLE, PEAK) if ends(name, end)]
+    found = dict.fromkeys(pairs)  # in the file's order: the heap of a load is the same every time
+    for name in found:
         for end in (WHOLE, PEAK):
             if name + end not in shapes:
                 raise broken(path, f"{name} has no {name + end}")
@@ -50,7 +51,7 @@ def join_pairs(shapes: Shapes, path: Path) -> tuple[Shapes, set[str]]:
         if name in shapes:
             raise broken(path, f"{name} and {name + WHOLE}, twice the same weight")
     kept = {n: s for n, s in shapes.items() if not ends(n, WHOLE) and not ends(n, PEAK)}
-    return kept | {name: shapes[name + WHOLE] for name in found}, found
+    return kept | {name: shapes[name + WHOLE] for name in found}, set(found)
 
 
 def check_kinds(whole: Tensor, peak: Tensor, name: str, path: Path) -> None:

@@ -191,25 +191,60 @@ static float weigh(float *scores, int64_t seen, int64_t padded, const uint8_t *o
     return _mm512_reduce_add_ps(total);
 }
 
-// One head of one query where keys and values lie: q (width,), `span` slots → out (width,).
+// The sums of four vectors.
+static inline __m128 four_sums(__m512 a, __m512 b, __m512 c, __m512 d) {
+    __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    __m512 low = _mm512_shuffle_ps(ab, cd, 0x44), high = _mm512_shuffle_ps(ab, cd, 0xEE);
+    __m512 all = _mm512_add_ps(low, high);  // a part of each sum in each quarter
+    __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
+
+// `count` vectors of what one head found: weights (span,), values at `slot` → out.
+static inline __attribute__((always_inline)) void average(
+    const float *weights, const float *values, int64_t slot, int64_t span, __m512 by, float *out,
+    const int count) {
+    __m512 sums[VECTORS];
+#pragma GCC unroll 4
+    for (int j = 0; j < count; j++) sums[j] = _mm512_setzero_ps();
+    for (int64_t s = 0; s < span; s++) {
+        __m512 weight = _mm512_set1_ps(weights[s]);
+#pragma GCC unroll 4
+        for (int j = 0; j < count; j++)
+            sums[j] = _mm512_fmadd_ps(weight, _mm512_loadu_ps(values + s * slot + LANES * j),
+                                      sums[j]);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < count; j++)
+        _mm512_storeu_ps(out + LANES * j, _mm512_div_ps(sums[j], by));
+}
+
+// One head of one query where keys and values lie: q (width,), `span` slots → out (width,). Four
+// slots at a time; behind the last one it is taken again, and its score is not looked at.
 static void attend_head(const float *q, const float *keys, const float *values, const Place *at_k,
                         const Place *at_v, const uint8_t *open, int64_t span, int64_t padded,
                         int64_t width, float scale, float *scores, float *out) {
-    for (int64_t s = 0; s < span; s++) {
-        __m512 sum = _mm512_setzero_ps();
-        for (int64_t i = 0; i < width; i += LANES)
-            sum = _mm512_fmadd_ps(_mm512_loadu_ps(q + i),
-                                  _mm512_loadu_ps(keys + s * at_k->slot + i), sum);
-        scores[s] = _mm512_reduce_add_ps(sum);
+    for (int64_t s = 0; s < span; s += 4) {
+        const float *k[4];
+        __m512 sums[4];
+        for (int j = 0; j < 4; j++) {
+            k[j] = keys + (s + j < span ? s + j : span - 1) * at_k->slot;
+            sums[j] = _mm512_setzero_ps();
+        }
+        for (int64_t i = 0; i < width; i += LANES) {
+            __m512 part = _mm512_loadu_ps(q + i);
+#pragma GCC unroll 4
+            for (int j = 0; j < 4; j++)
+                sums[j] = _mm512_fmadd_ps(part, _mm512_loadu_ps(k[j] + i), sums[j]);
+        }
+        _mm_storeu_ps(scores + s, four_sums(sums[0], sums[1], sums[2], sums[3]));
     }
     __m512 by = _mm512_set1_ps(weigh(scores, span, padded, open, scale));
-    for (int64_t i = 0; i < width; i += LANES) {
-        __m512 sum = _mm512_setzero_ps();
-        for (int64_t s = 0; s < span; s++)
-            sum = _mm512_fmadd_ps(_mm512_set1_ps(scores[s]),
-                                  _mm512_loadu_ps(values + s * at_v->slot + i), sum);
-        _mm512_storeu_ps(out + i, _mm512_div_ps(sum, by));
-    }
+    int64_t i = 0;
+    for (; i + LANES * VECTORS <= width; i += LANES * VECTORS)
+        average(scores, values + i, at_v->slot, span, by, out + i, VECTORS);
+    for (; i < width; i += LANES) average(scores, values + i, at_v->slot, span, by, out + i, 1);
 }
 
 // `count` queries of one head: q (count, width) at `stride` → out (count, width) at `step`.

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.core.attention import Attention
 from regard.core.position import Alibi, RelativeBias
 from regard.errors import UsageError, nearest
-from regard.heap import give_back_memory
+from regard.heap import give_back_memory, large_apart
 from regard.model.int8 import int8_map
 from regard.model.model import Model
 from regard.model.native import attend, library
@@ -91,13 +91,14 @@ def forget_weights(model: Model) -> None:
     tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     joint = [m.joint for m in model.modules() if isinstance(m, Attention)]
     alone = [m.packed for m in model.modules() if isinstance(m, PackedLinear)]
-    for packed in (*joint, *alone):  # one after the other, so that little is held twice
-        if not isinstance(packed, Packed) or not all(m.weight.numel() for m in packed.maps):
-            continue
-        packed.prepare()
-        for linear in packed.maps:
-            if id(linear.weight) not in tables:
-                linear.weight = nn.Parameter(torch.empty(0), requires_grad=False)
+    with large_apart():
+        for packed in (*joint, *alone):  # one after the other, so that little is held twice
+            if not isinstance(packed, Packed) or not all(m.weight.numel() for m in packed.maps):
+                continue
+            packed.prepare()
+            for linear in packed.maps:
+                if id(linear.weight) not in tables:
+                    linear.weight = nn.Parameter(torch.empty(0), requires_grad=False)
     give_back_memory()
 
 

@@ -64,9 +64,12 @@ def parts_of_attention(
     return (q, k.contiguous(), v.contiguous()) if layout == "heads" else (q, k, v)
 
 
+SHAPES = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 3, 1, 3), (2, 1, 1, 4), (3, 4, 1, 17), (3, 1, 6, 21)]
+
+
 @needs_kernels
 @pytest.mark.parametrize("masked", [None, "each", "one", "query"])
-@pytest.mark.parametrize("sources,beams,count,span", [(1, 1, 1, 1), (3, 4, 1, 17), (3, 1, 6, 21)])
+@pytest.mark.parametrize("sources,beams,count,span", SHAPES)
 @pytest.mark.parametrize("width", [16, 64])
 @pytest.mark.parametrize("layout", ["slots", "heads"])
 @pytest.mark.parametrize("causal", [False, True])
