@@ -23,7 +23,7 @@ from regard.translating import TranslateConfig, Translation, translate
 
 LEAST = 32  # lines that are worth more than one process
 AHEAD = 3  # jobs that wait for a process, so that it need not wait for them
-MANY = 8000  # beams × source tokens after which a worker gives free memory back
+MANY = 6000  # beams × source tokens after which a worker gives free memory back
 
 
 def worth_workers(device: str, lines: int, asked: int | None) -> int:
