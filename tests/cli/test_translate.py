@@ -177,15 +177,20 @@ def test_processes_give_what_one_gives(here, pair, tmp_path):  # noqa: F811
 
 
 def run_workers(pair, tmp_path, action):  # noqa: F811
-    """A real command whose workers are met by `action(pids)`; (exit code, stderr)."""
+    """A real command whose other process is met by `action(pids)`; (exit code, stderr)."""
     file = tmp_path / "many.txt"
     file.write_text("the cat sat on the mat\n" * 20_000)
     flags = ["--model", pair, "--file", file, "--workers", "2", "--batch", "1"]
     command = [sys.executable, "-m", "regard", "translate", *map(str, flags)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+
+    def heed() -> None:
+        """Whoever runs the tests in the background ignores Ctrl-C, and so would the command."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed) as process:
         deadline, found = time.monotonic() + 60, []
-        while len(found) < 2 and time.monotonic() < deadline:
+        while not found and time.monotonic() < deadline:
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
             found = [int(child) for child in children.read_text().split()]
             time.sleep(0.05)
