@@ -28,7 +28,8 @@ VALIDATIONS = 3  # of a rung
 LBFGS = 3  # steps of logistic regression for each minute of the budget, at most 60
 
 SAME = ["--schedule", "cosine", "--floor", "0.05", "--keep", "1", "--log-every", "10"]
-MUON = ["--depth", "2", "--optimizer", "muon", "--lr", "8e-3"]  # Adam learns more slowly
+MUON = ["--depth", "2", "--optimizer", "muon"]  # Adam learns more slowly
+MUON_RATE, MUON_STEPS = 8e-3, 600  # its largest rate; beyond so many steps a smaller one is better
 PAIR_WORDS = {
     "fixed": ["seq2seq", "--attention", "none", "--lr", "4e-3"],
     "additive": ["seq2seq", "--attention", "additive", "--lr", "4e-3"],
@@ -161,8 +162,10 @@ class Climb:
         data = (split.train, "--valid", split.valid, "--tokens", split.tokenizer)
         shape = ("--dim", args.dim, *(("--heads", heads) if out.name == "transformer" else ()))
         place = ("--seed", args.seed, "--device", args.device)
-        command = ("train", kind, *data, *rest, *shape, *SAME, *place)
+        command: tuple[Any, ...] = ("train", kind, *data, *rest, *shape, *SAME, *place)
         count = args.steps or self.fitting(command, seconds)
+        if "muon" in rest:
+            command += ("--lr", MUON_RATE * min(1.0, (MUON_STEPS / count) ** 0.5))
         every = -(-count // VALIDATIONS)
         began = time.perf_counter()
         made = self.ask(
