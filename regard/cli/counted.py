@@ -26,7 +26,9 @@ def new_folder(args: argparse.Namespace, doing: str, wanted: str) -> Path:
 
 
 def leave_receipt(args: argparse.Namespace, out: Path, results: dict[str, Any]) -> None:
-    """Write what was run on which files, and what came out."""
+    """Write what was run on which files, what came out, and the hash of its weights."""
+    (weights,) = out.glob("*.safetensors")
+    results = results | {"weights": file_hash(weights)}
     data = {str(path): file_hash(path) for path in find_files(args.files)}
     config = {name: value for name, value in vars(args).items() if name != "arguments"}
     versions, place = {"regard": __version__, "numpy": np.__version__}, {"device": "cpu"}

@@ -12,11 +12,10 @@ from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.evaluate import training_pairs
 from regard.cli.show import Progress, Show
 from regard.cli.texts import at_least
-from regard.disk import file_hash
 from regard.errors import DataError, UsageError
 from regard.history.bag import BagModel
 from regard.history.bayes import train_bayes
-from regard.history.counting import WEIGHTS, Counting
+from regard.history.counting import Counting
 from regard.history.logreg import train_logreg
 from regard.history.vocabulary import number_words
 from regard.history.word_by_word import train_words
@@ -41,7 +40,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         settings = {name: vars(args)[name] for name in SETTINGS if name in vars(args)}
         counting.save(out, settings)
     made = {"out": str(out), **made, "seconds": round(time.perf_counter() - began, 2)}
-    leave_receipt(args, out, made | {"weights": file_hash(out / WEIGHTS)})
+    leave_receipt(args, out, made)
     if show.as_json:
         show.result(made)
     else:

@@ -9,6 +9,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from regard.cli.counted import leave_receipt
 from regard.cli.show import Show
 from regard.data.files import read_lines
 from regard.data.words import words
@@ -69,12 +70,6 @@ def run_train(args: argparse.Namespace, show: Show) -> None:
         made = train_word2vec(corpus, config, args.workers, tell)
     seconds = time.monotonic() - start
     epochs = config.times(len(corpus.ids))
-    if out.suffix in FORMS:
-        FORMS[out.suffix](Vectors(corpus.words, made.inputs), out)
-    else:
-        settings = asdict(config) | {"epochs": epochs, "files": args.files}
-        matrices = {"in": made.inputs, "out": made.outputs}
-        save_folder(out, corpus.words, corpus.counts.tolist(), matrices, settings)
     found = {
         "out": str(out),
         "words": len(corpus.words),
@@ -84,6 +79,13 @@ def run_train(args: argparse.Namespace, show: Show) -> None:
         "seconds": seconds,
         "tokens_per_second": epochs * len(corpus.ids) / seconds,
     }
+    if out.suffix in FORMS:
+        FORMS[out.suffix](Vectors(corpus.words, made.inputs), out)
+    else:
+        settings = asdict(config) | {"epochs": epochs, "files": args.files}
+        matrices = {"in": made.inputs, "out": made.outputs}
+        save_folder(out, corpus.words, corpus.counts.tolist(), matrices, settings)
+        leave_receipt(args, out, found)
     if show.as_json:
         show.result(found)
         return

@@ -298,6 +298,16 @@ def test_training_asking_and_evaluating(trained, capsys):
     assert code == 0 and json.loads(out)["pairs"] == 3
 
 
+def test_a_receipt_makes_the_same_vectors_again(trained, capsys):
+    receipt = json.loads((trained / "m" / "receipt.json").read_text())
+    assert receipt["results"]["words"] == 21 and receipt["seed"] == 0
+    code, out, _ = call(capsys, "replay", trained / "m")
+    assert code == 0 and f"same bits: {receipt['results']['weights']}" in out
+    receipt["command"][1] = "list"
+    (trained / "other.json").write_text(json.dumps(receipt))
+    assert "a receipt of `regard train`" in call(capsys, "replay", trained / "other.json")[2]
+
+
 @pytest.mark.parametrize("name", ["a.bin", "a.vec"])
 def test_training_into_a_file(trained, name, tmp_path, capsys):
     out = tmp_path / name
