@@ -74,7 +74,7 @@ def draw_ladder(
         for name, points in curves.items():
             axes.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
         axes.set(xlabel=names[1], ylabel=names[2], yscale="log" if logarithmic else "linear")
-        axes.legend()
+        figure.legend(loc="outside right center")
     made = BytesIO()
     figure.savefig(made, format="png", dpi=120)
     return made.getvalue()
