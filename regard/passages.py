@@ -223,11 +223,10 @@ def translate_pieces(
 ) -> dict[int, list[Translation]]:
     """Translations of the pieces that have tokens, by their number; the longest come first."""
     order = sorted((n for n, p in enumerate(pieces) if p.ids), key=lambda n: -len(pieces[n].ids))
-    beams = max(how.beams, how.count)
-    size = how.batch or max(1, ROWS // beams)
+    size = how.batch or max(1, ROWS // how.width)
     groups, first = list[list[int]](), 0
     while first < len(order):
-        few = TOKENS // (max(2, beams) * len(pieces[order[first]].ids))
+        few = TOKENS // (max(2, how.width) * len(pieces[order[first]].ids))
         groups.append(order[first : first + min(size, max(1, few))])
         first += len(groups[-1])
     found: dict[int, list[Translation]] = {}

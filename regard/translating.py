@@ -78,10 +78,14 @@ class TranslateConfig:
         """Whether words may be made up."""
         return self.count == 1 if self.coin is None else self.coin
 
+    @property
+    def width(self) -> int:
+        """Prefixes kept per source: the beam has room for all translations asked for."""
+        return max(self.beams, self.count)
+
     def beam(self) -> BeamConfig:
         """The plain search."""
-        width = max(self.beams, self.count)
-        return BeamConfig(width, self.count, length_penalty("gnmt", self.alpha))
+        return BeamConfig(self.width, self.count, length_penalty("gnmt", self.alpha))
 
 
 def translate_config(values: dict[str, Any]) -> TranslateConfig:

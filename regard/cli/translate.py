@@ -187,7 +187,7 @@ def open_pair(path: str, device: str, precision: str, strict: bool) -> Kit:
 
 def fit_beams(config: TranslateConfig, kit: Kit, show: Show) -> TranslateConfig:
     """No wider than the vocabulary."""
-    width = cap_beams(max(config.beams, config.count), kit, show)
+    width = cap_beams(config.width, kit, show)
     return replace(config, beams=min(config.beams, width), count=min(config.count, width))
 
 

@@ -9,11 +9,11 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.cli.counted import leave_receipt
+from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.show import Show
 from regard.data.files import read_lines
 from regard.data.words import words
-from regard.disk import is_taken, write_whole
+from regard.disk import write_whole
 from regard.errors import DataError, UsageError
 from regard.history.analogy import OWN, Solved, agree, read_questions, read_similarity, solve, total
 from regard.history.cluster import brown, k_means
@@ -54,9 +54,7 @@ def run_train(args: argparse.Namespace, show: Show) -> None:
     names = [field.name for field in fields(Word2VecConfig)]
     config = Word2VecConfig(**{name: getattr(args, name) for name in names})
     config.check()
-    out = Path(args.out)
-    if is_taken(out):
-        raise UsageError("training word vectors", f"{out} is there", "a new or empty folder")
+    out = new_folder(args, "training word vectors", "text files or folders")
     if args.workers < 1:
         raise UsageError("training word vectors", f"--workers {args.workers}", "1 or more")
     with show.progress("training") as progress:

@@ -96,7 +96,7 @@ class Worker:
 def work(job: Job) -> list[list[Translation]]:
     """One job, in a worker."""
     made = job.do(Worker.kit)
-    Worker.tokens += max(job.how.beams, job.how.count) * sum(map(len, job.rows))
+    Worker.tokens += job.how.width * sum(map(len, job.rows))
     if Worker.tokens >= MANY:  # batches differ in shape: the heap grows by gaps between blocks
         give_back_memory()
         Worker.tokens = 0
