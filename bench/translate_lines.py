@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the
 import torch
 
 from regard.cli.export import save_ctranslate2
-from regard.cli.texts import open_kit
+from regard.cli.opening import open_kit
 from regard.cli.workers import Workers
 from regard.kit import Kit
 from regard.passages import translate_passages

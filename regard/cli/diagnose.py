@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from regard.cli.diagnose_flags import KINDS
+from regard.cli.opening import open_kit
 from regard.cli.show import Show
-from regard.cli.texts import open_kit
 from regard.data.files import read_pieces
 from regard.disk import write_whole
 from regard.errors import DataError, UsageError

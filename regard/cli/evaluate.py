@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.cli.opening import open_kit
 from regard.cli.show import Show
-from regard.cli.texts import at_least, check_finite, noted, open_kit, perplexity
+from regard.cli.texts import at_least, check_finite, noted, perplexity
 from regard.cli.tok import open_any
 from regard.cli.train_data import couples
 from regard.cli.train_ngram import is_ngrams, measure

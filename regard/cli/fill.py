@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from regard.cli.opening import open_kit
 from regard.cli.show import Show
-from regard.cli.texts import at_least, lines_in, open_kit, print_json
+from regard.cli.texts import at_least, lines_in, print_json
 from regard.data.pairs import shorten
 from regard.errors import DataError, UsageError
 from regard.kit import Kit

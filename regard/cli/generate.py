@@ -8,17 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from regard.cli.opening import cap_beams, open_kit
 from regard.cli.show import Show
-from regard.cli.texts import (
-    at_least,
-    cap_beams,
-    check_finite,
-    groups,
-    lines_in,
-    noted,
-    open_kit,
-    print_json,
-)
+from regard.cli.texts import at_least, check_finite, groups, lines_in, noted, print_json
 from regard.decode.beam import BeamConfig
 from regard.decode.generate import Ends
 from regard.decode.prompt import prompt_ids

@@ -11,18 +11,11 @@ WAYS = ("kneser-ney", "witten-bell", "katz", "add")
 ALPHABETS = ("27", "26", "as-is")
 
 
-def add_train_ngram(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard train ngram`."""
+def add_counted(parser: argparse.ArgumentParser) -> None:
+    """What is counted: files, their tokens, and whether lines are sentences."""
     words = "text files or folders, compressed or not"
     parser.add_argument("files", metavar="FILE", nargs="*", help=words)
     parser.add_argument("--out", metavar="M", required=True, help="a new or empty folder")
-    order = "words that a probability looks at, the predicted one counted (5)"
-    parser.add_argument("--order", "-n", type=whole, default=5, metavar="N", help=order)
-    way = "how unseen words get their share (kneser-ney: interpolated, modified)"
-    parser.add_argument("--smoothing", choices=WAYS, default="kneser-ney", help=way)
-    parser.add_argument("--k", type=number, default=1.0, help="of add: what each count gets (1)")
-    prune = "leave out n-grams seen so often or less: of 1, 2, … words; the last holds on"
-    parser.add_argument("--prune", type=whole, nargs="+", default=[], metavar="N", help=prune)
     tokens = "spaced (default), words, bpe, chars, graphemes, bytes; or a folder with a tokenizer"
     parser.add_argument("--tokens", default="spaced", metavar="KIND", help=tokens)
     parser.add_argument("--vocab", type=positive, metavar="N", help="tokens at most")
@@ -33,6 +26,28 @@ def add_train_ngram(parser: argparse.ArgumentParser) -> None:
     shape.add_argument("--lines", action="store_true", default=None, help=text)
     shape.add_argument("--running", action="store_false", dest="lines", help="one running text")
     parser.add_argument("--valid", metavar="FILE", nargs="+", default=[], help="print perplexity")
+
+
+def add_train_ngram(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard train ngram`."""
+    add_counted(parser)
+    order = "words that a probability looks at, the predicted one counted (5)"
+    parser.add_argument("--order", "-n", type=whole, default=5, metavar="N", help=order)
+    way = "how unseen words get their share (kneser-ney: interpolated, modified)"
+    parser.add_argument("--smoothing", choices=WAYS, default="kneser-ney", help=way)
+    parser.add_argument("--k", type=number, default=1.0, help="of add: what each count gets (1)")
+    prune = "leave out n-grams seen so often or less: of 1, 2, … words; the last holds on"
+    parser.add_argument("--prune", type=whole, nargs="+", default=[], metavar="N", help=prune)
+
+
+def add_train_bow(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard train bow`: n-grams of order 1, so that order plays no part."""
+    add_counted(parser)
+    share = parser.add_mutually_exclusive_group()
+    share.add_argument("--k", type=number, default=1.0, help="what each count gets (1)")
+    plain = "unseen words are impossible: the same as --k 0"
+    share.add_argument("--no-smoothing", action="store_const", dest="k", const=0.0, help=plain)
+    parser.set_defaults(order=1, smoothing="add", prune=[])
 
 
 def add_sample(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +98,16 @@ def add_guess(parser: argparse.ArgumentParser) -> None:
 
 
 HISTORY = {
+    "train bow": (
+        "regard.cli.train_ngram",
+        "a bag of words: each has its probability, whatever stands around it",
+        add_train_bow,
+        (
+            "regard train bow train.txt --out m",
+            "regard train bow train.txt --out m --k 0.1 --valid valid.txt",
+            "regard train bow train.txt --out m --no-smoothing",
+        ),
+    ),
     "train ngram": (
         "regard.cli.train_ngram",
         "count n-grams and smooth them: add-k, Katz, Witten–Bell, Kneser–Ney",

@@ -13,8 +13,8 @@ from typing import Any
 from regard.cli.evaluate import window_length
 from regard.cli.ladder_split import Split
 from regard.cli.main import load_verb, parse
+from regard.cli.opening import open_kit
 from regard.cli.show import Show
-from regard.cli.texts import open_kit
 from regard.cli.train_ngram import is_ngrams
 from regard.decode.score import score_rows
 from regard.errors import DataError

@@ -1,12 +1,17 @@
-"""Find the model that a command names: a checkpoint without its weights, or a preset."""
+"""The model that a command names: its shape, without weights, or whole with its tokenizer."""
 
 from __future__ import annotations
 
 import os
 
-from regard.errors import UsageError, nearest
+from regard.cli.doctor import choose_device
+from regard.cli.show import Show
+from regard.errors import DataError, UsageError, nearest
+from regard.heap import large_apart
 from regard.interop.source import Source, open_source
 from regard.interop.weights import outline
+from regard.kit import Kit
+from regard.loading import load
 from regard.model.config import ModelConfig
 from regard.model.presets import PRESETS, preset
 from regard.zoo import locate
@@ -34,3 +39,25 @@ def open_config(path: str) -> ModelConfig:
     """The shape of a checkpoint or of a preset."""
     source = find_source(path)
     return preset(path) if source is None else outline(source)[0].config
+
+
+def open_kit(path: str, device: str, precision: str, strict: bool = False) -> Kit:
+    """The model and tokenizer in a folder, on the device and in the precision asked for."""
+    if find_source(path) is None:
+        found = f"{path!r} is a preset, a shape without weights"
+        raise UsageError("opening a model", found, "a folder with weights", "regard train")
+    with large_apart():
+        kit = load(path, device=choose_device(device), strict=strict, precision=precision)
+    if kit.tokenizer is None:
+        fix = f"put a tokenizer.json into {path}"
+        raise DataError(f"opening {path}", "no tokenizer", "one beside the weights", fix)
+    return kit
+
+
+def cap_beams(beams: int, kit: Kit, show: Show) -> int:
+    """No more beams than the vocabulary has words; says so."""
+    size = kit.model.config.head.size
+    if size is not None and beams > size:
+        show.note(f"{beams} beams, but {size} words in the vocabulary: {size} beams")
+        return size
+    return beams

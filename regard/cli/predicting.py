@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from regard.cli.evaluate import check_tokenizer, window_length
-from regard.cli.texts import open_kit
+from regard.cli.opening import open_kit
 from regard.cli.train_ngram import is_ngrams
 from regard.data.files import CHUNK, cut_at_blanks, split_lines
 from regard.decode.model_step import ModelStep

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from regard.cli.opening import open_kit
 from regard.cli.show import Show
-from regard.cli.texts import check_finite, lines_in, open_kit, perplexity, print_json
+from regard.cli.texts import check_finite, lines_in, perplexity, print_json
+from regard.cli.train_ngram import is_ngrams
 from regard.decode.score import score_masked, score_rows
 from regard.errors import DataError, UsageError
+from regard.history.ngram_model import NgramModel
 from regard.interop.side import start_id
 from regard.kit import Kit
+from regard.tokens.tokenizer import Tokenizer
 
 
 class Scored(NamedTuple):
@@ -24,15 +32,32 @@ class Scored(NamedTuple):
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Score each text."""
-    kit = open_kit(args.path, args.device, args.precision)
+    tokenizer, score = open_scorer(args)
     for number, text in enumerate(lines_in(None if args.text is None else [args.text]), 1):
-        found = score(kit, text, number)
+        found = score(text, number)
         check_finite("scoring", known(found))
         if show.as_json:
-            print_json(as_data(kit, found))
+            print_json(as_data(tokenizer, found))
         else:
-            print_table(kit, text, found, show)
+            print_table(tokenizer, text, found, show)
     return 0
+
+
+def open_scorer(args: argparse.Namespace) -> tuple[Tokenizer, Callable[[str, int], Scored]]:
+    """The tokenizer of a model, and how it scores a text, given with its number."""
+    if is_ngrams(args.path):
+        counted = NgramModel.open(Path(args.path))
+        return counted.tokenizer, partial(score_counted, counted)
+    kit = open_kit(args.path, args.device, args.precision)
+    assert kit.tokenizer is not None
+    return kit.tokenizer, partial(score, kit)
+
+
+def score_counted(model: NgramModel, text: str, number: int) -> Scored:
+    """By n-grams; the beginning of a sentence is never predicted."""
+    ids = model.tokenizer.encode(text, special=model.lines)
+    found = model.tables.logprobs(np.array(ids, np.int64)).tolist()
+    return Scored(ids, [None if math.isnan(value) else value for value in found])
 
 
 def score(kit: Kit, text: str, number: int) -> Scored:
@@ -73,22 +98,21 @@ def known(found: Scored) -> list[float]:
     return [value for value in found.logprobs if value is not None]
 
 
-def as_data(kit: Kit, found: Scored) -> dict[str, Any]:
+def as_data(tokenizer: Tokenizer, found: Scored) -> dict[str, Any]:
     """The object of `--json`."""
-    assert kit.tokenizer is not None
     values = known(found)
     return {
         "tokens": found.tokens,
-        "pieces": kit.tokenizer.pieces(found.tokens),
+        "pieces": tokenizer.pieces(found.tokens),
         "logprobs": found.logprobs,
         "logprob": sum(values),
         "perplexity": perplexity(-sum(values) / len(values)) if values else None,
     }
 
 
-def print_table(kit: Kit, text: str, found: Scored, show: Show) -> None:
+def print_table(tokenizer: Tokenizer, text: str, found: Scored, show: Show) -> None:
     """The same for people."""
-    show.table(text or "an empty text", ("token", "log p", "p"), list(rows(kit, found)))
+    show.table(text or "an empty text", ("token", "log p", "p"), list(rows(tokenizer, found)))
     values = known(found)
     if values:
         mean = sum(values) / len(values)
@@ -97,10 +121,9 @@ def print_table(kit: Kit, text: str, found: Scored, show: Show) -> None:
         )
 
 
-def rows(kit: Kit, found: Scored) -> Iterator[tuple[str, str, str]]:
+def rows(tokenizer: Tokenizer, found: Scored) -> Iterator[tuple[str, str, str]]:
     """Piece, log-probability, probability."""
-    assert kit.tokenizer is not None
-    pieces = kit.tokenizer.pieces(found.tokens)
+    pieces = tokenizer.pieces(found.tokens)
     for piece, value in zip(pieces, found.logprobs, strict=True):
         if value is None:
             yield piece, "–", "–"

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.cli.evaluate import training_pairs
+from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show, human_bytes
-from regard.cli.texts import open_kit
 from regard.data.build import chunks
 from regard.data.pairs import Pair
 from regard.data.sample import evenly

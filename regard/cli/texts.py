@@ -1,4 +1,4 @@
-"""What the verbs that read texts share: the model, the lines, the limits, the output."""
+"""What the verbs that read texts share: the lines, the limits, the output. No torch here."""
 
 from __future__ import annotations
 
@@ -11,29 +11,11 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
-from regard.cli.doctor import choose_device
-from regard.cli.opening import find_source
 from regard.cli.show import Show, finite
 from regard.data.files import decode, join_lines
-from regard.errors import DataError, RegardError, RegardWarning, UsageError
-from regard.heap import large_apart
-from regard.kit import Kit
-from regard.loading import load
+from regard.errors import RegardError, RegardWarning, UsageError
 
 Item = TypeVar("Item")
-
-
-def open_kit(path: str, device: str, precision: str, strict: bool = False) -> Kit:
-    """The model and tokenizer in a folder, on the device and in the precision asked for."""
-    if find_source(path) is None:
-        found = f"{path!r} is a preset, a shape without weights"
-        raise UsageError("opening a model", found, "a folder with weights", "regard train")
-    with large_apart():
-        kit = load(path, device=choose_device(device), strict=strict, precision=precision)
-    if kit.tokenizer is None:
-        fix = f"put a tokenizer.json into {path}"
-        raise DataError(f"opening {path}", "no tokenizer", "one beside the weights", fix)
-    return kit
 
 
 def lines_in(given: Sequence[str] | None) -> Iterator[str]:
@@ -52,15 +34,6 @@ def at_least(name: str, value: int | None, least: int = 1) -> None:
     """A whole number has a smallest value."""
     if value is not None and value < least:
         raise UsageError("reading the command line", f"{name} {value}", f"{least} or more")
-
-
-def cap_beams(beams: int, kit: Kit, show: Show) -> int:
-    """No more beams than the vocabulary has words; says so."""
-    size = kit.model.config.head.size
-    if size is not None and beams > size:
-        show.note(f"{beams} beams, but {size} words in the vocabulary: {size} beams")
-        return size
-    return beams
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`regard train ngram`, and `regard eval lm` of such models."""
+"""`regard train ngram` and `train bow`, and `regard eval lm` of such models."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.show import Progress, Show
@@ -53,7 +55,8 @@ def run(args: argparse.Namespace, show: Show) -> int:
     else:
         counts = ", ".join(f"{count:,}" for count in made["ngrams"])
         fields = made | {"ngrams": counts, "tokens": f"{tokens:,}"}
-        show.fields(f"n-grams up to {args.order} words", {k: str(v) for k, v in fields.items()})
+        title = f"n-grams up to {args.order} words" if args.order > 1 else "a bag of words"
+        show.fields(title, {name: str(value) for name, value in fields.items()})
     return 0
 
 
@@ -105,12 +108,13 @@ def is_ngrams(path: str) -> bool:
 
 
 def measure(model: NgramModel, files: str | Sequence[str]) -> dict[str, Any]:
-    """Perplexity, bits per token and per byte of texts."""
-    total, count = 0.0, 0
+    """Perplexity, bits per token and per byte of texts; how many tokens had probability 0."""
+    total, count, never = 0.0, 0, 0
     read = list(read_lines(files) if model.lines else read_parts(files))
     for found in model.logprobs(read):
         total += float(found.sum())
         count += len(found)
+        never += int(np.isneginf(found).sum())
     size = sum(len(line.encode()) + model.lines for line in read)  # the end is its line feed
     if not count:
         raise DataError("evaluating a language model", f"no tokens in {files}", "1 or more")
@@ -122,4 +126,5 @@ def measure(model: NgramModel, files: str | Sequence[str]) -> dict[str, Any]:
         "bits_per_byte": bits / size,
         "tokens": count,
         "bytes": size,
+        **({"impossible": never} if never else {}),
     }

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 from regard.cli.counting import CountingCrew, open_crew
 from regard.cli.doctor import choose_device
 from regard.cli.lines import Line, line_groups
+from regard.cli.opening import cap_beams, open_kit
 from regard.cli.show import Progress, Show
-from regard.cli.texts import at_least, cap_beams, noted, open_kit
+from regard.cli.texts import at_least, noted
 from regard.cli.texts import print_json as show_json
 from regard.cli.translate_explain import (
     check_page,

@@ -10,15 +10,13 @@ from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
-from torch import Tensor
 
 from regard.disk import read_json, write_whole
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 from regard.history.arpa import read_arpa, write_arpa
 from regard.history.ngram import Floats, Ids, Level, Ngrams
 from regard.tokens.folder import open_tokenizer
@@ -60,10 +58,6 @@ class NgramModel:
             yield found[~np.isnan(found)] if self.lines else found
             keep = 0 if self.lines else self.tables.order - 1
             held = whole[max(0, len(whole) - keep) :]
-
-    def step(self, rows: int = 1) -> NgramStep:
-        """The model as a search sees it; a sentence begins with its start id."""
-        return NgramStep(self.tables, rows)
 
     # Folders --------------------------------------------------------------------------------------
 
@@ -186,25 +180,3 @@ def tokenizer_of(words: Sequence[str], path: Path) -> Tokenizer:
 
         wrap_texts(rust, "bos-eos", USUAL, specials)
     return Tokenizer.from_rust(rust, specials)
-
-
-class NgramStep:
-    """An n-gram model as a search sees it (`decode/step.py`): rows and what each has read."""
-
-    def __init__(self, tables: Ngrams, rows: int) -> None:
-        self.tables, self.rows = tables, [list[int]() for _ in range(rows)]
-
-    def __call__(self, ids: Tensor) -> Tensor:
-        """Read the next ids (N, t) of each row; log p (N, V) of the one after them."""
-        if len(ids) != len(self.rows):
-            raise UsageError("going on by n-grams", f"{len(ids)} rows", f"{len(self.rows)}")
-        made = []
-        for row, new in zip(self.rows, ids.tolist(), strict=True):
-            row += new
-            del row[: max(0, len(row) - self.tables.order)]
-            made.append(self.tables.distribution(row))
-        return torch.from_numpy(np.stack(made))
-
-    def select(self, rows: Tensor, group: int = 1) -> None:
-        """Go on with these rows."""
-        self.rows = [list(self.rows[row]) for row in rows.tolist()]

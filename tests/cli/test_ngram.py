@@ -1,9 +1,10 @@
-"""`regard train ngram`, `eval lm` of it, `sample` and `export arpa`, as a user types them."""
+"""`regard train ngram` and `bow`, `eval lm` and `score` of them, `sample`, `export arpa`."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 
 import pytest
 
@@ -46,6 +47,44 @@ def test_train_then_eval_then_sample_then_arpa(files, capsys):
     assert call(capsys, "export", "arpa", out, files / "m.arpa")[0] == 0
     code, said, _ = call(capsys, "eval", "lm", files / "m.arpa", files / "test.txt", "--json")
     assert code == 0 and json.loads(said)["perplexity"] == pytest.approx(made["perplexity"])
+
+
+def test_in_a_bag_order_plays_no_part(files, capsys):
+    out = files / "bag"
+    train = ("train", "bow", files / "train.txt", "--out", out, "--k", 0.5)
+    code, said, _ = call(capsys, *train)
+    assert code == 0 and "a bag of words" in said
+    totals = []
+    for text in ("the cat saw a dog", "dog a the saw cat"):
+        code, said, _ = call(capsys, "score", out, text, "--json")
+        found = json.loads(said)
+        assert code == 0 and found["logprobs"][0] is None and len(found["tokens"]) == 7
+        totals.append(found["logprob"])
+    counts = Counter(word for line in TRAIN if line for word in [*line.split(), "end of line"])
+    kinds = len(counts) + 1  # and one for unknown words
+    wanted = sum(
+        math.log((counts[word] + 0.5) / (counts.total() + 0.5 * kinds))
+        for word in "the cat saw a dog".split() + ["end of line"]
+    )
+    assert totals == [pytest.approx(wanted, abs=1e-9)] * 2
+
+
+def test_without_smoothing_unseen_words_are_impossible(files, capsys):
+    out = files / "bag"
+    assert call(capsys, "train", "bow", files / "train.txt", "--out", out, "--no-smoothing")[0] == 0
+    code, said, _ = call(capsys, "eval", "lm", out, files / "test.txt", "--json")
+    found = json.loads(said)
+    assert code == 0 and found["impossible"] == 2 and found["perplexity"] is None  # an, owl
+    code, said, _ = call(capsys, "eval", "lm", out, files / "test.txt")
+    assert code == 0 and "impossible" in said and "inf" in said
+    # Of its own text the perplexity is exp of the entropy of the words.
+    code, said, _ = call(
+        capsys, "eval", "lm", out, files / "train.txt", "--allow-overlap", "--json"
+    )
+    counts = Counter(word for line in TRAIN if line for word in [*line.split(), "end of line"])
+    shares = [count / counts.total() for count in counts.values()]
+    entropy = -sum(share * math.log(share) for share in shares)
+    assert json.loads(said)["perplexity"] == pytest.approx(math.exp(entropy))
 
 
 def test_characters_run_on_over_lines(files, capsys):

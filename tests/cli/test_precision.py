@@ -27,7 +27,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Kit]:
         kits.append(load(*args, **options))
         return kits[-1]
 
-    monkeypatch.setattr("regard.cli.texts.load", keep)
+    monkeypatch.setattr("regard.cli.opening.load", keep)
     return kits
 
 

@@ -13,6 +13,7 @@ from regard.decode.exhaustive import exhaustive
 from regard.errors import DataError, UsageError
 from regard.history import ngram_model
 from regard.history.ngram_model import NgramModel, encode_lines
+from regard.history.ngram_step import NgramStep
 from regard.history.smooth import train_ngrams
 from regard.tokens import train_tokenizer
 
@@ -67,9 +68,9 @@ def test_the_search_of_the_library_writes_its_likeliest_sentence():
     model = counted(order=2)
     start, end = model.tables.start, model.tokenizer.specials["eos"]
     begin = torch.tensor([[start]])
-    (found,) = beam(model.step(), begin, 3, {end}, BeamConfig(200))
+    (found,) = beam(NgramStep(model.tables), begin, 3, {end}, BeamConfig(200))
     wanted = exhaustive(
-        lambda prefixes: model.step(len(prefixes))(
+        lambda prefixes: NgramStep(model.tables, len(prefixes))(
             torch.cat((begin.expand(len(prefixes), 1), prefixes), 1)
         ),
         model.tables.vocab,
