@@ -106,6 +106,9 @@ def test_longer_contexts_fit_the_training_text_better():
     ids = flat(sentences())
     plain = [train_ngrams(ids, VOCAB, n, "add", 0.0).logprobs(ids)[5:].sum() for n in range(1, 5)]
     assert plain == sorted(plain)
+    held = flat(sentences(seed=1))  # of other sentences, some length is best and longer ones worse
+    unseen = [train_ngrams(ids, VOCAB, n, "add", 0.1).logprobs(held).sum() for n in range(1, 5)]
+    assert 0 < int(np.argmax(unseen)) < 3
 
 
 def test_pruning_leaves_the_frequent_ones():

@@ -32,6 +32,7 @@ from regard.train.checkpoint import weight_hash
 from regard.train.config import TrainConfig
 from regard.train.job import Job, with_dropout
 from regard.train.loop import Trainer
+from regard.train.objectives import token_loss
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.train.runs import Killed, kill_at, load_model, write_text
 
@@ -395,3 +396,28 @@ def test_dropout_of_the_run_reaches_the_cells():
     ids = Batch(torch.tensor([[1, 2, 3]]))
     assert not torch.equal(model(ids), model(ids))
     assert isinstance(model.config, RecurrentConfig)
+
+
+@pytest.mark.slow
+def test_an_lstm_copies_ten_symbols():
+    def strings(count, seed):
+        row = torch.randint(1, 5, (count, 10), generator=torch.Generator().manual_seed(seed))
+        row = torch.cat((row, torch.zeros(count, 1, dtype=torch.long), row), 1)
+        return Batch(row[:, :-1]), row[:, 1:].clone()
+
+    model = Recurrent.fresh(language_model("lstm", 16, 64, 1, 5)).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    rate = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, 2500)
+    for step in range(2500):
+        batch, labels = strings(64, step)
+        labels[:, :10] = -100  # what is copied cannot be predicted
+        loss = token_loss(model, batch, labels)
+        (loss.sum / loss.tokens).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        rate.step()
+    batch, labels = strings(500, 10_000)
+    with torch.no_grad():
+        right = (model.eval()(batch).argmax(-1) == labels)[:, 10:].all(-1)
+    assert right.float().mean() >= 0.99
