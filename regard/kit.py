@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.core.cache import Cache
-from regard.core.tap import taps as list_taps
 from regard.data.words import WRITTEN_FILE, read_words
 from regard.decode.beam import BeamConfig
 from regard.decode.generate import Ends
@@ -33,10 +32,8 @@ from regard.interop.side import read_pooling, stop_ids
 from regard.interop.stored import INT8, STORED
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
-from regard.look.capture import Board
-from regard.look.edit import Edit
+from regard.look.capture import Board, Edits
 from regard.look.gather import Gather
-from regard.look.names import resolve
 from regard.model.batch import (
     Batch,
     check_filled,
@@ -81,7 +78,7 @@ class Kit(Reader):
     """How generation takes its steps; the answers are the same."""
 
     def __post_init__(self) -> None:
-        self.board = Board(list_taps(self.model))
+        self.board = Board(self.model)
 
     def __repr__(self) -> str:
         kind = self.binding.architecture if self.binding else "regard's own"
@@ -152,7 +149,7 @@ class Kit(Reader):
         """Run once and read activations: (output, tap name → tensor)."""
         batch = self.batch(inputs, target, **masks)
         strict = self.strict if strict is None else strict
-        with self.board.reading(resolve(taps, self.taps) if taps else []) as stations:
+        with self.board.reading(taps) as stations:
             if strict:
                 gather = Gather(stations, batch)
                 logits = self.score(batch, None, True, gather)
@@ -162,18 +159,9 @@ class Kit(Reader):
         return Output(logits, batch), seen
 
     @contextmanager
-    def edit(self, edits: Mapping[str, Edit | Sequence[Edit]]) -> Iterator[None]:
+    def edit(self, edits: Edits) -> Iterator[None]:
         """Change activations inside the `with` block: tap name or pattern → edit or edits."""
-        placed: dict[str, list[Edit]] = {}
-        for pattern, given in edits.items():
-            for name in resolve(pattern, self.taps):
-                owner = self.model.get_submodule(name.rpartition(".")[0])
-                listed = [given] if not isinstance(given, Sequence) else list(given)
-                if not all(isinstance(edit, Edit) for edit in listed):
-                    found = f"{given!r} at {name}"
-                    raise UsageError("editing an activation", found, "regard.zero(…) or a relative")
-                placed.setdefault(name, []).extend(edit.at(name, owner) for edit in listed)
-        with self.board.editing(placed):
+        with self.board.editing(edits):
             yield
 
     @torch.no_grad()

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from torch import Tensor
 
-from regard.core.tap import Tap
+from regard.core.tap import taps
 from regard.errors import UsageError
 from regard.look.edit import Edit
+from regard.look.names import resolve
+from regard.model.batch import Batch
+from regard.model.model import Model
+
+Edits = Mapping[str, Edit | Sequence[Edit]]
+"""Name of a tap, or a pattern of names → what is done there."""
 
 
 class Station:
@@ -34,11 +40,20 @@ class Station:
 
 
 class Board:
-    """The taps of one model and their stations."""
+    """A model under study: its taps, and what is attached to them."""
 
-    def __init__(self, taps: dict[str, Tap]) -> None:
-        self.taps = taps
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.taps = taps(model)
         self.stations: dict[str, Station] = {}
+
+    def run(
+        self, batch: Batch, taps: str | Iterable[str] = (), edits: Edits | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Scores, and what passed each tap; with gradients where torch's mode has them."""
+        with self.editing(edits or {}), self.reading(taps) as stations:
+            logits = self.model(batch)
+            return logits, {name: s.seen for name, s in stations.items() if s.seen is not None}
 
     def station(self, name: str) -> Station:
         """The station of a tap, made when first asked for."""
@@ -61,24 +76,38 @@ class Board:
                         "use run or logits in ordinary mode for this edit",
                     )
 
+    def place(self, edits: Edits) -> dict[str, list[Edit]]:
+        """Each tap that the patterns name, and its edits, checked."""
+        placed: dict[str, list[Edit]] = {}
+        for pattern, given in edits.items():
+            listed = [given] if not isinstance(given, Sequence) else list(given)
+            for name in resolve(pattern, self.taps):
+                if not all(isinstance(edit, Edit) for edit in listed):
+                    found = f"{given!r} at {name}"
+                    raise UsageError("editing an activation", found, "regard.zero(…) or a relative")
+                owner = self.model.get_submodule(name.rpartition(".")[0])
+                placed.setdefault(name, []).extend(edit.at(name, owner) for edit in listed)
+        return placed
+
     @contextmanager
-    def editing(self, edits: dict[str, list[Edit]]) -> Iterator[None]:
-        """Apply edits (tap name → edits) inside the `with` block."""
-        for name, added in edits.items():
+    def editing(self, edits: Edits) -> Iterator[None]:
+        """Change activations inside the `with` block: tap name or pattern → edit or edits."""
+        placed = self.place(edits)
+        for name, added in placed.items():
             self.station(name).edits += added
             self.settle(name)
         try:
             yield
         finally:
-            for name, added in edits.items():
+            for name, added in placed.items():
                 station = self.station(name)
                 station.edits = [edit for edit in station.edits if edit not in added]
                 self.settle(name)
 
     @contextmanager
-    def reading(self, names: Iterable[str]) -> Iterator[dict[str, Station]]:
+    def reading(self, patterns: str | Iterable[str]) -> Iterator[dict[str, Station]]:
         """Remember what passes these taps inside the `with` block."""
-        names = list(names)
+        names = resolve(patterns, self.taps)
         for name in names:
             self.station(name).readers += 1
             self.settle(name)
