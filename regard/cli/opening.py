@@ -41,8 +41,11 @@ def open_config(path: str) -> ModelConfig:
     return preset(path) if source is None else outline(source)[0].config
 
 
-def open_kit(path: str, device: str, precision: str, strict: bool = False) -> Kit:
-    """The model and tokenizer in a folder, on the device and in the precision asked for."""
+def open_kit(path: str, device: str, precision: str | None, strict: bool = False) -> Kit:
+    """The model and tokenizer in a folder, on the device and in the precision asked for.
+
+    None is plain maps in float32, for gradients and for patching without rounding.
+    """
     if find_source(path) is None:
         found = f"{path!r} is a preset, a shape without weights"
         raise UsageError("opening a model", found, "a folder with weights", "regard train")

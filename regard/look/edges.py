@@ -1,7 +1,9 @@
 """Edges: which part of a model speaks to which, to first order (edge attribution patching).
 
 What a head or MLP writes differs between two runs; what a later part does with it is the slope of
-the goal at that part's own input. Their product is the edge's score (Syed 2023).
+the goal at that part's own input. Their product is the edge's score (Syed 2023). Where attention is
+sure of itself it has no slope: so slopes are averaged on the way from the corrupted embeddings to
+the clean ones (Hanna 2024).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from regard.core.position import rotate
 from regard.core.stack import Stack
 from regard.errors import UsageError
 from regard.look.capture import Board
+from regard.look.edit import patch
 from regard.look.patching import Pairs, slopes_at, spread
 from regard.look.sites import Site
 from regard.model.batch import Batch
@@ -45,28 +48,36 @@ class Part(NamedTuple):
     """(B, T, D): what it writes, or the slope at what it reads."""
 
 
-def edge_scores(board: Board, pairs: Pairs) -> list[Edge]:
-    """Every edge of a decoder or encoder, largest first."""
+def edge_scores(board: Board, pairs: Pairs, steps: int = 5) -> list[Edge]:
+    """Every edge of a decoder or encoder, largest first; one step is the slope at clean prompts."""
     name, stack = only_stack(board)
-    last = f"{name}.blocks.{len(stack.blocks) - 1}.resid_post"
-    inputs = [f"{name}.blocks.{n}.{tap}" for n in range(len(stack.blocks)) for tap in READ]
-    outputs = [f"{name}.embed"]
-    outputs += [f"{name}.blocks.{n}.{t}" for n in range(len(stack.blocks)) for t in WRITTEN]
+    embed, last = f"{name}.embed", f"{name}.blocks.{len(stack.blocks) - 1}.resid_post"
+    blocks = [f"{name}.blocks.{n}." for n in range(len(stack.blocks))]
+    outputs = [embed, *(block + tap for block in blocks for tap in WRITTEN)]
+    inputs = [*(block + tap for block in blocks for tap in READ), last]
     with torch.no_grad():
         logits, other = board.run(pairs.corrupt, outputs)
         corrupt = pairs.goal(logits, pairs.corrupt)
-    taps = [*outputs, *inputs, last]
-    clean, own, slopes = slopes_at(board, pairs.clean, pairs.goal, taps)
-    gap = spread(clean, corrupt)
+        logits, own = board.run(pairs.clean, outputs)
+        gap = spread(pairs.goal(logits, pairs.clean), corrupt)
     change = {tap: other[tap] - own[tap] for tap in outputs}
     turns = rotation(board, stack, pairs.clean)
-    found = []
+    receivers: dict[Site, Part] = {}
+    for step in range(steps):
+        far = 0.0 if steps == 1 else (step + 0.5) / steps  # from clean to corrupted
+        edits = {embed: patch(own[embed] + far * change[embed])}
+        _, seen, slopes = slopes_at(board, pairs.clean, pairs.goal, inputs, edits)
+        for part in read(name, stack, seen, slopes, turns):
+            before = receivers.get(part.site)
+            x = part.x / steps if before is None else before.x + part.x / steps
+            receivers[part.site] = part._replace(x=x)
     senders = list(written(name, stack, change))
-    for receiver in read(name, stack, own, slopes, turns):
-        for sender in senders:
-            if sender.depth < receiver.depth:
-                score = float((sender.x * receiver.x).sum(-1).sum(-1).mean() / -gap)
-                found.append(Edge(sender.site, receiver.site, score))
+    found = [
+        Edge(sender.site, receiver.site, float((sender.x * receiver.x).sum() / -gap / len(corrupt)))
+        for receiver in receivers.values()
+        for sender in senders
+        if sender.depth < receiver.depth
+    ]
     return sorted(found, key=lambda edge: -abs(edge.score))
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.core.stack import Stack
 from regard.errors import UsageError
-from regard.look.capture import Board
+from regard.look.capture import Board, Edits
 from regard.look.edit import Edit, patch
 from regard.look.goal import Goal
 from regard.look.sites import ROWS, Site, head_sites, masks, measure, mlp_sites, taps_of, tile
@@ -108,11 +108,11 @@ def attribute_sites(board: Board, pairs: Pairs, sites: Sequence[Site]) -> Effect
 
 
 def slopes_at(
-    board: Board, batch: Batch, goal: Goal, taps: Sequence[str]
+    board: Board, batch: Batch, goal: Goal, taps: Sequence[str], edits: Edits | None = None
 ) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
     """The goal (B,), activations, and the goal's gradient at each of them."""
     with torch.enable_grad():
-        logits, seen = board.run(batch, taps)
+        logits, seen = board.run(batch, taps, edits)
         value = goal(logits, batch)
         if not all(x.requires_grad for x in seen.values()):
             raise UsageError(

@@ -8,9 +8,13 @@ import pytest
 import torch
 
 from regard.errors import UsageError
+from regard.look.capture import Board
 from regard.look.edges import edge_scores, only_stack, pull_back, rotation
 from regard.look.patching import last_stream, slopes_at
+from regard.look.sites import Site
 from regard.model import presets
+from tests.look.planted import planted_induction
+from tests.look.test_circuit import repeats
 from tests.look.test_patching import CONFIGS, VOCAB, make_board, make_pairs
 
 
@@ -52,7 +56,7 @@ def test_what_is_written_is_the_stream(name):
         logits, other = board.run(pairs.corrupt, stream)
     gap = (pairs.goal(logits, pairs.corrupt) - clean).mean()
     wanted = ((other[stream] - own[stream]) * slopes[stream]).sum((1, 2)).mean() / gap
-    edges = edge_scores(board, pairs)
+    edges = edge_scores(board, pairs, steps=1)
     ends = [edge for edge in edges if edge.receiver.tap == stream]
     assert len(ends) == 1 + 2 * (4 + 1)  # the embedding, and of each block four heads and its MLP
     assert sum(edge.score for edge in ends) == pytest.approx(float(wanted))
@@ -75,6 +79,17 @@ def test_no_edge_goes_back():
         if e.sender.tap.endswith("1.attn.z") and e.receiver.tap.endswith("1.attn.q")
     ]
     assert not same
+
+
+def test_sure_heads_have_edges_too():
+    """The planted path: the embedding, the head before, the keys of the next, the end."""
+    board = Board(planted_induction(24, 12, heads=3, previous=1, induction=2))
+    edges = {(e.sender, e.receiver): e.score for e in edge_scores(board, repeats(8))}
+    first, second = Site("decoder.blocks.0.attn.z", 1), Site("decoder.blocks.1.attn.z", 2)
+    path = (first, Site("decoder.blocks.1.attn.k", 2)), (second, Site(last_stream(board)))
+    path += ((Site("decoder.embed"), Site("decoder.blocks.0.attn.v", 1)),)
+    assert min(edges[edge] for edge in path) > 0.9
+    assert max(abs(score) for edge, score in edges.items() if edge not in path) < 0.1
 
 
 def test_models_without_one_stream():
