@@ -19,7 +19,7 @@ COMMON = ("<mask>", "[MASK]")  # accepted for whatever the tokenizer calls it
 def run(args: argparse.Namespace, show: Show) -> int:
     """Rank the words of each gap."""
     at_least("--top", args.top)
-    kit = open_kit(args.path, args.device, args.precision)
+    kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
     mask = mask_id(kit)
     for text in lines_in(None if args.text is None else [args.text]):
         if show.as_json:

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     config = read_search(args)
     with show.progress(f"opening {args.path}") as progress:
         progress("weights")
-        kit = open_kit(args.path, args.device, args.precision, args.strict)
+        kit = open_kit(args.path, args.device, args.precision, args.strict, args.edit)
     if isinstance(config, BeamConfig):
         config = BeamConfig(cap_beams(args.beams, kit, show))
     prompts = [args.prompt] if args.prompt is not None else None

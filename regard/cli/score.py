@@ -48,7 +48,7 @@ def open_scorer(args: argparse.Namespace) -> tuple[Tokenizer, Callable[[str, int
     if is_ngrams(args.path):
         counted = NgramModel.open(Path(args.path))
         return counted.tokenizer, partial(score_counted, counted)
-    kit = open_kit(args.path, args.device, args.precision)
+    kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
     assert kit.tokenizer is not None
     return kit.tokenizer, partial(score, kit)
 

@@ -89,7 +89,7 @@ def at_work(
     count = 1 if args.strict else worth_workers(choose_device(args.device), lines, asked)
     if count > 1:
         one_thread()
-    kit = open_pair(path, args.device, args.precision, args.strict)
+    kit = open_pair(path, args.device, args.precision, args.strict, args.edit)
     if packed_in_int8(kit.model):
         one_thread()  # a second one saves a seventh, and waits for ages where others need the cores
         forget_weights(kit.model)
@@ -177,9 +177,9 @@ def read_search(args: argparse.Namespace) -> TranslateConfig:
     return config
 
 
-def open_pair(path: str, device: str, precision: str, strict: bool) -> Kit:
+def open_pair(path: str, device: str, precision: str, strict: bool, edits: Sequence[str]) -> Kit:
     """An encoder-decoder."""
-    kit = open_kit(path, device, precision, strict)
+    kit = open_kit(path, device, precision, strict, edits)
     if kit.model.config.target is None:
         fix = f"regard generate {path}"
         raise UsageError("translating", "a model without encoder", "an encoder-decoder", fix)
