@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 
 from regard.cli.options import MOST, add_action, add_common, add_device, positive
@@ -29,9 +30,12 @@ EVALUATIONS = {
 def number(text: str) -> float:
     """A number; its range is checked where it is used, which names the limit."""
     try:
-        return float(text)
+        found = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        found = math.nan
+    if not math.isfinite(found):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return found
 
 
 def whole(text: str) -> int:
