@@ -7,13 +7,16 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from regard.errors import DataError, RegardError, ResourceError
+from regard.errors import DataError, RegardError, ResourceError, UsageError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system calls a disk, a quota or a file that is full."""
+LOCK = ".lock"
 BROKEN = "the file is truncated or corrupt: copy or download it again"
 
 
@@ -35,6 +38,29 @@ def sync(path: Path) -> None:
 def is_taken(path: Path) -> bool:
     """Whether there is a file, or a folder that is not empty."""
     return path.exists() and (not path.is_dir() or any(path.iterdir()))
+
+
+@contextmanager
+def hold(folder: Path, doing: str) -> Iterator[None]:
+    """Keep a folder to this process inside the `with` block, or as long as the process lives.
+
+    The system lets go of it however the process ends. Where there are no locks, nothing is held.
+    """
+    with ExitStack() as stack:
+        try:
+            import fcntl
+
+            lock = stack.enter_context(open(folder / LOCK, "wb"))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:
+            pass
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                found = f"another process is writing {folder}"
+                fix = "wait for it, or give another --out"
+                raise UsageError(doing, found, "one at a time", fix) from None
+        stack.callback((folder / LOCK).unlink, missing_ok=True)
+        yield
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import io
 import os
 import sys
 import traceback
@@ -341,11 +342,14 @@ def explain_system(error: OSError) -> RegardError:
     return cannot_write(Path(error.filename), error, "room on the disk")
 
 
-def open_closed() -> None:
-    """Give a process that was started with closed streams ones that hold nothing."""
+def open_streams() -> None:
+    """Give a process that was started with closed streams ones that hold nothing; write UTF-8."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
+        stream = getattr(sys, name)
+        if stream is None:
             setattr(sys, name, open(os.devnull, mode))
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper) and stream.encoding != "utf-8":
+            stream.reconfigure(encoding="utf-8")  # whatever the locale says: words are kept
 
 
 def drop_output() -> None:
@@ -370,7 +374,7 @@ def load_verb(name: str) -> Any:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    open_closed()
+    open_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
     show, verbose = Show(), bool({"-v", "--verbose"} & set(arguments))
     try:

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ from regard.cli.train_flags import CONFIG, KNOWN, RunConfig, resolve_run
 from regard.cli.train_init import open_init
 from regard.cli.train_samples import make_sampler
 from regard.cli.train_show import Watcher
-from regard.disk import FULL, is_taken
-from regard.errors import RegardError, ResourceError, UsageError
+from regard.disk import FULL, LOCK, hold, is_taken
+from regard.errors import ResourceError, UsageError
 from regard.history.config import CELLS
 from regard.history.seq2seq import model_class
 from regard.interop.families import bind
@@ -87,7 +88,8 @@ def guarded(plan: Plan, resume: bool, watcher: Watcher) -> dict[str, Any]:
     handler = signal.getsignal(signal.SIGTERM)
     set_terminate(interrupt)
     try:
-        return train(plan, resume, watcher)
+        with ExitStack() as held:
+            return train(plan, resume, watcher, held)
     except Interrupted:
         watcher.say(f"stopped; the same command with --resume goes on from {plan.folder}")
         raise
@@ -160,10 +162,11 @@ def check_folder(plan: Plan, resume: bool) -> dict[str, Any]:
     return before
 
 
-def open_folder(plan: Plan, resume: bool, watcher: Watcher) -> None:
-    """Make the run's folder, or go on with it."""
+def open_folder(plan: Plan, resume: bool, watcher: Watcher, held: ExitStack) -> None:
+    """Make the run's folder, or go on with it, and hold it."""
     before = check_folder(plan, resume)
     plan.folder.mkdir(parents=True, exist_ok=True)
+    held.enter_context(hold(plan.folder, "opening the run's folder"))
     draft = plan.folder / ".config.part"
     draft.write_text(plan.settings.toml(), encoding="utf-8")
     os.replace(draft, plan.folder / CONFIG)
@@ -180,24 +183,25 @@ def open_folder(plan: Plan, resume: bool, watcher: Watcher) -> None:
         watcher.open_board()
 
 
-def train(plan: Plan, resume: bool, watcher: Watcher) -> dict[str, Any]:
+def train(plan: Plan, resume: bool, watcher: Watcher, held: ExitStack) -> dict[str, Any]:
     """Prepare, train, and write `final` and the receipt; returns the results."""
-    world = plan.world
+    world, opened = plan.world, list[bool]()
+    fresh = not is_taken(plan.folder)
 
     def begin() -> Data:
-        fresh = not is_taken(plan.folder)
         if world.leads:
-            open_folder(plan, resume, watcher)
-        try:
-            return prepare(plan.run, plan.train, plan.folder, watcher.say, watcher.phase)
-        except RegardError:
-            if world.leads and fresh:  # so that the command can be given again, put right
-                clear_folder(plan.folder, watcher)
-            raise
+            open_folder(plan, resume, watcher, held)
+            opened.append(True)
+        return prepare(plan.run, plan.train, plan.folder, watcher.say, watcher.phase)
 
-    data = world.lead(begin)
-    kit = make_kit(plan, data, watcher.say)
-    trainer = Trainer(make_job(plan, data, kit, watcher))
+    try:
+        data = world.lead(begin)
+        kit = make_kit(plan, data, watcher.say)
+        trainer = Trainer(make_job(plan, data, kit, watcher))
+    except Exception:
+        if world.leads and fresh and opened:  # so that the command can be given again, put right
+            clear_folder(plan.folder, watcher)
+        raise
     if resume:
         take_up(trainer, plan, watcher.say)
     if trainer.state.step >= plan.train.steps:
@@ -213,7 +217,7 @@ def train(plan: Plan, resume: bool, watcher: Watcher) -> dict[str, Any]:
 def clear_folder(folder: Path, watcher: Watcher) -> None:
     """Take back what a run wrote that could not begin: its settings, messages and stores."""
     watcher.stop()
-    for path in (folder / CONFIG, folder / "log.txt"):
+    for path in (folder / CONFIG, folder / "log.txt", folder / LOCK):
         path.unlink(missing_ok=True)
     for path in (folder / "data", folder / "tokenizer"):
         shutil.rmtree(path, ignore_errors=True)

@@ -107,7 +107,7 @@ def teller(progress: Progress, raw: IO[bytes], before: int, total: int) -> Told 
 
 def decode(stream: Stream, name: str, told: Told | None = None) -> Iterator[str]:
     """The text of a stream in chunks, or an error that names the first byte that is not UTF-8."""
-    offset, rest, chunk = 0, b"", b" "
+    offset, line, rest, chunk = 0, 1, b"", b" "
     while chunk:
         try:
             chunk = stream.read(CHUNK)
@@ -118,15 +118,17 @@ def decode(stream: Stream, name: str, told: Told | None = None) -> Iterator[str]
         try:
             text, used = codecs.utf_8_decode(data, "strict", not chunk)
         except UnicodeDecodeError as error:
+            line += data.count(b"\n", 0, error.start)
+            place = f"line {line}, byte {offset + error.start} (0x{data[error.start]:02x})"
             raise DataError(
                 f"reading {name}",
-                f"byte {offset + error.start} (0x{data[error.start]:02x}) is not UTF-8",
+                f"{place} is not UTF-8",
                 "UTF-8 text",
                 "convert it, as in: iconv -f latin1 -t utf-8 old.txt > new.txt",
             ) from None
         if text:
             yield text.removeprefix("\ufeff") if offset == 0 else text
-        offset, rest = offset + used, data[used:]
+        offset, line, rest = offset + used, line + data.count(b"\n", 0, used), data[used:]
         if told:
             told()
 

@@ -87,3 +87,10 @@ def test_files_of_another_kind(here, tmp_path):
     (tmp_path / "p.tsv").write_text("a\tb\n")
     code, _, err = here("data", "check", tmp_path / "p.tsv", "--label", "x")
     assert code == 2 and "the column 'x' of a file of kind pairs" in err
+
+
+def test_words_are_written_as_utf8_whatever_the_locale(tmp_path):
+    environment = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    words = [sys.executable, "-m", "regard", "tok", "merges", "été 😀 été"]
+    done = subprocess.run(words, capture_output=True, env=environment)
+    assert done.returncode == 0 and "😀" in done.stdout.decode()

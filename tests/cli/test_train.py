@@ -367,3 +367,42 @@ def test_validation_without_tokens_measures_nothing(here, corpus, tmp_path):
     code, out, said = here(*command, "--patience", 1)
     assert code == 0 and "nothing is measured" in said
     assert json.loads(out)["best_valid"] is None and "step 6" in json.loads(out)["final"]
+
+
+def test_a_folder_is_written_by_one_process(tmp_path, capsys):
+    from regard.cli.main import main
+    from regard.disk import hold
+
+    text = tmp_path / "t.txt"
+    text.write_text("a b c d e f g h i j k l m\n" * 60)
+    words = [
+        "train",
+        "lm",
+        str(text),
+        "--out",
+        str(tmp_path / "run"),
+        "--steps",
+        "2",
+        "--dim",
+        "16",
+    ]
+    words += ["--heads", "2", "--depth", "1", "--tokens", "chars", "--length", "16"]
+    words += ["--batch-tokens", "64", "--device", "cpu", "--quiet"]
+    assert main(words) == 0
+    before = (tmp_path / "run" / "config.toml").read_bytes()
+    with hold(tmp_path / "run", "testing"):
+        assert main([*words, "--resume", "--steps", "3"]) == 2
+    assert "another process is writing" in capsys.readouterr().err
+    assert (tmp_path / "run" / "config.toml").read_bytes() == before
+    assert main([*words, "--resume"]) == 0
+
+
+def test_a_refused_run_leaves_its_folder_free(tmp_path, capsys):
+    from regard.cli.main import main
+
+    text = tmp_path / "t.txt"
+    text.write_text("a b c d e f g h i j k l m\n" * 60)
+    words = ["train", "lm", str(text), "--out", str(tmp_path / "run"), "--steps", "2"]
+    words += ["--tokens", "chars", "--device", "cpu", "--quiet"]
+    assert main([*words, "--precision", "fp8"]) == 2
+    assert not (tmp_path / "run").exists()
