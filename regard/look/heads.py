@@ -1,12 +1,8 @@
-"""What each head does: scores on random repeats (Olsson 2022), spread, reach and size (Clark 2019).
-
-Fed A A, with A drawn at random, a previous-token head looks one token back, a duplicate-token head
-at the same token of the first A, an induction head at the token after that one.
-"""
+"""What each head does: scores on random repeats (Olsson 2022), spread, reach and size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import torch
@@ -17,25 +13,10 @@ from regard.errors import UsageError
 from regard.look.capture import Board
 from regard.look.lens import out_weights, with_output
 from regard.look.rebuild import attention_names, pattern_taps, rebuilt
+from regard.look.repeats import Repeats
 from regard.model.batch import Batch
 
 REPEATS = ("previous", "duplicate", "induction")
-
-
-@dataclass(frozen=True)
-class Repeats:
-    """Rows of random tokens, each written twice: A A."""
-
-    batch: Batch
-    length: int
-    """Tokens of A."""
-    before: int = 0
-    """Columns of the input before the first A; a target has one."""
-
-    def start(self, layer: str) -> int:
-        """The column where the first A begins for an attention."""
-        target = self.batch.target is not None and layer.startswith("decoder.")
-        return 1 if target else self.before
 
 
 @dataclass(frozen=True)
@@ -67,34 +48,7 @@ class HeadScores:
         return f"{self.block}.{self.head}{where}"
 
 
-# Random repeats ---------------------------------------------------------------------------------
-
-
-def random_repeats(
-    ids: Sequence[int],
-    length: int,
-    rows: int = 4,
-    seed: int = 0,
-    first: Sequence[int] = (),
-    begin: int | None = None,
-) -> Repeats:
-    """Rows `first` A A, each A of `length` different ones of the ordinary tokens `ids`.
-
-    For an encoder-decoder `begin` begins a target that is A A as well.
-    """
-    if not 2 <= length <= len(ids):
-        expected = f"2 to {len(ids)}, for the tokens of a half are all different"
-        raise UsageError("drawing random repeats", f"length {length}", expected)
-    generator = torch.Generator().manual_seed(seed)
-    known = torch.tensor(list(ids))
-    half = torch.stack(
-        [known[torch.randperm(len(known), generator=generator)[:length]] for _ in range(rows)]
-    )
-    opening = torch.tensor(list(first), dtype=torch.long).expand(rows, -1)
-    target = None
-    if begin is not None:
-        target = torch.cat([torch.full((rows, 1), begin), half, half], 1)
-    return Repeats(Batch(torch.cat([opening, half, half], 1), target), length, len(first))
+# From a pattern ---------------------------------------------------------------------------------
 
 
 def repeat_scores(pattern: Tensor, length: int, start: int = 0) -> dict[str, Tensor]:
@@ -105,9 +59,6 @@ def repeat_scores(pattern: Tensor, length: int, start: int = 0) -> dict[str, Ten
     after = second.diagonal(1, -2, -1)
     found = inside.diagonal(-1, -2, -1), same, after
     return {name: part.mean((0, 2)) for name, part in zip(REPEATS, found, strict=True)}
-
-
-# Any batch --------------------------------------------------------------------------------------
 
 
 def row_entropy(pattern: Tensor) -> Tensor:

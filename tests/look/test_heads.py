@@ -14,39 +14,16 @@ from regard.look.capture import Board
 from regard.look.heads import (
     best_heads,
     head_scores,
-    random_repeats,
     repeat_scores,
     row_distance,
     row_entropy,
     value_weighted,
 )
 from regard.look.lens import head_outputs
+from regard.look.repeats import random_repeats
 from regard.model.batch import Batch
 from tests.look.planted import forget_induction, planted_induction
 from tests.properties.small_models import VOCAB, example, random_ids, small_kit
-
-# Random repeats ---------------------------------------------------------------------------------
-
-
-def test_repeats_are_ordinary_tokens_twice():
-    made = random_repeats(range(10, 30), 12, rows=3, seed=5, first=[1], begin=2)
-    ids, target = made.batch.inputs, made.batch.target
-    assert (
-        ids.shape == (3, 25) and ids[:, 0].tolist() == [1] * 3 and target[:, 0].tolist() == [2] * 3
-    )
-    assert torch.equal(ids[:, 1:13], ids[:, 13:]) and torch.equal(ids[:, 1:], target[:, 1:])
-    assert ids[:, 1:].min() >= 10 and ids[:, 1:].max() < 30
-    assert all(len(set(row.tolist())) == 12 for row in ids[:, 1:13])
-    assert not torch.equal(ids[0], ids[1])
-    again = random_repeats(range(10, 30), 12, rows=3, seed=5, first=[1])
-    assert torch.equal(again.batch.inputs, ids)
-    assert not torch.equal(
-        random_repeats(range(10, 30), 12, rows=3, seed=6).batch.inputs, ids[:, 1:]
-    )
-    assert made.start("encoder.blocks.0.attn") == 1 and again.start("decoder.blocks.0.attn") == 1
-    for length in (1, 21):
-        with pytest.raises(UsageError, match="2 to 20"):
-            random_repeats(range(10, 30), length)
 
 
 @pytest.mark.parametrize("start", [0, 1])
