@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from regard.cli.opening import open_kit
+from regard.cli.opening import open_plain
 from regard.cli.show import Progress, Show
 from regard.cli.texts import groups, noted
 from regard.data.files import read_lines
@@ -23,7 +23,7 @@ MEASURES = ("previous", "duplicate", "induction", "entropy", "distance", "norm")
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Measure every head and show them."""
-    kit = open_kit(args.path, args.device, "auto")
+    kit = open_plain(args.path, args.device)
     attention_names(kit.board)  # says so where there are none
     begin = start_id(kit.files, kit.config)
     drawn = repeats_for(kit.model, kit.tokenizer, args.length, args.batch, args.seed, begin)

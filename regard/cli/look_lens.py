@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.cli.fill import encode_gaps, mask_id
-from regard.cli.opening import open_kit
+from regard.cli.opening import open_plain
 from regard.cli.show import Show
 from regard.cli.texts import check_finite, noted
 from regard.decode.prompt import prompt_ids
@@ -38,7 +38,7 @@ class Question(NamedTuple):
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Follow one token through the layers."""
-    kit = open_kit(args.path, args.device, "auto")
+    kit = open_plain(args.path, args.device)
     last_stack(kit.model, DOING)  # says so where there is none
     with noted(show):
         asked = ask(kit, args.text)

@@ -13,6 +13,7 @@ from regard.interop.weights import outline
 from regard.kit import Kit
 from regard.loading import load
 from regard.model.config import ModelConfig
+from regard.model.precision import packed_in_int8, set_precision
 from regard.model.presets import PRESETS, preset
 from regard.zoo import locate
 
@@ -51,6 +52,14 @@ def open_kit(path: str, device: str, precision: str, strict: bool = False) -> Ki
     if kit.tokenizer is None:
         fix = f"put a tokenizer.json into {path}"
         raise DataError(f"opening {path}", "no tokenizer", "one beside the weights", fix)
+    return kit
+
+
+def open_plain(path: str, device: str) -> Kit:
+    """The same to be looked into: in float, for sums of int8 products are not what parts say."""
+    kit = open_kit(path, device, "auto")
+    if packed_in_int8(kit.model):
+        set_precision(kit.model, None)
     return kit
 
 
