@@ -19,6 +19,7 @@ from regard.cli.counting_flags import COUNTING
 from regard.cli.diagnose_flags import DIAGNOSE
 from regard.cli.history_flags import HISTORY
 from regard.cli.ladder_flags import LADDER
+from regard.cli.look_flags import LOOK
 from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.show import Show
 from regard.cli.tok_flags import add_tok
@@ -29,7 +30,7 @@ from regard.disk import FULL, cannot_write
 from regard.errors import DataError, RegardError, ResourceError, UsageError, nearest
 
 INTERRUPTED = 130
-FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER | CAUSE
+FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER | LOOK | CAUSE
 READING = "reading the command line"
 
 

@@ -39,7 +39,7 @@ def planted_induction(
     )
     front = TextConfig(dim, vocab, position="learned", length=length)
     stack = StackConfig(block, 2, final_norm=False)
-    model = Model(ModelConfig(front, HeadConfig(vocab), decoder=stack)).eval()
+    model = Model.fresh(ModelConfig(front, HeadConfig(vocab), decoder=stack), seed)
     token = slice(0, vocab)
     place = slice(vocab, vocab + length)
     before = slice(vocab + length, 2 * vocab + length)
@@ -86,8 +86,9 @@ def clear_head(attention, head):
     return parts
 
 
+@torch.no_grad()
 def forget_induction(model: Model, head: int = 2) -> Model:
     """The same model after its induction head has lost its queries, as a bad fine-tune may do."""
-    with torch.no_grad():
-        clear_head(model.decoder.blocks[1].attn, head)[0].zero_()
+    attention = model.decoder.blocks[1].attn
+    attention.q.weight[head * attention.width : (head + 1) * attention.width] = 0
     return model

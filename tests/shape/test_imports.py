@@ -18,7 +18,7 @@ LEVELS = [
     ["zoo", "kit", "loading", "reading", "serve"]
     + ["figures", "coined", "source_text", "translating", "wording", "pieces", "mending"]
     + ["passages", "explaining"],
-    ["cli", "__init__", "__main__"],
+    ["cli", "mechanism", "__init__", "__main__"],
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 SAME_LEVEL = {("disk", "errors"), ("receipt", "errors"), ("receipt", "disk"), ("history", "data")}

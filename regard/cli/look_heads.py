@@ -1,0 +1,88 @@
+"""`regard look heads`: what each attention head of a model does."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from regard.cli.opening import open_kit
+from regard.cli.show import Progress, Show
+from regard.cli.texts import groups, noted
+from regard.data.files import read_lines
+from regard.errors import DataError
+from regard.interop.side import start_id
+from regard.kit import Kit
+from regard.look.heads import HeadScores, best_heads, head_scores
+from regard.look.rebuild import attention_names
+from regard.look.repeats import repeats_for
+from regard.model.batch import Batch
+
+MEASURES = ("previous", "duplicate", "induction", "entropy", "distance", "norm")
+
+
+def run(args: argparse.Namespace, show: Show) -> int:
+    """Measure every head and show them."""
+    kit = open_kit(args.path, args.device, None)
+    attention_names(kit.board)  # says so where there are none
+    begin = start_id(kit.files, kit.config)
+    drawn = repeats_for(kit.model, kit.tokenizer, args.length, args.batch, args.seed, begin)
+    with noted(show), show.progress("measuring heads") as progress:
+        progress("random repeats")
+        batches = text_batches(kit, args, progress) if args.text or args.file else None
+        scores = head_scores(kit.board, drawn, batches)
+    chosen = best_heads(scores, args.sort) if args.sort else scores
+    if show.as_json:
+        drawn_from = {"length": drawn.length, "rows": args.batch, "seed": args.seed}
+        texts = args.text or args.file
+        listed = [asdict(score) for score in chosen[: args.top]]
+        show.result({"model": args.path, **drawn_from, "measured_on": texts, "heads": listed})
+        return 0
+    print_table(args, chosen[: args.top], len(scores), drawn.length, show)
+    return 0
+
+
+def text_batches(kit: Kit, args: argparse.Namespace, progress: Progress) -> Iterator[Batch]:
+    """The text, or the lines of the file that are not empty, in batches."""
+    lines = iter([args.text]) if args.text else read_lines(args.file)
+    found = False
+    for number, group in enumerate(groups(filter(str.strip, lines), args.batch), 1):
+        found = True
+        progress(f"batch {number}")
+        yield pair_batch(kit, group) if kit.model.target is not None else kit.batch(group)
+    if not found:
+        raise DataError("measuring heads", f"no text in {args.file or '--text'}", "some lines")
+
+
+def pair_batch(kit: Kit, lines: Sequence[str]) -> Batch:
+    """source TAB target lines as an encoder-decoder reads them; a target may be missing."""
+    assert kit.tokenizer is not None
+    sides = [line.partition("\t") for line in lines]
+    begin = start_id(kit.files, kit.config)
+    targets = [
+        kit.tokenizer.encode(target, side="target") if tab else [] for _, tab, target in sides
+    ]
+    return kit.batch([source for source, _, _ in sides], [[begin, *ids] for ids in targets])
+
+
+def print_table(
+    args: argparse.Namespace, scores: Sequence[HeadScores], count: int, length: int, show: Show
+) -> None:
+    """The heads for people."""
+    parts = {part_of(score) for score in scores}
+    where = args.text or args.file
+    rest = f"; entropy, distance, norm on {where}" if where else ""
+    title = f"{args.path}: {count} heads on {args.batch} × 2 × {length} random tokens{rest}"
+    rows = []
+    for score in scores:
+        place = [part_of(score)] if len(parts) > 1 else []
+        values = [getattr(score, name) for name in MEASURES]
+        cells = ["–" if value is None else f"{value:.3f}" for value in values]
+        rows.append([*place, str(score.block), str(score.head), *cells])
+    lead = ["part"] if len(parts) > 1 else []
+    show.table(title, [*lead, "block", "head", *MEASURES], rows, left=len(lead))
+
+
+def part_of(score: HeadScores) -> str:
+    """Which attention of the model a head belongs to: encoder, decoder or cross."""
+    return "cross" if score.layer.endswith(".cross") else score.layer.split(".")[0]

@@ -1,0 +1,249 @@
+"""Mechanism tests: claims about what happens inside a model, as a pytest plug-in.
+
+    def test_it_still_copies(mechanism):
+        model = mechanism("folder")
+        model.some_head("induction", at_least=0.5)
+        model.head(3, 5).attends_previous(at_least=0.9)
+        model.unused("decoder.blocks.2.attn.z", head=3, on=["The cat sat on the mat."])
+
+A fine-tune that destroys the induction heads then fails the build. Nothing heavy is imported here:
+every run of pytest loads this file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from regard.kit import Kit
+    from regard.look.heads import HeadScores
+    from regard.model.batch import Batch
+    from regard.model.model import Model
+
+SHOWN = 5  # heads that a failure names
+KINDS = ("induction", "previous", "duplicate")
+
+
+class Mechanism:
+    """A model about which claims are tested; a folder, a Kit, or a Model without tokenizer."""
+
+    def __init__(
+        self,
+        model: Kit | Model | str | os.PathLike[str],
+        length: int | None = None,
+        rows: int = 4,
+        seed: int = 0,
+    ) -> None:
+        self.kit = as_kit(model)
+        self.length, self.rows, self.seed = length, rows, seed
+
+    @cached_property
+    def repeats(self) -> Any:
+        """Random tokens, twice: the same for the same seed."""
+        from regard.interop.side import start_id
+        from regard.look.repeats import repeats_for
+
+        begin = start_id(self.kit.files, self.kit.config)
+        sizes = self.length, self.rows, self.seed
+        return repeats_for(self.kit.model, self.kit.tokenizer, *sizes, begin)
+
+    @cached_property
+    def scores(self) -> list[HeadScores]:
+        """Every head, measured once."""
+        from regard.look.heads import head_scores
+
+        return head_scores(self.kit.board, self.repeats)
+
+    def some_head(
+        self, kind: str, at_least: float = 0.5, blocks: Container[int] | None = None
+    ) -> HeadScores:
+        """Claim that a head of some block has this score of induction, previous or duplicate."""
+        __tracebackhide__ = True
+        from regard.look.heads import best_heads
+
+        check_kind(kind)
+        inside = [s for s in self.scores if blocks is None or s.block in blocks]
+        found = best_heads(inside, kind, SHOWN)
+        if found and getattr(found[0], kind) >= at_least:
+            return found[0]
+        where = "" if blocks is None else f" in blocks {blocks}"
+        raise AssertionError(
+            f"no {kind} head of at least {at_least:g}{where}; the best: {listing(found, kind)}"
+        )
+
+    def head(self, block: int, head: int, layer: str | None = None) -> HeadClaim:
+        """One head: of the last stack's self-attention, or of the attention at the path `layer`."""
+        from regard.errors import UsageError
+        from regard.look.rebuild import find_attention
+
+        name, attention = find_attention(self.kit.board, block if layer is None else layer)
+        if not 0 <= head < int(attention.heads):  # type: ignore[arg-type]
+            expected = f"0 to {int(attention.heads) - 1}"  # type: ignore[arg-type]
+            raise UsageError("testing a mechanism", f"head {head} of {name}", expected)
+        return HeadClaim(self, name, head)
+
+    def unused(
+        self,
+        tap: str,
+        on: Sequence[Any] | Tensor,
+        head: int | Sequence[int] | None = None,
+        change_below: float = 0.01,
+        by: Literal["zero", "mean"] = "zero",
+    ) -> float:
+        """Claim that no log-probability of these texts changes much without an activation.
+
+        `on` are texts, rows of ids, or (source, target) of an encoder-decoder. Looked at is the
+        next token at each place, or the likeliest answer of a model that does not write.
+        """
+        __tracebackhide__ = True
+        import torch
+
+        from regard.look.edit import mean, zero
+
+        batch = self.batch(on)
+        edit = mean(head=head) if by == "mean" else zero(head=head)
+        with torch.no_grad():
+            before = self.kit.board.run(batch)[0].log_softmax(-1)
+            after = self.kit.board.run(batch, edits={tap: edit})[0].log_softmax(-1)
+        change = largest_change(before, after, batch, self.kit.model.decoder is not None)
+        if change < change_below:
+            return change
+        which = "" if head is None else f" head {head}"
+        raise AssertionError(
+            f"{tap}{which} is used: without it ({by}) a log-probability changes by {change:.4g}, "
+            f"not by less than {change_below:g}"
+        )
+
+    def batch(self, on: Sequence[Any] | Tensor) -> Batch:
+        """Texts, ids or pairs as a batch."""
+        if self.kit.model.target is None:
+            return self.kit.batch(on)
+        from regard.interop.side import start_id
+
+        begin = start_id(self.kit.files, self.kit.config)
+        sources, targets = zip(*on, strict=True)
+        encode = None if self.kit.tokenizer is None else self.kit.tokenizer.encode
+        ids = [encode(t, side="target") if encode and isinstance(t, str) else t for t in targets]
+        return self.kit.batch(list(sources), [[begin, *row] for row in ids])
+
+
+class HeadClaim:
+    """Claims about one head; each gives its score back."""
+
+    def __init__(self, model: Mechanism, layer: str, head: int) -> None:
+        self.model, self.layer, self.number = model, layer, head
+
+    def attends_previous(self, at_least: float = 0.5) -> float:
+        """It looks one token back."""
+        __tracebackhide__ = True
+        return self.scores("previous", at_least)
+
+    def attends_duplicate(self, at_least: float = 0.5) -> float:
+        """It looks at the same token, where that stood before."""
+        __tracebackhide__ = True
+        return self.scores("duplicate", at_least)
+
+    def inducts(self, at_least: float = 0.5) -> float:
+        """It looks at what came after the same token."""
+        __tracebackhide__ = True
+        return self.scores("induction", at_least)
+
+    def copies(self, at_least: float = 0.5, top: int = 5) -> float:
+        """What it writes for a token favours that token (Wang 2022): a share of random tokens."""
+        __tracebackhide__ = True
+        from regard.look.lens import copy_score
+
+        board = self.model.kit.board
+        batch = self.model.repeats.batch.to(board.model.device)
+        found = {n: copy_score(board, self.layer, n, batch, top) for n in range(self.count)}
+        if found[self.number] >= at_least:
+            return found[self.number]
+        best = sorted(found, key=lambda n: -found[n])[:SHOWN]
+        listed = ", ".join(f"head {n} {found[n]:.3f}" for n in best)
+        raise AssertionError(
+            f"{self.layer} head {self.number} copies {found[self.number]:.3f} of the tokens, not "
+            f"{at_least:g}; the best of this attention: {listed}"
+        )
+
+    @property
+    def count(self) -> int:
+        """Heads of this attention."""
+        return int(self.model.kit.model.get_submodule(self.layer).heads)  # type: ignore[arg-type]
+
+    def scores(self, kind: str, at_least: float) -> float:
+        """Claim a score of this head."""
+        __tracebackhide__ = True
+        from regard.errors import UsageError
+        from regard.look.heads import best_heads
+
+        (mine,) = (s for s in self.model.scores if (s.layer, s.head) == (self.layer, self.number))
+        value: float | None = getattr(mine, kind)
+        if value is None:
+            found = f"the {kind} score of {mine.name}"
+            raise UsageError("testing a mechanism", found, "a head of self-attention")
+        if value >= at_least:
+            return value
+        best = best_heads(self.model.scores, kind, SHOWN)
+        raise AssertionError(
+            f"the {kind} score of head {mine.name} is {value:.3f}, not {at_least:g}; "
+            f"the best: {listing(best, kind)}"
+        )
+
+
+def as_kit(model: Kit | Model | str | os.PathLike[str]) -> Kit:
+    """A folder opened, a bare model wrapped, a kit as it is."""
+    from regard.kit import Kit
+    from regard.loading import load
+    from regard.model.model import Model
+
+    if isinstance(model, Model):
+        return Kit(model)
+    return model if isinstance(model, Kit) else load(model)
+
+
+def check_kind(kind: str) -> None:
+    """Refuse a score that there is not."""
+    from regard.errors import UsageError, nearest
+
+    if kind not in KINDS:
+        close = nearest(kind, KINDS)
+        fix = f"did you mean {close}?" if close else ""
+        raise UsageError("testing a mechanism", f"{kind!r}", f"one of {', '.join(KINDS)}", fix)
+
+
+def listing(scores: Sequence[HeadScores], kind: str) -> str:
+    """Heads with their scores, in words."""
+    return ", ".join(f"head {s.name} {getattr(s, kind):.3f}" for s in scores) or "none there"
+
+
+def largest_change(before: Tensor, after: Tensor, batch: Batch, writes: bool) -> float:
+    """The largest change of a log-probability (B, T, V) or (B, classes) that is looked at."""
+    if before.dim() == 2:
+        wanted = before.argmax(-1, keepdim=True)
+        return float((after - before).gather(-1, wanted).abs().max())
+    real = batch.mask
+    if writes:  # each token but the first is predicted by the one before it
+        before, after = before[:, :-1], after[:, :-1]
+        wanted, real = batch.ids[:, 1:], None if real is None else real[:, 1:] & real[:, :-1]
+    else:
+        wanted = before.argmax(-1)
+    change = (after - before).gather(-1, wanted[..., None])[..., 0].abs()
+    change = change if real is None else change[real]
+    if change.numel() == 0:
+        from regard.errors import DataError
+
+        raise DataError("testing a mechanism", "texts of one token", "texts of two or more")
+    return float(change.max())
+
+
+@pytest.fixture
+def mechanism() -> type[Mechanism]:
+    """`mechanism(model or folder)`: assertions about what happens inside it."""
+    return Mechanism

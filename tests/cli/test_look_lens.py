@@ -1,0 +1,105 @@
+"""`regard look lens`: against transformers and by closed forms, and wrong calls."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from regard.loading import load
+from tests.cli.small_folders import masker, pair, writer  # noqa: F401
+
+TEXT = "the cat sat on the"
+
+
+def test_layers_are_those_of_transformers(here, writer):  # noqa: F811
+    import transformers
+
+    code, out, err = here("look", "lens", writer, TEXT, "--target", "mat", "--json")
+    found = json.loads(out)
+    kit = load(writer)
+    token = found["target"]["id"]
+    assert (code, err) == (0, "") and kit.tokenizer.decode([token]) == " mat"
+    model = transformers.GPT2LMHeadModel.from_pretrained(writer).eval()
+    ids = torch.tensor([kit.tokenizer.encode(TEXT)])
+    with torch.no_grad():
+        whole = model(ids, output_hidden_states=True)
+        # transformers gives the last one after its norm, the others before it
+        streams = [model.transformer.ln_f(h) for h in whole.hidden_states[:-1]]
+        streams.append(whole.hidden_states[-1])
+        scores = torch.stack([model.lm_head(x)[0, -1] for x in streams]).softmax(-1)
+    assert [row["layer"] for row in found["layers"]] == ["embedding", "block 0", "block 1"]
+    for row, wanted in zip(found["layers"], scores, strict=True):
+        assert row["probability"] == pytest.approx(float(wanted[token]), abs=1e-5)
+        assert row["rank"] == 1 + int((wanted > wanted[token]).sum())
+        assert row["likeliest"] == kit.tokenizer.pieces([int(wanted.argmax())])[0]
+    goal = float(whole.logits[0, -1, token])
+    assert found["goal"] == pytest.approx(goal, abs=1e-4) and abs(found["error"]) < 1e-4
+    assert sum(part["value"] for part in found["parts"]) == pytest.approx(goal, abs=1e-3)
+    assert {(p["block"], p["head"]) for p in found["parts"] if p["kind"] == "head"} == {
+        (block, head) for block in range(2) for head in range(2)
+    }
+
+
+def test_the_tables(here, writer):  # noqa: F811
+    given = ("look", "lens", writer, TEXT, "--target", "mat", "--against", "the", "--top", 4)
+    code, out, err = here(*given)
+    lines = out.splitlines()
+    assert (code, err) == (0, "") and lines[0] == TEXT
+    assert "rank of Ġmat" in lines[1] and lines[2].split()[0] == "embedding"
+    assert "logit of Ġmat less that of Ġthe: who wrote it" in lines[5]
+    values = [abs(float(line.split()[-1])) for line in lines[7:11]]
+    assert values == sorted(values, reverse=True) and "smaller ones" in lines[11]
+    assert lines[12].startswith("  sum ") and "error" in lines[12]
+    found = json.loads(here(*given, "--json")[1])
+    assert found["against"]["piece"] == "Ġthe" and len(found["parts"]) > 4
+
+
+def test_without_a_target_it_is_the_likeliest(here, writer):  # noqa: F811
+    found = json.loads(here("look", "lens", writer, TEXT, "--json")[1])
+    kit = load(writer)
+    assert found["target"]["id"] == int(kit.logits(TEXT)[0, -1].argmax())
+    assert found["layers"][-1]["rank"] == 1 and found["against"] is None
+
+
+def test_a_gap_of_a_post_norm_model_has_layers_but_no_parts(here, masker):  # noqa: F811
+    text = "the cat <mask> on the mat"
+    code, out, err = here("look", "lens", masker, text, "--target", "sat")
+    assert code == 0 and "rank of sat" in out and "post-norm" in err
+    found = json.loads(here("look", "lens", masker, text, "--target", "sat", "--json")[1])
+    kit = load(masker)
+    ids = kit.tokenizer.encode(text.replace("<mask>", "[MASK]"), allow_special=True)
+    gap = ids.index(kit.tokenizer.specials["mask"])
+    wanted = float(kit.logits([ids])[0, gap].softmax(-1)[found["target"]["id"]])
+    assert found["layers"][-1]["probability"] == pytest.approx(wanted, abs=1e-5)
+    assert found["parts"] is None and "post-norm" in found["why"]
+
+
+def test_the_next_word_of_a_translation(here, pair):  # noqa: F811
+    found = json.loads(here("look", "lens", pair, "the cat\tthe dog", "--json")[1])
+    kit = load(pair)
+    target = [[kit.tokenizer.specials["pad"], *kit.tokenizer.encode("the dog", special=False)]]
+    scores = kit.logits(["the cat"], target)[0, -1, : kit.tokenizer.size]
+    assert found["target"]["id"] == int(scores.argmax()) and abs(found["error"]) < 1e-4
+    assert any(part["kind"] == "cross" for part in found["parts"])
+    assert here("look", "lens", pair, "the cat")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ([TEXT, "--target", "xylophone"], 2, "one token of its vocabulary"),
+        ([TEXT, "--against", "zebra fish"], 2, "--against 'zebra fish'"),
+        ([TEXT * 20], 3, "at most 40"),
+        ([TEXT, "--top", "x"], 2, "whole number"),
+        ([], 2, "TEXT"),
+    ],
+)
+def test_wrong_calls(arguments, code, said, here, writer):  # noqa: F811
+    found, out, err = here("look", "lens", writer, *arguments)
+    assert (found, out) == (code, "") and said in err and "Traceback" not in err
+
+
+def test_no_gap(here, masker):  # noqa: F811
+    assert here("look", "lens", masker, "the cat")[0] == 3
