@@ -50,9 +50,8 @@ def exact_shapley(value: Value, count: int) -> Shap:
     numbers = torch.arange(1 << count)
     kept = (numbers[:, None] >> torch.arange(count)) & 1 == 1  # (2^M, M)
     values, sizes = value(kept).double(), kept.sum(1)
-    weights = torch.tensor([1 / (count * math.comb(count - 1, n)) for n in range(count)])
-    weights = weights.double()
-    scores = torch.empty(count, dtype=torch.float64)
+    scores = torch.empty_like(values[:count])
+    weights = scores.new_tensor([1 / (count * math.comb(count - 1, n)) for n in range(count)])
     for i in range(count):
         without = numbers[~kept[:, i]]
         added = values[without + (1 << i)] - values[without]

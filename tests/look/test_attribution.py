@@ -101,7 +101,15 @@ def test_captum_agrees_on_gpt2_of_transformers(tmp_path):
     attr = pytest.importorskip("captum.attr")
     import transformers
 
-    sizes = dict(n_embd=16, n_layer=2, n_head=2, vocab_size=50, n_positions=40, bos_token_id=1, eos_token_id=1)
+    sizes = dict(
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        vocab_size=50,
+        n_positions=40,
+        bos_token_id=1,
+        eos_token_id=1,
+    )
     theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).eval()
     randomise(theirs)
     theirs.save_pretrained(tmp_path)
