@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 from regard import __version__
 from regard.cli.counting_flags import COUNTING
 from regard.cli.diagnose_flags import DIAGNOSE
+from regard.cli.explain_flags import EXPLAIN
 from regard.cli.history_flags import HISTORY
 from regard.cli.ladder_flags import LADDER
 from regard.cli.options import add_common, add_device, amount, positive
@@ -27,7 +28,7 @@ from regard.disk import FULL, cannot_write
 from regard.errors import DataError, RegardError, ResourceError, UsageError, nearest
 
 INTERRUPTED = 130
-FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER
+FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER | EXPLAIN
 READING = "reading the command line"
 
 

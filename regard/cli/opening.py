@@ -41,7 +41,7 @@ def open_config(path: str) -> ModelConfig:
     return preset(path) if source is None else outline(source)[0].config
 
 
-def open_kit(path: str, device: str, precision: str, strict: bool = False) -> Kit:
+def open_kit(path: str, device: str, precision: str | None, strict: bool = False) -> Kit:
     """The model and tokenizer in a folder, on the device and in the precision asked for."""
     if find_source(path) is None:
         found = f"{path!r} is a preset, a shape without weights"

@@ -16,21 +16,9 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardWarning, UsageError
-from regard.look.capture import Board
-from regard.look.goal import Goal
-from regard.look.inputs import (
-    Baseline,
-    Watch,
-    baseline_vectors,
-    check_one_row,
-    chunk_rows,
-    goal_column,
-    in_chunks,
-    own_vectors,
-    real_tokens,
-    value_at,
-)
-from regard.model.batch import Batch
+from regard.look.inputs import Watch, chunk_rows, goal_column, in_chunks, value_at
+from regard.look.subsets import Tokens
+from regard.model.precision import PackedLinear
 
 TOLERANCE = 0.05  # of F(x) − F(x'): more is missing → more steps
 LIMIT = 1600  # steps at most that are taken without being asked for
@@ -43,7 +31,7 @@ class Attribution(NamedTuple):
     """What each token gives to a goal."""
 
     scores: Tensor
-    """(S,): of each token of the input, in float64; 0 at padding. Of any function: as its input."""
+    """(M,): of each token, in float64; of any function, as its input."""
     value: float
     """The goal of the input."""
     baseline_value: float
@@ -109,13 +97,6 @@ def slopes(function: Function, inputs: Tensor) -> Tensor:
         inputs = inputs.detach().requires_grad_()
         with torch.backends.cudnn.flags(enabled=False):  # its recurrent kernels: training only
             values = function(inputs)
-        if not values.requires_grad:
-            raise UsageError(
-                "explaining by gradients",
-                "a model that computes without them (int8 or bf16 weights, packed)",
-                "float32",
-                "load it with precision='fp32', or explain by lime or shap",
-            )
         (made,) = torch.autograd.grad(values.sum(), inputs)
     return made
 
@@ -127,64 +108,56 @@ def missing(total: float, value: float, baseline_value: float) -> float:
     return abs(total - difference) / max(abs(difference), least)
 
 
-def integrated_gradients(
-    board: Board,
-    batch: Batch,
-    goal: Goal,
-    baseline: Baseline = "zero",
-    steps: int = 50,
-    limit: int = LIMIT,
-    rows: int | None = None,
-    watch: Watch | None = None,
-) -> Attribution:
-    """What each token of one row gives to the goal, compared with a baseline."""
-    function, x, base = as_function(board, batch, goal, baseline)
-    found = integrate(function, x, base, steps, limit, chunk_rows(batch, rows), watch)
-    return by_token(board, batch, found)
+def integrated_gradients(tokens: Tokens, steps: int = 50, limit: int = LIMIT) -> Attribution:
+    """What each token gives to the goal on the way from the baseline to the input."""
+    x, base = tokens.vectors
+    rows = chunk_rows(tokens.batch, tokens.rows)
+    return by_token(tokens, integrate(of(tokens), x, base, steps, limit, rows, tokens.watch))
 
 
-def gradient_times_input(
-    board: Board, batch: Batch, goal: Goal, baseline: Baseline = "zero"
-) -> Attribution:
-    """The gradient at the input times (input − baseline): a straight line for the function."""
-    function, x, base = as_function(board, batch, goal, baseline)
+def gradient_times_input(tokens: Tokens) -> Attribution:
+    """The gradient at the input times (input − baseline): as if the goal were linear."""
+    x, base = tokens.vectors
+    function = of(tokens)
     with torch.no_grad():
         value, before = function(torch.stack((x, base))).tolist()
     scores = slopes(function, x[None])[0] * (x - base)
     error = missing(float(scores.cpu().double().sum()), value, before)
-    return by_token(board, batch, Attribution(scores, value, before, error, 1))
+    return by_token(tokens, Attribution(scores, value, before, error, 1))
 
 
-def as_function(
-    board: Board, batch: Batch, goal: Goal, baseline: Baseline
-) -> tuple[Function, Tensor, Tensor]:
-    """The goal as a function of the input's vectors, these (S, D), and the baseline's."""
-    check_one_row(batch)
-    x, base = own_vectors(board, batch), baseline_vectors(board, batch, baseline)
-    return lambda vectors: value_at(board, batch, goal, vectors), x[0], base[0].to(x)
+def of(tokens: Tokens) -> Function:
+    """The goal as a function of the input's vectors; packed maps have no gradient, and say so."""
+    packed = [m for m in tokens.board.model.modules() if isinstance(m, PackedLinear)]
+    if packed:
+        raise UsageError(
+            "explaining by gradients",
+            f"a model that computes in {packed[0].precision}, by packed weights without gradient",
+            "plain linear maps",
+            "load it with precision=None, or explain by lime or shap",
+        )
+    return lambda vectors: value_at(tokens.board, tokens.batch, tokens.goal, vectors)
 
 
-def by_token(board: Board, batch: Batch, found: Attribution) -> Attribution:
-    """Sums over the width of the vectors (S, D); padding gives nothing."""
+def by_token(tokens: Tokens, found: Attribution) -> Attribution:
+    """Scores (S, D) of vectors as sums over their width, of each player."""
     scores = found.scores.cpu().double().sum(-1)
-    real = real_tokens(board, batch)
-    scores = scores if real is None else scores * real[0].cpu()
-    return found._replace(scores=scores)
+    return found._replace(scores=scores[tokens.columns])
 
 
 @torch.no_grad()
-def attention_row(board: Board, batch: Batch, goal: Goal) -> Tensor:
-    """(S,): how much the goal's place attends to each token, the mean over heads and layers.
+def attention_row(tokens: Tokens) -> Tensor:
+    """(M,): how much the goal's place attends to each token, the mean over heads and layers.
 
     Of an encoder-decoder, how much it attends to the source.
     """
-    check_one_row(batch)
+    board, batch = tokens.board, tokens.batch
     part = "cross" if board.model.config.target is not None else "attn"
     names = [name for name in board.taps if name.endswith(f"{part}.pattern")]
     if not names:
         found = f"a model without {part}.pattern"
         raise UsageError("explaining by attention", found, "one with attention")
     seen = board.run(batch, names)[1]
-    at = goal_column(board, batch, goal)
+    at = goal_column(board, batch, tokens.goal)
     rows = [pattern[0, :, at].mean(0) for pattern in seen.values()]  # (H, T, S) → (S,)
-    return torch.stack(rows).mean(0).cpu().double()
+    return torch.stack(rows).mean(0).cpu().double()[tokens.columns]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardWarning, UsageError
-from regard.look.subsets import Subsets, Value
+from regard.look.subsets import Tokens, Value
 
 SIGMA = 25.0  # width of the kernel, on 100 times the cosine distance
 TRUSTED = 0.5  # R² below which the fit is not to be trusted
@@ -37,9 +37,9 @@ class Lime(NamedTuple):
         return self.r2 >= TRUSTED
 
 
-def lime(subsets: Subsets, samples: int = 1000, ridge: float = 1.0, seed: int = 0) -> Lime:
+def lime(tokens: Tokens, samples: int = 1000, ridge: float = 1.0, seed: int = 0) -> Lime:
     """The linear model of a goal by its tokens; warns where it fits badly."""
-    found = fit_lime(subsets, len(subsets.columns), samples, ridge, seed)
+    found = fit_lime(tokens, len(tokens.columns), samples, ridge, seed)
     if not found.trusted:
         warnings.warn(
             f"[lime-fit] R² is {found.r2:.2f}: a sum of tokens does not describe this model here; "

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
-from regard.look.subsets import Subsets, Value
+from regard.look.subsets import Tokens, Value
 
 EXACT = 15  # tokens at most whose subsets are all run
 NORMAL = 1.959963984540054  # 97.5 % of a normal distribution lie below
@@ -35,12 +35,12 @@ class Shap(NamedTuple):
     """Orders that were drawn; 0 where all subsets were run."""
 
 
-def shap(subsets: Subsets, samples: int | None = None, seed: int = 0) -> Shap:
+def shap(tokens: Tokens, samples: int | None = None, seed: int = 0) -> Shap:
     """Shapley values of tokens: exact for up to 15, else of drawn orders (100 unless given)."""
-    count = len(subsets.columns)
+    count = len(tokens.columns)
     if count <= EXACT and samples is None:
-        return exact_shapley(subsets, count)
-    return sampled_shapley(subsets, count, 100 if samples is None else samples, seed)
+        return exact_shapley(tokens, count)
+    return sampled_shapley(tokens, count, 100 if samples is None else samples, seed)
 
 
 def exact_shapley(value: Value, count: int) -> Shap:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -34,10 +35,11 @@ Value = Callable[[Tensor], Tensor]
 
 
 @dataclass
-class Subsets:
-    """A goal as a function of which tokens of one row are there; the others are as `baseline` says.
+class Tokens:
+    """A goal as a function of which tokens of one row are there: what every method explains.
 
-    `players` are the columns that may be absent, all real ones unless given.
+    `players` are the M columns that may be absent, all real ones unless given; `baseline` says
+    what an absent one is.
     """
 
     board: Board
@@ -57,11 +59,17 @@ class Subsets:
             raise no_text(self.baseline)
         if isinstance(self.baseline, int) and isinstance(front, TextFront):
             check_token(front, self.baseline)
-        if self.baseline == "zero":
-            self.own = own_vectors(self.board, self.batch)  # (1, S, D)
-            self.base = baseline_vectors(self.board, self.batch, "zero")
 
-    @property
+    @cached_property
+    def vectors(self) -> tuple[Tensor, Tensor]:
+        """The input as vectors (S, D), and the same without the players."""
+        own = own_vectors(self.board, self.batch)[0]
+        base = baseline_vectors(self.board, self.batch, self.baseline)[0].to(own)
+        gone = torch.zeros(len(own), 1, dtype=torch.bool, device=own.device)
+        gone[self.columns.to(own.device)] = True
+        return own, torch.where(gone, base, own)
+
+    @cached_property
     def width(self) -> int:
         """Tokens, or patches, of the input."""
         shape = self.batch.inputs.shape
@@ -90,7 +98,7 @@ class Subsets:
         there[:, self.columns] = kept
         there = there.to(device)  # (R, S)
         if self.baseline == "zero":
-            mixed = torch.where(there[..., None], self.own, self.base)
+            mixed = torch.where(there[..., None], *self.vectors)
             return value_at(self.board, self.batch, self.goal, mixed).double().cpu()
         many = repeat(self.batch, len(kept))
         if self.baseline == "drop":

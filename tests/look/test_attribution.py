@@ -8,6 +8,7 @@ import torch
 from regard.errors import RegardWarning, ResourceError, UsageError
 from regard.history.config import encoder_decoder, language_model
 from regard.history.seq2seq import model_class
+from regard.loading import load
 from regard.look import inputs
 from regard.look.attribution import (
     attention_row,
@@ -17,8 +18,9 @@ from regard.look.attribution import (
 )
 from regard.look.capture import Board
 from regard.look.goal import Goal
-from regard.loading import load
+from regard.look.subsets import Tokens
 from regard.model.batch import Batch
+from regard.model.precision import set_precision
 from tests.properties.small_models import EVERY, example, randomise, small_kit
 
 WEIGHT = torch.tensor([1.5, -2.0, 0.25, 0.0], dtype=torch.float64)
@@ -126,14 +128,16 @@ def test_captum_agrees_on_gpt2_of_transformers(tmp_path):
         base = theirs.transformer.wte(torch.full_like(ids, 9)).detach() if base is None else base
         options = dict(n_steps=64, method="riemann_middle", return_convergence_delta=True)
         wanted, gap = attr.IntegratedGradients(function).attribute(x, base, **options)
-        found = integrated_gradients(kit.board, kit.batch(ids), goal, token, 64, limit=64, rows=5)
+        found = integrated_gradients(
+            Tokens(kit.board, kit.batch(ids), goal, token, rows=5), 64, limit=64
+        )
         torch.testing.assert_close(found.scores.float(), wanted[0].sum(-1), atol=1e-4, rtol=1e-4)
         size = abs(found.value - found.baseline_value)
         assert found.error == pytest.approx(abs(float(gap)) / size, abs=1e-4)
         assert found.value == pytest.approx(float(function(x).detach()), abs=1e-4)
         assert found.baseline_value == pytest.approx(float(function(base).detach()), abs=1e-4)
     wanted = attr.InputXGradient(function).attribute(x.requires_grad_())[0].sum(-1)
-    found = gradient_times_input(kit.board, kit.batch(ids), goal)
+    found = gradient_times_input(Tokens(kit.board, kit.batch(ids), goal))
     torch.testing.assert_close(found.scores.float(), wanted.detach(), atol=1e-4, rtol=1e-4)
 
 
@@ -151,12 +155,13 @@ def test_every_model_is_explained_completely(name):
     signal = batch.inputs.dtype != torch.long
     batch = Batch(batch.inputs.double(), batch.target) if signal else batch
     x = inputs.own_vectors(kit.board, batch)
-    found = integrated_gradients(kit.board, batch, goal, "zero" if signal else 2, steps=100)
+    tokens = Tokens(kit.board, batch, goal, "zero" if signal else 2)
+    found = integrated_gradients(tokens, steps=100)
     assert found.scores.shape == x.shape[1:2] and found.error < 0.02
     with torch.no_grad():
         logits = kit.model(batch)
     assert found.value == pytest.approx(float(goal(logits, batch)[0]))
-    weight = attention_row(kit.board, batch, goal)
+    weight = attention_row(tokens)
     assert weight.shape == found.scores.shape and float(weight.sum()) == pytest.approx(1)
     assert not any(tap.fn for tap in kit.board.taps.values())
 
@@ -164,7 +169,7 @@ def test_every_model_is_explained_completely(name):
 def test_a_baseline_of_a_token_is_the_model_on_that_token():
     kit = small_kit("bert")
     batch, goal = asked(kit, example(kit, 6, 1, 7))
-    found = gradient_times_input(kit.board, batch, goal, 11)
+    found = gradient_times_input(Tokens(kit.board, batch, goal, 11))
     others = Batch(torch.full_like(batch.inputs, 11))
     with torch.no_grad():
         assert found.baseline_value == pytest.approx(float(goal(kit.model(others), others)[0]))
@@ -175,18 +180,32 @@ def test_the_vector_zero_is_no_baseline_without_positions():
     kit = small_kit("llama")
     batch, goal = asked(kit, example(kit, 6, 1, 7))
     with pytest.warns(RegardWarning, match="another baseline"):
-        integrated_gradients(kit.board, batch, goal, steps=50, limit=100)
+        integrated_gradients(Tokens(kit.board, batch, goal), steps=50, limit=100)
 
 
 def test_padding_gets_nothing_and_changes_nothing():
     kit = small_kit("gpt2")
     goal = Goal(torch.tensor([3]))
-    plain = integrated_gradients(kit.board, Batch(torch.tensor([[4, 9, 2]])), goal, steps=20)
+    plain = integrated_gradients(Tokens(kit.board, Batch(torch.tensor([[4, 9, 2]])), goal), 20)
     mask = torch.tensor([[False, False, True, True, True]])
-    padded = Batch(torch.tensor([[7, 7, 4, 9, 2]]), mask=mask)
-    found = integrated_gradients(kit.board, padded, goal, steps=20)
-    assert found.scores[:2].tolist() == [0, 0]
-    torch.testing.assert_close(found.scores[2:], plain.scores, atol=1e-4, rtol=1e-4)
+    padded = Tokens(kit.board, Batch(torch.tensor([[7, 7, 4, 9, 2]]), mask=mask), goal)
+    found = integrated_gradients(padded, 20)
+    assert padded.columns.tolist() == [2, 3, 4]
+    torch.testing.assert_close(found.scores, plain.scores, atol=1e-4, rtol=1e-4)
+    row = torch.tensor([attention_row(padded).sum()])
+    torch.testing.assert_close(row, torch.ones(1).double())
+
+
+def test_tokens_that_are_always_there_get_no_share():
+    kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]))
+    batch = Batch(torch.tensor([[4, 9, 2, 7]]))
+    tokens = Tokens(kit.board, batch, goal, 11, players=[1, 3])
+    found = integrated_gradients(tokens)
+    others = Batch(torch.tensor([[4, 11, 2, 11]]))
+    with torch.no_grad():
+        wanted = float(goal(kit.model(others), others)[0])
+    assert found.baseline_value == pytest.approx(wanted, abs=1e-5)
+    assert len(found.scores) == 2 and found.error < 0.01
 
 
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
@@ -194,28 +213,29 @@ def test_a_recurrent_language_model(cell):
     config = language_model(cell, 12, 16, 2, 30)
     model = model_class(config).fresh(config)
     randomise(model)
-    board, batch = Board(model), Batch(torch.tensor([[4, 9, 2, 7]]))
-    goal = Goal(torch.tensor([3]))
-    found = integrated_gradients(board, batch, goal)
+    batch = Batch(torch.tensor([[4, 9, 2, 7]]))
+    tokens = Tokens(Board(model), batch, Goal(torch.tensor([3])))
+    found = integrated_gradients(tokens)
     assert found.error < 0.01
     x = model.front.tokens(batch.inputs).detach().requires_grad_()
     out, _ = model.decoder(x, model.decoder.start(1))
     value = model.head(out)[0, -1, 3]
     value.backward()
     wanted = (x.grad * x).sum(-1)[0].detach()
-    near = gradient_times_input(board, batch, goal)
+    near = gradient_times_input(tokens)
     torch.testing.assert_close(near.scores.float(), wanted, atol=1e-5, rtol=1e-4)
     with pytest.raises(UsageError, match="attention"):
-        attention_row(board, batch, goal)
+        attention_row(tokens)
 
 
 def test_a_recurrent_translator_with_attention():
     config = encoder_decoder("gru", 12, 12, 1, 30, "additive")
     model = model_class(config).fresh(config)
     batch = Batch(torch.tensor([[4, 9, 2, 7]]), torch.tensor([[1, 5]]))
-    found = integrated_gradients(Board(model), batch, Goal(torch.tensor([3])))
+    tokens = Tokens(Board(model), batch, Goal(torch.tensor([3])))
+    found = integrated_gradients(tokens)
     assert found.scores.shape == (4,) and found.error < 0.01
-    weight = attention_row(Board(model), batch, Goal(torch.tensor([3])))
+    weight = attention_row(tokens)
     assert weight.shape == (4,) and float(weight.sum()) == pytest.approx(1)
 
 
@@ -226,7 +246,7 @@ def test_attention_is_read_where_the_goal_is():
     for at in (0, 2):
         wanted = torch.stack([p[0, :, at] for p in seen.values()]).mean((0, 1)).double()
         goal = Goal(torch.tensor([3]), at=torch.tensor([at]))
-        torch.testing.assert_close(attention_row(kit.board, batch, goal), wanted)
+        torch.testing.assert_close(attention_row(Tokens(kit.board, batch, goal)), wanted)
 
 
 def test_what_cannot_be_explained():
@@ -234,12 +254,12 @@ def test_what_cannot_be_explained():
     one = Batch(torch.tensor([[4, 9]]))
     for batch, baseline in ((Batch(torch.ones(2, 3).long()), "zero"), (one, "drop"), (one, 99)):
         with pytest.raises(UsageError):
-            integrated_gradients(kit.board, batch, goal, baseline)
+            integrated_gradients(Tokens(kit.board, batch, goal, baseline))
     with pytest.raises(UsageError):
-        integrated_gradients(kit.board, one, goal, steps=0)
+        integrated_gradients(Tokens(kit.board, one, goal), steps=0)
     with pytest.raises(UsageError):
-        integrated_gradients(kit.board, one, goal, rows=0)
-    picture = small_kit("vit")
-    shown = picture.batch(example(picture, 6, 1, 7).inputs[None])
-    with pytest.raises(UsageError, match="no text"):
-        integrated_gradients(picture.board, shown, goal, 3)
+        integrated_gradients(Tokens(kit.board, one, goal, rows=0))
+    for precision in ("int8", "fp32"):
+        set_precision(kit.model, precision)
+        with pytest.raises(UsageError, match=f"{precision}, by packed"):
+            integrated_gradients(Tokens(kit.board, one, goal))

@@ -8,7 +8,7 @@ import torch
 from regard.errors import RegardWarning, UsageError
 from regard.look.goal import Goal
 from regard.look.lime import draw_subsets, fit_lime, lime, nearness, weighted_ridge
-from regard.look.subsets import Subsets
+from regard.look.subsets import Tokens
 from tests.properties.small_models import small_kit
 
 WEIGHT = torch.tensor([2.0, -1.0, 0.0, 0.5, 3.0]).double()
@@ -66,13 +66,13 @@ def test_the_draws():
 
 def test_a_seed_fixes_all():
     kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]))
-    value = Subsets(kit.board, kit.batch([[4, 9, 2, 7]]), goal, 13)
+    value = Tokens(kit.board, kit.batch([[4, 9, 2, 7]]), goal, 13)
     one, again, other = (lime(value, 100, seed=seed) for seed in (3, 3, 4))
     assert torch.equal(one.scores, again.scores) and not torch.equal(one.scores, other.scores)
 
 
 def test_a_bad_fit_is_said():
-    class Parity(Subsets):
+    class Parity(Tokens):
         def __init__(self):
             self.columns = torch.arange(6)
 
