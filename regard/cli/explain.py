@@ -13,6 +13,7 @@ from regard.cli.explain_goal import DOING, Question, ask, baseline_of, readable
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show
 from regard.cli.texts import check_finite, noted
+from regard.cli.train_ngram import is_ngrams
 from regard.errors import UsageError, nearest
 from regard.look.attribution import (
     Attribution,
@@ -35,7 +36,9 @@ class Found(NamedTuple):
     scores: Tensor
     """(M,)"""
     said: str
-    """How good it is, in words; empty where it does not know."""
+    """How good it is, in words."""
+    short: str
+    """The same in two or three."""
     data: dict[str, Any]
     """The same for `--json`."""
     spread: Tensor | None = None
@@ -49,6 +52,9 @@ def run(args: argparse.Namespace, show: Show) -> int:
         fix = f"did you mean {close}?" if close else ""
         found = f"unknown method {args.method!r}"
         raise UsageError(DOING, found, f"one of {', '.join(METHODS)}", fix)
+    if is_ngrams(args.path):
+        found = "n-grams, which count the last few words"
+        raise UsageError(DOING, found, "a model that reads words as vectors")
     kit = open_kit(args.path, args.device, None)  # plain maps: packed ones have no gradient
     with noted(show):
         question = ask(kit, args.text, args.target, args.against, show)
@@ -131,7 +137,7 @@ def compare(
 def print_faith(show: Show, found: dict[str, Found], areas: dict[str, tuple[float, float]]) -> None:
     """Deletion and insertion of each method."""
     rows = [
-        (name, f"{out:.3f}", f"{put:.3f}", found[name].said if name in found else "")
+        (name, f"{out:.3f}", f"{put:.3f}", found[name].short if name in found else "")
         for name, (out, put) in areas.items()
     ]
     title = "faithfulness: deletion (small is good) and insertion (large is good)"
@@ -182,24 +188,25 @@ def of_gradient(found: Attribution) -> Found:
     said = (
         f"sum {float(found.scores.sum()):.4f} of {difference:.4f} "
         f"(from {found.baseline_value:.4f} to {found.value:.4f}), "
-        f"completeness error {found.error:.2%}, {found.steps} steps"
+        f"completeness error {found.error:.2%}"
     )
+    said += f", {found.steps} steps" if found.steps > 1 else ""
     data = {
         "value": found.value,
         "baseline_value": found.baseline_value,
         "completeness_error": found.error,
         "steps": found.steps,
     }
-    return Found(found.scores, said, data)
+    return Found(found.scores, said, f"misses {found.error:.1%}", data)
 
 
 def of_lime(tokens: Tokens, args: argparse.Namespace) -> Found:
     """LIME."""
     found = lime(tokens, args.samples or 1000, seed=args.seed)
-    said = f"R² {found.r2:.3f}, intercept {found.intercept:.4f}"
-    said += "" if found.trusted else ": not trustworthy"
+    short = f"R² {found.r2:.3f}" + ("" if found.trusted else ", not trustworthy")
+    said = f"{short}, intercept {found.intercept:.4f}"
     data = {"r2": found.r2, "trusted": found.trusted, "intercept": found.intercept}
-    return Found(found.scores, said, {**data, "value": found.value})
+    return Found(found.scores, said, short, {**data, "value": found.value})
 
 
 def of_shap(found: Shap) -> Found:
@@ -215,13 +222,14 @@ def of_shap(found: Shap) -> Found:
         "interval": found.interval.tolist(),
         "orders": found.orders,
     }
-    return Found(found.scores, said, data, found.interval)
+    return Found(found.scores, said, how, data, found.interval)
 
 
 def of_attention(scores: Tensor) -> Found:
     """Attention."""
     total = float(scores.sum())
-    return Found(scores, f"{total:.1%} of the attention is on these tokens", {"share": total})
+    said = f"{total:.1%} of the attention is on these tokens"
+    return Found(scores, said, f"{total:.1%} here", {"share": total})
 
 
 def draw_bars(scores: list[float]) -> list[str]:

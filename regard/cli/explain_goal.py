@@ -84,7 +84,9 @@ class Words(NamedTuple):
 
     def find_token(self, word: str) -> int:
         """The first token of a word as it goes on after the text; says so when it has several."""
-        ids = self.word_ids(word)
+        ids = self.word_ids(word) if word else []
+        while word.strip() and ids and not self.tokenizer.decode(ids[:1]).strip():
+            ids = ids[1:]  # a blank before the word is not what is asked for
         if not ids or ids[0] == self.tokenizer.specials.get("unk"):
             raise DataError(
                 DOING,
@@ -102,9 +104,7 @@ class Words(NamedTuple):
         """Tokens of a word after the text, with the space that goes before it."""
         if not self.before or self.before[-1].isspace() or word[:1].isspace():
             return self.ids_after(word)
-        spaced = self.ids_after(" " + word)
-        blank = bool(spaced) and not self.tokenizer.decode(spaced[:1]).strip()
-        return self.ids_after(word) if blank else spaced
+        return self.ids_after(" " + word)
 
     def ids_after(self, word: str) -> list[int]:
         """What the tokens of the text with the word have more than those of the text alone."""

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from regard.errors import UsageError
+from regard.errors import RegardError, UsageError
 from regard.look.capture import Board
 from regard.look.goal import Goal
 from regard.look.inputs import (
@@ -88,7 +88,11 @@ class Tokens:
 
     def __call__(self, kept: Tensor) -> Tensor:
         """kept (N, M) → the goal of each subset (N,) in float64; batched."""
-        return in_chunks(kept, chunk_rows(self.batch, self.rows), self.run, self.watch)
+        found = in_chunks(kept, chunk_rows(self.batch, self.rows), self.run, self.watch)
+        if not bool(found.isfinite().all()):
+            fix = "check the weights of the model"
+            raise RegardError("explaining", "a goal that is infinite or NaN", "numbers", fix)
+        return found
 
     @torch.no_grad()
     def run(self, kept: Tensor) -> Tensor:
