@@ -21,6 +21,7 @@ from regard.data.files import find_files, read_lines, read_pieces
 from regard.data.overlap import Overlap, overlap, pair_overlap
 from regard.data.pairs import Pair, read_pairs
 from regard.decode.score import Counted, stream_logprobs, window_logprobs, windows
+from regard.disk import file_hash
 from regard.errors import DataError, UsageError
 from regard.history.ngram_model import NgramModel
 from regard.kit import Kit
@@ -101,6 +102,8 @@ def guard(shared: dict[str, Overlap], trained: Trained, args: argparse.Namespace
         parts.append(f"{found.found:,} of {found.total:,} by {name}{where}")
     said = "; ".join(parts)
     if not any(found.found for found in shared.values()):
+        if not all(found.total for found in shared.values()):
+            return f"not checked: no test line has {WORDS} words or more"
         return (
             f"none in {len(trained.files)} files; {trained.lacking}" if trained.lacking else "none"
         )
@@ -140,6 +143,13 @@ def training_pairs(files: Sequence[str]) -> Iterator[Pair]:
             yield from (pair for path in find_files(couple) for pair in read_pairs(path))
 
 
+def same_files(trained: Trained, args: argparse.Namespace) -> Overlap:
+    """Test files that are training files, whatever their lines."""
+    before = {file_hash(path) for path in find_files(trained.files)}
+    tests = find_files(args.test)
+    return Overlap(sum(file_hash(path) in before for path in tests), len(tests), ())
+
+
 # Language models --------------------------------------------------------------------------------
 
 
@@ -151,11 +161,14 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     trained = trained_on(args, show)
     if trained.files:
         found = overlap(read_lines(trained.files), read_lines(args.test), WORDS)
-        shared = {f"lines of {WORDS} words or more": found}
+        shared = {
+            f"lines of {WORDS} words or more": found,
+            "whole files": same_files(trained, args),
+        }
     note = guard(shared, trained, args)
     if is_ngrams(args.path):
         return {**measure(NgramModel.open(Path(args.path)), args.test), "overlap": note}
-    kit = open_kit(args.path, args.device, args.precision)
+    kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
     check_tokenizer(kit, args.path)
     length = window_length(kit, args.length)
     with noted(show):

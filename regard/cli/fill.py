@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from regard.cli.lines import Faults, numbered_lines
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
-from regard.cli.texts import at_least, lines_in, print_json
+from regard.cli.texts import at_least, print_json
 from regard.data.pairs import shorten
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
@@ -19,18 +20,25 @@ COMMON = ("<mask>", "[MASK]")  # accepted for whatever the tokenizer calls it
 def run(args: argparse.Namespace, show: Show) -> int:
     """Rank the words of each gap."""
     at_least("--top", args.top)
-    kit = open_kit(args.path, args.device, args.precision)
+    kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
     mask = mask_id(kit)
-    for text in lines_in(None if args.text is None else [args.text]):
-        if show.as_json:
-            gaps = fill(kit, text, mask, args.top)
-            print_json({"text": text, "masks": gaps})
+    faults = Faults(show)
+    for number, line in numbered_lines(None if args.text is None else [args.text]):
+        try:
+            gaps = fill(kit, line.read(), mask, args.top)
+        except DataError as error:
+            faults.tell(f"line {number}: {error}")
+            if show.as_json:
+                print_json({"text": line.text, "error": str(error)})
             continue
-        for number, gap in enumerate(fill(kit, text, mask, args.top), 1):
+        if show.as_json:
+            print_json({"text": line.text, "masks": gaps})
+            continue
+        for place, gap in enumerate(gaps, 1):
             rows = [(word["word"], f"{word['probability']:.4f}") for word in gap]
-            title = text if number == 1 else f"gap {number}"
+            title = line.text if place == 1 else f"gap {place}"
             show.table(title, ("word", "probability"), rows)
-    return 0
+    return faults.finish()
 
 
 def mask_id(kit: Kit) -> int:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from regard.cli.lines import Faults, line_groups
 from regard.cli.opening import cap_beams, open_kit
 from regard.cli.show import Show
-from regard.cli.texts import at_least, check_finite, groups, lines_in, noted, print_json
+from regard.cli.texts import at_least, check_finite, noted, print_json
 from regard.decode.beam import BeamConfig
 from regard.decode.generate import Ends
 from regard.decode.prompt import prompt_ids
@@ -30,19 +31,26 @@ def run(args: argparse.Namespace, show: Show) -> int:
     config = read_search(args)
     with show.progress(f"opening {args.path}") as progress:
         progress("weights")
-        kit = open_kit(args.path, args.device, args.precision, args.strict)
+        kit = open_kit(args.path, args.device, args.precision, args.strict, args.edit)
     if isinstance(config, BeamConfig):
         config = BeamConfig(cap_beams(args.beams, kit, show))
     prompts = [args.prompt] if args.prompt is not None else None
     alone = prompts is not None or sys.stdin.isatty()  # answer a person line by line
-    done = 0
-    for group in groups(lines_in(prompts), 1 if alone else TOGETHER):
-        with noted(show):
-            for answer in write_group(kit, group, done, config, args, show):
-                if show.as_json:
-                    print_json(answer)
-        done += len(group)
-    return 0
+    done, faults = 0, Faults(show)
+    for group in line_groups(prompts, None, 1 if alone else TOGETHER):
+        whole = not any(line.fault for line in group)
+        for part in [group] if whole else [[line] for line in group]:
+            if part[0].fault:
+                faults.tell(part[0].fault)
+                print_json({"error": part[0].fault}) if show.as_json else show.line()
+            else:
+                with noted(show):
+                    texts = [line.text for line in part]
+                    for answer in write_group(kit, texts, done, config, args, show):
+                        if show.as_json:
+                            print_json(answer)
+            done += len(part)
+    return faults.finish()
 
 
 def read_search(args: argparse.Namespace) -> SampleConfig | BeamConfig | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from regard.cli.options import add_device, positive
+from regard.cli.options import add_device, natural, positive
 from regard.cli.write_flags import number, whole
 
 WAYS = ("kneser-ney", "witten-bell", "katz", "add")
@@ -57,7 +57,7 @@ def add_sample(parser: argparse.ArgumentParser) -> None:
     orders = "orders to show (1 to the model's)"
     parser.add_argument("--orders", type=whole, nargs="+", metavar="N", help=orders)
     parser.add_argument("--words", type=positive, default=40, metavar="N", help="of each text (40)")
-    parser.add_argument("--seed", type=int, default=0, help="of the draws (0)")
+    parser.add_argument("--seed", type=natural, default=0, help="of the draws (0)")
 
 
 def add_alphabet(parser: argparse.ArgumentParser, usual: str) -> None:
@@ -93,7 +93,7 @@ def add_guess(parser: argparse.ArgumentParser) -> None:
     count = "letters to guess (50; with --auto 1000)"
     parser.add_argument("--letters", type=positive, metavar="N", help=count)
     add_alphabet(parser, "27")
-    parser.add_argument("--seed", type=int, default=0, help="of the place in the text (0)")
+    parser.add_argument("--seed", type=natural, default=0, help="of the place in the text (0)")
     add_device(parser)
 
 

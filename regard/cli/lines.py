@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from io import BufferedReader
 from typing import NamedTuple, cast
 
+from regard.cli.show import Show
 from regard.cli.texts import groups
 from regard.data.compressed import unpack
 from regard.data.files import CHUNK, find_files
 from regard.errors import DataError, UsageError
 
+FAULTS = 10  # lines that could not be done and are named one by one
 Read = Callable[[], bytes]
 """The next bytes that are there, none at the end."""
 
@@ -21,6 +23,40 @@ class Line(NamedTuple):
 
     text: str
     fault: str = ""
+
+    def read(self) -> str:
+        """The text, or the fault raised."""
+        if self.fault:
+            raise DataError("reading a line", self.fault, "UTF-8 text")
+        return self.text
+
+
+class Faults:
+    """Lines that a verb could not do: told as they come, the others are done, exit 3 at the end."""
+
+    def __init__(self, show: Show) -> None:
+        self.show, self.count = show, 0
+
+    def tell(self, fault: str) -> None:
+        """One more."""
+        self.count += 1
+        if self.count <= FAULTS:
+            self.show.error(fault)
+
+    def finish(self) -> int:
+        """The exit code."""
+        if self.count > FAULTS:
+            self.show.error(f"{self.count:,} lines could not be done; the first {FAULTS} are named")
+        return DataError.exit_code if self.count else 0
+
+
+def numbered_lines(given: Sequence[str] | None) -> Iterator[tuple[int, Line]]:
+    """Texts of the command, or lines of stdin as they come, from 1."""
+    number = 0
+    for group in line_groups(given, None, 1):
+        for line in group:
+            number += 1
+            yield number, line
 
 
 def line_groups(

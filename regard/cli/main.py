@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
+from regard.cli.cause_flags import CAUSE
 from regard.cli.counting_flags import COUNTING
 from regard.cli.diagnose_flags import DIAGNOSE
 from regard.cli.explain_flags import EXPLAIN
@@ -28,7 +29,7 @@ from regard.disk import FULL, cannot_write
 from regard.errors import DataError, RegardError, ResourceError, UsageError, nearest
 
 INTERRUPTED = 130
-FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER | EXPLAIN
+FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER | CAUSE | EXPLAIN
 READING = "reading the command line"
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from regard.cli.doctor import choose_device
+from regard.cli.editing import read_edits
 from regard.cli.show import Show
 from regard.errors import DataError, UsageError, nearest
 from regard.heap import large_apart
@@ -41,8 +43,18 @@ def open_config(path: str) -> ModelConfig:
     return preset(path) if source is None else outline(source)[0].config
 
 
-def open_kit(path: str, device: str, precision: str | None, strict: bool = False) -> Kit:
-    """The model and tokenizer in a folder, on the device and in the precision asked for."""
+def open_kit(
+    path: str,
+    device: str,
+    precision: str | None,
+    strict: bool = False,
+    edits: Sequence[str] = (),
+) -> Kit:
+    """The model and tokenizer in a folder, on the device and in the precision asked for.
+
+    None is plain maps in float32, for gradients and for patching without rounding. Edits stay.
+    """
+    changes = read_edits(edits)
     if find_source(path) is None:
         found = f"{path!r} is a preset, a shape without weights"
         raise UsageError("opening a model", found, "a folder with weights", "regard train")
@@ -51,6 +63,7 @@ def open_kit(path: str, device: str, precision: str | None, strict: bool = False
     if kit.tokenizer is None:
         fix = f"put a tokenizer.json into {path}"
         raise DataError(f"opening {path}", "no tokenizer", "one beside the weights", fix)
+    kit.board.attach(changes)
     return kit
 
 

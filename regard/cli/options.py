@@ -36,6 +36,11 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def natural(text: str) -> int:
+    """A whole number from 0 up."""
+    return 0 if text == "0" else positive(text)
+
+
 def amount(text: str) -> float:
     """A number above 0."""
     try:

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from regard.cli.lines import Faults, numbered_lines
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
-from regard.cli.texts import check_finite, lines_in, perplexity, print_json
+from regard.cli.texts import check_finite, perplexity, print_json
 from regard.cli.train_ngram import is_ngrams
 from regard.decode.score import score_masked, score_rows
 from regard.errors import DataError, UsageError
@@ -33,14 +34,21 @@ class Scored(NamedTuple):
 def run(args: argparse.Namespace, show: Show) -> int:
     """Score each text."""
     tokenizer, score = open_scorer(args)
-    for number, text in enumerate(lines_in(None if args.text is None else [args.text]), 1):
-        found = score(text, number)
+    faults = Faults(show)
+    for number, line in numbered_lines(None if args.text is None else [args.text]):
+        try:
+            found = score(line.read(), number)
+        except DataError as error:
+            faults.tell(str(error))
+            if show.as_json:
+                print_json({"error": str(error)})
+            continue
         check_finite("scoring", known(found))
         if show.as_json:
             print_json(as_data(tokenizer, found))
         else:
-            print_table(tokenizer, text, found, show)
-    return 0
+            print_table(tokenizer, line.text, found, show)
+    return faults.finish()
 
 
 def open_scorer(args: argparse.Namespace) -> tuple[Tokenizer, Callable[[str, int], Scored]]:
@@ -48,7 +56,7 @@ def open_scorer(args: argparse.Namespace) -> tuple[Tokenizer, Callable[[str, int
     if is_ngrams(args.path):
         counted = NgramModel.open(Path(args.path))
         return counted.tokenizer, partial(score_counted, counted)
-    kit = open_kit(args.path, args.device, args.precision)
+    kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
     assert kit.tokenizer is not None
     return kit.tokenizer, partial(score, kit)
 

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
 from regard.cli.show import Show, finite
-from regard.data.files import decode, join_lines
 from regard.errors import RegardError, RegardWarning, UsageError
 
 Item = TypeVar("Item")
-
-
-def lines_in(given: Sequence[str] | None) -> Iterator[str]:
-    """Texts of the command, or lines of stdin."""
-    return iter(given) if given else join_lines(decode(sys.stdin.buffer, "stdin"))
 
 
 def groups(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

@@ -38,6 +38,9 @@ def run(args: argparse.Namespace, show: Show) -> int:
         progress("writing")
         model.save(out)
     seconds = time.perf_counter() - began
+    if model.tables.order < args.order:
+        why = "no longer run of words is in the text, or is left by --prune"
+        show.note(f"order {model.tables.order} instead of {args.order}: {why}")
     made: dict[str, Any] = {
         "out": str(out),
         "tokens": tokens,
@@ -55,7 +58,8 @@ def run(args: argparse.Namespace, show: Show) -> int:
     else:
         counts = ", ".join(f"{count:,}" for count in made["ngrams"])
         fields = made | {"ngrams": counts, "tokens": f"{tokens:,}"}
-        title = f"n-grams up to {args.order} words" if args.order > 1 else "a bag of words"
+        order = model.tables.order
+        title = f"n-grams up to {order} words" if order > 1 else "a bag of words"
         show.fields(title, {name: str(value) for name, value in fields.items()})
     return 0
 

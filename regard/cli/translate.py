@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from regard.cli.counting import CountingCrew, open_crew
 from regard.cli.doctor import choose_device
-from regard.cli.lines import Line, line_groups
+from regard.cli.lines import Faults, Line, line_groups
 from regard.cli.opening import cap_beams, open_kit
 from regard.cli.show import Progress, Show
 from regard.cli.texts import at_least, noted
@@ -26,7 +26,7 @@ from regard.cli.translate_explain import (
     write_pages,
 )
 from regard.cli.workers import Workers, one_thread, worth_workers
-from regard.errors import DataError, UsageError
+from regard.errors import UsageError
 from regard.explaining import Explanation, explain_answer, seen_in_training
 from regard.kit import Kit
 from regard.model.precision import forget_weights, packed_in_int8
@@ -36,7 +36,6 @@ from regard.translating import TranslateConfig, Word, shares
 SORTED = 1024  # lines that are sorted by length before they are cut into batches
 NEAR = 64  # the same where somebody reads along
 PAGE = 500  # sentences that a page can hold and a browser likes
-FAULTS = 10  # lines that could not be read and are named one by one
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
@@ -61,7 +60,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         if work.sentences > PAGE:
             show.note(f"the page holds the first {PAGE} of {work.sentences:,} sentences")
         write_pages(work.explained, page, show)
-    return work.finish()
+    return work.faults.finish()
 
 
 class Crew(NamedTuple):
@@ -89,7 +88,7 @@ def at_work(
     count = 1 if args.strict else worth_workers(choose_device(args.device), lines, asked)
     if count > 1:
         one_thread()
-    kit = open_pair(path, args.device, args.precision, args.strict)
+    kit = open_pair(path, args.device, args.precision, args.strict, args.edit)
     if packed_in_int8(kit.model):
         one_thread()  # a second one saves a seventh, and waits for ages where others need the cores
         forget_weights(kit.model)
@@ -117,7 +116,8 @@ class Work:
         self.explain, self.explained = explain, list[Explanation]()
         several = crew.config.count > 1
         self.words = show.as_json and several  # they cost, and only an object has room
-        self.done = self.faults = self.sentences = self.shown = 0
+        self.faults = Faults(show)
+        self.done = self.sentences = self.shown = 0
 
     def translate(self, group: Sequence[Line]) -> None:
         """Translate and show some lines, in their order."""
@@ -134,9 +134,7 @@ class Work:
     def output(self, line: Line, answer: Answer) -> None:
         """What became of one line; one that could not be read is told on stderr."""
         if line.fault:
-            self.faults += 1
-            if self.faults <= FAULTS:
-                self.show.error(line.fault)
+            self.faults.tell(line.fault)
         asked = self.kit if self.explain else None
         reasons = explain_answer(asked, answer, self.counts) if asked else []
         self.explained += reasons[: PAGE - len(self.explained)]
@@ -155,12 +153,6 @@ class Work:
             self.show.line("\t".join(one_line(t.text) for t in answer.translations))
         self.shown += 1
 
-    def finish(self) -> int:
-        """The exit code."""
-        if self.faults > FAULTS:
-            self.show.error(f"{self.faults:,} lines are not UTF-8; these were the first {FAULTS}")
-        return DataError.exit_code if self.faults else 0
-
 
 def read_search(args: argparse.Namespace) -> TranslateConfig:
     """How to search, before the model is known."""
@@ -177,9 +169,9 @@ def read_search(args: argparse.Namespace) -> TranslateConfig:
     return config
 
 
-def open_pair(path: str, device: str, precision: str, strict: bool) -> Kit:
+def open_pair(path: str, device: str, precision: str, strict: bool, edits: Sequence[str]) -> Kit:
     """An encoder-decoder."""
-    kit = open_kit(path, device, precision, strict)
+    kit = open_kit(path, device, precision, strict, edits)
     if kit.model.config.target is None:
         fix = f"regard generate {path}"
         raise UsageError("translating", "a model without encoder", "an encoder-decoder", fix)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from regard.cli.options import positive
+from regard.cli.options import natural, positive
 from regard.cli.write_flags import number, whole
 
 VECTORS = "a folder of `regard train w2v`, or a file of word2vec's, text or binary"
@@ -96,7 +96,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     file = "write all: bits or number TAB word, on each line"
     parser.add_argument("--out", metavar="FILE", help=file)
     parser.add_argument("--top", type=positive, default=10, metavar="K", help="words shown (10)")
-    parser.add_argument("--seed", type=whole, default=0, help="of k-means (0)")
+    parser.add_argument("--seed", type=natural, default=0, help="of k-means (0)")
     add_words(parser)
     add_matrix(parser)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 
 from regard.cli.options import MOST, add_action, add_common, add_device, positive
@@ -29,9 +30,12 @@ EVALUATIONS = {
 def number(text: str) -> float:
     """A number; its range is checked where it is used, which names the limit."""
     try:
-        return float(text)
+        found = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        found = math.nan
+    if not math.isfinite(found):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return found
 
 
 def whole(text: str) -> int:
@@ -64,6 +68,8 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     choices = ("auto", "fp32", "bf16", "int8")
     text = "of the matrix products; less is faster (auto: int8 for weights stored so, else float32)"
     parser.add_argument("--precision", choices=choices, default="auto", help=text)
+    edit = "change what passes a tap: *.9.attn.z=zero,head=3; mean; add,file=F,scale=X; repeatable"
+    parser.add_argument("--edit", action="append", default=[], metavar="TAP=KIND,…", help=edit)
 
 
 def add_generate(parser: argparse.ArgumentParser) -> None:

@@ -132,11 +132,9 @@ def read_level(
             break
         if len(parts) not in (n + 1, n + 2):
             raise lines.wrong(f"{len(parts)} fields", f"log p, {n} words and a back-off weight")
-        try:
-            logs.append(float(parts[0]))
-            shares.append(float(parts[n + 1]) if len(parts) > n + 1 and not last else 0.0)
-        except ValueError:
-            raise lines.wrong(repr(line), "numbers before and after the words") from None
+        log, share = read_numbers(lines, line, n)
+        logs.append(log)
+        shares.append(0.0 if last else share)
         if n == 1:
             if parts[1] in words:
                 raise lines.wrong(f"{parts[1]!r} again", "each word once")
@@ -148,6 +146,18 @@ def read_level(
     if len(ids) != size:
         raise lines.wrong(f"{len(ids):,} {n}-grams", f"{size:,}, as the head says")
     return np.array(ids, np.int64).reshape(-1, n), natural(logs), natural(shares)
+
+
+def read_numbers(lines: Lines, line: str, n: int) -> tuple[float, float]:
+    """log p before the words of a line, and the weight after them, 0 where there is none."""
+    parts = line.split()
+    try:
+        log, share = float(parts[0]), float(parts[n + 1]) if len(parts) > n + 1 else 0.0
+    except ValueError:
+        raise lines.wrong(repr(line), "numbers before and after the words") from None
+    if not log <= 0 or not share < np.inf:
+        raise lines.wrong(repr(line), "log p of 0 or less, and a weight")
+    return log, share
 
 
 def natural(logs: list[float]) -> Floats:

@@ -87,8 +87,12 @@ class NgramModel:
     def open(cls, path: Path) -> NgramModel:
         """The model in a folder, or in an ARPA file."""
         if path.is_file():
-            with path.open(encoding="utf-8") as file:
-                tables, words = read_arpa(file, path)
+            try:
+                with path.open(encoding="utf-8") as file:
+                    tables, words = read_arpa(file, path)
+            except UnicodeDecodeError as error:
+                found = f"byte {error.start} of a block (0x{error.object[error.start]:02x})"
+                raise DataError(f"reading {path}", found, "UTF-8 text") from None
             return cls(tables, tokenizer_of(words, path), "as the file says")
         config = read_json(path / "config.json", "the settings of an n-gram model")
         if config.get("model_type") != KIND:
@@ -136,13 +140,14 @@ def read_tables(folder: Path, config: dict[str, object]) -> Ngrams:
     path = folder / WEIGHTS
     try:
         arrays = load_file(path)
-        levels = []
+        levels: list[Level] = []
         for n in range(1, int(str(config["order"])) + 1):
             context, word, logprob, backoff, count = (arrays[f"{n}.{part}"] for part in PARTS)
             ids = [part.astype(np.int64) for part in (context, word, count)]
             levels.append(Level(ids[0], ids[1], logprob, backoff, ids[2]))
             most = len(levels[-2]) if n > 1 else 1
-            if len({len(part) for part in (*ids, logprob, backoff)}) > 1 or ids[0].max() >= most:
+            sizes = {len(part) for part in (*ids, logprob, backoff)}
+            if len(sizes) > 1 or ids[0].max(initial=0) >= most:
                 raise DataError(f"reading {path}", f"level {n} does not fit", "whole tables")
         start, base = config.get("start"), config.get("base")
         vocab = int(str(config["vocab"]))
@@ -150,6 +155,10 @@ def read_tables(folder: Path, config: dict[str, object]) -> Ngrams:
         raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the tables of the model") from None
     except (KeyError, ValueError, SafetensorError) as error:
         raise DataError(f"reading {path}", str(error), "tables of an n-gram model") from None
+    if not levels or not -1 < (0 if start is None else int(str(start))) < vocab:
+        raise DataError(
+            f"reading {folder}", f"order {len(levels)}, start {start}", "1 or more; an id"
+        )
     if len(levels[0]) != vocab:
         raise DataError(f"reading {path}", f"{len(levels[0])} single words", f"{vocab}")
     return Ngrams(

@@ -47,13 +47,19 @@ def train_ngrams(
     counts = count_ngrams(ids, vocab, order, start)
     if start is not None:
         counts[0].count[start] = 0  # it is never predicted
+    while not len(counts[-1]):  # no text is as long: the order is that of the longest runs
+        counts.pop()
+    order = len(counts)
     kept = [np.ones(len(level), np.bool_) for level in counts]
     cuts = check_cuts(prune, order)
     for n in range(1, order):
         kept[n] = (counts[n].count > cuts[n]) & kept[n - 1][counts[n].context]
         kept[n] &= kept[n - 1][counts[n].suffix]
+    while not kept[-1].any():  # nothing so long is left
+        kept.pop()
+    counts = counts[: len(kept)]
     if way == "add":
-        made = add_k(counts, vocab, k, start, kept[-1])
+        made = add_k(counts, vocab, k, start, kept)
     elif way == "katz":
         made = katz(counts, vocab, start, kept)
     else:
@@ -168,18 +174,30 @@ def witten_bell_shares(counts: list[Counts]) -> list[Shares]:
 # Others -------------------------------------------------------------------------------------------
 
 
-def add_k(counts: list[Counts], vocab: int, k: float, start: int | None, kept: Flags) -> Ngrams:
-    """Contexts of full length only: after one that was never seen all words are as likely."""
+def add_k(
+    counts: list[Counts], vocab: int, k: float, start: int | None, kept: list[Flags]
+) -> Ngrams:
+    """Contexts of full length, or back to the start of a sentence, and no shorter ones.
+
+    After a context that was never seen all words are as likely.
+    """
     words = predicted(vocab, start)
     levels = [made_level(level, np.full(len(level), np.nan)) for level in counts]
-    last = counts[-1]
-    count = np.where(kept, last.count, 0)
-    total = np.bincount(last.context, count, contexts_of(counts, len(counts) - 1))
-    whole = total + k * words
-    seen = np.where(whole > 0, whole, 1.0)
-    levels[-1].logprob[:] = safe_log((count + k) / seen[last.context])
-    if len(counts) > 1:
-        levels[-2].backoff[:] = np.where(total > 0, safe_log(k * words / seen), 0.0)
+    begins = counts[0].word == (-1 if start is None else start)
+    for n, level in enumerate(counts):
+        begins = begins[level.context] if n else begins
+        full = begins if n + 1 < len(counts) else np.ones(len(level), np.bool_)
+        if not full.any() or (n == 0 and len(counts) > 1):
+            continue
+        count = np.where(full & kept[n], level.count, 0)
+        total = np.bincount(level.context, count, contexts_of(counts, n))
+        whole = total + k * words
+        seen = np.where(whole > 0, whole, 1.0)
+        own = safe_log((count + k) / seen[level.context])
+        levels[n].logprob[full] = own[full]
+        if n:
+            left = np.where(total > 0, safe_log(k * words / seen), 0.0)
+            levels[n - 1].backoff[total > 0] = left[total > 0]
     return Ngrams(vocab, tuple(levels), start, -np.log(words))
 
 

@@ -112,7 +112,7 @@ static inline float sum(vec x) {
 // 1 / (1 + exp(−x)) between the entries of a table (STEPS + 2,) from −REACH to REACH.
 static inline float sigmoid(float x, const float *table) {
     float place = (x + REACH) * (STEPS / (2.0f * REACH));
-    place = place < 0 ? 0 : place > STEPS ? STEPS : place;
+    place = place > 0 ? (place < STEPS ? place : STEPS) : 0;  // what is no number is 0 too
     int whole = (int)place;
     return table[whole] + (place - whole) * (table[whole + 1] - table[whole]);
 }

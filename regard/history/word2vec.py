@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, RegardError, UsageError
 from regard.history.word2vec_steps import (
     GOLDEN,
     LANES,
@@ -78,13 +78,14 @@ class Word2VecConfig:
             ("subsample", 0, 1),
             ("min_count", 1, np.inf),
             ("epochs", 1, np.inf),
-            ("lr", 0, np.inf),
             ("seed", 0, np.inf),
         ):
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
                 limit = f"{least} or more" if most == np.inf else f"{least} to {most:,}"
                 raise UsageError(DOING, f"{name} = {value}", limit)
+        if self.lr is not None and not 0 < self.lr < np.inf:
+            raise UsageError(DOING, f"lr = {self.lr}", "a number above 0")
         if self.mode not in ("cbow", "skipgram"):
             raise UsageError(DOING, f"mode = {self.mode!r}", "cbow or skipgram")
 
@@ -157,6 +158,9 @@ def train_word2vec(
         steps.learn(examples, job.lr)
         if progress is not None:
             progress(job.read, total)
+    if not np.isfinite(inputs).all():
+        found = "vectors that are no numbers any more: the learning rate is too high"
+        raise RegardError(DOING, found, "finite ones", "a lower --lr")
     return Trained(inputs[:, : config.dim].copy(), outputs[:, : config.dim].copy())
 
 
@@ -179,7 +183,7 @@ class Job(NamedTuple):
 def jobs(corpus: Corpus, config: Word2VecConfig) -> Iterator[Job]:
     """The work in its order, which the number of workers does not change."""
     count, epochs = len(corpus.ids), config.times(len(corpus.ids))
-    first = config.lr or (0.025 if config.mode == "skipgram" else 0.05)
+    first = config.lr if config.lr is not None else (0.025 if config.mode == "skipgram" else 0.05)
     cuts = np.searchsorted(corpus.bounds, np.arange(0, count, BLOCK))
     cuts = np.unique([*cuts, len(corpus.bounds) - 1])
     for epoch in range(epochs):

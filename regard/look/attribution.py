@@ -18,7 +18,6 @@ from torch import Tensor
 from regard.errors import RegardWarning, UsageError
 from regard.look.inputs import Watch, chunk_rows, goal_column, in_chunks, value_at
 from regard.look.subsets import Tokens
-from regard.model.precision import PackedLinear
 
 TOLERANCE = 0.05  # of F(x) − F(x'): more is missing → more steps
 LIMIT = 1600  # steps at most that are taken without being asked for
@@ -127,15 +126,7 @@ def gradient_times_input(tokens: Tokens) -> Attribution:
 
 
 def of(tokens: Tokens) -> Function:
-    """The goal as a function of the input's vectors; packed maps have no gradient, and say so."""
-    packed = [m for m in tokens.board.model.modules() if isinstance(m, PackedLinear)]
-    if packed:
-        raise UsageError(
-            "explaining by gradients",
-            f"a model that computes in {packed[0].precision}, by packed weights without gradient",
-            "plain linear maps",
-            "load it with precision=None, or explain by lime or shap",
-        )
+    """The goal as a function of the input's vectors."""
     return lambda vectors: value_at(tokens.board, tokens.batch, tokens.goal, vectors)
 
 

@@ -89,13 +89,18 @@ class Board:
                 placed.setdefault(name, []).extend(edit.at(name, owner) for edit in listed)
         return placed
 
-    @contextmanager
-    def editing(self, edits: Edits) -> Iterator[None]:
-        """Change activations inside the `with` block: tap name or pattern → edit or edits."""
+    def attach(self, edits: Edits) -> dict[str, list[Edit]]:
+        """Change activations from now on; what was attached, by the names of the taps."""
         placed = self.place(edits)
         for name, added in placed.items():
             self.station(name).edits += added
             self.settle(name)
+        return placed
+
+    @contextmanager
+    def editing(self, edits: Edits) -> Iterator[None]:
+        """Change activations inside the `with` block: tap name or pattern → edit or edits."""
+        placed = self.attach(edits)
         try:
             yield
         finally:

@@ -32,6 +32,8 @@ class Edit:
     head: Tensor | None = None
     position: Tensor | None = None
     neuron: Tensor | None = None
+    mask: Tensor | None = None
+    """True at what is to change, broadcastable to the activation: a choice for each row."""
     place: str = ""
     """Last part of the tap's name; says which dimension is which."""
 
@@ -72,7 +74,8 @@ class Edit:
 
     def where(self, x: Tensor) -> Tensor:
         """True at what is to change, broadcastable to x."""
-        chosen = torch.ones((), dtype=torch.bool, device=x.device)
+        every = torch.ones((), dtype=torch.bool, device=x.device)
+        chosen = every if self.mask is None else self.mask.to(x.device)
         for index, dim in (
             (self.head, HEAD.get(self.place, 0)),
             (self.position, POSITION.get(self.place, 1)),
@@ -129,11 +132,18 @@ def mean(
 
 
 def patch(
-    value: Tensor | float, head: Indices = None, position: Indices = None, neuron: Indices = None
+    value: Tensor | float,
+    head: Indices = None,
+    position: Indices = None,
+    neuron: Indices = None,
+    mask: Tensor | None = None,
 ) -> Edit:
-    """Replace by values from another run, broadcastable to the activation."""
+    """Replace by values from another run, broadcastable to the activation.
+
+    A boolean `mask`, broadcastable too, says for each row what is replaced.
+    """
     value = torch.as_tensor(value)
-    return Edit("replace", value, choose(head), choose(position), choose(neuron))
+    return Edit("replace", value, choose(head), choose(position), choose(neuron), mask)
 
 
 def add(

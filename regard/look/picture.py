@@ -56,6 +56,32 @@ def draw_curves(curves: Mapping[str, Sequence[float]], across: str, up: str) -> 
     return made.getvalue()
 
 
+def draw_map(
+    values: Sequence[Sequence[float]],
+    down: Sequence[str],
+    across: Sequence[str],
+    name: str,
+    marked: Sequence[tuple[int, int]] = (),
+) -> bytes:
+    """A PNG of a heat map, red above zero and blue below; `marked` cells (row, column) framed."""
+    from matplotlib.figure import Figure
+
+    size = 2.5 + 0.3 * len(across), 1.2 + 0.25 * len(down)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    most = max((abs(value) for row in values for value in row), default=1.0) or 1.0
+    image = axes.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
+    axes.set_xticks(range(len(across)), across, fontsize=7)
+    axes.set_yticks(range(len(down)), down, fontsize=7)
+    axes.set(xlabel="head" if name == "heads" else "position" if name == "stream" else "")
+    for row, column in marked:
+        axes.plot(column, row, "s", markersize=9, markerfacecolor="none", color="black")
+    figure.colorbar(image, label="share of the difference")
+    made = BytesIO()
+    figure.savefig(made, format="png", dpi=120)
+    return made.getvalue()
+
+
 def draw_ladder(
     bars: Mapping[str, float],
     curves: Mapping[str, Sequence[tuple[float, float]]],

@@ -25,6 +25,7 @@ from regard.model.native import attend, library
 Precision = Literal["fp32", "bf16", "int8"]
 Map = Callable[[Tensor], Tensor]  # rows (M, K) → (M, N)
 UNDO = "set_precision(model, None) first"
+PLAIN = "load it with precision=None"
 
 
 def set_precision(model: nn.Module, precision: str | None, names: str = "*") -> None:
@@ -50,6 +51,7 @@ def set_precision(model: nn.Module, precision: str | None, names: str = "*") -> 
         new = like(linear) if precision is None else PackedLinear(linear, precision)
         owner, _, last = name.rpartition(".")
         setattr(model.get_submodule(owner), last, new)
+    model.requires_grad_(precision is None)  # packed kernels have no gradients
     for module in model.modules():
         if isinstance(module, Attention):
             module.joint = None if module.cross else join(module.q, module.k, module.v)
@@ -148,6 +150,9 @@ class Packed:
 
     def product(self, x: Tensor) -> Tensor:
         """(…, K) → (…, N), N the outputs of all maps, in float32."""
+        if x.requires_grad and torch.is_grad_enabled():
+            found = f"a model that computes in packed {self.precision}"
+            raise UsageError("taking gradients", found, "plain linear maps", PLAIN)
         return self.prepare()(x)
 
     def prepare(self) -> Map:

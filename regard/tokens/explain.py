@@ -29,7 +29,7 @@ def explain_text(tokenizer: Tokenizer, text: str) -> list[Reason]:
         found = "a SentencePiece tokenizer"
         raise UsageError("explaining a tokenizer", found, "one with a tokenizer.json")
     rust = engine.literal
-    model = json.loads(rust.to_str())["model"]
+    model = json.loads(engine.rust.to_str())["model"]
     pairs = [tuple(m.split(" ") if isinstance(m, str) else m) for m in model.get("merges", [])]
     ranks = {pair: rank for rank, pair in enumerate(pairs)}
     if rust.normalizer is not None:
@@ -44,7 +44,8 @@ def explain_word(
 ) -> Reason:
     """One word, which the pre-tokenizer has cut off."""
     assert isinstance(tokenizer.engine, RustEngine)
-    pieces = [token.value for token in tokenizer.engine.literal.model.tokenize(word)]
+    ids = [token.id for token in tokenizer.engine.literal.model.tokenize(word)]
+    pieces = [tokenizer.engine.rust.id_to_token(id) or "" for id in ids]  # as spelt elsewhere
     unknown = model.get("unk_token")
     if pieces == [word]:
         return Reason(word, pieces, ["the vocabulary has it whole"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -79,3 +81,21 @@ def test_files(tmp_path: Path) -> None:
 def test_arguments() -> None:
     assert argument("", 1) == Line("") and argument("é", 1) == Line("é")
     assert argument("\udce9", 3).fault == "text 3: not UTF-8"
+
+
+def test_a_bad_line_stops_no_other(tmp_path, capsys, monkeypatch):
+    """`generate`, `score` and `fill` name the line, do the rest, and end with exit code 3."""
+    from regard.cli.main import main
+    from regard.kit import Kit
+    from regard.tokens import train_tokenizer
+    from tests.look.planted import planted_induction
+
+    tokenizer = train_tokenizer(["a b c d e f"], "spaced")
+    Kit(planted_induction(tokenizer.size, 24), tokenizer).save(tmp_path / "m")
+    for verb in (["generate", "--max-new", "2"], ["score"]):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a b\n\xff\nc d\n")))
+        assert main([verb[0], str(tmp_path / "m"), *verb[1:], "--json"]) == 3
+        said = capsys.readouterr()
+        rows = [json.loads(line) for line in said.out.splitlines()]
+        assert len(rows) == 3 and "error" in rows[1] and "line 2" in said.err
+        assert "tokens" in rows[0] and "tokens" in rows[2]

@@ -138,3 +138,46 @@ def test_bad_files(files, capsys):
     assert call(capsys, "train", "ngram", files / "train.txt", "--out", out, "--order", 2)[0] == 0
     code, _, said = call(capsys, "sample", out, "--orders", 3)
     assert code == 2 and "1 to 2" in said
+
+
+@pytest.mark.parametrize("more", [["--order", 30], ["--order", 3, "--prune", 0, 1000]])
+def test_an_order_longer_than_the_text_is_that_of_its_runs(files, capsys, more):
+    code, _, notes = call(
+        capsys, "train", "ngram", files / "train.txt", "--out", files / "m", *more
+    )
+    assert code == 0 and "instead of" in notes
+    code, said, _ = call(capsys, "eval", "lm", files / "m", files / "test.txt", "--json")
+    assert code == 0 and json.loads(said)["perplexity"] > 1
+    assert call(capsys, "sample", files / "m")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "bow", "T", "--out", "O", "--k", "nan"],
+        ["train", "ngram", "T", "--out", "O", "--smoothing", "add", "--k", "inf"],
+        ["sample", "T", "--seed", "-1"],
+        ["guess", "T", "--auto", "--seed", "-1"],
+    ],
+)
+def test_numbers_that_are_none(files, capsys, words):
+    places = {"T": str(files / "train.txt"), "O": str(files / "m")}
+    code, _, error = call(capsys, *(places.get(word, word) for word in words))
+    assert code == 2 and words[-1] in error
+
+
+def test_damaged_arpa(files, capsys):
+    assert (
+        call(capsys, "train", "ngram", files / "train.txt", "--out", files / "m", "-n", 2)[0] == 0
+    )
+    assert call(capsys, "export", "arpa", files / "m", files / "m.arpa")[0] == 0
+    text = (files / "m.arpa").read_text()
+    line = next(line for line in text.splitlines() if "\tcat" in line)
+    for wrong in ("0.5", "nan"):
+        changed = line.replace(line.split("\t")[0], wrong, 1)
+        (files / "m.arpa").write_text(text.replace(line, changed, 1))
+        code, _, error = call(capsys, "eval", "lm", files / "m.arpa", files / "test.txt")
+        assert code == 3 and "0 or less" in error
+    (files / "m.arpa").write_bytes(b"\\data\\\n\xff\n")
+    code, _, error = call(capsys, "eval", "lm", files / "m.arpa", files / "test.txt")
+    assert code == 3 and "UTF-8" in error

@@ -32,7 +32,7 @@ class Naive:
 
 class Add(Naive):
     def p(self, h, w):
-        if len(h) < self.order - 1:
+        if len(h) < self.order - 1 and h[:1] != (self.start,):
             return 1 / len(self.words)
         return (self.count[(*h, w)] + self.k) / (self.total(h) + self.k * len(self.words))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, RegardError, UsageError
 from regard.history import word2vec_steps
 from regard.history.vectors import Vectors
 from regard.history.word2vec import (
@@ -307,3 +307,13 @@ def test_too_little_text():
     with pytest.raises(UsageError, match="workers = 0"):
         train_word2vec(read_corpus([["a", "b"]]), Word2VecConfig(), 0)
     assert Word2VecConfig().times(10) == 100 and Word2VecConfig().times(10**9) == 5
+
+
+@pytest.mark.parametrize("mode", ["skipgram", "cbow"])
+def test_a_rate_that_is_too_high_is_told(mode):
+    corpus = read_corpus(["a b c d e f g h".split()] * 400)
+    with pytest.raises(RegardError, match="lower --lr"):
+        train_word2vec(corpus, Word2VecConfig(mode, dim=16, lr=1e30, min_count=1, epochs=3))
+    for lr in (0.0, float("inf"), float("nan")):
+        with pytest.raises(UsageError, match="above 0"):
+            train_word2vec(corpus, Word2VecConfig(mode, lr=lr, min_count=1))

@@ -261,5 +261,5 @@ def test_what_cannot_be_explained():
         integrated_gradients(Tokens(kit.board, one, goal, rows=0))
     for precision in ("int8", "fp32"):
         set_precision(kit.model, precision)
-        with pytest.raises(UsageError, match=f"{precision}, by packed"):
+        with pytest.raises(UsageError, match=f"packed {precision}"):
             integrated_gradients(Tokens(kit.board, one, goal))

@@ -224,3 +224,19 @@ def test_a_trained_model_is_nearly_as_good(trained: Kit, precision: str) -> None
     set_precision(trained.model, None)
     assert abs(now - loss) < 0.01  # perplexity within 1 %
     assert words.eq(found).float().mean() > 0.95
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_packed_maps_refuse_gradients_and_plain_ones_have_them_again(precision):
+    model = Model.fresh(presets.gpt2(64, 1, 4, 40, 16))
+    ids = torch.arange(6)[None]
+    set_precision(model, precision)
+    logits = model(Batch(ids))  # to run is no request for gradients
+    assert not logits.requires_grad
+    front = model.front.tokens.weight.requires_grad_()
+    with pytest.raises(UsageError, match="precision=None"):
+        model(Batch(ids))
+    front.requires_grad_(False)
+    set_precision(model, None)
+    model(Batch(ids)).sum().backward()
+    assert all(p.grad is not None for p in model.parameters())

@@ -1,0 +1,131 @@
+"""`regard circuit`: the few parts of a model that do a task, and what speaks for them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.cli.opening import open_kit
+from regard.cli.patching import check_picture, grid, open_pairs
+from regard.cli.show import Show, finite
+from regard.disk import write_whole
+from regard.look.circuit import Certificate, Circuit, CircuitConfig, Share, find_circuit
+from regard.look.edges import Edge, edge_scores
+from regard.look.picture import draw_map
+from regard.look.sites import Site
+
+
+def run(args: argparse.Namespace, show: Show) -> int:
+    """Find a circuit and judge it."""
+    check_picture(args.png)
+    config = CircuitConfig(args.kind, args.keep, not args.heads_only, args.draws, seed=args.seed)
+    kit = open_kit(args.path, args.device, None)
+    pairs = open_pairs(args, kit, show)
+    with show.progress("finding a circuit") as progress:
+        found = find_circuit(kit.board, pairs, config, progress)
+        progress("edges")
+        edges = within(edge_scores(kit.board, pairs), found.nodes) if args.edges else []
+    made = as_data(args, found, edges[: args.edges])
+    if args.out:
+        write_whole(Path(args.out), (json.dumps(finite(made), indent=2) + "\n").encode())
+    if args.png:
+        heads = [site for site in found.sites if site.head is not None]
+        effects = torch.tensor([found.effects[site] for site in heads])
+        rows, names, across = grid(heads, effects)
+        kept = [(names.index(s.tap), s.head) for s in found.nodes if s.head is not None]
+        write_whole(Path(args.png), draw_map(rows, names, across, "heads", kept))
+    if show.as_json:
+        show.result(made)
+    else:
+        print_circuit(found, edges[: args.edges], show)
+    return 0
+
+
+def within(edges: list[Edge], nodes: list[Site]) -> list[Edge]:
+    """Edges between parts of a circuit, and from its embedding and to its end."""
+    inside = {name(node) for node in nodes}
+    ends = ("embed", "resid_post")
+    return [
+        edge
+        for edge in edges
+        if all(name(s) in inside or s.tap.endswith(ends) for s in (edge.sender, edge.receiver))
+    ]
+
+
+def name(site: Site) -> tuple[str, int | None]:
+    """A part, whichever of its taps is meant: q, k and v belong to the head that has z."""
+    owner, _, place = site.tap.rpartition(".")
+    return (f"{owner}.z" if place in ("q", "k", "v") else site.tap), site.head
+
+
+def as_data(args: argparse.Namespace, found: Circuit, edges: list[Edge]) -> dict[str, Any]:
+    """The object of `--json`."""
+    told = found.certificate
+
+    def share(value: Share) -> dict[str, float]:
+        return value._asdict()
+
+    def place(site: Site) -> dict[str, Any]:
+        return {"tap": site.tap, "head": site.head}
+
+    return {
+        "model": args.path,
+        "prompts": args.pairs or args.task,
+        "seed": args.seed,
+        "kind": args.kind,
+        "keep": args.keep,
+        "parts": len(found.sites),
+        "nodes": [
+            place(node) | {"effect": found.effects[node], "adds": share(told.minimality[node])}
+            for node in found.nodes
+        ],
+        "edges": [
+            {"from": place(e.sender), "to": place(e.receiver), "score": e.score} for e in edges
+        ],
+        "certificate": {
+            "pairs": told.pairs,
+            "model": told.model,
+            "empty": told.empty,
+            "faithfulness": {kind: share(value) for kind, value in told.faithfulness.items()},
+            "completeness": {"mean": told.completeness[0], "worst": told.completeness[1]},
+            "random": share(told.random),
+            "random_as_good": told.beaten,
+        },
+    }
+
+
+def print_circuit(found: Circuit, edges: list[Edge], show: Show) -> None:
+    """The same for people."""
+    told = found.certificate
+    rows = [
+        (str(node), f"{found.effects[node]:+.3f}", shown(told.minimality[node]))
+        for node in found.nodes
+    ]
+    title = f"{len(found.nodes)} of {len(found.sites)} parts"
+    columns = ("part", "alone missing", "circuit loses without it")
+    show.table(title, columns, rows)
+    if edges:
+        lines = [(f"{e.sender} → {e.receiver}", f"{e.score:+.3f}") for e in edges]
+        show.table("edges, to first order", ("from → to", "share"), lines)
+    show.fields(f"certificate: {told.pairs} pairs that it was not found on", certificate(told))
+
+
+def certificate(told: Certificate) -> dict[str, str]:
+    """What a circuit is worth, in words."""
+    faithful = {f"faithfulness, {kind}": shown(share) for kind, share in told.faithfulness.items()}
+    mean, worst = told.completeness
+    return {
+        "goal": f"{told.model:.4f} model, {told.empty:.4f} with every part ablated",
+        **faithful,
+        "completeness": f"mean gap {mean:.3f}, worst {worst:.3f}",
+        "random circuits": f"{shown(told.random)}; {told.beaten:.0%} as good",
+    }
+
+
+def shown(share: Share) -> str:
+    """A share with its interval."""
+    return f"{share.value:.3f} ({share.low:.3f} to {share.high:.3f})"

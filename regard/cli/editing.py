@@ -1,0 +1,84 @@
+"""`--edit TAP=KIND,…`: edits of a command, in force as long as it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from regard.errors import DataError, UsageError, nearest
+from regard.look.edit import Edit, add, mean, zero
+
+DOING = "reading --edit"
+KINDS = ("zero", "mean", "add")
+CHOICES = ("head", "position", "neuron")
+FORM = "TAP=zero|mean|add[,head=N+N][,position=N][,neuron=N][,file=F.safetensors][,scale=X]"
+
+
+def read_edits(given: Sequence[str]) -> dict[str, list[Edit]]:
+    """Taps, or patterns of them, and what is to be done there."""
+    made: dict[str, list[Edit]] = {}
+    for text in given:
+        tap, equals, rest = text.partition("=")
+        kind, *options = rest.split(",")
+        if not tap or not equals:
+            raise UsageError(DOING, f"{text!r}", FORM)
+        made.setdefault(tap, []).append(read_edit(kind, options, text))
+    return made
+
+
+def read_edit(kind: str, options: Sequence[str], text: str) -> Edit:
+    """One edit from its words."""
+    if kind not in KINDS:
+        close = nearest(kind, KINDS, 1)
+        fix = f"did you mean {close}?" if close else ""
+        raise UsageError(DOING, f"{kind!r} in {text!r}", f"one of {', '.join(KINDS)}", fix)
+    known = (*CHOICES, "file", "scale") if kind == "add" else CHOICES
+    found = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if name not in known or not equals or not value:
+            expected = f"{', '.join(f'{n}=' for n in known)} after {kind}"
+            raise UsageError(DOING, f"{option!r} in {text!r}", expected)
+        found[name] = value
+    where = {name: whole(found[name], text) for name in CHOICES if name in found}
+    if kind == "zero":
+        return zero(**where)
+    if kind == "mean":
+        return mean(None, **where)
+    if "file" not in found:
+        raise UsageError(DOING, f"{text!r}", "add,file=F.safetensors, the vector to add")
+    return add(read_vector(found["file"]) * scale(found.get("scale", "1"), text), **where)
+
+
+def whole(text: str, given: str) -> list[int]:
+    """Numbers joined by +."""
+    if not all(part.isdecimal() for part in text.split("+")):
+        raise UsageError(DOING, f"{text!r} in {given!r}", "whole numbers joined by +")
+    return [int(part) for part in text.split("+")]
+
+
+def scale(text: str, given: str) -> float:
+    """How much of a vector."""
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(DOING, f"scale {text!r} in {given!r}", "a number") from None
+
+
+def read_vector(path: str) -> Tensor:
+    """The one tensor of a safetensors file: a steering vector."""
+    doing = f"reading the vector in {path}"
+    if not Path(path).is_file():
+        raise DataError(doing, "no such file", "a .safetensors file with one tensor")
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise DataError(doing, str(error), "a .safetensors file with one tensor") from None
+    if len(tensors) != 1:
+        raise DataError(doing, f"{len(tensors)} tensors: {', '.join(tensors)}", "one")
+    (vector,) = tensors.values()
+    return vector.float()

@@ -1,0 +1,178 @@
+"""`regard patch`, `regard circuit` and `regard eval ioi`, as a user types them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from regard.cli.main import main
+from regard.kit import Kit
+from regard.look.ioi import FRAMES, NAMES, PLACES, THINGS, Roles, find_roles, make_prompts
+from regard.tokens import train_tokenizer
+from tests.look.planted import planted_induction
+from tests.look.test_circuit import repeats
+
+VOCAB, LENGTH = 24, 12
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The planted model with a tokenizer of words w0 w1 …, and pairs for it."""
+    place = tmp_path_factory.mktemp("cause")
+    words = [f"w{n}" for n in range(40)]
+    tokenizer = train_tokenizer([" ".join(words)], "spaced", specials=["bos", "eos"])
+    model = planted_induction(tokenizer.size, LENGTH, heads=3, previous=1, induction=2)
+    Kit(model, tokenizer).save(place / "m")
+    pairs = repeats(12)
+    lines = []
+    for row, twin, good, bad in zip(
+        pairs.clean.inputs.tolist(),
+        pairs.corrupt.inputs.tolist(),
+        pairs.goal.good.tolist(),
+        pairs.goal.bad.tolist(),
+        strict=True,
+    ):
+        spelt = (" ".join(words[id] for id in ids) for ids in (row, twin, [good], [bad]))
+        lines.append("\t".join(spelt))
+    (place / "pairs.tsv").write_text("\n".join(lines) + "\n")
+    return place
+
+
+def call(capsys, *words):
+    code = main([str(word) for word in words])
+    return code, *capsys.readouterr()
+
+
+def test_patching_names_the_heads(folder, capsys):
+    model, pairs = folder / "m", folder / "pairs.tsv"
+    code, said, _ = call(capsys, "patch", model, pairs, "--json")
+    made = json.loads(said)
+    assert code == 0 and made["pairs"] == 12 and made["clean"] > made["corrupted"] + 5
+    best = sorted(made["effects"], key=lambda e: -e["effect"])[:2]
+    assert {(e["tap"], e["head"]) for e in best} == {
+        ("decoder.blocks.0.attn.z", 1),
+        ("decoder.blocks.1.attn.z", 2),
+    }
+    code, said, _ = call(capsys, "patch", model, pairs, "--top", 2)
+    assert code == 0 and "decoder.blocks.1.attn.z head 2" in said and "12 pairs" in said
+    code, said, _ = call(capsys, "patch", model, pairs, "--to", "end", "--json")
+    direct = {(e["tap"], e["head"]): e["effect"] for e in json.loads(said)["effects"]}
+    assert code == 0 and direct["decoder.blocks.1.attn.z", 2] > 0.9  # it alone writes the answer
+    assert abs(direct["decoder.blocks.0.attn.z", 1]) < 0.1
+    keys = ("--to", "*.1.attn.k:2", "--json")
+    code, said, _ = call(capsys, "patch", model, pairs, *keys)
+    through = {(e["tap"], e["head"]): e["effect"] for e in json.loads(said)["effects"]}
+    assert code == 0 and through["decoder.blocks.0.attn.z", 1] > 0.9  # by the keys of the other
+
+
+@pytest.mark.parametrize(
+    "more", [["--over", "stream"], ["--over", "mlps"], ["--fast"], ["--noise"]]
+)
+def test_other_ways_to_patch(folder, capsys, more):
+    code, said, _ = call(capsys, "patch", folder / "m", folder / "pairs.tsv", *more, "--json")
+    assert code == 0 and json.loads(said)["effects"]
+
+
+def test_a_circuit_and_its_certificate(folder, capsys):
+    pytest.importorskip("matplotlib")
+    out, png = folder / "circuit.json", folder / "map.png"
+    words = ("circuit", folder / "m", folder / "pairs.tsv", "--out", out, "--png", png)
+    code, said, _ = call(capsys, *words)
+    assert code == 0 and "2 of 8 parts" in said and "faithfulness, mean" in said
+    made = json.loads(out.read_text())
+    assert [(n["tap"], n["head"]) for n in made["nodes"]] == [
+        ("decoder.blocks.0.attn.z", 1),
+        ("decoder.blocks.1.attn.z", 2),
+    ]
+    told = made["certificate"]
+    assert told["pairs"] == 6 and told["faithfulness"]["resample"]["value"] > 0.9
+    assert png.read_bytes().startswith(b"\x89PNG")
+    best = made["edges"][0]
+    assert {best["from"]["tap"], best["to"]["tap"]} <= {
+        "decoder.blocks.0.attn.z",
+        "decoder.blocks.1.attn.z",
+        "decoder.blocks.1.attn.k",
+        "decoder.blocks.1.resid_post",
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("w1 w2\tw1 w2 w3\tw4\tw5", "2 and 3 tokens"),
+        ("w1 w2\tw1", "line 1: 2 columns"),
+        ("w1 w2\tw1 w3\t\tw5", "an empty one"),
+        ("", "no lines"),
+        ("w1 w2\tw1 w3\tw4\nw1 w2\tw1 w3\tw4\tw5", "all lines alike"),
+        ("w1 w2\tw1 w2\tw4\tw5", "alike"),
+    ],
+)
+def test_bad_pairs(folder, tmp_path, capsys, line, told):
+    (tmp_path / "p.tsv").write_text(line + "\n")
+    code, _, error = call(capsys, "patch", folder / "m", tmp_path / "p.tsv")
+    assert code in (2, 3) and told in error
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["patch", "M"], "one of them"),
+        (["patch", "M", "P", "--to", "decoder.blocks.7.attn.q"], "no tap is called"),
+        (["patch", "M", "P", "--to", "*.attn.q:9"], "heads 0 to 2"),
+        (["patch", "M", "P", "--to", "*.attn.q:x"], "TAP:HEAD"),
+        (["patch", "M", "P", "--to", "end", "--fast"], "exactly"),
+        (["circuit", "M", "P", "--keep", "2"], "between 0 and 1"),
+        (["circuit", "M", "nowhere.tsv"], "no such file"),
+        (["eval", "ioi", "M"], "14 tokens"),
+        (["circuit", "fr-en", "P"], "a language model"),
+    ],
+)
+def test_bad_calls(folder, capsys, words, told):
+    places = {"M": str(folder / "m"), "P": str(folder / "pairs.tsv")}
+    code, _, error = call(capsys, *(places.get(word, word) for word in words))
+    assert code in (2, 3) and told in error
+
+
+# Indirect objects -------------------------------------------------------------------------------
+
+
+def test_prompts_name_one_once_and_the_other_twice():
+    made = make_prompts(2 * len(FRAMES), seed=1)
+    assert len({p.frame for p in made}) == len(FRAMES) and made == make_prompts(16, seed=1)
+    for number, prompt in enumerate(made):
+        assert prompt.clean.count(prompt.s) == 2 and prompt.clean.count(prompt.io) == 1
+        first = prompt.clean.index(prompt.io) < prompt.clean.index(prompt.s)
+        assert first == bool(number % 2)
+        names = [w.strip(",") for w in prompt.corrupt.split() if w.strip(",") in NAMES]
+        assert len(set(names)) == len(names) == 3 and not {prompt.io, prompt.s} & set(names)
+        assert len(prompt.clean.split()) == len(prompt.corrupt.split())
+    assert make_prompts(4, usable=lambda word: False) == []
+
+
+def test_roles():
+    assert find_roles([9, 1, 8, 2, 7, 1, 6], io=2, s=1) == Roles(3, 1, 5, 6)
+    assert find_roles([1, 2, 2, 1], io=2, s=1) is None and find_roles([1, 2], io=2, s=1) is None
+
+
+def test_a_fresh_model_does_not_know_who_is_meant(tmp_path, capsys):
+    texts = [p.clean + " " + p.corrupt for p in make_prompts(64)]
+    texts += [" ".join([*NAMES, *PLACES, *THINGS])] * 2
+    tokenizer = train_tokenizer(texts, "bytes")
+    model = planted_induction(tokenizer.size, 160, heads=2, previous=0, induction=1)
+    Kit(model, tokenizer).save(tmp_path / "bytes")
+    code, _, error = call(capsys, "eval", "ioi", tmp_path / "bytes")
+    assert code == 3 and "single tokens" in error  # no name is one byte
+    tokenizer = train_tokenizer(texts, "spaced")
+    torch.manual_seed(0)
+    model = planted_induction(tokenizer.size, 24, heads=2, previous=0, induction=1)
+    Kit(model, tokenizer).save(tmp_path / "words")
+    code, said, _ = call(
+        capsys, "eval", "ioi", tmp_path / "words", "--count", 8, "--heads", "--json"
+    )
+    made = json.loads(said)
+    assert code == 0 and abs(made["corrupted_difference"]) < 1 and 0 <= made["io_above_s"] <= 1
+    found = made["heads"]
+    assert (0, 0) in {(h["block"], h["head"]) for h in found["previous token"]}
+    assert (1, 1) in {(h["block"], h["head"]) for h in found["induction"]}
