@@ -75,17 +75,19 @@ def word_of(kit: Kit, id: int) -> str:
     return kit.tokenizer.decode([id]).strip() or kit.tokenizer.pieces([id])[0]
 
 
-def encode_gaps(tokenizer: Tokenizer, text: str, mask: int) -> list[int]:
+def encode_gaps(
+    tokenizer: Tokenizer, text: str, mask: int, doing: str = "filling a gap"
+) -> list[int]:
     """Ids of a text in which the mask's spelling, and no other control token's, is a token."""
     own = tokenizer.pieces([mask], "source")[0]
     for other in COMMON:
         text = text.replace(other, own)
     if own not in text:
         found = f"no {own} in {shorten(text)!r}"
-        raise DataError("filling a gap", found, f"{own} where a word is missing")
+        raise DataError(doing, found, f"{own} where a word is missing")
     for id in tokenizer.specials.values():
         piece = tokenizer.pieces([id], "source")[0]
         if id != mask and piece in text:
             found = f"the text spells the control token {piece}"
-            raise DataError("filling a gap", found, f"no control token but {own}")
+            raise DataError(doing, found, f"no control token but {own}")
     return tokenizer.encode(text, allow_special=True)

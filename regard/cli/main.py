@@ -17,6 +17,7 @@ from regard import __version__
 from regard.cli.cause_flags import CAUSE
 from regard.cli.counting_flags import COUNTING
 from regard.cli.diagnose_flags import DIAGNOSE
+from regard.cli.explain_flags import EXPLAIN
 from regard.cli.history_flags import HISTORY
 from regard.cli.ladder_flags import LADDER
 from regard.cli.look_flags import LOOK
@@ -30,7 +31,7 @@ from regard.disk import FULL, cannot_write
 from regard.errors import DataError, RegardError, ResourceError, UsageError, nearest
 
 INTERRUPTED = 130
-FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER | LOOK | CAUSE
+FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER | LOOK | EXPLAIN | CAUSE
 READING = "reading the command line"
 
 

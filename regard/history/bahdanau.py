@@ -56,10 +56,11 @@ class Encoder(nn.Module):
         self.ahead = nn.ModuleList(make(wide, hidden) for wide in dims)
         self.back = nn.ModuleList(make(wide, hidden) for wide in dims if self.both)
         self.dropout = nn.Dropout(0.0)
+        self.at = Taps("embed")
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """x (B, S, D) → all states (B, S, 2 n), or the last one z* (B, 1, n)."""
-        x, lengths, order = compact(x, real)
+        x, lengths, order = compact(self.at.embed(x), real)
         last = x
         for layer, cell in enumerate(self.ahead):
             assert isinstance(cell, Cell)
@@ -95,6 +96,7 @@ class Decoder(nn.Module):
         self.cells = nn.ModuleList([KINDS[config.cell](dim + width, hidden)])
         self.mix = nn.Linear(hidden + width + dim, dim)
         self.dropout = nn.Dropout(0.0)
+        self.at = Taps("embed")
 
     @property
     def cell(self) -> Cell:
@@ -116,6 +118,7 @@ class Decoder(nn.Module):
         self, x: Tensor, state: State, source: Tensor, keys: Tensor | None, masks: Masks
     ) -> tuple[Tensor, State]:
         """x (N, T, D) after `state` → (N, T, D) and the state after it; source (A, S, m)."""
+        x = self.at.embed(x)
         if self.cross is None:  # the same context at every step: all steps in one kernel
             context = source.repeat_interleave(len(x) // len(source), 0).expand(-1, x.shape[1], -1)
             given, lengths, order = compact(torch.cat([x, context], -1), masks[0])

@@ -61,6 +61,7 @@ class Layers(nn.Module):
             make(dim if n == 0 else hidden, hidden) for n in range(config.depth)
         )
         self.dropout = nn.Dropout(0.0)
+        self.at = Taps("embed")
 
     def start(self, rows: int) -> list[State]:
         """The state of each layer before anything is read."""
@@ -74,7 +75,7 @@ class Layers(nn.Module):
         self, x: Tensor, states: Sequence[State], real: Tensor | None = None
     ) -> tuple[Tensor, list[State]]:
         """x (B, T, D) after `states` → (B, T, n), the last layer's states, and all after x."""
-        x, lengths, back = compact(x, real)
+        x, lengths, back = compact(self.at.embed(x), real)
         after = []
         for cell, state in zip(self.each(), states, strict=True):
             x, new = cell.read(x, state, lengths)

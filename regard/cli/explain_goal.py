@@ -1,0 +1,257 @@
+"""What `regard explain` explains: a text as a batch and an answer as a goal, by kind of model."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.cli.fill import encode_gaps
+from regard.cli.show import Show
+from regard.data.pairs import shorten
+from regard.decode.prompt import prompt_ids
+from regard.errors import DataError, UsageError, nearest
+from regard.interop.side import start_id
+from regard.kit import Kit
+from regard.look.goal import Goal
+from regard.look.inputs import Baseline
+from regard.model.batch import Batch
+from regard.model.config import TextConfig
+from regard.model.front_text import TextFront
+from regard.tokens.tokenizer import Side, Tokenizer
+
+DOING = "explaining"
+FIXED = ("bos", "eos", "pad", "cls", "sep", "mask")  # tokens that are not the user's words
+
+
+class Question(NamedTuple):
+    """One input and the number that is explained."""
+
+    batch: Batch
+    goal: Goal
+    ids: list[int]
+    """Tokens of the input."""
+    players: list[int]
+    """Columns of the words that may be absent."""
+    target: str
+    """The answer that is explained, as it is shown."""
+    against: str | None
+
+    @property
+    def name(self) -> str:
+        """The goal in words."""
+        return f"logit of {self.target!r}" + (f" − {self.against!r}" if self.against else "")
+
+
+def readable(tokenizer: Tokenizer, id: int, side: Side) -> str:
+    """A token as text, its leading space kept; control tokens and parts of letters as spelt."""
+    text = tokenizer.decode([id], side=side)
+    return text if text.strip() and "�" not in text else tokenizer.pieces([id], side)[0]
+
+
+class Words(NamedTuple):
+    """How the answers of a model are named."""
+
+    show: Show
+    tokenizer: Tokenizer
+    labels: dict[int, str]
+    """Classes; empty where answers are tokens."""
+    before: str = ""
+    """What stands before the answer."""
+    side: Side = "target"
+
+    def name(self, id: int) -> str:
+        """An answer as it is shown."""
+        if self.labels:
+            return self.labels[id]
+        return readable(self.tokenizer, id, self.side)
+
+    def find(self, word: str) -> int:
+        """The answer that a user names: a class by label or number, or the word's first token."""
+        return self.find_class(word) if self.labels else self.find_token(word)
+
+    def find_class(self, word: str) -> int:
+        """The number of a class."""
+        names = {name: id for id, name in self.labels.items()}
+        if word in names:
+            return names[word]
+        if word.isdecimal() and int(word) in self.labels:
+            return int(word)
+        close = nearest(word, names)
+        fix = f"did you mean {close}?" if close else ""
+        raise UsageError(DOING, f"no class is called {word!r}", f"one of {', '.join(names)}", fix)
+
+    def find_token(self, word: str) -> int:
+        """The first token of a word as it goes on after the text; says so when it has several."""
+        ids = self.word_ids(word) if word else []
+        while word.strip() and ids and not self.tokenizer.decode(ids[:1]).strip():
+            ids = ids[1:]  # a blank before the word is not what is asked for
+        if not ids or ids[0] == self.tokenizer.specials.get("unk"):
+            raise DataError(
+                DOING,
+                f"{word!r} is no token of this model",
+                "a word, or part of one, of its vocabulary",
+                "`regard tok encode` shows how a model cuts words",
+            )
+        if len(ids) > 1:
+            pieces = " ".join(self.tokenizer.pieces(ids, self.side))
+            first = self.tokenizer.pieces(ids[:1], self.side)[0]
+            self.show.note(f"{word!r} is {len(ids)} tokens, {pieces}: its first, {first}, counts")
+        return ids[0]
+
+    def word_ids(self, word: str) -> list[int]:
+        """Tokens of a word after the text, with the space that goes before it."""
+        if not self.before or self.before[-1].isspace() or word[:1].isspace():
+            return self.ids_after(word)
+        return self.ids_after(" " + word)
+
+    def ids_after(self, word: str) -> list[int]:
+        """What the tokens of the text with the word have more than those of the text alone."""
+        text = self.tokenizer.encode(self.before, special=False, side=self.side)
+        whole = self.tokenizer.encode(self.before + word, special=False, side=self.side)
+        if whole[: len(text)] == text:
+            return whole[len(text) :]
+        return self.tokenizer.encode(word, special=False, side=self.side)
+
+
+def ask(kit: Kit, text: str, target: str | None, against: str | None, show: Show) -> Question:
+    """The question that a command asks a model."""
+    if not text.strip():
+        raise DataError(DOING, "an empty text", "at least one word")
+    if not isinstance(kit.model.config.front, TextConfig):
+        found = f"a model that reads {kit.model.config.front.kind}"
+        raise UsageError(DOING, found, "one that reads text")
+    if kit.model.config.head.size is None:
+        raise UsageError(DOING, "a model that gives vectors only", "one that answers")
+    if kit.model.config.target is not None:
+        return ask_pair(kit, text, target, against, show)
+    if kit.model.decoder is not None:
+        return ask_decoder(kit, text, target, against, show)
+    if kit.model.config.head.take == "first":
+        return ask_classifier(kit, text, target, against, show)
+    return ask_masked(kit, text, target, against, show)
+
+
+def ask_decoder(
+    kit: Kit, text: str, target: str | None, against: str | None, show: Show
+) -> Question:
+    """The token after the text."""
+    assert kit.tokenizer is not None
+    ids = fitting(kit, text, prompt_ids(kit.tokenizer, text))
+    return settle(kit, ids, None, None, Words(show, kit.tokenizer, {}, text), (target, against))
+
+
+def ask_pair(kit: Kit, text: str, target: str | None, against: str | None, show: Show) -> Question:
+    """The token after the beginning of an answer, from the source."""
+    assert kit.tokenizer is not None
+    ids = fitting(kit, text, kit.tokenizer.encode(text))
+    begun = kit.tokenizer.encode(target or "", special=False, side="target")
+    kit.check_room(len(begun) + 1)
+    written = torch.tensor([[start_id(kit.files, kit.config), *begun]])
+    words = Words(show, kit.tokenizer, {}, target or "")
+    return settle(kit, ids, written, None, words, (None, against))
+
+
+def ask_classifier(
+    kit: Kit, text: str, target: str | None, against: str | None, show: Show
+) -> Question:
+    """The class of the text."""
+    assert kit.tokenizer is not None and kit.model.config.head.size is not None
+    ids = fitting(kit, text, kit.tokenizer.encode(text))
+    given = kit.config.get("id2label") or {}
+    labels = {n: str(given.get(str(n), n)) for n in range(kit.model.config.head.size)}
+    return settle(kit, ids, None, None, Words(show, kit.tokenizer, labels), (target, against))
+
+
+def ask_masked(
+    kit: Kit, text: str, target: str | None, against: str | None, show: Show
+) -> Question:
+    """The word at the first gap."""
+    assert kit.tokenizer is not None and isinstance(kit.model.config.front, TextConfig)
+    mask = kit.tokenizer.specials.get("mask")
+    if mask is None or kit.model.config.head.size != kit.model.config.front.vocab:
+        raise UsageError(DOING, "an encoder that predicts no words", "a masked language model")
+    ids = fitting(kit, text, encode_gaps(kit.tokenizer, text, mask, DOING))
+    if ids.count(mask) > 1:
+        show.note(f"{ids.count(mask)} gaps: the first is explained")
+    at = ids.index(mask)
+    words = Words(show, kit.tokenizer, {}, kit.tokenizer.decode(ids[:at]))
+    return settle(kit, ids, None, torch.tensor([at]), words, (target, against))
+
+
+def settle(
+    kit: Kit,
+    ids: list[int],
+    written: Tensor | None,
+    at: Tensor | None,
+    words: Words,
+    asked: tuple[str | None, str | None],
+) -> Question:
+    """The question, with the likeliest answer where none is named."""
+    assert kit.tokenizer is not None
+    fixed = {id for role, id in kit.tokenizer.specials.items() if role in FIXED}
+    players = [n for n, id in enumerate(ids) if id not in fixed]
+    if not players:
+        raise DataError(DOING, "a text without words", "at least one word")
+    batch = kit.batch([ids], None if written is None else written.tolist())
+    target, against = (None if word is None else words.find(word) for word in asked)
+    if target is None:
+        with torch.no_grad():
+            logits = kit.model(batch)[0]
+        scores = logits if logits.dim() == 1 else logits[-1 if at is None else int(at[0])]
+        size = len(scores) if words.labels else min(len(scores), kit.tokenizer.size)
+        scores = scores[:size].clone()
+        if against is not None:
+            scores[against] = -torch.inf
+        target = int(scores.argmax())
+    if target == against:
+        raise UsageError(DOING, f"{words.name(target)!r} against itself", "two different words")
+    bad = None if against is None else torch.tensor([against])
+    goal = Goal(torch.tensor([target]), bad, at)
+    shown = None if against is None else words.name(against)
+    return Question(batch, goal, ids, players, words.name(target), shown)
+
+
+def fitting(kit: Kit, text: str, ids: list[int]) -> list[int]:
+    """The ids, where a learned table of positions reaches that far; else what fits."""
+    front = kit.model.front
+    room = front.positions.size if isinstance(front, TextFront) and front.positions else None
+    if room is None or len(ids) <= room:
+        return ids
+    assert kit.tokenizer is not None
+    spare = len(ids) - room
+    ends = [end for _, end in kit.tokenizer.offsets(text, special=False)]
+    fits = ends[len(ends) - spare - 1] if spare < len(ends) else 0
+    fix = f"a shorter text: up to {shorten(text[:fits][-20:])!r} it fits"
+    raise DataError(DOING, f"a text of {len(ids):,} tokens", f"at most {room:,}", fix)
+
+
+def baseline_of(kit: Kit, asked: str | None) -> tuple[Baseline, str]:
+    """What an absent token is, and its name.
+
+    Without a wish: the mask token where there is one, else zero. Where no positions are added, a
+    norm of zero would be all slope, and a token that means little stands in.
+    """
+    assert kit.tokenizer is not None
+    specials = kit.tokenizer.specials
+    if asked is None:
+        front = kit.model.front
+        bare = bool(kit.model.stacks) and isinstance(front, TextFront) and front.positions is None
+        roles = ("mask", "pad", "unk", "eos", "bos") if bare else ("mask",)
+        asked = next((role for role in roles if role in specials), "zero")
+    if asked in ("zero", "drop"):
+        return ("zero", "zero") if asked == "zero" else ("drop", "left out")
+    if asked in specials:
+        return specials[asked], kit.tokenizer.pieces([specials[asked]], "source")[0]
+    if asked in ("pad", "mask"):
+        expected = f"zero, drop, {', '.join(specials) or 'or'} or a token"
+        raise UsageError(DOING, f"a tokenizer without {asked} token", expected)
+    found = kit.tokenizer.engine.id(asked)
+    ids = kit.tokenizer.encode(asked, special=False) if found is None else [found]
+    if len(ids) != 1 or ids[0] == specials.get("unk"):
+        known = ("zero", "drop", *specials)
+        close = nearest(asked, known, 1)
+        fix = f"did you mean {close}?" if close else ""
+        raise UsageError(DOING, f"--baseline {asked!r} is {len(ids)} tokens", "one token", fix)
+    return ids[0], kit.tokenizer.pieces(ids, "source")[0]
