@@ -10,7 +10,6 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
@@ -18,6 +17,7 @@ from regard.cli.cause_flags import CAUSE
 from regard.cli.counting_flags import COUNTING
 from regard.cli.diagnose_flags import DIAGNOSE
 from regard.cli.explain_flags import EXPLAIN
+from regard.cli.failures import explain
 from regard.cli.history_flags import HISTORY
 from regard.cli.ladder_flags import LADDER
 from regard.cli.look_flags import LOOK
@@ -27,8 +27,8 @@ from regard.cli.tok_flags import add_tok
 from regard.cli.train_flags import add_train
 from regard.cli.word_flags import WORDS
 from regard.cli.write_flags import WRITING
-from regard.disk import FULL, cannot_write
-from regard.errors import DataError, RegardError, ResourceError, UsageError, nearest
+from regard.disk import FULL
+from regard.errors import UsageError, nearest
 
 INTERRUPTED = 130
 FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER | LOOK | EXPLAIN | CAUSE
@@ -310,38 +310,6 @@ def join_verb(arguments: Sequence[str]) -> list[str]:
     if " ".join(made[first : first + 2]) in VERBS:
         made[first : first + 2] = [" ".join(made[first : first + 2])]
     return made
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether Python or torch ran out of memory."""
-    named = type(error).__name__ == "OutOfMemoryError"
-    return named or isinstance(error, MemoryError) or "can't allocate memory" in str(error)
-
-
-def explain(error: Exception) -> RegardError:
-    """Any exception as one of ours."""
-    if isinstance(error, RegardError):
-        return error
-    if is_out_of_memory(error):
-        fix = "`regard plan` says what fits: a smaller batch, a shorter length"
-        return ResourceError("running", "not enough memory", fix=fix)
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        fix = "`regard doctor` says what is missing"
-        return RegardError("running", f"the package {error.name} is not installed", fix=fix)
-    if isinstance(error, OSError) and error.strerror:
-        return explain_system(error)
-    found = f"{type(error).__name__}: {error}"
-    return RegardError("running", found, fix="run again with -v to see where it happened")
-
-
-def explain_system(error: OSError) -> RegardError:
-    """What the system would not do, most often to a file."""
-    if error.errno not in FULL:
-        doing = "running" if error.filename is None else f"opening {error.filename}"
-        return DataError(doing, str(error.strerror), "a path that can be read or written")
-    if error.filename is None:  # stdout has no name
-        return ResourceError("writing the output", str(error.strerror), "room for it on the disk")
-    return cannot_write(Path(error.filename), error, "room on the disk")
 
 
 def open_streams() -> None:
