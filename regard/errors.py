@@ -58,3 +58,9 @@ def check_names(given: Iterable[str], known: Iterable[str], doing: str, expected
 def nearest(name: str, names: Iterable[str], count: int = 3) -> str:
     """The names most like `name`, for "did you mean": 'a, b' or '' when none is close."""
     return ", ".join(difflib.get_close_matches(name, list(names), n=count, cutoff=0.5))
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether Python or torch ran out of memory."""
+    named = type(error).__name__ == "OutOfMemoryError"
+    return named or isinstance(error, MemoryError) or "can't allocate memory" in str(error)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from regard.data.sentences import Span
 from regard.errors import UsageError
 from regard.translating import Row, Searcher, TranslateConfig, Translation, given, translate
+
+STRAY = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd]")  # what no reader can use: bytes of no letter
 
 
 class Piece(NamedTuple):
@@ -31,8 +34,10 @@ class Part(NamedTuple):
 
 
 def in_case(piece: Piece, answer: Translation) -> Translation:
-    """A translation on one line, in capitals where the source was."""
+    """A translation on one line, without broken bytes, in capitals where the source was."""
     text = " ".join(answer.text.split())
+    if STRAY.search(text) and not STRAY.search(piece.text):
+        text = " ".join(STRAY.sub("", text).split())
     return answer._replace(text=text.upper() if piece.raised else text)
 
 

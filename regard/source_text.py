@@ -22,7 +22,12 @@ CODE = (
     r"|\b[A-Za-z]:\\\S+|(?<!\S)(?:\.{0,2}|~)/[\w./-]*\w/[\w./-]*\w"
 )
 TAG = r"</?[A-Za-z][^<>]*>"
-KEPT = re.compile(f"{ADDRESS.pattern}|{EMOJI}|{CODE}|{TAG}", re.IGNORECASE)
+# Marks and letters that training hardly saw: \\n, {1, 2}, ¶, ∈ℝ, ▶, 中, א.
+SYMBOL = (
+    r"\\\w*|\{[^{}]*\}|[{}¶]|[\u2100-\u2121\u2123-\u214f\u2190-\u25ff\u2900-\u2bff\ufe0f]+"
+    r"|[\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff\U00010000-\U0001efff]+"
+)
+KEPT = re.compile(f"{ADDRESS.pattern}|{EMOJI}|{CODE}|{SYMBOL}|{TAG}", re.IGNORECASE)
 """What no translation may lose."""
 BETWEEN = re.compile(rf"{TAG}|\|")  # tags and the edges of a table's cells: each side for itself
 EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|__)(?=\S)(.+?)(?<=\S)\1(?!\w)")  # **of Markdown**

@@ -5,13 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from regard.disk import FULL, cannot_write
-from regard.errors import DataError, RegardError, ResourceError
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether Python or torch ran out of memory."""
-    named = type(error).__name__ == "OutOfMemoryError"
-    return named or isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+from regard.errors import DataError, RegardError, ResourceError, is_out_of_memory
 
 
 def explain(error: Exception) -> RegardError:

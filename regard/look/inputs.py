@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from regard.errors import ResourceError, UsageError
+from regard.errors import ResourceError, UsageError, is_out_of_memory
 from regard.look.capture import Board
 from regard.look.edit import patch
 from regard.look.goal import Goal, last_columns
@@ -148,9 +148,3 @@ def in_chunks(
             continue
         done += rows
     return torch.cat(made)
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether Python or torch ran out of memory, on a GPU or not."""
-    named = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return named or "can't allocate memory" in str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,21 @@ def test_links_between_words_are_those_of_a_reader(kit: Kit) -> None:
 def test_odd_lines_end_and_leave_the_others_alone(kit: Kit, line: str) -> None:
     odd, plain = texts_of(kit, [line, "Je suis un chat."], beams=2)
     assert "cat" in plain and len(odd) < 60_000
+
+
+@pytest.mark.parametrize(
+    ("french", "kept"),
+    [
+        (r"Écrivez \n pour une nouvelle ligne.", r"\n"),
+        ("Le chat { dort ici.", "{"),
+        ("L'ensemble {1, 2, 3} est fini.", "{1, 2, 3}"),
+        ("Le symbole ∞ et ≠ et ≈.", "≠"),
+        ("Appuyez sur ▶️ pour lire.", "▶️"),
+        ("La lettre א est belle.", "א"),
+        ("Le chat中dort sur le canapé.", "中"),
+    ],
+)
+def test_symbols_that_training_never_saw_are_kept(kit: Kit, french: str, kept: str) -> None:
+    made = kit.translate(french)
+    assert isinstance(made, str) and kept in made
+    assert not any(unicodedata.category(mark) == "Cc" or mark == "\ufffd" for mark in made)
