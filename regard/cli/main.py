@@ -18,6 +18,7 @@ from regard.cli.diagnose_flags import DIAGNOSE
 from regard.cli.history_flags import HISTORY
 from regard.cli.ladder_flags import LADDER
 from regard.cli.options import add_common, add_device, amount, positive
+from regard.cli.probe_flags import PROBE
 from regard.cli.show import Show
 from regard.cli.tok_flags import add_tok
 from regard.cli.train_flags import add_train
@@ -27,7 +28,7 @@ from regard.disk import FULL, cannot_write
 from regard.errors import DataError, RegardError, ResourceError, UsageError, nearest
 
 INTERRUPTED = 130
-FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER
+FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER | PROBE
 READING = "reading the command line"
 
 
