@@ -72,7 +72,7 @@ def guess_names(path: Path | str, sentence: Sentence) -> Sequence[str]:
         f"reading {path}",
         f"{len(columns)} columns in line {sentence.line}",
         f"CoNLL-U's ten, or {', '.join(SHORT)}, or {', '.join(PLAIN)}",
-        "name the columns in their order, one of them form",
+        "name the columns in their order (--columns), one of them form",
     )
 
 

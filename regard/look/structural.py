@@ -20,7 +20,8 @@ from regard.look.task import Split
 from regard.look.tree import Edge, spanning_tree, tree_depths, tree_distances, tree_edges
 
 Kind = Literal["distance", "depth"]
-ROWS, EPOCHS, CUTS = 20, 60, 4  # sentences of a batch; passes; how often the rate is halved
+ROWS, EPOCHS = 20, 60  # sentences of a batch, passes over all
+RATE = 0.25  # of Adam at first, in sizes of the matrix's first numbers
 LENGTHS = range(5, 51)  # of the sentences that correlations are averaged over
 
 
@@ -107,7 +108,7 @@ def fit_structure(
 ) -> Structure:
     """Fit B (rank, D) on the training sentences by Adam on Σ |predicted − true| / n².
 
-    The rate is halved when the dev sentences get no better; the best B on them is kept.
+    The rate falls to nothing in a straight line; the B that was best on the dev sentences is kept.
     """
     mean, spread = standards(torch.cat([vectors[n] for n in parts.train.tolist()]))
     near = [(x - mean) / spread for x in vectors]
@@ -121,9 +122,9 @@ def fit_structure(
     size = math.sqrt(max(train.usual(), 1e-6) / each)  # the first guesses are right in the mean
     generator = torch.Generator().manual_seed(seed)
     matrix = (torch.randn(rank, width, generator=generator) * size).to(mean).requires_grad_()
-    adam = torch.optim.Adam([matrix], size / 4)
-    best, kept, since, cuts = math.inf, matrix.detach().clone(), 0, 0
-    for _ in range(EPOCHS):
+    adam = torch.optim.Adam([matrix], size * RATE)
+    best, kept = math.inf, matrix.detach().clone()
+    for epoch in range(EPOCHS):
         order = torch.randperm(len(train.sizes), generator=generator).to(mean.device)
         for some in order.split(ROWS):
             with torch.enable_grad():
@@ -131,16 +132,11 @@ def fit_structure(
                 adam.zero_grad()
                 value.backward()
             adam.step()
+        adam.param_groups[0]["lr"] = size * RATE * (1 - (epoch + 1) / EPOCHS)
         with torch.no_grad():
             now = float(dev.misfit(matrix, torch.arange(len(dev.sizes), device=mean.device)))
-        since = 0 if now < best else since + 1
         if now < best:
             best, kept = now, matrix.detach().clone()
-        if since == 2:
-            since, cuts = 0, cuts + 1
-            adam.param_groups[0]["lr"] /= 2
-        if cuts > CUTS:
-            break
     return Structure(kind, mean, spread, kept)
 
 
