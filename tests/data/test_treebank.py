@@ -77,7 +77,9 @@ def test_wrong_columns_name_their_line(tmp_path):
     ],
 )
 def test_what_is_no_tree(tmp_path, heads, said):
-    rows = [f"{n}\t{word}\t{head}" for n, (word, head) in enumerate(zip("abc", heads), 1)]
+    rows = [
+        f"{n}\t{word}\t{head}" for n, (word, head) in enumerate(zip("abc", heads, strict=True), 1)
+    ]
     (tmp_path / "a.conll").write_text("\n\n" + "\n".join(rows) + "\n")
     (only,) = read_treebank(tmp_path / "a.conll", ["head"], ["id", "form", "head"])
     with pytest.raises(DataError, match=said) as error:
