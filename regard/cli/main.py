@@ -22,6 +22,7 @@ from regard.cli.history_flags import HISTORY
 from regard.cli.ladder_flags import LADDER
 from regard.cli.look_flags import LOOK
 from regard.cli.options import add_common, add_device, amount, positive
+from regard.cli.probe_flags import PROBE
 from regard.cli.show import Show
 from regard.cli.tok_flags import add_tok
 from regard.cli.train_flags import add_train
@@ -31,7 +32,8 @@ from regard.disk import FULL
 from regard.errors import UsageError, nearest
 
 INTERRUPTED = 130
-FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER | LOOK | EXPLAIN | CAUSE
+FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER
+FAMILIES |= LOOK | EXPLAIN | CAUSE | PROBE
 READING = "reading the command line"
 
 

@@ -48,11 +48,18 @@ def score_rows(
 
 @torch.no_grad()
 def score_masked(
-    model: Model, row: Row, mask: int, never: Iterable[int] = ()
+    model: Model,
+    row: Row,
+    mask: int,
+    never: Iterable[int] = (),
+    only: Iterable[int] | None = None,
 ) -> list[float | None]:
-    """Log-probability of each id where it alone is hidden (Salazar 2020); None for `never`."""
-    skipped = set(never)
-    places = [n for n, id in enumerate(row) if id not in skipped]
+    """Log-probability of each id where it alone is hidden (Salazar 2020).
+
+    None for ids that are `never` hidden, and at other places than `only` these.
+    """
+    skipped, wanted = set(never), set(range(len(row)) if only is None else only)
+    places = [n for n, id in enumerate(row) if id not in skipped and n in wanted]
     found: list[float | None] = [None] * len(row)
     for first in range(0, len(places), 32):
         some = places[first : first + 32]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from itertools import permutations
@@ -10,9 +9,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regard.data.files import read_lines
+from regard.data.statistics import share_interval, spearman
 from regard.errors import DataError
 from regard.history.vectors import Vectors
 
@@ -36,11 +35,7 @@ class Solved(NamedTuple):
 
     def interval(self, z: float = 1.96) -> tuple[float, float]:
         """95 % interval of the share (Wilson 1927)."""
-        n, p = self.asked, self.accuracy
-        if not n:
-            return 0.0, 1.0
-        middle, spread = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        return (middle - spread) / (1 + z * z / n), (middle + spread) / (1 + z * z / n)
+        return share_interval(self.right, self.asked, z)
 
 
 def read_questions(path: str | os.PathLike[str]) -> dict[str, list[list[str]]]:
@@ -139,17 +134,3 @@ def agree(vectors: Vectors, pairs: Pairs) -> Agreement:
     ours = [float(vectors.unit[a] @ vectors.unit[b]) for a, b, _ in known]
     theirs = [score for _, _, score in known]
     return Agreement(spearman(ours, theirs), len(known), len(rows) - len(known))
-
-
-def spearman(x: Sequence[float], y: Sequence[float]) -> float:
-    """Correlation of ranks; 0 where one of the two does not vary."""
-    a, b = (ranks(np.asarray(values, np.float64)) for values in (x, y))
-    a, b = a - a.mean(), b - b.mean()
-    scale = math.sqrt(float(a @ a) * float(b @ b))
-    return float(a @ b) / scale if scale else 0.0
-
-
-def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Places in ascending order; equals share the mean of theirs."""
-    _, group, count = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(count) - (count - 1) / 2)[group]

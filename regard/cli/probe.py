@@ -1,0 +1,132 @@
+"""`regard probe`: labels or trees that can be read off a model's vectors, place by place."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from regard.cli.opening import open_kit
+from regard.cli.probe_reading import Corpus, chosen_taps, read_corpus, vectors_of
+from regard.cli.probe_tree import run_tree
+from regard.cli.show import Progress, Show
+from regard.data.sample import evenly
+from regard.data.statistics import share_interval
+from regard.data.treebank import heads_of, read_treebank
+from regard.errors import DataError
+from regard.kit import Kit
+from regard.look.probe import Measured, measure
+from regard.look.task import Task, make_task
+
+
+def run(args: argparse.Namespace, show: Show) -> int:
+    """Probe each place."""
+    need = ["head"] if args.tree else [args.label]
+    sentences = evenly(read_treebank(args.file, need, args.columns), args.limit)
+    if not sentences:
+        raise DataError(f"reading {args.file}", "no sentences", "words, one on each line")
+    if args.tree:
+        for sentence in sentences:
+            heads_of(args.file, sentence)  # before the model is opened
+    kit = open_kit(args.path, args.device, "fp32")
+    corpus = read_corpus(kit, sentences, args.token)
+    taps = chosen_taps(kit, args)
+    if corpus.long:
+        show.note(f"{corpus.long:,} sentences are longer than the model has positions: left out")
+    if not corpus.rows:
+        raise DataError("probing", "no sentence that the model has room for", "shorter sentences")
+    with show.progress("probing") as progress:
+        if args.tree:
+            run_tree(args, show, kit, corpus, taps, progress)
+        else:
+            run_label(args, show, kit, corpus, taps, progress)
+    return 0
+
+
+# Labels -------------------------------------------------------------------------------------------
+
+
+def run_label(
+    args: argparse.Namespace,
+    show: Show,
+    kit: Kit,
+    corpus: Corpus,
+    taps: Sequence[str],
+    progress: Progress,
+) -> None:
+    """A probe of labels at each tap."""
+    task = task_of(corpus, args)
+    control = task.control(args.seed) if args.control else None
+    made = {}
+    for tap, x in vectors_of(kit, corpus, taps, progress):
+        made[tap] = measure(x, task, args.kind, args.seed, control)
+    asked = len(task.parts.test)
+    plain = {"majority": task.majority(), "by word type": task.by_type()}
+    if show.as_json:
+        show.result(
+            {
+                "label": args.label,
+                "kind": args.kind,
+                "labels": task.names,
+                "words": {"train": len(task.parts.train), "dev": len(task.parts.dev)}
+                | {"test": asked},
+                "baselines": {name: right / asked for name, right in plain.items()},
+                "taps": [{"tap": tap, **as_data(each, task)} for tap, each in made.items()],
+            }
+        )
+        return
+    rows = [(name, *shares(right, asked), "", "", "") for name, right in plain.items()]
+    rows += [(tap, *label_cells(each)) for tap, each in made.items()]
+    columns = "tap", "accuracy", "95 % interval", "control", "selectivity", "bits a word"
+    counts = [f"{len(part):,}" for part in task.parts]
+    show.table(f"{args.label} by a {args.kind} probe of {args.path}", columns, rows)
+    show.line(
+        f"{len(task.names)} labels; words to train on {counts[0]}, to choose by {counts[1]}, "
+        f"to test on {counts[2]}; no sentence is in two parts"
+    )
+    show.line(f"bits: online code of the training labels; {math.log2(len(task.names)):.3f} uniform")
+
+
+def task_of(corpus: Corpus, args: argparse.Namespace) -> Task:
+    """The labels of the words that have a token."""
+    labels, words, numbers = list[str](), list[str](), list[int]()
+    for n, (sentence, row) in enumerate(zip(corpus.sentences, corpus.rows, strict=True)):
+        labels += [sentence.columns[args.label][word] for word in row.words]
+        words += [sentence.forms[word] for word in row.words]
+        numbers += [n] * len(row.words)
+    return make_task(labels, words, numbers, args.seed, args.drop_rare)
+
+
+def as_data(made: Measured, task: Task) -> dict[str, Any]:
+    """A measurement as plain data."""
+    low, high = made.interval
+    control = None if made.control is None else made.control / made.asked
+    bits = made.bits
+    return {
+        "accuracy": made.accuracy,
+        "low": low,
+        "high": high,
+        "control": control,
+        "selectivity": made.selectivity,
+        "bits": bits,
+        "bits_per_word": None if bits is None else bits / made.coded,
+        "compression": None if not bits else made.coded * math.log2(len(task.names)) / bits,
+    }
+
+
+def shares(right: int, asked: int) -> tuple[str, str]:
+    """A share and its interval."""
+    low, high = share_interval(right, asked)
+    return f"{right / asked if asked else 0:.1%}", f"{low:.1%} to {high:.1%}"
+
+
+def label_cells(made: Measured) -> tuple[str, str, str, str, str]:
+    """A measurement for people."""
+    control, selectivity = made.control, made.selectivity
+    return (
+        *shares(made.right, made.asked),
+        "–" if control is None else f"{control / made.asked:.1%}",
+        "–" if selectivity is None else f"{100 * selectivity:+.1f}",
+        "–" if made.bits is None else f"{made.bits / made.coded:.3f}",
+    )

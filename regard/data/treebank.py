@@ -1,0 +1,102 @@
+"""Treebanks: sentences as words with their tags and heads, from CoNLL-U and simpler CoNLL files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.data.table import Sentence, check_columns, read_conll
+from regard.errors import DataError
+
+CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+SHORT = ("id", "form", "upos", "head", "deprel")
+PLAIN = ("form", "label")
+Span = tuple[int, int]
+
+
+class Words(NamedTuple):
+    """A sentence: the line of the file it begins on, its forms, and its columns by name."""
+
+    line: int
+    columns: dict[str, list[str]]
+
+    @property
+    def forms(self) -> list[str]:
+        """The words as they are written."""
+        return self.columns["form"]
+
+    def text(self) -> tuple[str, list[Span]]:
+        """The sentence with blanks between its words, but not after SpaceAfter=No; the spans."""
+        tight = ["SpaceAfter=No" in misc for misc in self.columns.get("misc", [])]
+        text, spans = "", list[Span]()
+        for n, form in enumerate(self.forms):
+            text += " " if n and not (tight and tight[n - 1]) else ""
+            spans.append((len(text), len(text) + len(form)))
+            text += form
+        return text, spans
+
+
+def read_treebank(
+    path: Path | str, need: Sequence[str] = (), names: Sequence[str] | None = None
+) -> Iterator[Words]:
+    """Each sentence of a CoNLL file; `need` are columns that must be there.
+
+    Ten columns are CoNLL-U's, whose spans of words (1-2) and empty nodes (1.1) are left out; five
+    with numbers are id, form, upos, head and deprel; two are form and label. `names` says others.
+    """
+    for sentence in read_conll(path):
+        called = names or guess_names(path, sentence)
+        if len(called) != len(sentence.columns):
+            found = f"{len(sentence.columns)} columns in line {sentence.line}"
+            raise DataError(f"reading {path}", found, f"{len(called)}: {', '.join(called)}")
+        check_columns(path, ("form", *need), called, sentence.line)
+        columns = dict(zip(called, sentence.columns.values(), strict=True))
+        if "id" in columns:
+            kept = [n for n, id in enumerate(columns["id"]) if id.isdecimal()]
+            columns = {name: [column[n] for n in kept] for name, column in columns.items()}
+        if columns["form"]:
+            yield Words(sentence.line, columns)
+
+
+def guess_names(path: Path | str, sentence: Sentence) -> Sequence[str]:
+    """What the columns are called, from how many there are."""
+    columns = list(sentence.columns.values())
+    if len(columns) == len(CONLLU):
+        return CONLLU
+    if len(columns) == len(SHORT) and all(map(str.isdecimal, (*columns[0], *columns[3]))):
+        return SHORT
+    if len(columns) == len(PLAIN):
+        return PLAIN
+    raise DataError(
+        f"reading {path}",
+        f"{len(columns)} columns in line {sentence.line}",
+        f"CoNLL-U's ten, or {', '.join(SHORT)}, or {', '.join(PLAIN)}",
+        "name the columns in their order (--columns), one of them form",
+    )
+
+
+def heads_of(path: Path | str, words: Words) -> list[int]:
+    """Place of each word's head, from 0; −1 is the root. Stops at what is no tree."""
+    column, count = words.columns["head"], len(words.forms)
+    heads = [int(head) - 1 if head.isdecimal() else count for head in column]
+    if any(head >= count for head in heads):
+        wrong = next(n for n, head in enumerate(heads) if head >= count)
+        found = f"head {column[wrong]!r} of {words.forms[wrong]!r}, sentence of line {words.line}"
+        raise DataError(f"reading {path}", found, f"0, the root, to {count}")
+    if heads.count(-1) != 1 or not reaches_root(heads):
+        found = f"{heads.count(-1)} roots" if heads.count(-1) != 1 else "heads in a circle"
+        found = f"{found} in the sentence of line {words.line}"
+        raise DataError(f"reading {path}", found, "a tree: one root, above every word")
+    return heads
+
+
+def reaches_root(heads: Sequence[int]) -> bool:
+    """Whether every word has the root above it."""
+    for start in range(len(heads)):
+        at, steps = start, 0
+        while at >= 0 and steps <= len(heads):
+            at, steps = heads[at], steps + 1
+        if at >= 0:
+            return False
+    return True

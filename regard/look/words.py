@@ -1,0 +1,119 @@
+"""Vectors of words: what a tap holds at the token that stands for each word of a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.errors import UsageError
+from regard.look.capture import Board
+from regard.look.names import resolve
+from regard.model.batch import Batch
+from regard.tokens.tokenizer import Span, Tokenizer
+
+Take = Literal["last", "first"]
+MakeBatch = Callable[[Sequence[Sequence[int]]], Batch]
+"""Rows of ids → what the model reads, padded on the right."""
+TOKENS = 1024  # of a batch, padding included
+TWO_PLACES = ("scores", "pattern")  # taps whose numbers belong to two tokens each
+
+
+class Read(NamedTuple):
+    """A sentence as the model reads it."""
+
+    ids: list[int]
+    words: list[int]
+    """Words that have a token."""
+    columns: list[int]
+    """The token that stands for each of them."""
+
+
+def read_words(tokenizer: Tokenizer, text: str, spans: Sequence[Span], take: Take = "last") -> Read:
+    """Ids of a text, and of each word (a span of characters) its first or last token."""
+    tokens = tokenizer.offsets(text)
+    words, columns = list[int](), list[int]()
+    for n, (start, end) in enumerate(spans):
+        own = [at for at, (first, last) in enumerate(tokens) if first < end and last > start]
+        if own:
+            words.append(n)
+            columns.append(own[-1] if take == "last" else own[0])
+    return Read(tokenizer.encode(text), words, columns)
+
+
+def word_taps(board: Board, patterns: str | Sequence[str] = ()) -> list[str]:
+    """The taps that patterns name; without any, the embeddings and the stream after each block.
+
+    In a recurrent model the states of each layer. An encoder-decoder reads by its encoder.
+    """
+    reading = board.model.encoder is not None and board.model.decoder is not None
+    usual = [
+        name
+        for name in board.taps
+        if name.rpartition(".")[2] in ("embed", "resid_post", "state")
+        and ".back." not in name
+        and (name.startswith("encoder.") or not reading)
+    ]
+    chosen = resolve(patterns, board.taps) if patterns else usual
+    for name in chosen:
+        if name.rpartition(".")[2] in TWO_PLACES or name == "logits":
+            why = "holds no vector for each token"
+        elif reading and not name.startswith("encoder."):
+            why = "belongs to what the model writes, not to the sentence that it reads"
+        elif ".back." in name:
+            why = "is read from the end of a sentence to its beginning"
+        else:
+            continue
+        expected = "taps such as blocks.*.resid_post" if not reading else "taps of the encoder"
+        raise UsageError("reading vectors of words", f"{name} {why}", expected)
+    return chosen
+
+
+def batches(rows: Sequence[Read], tokens: int = TOKENS) -> Iterator[list[int]]:
+    """Numbers of rows of like length, at most so many tokens at a time."""
+    some = list[int]()
+    for n in sorted(range(len(rows)), key=lambda n: len(rows[n].ids)):
+        if some and len(rows[n].ids) * (len(some) + 1) > tokens:
+            yield some
+            some = []
+        some.append(n)
+    if some:
+        yield some
+
+
+@torch.no_grad()
+def word_vectors(
+    board: Board,
+    make: MakeBatch,
+    rows: Sequence[Read],
+    taps: Sequence[str],
+    tell: Callable[[int], None] = lambda done: None,
+) -> dict[str, Tensor]:
+    """For each tap the vectors (N, D) of all words that have a token, row by row, on the CPU."""
+    starts = [0, *accumulate(len(row.columns) for row in rows)]
+    found: dict[str, Tensor] = {}
+    done = 0
+    for some in batches(rows):
+        batch = make([rows[n].ids for n in some])
+        at = [(k, column) for k, n in enumerate(some) for column in rows[n].columns]
+        line, column = torch.tensor(at, dtype=torch.long).view(-1, 2).T
+        into = [place for n in some for place in range(starts[n], starts[n + 1])]
+        with board.reading(taps) as stations:
+            board.model.hidden(batch)
+            for name, station in stations.items():
+                assert station.seen is not None
+                seen = station.seen.flatten(2)  # (B, T, D), heads side by side
+                x = seen[line.to(seen.device), column.to(seen.device)].float().cpu()
+                found.setdefault(name, x.new_empty(starts[-1], x.shape[1]))[into] = x
+        done += len(some)
+        tell(done)
+    return found
+
+
+def by_row(x: Tensor, rows: Sequence[Read]) -> list[Tensor]:
+    """Vectors (N, D) of all words → those of each row."""
+    bounds = [0, *accumulate(len(row.columns) for row in rows)]
+    return [x[start:end] for start, end in pairwise(bounds)]

@@ -1,0 +1,1 @@
+"""Scores of models on sets of questions."""

@@ -1,0 +1,224 @@
+"""`regard probe` and `regard eval winograd` as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+
+import pytest
+import torch
+
+from regard.data.schemas import read_schemas
+from regard.loading import load
+from tests.cli.small_folders import masker, pair, writer  # noqa: F401
+from tests.cli.test_score import transformers_model
+
+WORDS = {"the": "DET", "cat": "NOUN", "dog": "NOUN", "sat": "VERB", "on": "ADP", "fine": "ADJ"}
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory):
+    """Sentences of words whose tag is known from the word; each hangs from a random one before."""
+    rng, lines = random.Random(0), []
+    for number in range(60):
+        lines.append(f"# sent_id = {number}")
+        words = rng.choices(list(WORDS), k=rng.randrange(5, 9))
+        for n, word in enumerate(words, 1):
+            head, tag = (0 if n == 1 else rng.randrange(1, n)), WORDS[word]
+            lines.append(f"{n}\t{word}\t{word}\t{tag}\t_\t_\t{head}\tdep\t_\t_")
+        lines.append("")
+    file = tmp_path_factory.mktemp("treebank") / "a.conllu"
+    file.write_text("\n".join(lines))
+    return file
+
+
+@pytest.mark.parametrize("which", ["writer", "masker", "pair"])
+def test_labels_of_every_kind_of_model(here, request, treebank, which):
+    folder = request.getfixturevalue(which)
+    code, out, _ = here("probe", folder, treebank, "--label", "upos", "--control", "--json")
+    found = json.loads(out)
+    assert code == 0 and len(found["taps"]) == 3
+    stack = "decoder" if which == "writer" else "encoder"
+    assert [row["tap"] for row in found["taps"]][0] == f"{stack}.embed"
+    first = found["taps"][0]
+    assert first["accuracy"] == 1.0 and first["selectivity"] < 0.05  # the word alone tells the tag
+    assert first["bits_per_word"] < 1 and found["baselines"]["by word type"] == 1.0
+    assert sum(found["words"].values()) == sum(
+        line[:1].isdigit() for line in treebank.read_text().splitlines()
+    )
+
+
+def test_a_table_for_people_and_one_layer(here, writer, treebank):  # noqa: F811
+    code, out, _ = here("probe", writer, treebank, "--label", "upos", "--layer", 1)
+    assert code == 0 and "decoder.blocks.1.resid_post" in out and "blocks.0" not in out
+    assert "majority" in out and "bits a word" in out and "5 labels" in out
+    again = here("probe", writer, treebank, "--label", "upos", "--layer", 1)[1]
+    assert again == out  # nothing is left to chance
+    small = here("probe", writer, treebank, "--label", "upos", "--layer", 1, "--kind", "mlp")
+    assert small[0] == 0 and "mlp probe" in small[1]
+
+
+def test_taps_in_groups_are_the_same(here, writer, treebank, monkeypatch):  # noqa: F811
+    together = here("probe", writer, treebank, "--label", "upos", "--json")[1]
+    monkeypatch.setattr("regard.cli.probe_reading.ROOM", 1)
+    assert here("probe", writer, treebank, "--label", "upos", "--json")[1] == together
+
+
+def test_trees(here, writer, treebank, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("regard.look.structural.EPOCHS", 5)
+    code, out, _ = here("probe", writer, treebank, "--tree", "--layer", 0, "--rank", 4)
+    assert code == 0 and "UUAS" in out and "words in a chain" in out and "├─" in out
+    assert "gold" in out and "* where the edge up is wrong" in out
+    found = json.loads(here("probe", writer, treebank, "--tree", "--layer", 0, "--json")[1])
+    assert found["sentences"] == {"train": 48, "dev": 6, "test": 6} and found["left_out"] == 0
+    assert 0 <= found["taps"][0]["uuas"] <= 1 and found["best"] == "decoder.blocks.0.resid_post"
+    gold, predicted = found["trees"][0]
+    assert sorted(word for line in gold.splitlines() for word in line.split()[-1:]) == sorted(
+        line.removesuffix(" *").split()[-1] for line in predicted.splitlines()
+    )
+
+
+def test_sentences_without_room_are_left_out(here, writer, treebank, tmp_path):  # noqa: F811
+    long = "\n".join(f"{n}\tcat\tcat\tNOUN\t_\t_\t0\tdep\t_\t_" for n in range(1, 60))
+    (tmp_path / "b.conllu").write_text(f"{treebank.read_text()}\n{long}\n")
+    code, _, err = here("probe", writer, tmp_path / "b.conllu", "--label", "upos", "--layer", 0)
+    assert code == 0 and "1 sentences are longer" in err
+
+
+def test_bad_input_of_probe(here, writer, treebank, folders, tmp_path):  # noqa: F811
+    def said(*arguments):
+        code, out, err = here("probe", *arguments)
+        assert out == "" and "Traceback" not in err
+        return code, err
+
+    code, err = said(writer, treebank, "--label", "upso")
+    assert code == 3 and "did you mean upos" in err
+    (tmp_path / "flat.conll").write_text("the DET\ncat NOUN\n\n")
+    code, err = said(writer, tmp_path / "flat.conll", "--tree")
+    assert code == 3 and "no column 'head'" in err
+    code, err = said(writer, tmp_path / "flat.conll", "--label", "label")
+    assert code == 3 and "at least 3" in err
+    rows = "".join(f"the DET\ncat {n}\n\n" for n in range(9))
+    (tmp_path / "rare.conll").write_text(rows)
+    code, err = said(writer, tmp_path / "rare.conll", "--label", "label")
+    assert code == 3 and "at least 2 of each of 10 labels" in err and "--drop-rare" in err
+    (tmp_path / "loop.conllu").write_text(treebank.read_text().replace("\t0\tdep", "\t1\tdep", 1))
+    code, err = said(writer, tmp_path / "loop.conllu", "--tree")
+    assert code == 3 and "0 roots in the sentence of line 2" in err
+    (tmp_path / "empty.conllu").write_text("# nothing\n")
+    assert said(writer, tmp_path / "empty.conllu", "--tree")[0] == 3
+    code, err = said(folders / "decoder", treebank, "--label", "upos")
+    assert code == 3 and "no tokenizer" in err
+    assert said(writer, treebank)[0] == 2
+    assert said(writer, treebank, "--label", "upos", "--tree")[0] == 2
+    code, err = said(writer, treebank, "--label", "upos", "--layer", 2)
+    assert code == 2 and "0 to 1, or all" in err
+    code, err = said(writer, treebank, "--label", "upos", "--taps", "blocks.*.resid_pst")
+    assert code == 2 and "resid_post" in err
+    shutil.copytree(folders / "picture", tmp_path / "picture")
+    shutil.copy(writer / "tokenizer.json", tmp_path / "picture")
+    code, err = said(tmp_path / "picture", treebank, "--label", "upos")
+    assert code == 2 and "reads image" in err
+
+
+# Winograd schemas -------------------------------------------------------------------------------
+
+HEADER = "text\ta\tb\tanswer\n"
+ROWS = (
+    "the cat sat on _ today\tthe mat\tthe log\ta\n"
+    "the dog sat on _ today\tthe mat\tthe log\tb\n"
+    "the cat saw _ in Paris\tthe capital\tthe dog\ta\n"
+)
+
+
+@pytest.fixture
+def schemas(tmp_path):
+    file = tmp_path / "s.tsv"
+    file.write_text(HEADER + ROWS)
+    return file
+
+
+def after(tokenizer, schema, candidate):
+    """Places of tokens after the candidate, by their letters."""
+    text = schema.text(candidate)
+    return [n for n, (_, e) in enumerate(tokenizer.offsets(text)) if e > schema.span(candidate)[1]]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_decoder_against_transformers(here, writer, schemas, full):  # noqa: F811
+    flags = ["--full"] if full else []
+    code, out, _ = here("eval", "winograd", writer, schemas, "--json", *flags)
+    found, tokenizer = json.loads(out), load(writer).tokenizer
+    assert code == 0 and found["score"] == ("full" if full else "partial")
+    model = transformers_model("GPT2LMHeadModel", writer)
+    right = []
+    for schema, row in zip(read_schemas(schemas), found["schemas"], strict=True):
+        for candidate in (0, 1):
+            ids = tokenizer.encode(schema.text(candidate))
+            with torch.no_grad():
+                log = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+            places = range(1, len(ids)) if full else after(tokenizer, schema, candidate)
+            wanted = sum(float(log[n - 1, ids[n]]) for n in places)
+            assert row["scores"][candidate] == pytest.approx(wanted, abs=1e-3)
+        a, b = row["scores"]
+        right.append((a > b) if schema.answer == 0 else (b > a))
+    assert found["single"]["right"] == sum(right) and found["single"]["asked"] == 3
+    assert found["pairs"]["right"] == int(right[0] and right[1]) and found["pairs"]["asked"] == 1
+    assert found["alone"] == 1 and found["pairs_at"] == [[0, 1]]
+
+
+def test_a_masked_model_hides_the_candidate(here, masker, schemas):  # noqa: F811
+    found = json.loads(here("eval", "winograd", masker, schemas, "--json")[1])
+    tokenizer, model = load(masker).tokenizer, transformers_model("BertForMaskedLM", masker)
+    schema, row = read_schemas(schemas)[0], found["schemas"][0]
+    for candidate in (0, 1):
+        text = schema.text(candidate)
+        ids, (start, end) = tokenizer.encode(text), schema.span(candidate)
+        own = [n for n, (s, e) in enumerate(tokenizer.offsets(text)) if s < end and e > start]
+        assert (
+            text[tokenizer.offsets(text)[own[0]][0] : tokenizer.offsets(text)[own[-1]][1]]
+            == (schema.candidates[candidate])
+        )
+        scores = []
+        for n in own:
+            hidden = torch.tensor([ids])
+            hidden[0, n] = tokenizer.specials["mask"]
+            with torch.no_grad():
+                scores.append(float(model(hidden).logits[0, n].log_softmax(-1)[ids[n]]))
+        assert row["scores"][candidate] == pytest.approx(sum(scores) / len(scores), abs=1e-4)
+    assert here("eval", "winograd", masker, schemas, "--full")[0] == 0
+
+
+def test_a_table_of_pairs(here, writer, schemas):  # noqa: F811
+    code, out, _ = here("eval", "winograd", writer, schemas, "-v")
+    assert code == 0 and "sat on [the mat] today" in out and "both" in out
+    assert "1 schemas without their pair" in out and "single" in out and "pairs" in out
+    short = here("eval", "winograd", writer, schemas)[1]
+    assert "[the mat]" not in short
+    assert (
+        json.loads(here("eval", "winograd", writer, schemas, "--limit", 2, "--json")[1])["alone"]
+        == 0
+    )
+
+
+def test_n_grams_score_too(here, schemas, tmp_path):
+    (tmp_path / "t.txt").write_text("the cat sat on the mat today\n" * 3 + "the dog sat\n")
+    assert here("train", "ngram", tmp_path / "t.txt", "--out", tmp_path / "n")[0] == 0
+    found = json.loads(here("eval", "winograd", tmp_path / "n", schemas, "--json")[1])
+    assert found["single"]["asked"] == 3 and found["schemas"][0]["right"]
+
+
+def test_bad_input_of_winograd(here, writer, pair, schemas, folders):  # noqa: F811
+    code, _, err = here("eval", "winograd", pair, schemas)
+    assert code == 2 and "an encoder-decoder" in err
+    code, _, err = here("eval", "winograd", folders / "decoder", schemas)
+    assert code == 3 and "no tokenizer" in err
+    code, _, err = here("eval", "winograd", writer, schemas, "--only", "fr")
+    assert code == 2 and "no group 'fr'" in err
+    schemas.write_text(HEADER + ROWS + "the cat sat\ta\tb\ta\n")
+    code, _, err = here("eval", "winograd", writer, schemas)
+    assert code == 3 and "line 5: 0 times _" in err
+    schemas.write_text(HEADER + "the cat " * 60 + "saw _ there\ta\tb\ta\n")
+    code, _, err = here("eval", "winograd", writer, schemas)
+    assert code == 3 and "at most 40" in err
