@@ -53,7 +53,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         import_specs()  # before minutes are spent
     try:
         if args.form == "arpa":
-            save_arpa(args.path, out)
+            save_arpa(args.path, out, show)
         elif args.form == "ctranslate2":
             save_ctranslate2(load(args.path), out)
         else:
@@ -69,14 +69,24 @@ def run(args: argparse.Namespace, show: Show) -> int:
     return 0
 
 
-def save_arpa(path: str, out: Path) -> None:
+def save_arpa(path: str, out: Path, show: Show) -> None:
     """An n-gram model as an ARPA file, which KenLM and SRILM read; all or nothing."""
     if not is_ngrams(path):
         raise UsageError("exporting", f"{path!r}", "a folder of `regard train ngram`")
     if out.is_dir():
         raise UsageError("exporting", f"{out} is a folder", "the name of a new file")
     draft = out.with_name(f".{out.name}.part")
-    NgramModel.open(Path(path)).write_arpa(draft)
+    model = NgramModel.open(Path(path))
+    if not model.cut_at_blanks:
+        why = (
+            "whoever reads the file must cut texts as this model does; regard does not read it back"
+        )
+        show.note(f"its tokens are not words between blanks: {why}")
+    try:
+        model.write_arpa(draft)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
     draft.replace(out)
 
 

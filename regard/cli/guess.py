@@ -24,6 +24,7 @@ from regard.history.smooth import train_ngrams
 DOING = "playing Shannon's game"
 PERSON, MACHINE = 50, 1000  # letters to guess unless said otherwise
 BEFORE = 40  # letters that are shown first
+YOU = "you"
 GIVE_UP, LEAVE = "?", ("\x04", "\x1b", "")
 BLANK = "_"  # how the blank is shown, and may be typed
 BARS = " ▁▂▃▄▅▆▇█"
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     if not args.auto:
         ranks = play(own, before, letters.symbols, show)
         own = own[: len(ranks)]
-        found = {"you": ranks, **{name: row[: len(ranks)] for name, row in found.items()}}
+        found = {YOU: ranks, **{name: row[: len(ranks)] for name, row in found.items()}}
     if not len(own):
         show.note("no letter was guessed")
         return 0
@@ -97,12 +98,14 @@ def machines(
 
 def result(name: str, ranks: Ids, symbols: int) -> dict[str, Any]:
     """What a player's guesses say of the text."""
-    q = rank_shares(ranks, symbols)
+    known = ranks[ranks < symbols] if name == YOU else ranks  # the last is the letter told
+    q = rank_shares(known, symbols) if len(known) else np.zeros(symbols)
     lower, upper = bounds(np.sort(q)[::-1])  # in few letters ranks are out of order by chance
     return {
         "player": name,
-        "lower": lower,
-        "upper": upper,
+        "lower": lower if len(known) else None,
+        "upper": upper if len(known) else None,
+        "told": len(ranks) - len(known),
         "first": float(q[0]),
         "mean": float(ranks.mean()),
         "q": q.tolist(),
@@ -195,7 +198,7 @@ def visible(ids: Ids, symbols: str) -> str:
 
 def print_all(text: str, rows: Sequence[dict[str, Any]], show: Show) -> None:
     """The text over the guesses of the best player, or the person; then the table."""
-    best = rows[0] if rows[0]["player"] == "you" else min(rows, key=lambda row: row["upper"])
+    best = rows[0] if rows[0]["player"] == YOU else min(rows, key=lambda row: row["upper"])
     show.line(f"guesses by {Path(best['player']).name} for each letter (+ is ten or more)")
     for line in two_lines(text, best["ranks"]):
         show.line(f"  {line}")
@@ -206,11 +209,13 @@ def print_all(text: str, rows: Sequence[dict[str, Any]], show: Show) -> None:
         q = np.array(row["q"])
         shares = [f"{100 * q[a - 1 : b].sum():.0f}" for a, b in GROUPS]
         bars = "".join(BARS[int(np.ceil(8 * share))] for share in q[:8])
-        limits = (f"{row['lower']:.2f}", f"{row['upper']:.2f}")
+        limits = tuple(
+            "–" if row[name] is None else f"{row[name]:.2f}" for name in ("lower", "upper")
+        )
         table.append((Path(row["player"]).name, bars, *shares, *limits))
     title = "per cent of letters by the guess that was right; bounds in bits per letter"
     show.table(title, ("player", "1 … 8", *names, "lower", "upper"), table, 2)
-    if rows[0]["player"] == "you":
+    if rows[0]["player"] == YOU:
         show.line("Shannon's reader, who knew 100 letters: 0.6 to 1.3 bits per letter.")
 
 

@@ -114,6 +114,7 @@ def as_data(tokenizer: Tokenizer, found: Scored) -> dict[str, Any]:
         "pieces": tokenizer.pieces(found.tokens),
         "logprobs": found.logprobs,
         "logprob": sum(values),
+        **({"impossible": values.count(-math.inf)} if -math.inf in values else {}),
         "perplexity": perplexity(-sum(values) / len(values)) if values else None,
     }
 
@@ -127,6 +128,8 @@ def print_table(tokenizer: Tokenizer, text: str, found: Scored, show: Show) -> N
         show.line(
             f"  sum {sum(values):.4f}, {len(values)} tokens, perplexity {perplexity(-mean):.4f}"
         )
+        if never := values.count(-math.inf):
+            show.line(f"  {never} of them have probability 0: they were not seen, nor smoothed")
 
 
 def rows(tokenizer: Tokenizer, found: Scored) -> Iterator[tuple[str, str, str]]:

@@ -60,6 +60,8 @@ def run(args: argparse.Namespace, show: Show) -> int:
         if work.sentences > PAGE:
             show.note(f"the page holds the first {PAGE} of {work.sentences:,} sentences")
         write_pages(work.explained, page, show)
+    if 0 < work.empty < work.done:
+        show.note(f"empty lines, which stay so: {work.empty:,}")
     return work.faults.finish()
 
 
@@ -117,7 +119,7 @@ class Work:
         several = crew.config.count > 1
         self.words = show.as_json and several  # they cost, and only an object has room
         self.faults = Faults(show)
-        self.done = self.sentences = self.shown = 0
+        self.done = self.sentences = self.shown = self.empty = 0
 
     def translate(self, group: Sequence[Line]) -> None:
         """Translate and show some lines, in their order."""
@@ -152,6 +154,7 @@ class Work:
         else:
             self.show.line("\t".join(one_line(t.text) for t in answer.translations))
         self.shown += 1
+        self.empty += not line.text.strip() and not line.fault
 
 
 def read_search(args: argparse.Namespace) -> TranslateConfig:

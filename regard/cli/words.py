@@ -104,6 +104,8 @@ def corpus_of(paths: list[str], args: argparse.Namespace) -> Corpus:
     try:
         return read_corpus(sentences(), args.min_count)
     except DataError as error:
+        if error.doing != "reading a corpus":  # a file, which says what is wrong with it
+            raise
         fix = "more text, or a lower --min-count" if error.fix else ""
         doing = f"reading {', '.join(map(str, paths))}"
         raise DataError(doing, error.found, error.expected, fix) from None

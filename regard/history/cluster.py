@@ -265,6 +265,9 @@ def k_means(x: NDArray[np.float32], k: int, seed: int = 0, rounds: int = 50) -> 
     far = nearest(x, centres)[1]
     while len(centres) < k:
         share_ = np.cumsum(far, dtype=np.float64)
+        if not share_[-1] > 0:  # every row is a centre already
+            kinds = f"{len(centres)} different vectors"
+            raise DataError("clustering vectors", kinds, f"{k} or more", "a smaller --k")
         row = int(np.searchsorted(share_, dice.random() * share_[-1], "right"))
         new = x[[min(row, len(x) - 1)]]
         centres, far = np.concatenate((centres, new)), np.minimum(far, nearest(x, new)[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -104,18 +105,31 @@ class NgramModel:
             raise DataError(f"opening {path}", "no tokenizer.json", "the tokenizer of the model")
         return cls(read_tables(path, config), tokenizer, config.get("smoothing", ""))
 
+    @property
+    def cut_at_blanks(self) -> bool:
+        """Whether its tokens are what stands between blanks, as ARPA files mean it."""
+        rust = getattr(self.tokenizer.engine, "rust", None)
+        return self.lines and isinstance(
+            getattr(rust, "pre_tokenizer", None), pre_tokenizers.WhitespaceSplit
+        )
+
     def write_arpa(self, path: Path) -> None:
         """Write an ARPA file; control tokens as it is custom there."""
         known = {self.tokenizer.specials.get(role): spelt for role, spelt in USUAL.items()}
 
         def spell(id: int) -> str:
             word = known.get(id) or self.tokenizer.engine.piece(id, "source") or f"<id{id}>"
-            return re.sub(r"\s", "▁", word)
+            return re.sub(r"\s", "▁", word.translate(BLANKS))
 
+        spelt = Counter(map(spell, range(self.tables.vocab)))
+        if (again := spelt.most_common(1)) and again[0][1] > 1:
+            raise DataError(f"writing {path}", f"{again[0][0]!r} for two tokens", "one for each")
         with path.open("w", encoding="utf-8") as file:
             write_arpa(self.tables, spell, file)
 
 
+BLANKS = {ord("\n"): "⏎", ord("\r"): "␍", ord("\t"): "⇥"}
+"""Characters that ARPA files cannot hold, beside the blank."""
 USUAL = {"bos": "<s>", "eos": "</s>", "unk": "<unk>"}
 """Control tokens in ARPA files."""
 

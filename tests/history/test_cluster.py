@@ -140,7 +140,9 @@ def test_k_means_finds_heaps_and_keeps_no_cluster_empty():
     assert same_split(k_means(x, 5, seed=1), truth)
     assert (k_means(x, 5, seed=1) == k_means(x, 5, seed=1)).all()
     same = np.repeat(x[:2], 10, 0)
-    assert len(set(k_means(same, 4).tolist())) <= 4
+    assert len(set(k_means(same, 2).tolist())) == 2
+    with pytest.raises(DataError, match="2 different vectors"):
+        k_means(same, 4)
     centres = k_means(x, 7)
     assert len(set(centres.tolist())) == 7
 
