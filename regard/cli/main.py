@@ -25,13 +25,14 @@ from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.show import Show
 from regard.cli.tok_flags import add_tok
 from regard.cli.train_flags import add_train
+from regard.cli.view_flags import VIEW
 from regard.cli.word_flags import WORDS
 from regard.cli.write_flags import WRITING
 from regard.disk import FULL
 from regard.errors import UsageError, nearest
 
 INTERRUPTED = 130
-FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER | LOOK | EXPLAIN | CAUSE
+FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER | VIEW | LOOK | EXPLAIN | CAUSE
 READING = "reading the command line"
 
 

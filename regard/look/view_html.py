@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import json
 import zlib
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
@@ -22,11 +22,11 @@ from regard.look.view import Array, Effects, Map, Maps, View
 
 SHARES = 65_535  # steps of a probability from 0 to 1
 LEGEND = (
-    "Each small square is a head: a row for each token that looks, a column for each token that is "
-    "looked at. Click one to see it large; point at a token to see where it looks. The number below "
-    "a head is what switching it off does to the log-probability of the likeliest prediction at the "
-    "chosen position; click it to switch the head off, one at a time. Attention shows where a model "
-    "looked, not all that it used."
+    "Each small square is a head: a row for each token that looks, a column for each token that "
+    "is looked at. Click one to see it large; point at a token to see where it looks. The number "
+    "below a head is what switching it off does to the log-probability of the likeliest prediction "
+    "at the chosen position; click it to switch the head off, one at a time. Attention shows where "
+    "a model looked, not all that it used."
 )
 BODY = """
 <noscript>This page draws with JavaScript, which is switched off here.</noscript>
@@ -154,8 +154,6 @@ def pack(one: Map) -> str:
 
 def unpack(text: str, queries: int, width: int) -> Map:
     """The inverse of `pack`."""
-    from base64 import b64decode
-
     data = zlib.decompress(b64decode(text))
     counts = np.frombuffer(data, "<u2", queries)
     links = int(counts.sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from io import BytesIO
 
 from regard.look.labels import fit
@@ -59,5 +60,7 @@ def labels(view: View, maps: Maps) -> list[list[str]]:
 def png(figure: object) -> bytes:
     """The bytes of a figure."""
     made = BytesIO()
-    figure.savefig(made, format="png", dpi=120)  # type: ignore[attr-defined]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # a script that the font has not: a box
+        figure.savefig(made, format="png", dpi=120)  # type: ignore[attr-defined]
     return made.getvalue()

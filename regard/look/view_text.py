@@ -58,6 +58,8 @@ def described(view: View, maps: Maps) -> Iterator[str]:
         yield "head   distance  bits  strongest link"
     else:
         every.sort(key=lambda at: -abs(change[at]))
+        where = "of the whole text" if view.whole else "at the last token"
+        yield f"if off: change of the log-probability of the likeliest prediction {where}"
         yield "head   distance  bits  if off  strongest link"
     asking, seen = (view.sides[side] for side in maps.sides)
     for block, head in every[:HEADS]:
