@@ -1,8 +1,8 @@
 """One self-contained page of attention: all heads, one head large, heads off by click. No network.
 
-`view.js` draws it and `view.css` dresses it. Maps travel deflated, in base64, and are unpacked when
-they are looked at: of each map the counts (2 bytes a query), the gaps between keys (2 bytes a link)
-and the weights (1 byte a link), little-endian.
+`view.js` and `view_map.js` draw it, `view.css` dresses it. Maps travel deflated, in base64, and are
+unpacked when they are looked at: of each map the counts (2 bytes a query), the gaps between keys
+(2 bytes a link) and the weights (1 byte a link), little-endian.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ BODY = """
 
 def view_page(view: View, title: str, name: Callable[[int], str], command: str = "") -> str:
     """The whole page; `name` spells a predicted token or class."""
-    script, style = part("view.js"), part("view.css")
+    script, style = part("view_map.js") + part("view.js"), part("view.css")
     policy = f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}"
     data = json.dumps(page_data(view, name), separators=(",", ":")).replace("<", "\\u003c")
     made = f"<footer>made by <code>{html.escape(command)}</code></footer>" if command else ""
