@@ -33,7 +33,7 @@ def draw_head(view: View, stack: str | None, head: tuple[int, int]) -> bytes:
     from matplotlib.figure import Figure
 
     maps = view.stack(stack)
-    weights = maps.heads[head[0]][head[1]].dense()
+    weights = maps.heads[head[0]][head[1]].dense().numpy()
     size = [min(30.0, 3 + 0.22 * n) for n in reversed(weights.shape)]
     figure = Figure(figsize=(size[0], size[1]), layout="constrained")
     axes = figure.subplots()
