@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show, human_bytes
-from regard.cli.texts import noted
+from regard.cli.texts import lines_in, noted
 from regard.decode.write import without_end
 from regard.disk import write_whole
 from regard.errors import DataError, UsageError
@@ -46,18 +46,23 @@ def run(args: argparse.Namespace, show: Show) -> int:
     page, picture = Path(args.out), None if args.png is None else Path(args.png)
     check_paths(page, picture)
     head = None if args.head is None else parse_head(args.head)
+    if len(args.texts) > 2:
+        found = f"{len(args.texts)} texts"
+        raise UsageError("reading the command line", found, "one, or a source and its target")
+    text = "\n".join(lines_in(args.texts[:1]))
+    target = args.texts[1] if len(args.texts) > 1 else None
     with show.progress("looking") as progress:
         progress(f"opening {args.path}")
         kit = open_kit(args.path, args.device, args.precision)
         attention_taps(kit.board)  # one without attention is refused before it translates
         with noted(show):
-            shown = read(kit, args, progress)
+            shown = read(kit, text, target, args.max_tokens, progress)
             view = gather_view(kit.board, shown.batch, shown.sides, progress)
             check_choice(view, args.stack, head)
             if wants_effects(kit, shown, args.effects, show):
                 view = with_effects(kit.board, shown.batch, view, progress)
     command = shlex.join(["regard", *args.arguments])
-    made = view_page(view, f"{args.path}: {args.text}"[:200], shown.name, command).encode()
+    made = view_page(view, f"{args.path}: {text}"[:200], shown.name, command).encode()
     if picture is not None:
         drawn = draw_head(view, args.stack, head) if head else draw_heads(view, args.stack)
         write_whole(picture, drawn)
@@ -108,29 +113,28 @@ def check_choice(view: View, stack: str | None, head: tuple[int, int] | None) ->
         raise UsageError(DOING, found, f"0.0 to {blocks - 1}.{heads - 1}")
 
 
-def read(kit: Kit, args: argparse.Namespace, progress: Progress) -> Shown:
+def read(kit: Kit, text: str, target: str | None, most: int, progress: Progress) -> Shown:
     """The text as a batch, with its tokens; an encoder-decoder without target translates first."""
     config, tokenizer = kit.model.config, kit.tokenizer
     assert tokenizer is not None
     if not isinstance(config.front, TextConfig):
         raise UsageError(DOING, f"a model that reads {config.front.kind}", "one that reads text")
-    if config.target is None and args.target is not None:
-        raise UsageError(DOING, "a TARGET", "an encoder-decoder, or one text")
-    ids = tokenizer.encode(args.text)
+    if config.target is None and target is not None:
+        raise UsageError(DOING, "two texts", "one; or an encoder-decoder")
+    ids = tokenizer.encode(text)
     if config.target is None:
-        check_length(ids, "text", args.max_tokens, kit.room)
+        check_length(ids, "text", most, kit.room)
         sides = {"text": token_labels(tokenizer, ids, "source")}
         return Shown(kit.batch([ids]), sides, namer(kit))
     front = config.front
     room = front.length if front.position == "learned" else None
-    check_length(ids, "source", args.max_tokens, room)
-    target = args.target
+    check_length(ids, "source", most, room)
     if target is None:
         progress("translating")
-        target = kit.translate(args.text)
+        target = kit.translate(text)
     written = without_end(tokenizer.encode(target, side="target"), kit.stops)
     begun = [start_id(kit.files, kit.config), *written]
-    check_length(begun, "target", args.max_tokens, kit.room)
+    check_length(begun, "target", most, kit.room)
     sides = {
         "source": token_labels(tokenizer, ids, "source"),
         "target": token_labels(tokenizer, begun, "target"),

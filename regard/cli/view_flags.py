@@ -14,9 +14,11 @@ def add_view(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard look`."""
     model = f"{FOLDER}, or the name of one in the box (fr-en); one called heads or lens: ./heads"
     parser.add_argument("path", metavar="MODEL", help=model)
-    parser.add_argument("text", metavar="TEXT", help="what the model reads")
-    target = "what an encoder-decoder has written so far (its translation of TEXT)"
-    parser.add_argument("target", metavar="TARGET", nargs="?", help=target)
+    text = (
+        "what the model reads, and what an encoder-decoder has written so far (its translation); "
+    )
+    text += "none: all of stdin"
+    parser.add_argument("texts", metavar="TEXT", nargs="*", help=text)
     out = "where the page goes (regard-look.html)"
     parser.add_argument("--out", metavar="PAGE", default="regard-look.html", help=out)
     png = "a picture too: of all heads, or of --head (extra plot)"

@@ -12,7 +12,7 @@ import torch
 from regard.cli.main import join_verb
 from regard.loading import load
 from regard.look.edit import zero
-from tests.cli.small_folders import masker, pair, writer  # noqa: F401
+from tests.cli.small_folders import masker, pair, stdin, writer  # noqa: F401
 
 TEXT = "the cat sat on the mat"
 
@@ -61,9 +61,8 @@ def test_a_pair_translates_first(here, pair, tmp_path):  # noqa: F811
         "cross",
     ]
     assert found["stack"] == "cross" and len(found["links"]) == len(found["tokens"]["target"])
-    given = here(
-        "look", pair, "the cat", "the dog sat", "--out", out, "--json", "--stack", "encoder"
-    )
+    flags = "--out", out, "--json", "--stack", "encoder"
+    given = here("look", pair, "the cat", *flags, "the dog sat")  # flags may stand between them
     found = json.loads(given[1])
     assert "".join(found["tokens"]["target"][1:]) == "the dog sat" and found["stack"] == "encoder"
     with_kit = load(pair)
@@ -90,6 +89,7 @@ def test_a_masked_model_and_a_picture(here, masker, tmp_path):  # noqa: F811
         (["--head", "three"], 2, "block.head, such as 5.3"),
         (["--stack", "cross"], 2, "one of decoder"),
         (["a target"], 2, "an encoder-decoder"),
+        (["a", "b"], 2, "3 texts"),
         (["--max-tokens", "2"], 3, "at most 2"),
         (["--out", "no/such/folder.html"], 2, "no folder no/such"),
         (["--out", "a.png"], 2, "a picture's name"),
@@ -101,6 +101,12 @@ def test_refusals(here, writer, tmp_path, monkeypatch, arguments, code, said):  
     found = here("look", writer, TEXT, *arguments)
     assert found[0] == code and said in found[2] and found[1] == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_stdin(here, writer, tmp_path, stdin):  # noqa: F811
+    stdin("the cat\nsat\n")
+    found = json.loads(here("look", writer, "--out", tmp_path / "a.html", "--json")[1])
+    assert "".join(found["tokens"]["text"]) == "the cat\nsat"
 
 
 def test_texts_that_do_not_fit(here, writer, tmp_path):  # noqa: F811
@@ -118,7 +124,7 @@ def test_a_model_without_attention(here, tmp_path):
     text.write_text("the cat sat on the mat\n" * 30)
     sizes = ["--dim", 8, "--steps", 1, "--batch-tokens", 64, "--length", 8, "--tokens", "chars"]
     assert here("train", "lstm", text, "--out", tmp_path / "run", *sizes, "-q")[0] == 0
-    code, _, err = here("look", tmp_path / "run", "the cat", "--out", tmp_path / "a.html")
+    code, _, err = here("look", tmp_path / "run" / "final", "the cat", "--out", tmp_path / "a.html")
     assert code == 2 and "additive attention" in err
 
 
