@@ -290,12 +290,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         raise UsageError(READING, f"unknown verb {given!r}", f"one of {', '.join(VERBS)}", fix)
     args, unknown = top.parse_known_args(arguments)
     args.arguments = given_arguments
-    listed = next((name for name in ("files", "texts") if hasattr(args, name)), None)
-    if listed and not any(word.startswith("-") for word in unknown):
-        setattr(
-            args, listed, [*getattr(args, listed), *unknown]
-        )  # argparse wants them side by side
-        unknown = []
+    for name in ("files", "texts"):  # argparse wants them side by side
+        listed = getattr(args, name, None)
+        if isinstance(listed, list) and not any(word.startswith("-") for word in unknown):
+            setattr(args, name, [*listed, *unknown])
+            unknown = []
     if unknown:
         parser = verbs.get(args.verb, top)
         known = [name for action in parser._actions for name in action.option_strings]

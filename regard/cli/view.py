@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.cli.lines import numbered_lines
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show, human_bytes
-from regard.cli.texts import lines_in, noted
+from regard.cli.texts import noted
 from regard.decode.write import without_end
 from regard.disk import write_whole
 from regard.errors import DataError, UsageError
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     if len(args.texts) > 2:
         found = f"{len(args.texts)} texts"
         raise UsageError("reading the command line", found, "one, or a source and its target")
-    text = "\n".join(lines_in(args.texts[:1]))
+    text = "\n".join(line.read() for _, line in numbered_lines(args.texts[:1]))
     target = args.texts[1] if len(args.texts) > 1 else None
     with show.progress("looking") as progress:
         progress(f"opening {args.path}")
