@@ -189,7 +189,7 @@ const mark = async () => { // which head is chosen, which is off, what each does
   const change = (block, head) =>
     effects.changes[(block * effects.heads + head) * effects.positions + column];
   const every = tiles.flatMap((row, block) => row.map((_, head) => [block, head]));
-  const most = known ? Math.max(0.01, ...every.map(([b, h]) => Math.abs(change(b, h)))) : 1;
+  const most = known ? Math.max(0.1, ...every.map(([b, h]) => Math.abs(change(b, h)))) : 1;
   for (const [block, head] of every) {
     const { tile, see, off } = tiles[block][head], gone = isOff(block, head);
     const here = block === state.block && head === state.head;
@@ -248,8 +248,14 @@ const turn = async (name, block, head) => { // one head off at a time: the page 
 const hold = async (at) => {
   spans[predicting][state.position]?.classList.remove("held");
   state.position = at;
-  if (!data.whole) spans[predicting][at].classList.add("held");
+  if (!data.whole) show(spans[predicting][at]);
   await Promise.all([mark(), drawForecast()]);
+};
+const show = (span) => { // the chosen token, in a text too long for its box
+  span.classList.add("held");
+  const line = span.parentElement, down = span.offsetTop - line.offsetTop - line.scrollTop;
+  if (down < 0 || down + span.offsetHeight > line.clientHeight)
+    line.scrollTop += down - line.clientHeight / 2;
 };
 const strongest = async () => { // the head whose absence changes most, else the mean
   const effects = await openEffects(state.stack.name);
