@@ -26,6 +26,7 @@ from regard.cli.probe_flags import PROBE
 from regard.cli.show import Show
 from regard.cli.tok_flags import add_tok
 from regard.cli.train_flags import add_train
+from regard.cli.view_flags import VIEW
 from regard.cli.word_flags import WORDS
 from regard.cli.write_flags import WRITING
 from regard.disk import FULL
@@ -33,7 +34,7 @@ from regard.errors import UsageError, nearest
 
 INTERRUPTED = 130
 FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER
-FAMILIES |= LOOK | EXPLAIN | CAUSE | PROBE
+FAMILIES |= VIEW | LOOK | EXPLAIN | CAUSE | PROBE
 READING = "reading the command line"
 
 
@@ -291,8 +292,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         raise UsageError(READING, f"unknown verb {given!r}", f"one of {', '.join(VERBS)}", fix)
     args, unknown = top.parse_known_args(arguments)
     args.arguments = given_arguments
-    if hasattr(args, "files") and not any(word.startswith("-") for word in unknown):
-        args.files, unknown = [*args.files, *unknown], []  # argparse wants them side by side
+    for name in ("files", "texts"):  # argparse wants them side by side
+        listed = getattr(args, name, None)
+        if isinstance(listed, list) and not any(word.startswith("-") for word in unknown):
+            setattr(args, name, [*listed, *unknown])
+            unknown = []
     if unknown:
         parser = verbs.get(args.verb, top)
         known = [name for action in parser._actions for name in action.option_strings]

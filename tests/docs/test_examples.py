@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROMISED = {
     "attention_by_hand": ["0.85    0.65", "gradient scaled"],
     "generate": ["same bits True", "How much wood| would a woodchuck"],
+    "look": ["The animal didn't cross the street", "“elle” looks at “rue”", "doug.html"],
     "kernel_regression": ["prediction -1.55474", "Jurafsky and Martin"],
 }
 TASKS = {

@@ -1,0 +1,43 @@
+"""Labels: tokens as people read them, with the blank before a word kept."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+from regard.tokens.tokenizer import Side, Tokenizer
+
+
+def token_label(tokenizer: Tokenizer, token: int, side: Side = "target") -> str:
+    """One token; part of a character, or an id past the vocabulary, by its spelling."""
+    piece = tokenizer.engine.piece(token, side)
+    if piece is None:
+        return f"#{token}"
+    text = tokenizer.decode([token], special=True, side=side)
+    if not text or "\ufffd" in text:
+        return piece
+    apart = piece[0] in "▁Ġ" and not text[0].isspace()
+    return f" {text}" if apart else text
+
+
+def token_labels(tokenizer: Tokenizer, tokens: Sequence[int], side: Side) -> list[str]:
+    """Tokens of a text."""
+    known = {token: token_label(tokenizer, token, side) for token in set(tokens)}
+    return [known[token] for token in tokens]
+
+
+def cell_width(text: str) -> int:
+    """Columns that a text takes on a terminal."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
+
+
+def fit(text: str, width: int) -> str:
+    """A token in so many columns: cut or filled, and control characters shown."""
+    text = "".join("⏎" if c == "\n" else c if c.isprintable() else "·" for c in text.strip(" "))
+    text = text or "␣"
+    if cell_width(text) > width:
+        while cell_width(text) > width - 1:
+            text = text[:-1]
+        text += "…"
+    return text + " " * (width - cell_width(text))
