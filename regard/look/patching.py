@@ -54,7 +54,7 @@ def ends(board: Board, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """The goal (B,) of the clean and of the corrupted run."""
     clean, _ = board.run(pairs.clean)
     corrupt, _ = board.run(pairs.corrupt)
-    return pairs.goal(clean, pairs.clean), pairs.goal(corrupt, pairs.corrupt)
+    return pairs.goal(clean, pairs.clean).cpu(), pairs.goal(corrupt, pairs.corrupt).cpu()
 
 
 def spread(clean: Tensor, corrupt: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ def attribute_sites(board: Board, pairs: Pairs, sites: Sequence[Site]) -> Effect
         part = part if site.position is None else part[:, site.position : site.position + 1]
         part = part if site.head is None else part[:, :, site.head]
         made.append(part.flatten(1).sum(1))
-    return Effects(torch.stack(made) / -gap, clean, corrupt)
+    return Effects((torch.stack(made) / -gap).cpu(), clean.cpu(), corrupt.cpu())
 
 
 def slopes_at(
@@ -174,7 +174,7 @@ def patch_paths(
             tap: patch(heard[tap], mask=m) for tap, m in masks(receivers, all_of, heard).items()
         }
         logits, _ = board.run(tiled, (), told)
-        made.append(pairs.goal.rows(sets)(logits, tiled).view(sets, count))
+        made.append(pairs.goal.rows(sets)(logits, tiled).view(sets, count).cpu())
     return Effects((torch.cat(made) - clean) / -gap, clean, corrupt)
 
 

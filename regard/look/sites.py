@@ -119,5 +119,5 @@ def measure(
     for part in chosen.split(max(1, rows // count)):
         tiled = tile(batch, len(part))
         logits, _ = board.run(tiled, (), switched(sites, part, fills, count))
-        made.append(goal.rows(len(part))(logits, tiled).view(len(part), count))
+        made.append(goal.rows(len(part))(logits, tiled).view(len(part), count).cpu())
     return torch.cat(made)
