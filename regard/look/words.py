@@ -47,7 +47,8 @@ def read_words(tokenizer: Tokenizer, text: str, spans: Sequence[Span], take: Tak
 def word_taps(board: Board, patterns: str | Sequence[str] = ()) -> list[str]:
     """The taps that patterns name; without any, the embeddings and the stream after each block.
 
-    In a recurrent model the states of each layer. An encoder-decoder reads by its encoder.
+    In a recurrent model the states of each layer stand for blocks. An encoder-decoder reads by its
+    encoder.
     """
     reading = board.model.encoder is not None and board.model.decoder is not None
     usual = [

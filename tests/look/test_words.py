@@ -93,8 +93,10 @@ def test_the_usual_places():
     usual = word_taps(kit_of("decoder").board)
     assert usual == ["decoder.embed", *(f"decoder.blocks.{n}.resid_post" for n in (0, 1))]
     assert all(name.startswith("encoder.") for name in word_taps(kit_of("pair").board))
-    assert word_taps(kit_of("lstm").board) == [f"decoder.cells.{n}.state" for n in (0, 1)]
-    assert word_taps(kit_of("bahdanau").board) == [f"encoder.ahead.{n}.state" for n in (0, 1)]
+    states = [f"decoder.cells.{n}.state" for n in (0, 1)]
+    assert word_taps(kit_of("lstm").board) == ["decoder.embed", *states]
+    ahead = [f"encoder.ahead.{n}.state" for n in (0, 1)]
+    assert word_taps(kit_of("bahdanau").board) == ["encoder.embed", *ahead]
 
 
 def test_heads_lie_side_by_side():
