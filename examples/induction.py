@@ -2,7 +2,7 @@
 
     python examples/induction.py [--steps 2000] [--device cpu|cuda] [--png induction.png]
 
-Sequences are random tokens, then the same ones again. At first the model can only guess; then,
+Sequences are random tokens, then the same ones again, of any period. At first the model can only guess; then,
 within a few hundred steps, one head learns to look at the token before and another to look for
 where the present token stood, and the loss of the second half falls off a cliff: the bump of
 Olsson et al. (2022). What the heads do is measured as the model is trained, by the same taps.
@@ -33,10 +33,17 @@ from regard.train.objectives import token_loss
 VOCAB, LENGTH, ROWS = 64, 32, 64
 
 
-def repeated(rows: int, dice: torch.Generator) -> Tensor:
-    """Random tokens of each row, and the same again (B, 2 · LENGTH)."""
+def repeated(rows: int, dice: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Random tokens, written again and again, and what is to be predicted, each (B, 2 · LENGTH).
+
+    Each row has a period of its own: else a head could look so many places back, and learn nothing.
+    """
     once = torch.randint(VOCAB, (rows, LENGTH), generator=dice)
-    return torch.cat((once, once), 1)
+    period = torch.randint(LENGTH // 3, LENGTH + 1, (rows, 1), generator=dice)
+    place = torch.arange(2 * LENGTH + 1).expand(rows, -1)
+    ids = once.gather(1, place % period)
+    labels = ids.masked_fill(place <= period, -100)  # the first time nothing can be known
+    return ids[:, :-1], labels[:, 1:]
 
 
 def train(steps: int, device: str) -> tuple[Board, list[tuple[int, float, float, float]]]:
@@ -48,10 +55,8 @@ def train(steps: int, device: str) -> tuple[Board, list[tuple[int, float, float,
     dice, seen = torch.Generator().manual_seed(0), []
     test = random_repeats(range(VOCAB), LENGTH, 16, seed=1)
     for step in range(steps + 1):
-        ids = repeated(ROWS, dice).to(device)
-        labels = ids[:, 1:].clone()
-        labels[:, : LENGTH - 1] = -100  # the first time nothing can be known
-        loss = token_loss(model, Batch(ids[:, :-1]), labels)
+        ids, labels = (part.to(device) for part in repeated(ROWS, dice))
+        loss = token_loss(model, Batch(ids), labels)
         (loss.sum / loss.tokens).backward()
         optimizer.step()
         optimizer.zero_grad()
