@@ -100,7 +100,7 @@ def find_circuit(
     config: CircuitConfig | None = None,
     progress: Progress = lambda text: None,
 ) -> Circuit:
-    """Look for a circuit on the even pairs, judge it on the odd ones."""
+    """Look for a circuit on one half of the pairs, drawn at random, judge it on the other."""
     config = config or CircuitConfig()
     count = len(pairs.clean.ids)
     if count < LEAST:
@@ -109,7 +109,7 @@ def find_circuit(
     sites = [*head_sites(board), *(mlp_sites(board) if config.mlps else [])]
     if not sites:
         raise UsageError("finding a circuit", "a model without heads or MLPs", "a Transformer")
-    order = torch.arange(count)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(config.seed))
     search = Task(board, take(pairs, order[::2]), sites, config.kind)
     effects = single_effects(search, progress)
     kept = prune(search, effects, config.keep, progress)
@@ -169,7 +169,7 @@ def prune(task: Task, effects: Tensor, keep: float, progress: Progress) -> Tenso
     """The parts that must stay (N,): from the least effect on, groups that are not missed go.
 
     A group that is missed is halved. What may be missed grows with the parts gone through, so
-    that the first do not spend it all.
+    that the first do not spend it all; at last each part that is left is tried alone.
     """
     order = effects.abs().argsort()
     kept = torch.ones(len(order), dtype=torch.bool)
@@ -187,6 +187,11 @@ def prune(task: Task, effects: Tensor, keep: float, progress: Progress) -> Tenso
         else:
             half = len(group) // 2
             waiting += [group[half:], group[:half]]
+    for part in order[kept[order]]:
+        tried = kept.clone()
+        tried[part] = False
+        if abs(float(task.shares(tried[None])) - 1) <= 1 - keep:
+            kept = tried
     return kept
 
 

@@ -142,7 +142,7 @@ def test_test_lines_are_left_out_of_training(here, tmp_path):
         (("--rungs", "bays"), 2, "did you mean bayes?"),
         (("--rungs", "lstm"), 2, "no rung 'lstm'"),
         (("--minutes", "0"), 2, "--minutes 0"),
-        (("--minutes", "nan"), 2, "--minutes nan"),
+        (("--minutes", "nan"), 2, "'nan' is not a number"),
         (("--out", "."), 2, "not empty"),
         (("--tokens", "runes", "--rungs", "bayes"), 2, "--tokens runes"),
         (("--test", "nowhere.tsv"), 3, "nowhere.tsv"),
