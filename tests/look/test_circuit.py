@@ -49,7 +49,7 @@ def test_planted_heads_are_found_and_no_other(kind, idle):
         assert share.low - 1e-6 <= share.value <= share.high + 1e-6 and share.value > 0.9
     assert told.completeness[1] < 0.1
     assert min(lost.low for lost in told.minimality.values()) > 0.5
-    assert told.random.high < 0.1 and told.beaten < 0.05
+    assert told.random.high < 0.3 and told.beaten < 0.05
     assert sum(abs(effect) > 0.5 for effect in found.effects.values()) == 2
 
 
