@@ -3,9 +3,9 @@
     python examples/induction.py [--steps 2000] [--device cpu|cuda] [--png induction.png]
 
 Sequences are random tokens, then the same ones again, of any period. At first the model can only
-guess; then, within a few hundred steps, one head learns to look at the token before and another to look for
-where the present token stood, and the loss of the second half falls off a cliff: the bump of
-Olsson et al. (2022). What the heads do is measured as the model is trained, by the same taps.
+guess; then, within a few hundred steps, one head learns to look at the token before and another to
+look for where the present token stood, and the loss of what is repeated falls off a cliff: the bump
+of Olsson et al. (2022). What the heads do is measured as the model is trained, by the same taps.
 """
 
 from __future__ import annotations

@@ -29,7 +29,16 @@ def run(name: str, *arguments: str) -> tuple[int, str]:
 
 def test_no_example_is_left_out() -> None:
     there = {path.stem for path in (ROOT / "examples").glob("*.py")}
-    assert there == {*PROMISED, "toy_tasks"}
+    assert there == {*PROMISED, "toy_tasks", "induction"}
+
+
+@pytest.mark.slow
+def test_induction_heads_form_and_are_found() -> None:
+    code, out = run("induction", "--steps", "1200")
+    rows = [line.split() for line in out.splitlines() if line.startswith("step")]
+    assert code == 0 and float(rows[0][3]) > 4 > 0.1 > float(rows[-1][3])
+    assert min(float(rows[-1][5]), float(rows[-1][7])) > 0.9 > 0.1 > float(rows[0][7])
+    assert "decoder.blocks.0.attn.z" in out and "decoder.blocks.1.attn.z" in out
 
 
 @pytest.mark.parametrize("name", PROMISED)
