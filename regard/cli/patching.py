@@ -17,6 +17,7 @@ from regard.disk import write_whole
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.look.capture import Board
+from regard.look.edit import zero
 from regard.look.ioi import make_prompts
 from regard.look.names import resolve
 from regard.look.patching import Effects, Pairs, attribute_sites, patch_paths, patch_sites
@@ -119,15 +120,8 @@ def receivers(given: Sequence[str], board: Board) -> list[Site]:
         for tap in resolve(pattern, board.taps):
             made.append(Site(tap, int(head) if head else None))
             if head:
-                board.place({tap: edit_of(int(head))})  # says which heads there are
+                board.place({tap: zero(head=int(head))})  # says which heads there are
     return made
-
-
-def edit_of(head: int) -> Any:
-    """An edit of one head, to have it checked."""
-    from regard.look.edit import zero
-
-    return zero(head=head)
 
 
 def told(args: argparse.Namespace, found: Effects) -> str:

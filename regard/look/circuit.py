@@ -12,7 +12,7 @@ one half of the prompts and judged on the other:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -24,7 +24,6 @@ from regard.look.capture import Board
 from regard.look.goal import Goal
 from regard.look.patching import Pairs, ends
 from regard.look.sites import Site, head_sites, measure, mlp_sites
-from regard.model.batch import Batch
 
 LEAST = 4  # pairs: two to search on, two to judge by
 Progress = Callable[[str], None]
@@ -145,14 +144,10 @@ class Task:
 
 def take(pairs: Pairs, rows: Tensor) -> Pairs:
     """Some of the pairs."""
-
-    def some(batch: Batch) -> Batch:
-        held = {f.name: getattr(batch, f.name) for f in fields(batch)}
-        return replace(batch, **{n: x[rows] for n, x in held.items() if x is not None})
-
+    clean, corrupt = (batch.each(lambda x: x[rows]) for batch in (pairs.clean, pairs.corrupt))
     goal = pairs.goal
     bad, at = (None if x is None else x[rows] for x in (goal.bad, goal.at))
-    return Pairs(some(pairs.clean), some(pairs.corrupt), Goal(goal.good[rows], bad, at, goal.kind))
+    return Pairs(clean, corrupt, Goal(goal.good[rows], bad, at, goal.kind))
 
 
 def single_effects(task: Task, progress: Progress) -> Tensor:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.data import statistics
 from regard.errors import UsageError
 from regard.look.subsets import Value
 
@@ -56,17 +57,10 @@ def random_areas(value: Value, count: int, orders: int = 10, seed: int = 0) -> t
     return deletion, sum(found.insertion_area for found in drawn) / orders
 
 
-def ranks(x: Tensor) -> Tensor:
-    """Ranks from 1 up of (M,); equal numbers share the mean of theirs."""
-    below = (x[None] < x[:, None]).sum(1)
-    return below + ((x[None] == x[:, None]).sum(1) + 1) / 2
-
-
 def spearman(a: Tensor, b: Tensor) -> float:
     """Rank correlation of two methods' scores; NaN where one has no order."""
     if a.shape != b.shape:
         raise UsageError("comparing scores", f"{len(a)} and {len(b)}", "as many of each")
-    a, b = ranks(a.double()).double(), ranks(b.double()).double()
-    a, b = a - a.mean(), b - b.mean()
-    size = (a.square().sum() * b.square().sum()).sqrt()
-    return float((a * b).sum() / size) if size > 0 else float("nan")
+    if any(bool((x == x[0]).all()) for x in (a, b)):
+        return float("nan")
+    return statistics.spearman(a.tolist(), b.tolist())

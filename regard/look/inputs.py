@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -48,15 +48,6 @@ def check_one_row(batch: Batch) -> None:
     """An explanation is of one input."""
     if len(batch.inputs) != 1:
         raise UsageError("explaining", f"a batch of {len(batch.inputs)} rows", "one row at a time")
-
-
-def repeat(batch: Batch, count: int) -> Batch:
-    """`count` copies of a batch of one row."""
-    made: dict[str, Any] = {}
-    for field in fields(batch):
-        held: Tensor | None = getattr(batch, field.name)
-        made[field.name] = None if held is None else held.repeat_interleave(count, 0)
-    return Batch(**made)
 
 
 @torch.no_grad()
@@ -104,7 +95,7 @@ def check_token(front: TextFront, token: int) -> None:
 
 def value_at(board: Board, batch: Batch, goal: Goal, vectors: Tensor) -> Tensor:
     """The goal (R,) where these vectors (R, S, D) come in instead of a row's own."""
-    many = repeat(batch, len(vectors))
+    many = batch.tile(len(vectors))
     logits, _ = board.run(many, edits={reading_tap(board): patch(vectors)})
     return goal.rows(len(vectors))(logits, many)
 

@@ -19,8 +19,8 @@ from regard.errors import UsageError
 from regard.look.capture import Board, Edits
 from regard.look.edit import Edit, patch
 from regard.look.goal import Goal
-from regard.look.sites import ROWS, Site, head_sites, masks, measure, mlp_sites, taps_of, tile
-from regard.model.batch import Batch
+from regard.look.sites import ROWS, Site, head_sites, masks, measure, mlp_sites, taps_of
+from regard.model.batch import Batch, tile_rows
 
 Direction = Literal["denoise", "noise"]
 
@@ -93,8 +93,8 @@ def attribute_sites(board: Board, pairs: Pairs, sites: Sequence[Site]) -> Effect
     """`patch_sites(direction="noise")` to first order: (corrupted − clean) · slope, all at once."""
     taps = taps_of(sites)
     with torch.no_grad():
-        _, other = board.run(pairs.corrupt, taps)
-        corrupt = pairs.goal(board.run(pairs.corrupt)[0], pairs.corrupt)
+        logits, other = board.run(pairs.corrupt, taps)
+        corrupt = pairs.goal(logits, pairs.corrupt)
     clean, own, slopes = slopes_at(board, pairs.clean, pairs.goal, taps)
     gap = spread(clean, corrupt)
     total = {tap: (other[tap] - own[tap]) * slopes[tap] for tap in taps}
@@ -161,12 +161,12 @@ def patch_paths(
     made, count = [], len(pairs.clean.ids)
     for part in torch.eye(len(senders), dtype=torch.bool).split(max(1, rows // count)):
         sets = len(part)
-        tiled = tile(pairs.clean, sets)
+        tiled = pairs.clean.tile(sets)
         edits: dict[str, list[Edit]] = {
-            tap: [patch(repeat(old[tap], sets))] for tap in taps_of(frozen)
+            tap: [patch(tile_rows(old[tap], sets))] for tap in taps_of(frozen)
         }
         for tap, mask in masks(senders, part, new).items():
-            edit = patch(repeat(new[tap], sets), mask=mask.repeat_interleave(count, 0))
+            edit = patch(tile_rows(new[tap], sets), mask=mask.repeat_interleave(count, 0))
             edits.setdefault(tap, []).append(edit)
         _, heard = board.run(tiled, taps_of(receivers), edits)
         all_of = torch.ones(1, len(receivers), dtype=torch.bool)
@@ -176,8 +176,3 @@ def patch_paths(
         logits, _ = board.run(tiled, (), told)
         made.append(pairs.goal.rows(sets)(logits, tiled).view(sets, count).cpu())
     return Effects((torch.cat(made) - clean) / -gap, clean, corrupt)
-
-
-def repeat(x: Tensor, count: int) -> Tensor:
-    """Rows, `count` times one below the other."""
-    return x.repeat(count, *[1] * (x.dim() - 1))

@@ -7,7 +7,6 @@ own at each tap (`measure`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
 from typing import NamedTuple
 
 import torch
@@ -17,7 +16,7 @@ from regard.core.attention import Attention
 from regard.look.capture import Board
 from regard.look.edit import HEAD, Edit, patch
 from regard.look.goal import Goal
-from regard.model.batch import Batch
+from regard.model.batch import Batch, tile_rows
 
 ROWS = 256  # of one forward pass
 
@@ -56,17 +55,6 @@ def taps_of(sites: Sequence[Site]) -> list[str]:
     return list(dict.fromkeys(site.tap for site in sites))
 
 
-def tile(batch: Batch, count: int) -> Batch:
-    """The batch, `count` times one below the other."""
-    held = {f.name: getattr(batch, f.name) for f in fields(batch)}
-    return replace(
-        batch,
-        **{
-            name: x.repeat(count, *[1] * (x.dim() - 1)) for name, x in held.items() if x is not None
-        },
-    )
-
-
 def masks(sites: Sequence[Site], chosen: Tensor, like: Fills) -> dict[str, Tensor]:
     """For sets of sites, chosen (sets, N): what each set replaces at each tap (sets, T, H, 1)."""
     made: dict[str, Tensor] = {}
@@ -99,7 +87,7 @@ def switched(sites: Sequence[Site], chosen: Tensor, fills: Fills, rows: int) -> 
     for tap, mask in masks(sites, chosen, fills).items():
         value = fills[tap]
         if len(value) > 1:
-            value = value.repeat(len(chosen), *[1] * (value.dim() - 1))
+            value = tile_rows(value, len(chosen))
         edits[tap] = patch(value, mask=mask.repeat_interleave(rows, 0))
     return edits
 
@@ -117,7 +105,7 @@ def measure(
     """The goal (sets, B) when the sites of each set, chosen (sets, N), hold the fills instead."""
     made, count = [], len(batch.ids)
     for part in chosen.split(max(1, rows // count)):
-        tiled = tile(batch, len(part))
+        tiled = batch.tile(len(part))
         logits, _ = board.run(tiled, (), switched(sites, part, fills, count))
         made.append(goal.rows(len(part))(logits, tiled).view(len(part), count).cpu())
     return torch.cat(made)

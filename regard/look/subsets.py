@@ -23,7 +23,6 @@ from regard.look.inputs import (
     no_text,
     own_vectors,
     real_tokens,
-    repeat,
     value_at,
     with_real,
 )
@@ -104,7 +103,7 @@ class Tokens:
         if self.baseline == "zero":
             mixed = torch.where(there[..., None], *self.vectors)
             return value_at(self.board, self.batch, self.goal, mixed).double().cpu()
-        many = repeat(self.batch, len(kept))
+        many = self.batch.tile(len(kept))
         if self.baseline == "drop":
             real = real_tokens(self.board, many)
             real = there if real is None else there & real

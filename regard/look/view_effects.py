@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -84,7 +84,7 @@ def block_off(
         if len(chosen) > 1:
             edits = {site: patch(each_without(plain, chosen))}
         with board.editing(edits):
-            x = board.model.hidden(copies(batch, len(chosen)))
+            x = board.model.hidden(batch.tile(len(chosen)))
         found += predicted(board.model, x, first, best, goal)
     return Off(*(torch.cat(parts).cpu() for parts in zip(*found, strict=True)))
 
@@ -95,15 +95,6 @@ def each_without(z: Tensor, heads: list[int]) -> Tensor:
     for row, head in enumerate(heads):
         made[row, :, head] = 0
     return made
-
-
-def copies(batch: Batch, count: int) -> Batch:
-    """The same row `count` times."""
-    held = {f.name: getattr(batch, f.name) for f in fields(batch)}
-    repeated = {
-        name: t.repeat(count, *[1] * (t.dim() - 1)) for name, t in held.items() if t is not None
-    }
-    return replace(batch, **repeated)
 
 
 def last_scores(model: Model, x: Tensor, first: int) -> Tensor:

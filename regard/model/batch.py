@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import index
 from typing import Any
@@ -42,10 +42,22 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """All tensors on one device; to a GPU beside its work, where they are page-locked."""
-        held = {f.name: getattr(self, f.name) for f in fields(self)}
         wait = device.type == "cpu"
-        moved = {n: t.to(device, non_blocking=not wait) for n, t in held.items() if t is not None}
-        return replace(self, **moved)
+        return self.each(lambda x: x.to(device, non_blocking=not wait))
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """The batch with all its tensors changed in the same way."""
+        held = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{name: change(x) for name, x in held.items() if x is not None})
+
+    def tile(self, count: int) -> Batch:
+        """The rows, `count` times one below the other."""
+        return self.each(lambda x: tile_rows(x, count))
+
+
+def tile_rows(x: Tensor, count: int) -> Tensor:
+    """Rows (B, …), `count` times one below the other."""
+    return x.repeat(count, *[1] * (x.dim() - 1))
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int = 0) -> tuple[Tensor, Tensor | None]:
