@@ -14,11 +14,15 @@ ALIASES = (
     (r"^hook_embed$", "embed"),
     (r"\bhook_resid_(pre|mid|post)\b", r"resid_\1"),
     (r"\bresid\.(pre|mid|post)\b", r"resid_\1"),
+    (r"\bblocks\.([^.]+)\.hook_in\b", r"blocks.\1.resid_pre"),
+    (r"\bblocks\.([^.]+)\.hook_out\b", r"blocks.\1.resid_post"),
     (r"\bhook_(attn|mlp)_out\b", r"\1.out"),
+    (r"\b(attn|mlp)\.hook_out\b", r"\1.out"),
     (r"\battn\.hook_attn_scores\b", "attn.scores"),
     (r"\bhook_(q|k|v|z|pattern|pre|post)\b", r"\1"),
     (r"\battn\.hook_rot_(q|k)\b", r"attn.\1"),
-    (r"\bln_final\.hook_normalized\b", "final"),
+    (r"\bln_final\.hook_(normalized|out)\b", "final"),
+    (r"^unembed\.hook_out$", "logits"),
 )
 
 
