@@ -178,7 +178,9 @@ def installed(name: str) -> bool:
 def make_folder(folder: str, width: int, vocab: int) -> None:
     """GPT-2's depth with random weights, as transformers saves it; no peer keeps keys for later."""
     from transformers import GPT2Config, GPT2LMHeadModel
+    from transformers.utils import logging as their_logging
 
+    their_logging.disable_progress_bar()
     torch.manual_seed(0)
     shape = GPT2Config(vocab_size=vocab, n_embd=width, n_layer=DEPTH, n_head=HEADS, use_cache=False)
     GPT2LMHeadModel(shape).save_pretrained(folder)
