@@ -439,7 +439,12 @@ def test_an_unknown_tap_is_refused_with_the_nearest_names(every_preset, one, wro
         ("blocks.0.mlp.hook_pre", "blocks.0.mlp.pre"),
         ("blocks.0.mlp.hook_post", "blocks.0.mlp.post"),
         ("blocks.0.hook_mlp_out", "blocks.0.mlp.out"),
+        ("blocks.0.hook_in", "blocks.0.resid_pre"),
+        ("blocks.1.hook_out", "blocks.1.resid_post"),
+        ("blocks.0.attn.hook_out", "blocks.0.attn.out"),
+        ("blocks.0.mlp.hook_out", "blocks.0.mlp.out"),
         ("ln_final.hook_normalized", "final"),
+        ("ln_final.hook_out", "final"),
         ("decoder.final", "final"),
     ],
 )
