@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.cli.answers import find_token
 from regard.cli.fill import encode_gaps
 from regard.cli.show import Show
 from regard.data.pairs import shorten
@@ -69,7 +70,9 @@ class Words(NamedTuple):
 
     def find(self, word: str) -> int:
         """The answer that a user names: a class by label or number, or the word's first token."""
-        return self.find_class(word) if self.labels else self.find_token(word)
+        if self.labels:
+            return self.find_class(word)
+        return find_token(self.tokenizer, self.before, word, self.show.note, self.side)
 
     def find_class(self, word: str) -> int:
         """The number of a class."""
@@ -81,38 +84,6 @@ class Words(NamedTuple):
         close = nearest(word, names)
         fix = f"did you mean {close}?" if close else ""
         raise UsageError(DOING, f"no class is called {word!r}", f"one of {', '.join(names)}", fix)
-
-    def find_token(self, word: str) -> int:
-        """The first token of a word as it goes on after the text; says so when it has several."""
-        ids = self.word_ids(word) if word else []
-        while word.strip() and ids and not self.tokenizer.decode(ids[:1]).strip():
-            ids = ids[1:]  # a blank before the word is not what is asked for
-        if not ids or ids[0] == self.tokenizer.specials.get("unk"):
-            raise DataError(
-                DOING,
-                f"{word!r} is no token of this model",
-                "a word, or part of one, of its vocabulary",
-                "`regard tok encode` shows how a model cuts words",
-            )
-        if len(ids) > 1:
-            pieces = " ".join(self.tokenizer.pieces(ids, self.side))
-            first = self.tokenizer.pieces(ids[:1], self.side)[0]
-            self.show.note(f"{word!r} is {len(ids)} tokens, {pieces}: its first, {first}, counts")
-        return ids[0]
-
-    def word_ids(self, word: str) -> list[int]:
-        """Tokens of a word after the text, with the space that goes before it."""
-        if not self.before or self.before[-1].isspace() or word[:1].isspace():
-            return self.ids_after(word)
-        return self.ids_after(" " + word)
-
-    def ids_after(self, word: str) -> list[int]:
-        """What the tokens of the text with the word have more than those of the text alone."""
-        text = self.tokenizer.encode(self.before, special=False, side=self.side)
-        whole = self.tokenizer.encode(self.before + word, special=False, side=self.side)
-        if whole[: len(text)] == text:
-            return whole[len(text) :]
-        return self.tokenizer.encode(word, special=False, side=self.side)
 
 
 def ask(kit: Kit, text: str, target: str | None, against: str | None, show: Show) -> Question:

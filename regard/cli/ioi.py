@@ -29,7 +29,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     """Measure, and look for the heads."""
     kit = open_kit(args.path, args.device, None)
     lines = ioi_lines(kit, args.count, args.seed, show)
-    pairs = make_pairs(kit, lines)
+    pairs = make_pairs(kit, lines, show.note)
     made = measure(kit.board, pairs)
     classes: dict[str, list[Found]] = {}
     if args.heads:

@@ -62,8 +62,8 @@ def open_pairs(args: argparse.Namespace, kit: Kit, show: Show) -> Pairs:
     if (args.pairs is None) == (args.task is None):
         raise UsageError(DOING, "PAIRS and --task, or neither", "one of them")
     if args.pairs is not None:
-        return make_pairs(kit, read_prompts(args.pairs))
-    return make_pairs(kit, ioi_lines(kit, args.count, args.seed, show))
+        return make_pairs(kit, read_prompts(args.pairs), show.note)
+    return make_pairs(kit, ioi_lines(kit, args.count, args.seed, show), show.note)
 
 
 def ioi_lines(kit: Kit, count: int, seed: int, show: Show) -> list[Line]:
