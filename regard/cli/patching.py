@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.cli.measured import check_outputs
 from regard.cli.opening import open_kit
 from regard.cli.prompts import Line, make_pairs, read_prompts
 from regard.cli.show import Show
@@ -21,7 +22,7 @@ from regard.look.edit import zero
 from regard.look.ioi import make_prompts
 from regard.look.names import resolve
 from regard.look.patching import Effects, Pairs, attribute_sites, patch_paths, patch_sites
-from regard.look.picture import can_draw, draw_map
+from regard.look.picture import draw_map
 from regard.look.sites import Site, head_sites, mlp_sites
 
 DOING = "patching activations"
@@ -29,7 +30,7 @@ DOING = "patching activations"
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Patch every place alone, and say which matter."""
-    check_picture(args.png)
+    check_outputs(png=args.png)
     kit = open_kit(args.path, args.device, None)
     pairs = open_pairs(args, kit, show)
     sites = find_sites(args.over, kit.board, pairs)
@@ -49,12 +50,6 @@ def run(args: argparse.Namespace, show: Show) -> int:
     if args.png:
         show.line(f"picture: {args.png}")
     return 0
-
-
-def check_picture(path: str | None) -> None:
-    """Before anything is computed."""
-    if path and not can_draw():
-        raise UsageError("drawing a picture", "no matplotlib", "it", "pip install regard[plot]")
 
 
 def open_pairs(args: argparse.Namespace, kit: Kit, show: Show) -> Pairs:

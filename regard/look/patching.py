@@ -154,7 +154,8 @@ def patch_paths(
     """
     clean, corrupt = ends(board, pairs)
     gap = spread(clean, corrupt)
-    receivers = list(receivers) or [Site(last_stream(board))]
+    if not receivers:
+        last_stream(board)  # says so where there is none
     frozen = [*head_sites(board), *(mlp_sites(board) if freeze_mlps else [])]
     _, old = board.run(pairs.clean, taps_of([*frozen, *senders]))
     _, new = board.run(pairs.corrupt, taps_of(senders))
@@ -168,11 +169,12 @@ def patch_paths(
         for tap, mask in masks(senders, part, new).items():
             edit = patch(tile_rows(new[tap], sets), mask=mask.repeat_interleave(count, 0))
             edits.setdefault(tap, []).append(edit)
-        _, heard = board.run(tiled, taps_of(receivers), edits)
-        all_of = torch.ones(1, len(receivers), dtype=torch.bool)
-        told = {
-            tap: patch(heard[tap], mask=m) for tap, m in masks(receivers, all_of, heard).items()
-        }
-        logits, _ = board.run(tiled, (), told)
+        logits, heard = board.run(tiled, taps_of(receivers), edits)
+        if receivers:  # else the end has heard all, and spoken
+            all_of = torch.ones(1, len(receivers), dtype=torch.bool)
+            told = {
+                tap: patch(heard[tap], mask=m) for tap, m in masks(receivers, all_of, heard).items()
+            }
+            logits, _ = board.run(tiled, (), told)
         made.append(pairs.goal.rows(sets)(logits, tiled).view(sets, count).cpu())
     return Effects((torch.cat(made) - clean) / -gap, clean, corrupt)
