@@ -12,6 +12,7 @@ PROMISED = {
     "attention_by_hand": ["0.85    0.65", "gradient scaled"],
     "generate": ["same bits True", "How much wood| would a woodchuck"],
     "look": ["The animal didn't cross the street", "“elle” looks at “rue”", "doug.html"],
+    "pronouns": ["his or her is right: 9", "than the other person: 9"],
     "kernel_regression": ["prediction -1.55474", "Jurafsky and Martin"],
 }
 TASKS = {
