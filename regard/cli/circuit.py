@@ -12,6 +12,7 @@ from regard.cli.measured import check_outputs, write_measured
 from regard.cli.opening import open_kit
 from regard.cli.patching import grid, open_pairs
 from regard.cli.show import Show
+from regard.cli.texts import at_least
 from regard.disk import write_whole
 from regard.look.circuit import Certificate, Circuit, CircuitConfig, Share, find_circuit
 from regard.look.edges import Edge, edge_scores
@@ -21,6 +22,7 @@ from regard.look.sites import Site
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Find a circuit and judge it."""
+    at_least("--edges", args.edges, 0)
     check_outputs(args.out, png=args.png)
     config = CircuitConfig(args.kind, args.keep, not args.heads_only, args.draws, seed=args.seed)
     kit = open_kit(args.path, args.device, None)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from regard.cli.answers import find_token
 from regard.cli.fill import encode_gaps
+from regard.cli.lengths import check_length, most_tokens
 from regard.cli.show import Show
-from regard.data.pairs import shorten
 from regard.decode.prompt import prompt_ids
 from regard.errors import DataError, UsageError, nearest
 from regard.interop.side import start_id
@@ -90,9 +90,7 @@ def ask(kit: Kit, text: str, target: str | None, against: str | None, show: Show
     """The question that a command asks a model."""
     if not text.strip():
         raise DataError(DOING, "an empty text", "at least one word")
-    if not isinstance(kit.model.config.front, TextConfig):
-        found = f"a model that reads {kit.model.config.front.kind}"
-        raise UsageError(DOING, found, "one that reads text")
+    most_tokens(kit, DOING)  # says so where it reads no text
     if kit.model.config.head.size is None:
         raise UsageError(DOING, "a model that gives vectors only", "one that answers")
     if kit.model.config.target is not None:
@@ -109,14 +107,14 @@ def ask_decoder(
 ) -> Question:
     """The token after the text."""
     assert kit.tokenizer is not None
-    ids = fitting(kit, text, prompt_ids(kit.tokenizer, text))
+    ids = check_length(kit, prompt_ids(kit.tokenizer, text), DOING, text)
     return settle(kit, ids, None, None, Words(show, kit.tokenizer, {}, text), (target, against))
 
 
 def ask_pair(kit: Kit, text: str, target: str | None, against: str | None, show: Show) -> Question:
     """The token after the beginning of an answer, from the source."""
     assert kit.tokenizer is not None
-    ids = fitting(kit, text, kit.tokenizer.encode(text))
+    ids = check_length(kit, kit.tokenizer.encode(text), DOING, text)
     begun = kit.tokenizer.encode(target or "", special=False, side="target")
     kit.check_room(len(begun) + 1)
     written = torch.tensor([[start_id(kit.files, kit.config), *begun]])
@@ -129,7 +127,7 @@ def ask_classifier(
 ) -> Question:
     """The class of the text."""
     assert kit.tokenizer is not None and kit.model.config.head.size is not None
-    ids = fitting(kit, text, kit.tokenizer.encode(text))
+    ids = check_length(kit, kit.tokenizer.encode(text), DOING, text)
     given = kit.config.get("id2label") or {}
     labels = {n: str(given.get(str(n), n)) for n in range(kit.model.config.head.size)}
     return settle(kit, ids, None, None, Words(show, kit.tokenizer, labels), (target, against))
@@ -143,7 +141,7 @@ def ask_masked(
     mask = kit.tokenizer.specials.get("mask")
     if mask is None or kit.model.config.head.size != kit.model.config.front.vocab:
         raise UsageError(DOING, "an encoder that predicts no words", "a masked language model")
-    ids = fitting(kit, text, encode_gaps(kit.tokenizer, text, mask, DOING))
+    ids = check_length(kit, encode_gaps(kit.tokenizer, text, mask, DOING), DOING, text)
     if ids.count(mask) > 1:
         show.note(f"{ids.count(mask)} gaps: the first is explained")
     at = ids.index(mask)
@@ -182,20 +180,6 @@ def settle(
     goal = Goal(torch.tensor([target]), bad, at)
     shown = None if against is None else words.name(against)
     return Question(batch, goal, ids, players, words.name(target), shown)
-
-
-def fitting(kit: Kit, text: str, ids: list[int]) -> list[int]:
-    """The ids, where a learned table of positions reaches that far; else what fits."""
-    front = kit.model.front
-    room = front.positions.size if isinstance(front, TextFront) and front.positions else None
-    if room is None or len(ids) <= room:
-        return ids
-    assert kit.tokenizer is not None
-    spare = len(ids) - room
-    ends = [end for _, end in kit.tokenizer.offsets(text, special=False)]
-    fits = ends[len(ends) - spare - 1] if spare < len(ends) else 0
-    fix = f"a shorter text: up to {shorten(text[:fits][-20:])!r} it fits"
-    raise DataError(DOING, f"a text of {len(ids):,} tokens", f"at most {room:,}", fix)
 
 
 def baseline_of(kit: Kit, asked: str | None) -> tuple[Baseline, str]:

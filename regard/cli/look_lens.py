@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.cli.answers import find_token
 from regard.cli.fill import encode_gaps, mask_id
+from regard.cli.lengths import check_length
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.cli.texts import check_finite, noted
@@ -75,15 +76,17 @@ def ask(kit: Kit, text: str) -> Question:
         raise UsageError(DOING, "a model that predicts no tokens", "a language model")
     if model.target is not None:
         source, _, begun = text.partition("\t")
-        ids = tokenizer.encode(begun, special=False, side="target") if begun else []
-        written = [start_id(kit.files, kit.config), *ids]
-        return Question(kit.batch([source], [written]), len(written) - 1, begun, "target")
+        ids = check_length(kit, tokenizer.encode(source), DOING, source)
+        after = tokenizer.encode(begun, special=False, side="target") if begun else []
+        written = [start_id(kit.files, kit.config), *after]
+        kit.check_room(len(written))
+        return Question(kit.batch([ids], [written]), len(written) - 1, begun, "target")
     if model.decoder is None:
         mask = mask_id(kit)
-        ids = encode_gaps(tokenizer, text, mask)
+        ids = check_length(kit, encode_gaps(tokenizer, text, mask, DOING), DOING, text)
         at = ids.index(mask)
         return Question(kit.batch([ids]), at, tokenizer.decode(ids[:at]), "source")
-    ids = prompt_ids(tokenizer, text)
+    ids = check_length(kit, prompt_ids(tokenizer, text), DOING, text)
     return Question(kit.batch([ids]), len(ids) - 1, text, "source")
 
 

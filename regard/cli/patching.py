@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from regard.cli.measured import check_outputs
 from regard.cli.opening import open_kit
-from regard.cli.prompts import Line, make_pairs, read_prompts
+from regard.cli.prompts import Line, check_writer, make_pairs, read_prompts
 from regard.cli.show import Show
 from regard.disk import write_whole
 from regard.errors import DataError, UsageError
@@ -63,9 +63,7 @@ def open_pairs(args: argparse.Namespace, kit: Kit, show: Show) -> Pairs:
 
 def ioi_lines(kit: Kit, count: int, seed: int, show: Show) -> list[Line]:
     """Prompts about indirect objects whose names are single tokens here."""
-    tokenizer = kit.tokenizer
-    assert tokenizer is not None
-    dropped = []
+    tokenizer, dropped = check_writer(kit), list[str]()
 
     def usable(word: str) -> bool:
         single = len(tokenizer.encode(f" {word}", special=False)) == 1
@@ -73,23 +71,29 @@ def ioi_lines(kit: Kit, count: int, seed: int, show: Show) -> list[Line]:
         return single
 
     prompts = make_prompts(count, seed, usable)
+    if not prompts:
+        found = f"{len(dropped)} names, places and things that are no single tokens here"
+        raise DataError("making prompts", found, "5 names, a place and a thing of one token each")
     if dropped:
         show.note(f"{len(dropped)} words are several tokens here and left out: {' '.join(dropped)}")
-    if not prompts:
-        raise DataError("making prompts", "too few names that are single tokens", "5 or more")
     return [Line(p.clean, p.corrupt, p.io, p.s) for p in prompts]
 
 
 def find_sites(over: str, board: Board, pairs: Pairs) -> list[Site]:
     """What is to be patched."""
-    if over == "heads":
-        return head_sites(board)
-    if over == "mlps":
-        return mlp_sites(board)
+    if over != "stream":
+        found = head_sites(board) if over == "heads" else mlp_sites(board)
+        return found or refuse(over)
     if pairs.clean.mask is not None and not bool(pairs.clean.mask.all()):
         raise DataError(DOING, "prompts of different lengths", "one length, for --over stream")
-    streams = [tap for tap in board.taps if tap.endswith(".resid_pre")]
+    streams = [tap for tap in board.taps if tap.endswith((".resid_pre", ".state"))] or refuse(over)
     return [Site(tap, None, n) for tap in streams for n in range(pairs.clean.ids.shape[1])]
+
+
+def refuse(over: str) -> NoReturn:
+    """A model may have no such parts."""
+    fix = "--over stream patches the states of a recurrent model"
+    raise UsageError(DOING, f"a model without {over}", "one that has them", fix)
 
 
 def patched(args: argparse.Namespace, board: Board, pairs: Pairs, sites: Sequence[Site]) -> Effects:

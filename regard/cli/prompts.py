@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from regard.cli.answers import find_token
+from regard.cli.lengths import check_length
 from regard.data.files import read_lines
 from regard.decode.prompt import prompt_ids
 from regard.errors import DataError, UsageError
@@ -51,15 +52,21 @@ def read_prompts(path: str) -> list[Line]:
     return made
 
 
+def check_writer(kit: Kit) -> Tokenizer:
+    """The tokenizer of a model that goes on with texts; others are refused."""
+    if kit.tokenizer is None or kit.model.decoder is None or kit.model.encoder is not None:
+        raise UsageError(DOING, "a model that does not go on with texts", "a language model")
+    return kit.tokenizer
+
+
 def make_pairs(kit: Kit, lines: Sequence[Line], note: Callable[[str], None]) -> Pairs:
     """Lines as batches on the model's device; a pair must have as many tokens on either side."""
-    tokenizer = kit.tokenizer
-    if tokenizer is None or kit.model.decoder is None or kit.model.encoder is not None:
-        raise UsageError(DOING, "a model that does not go on with texts", "a language model")
+    tokenizer = check_writer(kit)
     clean = [prompt_ids(tokenizer, line.clean) for line in lines]
     corrupt = [prompt_ids(tokenizer, line.corrupt) for line in lines]
+    longest = max(range(len(lines)), key=lambda n: len(clean[n]))
+    check_length(kit, clean[longest], f"{DOING}, pair {longest + 1}", lines[longest].clean)
     check_lengths(tokenizer, clean, corrupt)
-    kit.check_room(max(map(len, clean)))
     said: dict[str, None] = {}  # each note once
     good = [find_token(tokenizer, x.clean, x.good, said.setdefault) for x in lines]
     bad = None

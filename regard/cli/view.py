@@ -116,6 +116,8 @@ def read(kit: Kit, text: str, target: str | None, most: int, progress: Progress)
         raise UsageError(DOING, f"a model that reads {config.front.kind}", "one that reads text")
     if config.target is None and target is not None:
         raise UsageError(DOING, "two texts", "one; or an encoder-decoder")
+    if not text.strip():
+        raise DataError(DOING, "an empty text", "at least one word")
     ids = tokenizer.encode(text)
     if config.target is None:
         check_length(ids, "text", most, kit.room)

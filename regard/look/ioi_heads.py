@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.errors import DataError
+from regard.errors import DataError, UsageError
 from regard.look.capture import Board
 from regard.look.edit import Edit, mean
 from regard.look.goal import last_columns
@@ -66,6 +66,9 @@ class Search:
     def __init__(self, board: Board, pairs: Pairs, repeats: Repeats) -> None:
         self.board, self.pairs, self.repeats = board, pairs, repeats
         self.sites = head_sites(board)
+        if not self.sites:
+            found = "a model without attention heads"
+            raise UsageError("looking for classes of heads", found, "a Transformer")
         self.gap = float(spread(*ends(board, pairs)))
 
     @cached_property

@@ -132,7 +132,7 @@ def test_bad_pairs(folder, tmp_path, capsys, line, told):
         (["circuit", "M", "P", "--out", "nowhere/c.json"], "no folder nowhere"),
         (["eval", "ioi", "M", "--out", "."], "is a folder"),
         (["patch", "M", "P", "--png", "nowhere/p.png"], "no folder nowhere"),
-        (["eval", "ioi", "M"], "14 tokens"),
+        (["eval", "ioi", "M"], "14 tokens\n  expected: at most 12"),
         (["circuit", "fr-en", "P"], "a language model"),
     ],
 )
