@@ -1,4 +1,4 @@
-"""Bad input to the verbs that look inside: what is wrong is said at once, for every kind of model."""
+"""Bad input to the verbs that look inside: it is said what is wrong, for every kind of model."""
 
 from __future__ import annotations
 
