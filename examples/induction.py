@@ -1,17 +1,19 @@
 """Watch induction heads form: a two-layer, attention-only model learns to continue repeats.
 
-    python examples/induction.py [--steps 2000] [--device cpu|cuda] [--png induction.png]
+    python examples/induction.py [--steps 2000] [--device cpu|cuda] [--out NAME]
 
 Sequences are random tokens, then the same ones again, of any period. At first the model can only
 guess; then, within a few hundred steps, one head learns to look at the token before and another to
 look for where the present token stood, and the loss of what is repeated falls off a cliff: the bump
 of Olsson et al. (2022). What the heads do is measured as the model is trained, by the same taps.
+--out writes all figures to NAME.json and, where there is matplotlib, the bump to NAME.png.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
+import json
+import time
 from pathlib import Path
 
 import torch
@@ -30,6 +32,7 @@ from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.train.objectives import token_loss
 
+COLUMNS = ("step", "loss", "previous", "induction")
 VOCAB, LENGTH, ROWS = 64, 32, 64
 
 
@@ -83,23 +86,44 @@ def pairs(count: int, device: str) -> Pairs:
     return Pairs(Batch(clean.to(device)), Batch(corrupt.to(device)), goal)
 
 
+def write(
+    name: str, figures: dict[str, object], seen: list[tuple[int, float, float, float]]
+) -> None:
+    """All figures as JSON, and their picture where it can be drawn."""
+    Path(f"{name}.json").write_text(json.dumps(figures, indent=2) + "\n")
+    print(f"figures: {name}.json")
+    if can_draw():
+        Path(f"{name}.png").write_bytes(draw_bump(seen))
+        print(f"picture: {name}.png")
+    else:
+        print("no picture: matplotlib is missing (pip install matplotlib)")
+
+
 def main() -> None:
     """Train, say which heads do it, and prove it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--png", help="draw the loss and the scores (needs matplotlib)")
+    parser.add_argument("--out", metavar="NAME", help="write NAME.json and NAME.png")
     args = parser.parse_args()
+    began = time.perf_counter()
     board, seen = train(args.steps, args.device)
-    if args.png:
-        if not can_draw():
-            sys.exit("no matplotlib: pip install regard[plot]")
-        Path(args.png).write_bytes(draw_bump(seen))
+    seconds = time.perf_counter() - began
     found = find_circuit(board, pairs(32, args.device), CircuitConfig(keep=0.8, mlps=False))
-    share = found.certificate.faithfulness["resample"]
+    share, random = found.certificate.faithfulness["resample"], found.certificate.random
     print(f"circuit: {', '.join(map(str, found.nodes))}")
     print(f"faithfulness {share.value:.2f} ({share.low:.2f} to {share.high:.2f})", end=", ")
-    print(f"random circuits {found.certificate.random.value:.2f}")
+    print(f"random circuits {random.value:.2f}; trained in {seconds:.0f} s")
+    if args.out:
+        figures = {
+            "device": args.device,
+            "seconds": seconds,
+            "training": [dict(zip(COLUMNS, row, strict=True)) for row in seen],
+            "circuit": [str(node) for node in found.nodes],
+            "faithfulness": share._asdict(),
+            "random": random._asdict(),
+        }
+        write(args.out, figures, seen)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from regard.cli.options import add_device, positive
 from regard.cli.write_flags import number
 
 KINDS = ("resample", "mean", "zero")
+RECEIPT = "write a receipt there: the JSON, and the command, code and files it came from"
 OVER = ("heads", "mlps", "stream")
 
 
@@ -52,7 +53,7 @@ def add_circuit(parser: argparse.ArgumentParser) -> None:
     edges = "edges between its parts that are shown (15)"
     parser.add_argument("--edges", type=int, default=15, metavar="N", help=edges)
     parser.add_argument("--png", metavar="FILE", help="write a map of all parts (extra plot)")
-    parser.add_argument("--out", metavar="FILE", help="write the JSON there too, with a receipt")
+    parser.add_argument("--out", metavar="FILE", help=RECEIPT)
 
 
 def add_ioi(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +62,10 @@ def add_ioi(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--count", type=positive, default=64, metavar="N", help="prompts (64)")
     heads = "look for the classes of heads too: paths to the end, and attention between the names"
     parser.add_argument("--heads", action="store_true", help=heads)
-    parser.add_argument("--top", type=positive, default=5, metavar="N", help="heads a class (5)")
+    parser.add_argument(
+        "--top", type=positive, default=5, metavar="N", help="heads a class shown (5)"
+    )
+    parser.add_argument("--out", metavar="FILE", help=RECEIPT)
     parser.add_argument("--seed", type=int, default=0, help="of the prompts (0)")
     add_device(parser)
 
@@ -94,7 +98,7 @@ CAUSE = {
         (
             "regard eval ioi folder",
             "regard eval ioi folder --count 200 --heads",
-            "regard eval ioi folder --seed 7 --json",
+            "regard eval ioi folder --heads --seed 7 --out ioi.json",
         ),
     ),
 }

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from regard.cli.measured import check_outputs, write_measured
 from regard.cli.opening import open_kit
-from regard.cli.patching import check_picture, grid, open_pairs
-from regard.cli.show import Show, finite
+from regard.cli.patching import grid, open_pairs
+from regard.cli.show import Show
+from regard.cli.texts import at_least
 from regard.disk import write_whole
 from regard.look.circuit import Certificate, Circuit, CircuitConfig, Share, find_circuit
 from regard.look.edges import Edge, edge_scores
@@ -21,7 +22,8 @@ from regard.look.sites import Site
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Find a circuit and judge it."""
-    check_picture(args.png)
+    at_least("--edges", args.edges, 0)
+    check_outputs(args.out, png=args.png)
     config = CircuitConfig(args.kind, args.keep, not args.heads_only, args.draws, seed=args.seed)
     kit = open_kit(args.path, args.device, None)
     pairs = open_pairs(args, kit, show)
@@ -31,7 +33,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         edges = within(edge_scores(kit.board, pairs), found.nodes) if args.edges else []
     made = as_data(args, found, edges[: args.edges])
     if args.out:
-        write_whole(Path(args.out), (json.dumps(finite(made), indent=2) + "\n").encode())
+        write_measured(args, kit, made, [args.pairs] if args.pairs else [])
     if args.png:
         heads = [site for site in found.sites if site.head is not None]
         effects = torch.tensor([found.effects[site] for site in heads])

@@ -166,7 +166,7 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
             "whole files": same_files(trained, args),
         }
     note = guard(shared, trained, args)
-    if is_ngrams(args.path):
+    if is_ngrams(args.path) and not args.edit:  # which has nothing to edit
         return {**measure(NgramModel.open(Path(args.path)), args.test), "overlap": note}
     kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
     check_tokenizer(kit, args.path)

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.cli.answers import find_token
 from regard.cli.fill import encode_gaps
+from regard.cli.lengths import check_length, most_tokens
 from regard.cli.show import Show
-from regard.data.pairs import shorten
 from regard.decode.prompt import prompt_ids
 from regard.errors import DataError, UsageError, nearest
 from regard.interop.side import start_id
@@ -69,7 +70,9 @@ class Words(NamedTuple):
 
     def find(self, word: str) -> int:
         """The answer that a user names: a class by label or number, or the word's first token."""
-        return self.find_class(word) if self.labels else self.find_token(word)
+        if self.labels:
+            return self.find_class(word)
+        return find_token(self.tokenizer, self.before, word, self.show.note, self.side)
 
     def find_class(self, word: str) -> int:
         """The number of a class."""
@@ -82,46 +85,12 @@ class Words(NamedTuple):
         fix = f"did you mean {close}?" if close else ""
         raise UsageError(DOING, f"no class is called {word!r}", f"one of {', '.join(names)}", fix)
 
-    def find_token(self, word: str) -> int:
-        """The first token of a word as it goes on after the text; says so when it has several."""
-        ids = self.word_ids(word) if word else []
-        while word.strip() and ids and not self.tokenizer.decode(ids[:1]).strip():
-            ids = ids[1:]  # a blank before the word is not what is asked for
-        if not ids or ids[0] == self.tokenizer.specials.get("unk"):
-            raise DataError(
-                DOING,
-                f"{word!r} is no token of this model",
-                "a word, or part of one, of its vocabulary",
-                "`regard tok encode` shows how a model cuts words",
-            )
-        if len(ids) > 1:
-            pieces = " ".join(self.tokenizer.pieces(ids, self.side))
-            first = self.tokenizer.pieces(ids[:1], self.side)[0]
-            self.show.note(f"{word!r} is {len(ids)} tokens, {pieces}: its first, {first}, counts")
-        return ids[0]
-
-    def word_ids(self, word: str) -> list[int]:
-        """Tokens of a word after the text, with the space that goes before it."""
-        if not self.before or self.before[-1].isspace() or word[:1].isspace():
-            return self.ids_after(word)
-        return self.ids_after(" " + word)
-
-    def ids_after(self, word: str) -> list[int]:
-        """What the tokens of the text with the word have more than those of the text alone."""
-        text = self.tokenizer.encode(self.before, special=False, side=self.side)
-        whole = self.tokenizer.encode(self.before + word, special=False, side=self.side)
-        if whole[: len(text)] == text:
-            return whole[len(text) :]
-        return self.tokenizer.encode(word, special=False, side=self.side)
-
 
 def ask(kit: Kit, text: str, target: str | None, against: str | None, show: Show) -> Question:
     """The question that a command asks a model."""
     if not text.strip():
         raise DataError(DOING, "an empty text", "at least one word")
-    if not isinstance(kit.model.config.front, TextConfig):
-        found = f"a model that reads {kit.model.config.front.kind}"
-        raise UsageError(DOING, found, "one that reads text")
+    most_tokens(kit, DOING)  # says so where it reads no text
     if kit.model.config.head.size is None:
         raise UsageError(DOING, "a model that gives vectors only", "one that answers")
     if kit.model.config.target is not None:
@@ -138,14 +107,14 @@ def ask_decoder(
 ) -> Question:
     """The token after the text."""
     assert kit.tokenizer is not None
-    ids = fitting(kit, text, prompt_ids(kit.tokenizer, text))
+    ids = check_length(kit, prompt_ids(kit.tokenizer, text), DOING, text)
     return settle(kit, ids, None, None, Words(show, kit.tokenizer, {}, text), (target, against))
 
 
 def ask_pair(kit: Kit, text: str, target: str | None, against: str | None, show: Show) -> Question:
     """The token after the beginning of an answer, from the source."""
     assert kit.tokenizer is not None
-    ids = fitting(kit, text, kit.tokenizer.encode(text))
+    ids = check_length(kit, kit.tokenizer.encode(text), DOING, text)
     begun = kit.tokenizer.encode(target or "", special=False, side="target")
     kit.check_room(len(begun) + 1)
     written = torch.tensor([[start_id(kit.files, kit.config), *begun]])
@@ -158,7 +127,7 @@ def ask_classifier(
 ) -> Question:
     """The class of the text."""
     assert kit.tokenizer is not None and kit.model.config.head.size is not None
-    ids = fitting(kit, text, kit.tokenizer.encode(text))
+    ids = check_length(kit, kit.tokenizer.encode(text), DOING, text)
     given = kit.config.get("id2label") or {}
     labels = {n: str(given.get(str(n), n)) for n in range(kit.model.config.head.size)}
     return settle(kit, ids, None, None, Words(show, kit.tokenizer, labels), (target, against))
@@ -172,7 +141,7 @@ def ask_masked(
     mask = kit.tokenizer.specials.get("mask")
     if mask is None or kit.model.config.head.size != kit.model.config.front.vocab:
         raise UsageError(DOING, "an encoder that predicts no words", "a masked language model")
-    ids = fitting(kit, text, encode_gaps(kit.tokenizer, text, mask, DOING))
+    ids = check_length(kit, encode_gaps(kit.tokenizer, text, mask, DOING), DOING, text)
     if ids.count(mask) > 1:
         show.note(f"{ids.count(mask)} gaps: the first is explained")
     at = ids.index(mask)
@@ -211,20 +180,6 @@ def settle(
     goal = Goal(torch.tensor([target]), bad, at)
     shown = None if against is None else words.name(against)
     return Question(batch, goal, ids, players, words.name(target), shown)
-
-
-def fitting(kit: Kit, text: str, ids: list[int]) -> list[int]:
-    """The ids, where a learned table of positions reaches that far; else what fits."""
-    front = kit.model.front
-    room = front.positions.size if isinstance(front, TextFront) and front.positions else None
-    if room is None or len(ids) <= room:
-        return ids
-    assert kit.tokenizer is not None
-    spare = len(ids) - room
-    ends = [end for _, end in kit.tokenizer.offsets(text, special=False)]
-    fits = ends[len(ends) - spare - 1] if spare < len(ends) else 0
-    fix = f"a shorter text: up to {shorten(text[:fits][-20:])!r} it fits"
-    raise DataError(DOING, f"a text of {len(ids):,} tokens", f"at most {room:,}", fix)
 
 
 def baseline_of(kit: Kit, asked: str | None) -> tuple[Baseline, str]:

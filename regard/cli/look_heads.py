@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from regard.cli.lengths import check_length
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show
 from regard.cli.texts import groups, noted
@@ -18,6 +19,7 @@ from regard.look.rebuild import attention_names
 from regard.look.repeats import repeats_for
 from regard.model.batch import Batch
 
+DOING = "measuring heads"
 MEASURES = ("previous", "duplicate", "induction", "entropy", "distance", "norm")
 
 
@@ -29,7 +31,8 @@ def run(args: argparse.Namespace, show: Show) -> int:
     drawn = repeats_for(kit.model, kit.tokenizer, args.length, args.batch, args.seed, begin)
     with noted(show), show.progress("measuring heads") as progress:
         progress("random repeats")
-        batches = text_batches(kit, args, progress) if args.text or args.file else None
+        given = args.text is not None or args.file
+        batches = text_batches(kit, args, progress) if given else None
         scores = head_scores(kit.board, drawn, batches)
     chosen = best_heads(scores, args.sort) if args.sort else scores
     if show.as_json:
@@ -44,25 +47,31 @@ def run(args: argparse.Namespace, show: Show) -> int:
 
 def text_batches(kit: Kit, args: argparse.Namespace, progress: Progress) -> Iterator[Batch]:
     """The text, or the lines of the file that are not empty, in batches."""
-    lines = iter([args.text]) if args.text else read_lines(args.file)
+    lines = read_lines(args.file) if args.file else iter([args.text])
     found = False
     for number, group in enumerate(groups(filter(str.strip, lines), args.batch), 1):
         found = True
         progress(f"batch {number}")
-        yield pair_batch(kit, group) if kit.model.target is not None else kit.batch(group)
+        yield read_group(kit, group)
     if not found:
-        raise DataError("measuring heads", f"no text in {args.file or '--text'}", "some lines")
+        raise DataError(DOING, f"no text in {args.file or '--text'}", "some lines")
 
 
-def pair_batch(kit: Kit, lines: Sequence[str]) -> Batch:
-    """source TAB target lines as an encoder-decoder reads them; a target may be missing."""
-    assert kit.tokenizer is not None
-    sides = [line.partition("\t") for line in lines]
+def read_group(kit: Kit, lines: Sequence[str]) -> Batch:
+    """Lines as a model reads them: source TAB target, which may be missing, of an encoder-decoder.
+
+    Patterns take room with the square of a line's length, so long lines are refused first.
+    """
+    encode, pair = kit.tokenizer.encode, kit.model.target is not None  # type: ignore[union-attr]
+    sides = [line.partition("\t") if pair else (line, "", "") for line in lines]
+    rows = [check_length(kit, encode(source), DOING, source) for source, _, _ in sides]
+    if not pair:
+        return kit.batch(rows)
     begin = start_id(kit.files, kit.config)
-    targets = [
-        kit.tokenizer.encode(target, side="target") if tab else [] for _, tab, target in sides
-    ]
-    return kit.batch([source for source, _, _ in sides], [[begin, *ids] for ids in targets])
+    targets = [encode(target, side="target") if tab else [] for _, tab, target in sides]
+    for ids, (_, _, target) in zip(targets, sides, strict=True):
+        check_length(kit, [begin, *ids], DOING, target)
+    return kit.batch(rows, [[begin, *ids] for ids in targets])
 
 
 def print_table(

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from regard.cli.answers import find_token
 from regard.cli.fill import encode_gaps, mask_id
+from regard.cli.lengths import check_length
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.cli.texts import check_finite, noted
@@ -47,8 +49,13 @@ def run(args: argparse.Namespace, show: Show) -> int:
     assert kit.tokenizer is not None
     scores = scores[:, : kit.tokenizer.size]  # a table of embeddings may be longer
     likeliest = int(scores[-1].argmax())
-    target = likeliest if args.target is None else find_token(kit, asked, "--target", args.target)
-    other = None if args.against is None else find_token(kit, asked, "--against", args.against)
+    words = [
+        None
+        if word is None
+        else find_token(kit.tokenizer, asked.before, word, show.note, asked.side)
+        for word in (args.target, args.against)
+    ]
+    target, other = likeliest if words[0] is None else words[0], words[1]
     found, why = attribute(kit, asked, target, other)
     if show.as_json:
         show.result(as_data(kit, args, scores, (target, other), found, why))
@@ -69,31 +76,18 @@ def ask(kit: Kit, text: str) -> Question:
         raise UsageError(DOING, "a model that predicts no tokens", "a language model")
     if model.target is not None:
         source, _, begun = text.partition("\t")
-        ids = tokenizer.encode(begun, special=False, side="target") if begun else []
-        written = [start_id(kit.files, kit.config), *ids]
-        return Question(kit.batch([source], [written]), len(written) - 1, begun, "target")
+        ids = check_length(kit, tokenizer.encode(source), DOING, source)
+        after = tokenizer.encode(begun, special=False, side="target") if begun else []
+        written = [start_id(kit.files, kit.config), *after]
+        kit.check_room(len(written))
+        return Question(kit.batch([ids], [written]), len(written) - 1, begun, "target")
     if model.decoder is None:
         mask = mask_id(kit)
-        ids = encode_gaps(tokenizer, text, mask)
-        return Question(kit.batch([ids]), ids.index(mask), "", "source")
-    ids = prompt_ids(tokenizer, text)
+        ids = check_length(kit, encode_gaps(tokenizer, text, mask, DOING), DOING, text)
+        at = ids.index(mask)
+        return Question(kit.batch([ids]), at, tokenizer.decode(ids[:at]), "source")
+    ids = check_length(kit, prompt_ids(tokenizer, text), DOING, text)
     return Question(kit.batch([ids]), len(ids) - 1, text, "source")
-
-
-def find_token(kit: Kit, asked: Question, flag: str, word: str) -> int:
-    """The id of a word that follows the text, with a blank before it where that is one token."""
-    assert kit.tokenizer is not None
-    encode, before = kit.tokenizer.encode, asked.before
-    known = encode(before, special=False, side=asked.side)
-    spaced = word if not before or before[-1:].isspace() or word[:1].isspace() else f" {word}"
-    for option in dict.fromkeys((spaced, word, f" {word}")):
-        whole = encode(before + option, special=False, side=asked.side)
-        if whole[:-1] == known and whole[-1] != kit.tokenizer.specials.get("unk"):
-            return whole[-1]
-    alone = encode(word, special=False, side=asked.side)
-    pieces = " ".join(kit.tokenizer.pieces(alone, asked.side))
-    found = f"{flag} {word!r}, which this tokenizer reads as {pieces or 'nothing'}"
-    raise UsageError(DOING, found, "one token of its vocabulary", "its first piece, or another")
 
 
 def attribute(

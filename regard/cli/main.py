@@ -6,6 +6,7 @@ import argparse
 import gc
 import io
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -44,7 +45,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting."""
         usage = " ".join(self.format_usage().split()).removeprefix("usage: ")
-        raise UsageError(READING, message, usage, f"see `{self.prog} --help`")
+        fix = f"see `{self.prog} --help`"
+        if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            close = nearest(wrong[1], re.findall(r"[\w.-]+", wrong[2]), 1)
+            fix = f"did you mean {close}? {fix}" if close else fix
+        raise UsageError(READING, message, usage, fix)
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:

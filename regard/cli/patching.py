@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
+from regard.cli.measured import check_outputs
 from regard.cli.opening import open_kit
-from regard.cli.prompts import Line, make_pairs, read_prompts
+from regard.cli.prompts import Line, check_writer, make_pairs, read_prompts
 from regard.cli.show import Show
 from regard.disk import write_whole
 from regard.errors import DataError, UsageError
@@ -21,7 +22,7 @@ from regard.look.edit import zero
 from regard.look.ioi import make_prompts
 from regard.look.names import resolve
 from regard.look.patching import Effects, Pairs, attribute_sites, patch_paths, patch_sites
-from regard.look.picture import can_draw, draw_map
+from regard.look.picture import draw_map
 from regard.look.sites import Site, head_sites, mlp_sites
 
 DOING = "patching activations"
@@ -29,7 +30,7 @@ DOING = "patching activations"
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Patch every place alone, and say which matter."""
-    check_picture(args.png)
+    check_outputs(png=args.png)
     kit = open_kit(args.path, args.device, None)
     pairs = open_pairs(args, kit, show)
     sites = find_sites(args.over, kit.board, pairs)
@@ -51,26 +52,18 @@ def run(args: argparse.Namespace, show: Show) -> int:
     return 0
 
 
-def check_picture(path: str | None) -> None:
-    """Before anything is computed."""
-    if path and not can_draw():
-        raise UsageError("drawing a picture", "no matplotlib", "it", "pip install regard[plot]")
-
-
 def open_pairs(args: argparse.Namespace, kit: Kit, show: Show) -> Pairs:
     """The prompts of a file, or of a task."""
     if (args.pairs is None) == (args.task is None):
         raise UsageError(DOING, "PAIRS and --task, or neither", "one of them")
     if args.pairs is not None:
-        return make_pairs(kit, read_prompts(args.pairs))
-    return make_pairs(kit, ioi_lines(kit, args.count, args.seed, show))
+        return make_pairs(kit, read_prompts(args.pairs), show.note)
+    return make_pairs(kit, ioi_lines(kit, args.count, args.seed, show), show.note)
 
 
 def ioi_lines(kit: Kit, count: int, seed: int, show: Show) -> list[Line]:
     """Prompts about indirect objects whose names are single tokens here."""
-    tokenizer = kit.tokenizer
-    assert tokenizer is not None
-    dropped = []
+    tokenizer, dropped = check_writer(kit), list[str]()
 
     def usable(word: str) -> bool:
         single = len(tokenizer.encode(f" {word}", special=False)) == 1
@@ -78,23 +71,29 @@ def ioi_lines(kit: Kit, count: int, seed: int, show: Show) -> list[Line]:
         return single
 
     prompts = make_prompts(count, seed, usable)
+    if not prompts:
+        found = f"{len(dropped)} names, places and things that are no single tokens here"
+        raise DataError("making prompts", found, "5 names, a place and a thing of one token each")
     if dropped:
         show.note(f"{len(dropped)} words are several tokens here and left out: {' '.join(dropped)}")
-    if not prompts:
-        raise DataError("making prompts", "too few names that are single tokens", "5 or more")
     return [Line(p.clean, p.corrupt, p.io, p.s) for p in prompts]
 
 
 def find_sites(over: str, board: Board, pairs: Pairs) -> list[Site]:
     """What is to be patched."""
-    if over == "heads":
-        return head_sites(board)
-    if over == "mlps":
-        return mlp_sites(board)
+    if over != "stream":
+        found = head_sites(board) if over == "heads" else mlp_sites(board)
+        return found or refuse(over)
     if pairs.clean.mask is not None and not bool(pairs.clean.mask.all()):
         raise DataError(DOING, "prompts of different lengths", "one length, for --over stream")
-    streams = [tap for tap in board.taps if tap.endswith(".resid_pre")]
+    streams = [tap for tap in board.taps if tap.endswith((".resid_pre", ".state"))] or refuse(over)
     return [Site(tap, None, n) for tap in streams for n in range(pairs.clean.ids.shape[1])]
+
+
+def refuse(over: str) -> NoReturn:
+    """A model may have no such parts."""
+    fix = "--over stream patches the states of a recurrent model"
+    raise UsageError(DOING, f"a model without {over}", "one that has them", fix)
 
 
 def patched(args: argparse.Namespace, board: Board, pairs: Pairs, sites: Sequence[Site]) -> Effects:

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     corpus = read_corpus(kit, sentences, args.token)
     taps = chosen_taps(kit, args)
     if corpus.long:
-        show.note(f"{corpus.long:,} sentences are longer than the model has positions: left out")
+        show.note(f"{corpus.long:,} sentences have more tokens than fit: left out")
     if not corpus.rows:
         raise DataError("probing", "no sentence that the model has room for", "shorter sentences")
     with show.progress("probing") as progress:

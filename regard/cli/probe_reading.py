@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
 
+from regard.cli.lengths import most_tokens
 from regard.cli.show import Progress
 from regard.cli.texts import groups
 from regard.data.treebank import Words
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.look.words import Read, Take, read_words, word_taps, word_vectors
-from regard.model.config import TextConfig
 
 ROOM = 1 << 29  # bytes of vectors that are held at a time; more taps take another run
 
@@ -27,7 +26,7 @@ class Corpus(NamedTuple):
     rows: list[Read]
     """For each sentence its ids and where its words stand."""
     long: int
-    """Sentences left out: the model has no positions for them."""
+    """Sentences left out: more tokens than fit."""
 
 
 def chosen_taps(kit: Kit, args: argparse.Namespace) -> list[str]:
@@ -43,15 +42,12 @@ def chosen_taps(kit: Kit, args: argparse.Namespace) -> list[str]:
 
 def read_corpus(kit: Kit, sentences: Sequence[Words], take: Take | None) -> Corpus:
     """Ids of each sentence, if the model has room for it."""
-    front = kit.model.config.front
-    if not isinstance(front, TextConfig):
-        raise UsageError("probing", f"a model that reads {front.kind}", "one that reads text")
+    most = most_tokens(kit, "probing")
     assert kit.tokenizer is not None
     take = take or ("last" if kit.model.encoder is None else "first")
-    room = front.length if front.position == "learned" else None
     rows = [read_words(kit.tokenizer, *sentence.text(), take) for sentence in sentences]
     filled = [n for n, row in enumerate(rows) if row.words]
-    kept = [n for n in filled if len(rows[n].ids) <= (room or math.inf)]
+    kept = [n for n in filled if len(rows[n].ids) <= most]
     return Corpus([sentences[n] for n in kept], [rows[n] for n in kept], len(filled) - len(kept))
 
 

@@ -5,11 +5,13 @@ A line is `clean TAB corrupted TAB answer` and, where it is compared with one, `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 
+from regard.cli.answers import find_token
+from regard.cli.lengths import check_length
 from regard.data.files import read_lines
 from regard.decode.prompt import prompt_ids
 from regard.errors import DataError, UsageError
@@ -19,7 +21,7 @@ from regard.look.patching import Pairs
 from regard.tokens.tokenizer import Tokenizer
 
 DOING = "reading pairs of prompts"
-SHOWN = 5  # wrong lines that are listed
+SHOWN = 5  # wrong lines, and notes, that are listed
 
 
 class Line(NamedTuple):
@@ -50,31 +52,32 @@ def read_prompts(path: str) -> list[Line]:
     return made
 
 
-def next_token(tokenizer: Tokenizer, prompt: str, word: str) -> int:
-    """The first token of a word that goes on after a prompt."""
-    before = prompt_ids(tokenizer, prompt)
-    blank = "" if word[:1].isspace() or prompt[-1:].isspace() else " "
-    for text in (prompt + blank + word, prompt + word):
-        after = prompt_ids(tokenizer, text)
-        if after[: len(before)] == before and len(after) > len(before):
-            return after[len(before)]
-    found = f"{word!r} after {prompt!r} changes the tokens before it"
-    raise DataError("reading an answer", found, "a word that begins with a token of its own")
-
-
-def make_pairs(kit: Kit, lines: Sequence[Line]) -> Pairs:
-    """Lines as batches on the model's device; a pair must have as many tokens on either side."""
-    tokenizer = kit.tokenizer
-    if tokenizer is None or kit.model.decoder is None or kit.model.encoder is not None:
+def check_writer(kit: Kit) -> Tokenizer:
+    """The tokenizer of a model that goes on with texts; others are refused."""
+    if kit.tokenizer is None or kit.model.decoder is None or kit.model.encoder is not None:
         raise UsageError(DOING, "a model that does not go on with texts", "a language model")
+    return kit.tokenizer
+
+
+def make_pairs(kit: Kit, lines: Sequence[Line], note: Callable[[str], None]) -> Pairs:
+    """Lines as batches on the model's device; a pair must have as many tokens on either side."""
+    tokenizer = check_writer(kit)
     clean = [prompt_ids(tokenizer, line.clean) for line in lines]
     corrupt = [prompt_ids(tokenizer, line.corrupt) for line in lines]
+    longest = max(range(len(lines)), key=lambda n: len(clean[n]))
+    check_length(kit, clean[longest], f"{DOING}, pair {longest + 1}", lines[longest].clean)
     check_lengths(tokenizer, clean, corrupt)
-    kit.check_room(max(map(len, clean)))
-    good = [next_token(tokenizer, line.clean, line.good) for line in lines]
+    said: dict[str, None] = {}  # each note once
+    good = [find_token(tokenizer, x.clean, x.good, said.setdefault) for x in lines]
     bad = None
     if lines[0].bad is not None:
-        bad = torch.tensor([next_token(tokenizer, x.clean, x.bad or "") for x in lines])
+        bad = torch.tensor(
+            [find_token(tokenizer, x.clean, x.bad or "", said.setdefault) for x in lines]
+        )
+    for text in list(said)[:SHOWN]:
+        note(text)
+    if len(said) > SHOWN:
+        note(f"and {len(said) - SHOWN} more answers of several tokens")
     goal = Goal(torch.tensor(good), bad, kind="logit" if bad is not None else "logprob")
     return Pairs(kit.batch(clean), kit.batch(corrupt), goal)
 

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
 
 def open_scorer(args: argparse.Namespace) -> tuple[Tokenizer, Callable[[str, int], Scored]]:
     """The tokenizer of a model, and how it scores a text, given with its number."""
-    if is_ngrams(args.path):
+    if is_ngrams(args.path) and not args.edit:  # which has nothing to edit
         counted = NgramModel.open(Path(args.path))
         return counted.tokenizer, partial(score_counted, counted)
     kit = open_kit(args.path, args.device, args.precision, edits=args.edit)

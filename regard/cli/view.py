@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.cli.lines import numbered_lines
+from regard.cli.measured import check_outputs
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show, human_bytes
 from regard.cli.texts import noted
@@ -19,7 +20,6 @@ from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
 from regard.kit import Kit
 from regard.look.labels import token_label, token_labels
-from regard.look.picture import can_draw
 from regard.look.view import Maps, View, attention_taps, count_heads, gather_view
 from regard.look.view_effects import with_effects
 from regard.look.view_html import view_page
@@ -88,13 +88,7 @@ def check_paths(page: Path, picture: Path | None) -> None:
     if page.suffix == ".png" or page == picture:
         found = f"--out {page}, which is a picture's name"
         raise UsageError("reading the command line", found, "the page's, such as look.html")
-    if picture is not None and not can_draw():
-        fix = "pip install 'regard[plot]'"
-        raise UsageError(DOING, "--png without matplotlib", "the plot extra", fix)
-    for path in [page] if picture is None else [page, picture]:
-        if path.is_dir() or not path.parent.is_dir():
-            found = f"{path} is a folder" if path.is_dir() else f"no folder {path.parent}"
-            raise UsageError(f"writing {path}", found, "a file in a folder that is there")
+    check_outputs(page, png=picture)
 
 
 def parse_head(text: str) -> tuple[int, int]:
@@ -122,6 +116,8 @@ def read(kit: Kit, text: str, target: str | None, most: int, progress: Progress)
         raise UsageError(DOING, f"a model that reads {config.front.kind}", "one that reads text")
     if config.target is None and target is not None:
         raise UsageError(DOING, "two texts", "one; or an encoder-decoder")
+    if not text.strip():
+        raise DataError(DOING, "an empty text", "at least one word")
     ids = tokenizer.encode(text)
     if config.target is None:
         check_length(ids, "text", most, kit.room)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.cli.lengths import most_tokens
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.cli.texts import check_finite
@@ -18,6 +19,7 @@ from regard.errors import UsageError, nearest
 from regard.history.ngram_model import NgramModel
 from regard.score.winograd import Judged, Lines, Report, Share, judge, judge_lines, report
 
+DOING = "scoring Winograd schemas"
 CHANCE = "chance is 50 % of single schemas and 25 % of pairs"
 
 
@@ -31,7 +33,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
             progress(f"{done:,} of {len(schemas):,}")
 
         judged = judge_by(args, schemas, tell)
-    check_finite("scoring Winograd schemas", (x for each in judged for x in each.scores))
+    check_finite(DOING, (x for each in judged for x in each.scores))
     groups = {name: report(in_group(judged, name)) for name in names_of(judged)}
     every = report(judged)
     if show.as_json:
@@ -81,7 +83,8 @@ def judge_by(
         return judge_lines(ngram_lines(counted), counted.tokenizer, schemas, args.full, None, tell)
     kit = open_kit(args.path, args.device, args.precision)
     assert kit.tokenizer is not None
-    return judge(kit.model, kit.tokenizer, schemas, args.full, kit.room, tell)
+    room = most_tokens(kit, DOING)
+    return judge(kit.model, kit.tokenizer, schemas, args.full, room, tell)
 
 
 def ngram_lines(model: NgramModel) -> Lines:

@@ -33,6 +33,8 @@ def read_table(
     path: Path | str, need: Sequence[str] = (), names: Sequence[str] | None = None
 ) -> Iterator[Row]:
     """Rows by column name; `names` are those of a file without a header, `need` must be there."""
+    if Path(path).is_dir():
+        raise DataError(f"reading {path}", "a folder", "a file: .csv, .tsv or .jsonl")
     kind = kind_of(path)
     if kind in ("jsonl", "ndjson"):
         yield from read_jsonl(path, need)

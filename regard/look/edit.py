@@ -65,12 +65,24 @@ class Edit:
 
     def __call__(self, x: Tensor) -> Tensor:
         """The activation with the chosen part changed."""
+        self.check_shapes(x)
         where = self.where(x)
         if self.kind == "mean":
             return torch.where(where, x.mean(self.over, keepdim=True), x)
         assert self.value is not None
         value = self.value.to(x)
         return torch.where(where, value if self.kind == "replace" else x + value, x)
+
+    def check_shapes(self, x: Tensor) -> None:
+        """Refuse a value or a mask that cannot be laid over the activation."""
+        for name, given in (("value", self.value), ("mask", self.mask)):
+            if given is None or fits(given, x):
+                continue
+            found = f"a {name} of shape {tuple(given.shape)} at {self.place}, {tuple(x.shape)}"
+            fix = "prompts of as many tokens: `regard patch` shows those of a pair side by side"
+            longer = given.dim() == x.dim() and given.shape[-1] == x.shape[-1]
+            expected = "a shape that can be broadcast to the activation's"
+            raise UsageError("editing an activation", found, expected, fix if longer else "")
 
     def where(self, x: Tensor) -> Tensor:
         """True at what is to change, broadcastable to x."""
@@ -86,6 +98,12 @@ class Edit:
                 hit = (count[:, None] == index.to(x.device)).any(-1)
                 chosen = chosen & hit.view([-1 if d == dim else 1 for d in range(x.dim())])
         return chosen
+
+
+def fits(value: Tensor, x: Tensor) -> bool:
+    """Whether a value can be broadcast to x, and not the other way round."""
+    sizes = zip(reversed(value.shape), reversed(x.shape), strict=False)
+    return value.dim() <= x.dim() and all(size in (1, own) for size, own in sizes)
 
 
 def last_width(owner: nn.Module, place: str) -> int | None:

@@ -66,6 +66,13 @@ def spread(clean: Tensor, corrupt: Tensor) -> Tensor:
     return gap
 
 
+def check_places(sites: Sequence[Site]) -> None:
+    """A recurrent model has no heads and no MLPs; its states are taps like others."""
+    if not sites:
+        expected = "heads or MLPs of a Transformer, or Site(tap) for other taps"
+        raise UsageError("patching", "no places to patch", expected)
+
+
 def patch_sites(
     board: Board,
     pairs: Pairs,
@@ -77,6 +84,7 @@ def patch_sites(
 
     Effects are shares of the difference that the corruption makes.
     """
+    check_places(sites)
     clean, corrupt = ends(board, pairs)
     gap = spread(clean, corrupt)
     into, given, start = pairs.corrupt, pairs.clean, corrupt
@@ -91,6 +99,7 @@ def patch_sites(
 
 def attribute_sites(board: Board, pairs: Pairs, sites: Sequence[Site]) -> Effects:
     """`patch_sites(direction="noise")` to first order: (corrupted − clean) · slope, all at once."""
+    last_stream(board, "patching to first order")  # a recurrence has no slope of all its steps
     taps = taps_of(sites)
     with torch.no_grad():
         logits, other = board.run(pairs.corrupt, taps)
@@ -129,11 +138,11 @@ def slopes_at(
 # Paths ------------------------------------------------------------------------------------------
 
 
-def last_stream(board: Board) -> str:
+def last_stream(board: Board, doing: str = "patching paths") -> str:
     """The tap at the end of the residual stream: what all parts write into."""
     stack = board.model.decoder or board.model.encoder
     if not isinstance(stack, Stack):
-        raise UsageError("patching paths", "a recurrent model", "a Transformer")
+        raise UsageError(doing, "a recurrent model", "a Transformer")
     name = "encoder" if board.model.decoder is None else "decoder"
     return f"{name}.blocks.{len(stack.blocks) - 1}.resid_post"
 
@@ -154,7 +163,8 @@ def patch_paths(
     """
     clean, corrupt = ends(board, pairs)
     gap = spread(clean, corrupt)
-    receivers = list(receivers) or [Site(last_stream(board))]
+    if not receivers:
+        last_stream(board)  # says so where there is none
     frozen = [*head_sites(board), *(mlp_sites(board) if freeze_mlps else [])]
     _, old = board.run(pairs.clean, taps_of([*frozen, *senders]))
     _, new = board.run(pairs.corrupt, taps_of(senders))
@@ -168,11 +178,12 @@ def patch_paths(
         for tap, mask in masks(senders, part, new).items():
             edit = patch(tile_rows(new[tap], sets), mask=mask.repeat_interleave(count, 0))
             edits.setdefault(tap, []).append(edit)
-        _, heard = board.run(tiled, taps_of(receivers), edits)
-        all_of = torch.ones(1, len(receivers), dtype=torch.bool)
-        told = {
-            tap: patch(heard[tap], mask=m) for tap, m in masks(receivers, all_of, heard).items()
-        }
-        logits, _ = board.run(tiled, (), told)
+        logits, heard = board.run(tiled, taps_of(receivers), edits)
+        if receivers:  # else the end has heard all, and spoken
+            all_of = torch.ones(1, len(receivers), dtype=torch.bool)
+            told = {
+                tap: patch(heard[tap], mask=m) for tap, m in masks(receivers, all_of, heard).items()
+            }
+            logits, _ = board.run(tiled, (), told)
         made.append(pairs.goal.rows(sets)(logits, tiled).view(sets, count).cpu())
     return Effects((torch.cat(made) - clean) / -gap, clean, corrupt)

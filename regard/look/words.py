@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
@@ -35,9 +36,11 @@ class Read(NamedTuple):
 def read_words(tokenizer: Tokenizer, text: str, spans: Sequence[Span], take: Take = "last") -> Read:
     """Ids of a text, and of each word (a span of characters) its first or last token."""
     tokens = tokenizer.offsets(text)
+    real = [at for at, (first, last) in enumerate(tokens) if first < last]  # in the text's order
+    firsts, lasts = [tokens[at][0] for at in real], [tokens[at][1] for at in real]
     words, columns = list[int](), list[int]()
     for n, (start, end) in enumerate(spans):
-        own = [at for at, (first, last) in enumerate(tokens) if first < end and last > start]
+        own = real[bisect_right(lasts, start) : bisect_left(firsts, end)]
         if own:
             words.append(n)
             columns.append(own[-1] if take == "last" else own[0])

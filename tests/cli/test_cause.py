@@ -10,6 +10,7 @@ import torch
 from regard.cli.main import main
 from regard.kit import Kit
 from regard.look.ioi import FRAMES, NAMES, PLACES, THINGS, Roles, find_roles, make_prompts
+from regard.look.ioi_heads import LOOKS, RULES
 from regard.tokens import train_tokenizer
 from tests.look.planted import planted_induction
 from tests.look.test_circuit import repeats
@@ -81,7 +82,10 @@ def test_a_circuit_and_its_certificate(folder, capsys):
     words = ("circuit", folder / "m", folder / "pairs.tsv", "--out", out, "--png", png)
     code, said, _ = call(capsys, *words)
     assert code == 0 and "2 of 8 parts" in said and "faithfulness, mean" in said
-    made = json.loads(out.read_text())
+    receipt = json.loads(out.read_text())
+    assert receipt["command"][:2] == ["regard", "circuit"] and receipt["torch"]
+    assert str(folder / "pairs.tsv") in receipt["data"] and len(receipt["data"]) > 2
+    made = receipt["results"]
     assert [(n["tap"], n["head"]) for n in made["nodes"]] == [
         ("decoder.blocks.0.attn.z", 1),
         ("decoder.blocks.1.attn.z", 2),
@@ -125,7 +129,10 @@ def test_bad_pairs(folder, tmp_path, capsys, line, told):
         (["patch", "M", "P", "--to", "end", "--fast"], "exactly"),
         (["circuit", "M", "P", "--keep", "2"], "between 0 and 1"),
         (["circuit", "M", "nowhere.tsv"], "no such file"),
-        (["eval", "ioi", "M"], "14 tokens"),
+        (["circuit", "M", "P", "--out", "nowhere/c.json"], "no folder nowhere"),
+        (["eval", "ioi", "M", "--out", "."], "is a folder"),
+        (["patch", "M", "P", "--png", "nowhere/p.png"], "no folder nowhere"),
+        (["eval", "ioi", "M"], "14 tokens\n  expected: at most 12"),
         (["circuit", "fr-en", "P"], "a language model"),
     ],
 )
@@ -168,11 +175,16 @@ def test_a_fresh_model_does_not_know_who_is_meant(tmp_path, capsys):
     torch.manual_seed(0)
     model = planted_induction(tokenizer.size, 24, heads=2, previous=0, induction=1)
     Kit(model, tokenizer).save(tmp_path / "words")
-    code, said, _ = call(
-        capsys, "eval", "ioi", tmp_path / "words", "--count", 8, "--heads", "--json"
-    )
+    words = ("eval", "ioi", tmp_path / "words", "--count", 8, "--heads", "--out")
+    code, said, _ = call(capsys, *words, tmp_path / "ioi.json", "--json")
     made = json.loads(said)
+    receipt = json.loads((tmp_path / "ioi.json").read_text())
+    assert receipt["results"] == made and receipt["seed"] == 0 and receipt["code"]
+    assert list(made["heads"]) == list(RULES) and made["thresholds"]["looks"] == LOOKS
     assert code == 0 and abs(made["corrupted_difference"]) < 1 and 0 <= made["io_above_s"] <= 1
     found = made["heads"]
     assert (0, 0) in {(h["block"], h["head"]) for h in found["previous token"]}
     assert (1, 1) in {(h["block"], h["head"]) for h in found["induction"]}
+    assert max(h["score"] for h in found["induction"]) > 0.9
+    code, said, _ = call(capsys, *words[:-1])
+    assert code == 0 and all(name in said for name in RULES) and "1 % or more" in said

@@ -89,8 +89,7 @@ def test_the_next_word_of_a_translation(here, pair):  # noqa: F811
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        ([TEXT, "--target", "xylophone"], 2, "one token of its vocabulary"),
-        ([TEXT, "--against", "zebra fish"], 2, "--against 'zebra fish'"),
+        ([TEXT, "--target", ""], 3, "no token of this model"),
         ([TEXT * 20], 3, "at most 40"),
         ([TEXT, "--top", "x"], 2, "whole number"),
         ([], 2, "TEXT"),

@@ -114,7 +114,7 @@ def test_texts_that_do_not_fit(here, writer, tmp_path):  # noqa: F811
     code, _, err = here("look", writer, TEXT * 20, *out)
     assert code == 3 and "at most 40, which this model reads" in err
     code, _, err = here("look", writer, "", *out)
-    assert code == 3 and "no tokens" in err
+    assert code == 3 and "an empty text" in err
     code, _, err = here("look", "fr-en", "mot " * 6000, *out)
     assert code == 3 and "tokens of the source" in err and "at most 5,000" in err
 

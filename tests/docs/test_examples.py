@@ -1,5 +1,6 @@
 """Every example runs and shows what its first lines promise."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ PROMISED = {
     "attention_by_hand": ["0.85    0.65", "gradient scaled"],
     "generate": ["same bits True", "How much wood| would a woodchuck"],
     "look": ["The animal didn't cross the street", "“elle” looks at “rue”", "doug.html"],
+    "pronouns": ["his or her is right: 9", "than the other person: 9"],
     "kernel_regression": ["prediction -1.55474", "Jurafsky and Martin"],
 }
 TASKS = {
@@ -32,9 +34,23 @@ def test_no_example_is_left_out() -> None:
     assert there == {*PROMISED, "toy_tasks", "induction"}
 
 
+def test_the_figures_of_induction_are_written_without_matplotlib(tmp_path: Path) -> None:
+    code = "import sys, runpy; sys.modules['matplotlib'] = None\n"
+    code += f"sys.argv = ['x', '--steps', '5', '--out', {str(tmp_path / 'bump')!r}]\n"
+    code += "runpy.run_path('examples/induction.py', run_name='__main__')"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "") and "matplotlib is missing" in done.stdout
+    made = json.loads((tmp_path / "bump.json").read_text())
+    assert made["training"][0]["step"] == 0 and 0 <= made["training"][0]["induction"] <= 1
+    assert made["seconds"] > 0 and not (tmp_path / "bump.png").exists()
+
+
 @pytest.mark.slow
-def test_induction_heads_form_and_are_found() -> None:
-    code, out = run("induction", "--steps", "1200")
+def test_induction_heads_form_and_are_found(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    code, out = run("induction", "--steps", "1200", "--out", str(tmp_path / "bump"))
+    assert (tmp_path / "bump.png").is_file()
     rows = [line.split() for line in out.splitlines() if line.startswith("step")]
     assert code == 0 and float(rows[0][3]) > 4 > 0.1 > float(rows[-1][3])
     assert min(float(rows[-1][5]), float(rows[-1][7])) > 0.9 > 0.1 > float(rows[0][7])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy
 import pytest
 import torch
 
@@ -42,6 +43,24 @@ def test_the_ridge_minimises_what_it_should():
     rest = weight @ (y - x @ scores - intercept) ** 2
     mean = (weight @ y) / weight.sum()
     assert r2 == pytest.approx(float(1 - rest / (weight @ (y - mean) ** 2)))
+
+
+def test_lime_of_its_authors_agrees():
+    """The same draws, distances and kernel through their ridge (scikit-learn's)."""
+    base = pytest.importorskip("lime.lime_base")
+    kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]), torch.tensor([8]))
+    value = Tokens(kit.board, kit.batch([[4, 9, 2, 7, 11, 5]]), goal, 13)
+    found = lime(value, 300, seed=2)
+    kept = draw_subsets(6, 300, seed=2)
+    distance = 100 * (1 - torch.nn.functional.cosine_similarity(kept.double(), kept[:1].double()))
+    fit = base.LimeBase(lambda d: numpy.exp(-((d / 25) ** 2)), random_state=0)
+    rows, scores = kept.double().numpy(), value(kept).numpy()[:, None]
+    intercept, theirs, r2, _ = fit.explain_instance_with_data(
+        rows, scores, distance.numpy(), 0, 6, feature_selection="none"
+    )
+    wanted = torch.tensor([dict(theirs)[n] for n in range(6)]).double()
+    torch.testing.assert_close(found.scores, wanted, atol=1e-9, rtol=1e-9)
+    assert (found.intercept, found.r2) == pytest.approx((intercept, r2), abs=1e-9)
 
 
 def test_the_kernel():

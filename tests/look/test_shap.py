@@ -5,11 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy
 import pytest
 import torch
 
 from regard.errors import UsageError
+from regard.look.goal import Goal
 from regard.look.shap import exact_shapley, sampled_shapley, student
+from regard.look.subsets import Tokens
+from regard.model.batch import Batch
+from tests.properties.small_models import small_kit
 
 
 def random_game(count, seed=0):
@@ -112,6 +117,27 @@ def test_shap_of_the_library_agrees():
     )
     wanted = torch.tensor(explainer(torch.ones(1, 6).numpy()).values[0]).double()
     torch.testing.assert_close(exact_shapley(value, 6).scores, wanted, atol=1e-6, rtol=1e-6)
+
+
+def test_shap_of_the_library_agrees_on_a_model():
+    shap = pytest.importorskip("shap")
+    kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]), torch.tensor([8]))
+    kit.model.double()
+    ids, absent = torch.tensor([[4, 9, 2, 7, 11, 5, 30, 1]]), 13
+
+    def theirs(rows):  # the model itself, on ids: nothing of `Tokens`
+        kept = torch.tensor(rows).bool()
+        with torch.no_grad():
+            last = kit.model(Batch(torch.where(kept, ids, absent)))[:, -1]
+        return (last[:, 3] - last[:, 8]).numpy()
+
+    found = exact_shapley(Tokens(kit.board, kit.batch(ids), goal, absent), 8)
+    ones, zeros = numpy.ones((1, 8)), numpy.zeros((1, 8))
+    wanted = torch.tensor(shap.explainers.Exact(theirs, zeros)(ones).values[0]).double()
+    torch.testing.assert_close(found.scores, wanted, atol=1e-9, rtol=1e-9)
+    kernel = shap.KernelExplainer(theirs, zeros).shap_values(ones, nsamples=1 << 8, silent=True)
+    torch.testing.assert_close(found.scores, torch.tensor(kernel[0]), atol=1e-6, rtol=1e-6)
+    assert abs(float(found.scores.sum()) - (found.value - found.baseline_value)) < 1e-12
 
 
 def test_what_is_refused():

@@ -1,0 +1,128 @@
+"""Looking into recurrent models: what works, works inside the recurrence; the rest says why not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard.errors import UsageError
+from regard.history.config import encoder_decoder, language_model
+from regard.history.seq2seq import model_class
+from regard.look.capture import Board
+from regard.look.circuit import CircuitConfig, find_circuit
+from regard.look.edges import edge_scores
+from regard.look.edit import patch, zero
+from regard.look.goal import Goal
+from regard.look.heads import head_scores
+from regard.look.ioi_heads import Search
+from regard.look.lens import copy_score, direct_attribution, logit_lens, neuron_attribution
+from regard.look.patching import Pairs, attribute_sites, patch_paths, patch_sites
+from regard.look.repeats import repeats_for
+from regard.look.sites import Site, head_sites, mlp_sites
+from regard.look.view import gather_view
+from regard.look.words import word_taps
+from regard.model.batch import Batch
+from tests.properties.small_models import randomise
+
+CLEAN = torch.tensor([[4, 9, 2, 7], [4, 9, 2, 8]])
+CORRUPT = torch.tensor([[4, 3, 2, 7], [4, 1, 2, 8]])
+GOAL = Goal(torch.tensor([3, 4]), torch.tensor([5, 6]))
+PAIRS = Pairs(Batch(CLEAN), Batch(CORRUPT), GOAL)
+MANY = Pairs(PAIRS.clean.tile(3), PAIRS.corrupt.tile(3), GOAL.rows(3))
+TOP = "decoder.cells.1.state"
+
+
+def make(cell="lstm"):
+    """Two layers of random weights in float64."""
+    config = language_model(cell, 12, 16, 2, 30)
+    model = model_class(config).fresh(config)
+    randomise(model)
+    return Board(model.double())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_states_are_read_as_torch_computes_them(cell):
+    board = make(cell)
+    logits, seen = board.run(Batch(CLEAN), "*.state")
+    torch.testing.assert_close(logits, board.model(Batch(CLEAN)))  # fused, nobody listens
+    x = board.model.front.tokens(CLEAN)
+    for layer in board.model.decoder.cells:
+        kind = {"rnn": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[cell]
+        theirs = kind(x.shape[2], 16, batch_first=True).double()
+        theirs.load_state_dict(layer.state_dict())
+        x = theirs(x)[0]
+    torch.testing.assert_close(seen[TOP], x)
+
+
+@torch.no_grad()
+def test_an_edit_acts_inside_the_recurrence():
+    board = make()
+    edits = {"decoder.cells.0.*": zero(position=1)}
+    logits, seen = board.run(Batch(CLEAN), "decoder.cells.0.*", edits)
+    assert all(not x[:, 1].any() for x in seen.values())
+    plain = board.run(Batch(CLEAN))[0]
+    torch.testing.assert_close(logits[:, 0], plain[:, 0])
+    # h and c are zero after the second token: as if the text began after it, in this layer
+    short, later = board.run(Batch(CLEAN[:, 2:]), "decoder.cells.0.state")
+    torch.testing.assert_close(seen["decoder.cells.0.state"][:, 2:], later["decoder.cells.0.state"])
+    assert (logits[:, 2:] - plain[:, 2:]).abs().min() > 1e-6
+
+
+def test_patching_states():
+    board = make()
+    places = [Site(TOP, None, n) for n in range(4)]
+    found = patch_sites(board, PAIRS, places).mean
+    assert float(found[0]) == pytest.approx(0, abs=1e-9)  # the first tokens are the same
+    assert float(found[3]) == pytest.approx(1)  # the last state says it all
+    assert 1e-6 < abs(float(found[1])) and abs(float(found[1] - 1)) > 1e-6
+    with torch.no_grad():
+        _, seen = board.run(PAIRS.clean, TOP)
+        logits, _ = board.run(PAIRS.corrupt, (), {TOP: patch(seen[TOP], position=1)})
+        clean, corrupt = (GOAL(board.run(b)[0], b).mean() for b in PAIRS[:2])
+        wanted = (GOAL(logits, PAIRS.corrupt).mean() - corrupt) / (clean - corrupt)
+    assert float(found[1]) == pytest.approx(float(wanted))
+
+
+def test_states_stand_for_blocks_in_probes():
+    assert word_taps(make()) == ["decoder.embed", "decoder.cells.0.state", TOP]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda b: logit_lens(b, PAIRS.clean),
+        lambda b: direct_attribution(b, PAIRS.clean, GOAL),
+        lambda b: neuron_attribution(b, PAIRS.clean, GOAL, 0),
+        lambda b: copy_score(b, 0, 0, PAIRS.clean),
+        lambda b: head_scores(b, repeats_for(b.model)),
+        lambda b: patch_sites(b, PAIRS, head_sites(b)),
+        lambda b: patch_sites(b, PAIRS, mlp_sites(b)),
+        lambda b: attribute_sites(b, PAIRS, [Site(TOP)]),
+        lambda b: patch_paths(b, PAIRS, head_sites(b)),
+        lambda b: edge_scores(b, PAIRS),
+        lambda b: find_circuit(b, MANY, CircuitConfig()),
+        lambda b: gather_view(b, Batch(CLEAN[:1]), {"text": list("abcd")}),
+        lambda b: Search(b, PAIRS, repeats_for(b.model)),
+        lambda b: b.run(PAIRS.clean, "*.attn.z"),
+        lambda b: b.run(PAIRS.clean, (), {TOP: zero(head=0)}),
+        lambda b: b.run(PAIRS.clean, (), {TOP: patch(torch.zeros(2, 5, 16))}),
+    ],
+)
+def test_what_a_recurrent_model_has_not(ask):
+    board = make()
+    with pytest.raises(UsageError):
+        ask(board)
+    assert not any(tap.fn for tap in board.taps.values())
+
+
+def test_a_recurrent_translator_has_one_attention():
+    config = encoder_decoder("gru", 12, 12, 1, 30, "additive")
+    board = Board(model_class(config).fresh(config))
+    batch = Batch(CLEAN[:1], torch.tensor([[1, 5]]))
+    (only,) = head_scores(board, None, [batch])
+    assert only.layer == "decoder.cross" and only.entropy > 0 and only.induction is None
+    view = gather_view(board, batch, {"source": list("abcd"), "target": list("ab")})
+    assert view.stack(None).small.shape[:2] == (1, 1)
+    with pytest.raises(UsageError):
+        logit_lens(board, batch)
