@@ -9,7 +9,7 @@ from typing import Any
 
 from regard.cli.opening import find_source
 from regard.cli.show import Show, human_bytes
-from regard.cli.train_ngram import is_ngrams
+from regard.cli.train_ngram import count_classes, is_ngrams
 from regard.core.config import StackConfig
 from regard.core.tap import taps
 from regard.disk import read_json
@@ -36,7 +36,8 @@ def show_ngrams(path: str, show: Show) -> None:
     """Order, words and n-grams of a folder or an ARPA file."""
     model = NgramModel.open(Path(path))
     sizes = [len(level) for level in model.tables.levels]
-    made = {"order": len(sizes), "vocabulary": model.tables.vocab, "ngrams": sizes}
+    made: dict[str, Any] = {"order": len(sizes), "vocabulary": model.tables.vocab}
+    made |= count_classes(model.tables) | {"ngrams": sizes}
     made |= {"smoothing": model.smoothing, "sentences": model.lines}
     if show.as_json:
         show.result(made)

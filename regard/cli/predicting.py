@@ -20,7 +20,7 @@ from regard.errors import DataError, UsageError
 from regard.history.entropy import Alphabet, clean
 from regard.history.ngram import Ids
 from regard.history.ngram_model import NgramModel, encode_lines, joined
-from regard.history.predictor import Folded, NgramPredictor, Predictor, StepPredictor
+from regard.history.predictor import Folded, Predictor, StepPredictor, ngram_predictor
 from regard.kit import Kit
 from regard.model.batch import Batch
 from regard.model.config import TextConfig
@@ -109,7 +109,7 @@ def open_model(path: str, device: str) -> Model:
         model = NgramModel.open(Path(path))
         end = model.tokenizer.specials.get("eos") if model.lines else None
         lines = model if model.lines else None
-        return Model(path, NgramPredictor(model.tables, end), model.tokenizer, lines)
+        return Model(path, ngram_predictor(model.tables, end), model.tokenizer, lines)
     kit = open_kit(path, device, "auto")
     check_tokenizer(kit, path)
     assert kit.tokenizer is not None

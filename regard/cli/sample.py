@@ -45,7 +45,7 @@ def draw(model: NgramModel, order: int, args: argparse.Namespace) -> dict[str, A
     context, made, marks = [*begin, *prompt], list[int](), list[bool]()
     chances = np.random.default_rng(args.seed).random(args.words)
     for chance in chances:
-        word, used = tables.draw(context, order, float(chance))
+        word, used, _ = tables.draw(context, order, float(chance))
         made.append(word)
         marks.append(used < min(order, len(context) + 1))
         context = begin if word == end else [*context, word][-tables.order :]

@@ -1,4 +1,4 @@
-"""`regard train ngram` and `train bow`, and `regard eval lm` of such models."""
+"""`regard train ngram`, `train bow` and `train classes`, and `regard eval lm` of such models."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from regard.cli.texts import at_least, perplexity
 from regard.data.files import read_lines, read_parts
 from regard.disk import read_json
 from regard.errors import DataError, UsageError
+from regard.history.class_ngram import ClassNgrams, brown_classes, train_class_ngrams
+from regard.history.ngram import Ids, Ngrams
 from regard.history.ngram_model import KIND, NgramModel, encode_lines, joined
 from regard.history.smooth import train_ngrams
 from regard.tokens import open_tokenizer, train_tokenizer
@@ -24,6 +26,7 @@ from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.train import KINDS, usual_size
 
 DOING = "training an n-gram model"
+USUAL_CLASSES = 100
 SENTENCES = ("spaced", "words", "wordpiece")
 """Kinds of tokens for which lines are sentences unless said otherwise."""
 
@@ -31,6 +34,8 @@ SENTENCES = ("spaced", "words", "wordpiece")
 def run(args: argparse.Namespace, show: Show) -> int:
     """Count, smooth, write the folder and say what is in it."""
     at_least("--order", args.order)
+    if args.verb == "train classes":
+        at_least("--classes", args.classes)
     out = new_folder(args, DOING, "text files or folders")
     began = time.perf_counter()
     with show.progress("training") as progress:
@@ -45,6 +50,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         "out": str(out),
         "tokens": tokens,
         "vocabulary": model.tables.vocab,
+        **count_classes(model.tables),
         "ngrams": [len(level) for level in model.tables.levels],
         "smoothing": model.smoothing,
         "seconds": round(seconds, 2),
@@ -60,6 +66,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         fields = made | {"ngrams": counts, "tokens": f"{tokens:,}"}
         order = model.tables.order
         title = f"n-grams up to {order} words" if order > 1 else "a bag of words"
+        title = title if isinstance(model.tables, Ngrams) else f"n-grams up to {order} classes"
         show.fields(title, {name: str(value) for name, value in fields.items()})
     return 0
 
@@ -74,12 +81,27 @@ def train(args: argparse.Namespace, progress: Progress) -> tuple[NgramModel, int
     if not len(ids):
         raise DataError(DOING, f"no words in {', '.join(args.files)}", "at least one")
     start = tokenizer.specials["bos"] if lines else None
-    progress(f"counting {len(ids):,} tokens")
-    tables = train_ngrams(
-        ids, tokenizer.size, args.order, args.smoothing, args.k, start, args.prune
-    )
+    shape = (args.order, args.smoothing, args.k, start, args.prune)
+    tables: Ngrams | ClassNgrams
+    if args.classes == 0:
+        progress(f"counting {len(ids):,} tokens")
+        tables = train_ngrams(ids, tokenizer.size, *shape)
+    else:
+        tables = train_class_ngrams(ids, find_classes(args, ids, tokenizer, progress), *shape)
     way = f"{args.smoothing} {args.k}" if args.smoothing == "add" else args.smoothing
     return NgramModel(tables, tokenizer, way), len(ids)
+
+
+def find_classes(
+    args: argparse.Namespace, ids: Ids, tokenizer: Tokenizer, progress: Progress
+) -> Ids:
+    """Brown's classes of the words of the text; what begins and ends sentences is apart."""
+    apart = [id for role, id in tokenizer.specials.items() if role in ("bos", "eos")]
+    words = len(np.setdiff1d(ids, apart))
+    return brown_classes(
+        *(ids, tokenizer.size, args.classes or min(USUAL_CLASSES, words), apart),
+        lambda done, whole: progress(f"classes: {done:,} of {whole:,} words"),
+    )
 
 
 def find_tokenizer(args: argparse.Namespace) -> tuple[Tokenizer, bool]:
@@ -100,6 +122,11 @@ def find_tokenizer(args: argparse.Namespace) -> tuple[Tokenizer, bool]:
     if lines and not {"bos", "eos"} <= set(tokenizer.specials):
         raise UsageError(DOING, f"{args.tokens} has no bos and eos", "them, for lines", "--running")
     return tokenizer, lines
+
+
+def count_classes(tables: Ngrams | ClassNgrams) -> dict[str, int]:
+    """How many classes there are, of n-grams of classes."""
+    return {"classes": tables.model.vocab} if isinstance(tables, ClassNgrams) else {}
 
 
 def is_ngrams(path: str) -> bool:

@@ -17,8 +17,9 @@ from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
 from regard.disk import read_json, write_whole
-from regard.errors import DataError
+from regard.errors import DataError, UsageError
 from regard.history.arpa import read_arpa, write_arpa
+from regard.history.class_ngram import ClassNgrams
 from regard.history.ngram import Floats, Ids, Level, Ngrams
 from regard.tokens.folder import open_tokenizer
 from regard.tokens.tokenizer import Tokenizer
@@ -33,7 +34,7 @@ TOGETHER = 1 << 16  # texts that are cut into tokens at once
 class NgramModel:
     """Tables, the tokenizer of their ids, and whether lines are sentences or one running text."""
 
-    tables: Ngrams
+    tables: Ngrams | ClassNgrams
     tokenizer: Tokenizer
     smoothing: str = ""
     """How it was made."""
@@ -66,19 +67,23 @@ class NgramModel:
         """Write config.json, model.safetensors and the tokenizer."""
         folder.mkdir(parents=True, exist_ok=True)
         tables = self.tables
+        inner = tables.model if isinstance(tables, ClassNgrams) else tables
         arrays = {
             f"{n}.{part}": np.ascontiguousarray(getattr(level, part))
             for n, level in enumerate(tables.levels, 1)
             for part in PARTS
         }
+        if isinstance(tables, ClassNgrams):
+            arrays |= {"classes": tables.classes, "emission": tables.emission}
         small = {name: shrink(array) for name, array in arrays.items()}
         config = {
             "model_type": KIND,
             "order": tables.order,
             "vocab": tables.vocab,
             "start": tables.start,
-            "base": None if np.isinf(tables.base) else tables.base,
+            "base": None if np.isinf(inner.base) else inner.base,
             "smoothing": self.smoothing,
+            **({} if inner is tables else {"classes": inner.vocab}),
         }
         self.tokenizer.save(folder)
         write_whole(folder / WEIGHTS, save(small))
@@ -115,6 +120,11 @@ class NgramModel:
 
     def write_arpa(self, path: Path) -> None:
         """Write an ARPA file; control tokens as it is custom there."""
+        if isinstance(self.tables, ClassNgrams):
+            found = "n-grams of classes, for which ARPA files have no place"
+            raise UsageError(
+                "writing an ARPA file", found, "n-grams of words (`regard train ngram`)"
+            )
         known = {self.tokenizer.specials.get(role): spelt for role, spelt in USUAL.items()}
 
         def spell(id: int) -> str:
@@ -149,7 +159,7 @@ def joined(parts: Iterable[Ids]) -> Ids:
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
-def read_tables(folder: Path, config: dict[str, object]) -> Ngrams:
+def read_tables(folder: Path, config: dict[str, object]) -> Ngrams | ClassNgrams:
     """The arrays of a folder, checked."""
     path = folder / WEIGHTS
     try:
@@ -165,6 +175,9 @@ def read_tables(folder: Path, config: dict[str, object]) -> Ngrams:
                 raise DataError(f"reading {path}", f"level {n} does not fit", "whole tables")
         start, base = config.get("start"), config.get("base")
         vocab = int(str(config["vocab"]))
+        size = int(str(config.get("classes", vocab)))
+        classes = arrays["classes"].astype(np.int64) if "classes" in config else None
+        emission = arrays["emission"] if classes is not None else None
     except FileNotFoundError:
         raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the tables of the model") from None
     except (KeyError, ValueError, SafetensorError) as error:
@@ -173,14 +186,20 @@ def read_tables(folder: Path, config: dict[str, object]) -> Ngrams:
         raise DataError(
             f"reading {folder}", f"order {len(levels)}, start {start}", "1 or more; an id"
         )
-    if len(levels[0]) != vocab:
-        raise DataError(f"reading {path}", f"{len(levels[0])} single words", f"{vocab}")
-    return Ngrams(
-        vocab,
-        tuple(levels),
-        None if start is None else int(str(start)),
-        -np.inf if base is None else float(str(base)),
-    )
+    if len(levels[0]) != size:
+        what = "words" if classes is None else "classes"
+        raise DataError(f"reading {path}", f"{len(levels[0])} single {what}", f"{size}")
+    first = None if start is None else int(str(start))
+    least = -np.inf if base is None else float(str(base))
+    if classes is None or emission is None:
+        return Ngrams(size, tuple(levels), first, least)
+    if (
+        not classes.shape == emission.shape == (vocab,)
+        or not 0 <= classes.min() <= (classes.max()) < size
+    ):
+        raise DataError(f"reading {path}", "classes that do not fit", f"one for each of {vocab:,}")
+    inner = Ngrams(size, tuple(levels), None if first is None else int(classes[first]), least)
+    return ClassNgrams(classes, inner, emission, first)
 
 
 def shrink(array: np.ndarray) -> np.ndarray:

@@ -49,6 +49,36 @@ def test_train_then_eval_then_sample_then_arpa(files, capsys):
     assert code == 0 and json.loads(said)["perplexity"] == pytest.approx(made["perplexity"])
 
 
+def test_classes_are_trained_scored_drawn_coded_and_told(files, capsys):
+    out = files / "classes"
+    train = ("train", "classes", files / "train.txt", "--out", out, "--json")
+    code, said, _ = call(capsys, *train, "--classes", 4, "--valid", files / "test.txt")
+    made = json.loads(said)
+    assert code == 0 and made["classes"] == 4 + 3 == made["ngrams"][0]  # begin, end, never seen
+    assert made["vocabulary"] == 14 and len(made["ngrams"]) == 3
+    _, said, _ = call(capsys, "eval", "lm", out, files / "test.txt", "--json")
+    assert json.loads(said)["perplexity"] == made["perplexity"]
+    _, said, _ = call(capsys, "score", out, "a cat sat", "--json")
+    assert json.loads(said)["perplexity"] > 1
+    _, said, _ = call(capsys, "sample", out, "--words", 12, "--json")
+    drawn = [row["tokens"] for row in json.loads(said)["samples"]]
+    assert len(drawn) == 3 and len({tuple(row) for row in drawn}) == 3
+    coded = ("entropy", files / "test.txt", "--model", out, "--json")
+    code, said, _ = call(capsys, *coded)
+    assert code == 0 and json.loads(said)["coded"][1]["decoded_back"]
+    _, said, _ = call(capsys, "info", out, "--json")
+    assert json.loads(said)["classes"] == 7
+    code, _, error = call(capsys, "export", "arpa", out, files / "m.arpa")
+    assert code == 2 and "n-grams of classes" in error
+
+
+@pytest.mark.parametrize("words, code, said", [((0,), 2, "1 or more"), ((99,), 2, "1 to 11")])
+def test_too_few_or_too_many_classes(files, capsys, words, code, said):
+    train = ("train", "classes", files / "train.txt", "--out", files / "m", "--classes")
+    found, _, error = call(capsys, *train, *words)
+    assert found == code and said in error and not (files / "m").exists()
+
+
 def test_in_a_bag_order_plays_no_part(files, capsys):
     out = files / "bag"
     train = ("train", "bow", files / "train.txt", "--out", out, "--k", 0.5)
