@@ -13,7 +13,6 @@ from regard.cli.explain_goal import DOING, Question, ask, baseline_of, readable
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show
 from regard.cli.texts import check_finite, noted
-from regard.cli.train_ngram import is_ngrams
 from regard.errors import UsageError, nearest
 from regard.look.attribution import (
     Attribution,
@@ -52,9 +51,6 @@ def run(args: argparse.Namespace, show: Show) -> int:
         fix = f"did you mean {close}?" if close else ""
         found = f"unknown method {args.method!r}"
         raise UsageError(DOING, found, f"one of {', '.join(METHODS)}", fix)
-    if is_ngrams(args.path):
-        found = "n-grams, which count the last few words"
-        raise UsageError(DOING, found, "a model that reads words as vectors")
     kit = open_kit(args.path, args.device, None)  # plain maps: packed ones have no gradient
     with noted(show):
         question = ask(kit, args.text, args.target, args.against, show)

@@ -142,7 +142,7 @@ class Climb:
 
             return answer_curve(asked, by_count)
         kit = open_kit(str(folder), self.args.device, "auto")
-        room = window_length(kit, None)
+        room = window_length(kit, None, str(folder))
 
         def by_model(question: Question) -> float | None:
             whole = [*question.before, *question.answer]

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     kit = open_kit(args.path, args.device, None)
     last_stack(kit.model, DOING)  # says so where there is none
     with noted(show):
-        asked = ask(kit, args.text)
+        asked = ask(kit, args.text, args.path)
     scores = logit_lens(kit.board, asked.batch, torch.tensor([[asked.column]]))[:, 0, 0].float()
     check_finite(DOING, [float(scores[-1].sum())])
     assert kit.tokenizer is not None
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     return 0
 
 
-def ask(kit: Kit, text: str) -> Question:
+def ask(kit: Kit, text: str, path: str) -> Question:
     """The text as the model reads it, and the column that predicts what is missing."""
     model, tokenizer = kit.model, kit.tokenizer
     assert tokenizer is not None
@@ -73,7 +73,7 @@ def ask(kit: Kit, text: str) -> Question:
         written = [start_id(kit.files, kit.config), *ids]
         return Question(kit.batch([source], [written]), len(written) - 1, begun, "target")
     if model.decoder is None:
-        mask = mask_id(kit)
+        mask = mask_id(kit, path)
         ids = encode_gaps(tokenizer, text, mask)
         return Question(kit.batch([ids]), ids.index(mask), "", "source")
     ids = prompt_ids(tokenizer, text)

@@ -113,13 +113,13 @@ def open_model(path: str, device: str) -> Model:
     kit = open_kit(path, device, "auto")
     check_tokenizer(kit, path)
     assert kit.tokenizer is not None
-    return Model(path, kit_predictor(kit), kit.tokenizer)
+    return Model(path, kit_predictor(kit, path), kit.tokenizer)
 
 
-def kit_predictor(kit: Kit) -> StepPredictor:
+def kit_predictor(kit: Kit, path: str) -> StepPredictor:
     """A decoder; texts begin with the token that its tokenizer puts there, if any."""
     assert kit.tokenizer is not None
-    room = window_length(kit, None)
+    room = window_length(kit, None, path)
     begin = kit.tokenizer.first
     first = [] if begin is None else [begin]
     front = kit.model.config.front

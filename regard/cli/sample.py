@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from regard.cli.show import Show
-from regard.cli.train_ngram import is_ngrams
 from regard.errors import UsageError
 from regard.history.ngram_model import NgramModel
 
@@ -19,8 +18,6 @@ BACKED_OFF = "·"
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Draw a text for each order, from the same random numbers."""
-    if not is_ngrams(args.path):
-        raise UsageError("drawing texts", f"{args.path!r}", "a folder of `regard train ngram`")
     model = NgramModel.open(Path(args.path))
     orders = args.orders or range(1, model.tables.order + 1)
     for order in orders:

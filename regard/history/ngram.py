@@ -190,7 +190,9 @@ class Ngrams:
                 rest = float((point - sums[at] + own) / own)
                 return Drawn(int(self.levels[n].word[after][at]), n + 1, rest)
         raise UsageError(
-            "drawing words by n-grams", "a model without counts", "one of `train ngram`"
+            "drawing words by n-grams",
+            "a model without counts",
+            "a folder of `train ngram`: ARPA files have none",
         )
 
     @cached_property

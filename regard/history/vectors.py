@@ -28,6 +28,7 @@ Ids = NDArray[np.int64]
 WEIGHTS, WORDS, CONFIG = "vectors.safetensors", "words.tsv", "config.json"
 MODEL = "word2vec"  # what config.json says of a folder of ours
 Matrix = Literal["in", "out"]
+HEAD = 1 << 20  # bytes that tell what a file is
 LONGEST = 1 << 16  # bytes of a word in a binary file; what is longer is no word
 SMALL = 1e-3  # against division by nothing in 3CosMul, as its authors chose
 SPELLED = 50_000  # frequent words among which a likely spelling is looked for
@@ -187,6 +188,21 @@ def read_vectors(path: str | os.PathLike[str], matrix: Matrix = "in") -> Vectors
     data = place.read_bytes()
     _, dim, start = read_header(data, place)
     return read_text(data, place, start) if is_text(data, start, dim) else read_binary(data, place)
+
+
+def measure_file(path: Path) -> tuple[int, int, bool]:
+    """Words, dimensions and whether in letters, of a file of word2vec's, from its head and size."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+        rows, dim, start = read_header(head, path)
+        text = is_text(head, start, dim)
+        if rows < 0:
+            file.seek(0)
+            rows = sum(bool(line.strip()) for line in file)
+    size, least = path.stat().st_size, start + rows * (2 * dim + 1 if text else 4 * dim + 2)
+    if size < least:
+        raise corrupt(path, size, "the end", f"{rows:,} rows: {least:,} bytes or more")
+    return rows, dim, text
 
 
 def is_vectors(path: Path) -> bool:

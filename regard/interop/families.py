@@ -35,6 +35,9 @@ ARCHITECTURES = {name: table for table in FAMILIES for name in table.variants}
 def bind(architecture: str) -> Binding:
     """The table of an architecture."""
     if architecture not in ARCHITECTURES:
+        if architecture.startswith("regard-"):
+            found, expected = f"{architecture!r}, a model that counts", "a network"
+            raise DataError("finding a model's table", found, expected, "`regard info` says more")
         close = nearest(architecture, ARCHITECTURES)
         raise DataError(
             "finding a model's table",

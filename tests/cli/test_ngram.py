@@ -163,7 +163,8 @@ def test_bad_files(files, capsys):
     assert code == 3 and "none.txt" in said
     code, _, said = call(capsys, "train", "ngram", files / "train.txt", "--out", files)
     assert code == 2 and "there already" in said
-    assert call(capsys, "sample", files)[0] == 2
+    code, _, said = call(capsys, "sample", files)
+    assert code == 3 and "config.json" in said and "an n-gram model" in said
     assert call(capsys, "export", "arpa", files, files / "x.arpa")[0] == 2
     assert call(capsys, "train", "ngram", files / "train.txt", "--out", out, "--order", 2)[0] == 0
     code, _, said = call(capsys, "sample", out, "--orders", 3)
