@@ -51,7 +51,7 @@ def describe_vectors(path: Path) -> dict[str, Any]:
     """Words and dimensions; of a file from its head, however large it is."""
     if is_folder(path):
         vectors = read_vectors(path)
-        return {"words": len(vectors), "dim": vectors.dim, "form": "a folder of regard's"}
+        return {"words": len(vectors), "dim": vectors.dim}
     words, dim, text = measure_file(path)
     form = f"word2vec's {'text' if text else 'binary'}"
     return {"words": words, "dim": dim, "form": form, "bytes_on_disk": path.stat().st_size}

@@ -18,6 +18,7 @@ from tokenizers import models, pre_tokenizers
 
 from regard.disk import read_json, write_whole
 from regard.errors import DataError, UsageError
+from regard.header import read_header
 from regard.history.arpa import read_arpa, write_arpa
 from regard.history.class_ngram import ClassNgrams
 from regard.history.ngram import Floats, Ids, Level, Ngrams
@@ -100,6 +101,10 @@ class NgramModel:
                 found = f"byte {error.start} of a block (0x{error.object[error.start]:02x})"
                 raise DataError(f"reading {path}", found, "UTF-8 text") from None
             return cls(tables, tokenizer_of(words, path), "as the file says")
+        if not (path / "config.json").is_file():
+            found = "no config.json there" if path.is_dir() else "no such file or folder"
+            expected = "a folder of `regard train ngram`, or an ARPA file"
+            raise DataError(f"opening {path}", found, expected)
         config = read_json(path / "config.json", "the settings of an n-gram model")
         if config.get("model_type") != KIND:
             raise DataError(
@@ -163,6 +168,7 @@ def read_tables(folder: Path, config: dict[str, object]) -> Ngrams | ClassNgrams
     """The arrays of a folder, checked."""
     path = folder / WEIGHTS
     try:
+        read_header(path)  # which says where a cut file ends
         arrays = load_file(path)
         levels: list[Level] = []
         for n in range(1, int(str(config["order"])) + 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shutil
 
 import pytest
 
@@ -136,6 +137,29 @@ def test_info_tells_what_was_counted(models, name, said):
     assert code == 0 and MADE[name][2].title in out
     code, _, error = call("info", path, "--taps")
     assert code == 2 and "there are none" in error
+
+
+@pytest.mark.parametrize(
+    "name, command",
+    [
+        ("ngram", ("score", "M", "the cat")),
+        ("classes", ("sample", "M")),
+        ("ibm1", ("translate", "the cat", "--model", "M")),
+        ("w2v", ("neighbours", "M", "cat")),
+    ],
+)
+@pytest.mark.parametrize("left", [4, 40, -10])
+def test_cut_weights_say_where_they_end(models, tmp_path, name, command, left):
+    shutil.copytree(models / name, tmp_path / "m")
+    (weights,) = (tmp_path / "m").glob("*.safetensors")
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:left])
+    size = len(whole[:left])
+    code, _, error = call(*(tmp_path / "m" if word == "M" else word for word in command))
+    assert code == 3 and weights.name in error and "truncated" in error
+    assert f"has {size:,}" in error  # what is there
+    if left < 0:  # and what is needed, once the header can be read
+        assert f"describes {len(whole):,}" in error and f"byte {size:,}" in error
 
 
 def test_info_of_a_cut_file_of_vectors(models):

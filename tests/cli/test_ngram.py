@@ -164,8 +164,10 @@ def test_bad_files(files, capsys):
     code, _, said = call(capsys, "train", "ngram", files / "train.txt", "--out", files)
     assert code == 2 and "there already" in said
     code, _, said = call(capsys, "sample", files)
-    assert code == 3 and "config.json" in said and "an n-gram model" in said
-    assert call(capsys, "export", "arpa", files, files / "x.arpa")[0] == 2
+    assert code == 3 and "no config.json" in said and "regard train ngram" in said
+    assert call(capsys, "export", "arpa", files, files / "x.arpa")[0] == 3
+    code, _, said = call(capsys, "sample", files / "none")
+    assert code == 3 and "no such file or folder" in said
     assert call(capsys, "train", "ngram", files / "train.txt", "--out", out, "--order", 2)[0] == 0
     code, _, said = call(capsys, "sample", out, "--orders", 3)
     assert code == 2 and "1 to 2" in said
