@@ -14,8 +14,8 @@ import numpy as np
 from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.show import Progress, Show
 from regard.cli.texts import at_least, perplexity
-from regard.data.files import read_lines, read_parts
-from regard.disk import read_json
+from regard.data.files import find_files, read_lines, read_parts
+from regard.disk import file_hash, read_json
 from regard.errors import DataError, UsageError
 from regard.history.class_ngram import ClassNgrams, brown_classes, train_class_ngrams
 from regard.history.ngram import Ids, Ngrams
@@ -56,6 +56,10 @@ def run(args: argparse.Namespace, show: Show) -> int:
         "seconds": round(seconds, 2),
     }
     if args.valid:
+        if same := trained_and_valid(args):
+            show.note(
+                f"warning: {same} is validated on and trained on: its perplexity is no measure"
+            )
         measured = measure(model, args.valid)
         made |= {name: measured[name] for name in ("perplexity", "bits_per_token")}
     leave_receipt(args, out, made)
@@ -102,6 +106,13 @@ def find_classes(
         *(ids, tokenizer.size, args.classes or min(USUAL_CLASSES, words), apart),
         lambda done, whole: progress(f"classes: {done:,} of {whole:,} words"),
     )
+
+
+def trained_and_valid(args: argparse.Namespace) -> str:
+    """The first validation file that is a training file, by its bytes; empty for none."""
+    hashes = {file_hash(file) for file in find_files(args.files)}
+    both = (str(file) for file in find_files(args.valid) if file_hash(file) in hashes)
+    return next(both, "")
 
 
 def find_tokenizer(args: argparse.Namespace) -> tuple[Tokenizer, bool]:

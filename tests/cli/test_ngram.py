@@ -214,3 +214,11 @@ def test_damaged_arpa(files, capsys):
     (files / "m.arpa").write_bytes(b"\\data\\\n\xff\n")
     code, _, error = call(capsys, "eval", "lm", files / "m.arpa", files / "test.txt")
     assert code == 3 and "UTF-8" in error
+
+
+def test_validation_on_the_training_file_is_warned_of(files, capsys):
+    (files / "again.txt").write_bytes((files / "train.txt").read_bytes())
+    train = ("train", "ngram", files / "train.txt", "--out")
+    for name, valid, warned in (("a", "again.txt", True), ("b", "test.txt", False)):
+        code, _, said = call(capsys, *train, files / name, "--valid", files / valid)
+        assert code == 0 and ("again.txt is validated on and trained on" in said) == warned
