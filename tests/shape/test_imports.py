@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = [
-    ["errors", "compiler", "disk", "header", "heap", "seed", "receipt"],
+    ["errors", "compiler", "disk", "energy", "header", "heap", "seed", "receipt"],
     ["core", "tokens"],
     ["model", "data", "history"],
     ["interop", "decode", "look", "train"],
