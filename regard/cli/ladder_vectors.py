@@ -6,12 +6,12 @@ import argparse
 import math
 import re
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from regard.cli.doctor import choose_device
 from regard.cli.ladder_split import DOING, Split
 from regard.cli.show import Show
 from regard.cli.texts import perplexity
@@ -19,14 +19,15 @@ from regard.cli.tok import open_any
 from regard.data.files import read_parts
 from regard.errors import DataError
 from regard.history.ladder import Question
-from regard.history.next_word import ROWS, NextWord, token_vectors, train_next_word
+from regard.history.next_word import WINDOW, NextWord, fit_scales, train_next_word
 from regard.history.ngram import Ids
 from regard.history.ngram_model import encode_lines, joined
 from regard.history.vectors import save_folder
 from regard.history.word2vec import Word2VecConfig
 from regard.tokens.tokenizer import Tokenizer
 
-SHARE, PACE = 0.3, 100_000  # of the rung's time for vectors, at so many tokens a second at least
+PACE = 50_000  # tokens a second at least
+WORKERS = 2  # the vectors are the same with any number
 
 
 def token_ids(tokenizer: Tokenizer, file: Path) -> Ids:
@@ -37,34 +38,30 @@ def token_ids(tokenizer: Tokenizer, file: Path) -> Ids:
 def train_vectors(
     args: argparse.Namespace, split: Split, out: Path, seconds: float, show: Show
 ) -> tuple[NextWord, dict[str, Any]]:
-    """Learn vectors, fit the softmax, keep the vectors; the model and what it took."""
+    """Learn vectors, fit their scales on the validation text, keep them; what it took."""
     tokenizer = open_any(str(split.tokenizer))
     ids, began = token_ids(tokenizer, split.train), time.perf_counter()
-    times = Word2VecConfig().times(len(ids))
+    config = Word2VecConfig("cbow", args.dim, WINDOW, min_count=1, seed=args.seed)
+    times = config.times(len(ids))
     if not args.steps:
-        times = max(1, min(times, int(SHARE * seconds * PACE / max(len(ids), 1))))
+        times = max(1, min(times, int(seconds * PACE / max(len(ids), 1))))
+    config = replace(config, epochs=times)
     with show.progress("training") as progress:
-        vectors = token_vectors(
-            *(ids, tokenizer.size, args.dim, times, args.seed),
-            lambda done, whole: progress(f"vectors: {done:,} of {whole:,} tokens"),
-        )
-        progress("the softmax over them")
-        taken = time.perf_counter() - began
-        device = choose_device(args.device)
-        left = max(0.0, seconds - taken)
-        model, steps = train_next_word(ids, vectors, args.steps, left, args.seed, device)
+
+        def tell(done: int, whole: int) -> None:
+            progress(f"vectors: {done:,} of {whole:,} tokens")
+
+        model = train_next_word(ids, tokenizer.size, config, WORKERS, tell)
+        speed = times * len(ids) / max(time.perf_counter() - began, 0.01)
+        progress("scales")
+        model = fit_scales(model, token_ids(tokenizer, split.valid))
     taken = time.perf_counter() - began
     pieces = [tokenizer.engine.piece(id, "source") or f"<id{id}>" for id in range(tokenizer.size)]
-    words = [re.sub(r"\s", "▁", piece) or f"<id{id}>" for id, piece in enumerate(pieces)]
+    words = [re.sub(r"\s", "▁", piece) for piece in pieces]
     counts = np.bincount(ids, minlength=tokenizer.size).tolist()
-    both = {"in": vectors.astype(np.float32), "out": model.weight.cpu().numpy()}
-    save_folder(out, words, counts, both, {"dim": args.dim, "softmax": "out"})
-    read = times * len(ids) + steps * ROWS
-    return model, {
-        "parameters": model.parameters,
-        "seconds": taken,
-        "tokens_per_s": read / max(taken, 0.01),
-    }
+    both = {"in": model.inputs.numpy(), "out": model.outputs.numpy()}
+    save_folder(out, words, counts, both, {**asdict(config), "a": model.a, "b": model.b})
+    return model, {"parameters": model.parameters, "seconds": taken, "tokens_per_s": speed}
 
 
 def measure_vectors(model: NextWord, split: Split) -> dict[str, float]:
