@@ -295,8 +295,9 @@ def run_translate(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     at_least("--beams", args.beams)
     at_least("--workers", args.workers)
     pairs = list(read_pairs(args.test))
-    if not pairs:
-        raise DataError(f"evaluating on {args.test}", "no pairs", "one or more")
+    if not any(source.strip() and target.strip() for source, target in pairs):
+        what = f"{len(pairs):,} pairs, none with words on both sides" if pairs else "no pairs"
+        raise DataError(f"evaluating on {args.test}", what, "one or more")
     config = TranslateConfig(args.beams, shortlist=not args.no_shortlist)
     with show.progress("translating") as progress:
         with at_work(args.path, args, len(pairs), config, show) as crew:

@@ -36,7 +36,9 @@ class Bigrams:
         inside[bounds[1:-1] - 1] = False  # none from one sentence to the next
         first, second = ids[:-1][inside].astype(np.int64), ids[1:][inside].astype(np.int64)
         if not len(first):
-            raise DataError("clustering words", "no two words beside each other", "sentences")
+            raise DataError(
+                "clustering words", "no two words beside each other", "lines of 2 words or more"
+            )
         keys, self.count = np.unique(first * vocab + second, return_counts=True)
         self.first, self.second = keys // vocab, keys % vocab
         self.total, self.vocab = len(first), vocab

@@ -74,6 +74,7 @@ def train_next_word(
     progress: Callable[[int, int], None] | None = None,
 ) -> NextWord:
     """word2vec's vectors of the tokens of a running text; nothing for those not in it."""
+    config.check()
     counts = np.bincount(ids, minlength=vocab)
     order = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
     if len(order) < 2:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -164,48 +165,72 @@ def joined(parts: Iterable[Ids]) -> Ids:
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
-def read_tables(folder: Path, config: dict[str, object]) -> Ngrams | ClassNgrams:
+def read_tables(folder: Path, config: dict[str, Any]) -> Ngrams | ClassNgrams:
     """The arrays of a folder, checked."""
     path = folder / WEIGHTS
+    if not path.is_file():
+        raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the tables of the model")
+    read_header(path)  # which says where a cut file ends
     try:
-        read_header(path)  # which says where a cut file ends
+        order, vocab, start = (read_whole(config, name) for name in ("order", "vocab", "start"))
+        base = -np.inf if config.get("base") is None else float(config["base"])
+        classes = read_whole(config, "classes")
         arrays = load_file(path)
-        levels: list[Level] = []
-        for n in range(1, int(str(config["order"])) + 1):
-            context, word, logprob, backoff, count = (arrays[f"{n}.{part}"] for part in PARTS)
-            ids = [part.astype(np.int64) for part in (context, word, count)]
-            levels.append(Level(ids[0], ids[1], logprob, backoff, ids[2]))
-            most = len(levels[-2]) if n > 1 else 1
-            sizes = {len(part) for part in (*ids, logprob, backoff)}
-            if len(sizes) > 1 or ids[0].max(initial=0) >= most:
-                raise DataError(f"reading {path}", f"level {n} does not fit", "whole tables")
-        start, base = config.get("start"), config.get("base")
-        vocab = int(str(config["vocab"]))
-        size = int(str(config.get("classes", vocab)))
-        classes = arrays["classes"].astype(np.int64) if "classes" in config else None
-        emission = arrays["emission"] if classes is not None else None
-    except FileNotFoundError:
-        raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the tables of the model") from None
-    except (KeyError, ValueError, SafetensorError) as error:
-        raise DataError(f"reading {path}", str(error), "tables of an n-gram model") from None
-    if not levels or not -1 < (0 if start is None else int(str(start))) < vocab:
-        raise DataError(
-            f"reading {folder}", f"order {len(levels)}, start {start}", "1 or more; an id"
-        )
-    if len(levels[0]) != size:
-        what = "words" if classes is None else "classes"
-        raise DataError(f"reading {path}", f"{len(levels[0])} single {what}", f"{size}")
-    first = None if start is None else int(str(start))
-    least = -np.inf if base is None else float(str(base))
-    if classes is None or emission is None:
-        return Ngrams(size, tuple(levels), first, least)
-    if (
-        not classes.shape == emission.shape == (vocab,)
-        or not 0 <= classes.min() <= (classes.max()) < size
-    ):
-        raise DataError(f"reading {path}", "classes that do not fit", f"one for each of {vocab:,}")
-    inner = Ngrams(size, tuple(levels), None if first is None else int(classes[first]), least)
-    return ClassNgrams(classes, inner, emission, first)
+        if order is None or vocab is None:
+            raise ValueError("no order or no vocab in config.json")
+        levels = [read_level(arrays, n, order) for n in range(1, order + 1)]
+        return join_levels(levels, vocab, classes, start, base, arrays)
+    except (KeyError, ValueError, TypeError, IndexError, SafetensorError) as error:
+        found = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise DataError(f"reading {folder}", found, "tables of an n-gram model") from None
+
+
+def read_whole(config: dict[str, Any], name: str) -> int | None:
+    """A whole number of config.json, None where it is left open."""
+    value = config.get(name)
+    if value is None or (type(value) is int and value >= 0):
+        return value
+    raise ValueError(f"{name} = {value!r} in config.json")
+
+
+def read_level(arrays: dict[str, np.ndarray], n: int, order: int) -> Level:
+    """The n-grams of one length."""
+    context, word, logprob, backoff, count = (arrays[f"{n}.{part}"] for part in PARTS)
+    context, word, count = (part.astype(np.int64) for part in (context, word, count))
+    below = len(arrays[f"{n - 1}.word"]) if n > 1 else 1
+    sizes = {part.shape for part in (context, word, logprob, backoff, count)}
+    if len(sizes) > 1 or context.ndim != 1 or not in_range(context, below):
+        raise ValueError(f"level {n} of {order} does not fit")
+    return Level(context, word, logprob, backoff, count)
+
+
+def in_range(ids: Ids, size: int) -> bool:
+    """Whether all ids are from 0 to below a size."""
+    return not len(ids) or bool(0 <= ids.min() <= ids.max() < size)
+
+
+def join_levels(
+    levels: list[Level],
+    vocab: int,
+    classes: int | None,
+    start: int | None,
+    base: float,
+    arrays: dict[str, np.ndarray],
+) -> Ngrams | ClassNgrams:
+    """The levels as a model of words, or of classes where there are some."""
+    size, what = (vocab, "words") if classes is None else (classes, "classes")
+    if not levels or len(levels[0]) != size or not all(in_range(x.word, size) for x in levels):
+        found = len(levels[0]) if levels else 0
+        raise ValueError(f"{found:,} single {what}, {size:,} in config.json")
+    if start is not None and start >= vocab:
+        raise ValueError(f"start = {start} in config.json, of {vocab:,} words")
+    if classes is None:
+        return Ngrams(vocab, tuple(levels), start, base)
+    own, emission = arrays["classes"].astype(np.int64), arrays["emission"]
+    if not own.shape == emission.shape == (vocab,) or not in_range(own, classes):
+        raise ValueError(f"classes that do not fit {vocab:,} words")
+    inner = Ngrams(classes, tuple(levels), None if start is None else int(own[start]), base)
+    return ClassNgrams(own, inner, emission, start)
 
 
 def shrink(array: np.ndarray) -> np.ndarray:

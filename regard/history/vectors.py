@@ -163,7 +163,11 @@ def read_folder(folder: Path, matrix: Matrix = "in") -> Vectors:
         held = load((folder / WEIGHTS).read_bytes())
     except SafetensorError as error:
         raise DataError(f"reading {folder / WEIGHTS}", str(error), "a safetensors file") from None
-    lines = (folder / WORDS).read_text(encoding="utf-8").split("\n")
+    raw = (folder / WORDS).read_bytes()
+    try:
+        lines = raw.decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise corrupt(folder / WORDS, error.start, "not UTF-8", "words in UTF-8") from None
     words = [line.partition("\t")[0] for line in lines if line]
     if matrix not in held:
         raise DataError(f"reading {folder / WEIGHTS}", f"no matrix {matrix!r}", "in and out")
@@ -188,6 +192,8 @@ def read_vectors(path: str | os.PathLike[str], matrix: Matrix = "in") -> Vectors
     if matrix != "in":
         raise UsageError(f"reading {place}", "a file, which has one matrix", "--matrix in")
     data = place.read_bytes()
+    if not data:
+        raise corrupt(place, 0, "an empty file", "word2vec's vectors, text or binary")
     _, dim, start = read_header(data, place)
     return read_text(data, place, start) if is_text(data, start, dim) else read_binary(data, place)
 

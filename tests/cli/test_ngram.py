@@ -222,3 +222,31 @@ def test_validation_on_the_training_file_is_warned_of(files, capsys):
     for name, valid, warned in (("a", "again.txt", True), ("b", "test.txt", False)):
         code, _, said = call(capsys, *train, files / name, "--valid", files / valid)
         assert code == 0 and ("again.txt is validated on and trained on" in said) == warned
+
+
+@pytest.mark.parametrize("valid, said", [("none.txt", "no such file"), ("empty.txt", "no tokens")])
+def test_validation_that_fails_leaves_no_folder(files, capsys, valid, said):
+    (files / "empty.txt").write_text("")
+    train = ("train", "ngram", files / "train.txt", "--out", files / "m")
+    code, _, error = call(capsys, *train, "--valid", files / valid)
+    assert code == 3 and said in error and valid in error and not (files / "m").exists()
+
+
+def test_an_order_beyond_the_memory_is_refused_before_it_is_counted(files, capsys, monkeypatch):
+    monkeypatch.setattr("regard.cli.train_ngram.free_memory", lambda: 100_000)
+    (files / "long.txt").write_text(" ".join(map(str, range(300))))
+    train = ("train", "ngram", files / "long.txt", "--out", files / "m", "--order")
+    code, _, error = call(capsys, *train, 200)
+    assert code == 4 and "--order 200" in error and "for 302 tokens" in error
+    assert "--order 11 fits" in error and not (files / "m").exists()
+    assert call(capsys, *train, 11)[0] == 0
+
+
+@pytest.mark.parametrize("name, value", [("start", "x"), ("base", []), ("order", -1), ("vocab", 9)])
+def test_a_broken_config_is_named(files, capsys, name, value):
+    out = files / "m"
+    call(capsys, "train", "ngram", files / "train.txt", "--out", out)
+    config = json.loads((out / "config.json").read_text())
+    (out / "config.json").write_text(json.dumps(config | {name: value}))
+    code, _, error = call(capsys, "score", out, "the cat")
+    assert code == 3 and "reading" in error and str(out) in error
