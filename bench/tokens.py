@@ -33,6 +33,8 @@ def write_corpus(source: Path, target: Path, megabytes: int) -> None:
     """The source's text again and again, each time with some words of its own."""
     raw = lzma.open(source).read() if source.suffix == ".xz" else source.read_bytes()
     text, round, left = raw.decode(), 0, megabytes * 10**6
+    if not text:
+        raise SystemExit(f"{source}: an empty file; expected: a text to repeat")
     with target.open("wb") as file:
         while left > 0:
             data = text.replace(" the ", f" the{round} " if round % 7 == 6 else " the ").encode()

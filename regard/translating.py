@@ -27,6 +27,7 @@ from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
 
 DOING = "translating"
+MANY = 200  # alternatives; with more, a sentence takes minutes
 Row = Sequence[int]
 Phrases = set[tuple[int, ...]]
 
@@ -65,6 +66,9 @@ class TranslateConfig:
             if wrong and not (value is None and name in ("limit", "batch")):
                 label = "alternatives" if name == "count" else name
                 raise UsageError(DOING, f"{label} = {value!r}", "a whole number from 1 up")
+        if self.count > MANY:
+            expected = f"at most {MANY}: the beam holds all of them at each step"
+            raise UsageError(DOING, f"alternatives = {self.count:,}", expected)
         if not math.isfinite(self.alpha) or abs(self.alpha) > 100:
             raise UsageError(DOING, f"alpha = {self.alpha}", "a number from -100 to 100")
 

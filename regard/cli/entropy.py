@@ -82,7 +82,7 @@ def measure(args: argparse.Namespace, show: Show) -> int:
                 coded[-1].check_lossless(text)
             if model.was_trained_on(args.file):
                 show.note(f"{args.model} was trained on this file: its bits are no measure of it")
-        rows = [one.run(len(text), progress) for one in coded]
+        rows = [one.run(text, progress) for one in coded]
     made: dict[str, Any] = {
         "file": args.file,
         "alphabet": alphabet,
@@ -138,14 +138,18 @@ class Coded:
         made.model, made.unknown = model, model.unknown(made.ids)
         return made
 
-    def run(self, letters: int, progress: Progress) -> dict[str, Any]:
+    def run(self, text: str, progress: Progress) -> dict[str, Any]:
         """Code and decode back; what it took."""
+        letters = len(text)
         total = f"of {len(self.ids):,} symbols"
         self.packed = pack(self.ids, self.predictor, lambda n: progress(f"coding {n:,} {total}"))
         again = unpack(self.packed, self.predictor, lambda n: progress(f"decoding {n:,} {total}"))
         if not np.array_equal(again, self.ids):
             raise RegardError("decoding back", "another text", "the text that was coded")
-        size = len(self.packed.data)
+        size, never = len(self.packed.data), self.packed.never
+        impossible: dict[str, Any] = {"impossible": len(never)} if never else {}
+        if never and self.model is not None:
+            impossible |= {"first_impossible": self.model.written_at(text, never[0])}
         return {
             "by": self.name,
             "tokens": len(self.ids),
@@ -153,8 +157,9 @@ class Coded:
             "bits_per_letter": self.packed.bits / letters,
             "bytes": size,
             "coded_bits_per_letter": 8 * size / letters,
-            "excess": 8 * size / self.packed.bits - 1 if self.packed.bits else 0.0,
+            "excess": excess(8 * size, self.packed.bits),
             "decoded_back": True,
+            **impossible,
         }
 
     def check_lossless(self, text: str) -> None:
@@ -170,6 +175,13 @@ class Coded:
         """The coded text as a file."""
         assert self.packed is not None
         return to_bytes(self.packed, self.ids, self.fingerprint, self.about)
+
+
+def excess(coded: int, bits: float) -> float | None:
+    """By what share the coded bits are more than the model's; None where those are infinite."""
+    if np.isinf(bits):
+        return None
+    return coded / bits - 1 if bits else 0.0
 
 
 def learner(about: Mapping[str, Any], count: int) -> tuple[Adaptive, str]:
@@ -232,9 +244,9 @@ def print_all(made: Mapping[str, Any], show: Show) -> None:
     coded = [
         (
             Path(row["by"]).name,
-            f"{row['bits_per_letter']:.3f}",
+            "∞" if row["excess"] is None else f"{row['bits_per_letter']:.3f}",
             f"{row['coded_bits_per_letter']:.3f}",
-            f"{100 * row['excess']:.2f} %",
+            "–" if row["excess"] is None else f"{100 * row['excess']:.2f} %",
             f"{row['bytes']:,}",
         )
         for row in made["coded"]
@@ -243,7 +255,14 @@ def print_all(made: Mapping[str, Any], show: Show) -> None:
     show.table("predicted from what was read, coded, and decoded back", columns, coded)
     show.line("Each code was decoded again and gave the same text.")
     for row in made["coded"]:
-        if row["unknown"]:
+        if "impossible" in row:
+            first = repr(row["first_impossible"]) if row["first_impossible"] else "a line's end"
+            show.line(
+                f"{row['by']}: {row['impossible']:,} of {row['tokens']:,} tokens have probability "
+                f"0, the first is {first}: not seen in training, and nothing is smoothed. "
+                "The coder keeps a small share for such tokens."
+            )
+        elif row["unknown"]:
             show.line(
                 f"{row['by']}: {row['unknown']:,} of {row['tokens']:,} tokens are unknown words, "
                 "whose letters cost nothing here: too low"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.cli.opening import open_kit
+from regard.cli.opening import open_kit, wrong_network
 from regard.cli.show import Show
 from regard.cli.texts import at_least, check_finite, noted, perplexity
 from regard.cli.tok import open_any
@@ -170,7 +170,7 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
         return {**measure(NgramModel.open(Path(args.path)), args.test), "overlap": note}
     kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
     check_tokenizer(kit, args.path)
-    length = window_length(kit, args.length)
+    length = window_length(kit, args.length, args.path)
     with noted(show):
         kit.warn_long(length)
     stride = length if args.stride is None else args.stride
@@ -205,10 +205,10 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     }
 
 
-def window_length(kit: Kit, asked: int | None) -> int:
+def window_length(kit: Kit, asked: int | None, path: str) -> int:
     """Tokens of a window: what was asked for, at most what the model has positions for."""
     if kit.model.decoder is None or kit.model.encoder is not None:
-        raise UsageError("evaluating a language model", "a model with an encoder", "a decoder")
+        raise wrong_network("predicting a text", path, kit, "a decoder, or n-grams")
     front, room = kit.model.config.front, kit.room
     if asked is not None and room is not None and asked > room:
         raise UsageError("evaluating a language model", f"--length {asked}", f"at most {room}")
@@ -295,18 +295,15 @@ def run_translate(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     at_least("--beams", args.beams)
     at_least("--workers", args.workers)
     pairs = list(read_pairs(args.test))
-    if not pairs:
-        raise DataError(f"evaluating on {args.test}", "no pairs", "one or more")
-    shared: dict[str, Overlap] = {}
-    trained = trained_on(args, show)
-    if trained.files:
-        shared = pair_overlap(training_pairs(trained.files), pairs)
-    note = guard(shared, trained, args)
+    if not any(source.strip() and target.strip() for source, target in pairs):
+        what = f"{len(pairs):,} pairs, none with words on both sides" if pairs else "no pairs"
+        raise DataError(f"evaluating on {args.test}", what, "one or more")
     config = TranslateConfig(args.beams, shortlist=not args.no_shortlist)
     with show.progress("translating") as progress:
         with at_work(args.path, args, len(pairs), config, show) as crew:
             if isinstance(crew, Crew):
                 check_tokenizer(crew.kit, args.path)
+            note = check_pairs(args, pairs, show)
 
             def tell(done: int, total: int) -> None:
                 progress(f"{len(pairs) * done // total:,} of {len(pairs):,} lines")
@@ -318,6 +315,14 @@ def run_translate(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     if args.by_length:
         scores["by_length"] = by_length(pairs, found, spaced)
     return {**scores, "lines": len(pairs), "beams": crew.config.beams, "overlap": note}
+
+
+def check_pairs(args: argparse.Namespace, pairs: Sequence[Pair], show: Show) -> str:
+    """What is known of test pairs among the training data."""
+    trained, shared = trained_on(args, show), dict[str, Overlap]()
+    if trained.files:
+        shared = pair_overlap(training_pairs(trained.files), pairs)
+    return guard(shared, trained, args)
 
 
 def by_length(pairs: Sequence[Pair], found: Sequence[str], spaced: bool) -> list[dict[str, Any]]:

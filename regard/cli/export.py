@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 
 from regard.cli.show import Show, human_bytes
-from regard.cli.train_ngram import is_ngrams
 from regard.disk import cannot_write, is_taken
 from regard.errors import UsageError
 from regard.history.ngram_model import NgramModel
@@ -71,8 +70,6 @@ def run(args: argparse.Namespace, show: Show) -> int:
 
 def save_arpa(path: str, out: Path, show: Show) -> None:
     """An n-gram model as an ARPA file, which KenLM and SRILM read; all or nothing."""
-    if not is_ngrams(path):
-        raise UsageError("exporting", f"{path!r}", "a folder of `regard train ngram`")
     if out.is_dir():
         raise UsageError("exporting", f"{out} is a folder", "the name of a new file")
     draft = out.with_name(f".{out.name}.part")

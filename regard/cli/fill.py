@@ -6,11 +6,11 @@ import argparse
 from typing import Any
 
 from regard.cli.lines import Faults, numbered_lines
-from regard.cli.opening import open_kit
+from regard.cli.opening import open_kit, wrong_network
 from regard.cli.show import Show
 from regard.cli.texts import at_least, print_json
 from regard.data.pairs import shorten
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 from regard.kit import Kit
 from regard.tokens.tokenizer import Tokenizer
 
@@ -21,7 +21,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     """Rank the words of each gap."""
     at_least("--top", args.top)
     kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
-    mask = mask_id(kit)
+    mask = mask_id(kit, args.path)
     faults = Faults(show)
     for number, line in numbered_lines(None if args.text is None else [args.text]):
         try:
@@ -41,13 +41,12 @@ def run(args: argparse.Namespace, show: Show) -> int:
     return faults.finish()
 
 
-def mask_id(kit: Kit) -> int:
+def mask_id(kit: Kit, path: str) -> int:
     """The id of the mask token of a masked language model."""
     assert kit.tokenizer is not None
     found = kit.tokenizer.specials.get("mask")
     if found is None or kit.model.encoder is None or kit.model.decoder is not None:
-        what = "a tokenizer without mask token" if found is None else "a model with a decoder"
-        raise UsageError("filling a gap", what, "a masked language model such as BERT")
+        raise wrong_network("filling a gap", path, kit, "a masked language model such as BERT")
     return found
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from regard.cli.lines import Faults, line_groups
-from regard.cli.opening import cap_beams, open_kit
+from regard.cli.opening import cap_beams, open_kit, wrong_network
 from regard.cli.show import Show
 from regard.cli.texts import at_least, check_finite, noted, print_json
 from regard.decode.beam import BeamConfig
@@ -32,6 +32,8 @@ def run(args: argparse.Namespace, show: Show) -> int:
     with show.progress(f"opening {args.path}") as progress:
         progress("weights")
         kit = open_kit(args.path, args.device, args.precision, args.strict, args.edit)
+    if kit.model.decoder is None:
+        raise wrong_network("generating", args.path, kit, "a model that writes")
     if isinstance(config, BeamConfig):
         config = BeamConfig(cap_beams(args.beams, kit, show))
     prompts = [args.prompt] if args.prompt is not None else None
@@ -118,8 +120,6 @@ def read_prompts(
     if kit.model.config.target is not None:
         limit = most if room is None else min(most, room - 1)
         return kit.batch(prompts), [limit] * len(prompts)
-    if kit.model.decoder is None:
-        raise UsageError("generating", "a model without decoder", "one that writes", "regard fill")
     rows = [prompt_ids(kit.tokenizer, text) for text in prompts]
     limits = [most if room is None else min(most, room - len(row)) for row in rows]
     for number, (row, limit) in enumerate(zip(rows, limits, strict=True), first + 1):

@@ -28,16 +28,29 @@ def add_counted(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--valid", metavar="FILE", nargs="+", default=[], help="print perplexity")
 
 
-def add_train_ngram(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard train ngram`."""
+def add_smoothed(parser: argparse.ArgumentParser, usual: int) -> None:
+    """How long n-grams are, how they are smoothed and pruned."""
     add_counted(parser)
-    order = "words that a probability looks at, the predicted one counted (5)"
-    parser.add_argument("--order", "-n", type=whole, default=5, metavar="N", help=order)
+    order = f"words that a probability looks at, the predicted one counted ({usual})"
+    parser.add_argument("--order", "-n", type=whole, default=usual, metavar="N", help=order)
     way = "how unseen words get their share (kneser-ney: interpolated, modified)"
     parser.add_argument("--smoothing", choices=WAYS, default="kneser-ney", help=way)
     parser.add_argument("--k", type=number, default=1.0, help="of add: what each count gets (1)")
     prune = "leave out n-grams seen so often or less: of 1, 2, … words; the last holds on"
     parser.add_argument("--prune", type=whole, nargs="+", default=[], metavar="N", help=prune)
+
+
+def add_train_ngram(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard train ngram`."""
+    add_smoothed(parser, 5)
+    parser.set_defaults(classes=0)
+
+
+def add_train_classes(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard train classes`."""
+    add_smoothed(parser, 3)
+    count = "classes of words, by Brown's way (100, or as many as there are words)"
+    parser.add_argument("--classes", type=whole, metavar="K", help=count)
 
 
 def add_train_bow(parser: argparse.ArgumentParser) -> None:
@@ -47,12 +60,14 @@ def add_train_bow(parser: argparse.ArgumentParser) -> None:
     share.add_argument("--k", type=number, default=1.0, help="what each count gets (1)")
     plain = "unseen words are impossible: the same as --k 0"
     share.add_argument("--no-smoothing", action="store_const", dest="k", const=0.0, help=plain)
-    parser.set_defaults(order=1, smoothing="add", prune=[])
+    parser.set_defaults(order=1, smoothing="add", prune=[], classes=0)
 
 
 def add_sample(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard sample`."""
-    parser.add_argument("path", metavar="M", help="a folder of `regard train ngram`")
+    parser.add_argument(
+        "path", metavar="M", help="a folder of `regard train ngram`, `bow` or `classes`"
+    )
     parser.add_argument("prompt", metavar="PROMPT", nargs="?", help="words to go on from")
     orders = "orders to show (1 to the model's)"
     parser.add_argument("--orders", type=whole, nargs="+", metavar="N", help=orders)
@@ -116,6 +131,16 @@ HISTORY = {
             "regard train ngram train.txt --out m --order 5 --valid valid.txt",
             "regard train ngram tale.txt --out m --tokens chars --order 8",
             "regard train ngram train.txt --out m --smoothing katz --prune 0 0 1",
+        ),
+    ),
+    "train classes": (
+        "regard.cli.train_ngram",
+        "n-grams of classes of words: a class from those before it, then a word of the class",
+        add_train_classes,
+        (
+            "regard train classes train.txt --out m --classes 200 --valid valid.txt",
+            "regard train classes train.txt --out m --order 2 --min-count 2",
+            "regard train classes train.txt --out m --smoothing witten-bell --json",
         ),
     ),
     "sample": (

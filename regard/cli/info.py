@@ -7,16 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from regard.cli.info_counted import show_counted
+from regard.cli.kinds import NETWORK, find_kind
 from regard.cli.opening import find_source
 from regard.cli.show import Show, human_bytes
-from regard.cli.train_ngram import is_ngrams
 from regard.core.config import StackConfig
 from regard.core.tap import taps
 from regard.disk import read_json
 from regard.errors import RegardError
 from regard.history.config import RecurrentConfig
-from regard.history.ngram_model import NgramModel
-from regard.history.vectors import is_folder, read_vectors
 from regard.interop.families import bind
 from regard.interop.folder import INDEX, SINGLE
 from regard.interop.parity import PARITY
@@ -32,30 +31,11 @@ from regard.model.presets import architecture, preset
 from regard.tokens.rust import RustEngine
 
 
-def show_ngrams(path: str, show: Show) -> None:
-    """Order, words and n-grams of a folder or an ARPA file."""
-    model = NgramModel.open(Path(path))
-    sizes = [len(level) for level in model.tables.levels]
-    made = {"order": len(sizes), "vocabulary": model.tables.vocab, "ngrams": sizes}
-    made |= {"smoothing": model.smoothing, "sentences": model.lines}
-    if show.as_json:
-        show.result(made)
-        return
-    told = {name: str(value) for name, value in made.items()}
-    show.fields(f"{path}: n-grams", told | {"ngrams": ", ".join(f"{n:,}" for n in sizes)})
-
-
 def run(args: argparse.Namespace, show: Show) -> int:
     """Print sizes, tokenizer and parity of a model; with --taps every tap and its shape."""
-    if is_folder(Path(args.path)):
-        vectors = read_vectors(args.path)
-        sizes = {"words": len(vectors), "dim": vectors.dim}
-        show.result(sizes) if show.as_json else show.fields(
-            f"{args.path}: vectors of words", {name: f"{n:,}" for name, n in sizes.items()}
-        )
-        return 0
-    if is_ngrams(args.path):
-        show_ngrams(args.path, show)
+    counted = find_kind(args.path)
+    if counted is not None and counted.kind is not NETWORK:
+        show_counted(args.path, counted, args.taps, show)
         return 0
     source = find_source(args.path)
     if source is None:

@@ -85,6 +85,7 @@ def climb(
         found.append({"name": rung.name, "title": rung.title, **measured})
     mark_order(rungs, found, pairs)
     made = facts(args, split, clock, found)
+    made["energy"] = {"source": work.meter.source, "measured": work.meter.measured}
     if not pairs:
         made["french"] = {"distances": [*asked] if asked else [], "lacking": unknown}
     return made
@@ -127,9 +128,11 @@ def print_tables(made: Mapping[str, Any], show: Show) -> None:
     title = f"{made['file']}: {lines} lines; {budget}, took {made['seconds'] / 60:.1f}"
     pairs = made["kind"] == "translation"
     quality, digits = ("BLEU", 2) if pairs else ("perplexity", 1)
-    columns = ("rung", quality, "bits/token", "parameters", "seconds", "tokens/s", "order")
-    rows = [row_of(row, quality.lower(), digits, made["rungs"]) for row in made["rungs"]]
+    costs = ("parameters", "seconds", "tokens/s", "energy")
+    columns = ("rung", quality, "bits/token", *costs, "order")
+    rows = [row_of(row, quality.lower(), digits, made) for row in made["rungs"]]
     show.table(title, columns, rows)
+    show.line(f"energy of training: {made['energy']['source']}")
     if pairs:
         show.line("bits: of the validation pairs; rungs that count words know no other words")
         show.table("BLEU by words of the source", *length_rows(made["rungs"]), left=1)
@@ -141,9 +144,12 @@ def print_tables(made: Mapping[str, Any], show: Show) -> None:
         show.table(title, *french_rows(made))
 
 
-def row_of(row: Mapping[str, Any], quality: str, digits: int, rungs: Found) -> tuple[str, ...]:
-    """One rung as cells."""
-    titles = {other["name"]: other["title"] for other in rungs}
+def row_of(
+    row: Mapping[str, Any], quality: str, digits: int, made: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """One rung as cells; energy that was not measured is marked."""
+    titles = {other["name"]: other["title"] for other in made["rungs"]}
+    about = "" if made["energy"]["measured"] else "~"
     below = ", ".join(titles[name] for name in row["beaten_by"])
     return (
         row["title"],
@@ -152,8 +158,14 @@ def row_of(row: Mapping[str, Any], quality: str, digits: int, rungs: Found) -> t
         human_count(row["parameters"]),
         f"{row['seconds']:.1f}",
         f"{row['tokens_per_s']:,.0f}",
+        f"{about}{human_energy(row['joules'])}",
         f"OUT OF ORDER: not better than {below}" if below else "",
     )
+
+
+def human_energy(joules: float) -> str:
+    """12345 → '12.3 kJ'."""
+    return f"{joules / 1000:,.3g} kJ" if joules >= 1000 else f"{joules:.3g} J"
 
 
 def length_rows(rungs: Found) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

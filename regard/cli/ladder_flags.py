@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from regard.cli.options import add_device, positive
+from regard.cli.options import add_device, amount, positive
 from regard.cli.write_flags import number
 
 
@@ -20,7 +20,7 @@ def add_ladder(parser: argparse.ArgumentParser) -> None:
     steps = "train so many steps instead, however long they take: the same figures every time"
     parser.add_argument("--steps", type=positive, metavar="N", help=steps)
     rungs = "some of them, with commas: bayes,logreg,ibm1,fixed,additive,transformer; of a text "
-    rungs += "1-gram,2-gram,3-gram,5-gram,rnn,lstm,gru,transformer (all)"
+    rungs += "1-gram,2-gram,3-gram,5-gram,classes,word2vec,rnn,lstm,gru,transformer (all)"
     parser.add_argument("--rungs", metavar="A,B", help=rungs)
     out = "keep the split, the models and ladder.png in this new or empty folder"
     parser.add_argument("--out", metavar="FOLDER", help=out)
@@ -31,6 +31,8 @@ def add_ladder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min-count", type=positive, default=2, metavar="N", help=least)
     width = "width of the trained rungs (128)"
     parser.add_argument("--dim", type=positive, default=128, metavar="N", help=width)
+    power = "of a busy core, for the energy, instead of the machine's counters (10 W without any)"
+    parser.add_argument("--watts", type=amount, metavar="W", help=power)
     parser.add_argument("--seed", type=int, default=0, help="of weights and order (0)")
     add_device(parser)
 

@@ -10,13 +10,19 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from regard.cli.doctor import choose_device
 from regard.cli.evaluate import window_length
 from regard.cli.ladder_split import Split
+from regard.cli.ladder_vectors import answer, measure_vectors, token_ids, train_vectors
 from regard.cli.main import load_verb, parse
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
+from regard.cli.tok import open_any
 from regard.cli.train_ngram import is_ngrams
 from regard.decode.score import score_rows
+from regard.energy import Meter
 from regard.errors import DataError
 from regard.history.ladder import Question, Rung, answer_curve
 from regard.history.ngram_model import NgramModel
@@ -25,6 +31,7 @@ TRIAL = 12  # steps that the pace of a rung is taken from, at least
 LONG = 0.04  # of a rung's time; where they take less, as many steps as take twice that are tried
 TRAINING = 0.8  # share of a rung's time that is for training, not for its trial and its test
 VALIDATIONS = 3  # of a rung
+CLASSES, BROWN, MERGE = 100, 0.05, 1e-6  # at most; share of the budget; seconds of word × k²
 LBFGS = 3  # steps of logistic regression for each minute of the budget, at most 60
 
 SAME = ["--schedule", "cosine", "--floor", "0.05", "--keep", "1", "--log-every", "10"]
@@ -80,6 +87,7 @@ class Climb:
 
     def __init__(self, args: argparse.Namespace, show: Show, split: Split, folder: Path) -> None:
         self.args, self.show, self.split, self.folder = args, show, split, folder
+        self.meter = Meter(choose_device(args.device) == "cuda", args.watts)
 
     def ask(self, *words: object) -> dict[str, Any]:
         """What a command of ours would print as JSON."""
@@ -95,9 +103,11 @@ class Climb:
         out = self.folder / rung.name
         if rung.counts:
             more = ["--steps", self.fitting_lbfgs()] if rung.name == "logreg" else []
+            self.meter.start()
             made = self.ask("train", rung.name, self.split.train, "--out", out, *more)
+            made["joules"] = self.meter.joules()
             words = sum(len(row.split()) for row in read_text(self.split.train))
-            found = counted(made["weights"], made["seconds"], words) | {"bits": None}
+            found = counted(made["weights"], made, words) | {"bits": None}
         else:
             found = self.steps([*PAIR_WORDS[rung.name], *PAIR_SAME], out, seconds)
             out = out / "final"
@@ -119,10 +129,10 @@ class Climb:
     ) -> dict[str, Any]:
         """Train a rung of language modelling and measure it."""
         out = self.folder / rung.name
+        if rung.name == "word2vec":
+            return self.vectors(out, seconds, asked)
         if rung.counts:
-            words = ("--order", rung.name[0], "--tokens", self.split.tokenizer, "--running")
-            made = self.ask("train", "ngram", self.split.train, "--out", out, *words)
-            found = counted(sum(made["ngrams"]), made["seconds"], made["tokens"])
+            found = self.ngrams(rung, out)
         else:
             found = self.steps([*TEXT_WORDS[rung.name], *TEXT_SAME], out, seconds)
             out = out / "final"
@@ -130,6 +140,41 @@ class Climb:
         quality = {"perplexity": score["perplexity"], "bits": score["bits_per_token"]}
         curve = None if asked is None else self.french(out, asked)
         return quality | {name: found[name] for name in COSTS} | {"french": curve}
+
+    def ngrams(self, rung: Rung, out: Path) -> dict[str, Any]:
+        """Count n-grams of words or of classes."""
+        words: tuple[Any, ...] = ("ngram", "--order", rung.name[0])
+        if rung.name == "classes":
+            words = ("classes", "--order", 3, "--classes", self.fitting_classes())
+        self.meter.start()
+        made = self.ask(
+            *("train", *words, self.split.train, "--out", out),
+            *("--tokens", self.split.tokenizer, "--running"),
+        )
+        made["joules"] = self.meter.joules()
+        own = made["vocabulary"] if rung.name == "classes" else 0  # each word's share of its class
+        return counted(sum(made["ngrams"]) + own, made, made["tokens"])
+
+    def fitting_classes(self) -> int:
+        """Classes of words, whose search takes words × classes²: as the budget allows."""
+        tokenizer = open_any(str(self.split.tokenizer))
+        words = len(np.unique(token_ids(tokenizer, self.split.train)))
+        if self.args.steps:
+            return min(CLASSES, words)
+        most = math.isqrt(int(60 * self.args.minutes * BROWN / (words * MERGE)))
+        return max(1, min(CLASSES, words, most))
+
+    def vectors(
+        self, out: Path, seconds: float, asked: dict[int, Question] | None
+    ) -> dict[str, Any]:
+        """Vectors of word2vec, and a softmax over their mean."""
+        self.meter.start()
+        model, found = train_vectors(self.args, self.split, out, TRAINING * seconds, self.show)
+        found["joules"] = self.meter.joules()
+        curve = None
+        if asked is not None:
+            curve = answer_curve(asked, lambda question: answer(model, question))
+        return measure_vectors(model, self.split) | found | {"french": curve}
 
     def french(self, folder: Path, asked: dict[int, Question]) -> list[float | None]:
         """p(French) by distance."""
@@ -142,7 +187,7 @@ class Climb:
 
             return answer_curve(asked, by_count)
         kit = open_kit(str(folder), self.args.device, "auto")
-        room = window_length(kit, None)
+        room = window_length(kit, None, str(folder))
 
         def by_model(question: Question) -> float | None:
             whole = [*question.before, *question.answer]
@@ -168,11 +213,12 @@ class Climb:
             command += ("--lr", MUON_RATE * min(1.0, (MUON_STEPS / count) ** 0.5))
         every = -(-count // VALIDATIONS)
         began = time.perf_counter()
+        self.meter.start()
         made = self.ask(
             *(*command, "--out", out, "--steps", count, "--warm-up", max(1, min(400, count // 10))),
             *("--eval-every", every, "--save-every", count),
         )
-        taken = time.perf_counter() - began
+        taken, joules = time.perf_counter() - began, self.meter.joules()
         if made["best_valid"] is None:
             raise DataError(f"training {out.name}", "nothing to validate on", "longer lines")
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
@@ -182,6 +228,7 @@ class Climb:
             "parameters": self.ask("info", out / "final")["parameters"],
             "seconds": taken,
             "tokens_per_s": pace(out)[0],
+            "joules": joules,
             "steps": made["steps"],
         }
 
@@ -202,13 +249,14 @@ class Climb:
         return max(TRIAL, int(left * speed / tokens))
 
 
-COSTS = ("parameters", "seconds", "tokens_per_s")
+COSTS = ("parameters", "seconds", "tokens_per_s", "joules")
 
 
-def counted(parameters: int, seconds: float, tokens: int) -> dict[str, Any]:
+def counted(parameters: int, made: dict[str, Any], tokens: int) -> dict[str, Any]:
     """What a rung that counts took."""
-    speed = tokens / max(seconds, 0.01)
-    return {"parameters": parameters, "seconds": seconds, "tokens_per_s": speed}
+    speed = tokens / max(made["seconds"], 0.01)
+    costs = {name: made[name] for name in ("seconds", "joules")}
+    return {"parameters": parameters, **costs, "tokens_per_s": speed}
 
 
 def read_text(path: Path) -> list[str]:

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     kit = open_kit(args.path, args.device, None)
     last_stack(kit.model, DOING)  # says so where there is none
     with noted(show):
-        asked = ask(kit, args.text)
+        asked = ask(kit, args.text, args.path)
     scores = logit_lens(kit.board, asked.batch, torch.tensor([[asked.column]]))[:, 0, 0].float()
     check_finite(DOING, [float(scores[-1].sum())])
     assert kit.tokenizer is not None
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     return 0
 
 
-def ask(kit: Kit, text: str) -> Question:
+def ask(kit: Kit, text: str, path: str) -> Question:
     """The text as the model reads it, and the column that predicts what is missing."""
     model, tokenizer = kit.model, kit.tokenizer
     assert tokenizer is not None
@@ -82,7 +82,7 @@ def ask(kit: Kit, text: str) -> Question:
         kit.check_room(len(written))
         return Question(kit.batch([ids], [written]), len(written) - 1, begun, "target")
     if model.decoder is None:
-        mask = mask_id(kit)
+        mask = mask_id(kit, path)
         ids = check_length(kit, encode_gaps(tokenizer, text, mask, DOING), DOING, text)
         at = ids.index(mask)
         return Question(kit.batch([ids]), at, tokenizer.decode(ids[:at]), "source")

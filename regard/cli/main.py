@@ -59,7 +59,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 
 def add_info(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard info`."""
-    shape = "a folder, .gguf, llama2.c .bin, a model in the box, or a preset"
+    shape = "a folder, .gguf, llama2.c .bin, ARPA, vectors of words, a model in the box, a preset"
     parser.add_argument("path", metavar="PATH", help=shape)
     parser.add_argument("--taps", action="store_true", help="list every tap with its shape")
 
@@ -338,6 +338,14 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def refuse_models(args: argparse.Namespace) -> None:
+    """Stop at a model that the verb does not take, before torch is loaded."""
+    if any(getattr(args, name, None) for name in ("path", "model", "folders")):
+        from regard.cli.kinds import check_models
+
+        check_models(args)
+
+
 def load_verb(name: str) -> Any:
     """The module of a verb.
 
@@ -361,6 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         args = parse(arguments)
         show = Show(args.json, args.quiet, not args.no_progress)
+        refuse_models(args)
         code: int = load_verb(args.verb).run(args, show)
         sys.stdout.flush()  # a closed pipe shows here, not when Python ends
         return code

@@ -67,6 +67,27 @@ def open_kit(
     return kit
 
 
+def wrong_network(doing: str, path: str, kit: Kit, expected: str) -> UsageError:
+    """A network of another kind than is wanted: what it is, and which verbs take it."""
+    what, verbs = describe_network(kit)
+    fix = f"`regard {verbs[0]}` takes it" if verbs else f"`regard info {path}` says more"
+    if len(verbs) > 1:
+        fix = f"verbs that take it: {', '.join(verbs)}"
+    return UsageError(f"{doing} with {path}", what, expected, fix)
+
+
+def describe_network(kit: Kit) -> tuple[str, tuple[str, ...]]:
+    """What a network is in words, and the verbs that take it."""
+    model, masks = kit.model, kit.tokenizer is not None and "mask" in kit.tokenizer.specials
+    if model.encoder is not None and model.decoder is not None:
+        return "an encoder-decoder", ("translate", "eval translate", "score")
+    if model.decoder is not None:
+        return "a decoder, which goes on with a text", ("generate", "score", "eval lm")
+    if model.config.head.take == "all" and masks:
+        return "an encoder, which fills gaps", ("fill", "score")
+    return "an encoder that predicts no words", ()
+
+
 def cap_beams(beams: int, kit: Kit, show: Show) -> int:
     """No more beams than the vocabulary has words; says so."""
     size = kit.model.config.head.size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from regard.errors import DataError, UsageError
 from regard.history.entropy import Alphabet, clean
 from regard.history.ngram import Ids
 from regard.history.ngram_model import NgramModel, encode_lines, joined
-from regard.history.predictor import Folded, NgramPredictor, Predictor, StepPredictor
+from regard.history.predictor import Folded, Predictor, StepPredictor, ngram_predictor
 from regard.kit import Kit
 from regard.model.batch import Batch
 from regard.model.config import TextConfig
@@ -41,13 +41,19 @@ class Model:
 
     def encode(self, text: str) -> Ids:
         """The tokens that are predicted."""
+        pieces = self.pieces(text)
         if self.lines is not None:
-            lines = (line.removesuffix("\n") for line in split_lines([text]))
-            ids = joined(encode_lines(self.tokenizer, lines, True))
+            ids = joined(encode_lines(self.tokenizer, pieces, True))
             start = self.lines.tables.start
             return ids if start is None else ids[ids != start]
-        pieces = cut_at_blanks(text[at : at + CHUNK] for at in range(0, len(text), CHUNK))
         return joined(np.array(self.tokenizer.encode(p, special=False), np.int64) for p in pieces)
+
+    def pieces(self, text: str) -> Iterable[str]:
+        """What is cut into tokens at once: lines that are sentences, else long parts."""
+        if self.lines is not None:
+            lines = (line.removesuffix("\n") for line in split_lines([text]))
+            return (line for line in lines if line.strip())
+        return cut_at_blanks(text[at : at + CHUNK] for at in range(0, len(text), CHUNK))
 
     def decode(self, ids: Ids) -> str:
         """The text of tokens."""
@@ -57,6 +63,18 @@ class Model:
         return "".join(
             f"{self.tokenizer.decode(s.tolist())}\n" for s in np.split(ids, ends + 1)[:-1]
         )
+
+    def written_at(self, text: str, place: int) -> str:
+        """How a token of `encode` is written in the text; nothing for the end of a sentence."""
+        for piece in self.pieces(text):
+            ids = self.tokenizer.encode(piece, special=self.lines is not None)
+            spans = self.tokenizer.offsets(piece, special=self.lines is not None)
+            start = None if self.lines is None else self.lines.tables.start
+            kept = [span for id, span in zip(ids, spans, strict=True) if id != start]
+            if place < len(kept):
+                return piece[slice(*kept[place])]
+            place -= len(kept)
+        raise UsageError("finding a token", f"place {place}", "a place in the text")
 
     @property
     def fingerprint(self) -> str:
@@ -109,17 +127,17 @@ def open_model(path: str, device: str) -> Model:
         model = NgramModel.open(Path(path))
         end = model.tokenizer.specials.get("eos") if model.lines else None
         lines = model if model.lines else None
-        return Model(path, NgramPredictor(model.tables, end), model.tokenizer, lines)
+        return Model(path, ngram_predictor(model.tables, end), model.tokenizer, lines)
     kit = open_kit(path, device, "auto")
     check_tokenizer(kit, path)
     assert kit.tokenizer is not None
-    return Model(path, kit_predictor(kit), kit.tokenizer)
+    return Model(path, kit_predictor(kit, path), kit.tokenizer)
 
 
-def kit_predictor(kit: Kit) -> StepPredictor:
+def kit_predictor(kit: Kit, path: str) -> StepPredictor:
     """A decoder; texts begin with the token that its tokenizer puts there, if any."""
     assert kit.tokenizer is not None
-    room = window_length(kit, None)
+    room = window_length(kit, None, path)
     begin = kit.tokenizer.first
     first = [] if begin is None else [begin]
     front = kit.model.config.front

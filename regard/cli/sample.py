@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from regard.cli.show import Show
-from regard.cli.train_ngram import is_ngrams
 from regard.errors import UsageError
 from regard.history.ngram_model import NgramModel
 
@@ -19,8 +18,6 @@ BACKED_OFF = "·"
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Draw a text for each order, from the same random numbers."""
-    if not is_ngrams(args.path):
-        raise UsageError("drawing texts", f"{args.path!r}", "a folder of `regard train ngram`")
     model = NgramModel.open(Path(args.path))
     orders = args.orders or range(1, model.tables.order + 1)
     for order in orders:
@@ -45,7 +42,7 @@ def draw(model: NgramModel, order: int, args: argparse.Namespace) -> dict[str, A
     context, made, marks = [*begin, *prompt], list[int](), list[bool]()
     chances = np.random.default_rng(args.seed).random(args.words)
     for chance in chances:
-        word, used = tables.draw(context, order, float(chance))
+        word, used, _ = tables.draw(context, order, float(chance))
         made.append(word)
         marks.append(used < min(order, len(context) + 1))
         context = begin if word == end else [*context, word][-tables.order :]

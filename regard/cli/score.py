@@ -84,7 +84,7 @@ def score(kit: Kit, text: str, number: int) -> Scored:
         return Scored(ids, [None, *score_rows(model, [ids])[0]] if ids else [])
     mask = kit.tokenizer.specials.get("mask")
     if mask is None or model.config.head.take != "all":
-        raise UsageError("scoring", "a model that predicts no words", "a language model")
+        raise UsageError("scoring", "an encoder that predicts no words", "a language model")
     return Scored(ids, score_masked(model, ids, mask, kit.tokenizer.specials.values()))
 
 

@@ -16,6 +16,7 @@ import torch
 
 from regard.cli.doctor import choose_device
 from regard.cli.flags import Settings, read_toml
+from regard.cli.kinds import check_model
 from regard.cli.show import Show, human_count
 from regard.cli.train_data import Data, prepare
 from regard.cli.train_dry import dry_run
@@ -120,6 +121,8 @@ def make_plan(args: argparse.Namespace, settings: Settings, device: str, world: 
     """The dataclasses of a run, its folder, its device and its processes."""
     config, train = settings.make(RunConfig), settings.make(TrainConfig)
     shape, command = settings.make(ShapeConfig), ("regard", *args.arguments)
+    if config.init is not None:
+        check_model(config.init, "train --init")
     name = shape.family if shape.family in CELLS and config.kind == "lm" else config.kind
     folder = Path(args.out) if args.out else world.same(free_folder(name))
     return Plan(settings, config, shape, train, folder, device, command, world)

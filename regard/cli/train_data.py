@@ -58,6 +58,8 @@ def prepare(run: RunConfig, config: TrainConfig, folder: Path, say: Say, progres
     make = pair_stores if run.kind == "seq2seq" else text_stores
     train, valid = make(run, tokenizer, folder / "data", (say, progress))
     whole = train
+    if valid is not None and (same := same_sources(train, valid)):
+        say(f"warning: {same} is validated on and trained on: the loss there is no measure")
     if valid is None:
         train, valid = hold_out(whole, run.holdout, by_tokens=run.kind == "lm")
         if valid is not None:
@@ -141,6 +143,13 @@ def couples(files: Sequence[Path]) -> list[Path | str | tuple[Path | str, Path |
     if len(files) == 2 and len(plain) == 2:
         return [(files[0], files[1])]
     return list(files)
+
+
+def same_sources(train: Store, valid: Store) -> str:
+    """The first validation file that is a training file, by its bytes; empty for none."""
+    hashes = {source["sha256"] for source in train.header["sources"]}
+    both = (source["path"] for source in valid.header["sources"] if source["sha256"] in hashes)
+    return next(both, "")
 
 
 # Stores and sources -----------------------------------------------------------------------------

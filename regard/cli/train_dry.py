@@ -26,8 +26,14 @@ ITEM = 4  # bytes: weights, gradients and optimizer are float32
 
 def dry_run(plan: Plan, show: Show) -> None:
     """Read and check the data, count, and print."""
+
+    def warn(text: str) -> None:
+        """Of what a run says, only what there is to be done about."""
+        if text.startswith("warning:"):
+            show.note(text)
+
     with TemporaryDirectory(prefix="regard-dry-") as name, show.progress("reading") as progress:
-        data = prepare(plan.run, plan.train, Path(name), lambda text: None, progress)
+        data = prepare(plan.run, plan.train, Path(name), warn, progress)
         config, family = shape_of(plan, data.tokenizer.size)
         batches = data.train.count(0)
         sizes = dict(data.sizes)

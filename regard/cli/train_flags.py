@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -92,6 +93,7 @@ def resolve_run(args: argparse.Namespace) -> Settings:
         own = Path(args.out) / CONFIG
         path = str(own) if own.is_file() else None
     given = read_toml(Path(path)) if path is not None else {}
+    check_words(flags, given, str(path))
     kind = flags.get("kind", given.get("kind"))
     if kind not in KINDS:
         raise unknown_kind(words, kind)
@@ -102,6 +104,18 @@ def resolve_run(args: argparse.Namespace) -> Settings:
     made = resolve(KNOWN, flags, (str(path), given) if path else None, preset)
     finish(made, kind)
     return made
+
+
+def check_words(flags: dict[str, Any], given: Mapping[str, Any], path: str) -> None:
+    """A file of another kind of training than the command's was not meant for it."""
+    for name, asked in (("kind", flags.get("kind")), ("family", flags.get("family"))):
+        other = given.get(name)
+        if asked is None or other is None or (name == "family" and not {asked, other} <= {*CELLS}):
+            continue
+        if asked != other:
+            found = f"{name} = {asked} on the command line, {name} = {other!r} in {path}"
+            fix = f"leave the word out, or take {name} out of the file"
+            raise UsageError(DOING, found, "one of the two", fix)
 
 
 def unknown_kind(words: list[str], kind: Any) -> UsageError:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from regard.cli.counting import CountingCrew, open_crew
 from regard.cli.doctor import choose_device
 from regard.cli.lines import Faults, Line, line_groups
-from regard.cli.opening import cap_beams, open_kit
+from regard.cli.opening import cap_beams, open_kit, wrong_network
 from regard.cli.show import Progress, Show
 from regard.cli.texts import at_least, noted
 from regard.cli.texts import print_json as show_json
@@ -176,8 +176,7 @@ def open_pair(path: str, device: str, precision: str, strict: bool, edits: Seque
     """An encoder-decoder."""
     kit = open_kit(path, device, precision, strict, edits)
     if kit.model.config.target is None:
-        fix = f"regard generate {path}"
-        raise UsageError("translating", "a model without encoder", "an encoder-decoder", fix)
+        raise wrong_network("translating", path, kit, "an encoder-decoder")
     return kit
 
 

@@ -107,7 +107,7 @@ def add_translate(parser: argparse.ArgumentParser) -> None:
     page = "where --explain writes it (regard-translate.html), a .png beside it with matplotlib"
     parser.add_argument("--page", metavar="FILE", help=page)
     add_search(parser, 4, "width of the beam (4)")
-    several = "so many translations of each, TABs between them; words too with --json (1)"
+    several = "so many translations of each, at most 200, TABs between; words too with --json (1)"
     parser.add_argument("--alternatives", type=whole, default=1, metavar="N", help=several)
     for name, text in (
         ("--must", "a word that translations hold; may be given several times"),

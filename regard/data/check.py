@@ -121,6 +121,8 @@ def oddities(unit: Unit) -> Iterator[str]:
     if not all(map(str.strip, unit.texts)):
         yield "empty"
         return
+    if any("\0" in text for text in unit.texts):
+        yield "NUL bytes (U+0000)"
     if any("\ufffd" in text for text in unit.texts):
         yield "damaged characters (U+FFFD)"
     if len(unit.texts) == 2:

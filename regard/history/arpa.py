@@ -73,9 +73,10 @@ class Lines:
             self.number += 1
             yield line.rstrip("\r\n")
 
-    def wrong(self, found: str, expected: str) -> DataError:
-        """An error at the last line."""
-        return DataError(f"reading {self.name}", f"line {self.number}: {found}", expected)
+    def wrong(self, found: str, expected: str, number: int | None = None) -> DataError:
+        """An error at a line, the last one unless said otherwise."""
+        place = f"line {number or self.number:,}"
+        return DataError(f"reading {self.name}", f"{place}: {found}", expected)
 
 
 def read_arpa(file: TextIO, name: Path | str) -> tuple[Ngrams, list[str]]:
@@ -124,6 +125,7 @@ def read_level(
     if title.strip() != f"\\{n}-grams:":
         raise lines.wrong(repr(title), f"\\{n}-grams:")
     ids: list[list[int]] = []
+    first = lines.number + 1
     logs: list[float] = []
     shares: list[float] = []
     for line in rows:
@@ -137,7 +139,10 @@ def read_level(
         shares.append(0.0 if last else share)
         if n == 1:
             if parts[1] in words:
-                raise lines.wrong(f"{parts[1]!r} again", "each word once")
+                before = first + words[parts[1]]
+                raise lines.wrong(
+                    f"{parts[1]!r} again, which line {before:,} has", "each word once"
+                )
             words[parts[1]] = len(words)
         try:
             ids.append([words[word] for word in parts[1 : n + 1]])
@@ -145,7 +150,20 @@ def read_level(
             raise lines.wrong(f"the word {error}", "one of the single words above") from None
     if len(ids) != size:
         raise lines.wrong(f"{len(ids):,} {n}-grams", f"{size:,}, as the head says")
-    return np.array(ids, np.int64).reshape(-1, n), natural(logs), natural(shares)
+    made = np.array(ids, np.int64).reshape(-1, n)
+    check_repeats(lines, made, first, list(words))
+    return made, natural(logs), natural(shares)
+
+
+def check_repeats(lines: Lines, ids: Ids, first: int, words: list[str]) -> None:
+    """Refuse n-grams (N, n), on lines from `first` on, that stand there twice."""
+    order = np.lexsort(ids.T[::-1])  # stable: of two that are equal the earlier comes first
+    twice = np.flatnonzero((ids[order[1:]] == ids[order[:-1]]).all(1))
+    if len(twice):
+        at = twice[order[twice + 1].argmin()]
+        before, again = first + int(order[at]), first + int(order[at + 1])
+        spelt = " ".join(words[id] for id in ids[order[at]])
+        raise lines.wrong(f"{spelt!r} again, which line {before:,} has", "each n-gram once", again)
 
 
 def read_numbers(lines: Lines, line: str, n: int) -> tuple[float, float]:

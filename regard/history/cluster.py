@@ -1,4 +1,4 @@
-"""Words in classes: Brown's clusters, exchange, k-means of vectors; and n-grams over classes.
+"""Words in classes: Brown's clusters, exchange, k-means of vectors.
 
 A class bigram model has p(w | v) = p(w | c(w)) p(c(w) | c(v)). Its likelihood depends on the
 classes by the average mutual information of neighbouring classes alone (AMI, in bits):
@@ -20,8 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import DataError, UsageError
-from regard.history.ngram import Ngrams
-from regard.history.smooth import Way, train_ngrams
 
 Ids = NDArray[np.int64]
 Whole = NDArray[np.integer]
@@ -38,7 +36,9 @@ class Bigrams:
         inside[bounds[1:-1] - 1] = False  # none from one sentence to the next
         first, second = ids[:-1][inside].astype(np.int64), ids[1:][inside].astype(np.int64)
         if not len(first):
-            raise DataError("clustering words", "no two words beside each other", "sentences")
+            raise DataError(
+                "clustering words", "no two words beside each other", "lines of 2 words or more"
+            )
         keys, self.count = np.unique(first * vocab + second, return_counts=True)
         self.first, self.second = keys // vocab, keys % vocab
         self.total, self.vocab = len(first), vocab
@@ -295,55 +295,3 @@ def nearest(x: NDArray[np.float32], centres: NDArray[np.float32]) -> tuple[Ids, 
         found[start : start + ROWS] = at
         far[start : start + ROWS] = np.maximum(square[np.arange(len(part)), at], 0)
     return found, far
-
-
-# n-grams over classes -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ClassNgrams:
-    """The class of a word from the classes before it, then the word from its class."""
-
-    classes: Ids
-    """(V,) the class of each word."""
-    model: Ngrams
-    """Over classes."""
-    emission: Floats
-    """(V,) log p(word | its class)."""
-
-    def logprobs(self, ids: Whole) -> Floats:
-        """log p of each id (T,) given those before it; NaN at the start of a sentence."""
-        words = np.asarray(ids)
-        if len(words) and not 0 <= words.min() <= words.max() < len(self.classes):
-            found = f"ids from {words.min()} to {words.max()}"
-            raise DataError("scoring by classes", found, f"0 to {len(self.classes) - 1}")
-        return self.model.logprobs(self.classes[words]) + self.emission[words]
-
-    def distribution(self, context: Whole) -> Floats:
-        """log p (V,) of every id after a context."""
-        after = self.model.distribution(self.classes[np.asarray(context, np.int64)])
-        return after[self.classes] + self.emission
-
-
-def train_class_ngrams(
-    ids: Ids,
-    classes: Ids,
-    order: int = 2,
-    way: Way = "kneser-ney",
-    k: float = 1.0,
-    start: int | None = None,
-) -> ClassNgrams:
-    """Count classes as `train_ngrams` does words; a sentence's start needs a class of its own."""
-    classes = np.asarray(classes, np.int64)
-    if start is not None and (classes == classes[start]).sum() > 1:
-        found = f"class {classes[start]} of the start, id {start}, has other words"
-        raise UsageError("training n-grams of classes", found, "a class of its own")
-    size, first = int(classes.max()) + 1, None if start is None else int(classes[start])
-    counts = np.bincount(ids, minlength=len(classes)).astype(np.float64)
-    seen, words = np.bincount(classes, counts, size), np.bincount(classes, minlength=size)
-    # A class that was never seen shares evenly: a word alone in its class is sure, seen or not.
-    even = np.where(seen[classes] > 0, counts, 1) / np.where(seen > 0, seen, words)[classes]
-    with np.errstate(divide="ignore"):
-        emission = np.log(even)
-    model = train_ngrams(classes[ids], size, order, way, k, first)
-    return ClassNgrams(classes, model, emission)

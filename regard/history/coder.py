@@ -140,7 +140,9 @@ class Packed:
     """Symbols of the text."""
     rows: int
     bits: float
-    """What the predictor's probabilities ask for."""
+    """What the predictor's probabilities ask for; infinite where they rule a symbol out."""
+    never: tuple[int, ...] = ()
+    """Places of the symbols that are ruled out; the coder writes them even so."""
 
 
 def pack(ids: Ids, predictor: Predictor, told: Told | None = None) -> Packed:
@@ -152,6 +154,7 @@ def pack(ids: Ids, predictor: Predictor, told: Told | None = None) -> Packed:
     ranges, each, bits = Ranges(rows), np.arange(rows), 0.0
     moved: list[tuple[Ids, Bytes]] = []
     predictor.start(rows)
+    ruled_out = list[Ids]()  # (N,) of each step: 1 or 0, −1 where a row has ended
     for n, words in enumerate(rows_of(ids, rows), 1):
         p = predictor.predict()
         upto = frequencies(p)
@@ -159,13 +162,16 @@ def pack(ids: Ids, predictor: Predictor, told: Told | None = None) -> Packed:
         ranges.narrow(*share_of(upto, np.maximum(words, 0)))  # of a row that has ended any symbol
         while len(known := ranges.moving()):
             moved.append((known, ranges.shift(known)))
+        own = np.where(real, p[each, words], 1.0)
+        ruled_out.append(np.where(real, own == 0, -1))
         with np.errstate(divide="ignore"):
-            bits -= float(np.log2(p[each[real], words[real]]).sum())
+            bits -= float(np.log2(own).sum())
         if real.all():
             predictor.read(words)
         if told:
             told(n * rows)
-    return Packed(ranges.finish(moved), len(ids), rows, bits)
+    never = np.flatnonzero(text_of(np.array(ruled_out))) if np.isinf(bits) else ()
+    return Packed(ranges.finish(moved), len(ids), rows, bits, tuple(map(int, never)))
 
 
 def unpack(packed: Packed, predictor: Predictor, told: Told | None = None) -> Ids:

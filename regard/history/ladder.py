@@ -34,6 +34,8 @@ TEXTS = (
     Rung("2-gram", "2-gram", 1, True),
     Rung("3-gram", "3-gram", 2, True),
     Rung("5-gram", "5-gram", 3, True),
+    Rung("classes", "class 3-gram", 1, True),
+    Rung("word2vec", "word2vec", 1, False),
     Rung("rnn", "RNN", 4, False),
     Rung("lstm", "LSTM", 5, False),
     Rung("gru", "GRU", 5, False),

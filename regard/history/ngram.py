@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,16 @@ class Level:
 
     def __len__(self) -> int:
         return len(self.word)
+
+
+class Drawn(NamedTuple):
+    """A word that was drawn."""
+
+    word: int
+    order: int
+    """Words that were looked at, this one counted."""
+    rest: float
+    """Where in the word's own share the chance fell, from 0 to 1."""
 
 
 class Index:
@@ -163,8 +174,8 @@ class Ngrams:
         low, high = np.searchsorted(keys, (place * self.vocab, (place + 1) * self.vocab))
         return slice(int(low), int(high))
 
-    def draw(self, context: Sequence[int], order: int, chance: float) -> tuple[int, int]:
-        """A word as often as it was seen after the last `order` − 1 words, and the order it had.
+    def draw(self, context: Sequence[int], order: int, chance: float) -> Drawn:
+        """A word as often as it was seen after the last `order` − 1 words.
 
         Where nothing was seen after them, fewer are looked at. `chance` from 0 to 1 decides.
         """
@@ -173,10 +184,15 @@ class Ngrams:
             after = self.after(n, place) if place >= 0 else slice(0)
             sums = np.cumsum(self.levels[n].count[after])
             if len(sums) and sums[-1] > 0:
-                at = int(np.searchsorted(sums, min(chance, 1 - 1e-12) * sums[-1], "right"))
-                return int(self.levels[n].word[after][at]), n + 1
+                point = min(chance, 1 - 1e-12) * sums[-1]
+                at = int(np.searchsorted(sums, point, "right"))
+                own = self.levels[n].count[after][at]
+                rest = float((point - sums[at] + own) / own)
+                return Drawn(int(self.levels[n].word[after][at]), n + 1, rest)
         raise UsageError(
-            "drawing words by n-grams", "a model without counts", "one of `train ngram`"
+            "drawing words by n-grams",
+            "a model without counts",
+            "a folder of `train ngram`: ARPA files have none",
         )
 
     @cached_property

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -17,8 +18,10 @@ from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
 from regard.disk import read_json, write_whole
-from regard.errors import DataError
+from regard.errors import DataError, UsageError
+from regard.header import read_header
 from regard.history.arpa import read_arpa, write_arpa
+from regard.history.class_ngram import ClassNgrams
 from regard.history.ngram import Floats, Ids, Level, Ngrams
 from regard.tokens.folder import open_tokenizer
 from regard.tokens.tokenizer import Tokenizer
@@ -33,7 +36,7 @@ TOGETHER = 1 << 16  # texts that are cut into tokens at once
 class NgramModel:
     """Tables, the tokenizer of their ids, and whether lines are sentences or one running text."""
 
-    tables: Ngrams
+    tables: Ngrams | ClassNgrams
     tokenizer: Tokenizer
     smoothing: str = ""
     """How it was made."""
@@ -66,19 +69,23 @@ class NgramModel:
         """Write config.json, model.safetensors and the tokenizer."""
         folder.mkdir(parents=True, exist_ok=True)
         tables = self.tables
+        inner = tables.model if isinstance(tables, ClassNgrams) else tables
         arrays = {
             f"{n}.{part}": np.ascontiguousarray(getattr(level, part))
             for n, level in enumerate(tables.levels, 1)
             for part in PARTS
         }
+        if isinstance(tables, ClassNgrams):
+            arrays |= {"classes": tables.classes, "emission": tables.emission}
         small = {name: shrink(array) for name, array in arrays.items()}
         config = {
             "model_type": KIND,
             "order": tables.order,
             "vocab": tables.vocab,
             "start": tables.start,
-            "base": None if np.isinf(tables.base) else tables.base,
+            "base": None if np.isinf(inner.base) else inner.base,
             "smoothing": self.smoothing,
+            **({} if inner is tables else {"classes": inner.vocab}),
         }
         self.tokenizer.save(folder)
         write_whole(folder / WEIGHTS, save(small))
@@ -95,6 +102,10 @@ class NgramModel:
                 found = f"byte {error.start} of a block (0x{error.object[error.start]:02x})"
                 raise DataError(f"reading {path}", found, "UTF-8 text") from None
             return cls(tables, tokenizer_of(words, path), "as the file says")
+        if not (path / "config.json").is_file():
+            found = "no config.json there" if path.is_dir() else "no such file or folder"
+            expected = "a folder of `regard train ngram`, or an ARPA file"
+            raise DataError(f"opening {path}", found, expected)
         config = read_json(path / "config.json", "the settings of an n-gram model")
         if config.get("model_type") != KIND:
             raise DataError(
@@ -115,6 +126,11 @@ class NgramModel:
 
     def write_arpa(self, path: Path) -> None:
         """Write an ARPA file; control tokens as it is custom there."""
+        if isinstance(self.tables, ClassNgrams):
+            found = "n-grams of classes, for which ARPA files have no place"
+            raise UsageError(
+                "writing an ARPA file", found, "n-grams of words (`regard train ngram`)"
+            )
         known = {self.tokenizer.specials.get(role): spelt for role, spelt in USUAL.items()}
 
         def spell(id: int) -> str:
@@ -149,38 +165,72 @@ def joined(parts: Iterable[Ids]) -> Ids:
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
-def read_tables(folder: Path, config: dict[str, object]) -> Ngrams:
+def read_tables(folder: Path, config: dict[str, Any]) -> Ngrams | ClassNgrams:
     """The arrays of a folder, checked."""
     path = folder / WEIGHTS
+    if not path.is_file():
+        raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the tables of the model")
+    read_header(path)  # which says where a cut file ends
     try:
+        order, vocab, start = (read_whole(config, name) for name in ("order", "vocab", "start"))
+        base = -np.inf if config.get("base") is None else float(config["base"])
+        classes = read_whole(config, "classes")
         arrays = load_file(path)
-        levels: list[Level] = []
-        for n in range(1, int(str(config["order"])) + 1):
-            context, word, logprob, backoff, count = (arrays[f"{n}.{part}"] for part in PARTS)
-            ids = [part.astype(np.int64) for part in (context, word, count)]
-            levels.append(Level(ids[0], ids[1], logprob, backoff, ids[2]))
-            most = len(levels[-2]) if n > 1 else 1
-            sizes = {len(part) for part in (*ids, logprob, backoff)}
-            if len(sizes) > 1 or ids[0].max(initial=0) >= most:
-                raise DataError(f"reading {path}", f"level {n} does not fit", "whole tables")
-        start, base = config.get("start"), config.get("base")
-        vocab = int(str(config["vocab"]))
-    except FileNotFoundError:
-        raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the tables of the model") from None
-    except (KeyError, ValueError, SafetensorError) as error:
-        raise DataError(f"reading {path}", str(error), "tables of an n-gram model") from None
-    if not levels or not -1 < (0 if start is None else int(str(start))) < vocab:
-        raise DataError(
-            f"reading {folder}", f"order {len(levels)}, start {start}", "1 or more; an id"
-        )
-    if len(levels[0]) != vocab:
-        raise DataError(f"reading {path}", f"{len(levels[0])} single words", f"{vocab}")
-    return Ngrams(
-        vocab,
-        tuple(levels),
-        None if start is None else int(str(start)),
-        -np.inf if base is None else float(str(base)),
-    )
+        if order is None or vocab is None:
+            raise ValueError("no order or no vocab in config.json")
+        levels = [read_level(arrays, n, order) for n in range(1, order + 1)]
+        return join_levels(levels, vocab, classes, start, base, arrays)
+    except (KeyError, ValueError, TypeError, IndexError, SafetensorError) as error:
+        found = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise DataError(f"reading {folder}", found, "tables of an n-gram model") from None
+
+
+def read_whole(config: dict[str, Any], name: str) -> int | None:
+    """A whole number of config.json, None where it is left open."""
+    value = config.get(name)
+    if value is None or (type(value) is int and value >= 0):
+        return value
+    raise ValueError(f"{name} = {value!r} in config.json")
+
+
+def read_level(arrays: dict[str, np.ndarray], n: int, order: int) -> Level:
+    """The n-grams of one length."""
+    context, word, logprob, backoff, count = (arrays[f"{n}.{part}"] for part in PARTS)
+    context, word, count = (part.astype(np.int64) for part in (context, word, count))
+    below = len(arrays[f"{n - 1}.word"]) if n > 1 else 1
+    sizes = {part.shape for part in (context, word, logprob, backoff, count)}
+    if len(sizes) > 1 or context.ndim != 1 or not in_range(context, below):
+        raise ValueError(f"level {n} of {order} does not fit")
+    return Level(context, word, logprob, backoff, count)
+
+
+def in_range(ids: Ids, size: int) -> bool:
+    """Whether all ids are from 0 to below a size."""
+    return not len(ids) or bool(0 <= ids.min() <= ids.max() < size)
+
+
+def join_levels(
+    levels: list[Level],
+    vocab: int,
+    classes: int | None,
+    start: int | None,
+    base: float,
+    arrays: dict[str, np.ndarray],
+) -> Ngrams | ClassNgrams:
+    """The levels as a model of words, or of classes where there are some."""
+    size, what = (vocab, "words") if classes is None else (classes, "classes")
+    if not levels or len(levels[0]) != size or not all(in_range(x.word, size) for x in levels):
+        found = len(levels[0]) if levels else 0
+        raise ValueError(f"{found:,} single {what}, {size:,} in config.json")
+    if start is not None and start >= vocab:
+        raise ValueError(f"start = {start} in config.json, of {vocab:,} words")
+    if classes is None:
+        return Ngrams(vocab, tuple(levels), start, base)
+    own, emission = arrays["classes"].astype(np.int64), arrays["emission"]
+    if not own.shape == emission.shape == (vocab,) or not in_range(own, classes):
+        raise ValueError(f"classes that do not fit {vocab:,} words")
+    inner = Ngrams(classes, tuple(levels), None if start is None else int(own[start]), base)
+    return ClassNgrams(own, inner, emission, start)
 
 
 def shrink(array: np.ndarray) -> np.ndarray:

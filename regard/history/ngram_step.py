@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
+from regard.history.class_ngram import ClassNgrams
 from regard.history.ngram import Ngrams
 
 
 class NgramStep:
     """Rows and what each has read (`decode/step.py`); a sentence begins with its start id."""
 
-    def __init__(self, tables: Ngrams, rows: int = 1) -> None:
+    def __init__(self, tables: Ngrams | ClassNgrams, rows: int = 1) -> None:
         self.tables, self.rows = tables, [list[int]() for _ in range(rows)]
 
     def __call__(self, ids: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
+from regard.history.class_ngram import ClassNgrams
 from regard.history.ngram import Floats, Ids, Ngrams
 
 
@@ -81,6 +82,35 @@ class NgramPredictor:
             for place in self.ends[1:]:
                 place[ended] = -1
             self.ends[0] = np.where(ended, self.tables.start, words)
+
+
+class ClassPredictor:
+    """n-grams of classes; after `end` a sentence begins."""
+
+    def __init__(self, tables: ClassNgrams, end: int | None = None) -> None:
+        self.classes, self.vocab = tables.classes, tables.vocab
+        self.share = np.exp(tables.emission)  # (V,)
+        self.inner = NgramPredictor(tables.model, None if end is None else int(self.classes[end]))
+
+    def start(self, rows: int) -> None:
+        """Begin so many rows afresh."""
+        self.inner.start(rows)
+
+    def predict(self) -> Floats:
+        """Probabilities (N, V)."""
+        made: Floats = self.inner.predict()[:, self.classes] * self.share
+        return made
+
+    def read(self, words: Ids) -> None:
+        """The next word (N,) of each row."""
+        self.inner.read(self.classes[words])
+
+
+def ngram_predictor(tables: Ngrams | ClassNgrams, end: int | None) -> Predictor:
+    """The predictor of n-grams of words or of classes."""
+    if isinstance(tables, Ngrams):
+        return NgramPredictor(tables, end)
+    return ClassPredictor(tables, end)
 
 
 class StepPredictor:

@@ -22,12 +22,14 @@ from safetensors.numpy import load, save
 
 from regard.disk import corrupt, read_json, write_whole
 from regard.errors import DataError, UsageError
+from regard.header import read_header as check_weights
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 WEIGHTS, WORDS, CONFIG = "vectors.safetensors", "words.tsv", "config.json"
 MODEL = "word2vec"  # what config.json says of a folder of ours
 Matrix = Literal["in", "out"]
+HEAD = 1 << 20  # bytes that tell what a file is
 LONGEST = 1 << 16  # bytes of a word in a binary file; what is longer is no word
 SMALL = 1e-3  # against division by nothing in 3CosMul, as its authors chose
 SPELLED = 50_000  # frequent words among which a likely spelling is looked for
@@ -156,11 +158,16 @@ def is_folder(path: Path) -> bool:
 def read_folder(folder: Path, matrix: Matrix = "in") -> Vectors:
     """The words of a folder with one of its matrices."""
     config = read_json(folder / CONFIG, "the settings of word vectors")
+    check_weights(folder / WEIGHTS)  # which says where a cut file ends
     try:
         held = load((folder / WEIGHTS).read_bytes())
     except SafetensorError as error:
         raise DataError(f"reading {folder / WEIGHTS}", str(error), "a safetensors file") from None
-    lines = (folder / WORDS).read_text(encoding="utf-8").split("\n")
+    raw = (folder / WORDS).read_bytes()
+    try:
+        lines = raw.decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise corrupt(folder / WORDS, error.start, "not UTF-8", "words in UTF-8") from None
     words = [line.partition("\t")[0] for line in lines if line]
     if matrix not in held:
         raise DataError(f"reading {folder / WEIGHTS}", f"no matrix {matrix!r}", "in and out")
@@ -185,8 +192,25 @@ def read_vectors(path: str | os.PathLike[str], matrix: Matrix = "in") -> Vectors
     if matrix != "in":
         raise UsageError(f"reading {place}", "a file, which has one matrix", "--matrix in")
     data = place.read_bytes()
+    if not data:
+        raise corrupt(place, 0, "an empty file", "word2vec's vectors, text or binary")
     _, dim, start = read_header(data, place)
     return read_text(data, place, start) if is_text(data, start, dim) else read_binary(data, place)
+
+
+def measure_file(path: Path) -> tuple[int, int, bool]:
+    """Words, dimensions and whether in letters, of a file of word2vec's, from its head and size."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+        rows, dim, start = read_header(head, path)
+        text = is_text(head, start, dim)
+        if rows < 0:
+            file.seek(0)
+            rows = sum(bool(line.strip()) for line in file)
+    size, least = path.stat().st_size, start + rows * (2 * dim + 1 if text else 4 * dim + 2)
+    if size < least:
+        raise corrupt(path, size, "the end", f"{rows:,} rows: {least:,} bytes or more")
+    return rows, dim, text
 
 
 def is_vectors(path: Path) -> bool:

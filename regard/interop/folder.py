@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard.disk import cannot_write, corrupt, read_json, sync
 from regard.errors import DataError
-from regard.interop.header import read_header
+from regard.header import read_header
 from regard.interop.stored import INT8, PEAK, STORED, WHOLE, check_kinds, from_whole, join_pairs
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"

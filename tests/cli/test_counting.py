@@ -154,3 +154,10 @@ def test_bleu_by_length(files, capsys):
     code, said, _ = call(capsys, *words)
     assert code == 0 and "BLEU by words of the source" in said
     assert call(capsys, *words, "--workers", 0)[0] == 2
+
+
+def test_pairs_without_words_are_no_test(files, capsys):
+    (files / "blank.tsv").write_text("\t\na\t\n")
+    call(capsys, "train", "ibm1", files / "train.tsv", "--out", files / "m")
+    code, _, error = call(capsys, "eval", "translate", files / "m", files / "blank.tsv")
+    assert code == 3 and "2 pairs, none with words on both sides" in error

@@ -270,3 +270,24 @@ def test_a_terminal(tale):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     text = shown.decode()
     assert "you" in text and "2-grams" in text and "Shannon's reader" in text
+
+
+def test_what_an_unsmoothed_bag_rules_out_is_told_in_words(tmp_path, capsys):
+    (tmp_path / "train.txt").write_text("the cat sat\nthe dog sat\n" * 3)
+    (tmp_path / "test.txt").write_text("the cat\n\nthe owl saw the cat\nsat\n")
+    for name, more in (("plain", ["--no-smoothing"]), ("smooth", [])):
+        out = str(tmp_path / name)
+        assert main(["train", "bow", str(tmp_path / "train.txt"), "--out", out, *more]) == 0
+    capsys.readouterr()
+    command = ["entropy", str(tmp_path / "test.txt"), "--model", str(tmp_path / "plain")]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "2 of 11 tokens have probability 0, the first is 'owl'" in said
+    assert "∞" in said and "inf" not in said and "-100" not in said
+    assert main([*command, "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["coded"][1]
+    assert row["impossible"] == 2 and row["first_impossible"] == "owl"
+    assert row["bits_per_letter"] is None and row["excess"] is None and row["decoded_back"]
+    assert main([*command[:-1], str(tmp_path / "smooth"), "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["coded"][1]
+    assert "impossible" not in row and row["bits_per_letter"] > 0

@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 
 from regard.cli.flags import resolve, settings_of, to_toml
-from regard.cli.main import parse
+from regard.cli.main import main, parse
 from regard.cli.train_flags import KNOWN, resolve_run
 from regard.errors import DataError, UsageError
 
@@ -158,3 +158,22 @@ def test_help_lists_every_field_without_torch(regard):
     assert "Labelled tokens of a micro-batch" in " ".join(out.split())
     check = "import regard.cli.train_flags, sys; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", check], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "given, word, named",
+    [
+        ('kind = "mlm"', "lm", ("kind = lm", "kind = 'mlm'")),
+        ('kind = "seq2seq"', "lstm", ("kind = lm", "kind = 'seq2seq'")),
+        ('kind = "lm"\nfamily = "gru"', "lstm", ("family = lstm", "family = 'gru'")),
+    ],
+)
+def test_a_file_of_another_kind_is_refused(tmp_path, capsys, given, word, named):
+    file = tmp_path / "run.toml"
+    file.write_text(given)
+    command = ["train", word, "tale.txt", "--config", str(file), "--print-config"]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert all(name in said for name in named) and "run.toml" in said
+    file.write_text('kind = "lm"')
+    assert main(["train", "lstm" if word == "lstm" else "lm", *command[2:]]) == 0

@@ -49,7 +49,7 @@ def test_every_rung_of_translation_stands_in_one_object(here, tmp_path):
     assert made["lines"] == {"train": 54, "valid": 3, "test": 3}
     for row, rung in zip(made["rungs"], PAIRS, strict=True):
         assert 0 <= row["bleu"] < 100.1 and row["parameters"] > 0 and row["tokens_per_s"] > 0
-        assert (row["bits"] is None) == rung.counts
+        assert (row["bits"] is None) == rung.counts and row["joules"] > 0
         assert sum(band["lines"] for band in row["by_length"]) == 3
         assert row["out_of_order"] == bool(row["beaten_by"])
         model = out / rung.name if rung.counts else out / rung.name / "final"
@@ -76,10 +76,13 @@ def test_every_rung_of_a_text_and_the_curve(here, tmp_path):
     assert made["french"]["lacking"] == [] and made["french"]["distances"][0] == 0
     for row in made["rungs"]:
         assert row["perplexity"] == pytest.approx(2 ** row["bits"])
+        assert row["joules"] > 0 and row["parameters"] > 0 and row["tokens_per_s"] > 0
         assert len(row["french"]) == len(made["french"]["distances"])
         assert all(0 < p < 1 for p in row["french"])
     single = made["rungs"][0]["french"]
     assert single == pytest.approx([single[0]] * len(single))  # sees nothing of what went before
+    assert made["energy"]["measured"] is False or "counter" in made["energy"]["source"]
+    assert here("neighbours", out / "word2vec", "France")[0] == 0  # its vectors are kept
     assert (out / "ladder.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -97,16 +100,19 @@ def test_the_table_says_which_rung_is_out_of_order(here, tmp_path):
     code, out, _ = here("ladder", file, *SMALL, "--vocab", 300, "--rungs", "ibm1,fixed")
     assert code == 0 and "OUT OF ORDER: not better than IBM model 1" in out
     assert "BLEU by words of the source" in out
+    code, out, _ = here("ladder", file, "--rungs", "ibm1", "--watts", 3)
+    assert code == 0 and "energy of training: CPU seconds × 3 W" in out and " J" in out
 
 
 def test_a_rung_is_out_of_order_where_a_lower_one_is_as_good():
     found = [{"name": rung.name, "perplexity": 10.0 - rung.level} for rung in TEXTS]
     mark_order(TEXTS, found, pairs=False)
     assert not any(row["out_of_order"] for row in found)
-    found[4]["perplexity"] = 9.0
+    (rnn,) = (row for row in found if row["name"] == "rnn")
+    rnn["perplexity"] = 9.0
     mark_order(TEXTS, found, pairs=False)
     assert [row["name"] for row in found if row["out_of_order"]] == ["rnn"]
-    assert found[4]["beaten_by"] == ["2-gram", "3-gram", "5-gram"]
+    assert rnn["beaten_by"] == ["2-gram", "3-gram", "5-gram", "classes", "word2vec"]
 
 
 def test_a_budget_is_shared_and_decides_the_steps(here, tmp_path):

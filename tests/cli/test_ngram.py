@@ -49,6 +49,36 @@ def test_train_then_eval_then_sample_then_arpa(files, capsys):
     assert code == 0 and json.loads(said)["perplexity"] == pytest.approx(made["perplexity"])
 
 
+def test_classes_are_trained_scored_drawn_coded_and_told(files, capsys):
+    out = files / "classes"
+    train = ("train", "classes", files / "train.txt", "--out", out, "--json")
+    code, said, _ = call(capsys, *train, "--classes", 4, "--valid", files / "test.txt")
+    made = json.loads(said)
+    assert code == 0 and made["classes"] == 4 + 3 == made["ngrams"][0]  # begin, end, never seen
+    assert made["vocabulary"] == 14 and len(made["ngrams"]) == 3
+    _, said, _ = call(capsys, "eval", "lm", out, files / "test.txt", "--json")
+    assert json.loads(said)["perplexity"] == made["perplexity"]
+    _, said, _ = call(capsys, "score", out, "a cat sat", "--json")
+    assert json.loads(said)["perplexity"] > 1
+    _, said, _ = call(capsys, "sample", out, "--words", 12, "--json")
+    drawn = [row["tokens"] for row in json.loads(said)["samples"]]
+    assert len(drawn) == 3 and len({tuple(row) for row in drawn}) == 3
+    coded = ("entropy", files / "test.txt", "--model", out, "--json")
+    code, said, _ = call(capsys, *coded)
+    assert code == 0 and json.loads(said)["coded"][1]["decoded_back"]
+    _, said, _ = call(capsys, "info", out, "--json")
+    assert json.loads(said)["classes"] == 7
+    code, _, error = call(capsys, "export", "arpa", out, files / "m.arpa")
+    assert code == 2 and "n-grams of classes" in error
+
+
+@pytest.mark.parametrize("words, code, said", [((0,), 2, "1 or more"), ((99,), 2, "1 to 11")])
+def test_too_few_or_too_many_classes(files, capsys, words, code, said):
+    train = ("train", "classes", files / "train.txt", "--out", files / "m", "--classes")
+    found, _, error = call(capsys, *train, *words)
+    assert found == code and said in error and not (files / "m").exists()
+
+
 def test_in_a_bag_order_plays_no_part(files, capsys):
     out = files / "bag"
     train = ("train", "bow", files / "train.txt", "--out", out, "--k", 0.5)
@@ -133,8 +163,11 @@ def test_bad_files(files, capsys):
     assert code == 3 and "none.txt" in said
     code, _, said = call(capsys, "train", "ngram", files / "train.txt", "--out", files)
     assert code == 2 and "there already" in said
-    assert call(capsys, "sample", files)[0] == 2
-    assert call(capsys, "export", "arpa", files, files / "x.arpa")[0] == 2
+    code, _, said = call(capsys, "sample", files)
+    assert code == 3 and "no config.json" in said and "regard train ngram" in said
+    assert call(capsys, "export", "arpa", files, files / "x.arpa")[0] == 3
+    code, _, said = call(capsys, "sample", files / "none")
+    assert code == 3 and "no such file or folder" in said
     assert call(capsys, "train", "ngram", files / "train.txt", "--out", out, "--order", 2)[0] == 0
     code, _, said = call(capsys, "sample", out, "--orders", 3)
     assert code == 2 and "1 to 2" in said
@@ -181,3 +214,39 @@ def test_damaged_arpa(files, capsys):
     (files / "m.arpa").write_bytes(b"\\data\\\n\xff\n")
     code, _, error = call(capsys, "eval", "lm", files / "m.arpa", files / "test.txt")
     assert code == 3 and "UTF-8" in error
+
+
+def test_validation_on_the_training_file_is_warned_of(files, capsys):
+    (files / "again.txt").write_bytes((files / "train.txt").read_bytes())
+    train = ("train", "ngram", files / "train.txt", "--out")
+    for name, valid, warned in (("a", "again.txt", True), ("b", "test.txt", False)):
+        code, _, said = call(capsys, *train, files / name, "--valid", files / valid)
+        assert code == 0 and ("again.txt is validated on and trained on" in said) == warned
+
+
+@pytest.mark.parametrize("valid, said", [("none.txt", "no such file"), ("empty.txt", "no tokens")])
+def test_validation_that_fails_leaves_no_folder(files, capsys, valid, said):
+    (files / "empty.txt").write_text("")
+    train = ("train", "ngram", files / "train.txt", "--out", files / "m")
+    code, _, error = call(capsys, *train, "--valid", files / valid)
+    assert code == 3 and said in error and valid in error and not (files / "m").exists()
+
+
+def test_an_order_beyond_the_memory_is_refused_before_it_is_counted(files, capsys, monkeypatch):
+    monkeypatch.setattr("regard.cli.train_ngram.free_memory", lambda: 100_000)
+    (files / "long.txt").write_text(" ".join(map(str, range(300))))
+    train = ("train", "ngram", files / "long.txt", "--out", files / "m", "--order")
+    code, _, error = call(capsys, *train, 200)
+    assert code == 4 and "--order 200" in error and "for 302 tokens" in error
+    assert "--order 11 fits" in error and not (files / "m").exists()
+    assert call(capsys, *train, 11)[0] == 0
+
+
+@pytest.mark.parametrize("name, value", [("start", "x"), ("base", []), ("order", -1), ("vocab", 9)])
+def test_a_broken_config_is_named(files, capsys, name, value):
+    out = files / "m"
+    call(capsys, "train", "ngram", files / "train.txt", "--out", out)
+    config = json.loads((out / "config.json").read_text())
+    (out / "config.json").write_text(json.dumps(config | {name: value}))
+    code, _, error = call(capsys, "score", out, "the cat")
+    assert code == 3 and "reading" in error and str(out) in error

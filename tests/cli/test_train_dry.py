@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from regard.cli.main import main
 from regard.loading import load
 from tests.cli.train_runs import SMALL, words, write_corpus
 
@@ -61,3 +62,14 @@ def test_bad_data_and_a_folder_in_use_are_found(here, corpus, tmp_path):
     given = ["train", "lm", tmp_path / "bad.txt", "--out", tmp_path / "r", *SMALL, "--dry-run"]
     code, _, err = here(*given)
     assert code == 3 and "bad.txt" in err and not (tmp_path / "r").exists()
+
+
+def test_validation_on_the_training_file_is_warned_of(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("the cat sat on the mat\n" * 50)
+    (tmp_path / "b.txt").write_bytes((tmp_path / "a.txt").read_bytes())
+    (tmp_path / "c.txt").write_text("a dog sat on a log\n" * 50)
+    shape = ["--tokens", "chars", "--length", "8", "--dim", "8", "--heads", "1", "--depth", "1"]
+    train = ["train", "lm", str(tmp_path / "a.txt"), *shape, "--dry-run", "--valid"]
+    for name, warned in (("b.txt", True), ("c.txt", False)):
+        assert main([*train, str(tmp_path / name)]) == 0
+        assert ("b.txt is validated on and trained on" in capsys.readouterr().err) == warned

@@ -146,3 +146,12 @@ def test_two_files_as_pairs(tmp_path, capsys):
     assert main(["data", "check", source, "--target", target]) == 3
     assert "2 lines in" in capsys.readouterr().err
     assert main(["data", "check", source, source, "--target", target]) == 2
+
+
+def test_nul_bytes_are_found_with_their_lines(tmp_path, capsys):
+    file = tmp_path / "a.txt"
+    file.write_bytes(b"one\nt\0wo\nthree\n\0\n")
+    found = check_file(file).findings["NUL bytes (U+0000)"]
+    assert found.count == 2 and found.lines == [2, 4]
+    assert main(["data", "check", str(file)]) == 0
+    assert "NUL bytes (U+0000)" in capsys.readouterr().out

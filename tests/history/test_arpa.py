@@ -71,7 +71,8 @@ def test_a_file_by_hand():
         (("-0.2\ta a", "minus\ta a"), "line 12"),
         (("-0.2\ta a", "-0.2\ta"), "2 fields"),
         (("\\2-grams:", "\\3-grams:"), "line 10"),
-        (("-0.3\tb", "-0.3\ta"), "'a' again"),
+        (("-0.3\tb", "-0.3\ta"), "line 8: 'a' again, which line 7 has"),
+        (("-0.2\ta a", "-0.2\ta b"), "line 12: 'a b' again, which line 11 has"),
     ],
 )
 def test_what_is_wrong_is_named(change, said):

@@ -1,4 +1,4 @@
-"""Clusters against planted classes and brute force, and the identities of class n-grams."""
+"""Clusters against planted classes and brute force."""
 
 from __future__ import annotations
 
@@ -15,30 +15,8 @@ from regard.history.cluster import (
     brown,
     exchange,
     k_means,
-    train_class_ngrams,
 )
-from regard.history.smooth import train_ngrams
-
-
-def planted(tokens=50_000, k=4, each=8, seed=0):
-    """A source of classes: ids by frequency, the class of each, sentences of 20 words."""
-    dice = np.random.default_rng(seed)
-    follow = dice.dirichlet(np.full(k, 0.4), k)
-    inside = dice.dirichlet(np.full(each, 3.0), k)
-    classes, words = np.zeros(tokens, int), np.zeros(tokens, int)
-    for n in range(tokens):
-        chance = follow[classes[n - 1]] if n % 20 else np.full(k, 1 / k)
-        classes[n] = dice.choice(k, p=chance)
-        words[n] = classes[n] * each + dice.choice(each, p=inside[classes[n]])
-    rank = np.argsort(np.argsort(-np.bincount(words, minlength=k * each), kind="stable"))
-    truth = np.zeros(k * each, int)
-    truth[rank] = np.arange(k * each) // each
-    return rank[words], np.arange(0, tokens + 1, 20), truth
-
-
-def same_split(a, b):
-    """Whether two labellings differ by names only: V-measure 1."""
-    return len({*zip(a, b, strict=True)}) == len(set(a)) == len(set(b))
+from tests.history.planted_classes import planted, same_split
 
 
 @pytest.fixture(scope="module")
@@ -145,64 +123,3 @@ def test_k_means_finds_heaps_and_keeps_no_cluster_empty():
         k_means(same, 4)
     centres = k_means(x, 7)
     assert len(set(centres.tolist())) == 7
-
-
-# n-grams over classes -----------------------------------------------------------------------------
-
-
-def rows(seed=0, count=400, vocab=12):
-    """Sentences 0 … 1 of ids from 2 on."""
-    dice = np.random.default_rng(seed)
-    made = []
-    for _ in range(count):
-        made += [0, *(2 + dice.geometric(0.3, 6) % (vocab - 2)), 1]
-    return np.array(made)
-
-
-@pytest.mark.parametrize("way", ["add", "kneser-ney", "witten-bell", "katz"])
-@pytest.mark.parametrize("order", [2, 3])
-def test_each_word_its_class_is_the_word_model(way, order):
-    ids = rows()
-    made = train_class_ngrams(ids, np.arange(12), order, way, 0.5, start=0)
-    plain = train_ngrams(ids, 12, order, way, 0.5, start=0)
-    np.testing.assert_array_equal(made.logprobs(rows(1)), plain.logprobs(rows(1)))
-
-
-def test_one_class_is_the_unigram():
-    ids = rows()
-    classes = np.array([0, *[1] * 11])
-    made = train_class_ngrams(ids, classes, 2, "add", 0, start=0)
-    plain = train_ngrams(ids, 12, 1, "add", 0, start=0)
-    np.testing.assert_array_equal(made.logprobs(ids), plain.logprobs(ids))
-    free = ids[ids > 1] - 2
-    one = train_class_ngrams(free, np.zeros(10, int), 2, "add", 0)
-    np.testing.assert_array_equal(
-        one.logprobs(free), train_ngrams(free, 10, 1, "add", 0).logprobs(free)
-    )
-
-
-def test_probabilities_sum_to_one():
-    classes = np.array([0, 1, *[2, 3] * 5])
-    made = train_class_ngrams(rows(), classes, 3, start=0)
-    for context in ([0], [0, 3, 4], [5, 5]):
-        log = made.distribution(np.array(context))
-        assert np.exp(log).sum() == pytest.approx(1, abs=1e-9)
-        for word in range(1, 12):
-            assert made.logprobs(np.array([*context, word]))[-1] == pytest.approx(log[word])
-
-
-def test_classes_help_where_text_is_short():
-    """Held-out perplexity below the plain model's, on little text of a class source (row 15)."""
-    ids, _, truth = planted(3000, each=25)
-    train, test = ids[:2000], ids[2000:]
-    plain = train_ngrams(train, 100, 2)
-    made = train_class_ngrams(train, truth, 2)
-    seen = np.isfinite(made.logprobs(test))
-    assert made.logprobs(test)[seen].mean() > plain.logprobs(test)[seen].mean() + 0.1
-
-
-def test_wrong_classes():
-    with pytest.raises(UsageError, match="has other words"):
-        train_class_ngrams(rows(), np.zeros(12, int), start=0)
-    with pytest.raises(DataError, match="ids from 0 to 12"):
-        train_class_ngrams(rows(), np.arange(12), start=0).logprobs(np.array([0, 12]))

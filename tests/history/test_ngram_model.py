@@ -90,7 +90,7 @@ def test_drawn_texts_have_only_ngrams_that_were_seen():
     for order in (1, 2, 3):
         context = [model.tables.start]
         for _ in range(300):
-            word, used = model.tables.draw(context, order, dice.random())
+            word, used, _ = model.tables.draw(context, order, dice.random())
             assert used == min(order, len(context) + 1)  # something always followed
             context.append(word)
             assert tuple(context[-used:]) in seen[used]

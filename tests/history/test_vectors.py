@@ -351,3 +351,14 @@ def test_wrong_calls(trained, arguments, wanted, said, capsys):
     code, out, err = call(capsys, *(places.get(word, word) for word in arguments))
     assert (code, out) == (wanted, "") and said in err and "Traceback" not in err
     assert not (trained / "new").exists()
+
+
+def test_an_empty_file_and_words_that_are_not_utf8(tmp_path):
+    (tmp_path / "v.bin").touch()
+    with pytest.raises(DataError, match="an empty file"):
+        read_vectors(tmp_path / "v.bin")
+    some = np.ones((1, 2), np.float32)
+    save_folder(tmp_path / "m", ["word"], [1], {"in": some, "out": some}, {})
+    (tmp_path / "m/words.tsv").write_bytes(b"w\xffrd\t1\n")
+    with pytest.raises(DataError, match="words.tsv: byte 1: not UTF-8"):
+        read_vectors(tmp_path / "m")

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = [
-    ["errors", "compiler", "disk", "heap", "seed", "receipt"],
+    ["errors", "compiler", "disk", "energy", "header", "heap", "seed", "receipt"],
     ["core", "tokens"],
     ["model", "data", "history"],
     ["interop", "decode", "look", "train"],
@@ -21,7 +21,13 @@ LEVELS = [
     ["cli", "mechanism", "__init__", "__main__"],
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
-SAME_LEVEL = {("disk", "errors"), ("receipt", "errors"), ("receipt", "disk"), ("history", "data")}
+SAME_LEVEL = {
+    ("disk", "errors"),
+    ("receipt", "errors"),
+    ("receipt", "disk"),
+    ("history", "data"),
+}
+SAME_LEVEL |= {("header", "disk")}
 SAME_LEVEL |= {("history", "model")}  # recurrent models stand where a Transformer does
 SAME_LEVEL |= {
     ("passages", n) for n in ("translating", "wording", "source_text", "pieces", "mending")

@@ -1,4 +1,4 @@
-"""Check the safetensors headers of a checkpoint before anything is loaded from it."""
+"""Check the header of a safetensors file before anything is loaded from it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,105 @@
+"""Energy of a piece of work, in joules: by the machine's own counters where they can be read.
+
+The package counters of the processor (`powercap`, called RAPL) and a GPU's (NVML) count all that
+runs there, neighbours too. Without the former, the CPU time of this process times an assumed power.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+POWERCAP = Path("/sys/class/powercap")
+WATTS = 10.0  # of a busy core, assumed: processors of 2020 to 2025 have limits of 5 to 15 for each
+
+
+class Counter(NamedTuple):
+    """Something that counts up, in joules."""
+
+    read: Callable[[], float]
+    wrap: float = 0.0
+    """Where it begins again at 0; 0 is never."""
+
+
+class Meter:
+    """Joules since it was started, and where the figure comes from."""
+
+    def __init__(
+        self, gpu: bool = False, watts: float | None = None, powercap: Path = POWERCAP
+    ) -> None:
+        packages = [] if watts else find_packages(powercap)
+        cards = find_gpus() if gpu else []
+        power = watts or WATTS
+        self.counters = packages or [Counter(lambda: power * cpu_seconds())]
+        self.counters += cards
+        self.measured = bool(packages) and bool(cards or not gpu)
+        told = "given" if watts else "assumed, as no counter can be read"
+        self.source = f"CPU seconds × {power:g} W for each busy core ({told})"
+        if packages:
+            self.source = f"counters of {len(packages)} CPU package(s), neighbours included"
+        if gpu:
+            self.source += "; GPU by NVML's counter" if cards else "; the GPU is not counted"
+        self.start()
+
+    def start(self) -> None:
+        """Begin anew."""
+        self.before = [counter.read() for counter in self.counters]
+
+    def joules(self) -> float:
+        """Since the start; right for one turn of a counter."""
+        total = 0.0
+        for counter, before in zip(self.counters, self.before, strict=True):
+            used = counter.read() - before
+            total += used + counter.wrap if used < 0 else used
+        return total
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of those it started and waited for."""
+    return sum(os.times()[:4])
+
+
+def find_packages(powercap: Path) -> list[Counter]:
+    """The counters of processors that this user may read."""
+    found = []
+    for place in sorted(powercap.glob("intel-rapl:*")):  # AMD's are called so too
+        try:
+            if not (place / "name").read_text().startswith("package"):
+                continue
+            wrap = int((place / "max_energy_range_uj").read_text()) / 1e6
+            counter = Counter(read_file(place / "energy_uj"), wrap)
+            counter.read()
+        except (OSError, ValueError):
+            continue
+        found.append(counter)
+    return found
+
+
+def read_file(path: Path) -> Callable[[], float]:
+    """A function that reads microjoules."""
+    return lambda: int(path.read_text()) / 1e6
+
+
+def find_gpus() -> list[Counter]:
+    """NVML's counter of the first GPU; none where there is no library or no counter."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return []
+    card, used = ctypes.c_void_p(), ctypes.c_ulonglong()
+
+    def read() -> float:
+        if nvml.nvmlDeviceGetTotalEnergyConsumption(card, ctypes.byref(used)):
+            raise OSError("no energy counter")
+        return used.value / 1e3  # millijoules
+
+    try:
+        if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(card)):
+            return []
+        read()
+    except (OSError, AttributeError):
+        return []
+    return [Counter(read)]
