@@ -76,6 +76,18 @@ class Board:
                         "use run or logits in ordinary mode for this edit",
                     )
 
+    def check_alone(self, doing: str) -> None:
+        """Refuse edits by which one text would change with the company it is run in."""
+        for name, station in self.stations.items():
+            for edit in station.edits:
+                if edit.kind in ("mean", "resample"):
+                    raise UsageError(
+                        f"editing {name}",
+                        f"{edit.kind} of a run, in {doing}",
+                        "edits that do not depend on what else is run",
+                        "regard.mean(reference), regard.patch(value)",
+                    )
+
     def place(self, edits: Edits) -> dict[str, list[Edit]]:
         """Each tap that the patterns name, and its edits, checked."""
         placed: dict[str, list[Edit]] = {}
