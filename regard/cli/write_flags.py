@@ -6,6 +6,7 @@ import argparse
 import math
 from collections.abc import Callable
 
+from regard.cli.extract_flags import add_out
 from regard.cli.options import MOST, add_action, add_common, add_device, positive
 
 LINES = "none: one per line of stdin"
@@ -90,6 +91,11 @@ def add_generate(parser: argparse.ArgumentParser) -> None:
     add_search(parser, None, "beam search of this width instead")
     stop = "end before this text; may be given several times"
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help=stop)
+    capture = "write what passes these taps meanwhile to --out, a row for each token read"
+    parser.add_argument(
+        "--capture", nargs="+", action="extend", default=[], metavar="TAP", help=capture
+    )
+    add_out(parser, required=False)
     add_place(parser)
 
 

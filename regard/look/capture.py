@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -13,6 +14,9 @@ from regard.look.edit import Edit
 from regard.look.names import resolve
 from regard.model.batch import Batch
 from regard.model.model import Model
+
+if TYPE_CHECKING:
+    from regard.look.trace import Captured
 
 Edits = Mapping[str, Edit | Sequence[Edit]]
 """Name of a tap, or a pattern of names → what is done there."""
@@ -46,6 +50,8 @@ class Board:
         self.model = model
         self.taps = taps(model)
         self.stations: dict[str, Station] = {}
+        self.captured: list[Captured] | None = None  # by `look/trace.py: capture`
+        self.capturing: list[str] = []  # its taps
 
     def run(
         self, batch: Batch, taps: str | Iterable[str] = (), edits: Edits | None = None

@@ -36,6 +36,8 @@ class Edit:
     """True at what is to change, broadcastable to the activation: a choice for each row."""
     place: str = ""
     """Last part of the tap's name; says which dimension is which."""
+    columns: Tensor | None = None
+    """(B, T): positions of what is read now, where a text is read in several calls."""
 
     def at(self, name: str, owner: nn.Module) -> Edit:
         """This edit for the tap `name` of `owner`; refuses a choice of heads it does not have."""
@@ -83,8 +85,11 @@ class Edit:
         ):
             if index is not None:
                 count = torch.arange(x.shape[dim], device=x.device)
-                hit = (count[:, None] == index.to(x.device)).any(-1)
-                chosen = chosen & hit.view([-1 if d == dim else 1 for d in range(x.dim())])
+                shape = [-1 if d == dim else 1 for d in range(x.dim())]
+                if index is self.position and self.columns is not None:
+                    count, shape[0] = self.columns, len(x)
+                hit = (count[..., None] == index.to(x.device)).any(-1)
+                chosen = chosen & hit.view(shape)
         return chosen
 
 

@@ -85,8 +85,11 @@ class Extracted:
     @cached_property
     def index(self) -> Index:
         """Text, position and token of each row."""
-        held = [read_shard(file, INDEX) for file in self.files]
-        return Index(*(torch.cat([each[name] for each in held]) for name in INDEX))
+        return Index(*(self.column(name) for name in INDEX))
+
+    def column(self, name: str) -> Tensor:
+        """What each row has under a name, such as text, or new where texts were written."""
+        return torch.cat([read_shard(file, [name])[name] for file in self.files])
 
     def mean(self, tap: str) -> Tensor:
         """The mean (D,) of all rows of a tap, summed in float64, a shard at a time."""
