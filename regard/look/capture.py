@@ -74,7 +74,7 @@ class Board:
         """Refuse edits that mean one call's columns where a sequence is run in several calls."""
         for name, station in self.stations.items():
             for edit in station.edits:
-                if edit.position is not None or edit.kind == "mean":
+                if edit.position is not None or edit.kind in ("mean", "resample"):
                     raise UsageError(
                         f"editing {name}",
                         f"an edit of positions or to the mean of a run, in {doing}",
