@@ -384,7 +384,7 @@ def test_an_exception_restores_the_model(every_preset, one):
 @on("gpt2")
 def test_a_run_that_fails_leaves_no_reader(every_preset, one):
     with every_preset.edit({"logits": regard.patch(torch.zeros(3, 3, 3))}):
-        with pytest.raises(RuntimeError):
+        with pytest.raises(UsageError):
             every_preset.run(*arguments(one), taps="*")
     assert all(tap.fn is None for tap in taps(every_preset.model).values())
 
