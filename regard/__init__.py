@@ -10,37 +10,49 @@ if TYPE_CHECKING:
     from regard.core.tap import Tap, taps
     from regard.kit import Kit
     from regard.loading import build, load
-    from regard.look.edit import add, mean, patch, zero
+    from regard.look.edit import add, mean, other_rows, patch, resample, zero
+    from regard.look.extracted import Extracted
+    from regard.look.steer import head_mask, steering_vector
 
 __version__ = "0.1.0"
 
 # Public name → where it lives. Loaded on first use, so that `import regard` needs no torch.
 _HOMES = {
+    "Extracted": "regard.look.extracted",
     "Kit": "regard.kit",
     "Tap": "regard.core.tap",
     "add": "regard.look.edit",
     "attend": "regard.core.similarity",
     "attention": "regard.core.similarity",
     "build": "regard.loading",
+    "head_mask": "regard.look.steer",
     "kernel_regression": "regard.core.similarity",
     "load": "regard.loading",
     "mean": "regard.look.edit",
+    "other_rows": "regard.look.edit",
     "patch": "regard.look.edit",
+    "resample": "regard.look.edit",
+    "steering_vector": "regard.look.steer",
     "taps": "regard.core.tap",
     "zero": "regard.look.edit",
 }
 
 __all__ = [
+    "Extracted",
     "Kit",
     "Tap",
     "add",
     "attend",
     "attention",
     "build",
+    "head_mask",
     "kernel_regression",
     "load",
     "mean",
+    "other_rows",
     "patch",
+    "resample",
+    "steering_vector",
     "taps",
     "zero",
 ]

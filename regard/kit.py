@@ -34,6 +34,7 @@ from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
 from regard.look.capture import Board, Edits
 from regard.look.gather import Gather
+from regard.look.trace import Captured, capture, following
 from regard.model.batch import (
     Batch,
     check_filled,
@@ -163,6 +164,12 @@ class Kit(Reader):
         """Change activations inside the `with` block: tap name or pattern → edit or edits."""
         with self.board.editing(edits):
             yield
+
+    @contextmanager
+    def capture(self, taps: str | Sequence[str]) -> Iterator[list[Captured]]:
+        """Keep what passes taps while texts are written inside the block, one `Captured` each."""
+        with capture(self.board, taps) as found:
+            yield found
 
     @torch.no_grad()
     def embed(self, texts: Text) -> Tensor:
@@ -302,15 +309,19 @@ class Kit(Reader):
             row_lengths(batch.ids, batch.mask), limits_of(limit, len(batch.ids)), strict=True
         )
         self.check_room(max(held + new for held, new in each))
-        self.board.check_everywhere("generation, which reads one column at a time")
         strict = self.strict if strict is None else strict
         strict = strict and not same_in_any_company(self.model)
-        ends = ends or Ends(self.stops)
         plain = not (strict or processes or wants_fixed(self.model, self.driver))
         few = self.shortlist if shortlist and plain else None
-        if few is not None and can_narrow(self.model, batch, how, ends):
-            return write_narrow(self.model, batch, limit, how, ends, few)
-        return write(self.model, batch, limit, how, ends, processes, strict, self.driver)
+        with following(self.board, batch, strict) as follower:
+            ends = replace(ends or Ends(self.stops), listener=follower)
+            if few is not None and can_narrow(self.model, batch, how, ends):
+                found = write_narrow(self.model, batch, limit, how, ends, few)
+            else:
+                found = write(self.model, batch, limit, how, ends, processes, strict, self.driver)
+            if follower is not None:
+                follower.finish([row[0].tokens if row else [] for row in found])
+        return found
 
     @cached_property
     def shortlist(self) -> Shortlist | None:

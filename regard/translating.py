@@ -22,6 +22,7 @@ from regard.decode.step import Hypothesis, Limit, Process
 from regard.decode.write import without_end
 from regard.errors import UsageError, check_names
 from regard.look.capture import Board
+from regard.look.trace import following
 from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
@@ -271,12 +272,16 @@ class Wishes:
         """One source's hypotheses that hold the words."""
         batch = self.kit.batch([list(row)])
         self.kit.check_room(batch.ids.shape[1] + limit)
-        self.kit.board.check_everywhere("generation, which reads one column at a time")
         strict = self.kit.strict if self.strict is None else self.strict
-        step = ModelStep(self.kit.model, batch, limit, strict)
         rules = self.processes(banned)
         stops, joins = self.kit.stops, cache(self.joins)
-        return lexical_beam(step, batch.ids, limit, stops, config, self.phrases, rules, joins)
+        with following(self.kit.board, batch, strict) as follower:
+            step = ModelStep(self.kit.model, batch, limit, strict, follower)
+            words = self.phrases
+            found = lexical_beam(step, batch.ids, limit, stops, config, words, rules, joins)
+            if follower is not None:
+                follower.finish([found[0].tokens if found else []])
+        return found
 
     def joins(self, last: int, token: int) -> bool:
         """Whether a token goes on with the word or number of the one before."""

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from regard.errors import DataError, UsageError, nearest
 from regard.look.edit import Edit, add, mean, zero
+from regard.look.extracted import Extracted
 
 DOING = "reading --edit"
 KINDS = ("zero", "mean", "add")
 CHOICES = ("head", "position", "neuron")
-FORM = "TAP=zero|mean|add[,head=N+N][,position=N][,neuron=N][,file=F.safetensors][,scale=X]"
+FORM = "TAP=zero|mean|add[,head=N+N][,position=N][,neuron=N][,file=F][,minus=F][,scale=X]"
 
 
 def read_edits(given: Sequence[str]) -> dict[str, list[Edit]]:
@@ -26,17 +27,17 @@ def read_edits(given: Sequence[str]) -> dict[str, list[Edit]]:
         kind, *options = rest.split(",")
         if not tap or not equals:
             raise UsageError(DOING, f"{text!r}", FORM)
-        made.setdefault(tap, []).append(read_edit(kind, options, text))
+        made.setdefault(tap, []).append(read_edit(tap, kind, options, text))
     return made
 
 
-def read_edit(kind: str, options: Sequence[str], text: str) -> Edit:
+def read_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
     """One edit from its words."""
     if kind not in KINDS:
         close = nearest(kind, KINDS, 1)
         fix = f"did you mean {close}?" if close else ""
         raise UsageError(DOING, f"{kind!r} in {text!r}", f"one of {', '.join(KINDS)}", fix)
-    known = (*CHOICES, "file", "scale") if kind == "add" else CHOICES
+    known = (*CHOICES, "file", "minus", "scale") if kind == "add" else CHOICES
     found = {}
     for option in options:
         name, equals, value = option.partition("=")
@@ -51,7 +52,10 @@ def read_edit(kind: str, options: Sequence[str], text: str) -> Edit:
         return mean(None, **where)
     if "file" not in found:
         raise UsageError(DOING, f"{text!r}", "add,file=F.safetensors, the vector to add")
-    return add(read_vector(found["file"]) * scale(found.get("scale", "1"), text), **where)
+    vector = read_vector(found["file"], tap)
+    if "minus" in found:
+        vector = vector - read_vector(found["minus"], tap)
+    return add(vector * scale(found.get("scale", "1"), text), **where)
 
 
 def whole(text: str, given: str) -> list[int]:
@@ -69,9 +73,12 @@ def scale(text: str, given: str) -> float:
         raise UsageError(DOING, f"scale {text!r} in {given!r}", "a number") from None
 
 
-def read_vector(path: str) -> Tensor:
-    """The one tensor of a safetensors file: a steering vector."""
+def read_vector(path: str, tap: str) -> Tensor:
+    """The one tensor of a safetensors file, or the mean of what `regard extract` took at a tap."""
     doing = f"reading the vector in {path}"
+    if Path(path).is_dir():
+        made = Extracted(path)
+        return made.mean(made.taps[0] if len(made.taps) == 1 else tap)
     if not Path(path).is_file():
         raise DataError(doing, "no such file", "a .safetensors file with one tensor")
     try:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from regard.cli.generate_capture import check_capture, recording
 from regard.cli.lines import Faults, line_groups
 from regard.cli.opening import cap_beams, open_kit, wrong_network
 from regard.cli.show import Show
@@ -29,6 +30,7 @@ DRAWS = ("temperature", "top_k", "top_p", "min_p")
 def run(args: argparse.Namespace, show: Show) -> int:
     """Write a continuation of each prompt."""
     config = read_search(args)
+    check_capture(args)
     with show.progress(f"opening {args.path}") as progress:
         progress("weights")
         kit = open_kit(args.path, args.device, args.precision, args.strict, args.edit)
@@ -39,20 +41,34 @@ def run(args: argparse.Namespace, show: Show) -> int:
     prompts = [args.prompt] if args.prompt is not None else None
     alone = prompts is not None or sys.stdin.isatty()  # answer a person line by line
     done, faults = 0, Faults(show)
-    for group in line_groups(prompts, None, 1 if alone else TOGETHER):
-        whole = not any(line.fault for line in group)
-        for part in [group] if whole else [[line] for line in group]:
-            if part[0].fault:
-                faults.tell(part[0].fault)
-                print_json({"error": part[0].fault}) if show.as_json else show.line()
-            else:
-                with noted(show):
-                    texts = [line.text for line in part]
-                    for answer in write_group(kit, texts, done, config, args, show):
-                        if show.as_json:
-                            print_json(answer)
-            done += len(part)
+    with recording(kit, args, show) as record:
+        for group in line_groups(prompts, None, 1 if alone else TOGETHER):
+            whole = not any(line.fault for line in group)
+            for part in [group] if whole else [[line] for line in group]:
+                if part[0].fault:
+                    faults.tell(part[0].fault)
+                    print_json({"error": part[0].fault}) if show.as_json else show.line()
+                    record.skip() if record else None
+                else:
+                    answer_group(kit, [line.text for line in part], done, config, args, show)
+                    record.take([line.text for line in part]) if record else None
+                done += len(part)
     return faults.finish()
+
+
+def answer_group(
+    kit: Kit,
+    texts: list[str],
+    done: int,
+    config: SampleConfig | BeamConfig | None,
+    args: argparse.Namespace,
+    show: Show,
+) -> None:
+    """Write the answers to some prompts."""
+    with noted(show):
+        for answer in write_group(kit, texts, done, config, args, show):
+            if show.as_json:
+                print_json(answer)
 
 
 def read_search(args: argparse.Namespace) -> SampleConfig | BeamConfig | None:

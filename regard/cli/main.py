@@ -18,6 +18,7 @@ from regard.cli.cause_flags import CAUSE
 from regard.cli.counting_flags import COUNTING
 from regard.cli.diagnose_flags import DIAGNOSE
 from regard.cli.explain_flags import EXPLAIN
+from regard.cli.extract_flags import EXTRACT
 from regard.cli.failures import explain
 from regard.cli.history_flags import HISTORY
 from regard.cli.ladder_flags import LADDER
@@ -35,7 +36,7 @@ from regard.errors import UsageError, nearest
 
 INTERRUPTED = 130
 FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER
-FAMILIES |= VIEW | LOOK | EXPLAIN | CAUSE | PROBE
+FAMILIES |= VIEW | LOOK | EXPLAIN | CAUSE | PROBE | EXTRACT
 READING = "reading the command line"
 
 

@@ -6,6 +6,7 @@ import argparse
 import math
 from collections.abc import Callable
 
+from regard.cli.extract_flags import add_out
 from regard.cli.options import MOST, add_action, add_common, add_device, positive
 
 LINES = "none: one per line of stdin"
@@ -68,7 +69,8 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     choices = ("auto", "fp32", "bf16", "int8")
     text = "of the matrix products; less is faster (auto: int8 for weights stored so, else float32)"
     parser.add_argument("--precision", choices=choices, default="auto", help=text)
-    edit = "change what passes a tap: *.9.attn.z=zero,head=3; mean; add,file=F,scale=X; repeatable"
+    edit = "change what passes a tap: *.9.attn.z=zero,head=3; mean; add,file=F,minus=F,scale=X, "
+    edit += "where F is one vector or a folder of `regard extract`, whose mean counts; repeatable"
     parser.add_argument("--edit", action="append", default=[], metavar="TAP=KIND,…", help=edit)
 
 
@@ -90,6 +92,11 @@ def add_generate(parser: argparse.ArgumentParser) -> None:
     add_search(parser, None, "beam search of this width instead")
     stop = "end before this text; may be given several times"
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help=stop)
+    capture = "write what passes these taps meanwhile to --out, a row for each token read"
+    parser.add_argument(
+        "--capture", nargs="+", action="extend", default=[], metavar="TAP", help=capture
+    )
+    add_out(parser, required=False)
     add_place(parser)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.decode.pace import Pace, drive
-from regard.decode.step import Hypothesis, Limit, Process, Step, chain, limits_of
+from regard.decode.step import Hypothesis, Limit, Listener, Process, Step, chain, limits_of
 from regard.decode.top import Scored
 from regard.errors import UsageError
 
@@ -33,6 +33,8 @@ class Ends:
     """A look at its tokens so far, for stop strings."""
     watch: Callable[[int, int], None] | None = None
     """Called with (row, token) as each token is chosen: streaming output."""
+    listener: Listener | None = None
+    """Follows the model's steps; then they are taken one by one."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.core.cache import Cache
+from regard.decode.step import Listener
 from regard.model.batch import Batch
 from regard.model.front_text import TextFront
 from regard.model.model import Memory, Model
@@ -22,8 +23,15 @@ class ModelStep:
     The batch's `ids` are the start that a search is given; `room` is how many tokens may follow.
     """
 
-    def __init__(self, model: Model, batch: Batch, room: int, strict: bool = False) -> None:
-        self.model, self.begin = model, batch
+    def __init__(
+        self,
+        model: Model,
+        batch: Batch,
+        room: int,
+        strict: bool = False,
+        listener: Listener | None = None,
+    ) -> None:
+        self.model, self.begin, self.listener = model, batch, listener
         rows, width = batch.ids.shape[0], batch.ids.shape[1]
         self.cache: Cache | StrictCache = (
             StrictCache(model, rows, width + room) if strict else model.cache(rows, width + room)
@@ -42,9 +50,14 @@ class ModelStep:
         """Read ids (N, t); the last stack's output (N, D) at the last of them."""
         assert isinstance(self.cache, Cache)
         first, batch = not self.started, self.next(ids)
-        if first and reads_apart(self.model, batch):
+        if self.listener is not None:
+            self.listener.before(batch.ids, batch.mask)
+        elif first and reads_apart(self.model, batch):
             self.cache.source = read_apart(self.model, batch)
-        return take_last(self.model.hidden(batch, self.cache), batch.mask)
+        x = take_last(self.model.hidden(batch, self.cache), batch.mask)
+        if self.listener is not None:
+            self.listener.after()
+        return x
 
     def next(self, ids: Tensor) -> Batch:
         """What the model reads now: first the batch it was given, then these ids."""
@@ -56,6 +69,8 @@ class ModelStep:
     def select(self, rows: Tensor, group: int = 1) -> None:
         """Go on with these rows."""
         self.cache.select(rows, group)
+        if self.listener is not None:
+            self.listener.select(rows)
 
 
 def reads_apart(model: Model, batch: Batch) -> bool:

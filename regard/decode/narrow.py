@@ -17,7 +17,7 @@ from regard.decode.model_step import ModelStep
 from regard.decode.recorded import heard, watched
 from regard.decode.sample import SampleConfig
 from regard.decode.shortlist import Shortlist
-from regard.decode.step import Hypothesis, Limit, limits_of
+from regard.decode.step import Hypothesis, Limit, Listener, limits_of
 from regard.decode.write import write_plain
 from regard.model.batch import Batch
 from regard.model.front_text import TextFront
@@ -35,8 +35,15 @@ ROUNDED: WeakKeyDictionary[nn.Linear, tuple[Tensor, Tensor]] = WeakKeyDictionary
 class NarrowStep(ModelStep):
     """Goes on with the rows of a batch; but for the start, ids are places in a row's own words."""
 
-    def __init__(self, model: Model, batch: Batch, room: int, shortlist: Shortlist) -> None:
-        super().__init__(model, batch, room)
+    def __init__(
+        self,
+        model: Model,
+        batch: Batch,
+        room: int,
+        shortlist: Shortlist,
+        listener: Listener | None = None,
+    ) -> None:
+        super().__init__(model, batch, room, listener=listener)
         out = model.head.out
         assert out is not None
         self.choice = choice = shortlist.choose(batch.inputs, batch.source_mask)
@@ -89,7 +96,7 @@ def write_narrow(
     """What `write` does, each row with the words of its own list."""
     limits = limits_of(limit, len(batch.ids))
     with nullcontext() if watched(model) else torch.inference_mode():
-        step = NarrowStep(model, batch, max(limits), shortlist)
+        step = NarrowStep(model, batch, max(limits), shortlist, ends.listener)
         known = Ends(shortlist.local(ends.eos))
         return step.real(write_plain(step, limits, how, known, ()))
 

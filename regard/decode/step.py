@@ -31,6 +31,19 @@ class Step(Protocol):
         """
 
 
+class Listener(Protocol):
+    """Somebody who follows a search: what the model reads, and which rows go on."""
+
+    def before(self, ids: Tensor, real: Tensor | None) -> None:
+        """The model is about to read ids (N, t), tokens where `real` is True or None."""
+
+    def after(self) -> None:
+        """The model has read them."""
+
+    def select(self, rows: Tensor) -> None:
+        """The search goes on with these rows of the present ones."""
+
+
 @dataclass(frozen=True)
 class Hypothesis:
     """One answer of a search."""

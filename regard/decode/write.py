@@ -42,7 +42,8 @@ def write(
     ends, limits = ends or Ends(), limits_of(limit, len(batch.ids))
     if isinstance(how, SampleConfig):
         processes = [*processes, *penalties(how)]
-    if wants_fixed(model, driver) and not strict and not processes and fits(model, batch, limits):
+    plain = strict or processes or ends.listener is not None
+    if wants_fixed(model, driver) and not plain and fits(model, batch, limits):
         shelf = shelf_of(model)
         if shelf is not None and shelf.lock.acquire(blocking=False):  # else in use: a watcher's own
             try:
@@ -51,7 +52,11 @@ def write(
                 shelf.lock.release()
     with nullcontext() if watched(model) else torch.inference_mode():
         return write_plain(
-            ModelStep(model, batch, max(limits), strict), limits, how, ends, processes
+            ModelStep(model, batch, max(limits), strict, ends.listener),
+            limits,
+            how,
+            ends,
+            processes,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -13,6 +14,9 @@ from regard.look.edit import Edit
 from regard.look.names import resolve
 from regard.model.batch import Batch
 from regard.model.model import Model
+
+if TYPE_CHECKING:
+    from regard.look.trace import Captured
 
 Edits = Mapping[str, Edit | Sequence[Edit]]
 """Name of a tap, or a pattern of names → what is done there."""
@@ -46,6 +50,8 @@ class Board:
         self.model = model
         self.taps = taps(model)
         self.stations: dict[str, Station] = {}
+        self.captured: list[Captured] | None = None  # by `look/trace.py: capture`
+        self.capturing: list[str] = []  # its taps
 
     def run(
         self, batch: Batch, taps: str | Iterable[str] = (), edits: Edits | None = None
@@ -68,12 +74,24 @@ class Board:
         """Refuse edits that mean one call's columns where a sequence is run in several calls."""
         for name, station in self.stations.items():
             for edit in station.edits:
-                if edit.position is not None or edit.kind == "mean":
+                if edit.position is not None or edit.kind in ("mean", "resample"):
                     raise UsageError(
                         f"editing {name}",
                         f"an edit of positions or to the mean of a run, in {doing}",
                         "edits that are the same at every position",
                         "use run or logits in ordinary mode for this edit",
+                    )
+
+    def check_alone(self, doing: str) -> None:
+        """Refuse edits by which one text would change with the company it is run in."""
+        for name, station in self.stations.items():
+            for edit in station.edits:
+                if edit.kind in ("mean", "resample"):
+                    raise UsageError(
+                        f"editing {name}",
+                        f"{edit.kind} of a run, in {doing}",
+                        "edits that do not depend on what else is run",
+                        "regard.mean(reference), regard.patch(value)",
                     )
 
     def place(self, edits: Edits) -> dict[str, list[Edit]]:

@@ -1,4 +1,4 @@
-"""Edits: change an activation while the model runs. Zero, mean, patch, add.
+"""Edits: change an activation while the model runs. Zero, mean, patch, add, resample.
 
 An edit is a few tensors and flags, not a closure: `torch.compile` compiles a kind of edit once and
 later ones of that kind, with other heads or values, run without compiling again.
@@ -27,7 +27,7 @@ POSITION = {"scores": 2, "pattern": 2}
 class Edit:
     """Replace (or add to) the chosen part of an activation by a value or by its mean."""
 
-    kind: Literal["replace", "add", "mean"]
+    kind: Literal["replace", "add", "mean", "resample"]
     value: Tensor | None = None
     head: Tensor | None = None
     position: Tensor | None = None
@@ -36,6 +36,10 @@ class Edit:
     """True at what is to change, broadcastable to the activation: a choice for each row."""
     place: str = ""
     """Last part of the tap's name; says which dimension is which."""
+    columns: Tensor | None = None
+    """(B, T): positions of what is read now, where a text is read in several calls."""
+    rows: Tensor | None = None
+    """(B,): resample: the row of the batch whose value each row takes."""
 
     def at(self, name: str, owner: nn.Module) -> Edit:
         """This edit for the tap `name` of `owner`; refuses a choice of heads it does not have."""
@@ -54,6 +58,10 @@ class Edit:
                 found = f"neuron {self.neuron.tolist()} at {name}"
                 raise UsageError("editing an activation", found, f"0 to {width - 1}")
         made = replace(self, place=place)
+        if place in ("q", "k", "v", "z") and self.value is not None and self.value.dim() == 1:
+            width = int(owner.width)  # type: ignore[arg-type]
+            if len(self.value) > width and len(self.value) % width == 0:  # heads side by side
+                made.value = self.value.unflatten(0, (-1, width))
         if self.kind == "mean" and self.value is not None:  # of another run, known beforehand
             made.kind, made.value = "replace", self.value.mean(made.over, keepdim=True)
         return made
@@ -69,6 +77,8 @@ class Edit:
         where = self.where(x)
         if self.kind == "mean":
             return torch.where(where, x.mean(self.over, keepdim=True), x)
+        if self.kind == "resample":
+            return torch.where(where, x[self.others(x)], x)
         assert self.value is not None
         value = self.value.to(x)
         return torch.where(where, value if self.kind == "replace" else x + value, x)
@@ -84,6 +94,14 @@ class Edit:
             expected = "a shape that can be broadcast to the activation's"
             raise UsageError("editing an activation", found, expected, fix if longer else "")
 
+    def others(self, x: Tensor) -> Tensor:
+        """The row that each row of x takes its value from."""
+        assert self.rows is not None
+        if len(self.rows) != len(x):
+            found = f"{len(self.rows)} rows to take from, in a batch of {len(x)}"
+            raise UsageError("resampling", found, "as many")
+        return self.rows.to(x.device)
+
     def where(self, x: Tensor) -> Tensor:
         """True at what is to change, broadcastable to x."""
         every = torch.ones((), dtype=torch.bool, device=x.device)
@@ -95,8 +113,11 @@ class Edit:
         ):
             if index is not None:
                 count = torch.arange(x.shape[dim], device=x.device)
-                hit = (count[:, None] == index.to(x.device)).any(-1)
-                chosen = chosen & hit.view([-1 if d == dim else 1 for d in range(x.dim())])
+                shape = [-1 if d == dim else 1 for d in range(x.dim())]
+                if index is self.position and self.columns is not None:
+                    count, shape[0] = self.columns, len(x)
+                hit = (count[..., None] == index.to(x.device)).any(-1)
+                chosen = chosen & hit.view(shape)
         return chosen
 
 
@@ -170,3 +191,36 @@ def add(
     """Add a value, such as a steering vector (D,)."""
     value = torch.as_tensor(value)
     return Edit("add", value, choose(head), choose(position), choose(neuron))
+
+
+def resample(
+    rows: Tensor | Sequence[int],
+    reference: Tensor | None = None,
+    head: Indices = None,
+    position: Indices = None,
+    neuron: Indices = None,
+) -> Edit:
+    """Give row i of a batch the value of row rows[i]: of the same run, or of `reference` (N, …).
+
+    What the rows share stays, what is particular to one goes (Chan 2022). Rows must be as long as
+    each other: at padding there is no value. `other_rows` draws them.
+    """
+    chosen = torch.as_tensor(rows, dtype=torch.long)
+    where = choose(head), choose(position), choose(neuron)
+    if reference is not None:
+        return Edit("replace", reference[chosen], *where)
+    if chosen.dim() != 1 or sorted(set(chosen.tolist()) - set(range(len(chosen)))):
+        found = f"rows {chosen.tolist()}"
+        raise UsageError("resampling", found, "for each row of the batch one of its rows")
+    return Edit("resample", None, *where, rows=chosen)
+
+
+def other_rows(count: int, seed: int = 0) -> Tensor:
+    """For each of `count` rows another one, each once: a random cycle (Sattolo 1986)."""
+    if count < 2:
+        raise UsageError("resampling", f"{count} rows", "two or more")
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(count, generator=generator)
+    made = torch.empty_like(order)
+    made[order] = order.roll(1)
+    return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.errors import UsageError
 from regard.look.capture import Board
+from regard.look.extract import like_lengths
 from regard.look.names import resolve
 from regard.model.batch import Batch
 from regard.tokens.tokenizer import Span, Tokenizer
@@ -76,18 +77,6 @@ def word_taps(board: Board, patterns: str | Sequence[str] = ()) -> list[str]:
     return chosen
 
 
-def batches(rows: Sequence[Read], tokens: int = TOKENS) -> Iterator[list[int]]:
-    """Numbers of rows of like length, at most so many tokens at a time."""
-    some = list[int]()
-    for n in sorted(range(len(rows)), key=lambda n: len(rows[n].ids)):
-        if some and len(rows[n].ids) * (len(some) + 1) > tokens:
-            yield some
-            some = []
-        some.append(n)
-    if some:
-        yield some
-
-
 @torch.no_grad()
 def word_vectors(
     board: Board,
@@ -100,7 +89,7 @@ def word_vectors(
     starts = [0, *accumulate(len(row.columns) for row in rows)]
     found: dict[str, Tensor] = {}
     done = 0
-    for some in batches(rows):
+    for some in like_lengths([len(row.ids) for row in rows], TOKENS):
         batch = make([rows[n].ids for n in some])
         at = [(k, column) for k, n in enumerate(some) for column in rows[n].columns]
         line, column = torch.tensor(at, dtype=torch.long).view(-1, 2).T

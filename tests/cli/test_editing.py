@@ -93,3 +93,32 @@ def test_files_that_hold_no_vector(tmp_path):
     save_file({"a": torch.zeros(2)}, tmp_path / "c")
     with pytest.raises(UsageError, match="a number"):
         read_edits([f"t=add,file={tmp_path}/c,scale=much"])
+
+
+def test_a_vector_made_by_extract(folder, capsys, tmp_path):
+    """Two sets of prompts, their means' difference added while a text is scored and written."""
+    kit, taps = regard.load(folder), ["*.0.resid_post", "*.1.resid_post"]
+    sets = {"toward": ["a b c", "d e"], "away": ["f g h i", "k"]}
+    for name, lines in sets.items():
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n")
+        words = ["extract", str(folder), f"{tmp_path}/{name}.txt", "--position", "last"]
+        assert main([*words, "--out", f"{tmp_path}/{name}", "--tap", *taps]) == 0
+    capsys.readouterr()
+    tap = "decoder.blocks.1.resid_post"
+    rows = [[kit.run(text, taps=tap)[1][tap][0, -1] for text in lines] for lines in sets.values()]
+    vector = torch.stack(rows[0]).mean(0) - torch.stack(rows[1]).mean(0)
+    made = regard.steering_vector(kit.board, *(kit.batch(x) for x in sets.values()), tap)
+    torch.testing.assert_close(made, vector, atol=1e-5, rtol=1e-5)
+    flag = f"*.1.resid_post=add,file={tmp_path}/toward,minus={tmp_path}/away,scale=3"
+    found = scores(capsys, folder, "--edit", flag)
+    ids = kit.tokenizer.encode("a b c d a b c d")
+    with kit.edit({tap: regard.add(3 * vector)}):
+        logs = kit.logits([ids[:-1]]).log_softmax(-1)[0]
+    assert found[1:] == pytest.approx([float(logs[n, i]) for n, i in enumerate(ids[1:])], abs=1e-4)
+    assert found[1:] != pytest.approx(scores(capsys, folder)[1:], abs=1e-2)
+    words = ["generate", str(folder), "a b c d a b", "--greedy", "--max-new", "2", "--json"]
+    assert main([*words, "--edit", f"{flag},position=5+6"]) == 0
+    steered = json.loads(capsys.readouterr().out)["text"]
+    with kit.edit({tap: regard.add(3 * vector, position=[5, 6])}):
+        assert kit.generate("a b c d a b", 2) == steered
+    assert "2 taps" in scores(capsys, folder, "--edit", flag.replace("*.1.resid", "*.resid"))

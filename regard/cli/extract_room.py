@@ -1,0 +1,100 @@
+"""How long a text may be for `regard extract`: positions, memory, and the size of a shard."""
+
+from __future__ import annotations
+
+import argparse
+from functools import cached_property
+
+import torch
+from torch import nn
+
+from regard.cli.doctor import free_memory
+from regard.cli.show import Show, human_bytes
+from regard.errors import DataError
+from regard.kit import Kit
+from regard.look.extract import Item, Shards
+from regard.model.config import TextConfig
+from regard.model.cost import Run
+from regard.model.front_text import TextFront
+from regard.model.memory import count_memory
+
+DOING = "extracting"
+CPU, GPU = 1024, 16_384  # tokens of a batch
+
+
+class Room:
+    """What fits; a text that does not is refused with what would."""
+
+    def __init__(self, kit: Kit, shards: Shards) -> None:
+        self.kit, self.shards = kit, shards
+        self.positions = positions(kit.model.front)
+        self.written = positions(kit.model.reader)
+        self.long = 0  # texts longer than any that the model was trained on
+
+    def tokens(self, args: argparse.Namespace) -> int:
+        """Tokens of a batch."""
+        usual = CPU if self.kit.device.type == "cpu" else GPU
+        return int(args.batch_tokens or usual)
+
+    def check(self, item: Item) -> int:
+        """The rows of a text; one that is too long is refused, by its number from 1."""
+        number, target = item.number + 1, item.target or ()
+        rooms = [(len(item.ids), self.positions), (len(target), self.written)]
+        for length, room in rooms:
+            if room is not None and length > room:
+                found = f"{length:,} tokens in text {number}"
+                fix = "cut it into shorter lines"
+                raise DataError(DOING, found, f"at most {room:,}, the positions of the model", fix)
+        trained = self.trained
+        self.long += trained is not None and max(len(item.ids), len(target)) > trained
+        rows = self.shards.check(item)
+        longest = max(len(item.ids), len(target))
+        if longest > CPU and self.needed(longest) > self.free:
+            found = f"{longest:,} tokens in text {number}"
+            wanted = f"at most {self.most(longest):,}, which fit into {human_bytes(self.free)}"
+            raise DataError(DOING, found, wanted, "cut it into shorter lines")
+        return rows
+
+    def tell_long(self, show: Show) -> None:
+        """Say how many texts are longer than any of training; they were read all the same."""
+        if self.long:
+            many = f"{self.long:,} texts have more tokens than the {self.trained:,}"
+            show.note(f"warning: {many} that this model was trained on")
+
+    @property
+    def trained(self) -> int | None:
+        """The longest text of training, where the model reads on past it."""
+        front = self.kit.model.config.front
+        assert isinstance(front, TextConfig)
+        return None if front.position == "learned" else front.length
+
+    @cached_property
+    def free(self) -> int:
+        """Bytes that a run may take, beside the weights and the shards."""
+        if self.kit.device.type == "cuda":
+            return int(torch.cuda.mem_get_info()[0])
+        shards = 2 * self.shards.capacity * self.shards.row_bytes
+        free = free_memory()
+        return 1 << 62 if free is None else max(free - shards, 0)
+
+    def needed(self, length: int) -> int:
+        """Bytes of one text of so many tokens, by formula: what lives, and what the taps keep."""
+        kept = sum(self.shards.widths.values()) * length * (4 + self.shards.choice.dtype.itemsize)
+        if not self.kit.model.stacks:
+            return kept  # a recurrent model
+        memory = count_memory(self.kit.model.config, Run(1, length, length))
+        return memory.peak - memory.weights + kept
+
+    def most(self, length: int) -> int:
+        """The most tokens that fit, below `length`."""
+        low, high = 0, length - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = self.needed(middle) <= self.free
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return low
+
+
+def positions(front: nn.Module) -> int | None:
+    """The most positions that a front has a learned table for; None is no limit."""
+    return front.positions.size if isinstance(front, TextFront) and front.positions else None
