@@ -41,9 +41,6 @@ def bind(architecture: str) -> Binding:
         found = f"a model of kind {kind}, which counts words and has no layers"
         raise UsageError("opening a model", found, "a neural model", f"{COUNTING} open it")
     if architecture not in ARCHITECTURES:
-        if architecture.startswith("regard-"):
-            found, expected = f"{architecture!r}, a model that counts", "a network"
-            raise DataError("finding a model's table", found, expected, "`regard info` says more")
         close = nearest(architecture, ARCHITECTURES)
         raise DataError(
             "finding a model's table",
