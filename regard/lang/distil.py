@@ -130,7 +130,10 @@ def head_uses(network: Network, words: Sequence[Word], count: int = 256) -> list
     made = []
     for n, site in enumerate(sites):
         block = int(site.tap.split(".")[2])
-        kept, flips = float(margins[n + 1].mean()) / whole, float((margins[n + 1] < 0).float().mean())
+        kept, flips = (
+            float(margins[n + 1].mean()) / whole,
+            float((margins[n + 1] < 0).float().mean()),
+        )
         made.append(HeadUse(block, site.head or 0, kept, flips, looks[block, site.head or 0]))
     return sorted(made, key=lambda use: use.kept)
 

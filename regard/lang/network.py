@@ -33,7 +33,7 @@ Watch = Callable[[float], None]
 """Called with the share that is done."""
 
 CLASS, UNKNOWN = 0, 1  # ids; symbols follow
-ROWS = 256  # sequences of a training step, and of four times as many of a run
+ROWS = 128  # sequences of a training step; a run takes eight times as many
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Network:
         """(N,): how much more yes than no, as a difference of logits."""
         order = sorted(range(len(words)), key=lambda n: len(words[n]))
         made = torch.zeros(len(words))
-        for at in range(0, len(order), 4 * ROWS):
-            part = order[at : at + 4 * ROWS]
+        for at in range(0, len(order), 8 * ROWS):
+            part = order[at : at + 8 * ROWS]
             logits = self.model(self.batch([words[n] for n in part]).to(self.model.device))
             made[part] = (logits[:, 0, 1] - logits[:, 0, 0]).cpu()
         return made
@@ -187,9 +187,7 @@ def cross_validate(
     return Validation(right, seeds * len(words), max(homes) + 1, tuple(shares), common)
 
 
-def deal(
-    words: Sequence[Word], labels: Sequence[bool], folds: int, dice: Random
-) -> list[int]:
+def deal(words: Sequence[Word], labels: Sequence[bool], folds: int, dice: Random) -> list[int]:
     """A fold for each word: as many of each label in each, equal words in the same one."""
     kinds: dict[Word, list[int]] = {}
     for n, word in enumerate(words):
