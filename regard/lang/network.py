@@ -54,6 +54,9 @@ class NetworkConfig:
     """Of weights and of the order of lines."""
 
 
+DEFAULT = NetworkConfig()
+
+
 @dataclass(frozen=True)
 class Network:
     """A trained model and the symbols that it knows."""
@@ -99,7 +102,7 @@ def shape(config: NetworkConfig, symbols: int) -> ModelConfig:
 def train_network(
     words: Sequence[Word],
     labels: Sequence[bool],
-    config: NetworkConfig = NetworkConfig(),
+    config: NetworkConfig = DEFAULT,
     alphabet: Sequence[str] | None = None,
     device: str = "cpu",
     watch: Watch | None = None,
@@ -154,7 +157,7 @@ class Validation:
 def cross_validate(
     words: Sequence[Word],
     labels: Sequence[bool],
-    config: NetworkConfig = NetworkConfig(),
+    config: NetworkConfig = DEFAULT,
     folds: int = 10,
     seeds: int = 3,
     device: str = "cpu",

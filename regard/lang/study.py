@@ -20,6 +20,7 @@ from regard.lang.distil import (
     head_uses,
 )
 from regard.lang.network import (
+    DEFAULT,
     Network,
     NetworkConfig,
     Validation,
@@ -57,7 +58,7 @@ def study(
     words: Sequence[Word],
     labels: Sequence[bool],
     accepts: Accepts | None = None,
-    config: NetworkConfig = NetworkConfig(),
+    config: NetworkConfig = DEFAULT,
     device: str = "cpu",
     seconds: float = 60.0,
     watch: Watch | None = None,

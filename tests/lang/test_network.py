@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from regard.errors import DataError
+from regard.lang.dfa import explore
 from regard.lang.distil import counterfactuals, distil, head_uses
 from regard.lang.network import NetworkConfig, cross_validate, deal, train_network
-from regard.lang.dfa import explore
 from regard.lang.strings import Strings, Word
 from regard.lang.study import study
 
