@@ -92,13 +92,15 @@ def test_rings_do_not_stop_membership(grammar):
 def test_failure_is_the_longest_beginning_of_a_word(grammar):
     chart = Chart(grammar)
     longer = [word for n in range(8) for word in chart.words(n)]
+    try:
+        finite = not any(chart.derivations(n) for n in range(8, 40))
+    except DataError:
+        finite = False
     for word in product("ab", repeat=3):
         begun = max((k for k in range(4) for w in longer if w[:k] == word[:k]), default=0)
         where = chart.failure(word)
         if where is not None:
-            assert where >= begun  # more may begin words longer than 7
-            if all(len(w) < 7 for w in longer):
-                assert where == begun
+            assert where == begun if finite else where >= begun
 
 
 def test_failure_of_balanced_brackets():
