@@ -18,9 +18,10 @@ from regard.lang import counter
 from regard.lang.counter import CounterMachine
 from regard.lang.cyk import Chart
 from regard.lang.dfa import DFA, explore
-from regard.lang.grammar import read_grammar
+from regard.lang.grammar import Grammar, read_grammar
 from regard.lang.regex_text import regex_dfa
 from regard.lang.sources import Blocks, Halves, Majority, Source, Unambiguous, Word
+from regard.lang.trees import english
 
 ATTEMPTS = 200  # draws of a non-member before another way is tried
 
@@ -186,6 +187,13 @@ def swiss() -> Language:
     return Language("swiss", "context-sensitive", summary, words, source)
 
 
+def phrases(grammar: Grammar) -> Language:
+    """Sentences of the small grammar whose verbs agree with their subjects."""
+    summary = "the keys that the dog sees are here: verbs agree across other nouns"
+    chart = Unambiguous(Chart(grammar))
+    return Language("english", "context-free", summary, grammar.terminals, chart)
+
+
 MAKERS: dict[str, Callable[[], Language]] = {
     "an": lambda: regular("an", "a^n, of words over a and b", "ab", "a*"),
     "aa": lambda: regular("aa", "(aa)*, an even number of a", "a", "(aa)*"),
@@ -208,6 +216,7 @@ MAKERS: dict[str, Callable[[], Language]] = {
     ),
     "dyck-1": lambda: dyck(1),
     "dyck-2": lambda: dyck(2),
+    "english": lambda: phrases(english()),
     "palindromes": lambda: Language(
         "palindromes", "context-free", "the same backwards", ("a", "b"), Halves(("a", "b"), True)
     ),
