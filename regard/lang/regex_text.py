@@ -282,17 +282,16 @@ class Writer:
     def steps(self, parts: tuple[Node, ...]) -> list[str]:
         """The texts of parts in a row, x x* as x+."""
         texts: list[str] = []
-        before: Node | None = None
-        for part in parts:
-            if isinstance(part, Star) and part.inner == before:
-                texts[-1] = f"{self.write(part.inner, 4)}+"
-                before = None
-            elif isinstance(before, Star) and before.inner == part:
-                texts[-1] = f"{self.write(part, 4)}+"
-                before = None
+        fresh = 0  # parts before this one that are still written out
+        for n, part in enumerate(parts):
+            inner = regex.cat(part.inner) if isinstance(part, Star) else None
+            steps = inner.parts if isinstance(inner, Cat) else (inner,)
+            if inner is not None and fresh >= len(steps) and parts[n - len(steps) : n] == steps:
+                texts[-len(steps) :] = [f"{self.write(inner, 4)}+"]
+                fresh = 0
             else:
                 texts.append(self.write(part, 3))
-                before = part
+                fresh += 1
         return texts
 
     def members(self, members: frozenset[str]) -> str:
