@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli.learn_flags import MODELS
-from regard.cli.opening import choose_device
+from regard.cli.doctor import choose_device
 from regard.cli.show import Show
 from regard.errors import UsageError, nearest
 from regard.lang.generalise import CELLS, Lesson, accuracy, train
