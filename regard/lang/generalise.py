@@ -86,7 +86,8 @@ def build(name: str, task: Task, seed: int = 0) -> Model:
     inside: Any = name if name in INSIDE else "none"
     spread = SPREAD if name == "randomised" else 0
     front = TextConfig(64, vocabulary, position=added, spread=spread)
-    return Model.fresh(ModelConfig(front, head, StackConfig(block, 5, inside)), seed)
+    stack = StackConfig(block, 5, inside, distance=32)  # longer ones share a bucket that was seen
+    return Model.fresh(ModelConfig(front, head, stack), seed)
 
 
 def train(
