@@ -16,6 +16,7 @@ from regard import __version__
 from regard.cli.cause_flags import CAUSE
 from regard.cli.counting_flags import COUNTING
 from regard.cli.diagnose_flags import DIAGNOSE
+from regard.cli.discover_flags import DISCOVER
 from regard.cli.explain_flags import EXPLAIN
 from regard.cli.failures import explain
 from regard.cli.history_flags import HISTORY
@@ -34,7 +35,7 @@ from regard.errors import UsageError, nearest
 
 INTERRUPTED = 130
 FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER
-FAMILIES |= VIEW | LOOK | EXPLAIN | CAUSE | PROBE
+FAMILIES |= VIEW | LOOK | EXPLAIN | CAUSE | PROBE | DISCOVER
 READING = "reading the command line"
 
 

@@ -51,13 +51,15 @@ def errors(tables: Any, task: Task) -> Any:
     return total
 
 
-def anneal(task: Task, states: int, deadline: float, rng: np.random.Generator) -> list[Any]:
+def anneal(
+    task: Task, states: int, effort: float, deadline: float, rng: np.random.Generator
+) -> list[Any]:
     """The best table of each chain, best first; stops when a table is right on every line."""
     chains = int(np.clip(WORK // max(task.digits.size, 1), 8, CHAINS))
     tables = rng.integers(0, states, (chains, states, task.symbols)).astype(np.int8)
     now = errors(tables, task)
     best, least = tables.copy(), now.copy()
-    which, steps = np.arange(chains), STEPS * states * task.symbols
+    which, steps = np.arange(chains), int(effort * STEPS * states * task.symbols)
     hot = max(2.0, 0.03 * float(task.positives.sum() + task.negatives.sum()))
     for step in range(steps):
         if least.min() <= task.least or time.monotonic() > deadline:

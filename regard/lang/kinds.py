@@ -37,7 +37,7 @@ def price(kind: str, args: tuple[Any, ...], vocabulary: int) -> float:
     symbol, spent = math.log2(max(vocabulary, 2)), KINDS[kind].base
     for letter, value in zip(KINDS[kind].takes, args, strict=True):
         if letter == "w":
-            spent += len(value) * (1 + symbol)
+            spent += len(value) * symbol + (2 if len(value) <= 4 else len(value) - 1)
         elif letter == "n":
             spent += whole(abs(value))
         else:

@@ -13,7 +13,7 @@ from functools import reduce
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from regard.lang.kinds import KINDS, Word, find_moves, price, read_moves, whole
+from regard.lang.kinds import KINDS, Word, find_moves, price, read_moves
 
 Accepts = Callable[[Sequence[str]], bool]
 PAIR, TRIPLE = 6, 8  # bits of the operators and signs of two and of three atoms
@@ -115,7 +115,7 @@ def atom_bits(atom: Atom, vocabulary: int) -> float:
 
 def moves_bits(states: int, symbols: int, vocabulary: int) -> float:
     """Bits of an automaton: its size, its symbols, its moves; numbering the states is free."""
-    choice = math.log2(math.comb(max(vocabulary, symbols), symbols)) + whole(symbols - 1)
+    choice = math.log2(max(vocabulary, symbols) * math.comb(max(vocabulary, symbols), symbols))
     moves = states * symbols * math.log2(states) + states
     return states + choice + moves - math.log2(math.factorial(states - 1))
 

@@ -21,6 +21,8 @@ FEW = 12  # symbols up to which all of them are tried together
 SINGLES, PAIRS, TRIPLES = 250, 300, 100  # of each, kept
 CHEAP, TELLING, XOR = 1800, 900, 6000  # rows that are combined
 STATES = 6
+QUICK, HOPE = 0.25, 25.0  # share of the steps of a first look; bits it may be behind the best
+GOOD = 0.12  # share of lines against a rule that is still taken for the rule with noise
 SLACK = 12.0  # bits by which a rival may be dearer than the best and is still looked for
 
 Told = Callable[[str], None]
@@ -161,10 +163,15 @@ class Search:
             named = sorted(self.coded.symbols.index(name) for name in one.rule.symbols)
             if 1 <= len(named) <= 4:
                 tried[tuple(named)] = None
-        chosen = list(tried)[:3]
-        if 4 < len(everything) <= 10:
+        good = self.code.none - self.best > 40 and self.wrong() < GOOD * len(self.labels)
+        chosen = list(tried)[: 2 if good else 3]
+        if 4 < len(everything) <= 10 and not good:
             chosen.append(everything)
         return chosen
+
+    def wrong(self) -> int:
+        """Lines that the best rule so far gets wrong."""
+        return min(int((one.row != self.labels).sum()) for one in self.leaders(1))
 
     def take_automata(self, chosen: tuple[int, ...]) -> None:
         """Automata of two states and more over some symbols, while they can still pay."""
@@ -177,10 +184,13 @@ class Search:
                 return
             self.told(f"automata of {states} states over {len(chosen)} symbols")
             totals = []
-            for table in anneal(task, states, self.deadline, self.rng):
-                dfa = finish(table, task)
-                if 1 < len(dfa.moves) <= 10:
-                    totals.append(self.take_automaton(dfa.moves, dfa.accepting, chosen))
+            for effort in (QUICK, 1.0):  # a quick look first; most sets of symbols tell nothing
+                for table in anneal(task, states, effort, self.deadline, self.rng):
+                    dfa = finish(table, task)
+                    if len(dfa.moves) > 1:
+                        totals.append(self.take_automaton(dfa.moves, dfa.accepting, chosen))
+                if min(totals, default=HOPE) > self.best + HOPE:
+                    break
             gained = min(totals, default=float("inf")) < least
             least, idle = min([least, *totals]), 0 if gained else idle + 1
 

@@ -32,13 +32,12 @@ def run_digits(tables: Any, digits: Any) -> Small:
     count, states, symbols = tables.shape
     wide = np.empty((count, states, symbols + 1), np.int32)
     wide[:, :, :symbols], wide[:, :, symbols] = tables, np.arange(states)
-    wide *= symbols + 1  # so that a state is where its row begins
-    flat = wide.reshape(-1)
-    base = (np.arange(count, dtype=np.int32) * states * (symbols + 1))[:, None]
-    at = np.zeros((count, len(digits)), np.int32)
+    begin = np.arange(count, dtype=np.int32)[:, None] * (states * (symbols + 1))
+    flat = (wide * (symbols + 1) + begin[:, :, None]).ravel()  # a state is where its row begins
+    at = np.repeat(begin, len(digits), 1)
     for column in digits.T.astype(np.int32):
-        at = flat[base + at + column]
-    made: Small = (at // (symbols + 1)).astype(np.int8)
+        np.take(flat, at + column, out=at, mode="clip")
+    made: Small = ((at - begin) // (symbols + 1)).astype(np.int8)
     return made
 
 
