@@ -21,6 +21,7 @@ from regard.cli.explain_flags import EXPLAIN
 from regard.cli.failures import explain
 from regard.cli.history_flags import HISTORY
 from regard.cli.ladder_flags import LADDER
+from regard.cli.lang_flags import LANG
 from regard.cli.look_flags import LOOK
 from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.probe_flags import PROBE
@@ -35,7 +36,7 @@ from regard.errors import UsageError, nearest
 
 INTERRUPTED = 130
 FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER
-FAMILIES |= VIEW | LOOK | EXPLAIN | CAUSE | PROBE | DISCOVER
+FAMILIES |= VIEW | LOOK | EXPLAIN | CAUSE | PROBE | LANG | DISCOVER
 READING = "reading the command line"
 
 
