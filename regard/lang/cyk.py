@@ -129,6 +129,10 @@ class Chart:
             return int(self.counting.empty)
         return self._fill(length)[self.rules.start][length]
 
+    def count(self, length: int) -> int:
+        """The same by the name that every language has; above the truth for ambiguous words."""
+        return self.derivations(length)
+
     def words(self, length: int) -> set[tuple[str, ...]]:
         """All words of this length, each once."""
         table: dict[tuple[str, int], set[tuple[str, ...]]] = {}

@@ -23,7 +23,10 @@ OPERATOR = 2  # between two numbers
 
 
 class Score(NamedTuple):
-    """Published accuracy in per cent, lengths 41 to 500, the best of ten seeds."""
+    """Published accuracy in per cent, lengths 41 to 500, the best of ten seeds.
+
+    Six rows were compared with a second source, the others are as remembered.
+    """
 
     rnn: float
     stack_rnn: float
