@@ -32,12 +32,24 @@ def run(args: argparse.Namespace, show: Show) -> int:
     sources = [checker(one.rule, cut, kind, score(one)) for one in found.hypotheses]
     verify(found, sources)
     said = [*told, *notes(found, args.seconds)]
-    if show.as_json:
-        show.result(as_data(found, sources, said))
-    else:
+    if not show.as_json:
         print_found(found, sources, said, show)
+    neural = look_inside(args, found, show) if args.neural else {}
+    if show.as_json:
+        show.result(as_data(found, sources, said) | neural)
     write(args, found, sources, show)
     return 0
+
+
+def look_inside(args: argparse.Namespace, found: Discovery, show: Show) -> dict[str, Any]:
+    """What a network makes of the lines; torch is imported here only."""
+    from regard.cli.discover_neural import print_study, run_study, study_data
+
+    made = run_study(found, args.seed, args.device, args.seconds, show)
+    if not show.as_json:
+        show.line()
+        print_study(made, found.hypotheses[0].rule.reading if found.hypotheses else "none", show)
+    return {"neural": study_data(made)}
 
 
 def gather(args: argparse.Namespace, cut: Cut, told: list[str]) -> list[Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from regard.cli.options import amount, natural, positive
+from regard.cli.options import add_device, amount, natural, positive
 
 
 def add_discover(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,9 @@ def add_discover(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--png", metavar="FILE", help="draw the best rule's automaton")
     parser.add_argument("--checker", metavar="FILE", help="write a Python program that checks it")
     parser.add_argument("--seed", type=natural, default=0, help="of shuffles and searches (0)")
-    parser.add_argument("--device", choices=("auto", "cpu"), default="auto", help="runs on the CPU")
+    neural = "train a small Transformer too, and open it: automaton, edits, heads (a minute)"
+    parser.add_argument("--neural", action="store_true", help=neural)
+    add_device(parser)
 
 
 Row = tuple[str, str, Callable[[argparse.ArgumentParser], None], tuple[str, str, str]]

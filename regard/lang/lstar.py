@@ -18,7 +18,7 @@ Word = tuple[str, ...]
 Answers = Callable[[Sequence[Word]], Sequence[bool]]
 """Words → whether each is in the language."""
 
-SLACK = 0.001  # of agreement, that a smaller automaton may lose
+SLACK = 0.003  # of agreement, that a smaller automaton may lose
 
 
 @dataclass(frozen=True)

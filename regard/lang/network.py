@@ -33,6 +33,7 @@ Watch = Callable[[float], None]
 """Called with the share that is done."""
 
 CLASS, UNKNOWN = 0, 1  # ids; symbols follow
+SMALL = {True: 0.01, False: 0.001}  # loss at which all is learnt: of all words, of a part of them
 ROWS = 128  # sequences of a training step; a run takes eight times as many
 
 
@@ -118,18 +119,17 @@ def train_network(
     )
     unused: Any = None  # a step reads neither data nor folders
     trainer = Trainer(Job(options, model, unused, Path(), unused))
-    small = 0
+    small, rows, all_at_once = 0, range(len(words)), len(words) <= ROWS
     for step in range(config.steps):
-        rows = range(len(words))
-        chosen = rows if len(words) <= ROWS else dice.sample(rows, ROWS)
+        chosen = rows if all_at_once else dice.sample(rows, ROWS)
         batch = network.batch([words[n] for n in chosen])
         answers = torch.full_like(batch.inputs, IGNORED)
         answers[:, 0] = torch.tensor([int(labels[n]) for n in chosen])
         made = trainer.step([Examples(batch.inputs, answers, len(answers), mask=batch.mask)])
-        small = small + 1 if made["nll"] < 0.01 else 0
+        small = small + 1 if made["nll"] < SMALL[all_at_once] else 0
         if watch is not None:
             watch((step + 1) / config.steps)
-        if small >= 20:
+        if small >= 30:
             break
     model.eval()
     return network
