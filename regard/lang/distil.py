@@ -48,7 +48,7 @@ class Distilled:
 def distil(
     network: Network,
     words: Sequence[Word],
-    most: int = 40,
+    most: int = 300,
     seconds: float = 60.0,
     seed: int = 0,
     fresh: int = FRESH,

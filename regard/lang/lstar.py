@@ -113,7 +113,7 @@ def learn(
     answers: Answers,
     alphabet: Iterable[str],
     draw: Callable[[int], Sequence[Word]],
-    most: int = 40,
+    most: int = 300,
     tries: int = 2000,
     seconds: float = 60.0,
 ) -> Learnt:
