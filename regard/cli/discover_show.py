@@ -76,7 +76,7 @@ def unfiltered(found: Discovery) -> list[str]:
         said.append(
             f"the negatives may be unfiltered random lines: with tokens {drawn}, "
             f"{chance.expected:.2f} of them would keep rule {n} ({one.rule.reading}) by chance; "
-            f"{chance.observed} does or do: P(exactly {chance.observed}) = {chance.just:.3f}, "
+            f"{chance.observed} {'does' if chance.observed == 1 else 'do'}: P(exactly {chance.observed}) = {chance.just:.3f}, "
             f"P(at least {chance.observed}) = {chance.least:.3f}. Then its exceptions are "
             "coincidence, not error"
         )

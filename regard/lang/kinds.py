@@ -288,7 +288,7 @@ KINDS = {
     ),
     "shape": Kind(
         "w",
-        lambda w: f"of {', '.join(dict.fromkeys(w))} alone, what is left is " + plain(runs(w)),
+        lambda w: f"keeping only {' and '.join(dict.fromkeys(w))}: {plain(runs(w))}",
         find_shape,
         4,
     ),
@@ -303,6 +303,18 @@ KINDS = {
         lambda a, m, r: f"some {a} at a position that is {r + 1} mod {m}",
         lambda a, m, r: f"{a!r} in x[{r}::{m}]",
         3,
+    ),
+    "followed": Kind(
+        "ss",
+        lambda a, b: f"every {a} has {b} right after it",
+        lambda a, b: f"all(x[i + 1:i + 2] == [{b!r}] for i, t in enumerate(x) if t == {a!r})",
+        5,
+    ),
+    "preceded": Kind(
+        "ss",
+        lambda a, b: f"every {a} has {b} right before it",
+        lambda a, b: f"all(i and x[i - 1] == {b!r} for i, t in enumerate(x) if t == {a!r})",
+        5,
     ),
     "repeat": Kind(
         "n",

@@ -21,7 +21,8 @@ FEW = 12  # symbols up to which all of them are tried together
 SINGLES, PAIRS, TRIPLES = 250, 300, 100  # of each, kept
 CHEAP, TELLING, XOR = 1800, 900, 6000  # rows that are combined
 STATES = 6
-QUICK, HOPE = 0.25, 25.0  # share of the steps of a first look; bits it may be behind the best
+EFFORTS = (0.4, 3.0)  # of a first and of a second look at automata of one size
+HOPE = 30.0  # bits by which the first look may be behind the best rule to earn the second
 GOOD = 0.12  # share of lines against a rule that is still taken for the rule with noise
 SLACK = 12.0  # bits by which a rival may be dearer than the best and is still looked for
 
@@ -184,7 +185,7 @@ class Search:
                 return
             self.told(f"automata of {states} states over {len(chosen)} symbols")
             totals = []
-            for effort in (QUICK, 1.0):  # a quick look first; most sets of symbols tell nothing
+            for effort in EFFORTS:  # a quick look first; most sets of symbols tell nothing
                 for table in anneal(task, states, effort, self.deadline, self.rng):
                     dfa = finish(table, task)
                     if len(dfa.moves) > 1:
