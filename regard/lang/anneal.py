@@ -91,5 +91,3 @@ def finish(table: Any, task: Task) -> DFA:
     alphabet = tuple(str(n) for n in range(task.symbols))
     moves = tuple(tuple(row) for row in table.tolist())
     return DFA(alphabet, moves, frozenset(final)).minimise()
-
-

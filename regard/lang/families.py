@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from typing import Any
 
 import numpy as np
@@ -141,8 +141,9 @@ def comparisons(coded: Coded) -> Iterator[Block]:
     for most in range(2, min(int((one + two).max()), 10) + 1):
         yield [Atom("both", (*pair, most)) for pair in half], one + two >= most
     for period, rest in ((m, r) for m in (2, 3, 4) for r in range(m)):
-        yield [Atom("bothmod", (*pair, period, rest)) for pair in half], (
-            (one + two) % period == rest
+        yield (
+            [Atom("bothmod", (*pair, period, rest)) for pair in half],
+            ((one + two) % period == rest),
         )
         if period > 2:
             found = (one - two) % period == rest
@@ -191,7 +192,10 @@ def gaps(coded: Coded) -> Iterator[Block]:
             yield [Atom("near", (word, gap)) for word in words], found
     for apart in range(2, min(6, coded.ids.shape[1])):
         found = np.stack(
-            [(hot[a, :, :-apart] & hot[b, :, apart:]).any(1) for a, b in product(range(size), repeat=2)]
+            [
+                (hot[a, :, :-apart] & hot[b, :, apart:]).any(1)
+                for a, b in product(range(size), repeat=2)
+            ]
         )
         pairs = list(product(range(size), repeat=2))
         yield [Atom("later", (*pair, apart)) for pair in pairs], found
@@ -264,10 +268,10 @@ def nested(coded: Coded, four: tuple[int, ...]) -> Block:
 def shapes(coded: Coded) -> Iterator[Block]:
     """Some symbols alone, runs as one: a+ b+ a+."""
     size = fits(coded, 2, 30)
-    for a, b in ((a, b) for a in range(size) for b in range(a)):
-        yield from shape_of(coded, (a, b), 6)
+    for pair in combinations(range(size), 2):
+        yield from shape_of(coded, pair, 6)
     size = fits(coded, 3, 10)
-    for three in ((a, b, c) for a in range(size) for b in range(a) for c in range(b)):
+    for three in combinations(range(size), 3):
         yield from shape_of(coded, three, 5)
 
 
@@ -315,9 +319,9 @@ def projections(coded: Coded) -> Iterator[Block]:
     final = np.zeros((len(finals), tables.shape[1]), bool)
     for row, one in enumerate(finals):
         final[row, [int(n) for n in one.accepting]] = True
-    for a, b in ((a, b) for a in range(size) for b in range(a)):
-        ends = run_tables(tables, coded, (a, b))[[one.table for one in finals]]
-        atoms = [Atom("moves", ((a, b), one.moves, one.accepting)) for one in finals]
+    for pair in combinations(range(size), 2):
+        ends = run_tables(tables, coded, pair)[[one.table for one in finals]]
+        atoms = [Atom("moves", (pair, one.moves, one.accepting)) for one in finals]
         yield atoms, np.take_along_axis(final, ends.astype(np.intp), 1)
 
 

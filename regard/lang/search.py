@@ -148,9 +148,7 @@ class Search:
         spent = np.array([bits[pair.one] + bits[pair.two] for pair in heads], np.float32)
         for three in best_pairs((made, spent), (rows, bits), self.labels, self.code, TRIPLES):
             pair = heads[three.one]
-            head = rule_of(
-                pair, pool.rules(chosen[pair.one])[0], pool.rules(chosen[pair.two])[0]
-            )
+            head = rule_of(pair, pool.rules(chosen[pair.one])[0], pool.rules(chosen[pair.two])[0])
             last = pool.rules(chosen[three.two])[0]
             self.add(rule_of(three, head, last), row_of(three, made, rows))
 
@@ -181,7 +179,11 @@ class Search:
         floor, idle, least = float(self.code.table.min()), 0, float("inf")
         for states in range(2, STATES + 1):
             spent = 3 + moves_bits(states, len(chosen), len(self.coded.symbols))
-            if self.late() or idle == (2 if len(chosen) < 4 else 1) or spent + floor > self.best + SLACK:
+            if (
+                self.late()
+                or idle == (2 if len(chosen) < 4 else 1)
+                or spent + floor > self.best + SLACK
+            ):
                 return
             self.told(f"automata of {states} states over {len(chosen)} symbols")
             totals = []
@@ -206,5 +208,3 @@ class Search:
         ends = run_tables(np.array([moves], np.int8), self.coded, chosen)[0]
         self.add(rule, np.isin(ends, list(final)))
         return self.found[rule].total
-
-
