@@ -197,7 +197,9 @@ def make_case(family: str, rng: Random, noise: float, each: int) -> Case:
                 fresh[side].append(line)
             if all(len(found) >= FRESH // 2 for found in fresh.values()):
                 break
-        if all(len(s) == each for s in sides.values()) and all(len(f) > 200 for f in fresh.values()):
+        if all(len(s) == each for s in sides.values()) and all(
+            len(f) > 200 for f in fresh.values()
+        ):
             break
     lines = [
         Line(line, side != (rng.random() < noise), "planted", n, " ".join(line))
@@ -257,7 +259,9 @@ def run_random(cases: int, seed: int, seconds: float) -> None:
         symbols = [chr(97 + n) for n in range(rng.choice((2, 3, 4, 6, 8, 10)))]
         each = rng.choice((10, 20, 50, 100))
         lines = [
-            Line(tuple(rng.choices(symbols, k=rng.randint(4, 14))), n < each, "random labels", n, "")
+            Line(
+                tuple(rng.choices(symbols, k=rng.randint(4, 14))), n < each, "random labels", n, ""
+            )
             for n in range(2 * each)
         ]
         found = discover(lines, seconds=seconds)

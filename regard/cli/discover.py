@@ -15,9 +15,10 @@ from regard.lang.automaton import automaton
 from regard.lang.checker import checker
 from regard.lang.discover import Discovery, Hypothesis, discover
 from regard.lang.draw import dot, draw
-from regard.lang.lines import MOST, Cut, Line
+from regard.lang.lines import MOST, RANDOM, Cut, Line
 
 ANIMALS = Path(reading.__file__).with_name("animals.txt")
+PROVEN = 200_000  # verdicts by which printed programs are compared with the search
 READING = "reading the command line"
 
 
@@ -32,24 +33,28 @@ def run(args: argparse.Namespace, show: Show) -> int:
     sources = [checker(one.rule, cut, kind, score(one)) for one in found.hypotheses]
     verify(found, sources)
     said = [*told, *notes(found, args.seconds)]
+    blank = "" if args.chars else " "
     if not show.as_json:
-        print_found(found, sources, said, show)
-    neural = look_inside(args, found, show) if args.neural else {}
-    if show.as_json:
-        show.result(as_data(found, sources, said) | neural)
+        print_found(found, sources, said, blank, show)
     write(args, found, sources, show)
+    neural = look_inside(args, found, blank, show) if args.neural else {}
+    if show.as_json:
+        show.result(as_data(found, sources, said, blank) | neural)
     return 0
 
 
-def look_inside(args: argparse.Namespace, found: Discovery, show: Show) -> dict[str, Any]:
+def look_inside(
+    args: argparse.Namespace, found: Discovery, blank: str, show: Show
+) -> dict[str, Any]:
     """What a network makes of the lines; torch is imported here only."""
     from regard.cli.discover_neural import print_study, run_study, study_data
 
     made = run_study(found, args.seed, args.device, args.seconds, show)
     if not show.as_json:
         show.line()
-        print_study(made, found.hypotheses[0].rule.reading if found.hypotheses else "none", show)
-    return {"neural": study_data(made)}
+        rule = found.hypotheses[0].rule.reading if found.hypotheses else "none"
+        print_study(made, rule, blank, show)
+    return {"neural": study_data(made, blank)}
 
 
 def gather(args: argparse.Namespace, cut: Cut, told: list[str]) -> list[Line]:
@@ -72,6 +77,9 @@ def gather(args: argparse.Namespace, cut: Cut, told: list[str]) -> list[Line]:
     if not lines:
         where = ", ".join(map(str, files))
         raise DataError("looking for a rule", f"no tokens in {where}", "a sequence on each line")
+    if not any(line.positive for line in lines):
+        lines = [line._replace(positive=True) for line in lines]
+        told.append("there are negatives only: the rules are about what they have in common")
     if len(lines) > MOST:
         told.append(f"{len(lines):,} lines: {MOST:,} of them, at even distances, were looked at")
         halves = [[x for x in lines if x.positive == sign] for sign in (True, False)]
@@ -98,13 +106,14 @@ def score(one: Hypothesis) -> str:
 
 def verify(found: Discovery, sources: list[str]) -> None:
     """Run each printed program on all lines: it must say what is reported."""
-    for one, source in zip(found.hypotheses, sources, strict=True):
+    enough = max(5, PROVEN // len(found.lines))
+    for one, source in list(zip(found.hypotheses, sources, strict=True))[:enough]:
         names: dict[str, Any] = {"__name__": "checker"}
         exec(compile(source, "checker", "exec"), names)
         wrong = [
             line
             for line in found.lines
-            if line.file != "random" and names["accepts"](line.tokens) != line.positive
+            if line.file != RANDOM and names["accepts"](line.tokens) != line.positive
         ]
         if len(wrong) != len(one.exceptions):
             found_ = f"{len(wrong)} exceptions by the checker, {len(one.exceptions)} by the search"
@@ -132,7 +141,9 @@ def write(args: argparse.Namespace, found: Discovery, sources: list[str], show: 
         draw(dfa, args.png)
 
 
-def as_data(found: Discovery, sources: list[str], said: list[str]) -> dict[str, Any]:
+def as_data(
+    found: Discovery, sources: list[str], said: list[str], blank: str = " "
+) -> dict[str, Any]:
     """The object of `--json`."""
     return {
         "hypotheses": [
@@ -142,7 +153,7 @@ def as_data(found: Discovery, sources: list[str], said: list[str]) -> dict[str, 
         "probes": [
             {
                 "sequence": list(probe.tokens),
-                "text": " ".join(probe.tokens),
+                "text": blank.join(probe.tokens),
                 "accepted_by": [n + 1 for n, yes in enumerate(probe.verdicts) if yes],
                 "refused_by": [n + 1 for n, yes in enumerate(probe.verdicts) if not yes],
                 "bits": probe.bits,
@@ -158,19 +169,14 @@ def as_data(found: Discovery, sources: list[str], said: list[str]) -> dict[str, 
         "bits_without_rule": found.none,
         "complete": found.complete,
         "rules_tried": found.tried,
-        "lines": sum(line.file != "random" for line in found.lines),
+        "lines": sum(line.file != RANDOM for line in found.lines),
         "symbols": len(found.vocabulary),
         "in_both": [
-            {"text": one.text, "positive": place(one), "negative": place(two)}
+            {"text": one.text, "positive": one.place, "negative": two.place}
             for one, two in found.both
         ],
         "notes": said,
     }
-
-
-def place(line: Line) -> str:
-    """file:line."""
-    return f"{line.file}:{line.line}"
 
 
 def hypothesis_data(one: Hypothesis, source: str, found: Discovery) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def run_study(found: Discovery, seed: int, device: str, seconds: float, show: Sh
         return study(words, labels, best, config, choose_device(device), seconds, watch)
 
 
-def print_study(made: Study, rule: str, show: Show) -> None:
+def print_study(made: Study, rule: str, blank: str, show: Show) -> None:
     """For people."""
     checked, automaton, edits = made.validation, made.automaton, made.edits
     by_seed = ", ".join(f"{share:.1%}" for share in checked.seeds)
@@ -52,7 +52,7 @@ def print_study(made: Study, rule: str, show: Show) -> None:
     )
     show.fields(f"a Transformer of two blocks and two heads; rule: {rule}", lines)
     for word, said in automaton.differs[:3]:
-        show.line(f"  they differ: {' '.join(word)} (network: {'yes' if said else 'no'})")
+        show.line(f"  they differ: {blank.join(word)} (network: {'yes' if said else 'no'})")
     rows = [
         [
             f"{use.block}.{use.head}",
@@ -69,7 +69,7 @@ def print_study(made: Study, rule: str, show: Show) -> None:
         show.line(dot(automaton.dfa))
 
 
-def study_data(made: Study) -> dict[str, Any]:
+def study_data(made: Study, blank: str) -> dict[str, Any]:
     """For machines."""
     automaton = made.automaton
     return {
@@ -88,7 +88,7 @@ def study_data(made: Study) -> dict[str, Any]:
             "queries": automaton.queries,
             "exact": automaton.exact,
             "differs": [
-                {"text": " ".join(word), "network": said} for word, said in automaton.differs
+                {"text": blank.join(word), "network": said} for word, said in automaton.differs
             ],
             "dot": dot(automaton.dfa) if len(automaton.dfa.moves) <= SHOWN else None,
         },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from regard.cli.show import Show
 from regard.lang.discover import LEVEL, Discovery, Hypothesis
 from regard.lang.draw import dot
+from regard.lang.lines import RANDOM
 
 SHOWN, EXCEPTIONS = 10, 5
 
@@ -17,7 +18,7 @@ def number(value: float) -> str:
 def notes(found: Discovery, seconds: float) -> list[str]:
     """What a reader must know to judge the rules."""
     said = [claim(found)]
-    drawn = sum(line.file == "random" for line in found.lines)
+    drawn = sum(line.file == RANDOM for line in found.lines)
     if drawn:
         said.append(
             f"only one side is given: compared with {drawn} random lines of the same lengths and "
@@ -31,9 +32,8 @@ def notes(found: Discovery, seconds: float) -> list[str]:
     if not found.complete:
         said.append(f"the {seconds:g} seconds were up: these are the best rules so far")
     if found.both:
-        texts = "; ".join(f"{one.text!r} ({one.file}:{one.line}, {two.file}:{two.line})"
-                          for one, two in found.both[:5])  # fmt: skip
-        said.append(f"{len(found.both)} lines stand on both sides: {texts}")
+        listed = "; ".join(f"{one.text} ({one.place}, {two.place})" for one, two in found.both[:5])
+        said.append(f"{len(found.both)} sequences stand on both sides: {listed}")
     said += rivals(found)
     said += unfiltered(found)
     return said
@@ -64,21 +64,19 @@ def rivals(found: Discovery) -> list[str]:
 def unfiltered(found: Discovery) -> list[str]:
     """The reading that negatives are random lines, where it is plausible."""
     said: list[str] = []
-    if found.null is None or not found.hypotheses:
+    if found.null is None or not found.claimed:
         return said
     drawn = "drawn evenly" if found.null.even else "drawn as often as they occur there"
-    for n, one in enumerate(found.hypotheses, 1):
-        chance, negative = one.chance, [line for line in one.exceptions if not line.positive]
-        if chance is None or len(negative) < len(one.exceptions) or not chance.plausible:
+    for n, one in enumerate(found.hypotheses[: found.rivals], 1):
+        chance, on_negatives = one.chance, not any(line.positive for line in one.exceptions)
+        if chance is None or not one.exceptions or not on_negatives or not chance.plausible:
             continue
-        if not negative:
-            continue
+        kept = chance.observed
         said.append(
             f"the negatives may be unfiltered random lines: with tokens {drawn}, "
             f"{chance.expected:.2f} of them would keep rule {n} ({one.rule.reading}) by chance; "
-            f"{chance.observed} does or do: P(exactly {chance.observed}) = {chance.just:.3f}, "
-            f"P(at least {chance.observed}) = {chance.least:.3f}. Then its exceptions are "
-            "coincidence, not error"
+            f"{kept} {'does' if kept == 1 else 'do'}: P(exactly {kept}) = {chance.just:.3f}, "
+            f"P(at least {kept}) = {chance.least:.3f}. Then its exceptions are coincidence"
         )
         said += narrower(found, one, n)
         break
@@ -108,9 +106,11 @@ def narrower(found: Discovery, wide: Hypothesis, number_: int) -> list[str]:
     return []
 
 
-def print_found(found: Discovery, sources: list[str], said: list[str], show: Show) -> None:
-    """Everything for people."""
-    given = [line for line in found.lines if line.file != "random"]
+def print_found(
+    found: Discovery, sources: list[str], said: list[str], blank: str, show: Show
+) -> None:
+    """Everything for people; `blank` stands between tokens."""
+    given = [line for line in found.lines if line.file != RANDOM]
     sides = sum(line.positive for line in given), sum(not line.positive for line in given)
     show.line(
         f"{sides[0]:,} positive and {sides[1]:,} negative lines, {len(found.vocabulary):,} "
@@ -127,7 +127,7 @@ def print_found(found: Discovery, sources: list[str], said: list[str], show: Sho
     if found.leave_one_out is not None:
         share = f"{found.leave_one_out:.1%}"
         show.line(f"left-out lines, each by the rule that is best without it: {share} right")
-    print_probes(found, show)
+    print_probes(found, blank, show)
     for note in said:
         show.line(f"* {note}")
     if not found.hypotheses:
@@ -152,20 +152,20 @@ def print_exceptions(found: Discovery, show: Show) -> None:
     for n, one in enumerate(found.hypotheses[:SHOWN], 1):
         for line in one.exceptions[: EXCEPTIONS if n <= 5 else 0]:
             sign = "+" if line.positive else "-"
-            show.line(f"  exception to {n}: {line.file}:{line.line} ({sign}): {line.text}")
+            show.line(f"  exception to {n}: {line.place} ({sign}): {line.text}")
         if n <= 5 and len(one.exceptions) > EXCEPTIONS:
             show.line(f"  exceptions to {n}: {len(one.exceptions) - EXCEPTIONS} more (--json)")
 
 
-def print_probes(found: Discovery, show: Show) -> None:
+def print_probes(found: Discovery, blank: str, show: Show) -> None:
     """The sequences that would decide."""
     if not found.probes:
         return
     heads = [str(n + 1) for n in range(found.rivals)]
     table = [
-        (" ".join(probe.tokens), *("yes" if yes else "no" for yes in probe.verdicts))
+        (blank.join(probe.tokens), *("yes" if yes else "no" for yes in probe.verdicts))
         for probe in found.probes
     ]
     show.table("probes that would decide, and what each rule says", ("", *heads), table)
-    first = " ".join(found.probes[0].tokens)
+    first = blank.join(found.probes[0].tokens)
     show.line(f"  answer one and rank again: --label '{first} : yes'")

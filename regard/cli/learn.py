@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.cli.learn_flags import MODELS
 from regard.cli.doctor import choose_device
+from regard.cli.learn_flags import MODELS
 from regard.cli.show import Show
 from regard.errors import UsageError, nearest
 from regard.lang.generalise import CELLS, Lesson, accuracy, train
@@ -151,7 +151,9 @@ def print_table(
     near = f"{short + 1}–{min(NEAR, end)}"
     columns = ["task", "model", str(short), near, f"{short + 1}–{end}", "published", "chance"]
     show.table(title, columns, rows, left=2)
-    show.note("published: Delétang et al. 2023, lengths 41 to 500, best of ten seeds and more steps")
+    show.note(
+        "published: Delétang et al. 2023, lengths 41 to 500, best of ten seeds and more steps"
+    )
 
 
 def percent(values: Iterable[float | None]) -> str:

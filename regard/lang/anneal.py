@@ -14,9 +14,10 @@ import numpy as np
 from regard.lang.dfa import DFA
 from regard.lang.tables import run_digits
 
-CHAINS, KEPT = 48, 6
+CHAINS, KEPT = 256, 6
+AGREED = 0.25  # share of the chains at the same least errors that ends the search
 STEPS, COLD = 40, 0.2  # steps for each cell of a table; the last temperature, in errors
-WORK = 400_000  # moves of one step of all chains, about
+WORK = 300_000  # moves of one step of all chains, about
 
 
 class Task(NamedTuple):
@@ -62,7 +63,8 @@ def anneal(
     which, steps = np.arange(chains), int(effort * STEPS * states * task.symbols)
     hot = max(2.0, 0.03 * float(task.positives.sum() + task.negatives.sum()))
     for step in range(steps):
-        if least.min() <= task.least or time.monotonic() > deadline:
+        agreed = step > steps / 3 and (least == least.min()).mean() > AGREED
+        if least.min() <= task.least or agreed or time.monotonic() > deadline:
             break
         heat = hot * (COLD / hot) ** (step / steps)
         tried = tables.copy()
@@ -89,5 +91,3 @@ def finish(table: Any, task: Task) -> DFA:
     alphabet = tuple(str(n) for n in range(task.symbols))
     moves = tuple(tuple(row) for row in table.tolist())
     return DFA(alphabet, moves, frozenset(final)).minimise()
-
-

@@ -11,6 +11,7 @@ from regard.lang.dfa import DFA, explore
 from regard.lang.rules import Accepts, Rule
 
 STATES, ENDINGS, CHECKS = 60, 400, 600
+UNBOUNDED = {"more", "equal", "most", "mirror", "copy", "prefix"}  # no automaton can count these
 EQUAL = {"same", "repeat", "changes", "changemod", "kinds", "top", "mirror", "copy"}
 
 
@@ -28,8 +29,11 @@ class Prefix:
 
 
 def automaton(rule: Rule, vocabulary: Sequence[str]) -> DFA | None:
-    """The smallest automaton of a rule over a vocabulary; None when it is not small or not found."""
+    """The smallest automaton of a rule over a vocabulary; None where none that small is found."""
     kinds = {leaf.kind for leaf in rule.leaves()}
+    open_brackets = any(leaf.kind == "dyck" and not leaf.args[2] for leaf in rule.leaves())
+    if kinds & UNBOUNDED or open_brackets:
+        return None
     named = rule.symbols if not kinds & EQUAL else tuple(vocabulary)
     others = [symbol for symbol in vocabulary if symbol not in named]
     alphabet = (*named, *others[:1])

@@ -86,9 +86,7 @@ def exact_rate(dfa: DFA, source: Source) -> float:
     return rate / len(source.lengths)
 
 
-def rate_of(
-    accepts: Accepts, dfa: DFA | None, source: Source, rng: np.random.Generator
-) -> float:
+def rate_of(accepts: Accepts, dfa: DFA | None, source: Source, rng: np.random.Generator) -> float:
     """Exactly where there is an automaton, else by drawing."""
     if dfa is not None:
         return exact_rate(dfa, source)

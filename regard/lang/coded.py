@@ -68,7 +68,7 @@ class Coded:
         return made
 
     def from_end(self, place: int) -> Ints:
-        """The symbol at a place, 1 the first, -1 the last; -2 where the line is too short."""  # (N,)
+        """The symbol at a place, 1 the first, -1 the last; -2 where a line is too short."""  # (N,)
         at = np.full(len(self.ids), place - 1) if place > 0 else self.lengths + place
         known = self.lengths >= abs(place)
         found = self.ids[np.arange(len(self.ids)), np.where(known, at, 0)]

@@ -38,7 +38,7 @@ class Code:
     @property
     def negatives(self) -> int:
         """Lines that should not."""
-        return self.table.shape[1] - 1
+        return len(self.table[0]) - 1
 
     def bits(self, accepted: Any, wrongly: Any) -> Any:
         """Look up."""
@@ -137,19 +137,23 @@ def best_of_pairs(rows: Bools, bits: Bits, labels: Bits, code: Code) -> Bits:
     joint = counted @ counted.T
     upper = np.triu_indices(len(rows), 1)
     price = (bits[:, None] + bits[None])[upper]
-    everything = joint[upper], *(np.diag(joint)[side] for side in upper)
+    everything = pair_counts(joint, upper, len(labels))
     either = np.minimum(code.table, code.table[::-1, ::-1])
     best = np.full(labels.shape[1], np.inf, np.float32)
     for column in range(labels.shape[1]):
         chosen = counted * labels[:, column]
         among = chosen @ counted.T
-        good = among[upper], *(np.diag(among)[side] for side in upper)
-        for one, two in zip(
-            combine(*good, code.positives), combine(*everything, len(labels)), strict=True
-        ):
+        good = pair_counts(among, upper, code.positives)
+        for one, two in zip(good, everything, strict=True):
             place = (one * either.shape[1] + (two - one)).astype(np.int32)
             best[column] = min(best[column], (either.ravel()[place] + price).min())
     return best
+
+
+def pair_counts(joint: Any, upper: Any, lines: int) -> tuple[Any, ...]:
+    """What `combine` gives for each pair of rows, from a matrix of lines that two rows share."""
+    alone = np.diag(joint)
+    return combine(joint[upper], alone[upper[0]], alone[upper[1]], lines)
 
 
 def combine(both: Any, first: Any, second: Any, lines: int) -> tuple[Any, ...]:
@@ -161,8 +165,3 @@ def combine(both: Any, first: Any, second: Any, lines: int) -> tuple[Any, ...]:
         lines - first - second + both,
         first + second - 2 * both,
     )
-
-
-def at_least_as_good(observed: float, chance: Bits) -> float:
-    """The p-value of a permutation test: the observed order is one of the orders."""
-    return (1 + int((chance <= observed + 1e-3).sum())) / (1 + len(chance))

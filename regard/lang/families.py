@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from typing import Any
 
 import numpy as np
@@ -141,8 +141,9 @@ def comparisons(coded: Coded) -> Iterator[Block]:
     for most in range(2, min(int((one + two).max()), 10) + 1):
         yield [Atom("both", (*pair, most)) for pair in half], one + two >= most
     for period, rest in ((m, r) for m in (2, 3, 4) for r in range(m)):
-        yield [Atom("bothmod", (*pair, period, rest)) for pair in half], (
-            (one + two) % period == rest
+        yield (
+            [Atom("bothmod", (*pair, period, rest)) for pair in half],
+            ((one + two) % period == rest),
         )
         if period > 2:
             found = (one - two) % period == rest
@@ -191,7 +192,10 @@ def gaps(coded: Coded) -> Iterator[Block]:
             yield [Atom("near", (word, gap)) for word in words], found
     for apart in range(2, min(6, coded.ids.shape[1])):
         found = np.stack(
-            [(hot[a, :, :-apart] & hot[b, :, apart:]).any(1) for a, b in product(range(size), repeat=2)]
+            [
+                (hot[a, :, :-apart] & hot[b, :, apart:]).any(1)
+                for a, b in product(range(size), repeat=2)
+            ]
         )
         pairs = list(product(range(size), repeat=2))
         yield [Atom("later", (*pair, apart)) for pair in pairs], found
@@ -264,10 +268,10 @@ def nested(coded: Coded, four: tuple[int, ...]) -> Block:
 def shapes(coded: Coded) -> Iterator[Block]:
     """Some symbols alone, runs as one: a+ b+ a+."""
     size = fits(coded, 2, 30)
-    for a, b in ((a, b) for a in range(size) for b in range(a)):
-        yield from shape_of(coded, (a, b), 6)
+    for pair in combinations(range(size), 2):
+        yield from shape_of(coded, pair, 6)
     size = fits(coded, 3, 10)
-    for three in ((a, b, c) for a in range(size) for b in range(a) for c in range(b)):
+    for three in combinations(range(size), 3):
         yield from shape_of(coded, three, 5)
 
 
@@ -294,28 +298,31 @@ def shape_of(coded: Coded, chosen: tuple[int, ...], longest: int) -> Iterator[Bl
         yield atoms, np.stack(rows)
 
 
+def neighbours(coded: Coded) -> Iterator[Block]:
+    """Every a has b right after it, or right before it."""
+    size = fits(coded, 2, 40)
+    pairs = list(permutations(range(size), 2))
+    if not pairs or coded.ids.shape[1] < 2:
+        return
+    code = np.where(coded.ids[:, 1:] >= 0, coded.ids[:, :-1] * len(coded.symbols), -1)
+    code = np.where(code >= 0, code + coded.ids[:, 1:], -1)
+    beside = np.stack([(code == a * len(coded.symbols) + b).sum(1) for a, b in pairs])
+    one, two = (coded.counts[[pair[n] for pair in pairs]] for n in (0, 1))
+    yield [Atom("followed", pair) for pair in pairs], beside == one
+    yield [Atom("preceded", (b, a)) for a, b in pairs], beside == two
+
+
 def projections(coded: Coded) -> Iterator[Block]:
     """Every automaton of two or three states over two symbols, others stepped over."""
     size = fits(coded, 2, 10, places=False)
     tables, finals = small_tables()
     final = np.zeros((len(finals), tables.shape[1]), bool)
-    for row, (_, accepting) in enumerate(finals):
-        final[row, list(accepting)] = True
-    for a, b in ((a, b) for a in range(size) for b in range(a)):
-        ends = run_tables(tables, coded, (a, b))[[n for n, _ in finals]]
-        atoms = [moves_atom(tables[n], (a, b), accepting) for n, accepting in finals]
+    for row, one in enumerate(finals):
+        final[row, [int(n) for n in one.accepting]] = True
+    for pair in combinations(range(size), 2):
+        ends = run_tables(tables, coded, pair)[[one.table for one in finals]]
+        atoms = [Atom("moves", (pair, one.moves, one.accepting)) for one in finals]
         yield atoms, np.take_along_axis(final, ends.astype(np.intp), 1)
-
-
-def moves_atom(table: Any, symbols: tuple[int, ...], accepting: tuple[int, ...]) -> Atom:
-    """An automaton as an atom: rows of digits, and accepting states as digits."""
-    reached, queue = {0}, [0]
-    for state in queue:
-        fresh = set(table[state].tolist()) - reached
-        reached |= fresh
-        queue += fresh
-    moves = tuple("".join(map(str, row)) for row in table[: max(reached) + 1].tolist())
-    return Atom("moves", (tuple(symbols), moves, tuple(str(n) for n in sorted(accepting))))
 
 
 FAMILIES: tuple[Callable[[Coded], Iterator[Block]], ...] = (
@@ -328,6 +335,7 @@ FAMILIES: tuple[Callable[[Coded], Iterator[Block]], ...] = (
     repetition,
     shapes,
     brackets,
+    neighbours,
     gaps,
     projections,
 )

@@ -66,9 +66,7 @@ def smallest(total: Any, keep: int, limit: float) -> Any:
 def choose(rows: Bools, bits: Bits, labels: Bools, code: Code, sizes: tuple[int, int]) -> Any:
     """Rows worth combining: the cheapest, and those that explain most."""
     good, bad = tally(rows, labels)
-    alone = np.minimum(
-        code.bits(good, bad), code.bits(code.positives - good, code.negatives - bad)
-    )
+    alone = np.minimum(code.bits(good, bad), code.bits(code.positives - good, code.negatives - bad))
     cheap = np.argsort(bits, kind="stable")[: sizes[0]]
     telling = np.argsort(alone + bits, kind="stable")[: sizes[1]]
     return np.union1d(cheap, telling)

@@ -132,7 +132,7 @@ def find_order(which: int, a: str, b: str) -> str:
 def find_shape(word: Word) -> str:
     """Keep the symbols of the word only, and one of each run: what is left is the word."""
     kept = f"[t for t in x if t in {tuple(dict.fromkeys(word))!r}]"
-    runs = f"[t for n, t in enumerate(p) if n == 0 or t != p[n - 1]]"
+    runs = "[t for n, t in enumerate(p) if n == 0 or t != p[n - 1]]"
     return f"(lambda p: {runs} == {list(word)!r})({kept})"
 
 
@@ -149,7 +149,7 @@ def nested_moves(a: str, b: str, c: str, d: str, depth: int) -> dict[tuple[str, 
     for _ in range(depth + 1):
         for stack in level:
             for symbol in (a, c):
-                deeper = f"{stack}{'([' [symbol == c]}"
+                deeper = f"{stack}{'(['[symbol == c]}"
                 moves[stack, symbol] = deeper if len(deeper) <= depth else "x"
             for symbol, opener in closes.items():
                 top = "(" if opener == a else "["
@@ -181,7 +181,9 @@ def find_moves(symbols: Word, moves: Word, accepting: Word) -> str:
 def read_moves(symbols: Word, moves: Word, accepting: Word) -> str:
     """An automaton in one line: each state with where each symbol leads."""
     rows = (f"{n}{'!' if str(n) in accepting else ''}: {row}" for n, row in enumerate(moves))
-    return f"automaton over {plain(symbols)} ({'; '.join(rows)}; ! accepts, others are stepped over)"
+    return (
+        f"automaton over {plain(symbols)} ({'; '.join(rows)}; ! accepts, others are stepped over)"
+    )
 
 
 SUM = "x.count({!r}) + x.count({!r})"
@@ -228,9 +230,7 @@ KINDS = {
         lambda a, b, d: f"any(p == ({a!r}, {b!r}) for p in zip(x, x[{d}:]))",
         6,
     ),
-    "least": Kind(
-        "sn", lambda a, t: f"at least {t} {a}", lambda a, t: f"x.count({a!r}) >= {t}", 3
-    ),
+    "least": Kind("sn", lambda a, t: f"at least {t} {a}", lambda a, t: f"x.count({a!r}) >= {t}", 3),
     "just": Kind("sn", lambda a, t: f"exactly {t} {a}", lambda a, t: f"x.count({a!r}) == {t}", 4),
     "mod": Kind(
         "snn",
@@ -238,9 +238,7 @@ KINDS = {
         lambda a, m, r: f"x.count({a!r}) % {m} == {r}",
         1,
     ),
-    "more": Kind(
-        "ssn", moved, lambda a, b, d: DIFFERENCE.format(a, b) + f" >= {d}", 3
-    ),
+    "more": Kind("ssn", moved, lambda a, b, d: DIFFERENCE.format(a, b) + f" >= {d}", 3),
     "equal": Kind(
         "ss",
         lambda a, b: f"as many {a} as {b}",
@@ -288,7 +286,7 @@ KINDS = {
     ),
     "shape": Kind(
         "w",
-        lambda w: f"of {', '.join(dict.fromkeys(w))} alone, what is left is " + plain(runs(w)),
+        lambda w: f"keeping only {' and '.join(dict.fromkeys(w))}: {plain(runs(w))}",
         find_shape,
         4,
     ),
@@ -303,6 +301,18 @@ KINDS = {
         lambda a, m, r: f"some {a} at a position that is {r + 1} mod {m}",
         lambda a, m, r: f"{a!r} in x[{r}::{m}]",
         3,
+    ),
+    "followed": Kind(
+        "ss",
+        lambda a, b: f"every {a} has {b} right after it",
+        lambda a, b: f"all(x[i + 1:i + 2] == [{b!r}] for i, t in enumerate(x) if t == {a!r})",
+        5,
+    ),
+    "preceded": Kind(
+        "ss",
+        lambda a, b: f"every {a} has {b} right before it",
+        lambda a, b: f"all(i and x[i - 1] == {b!r} for i, t in enumerate(x) if t == {a!r})",
+        5,
     ),
     "repeat": Kind(
         "n",

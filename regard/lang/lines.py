@@ -13,6 +13,8 @@ from regard.data.table import read_table
 from regard.errors import DataError, UsageError
 
 MOST = 20_000  # lines that are looked at; of more, as many at even distances
+RANDOM = "<random>"  # the file of lines that were drawn
+ANSWER = "reading --label"
 YES = ("1", "+", "yes", "true", "y", "pos", "positive")
 NO = ("0", "-", "no", "false", "n", "neg", "negative")
 
@@ -25,6 +27,11 @@ class Line(NamedTuple):
     file: str
     line: int
     text: str
+
+    @property
+    def place(self) -> str:
+        """file:line."""
+        return f"{self.file}:{self.line}"
 
 
 class Cut(NamedTuple):
@@ -79,7 +86,8 @@ def as_label(text: str, doing: str) -> bool:
     """Yes or no."""
     word = text.strip().lower()
     if word not in YES + NO:
-        raise DataError(doing, f"label {text!r}", f"{', '.join(YES)}; or {', '.join(NO)}")
+        kind = UsageError if doing == ANSWER else DataError
+        raise kind(doing, f"label {word!r}", f"{', '.join(YES)}; or {', '.join(NO)}")
     return word in YES
 
 
@@ -89,8 +97,8 @@ def read_answers(given: Iterable[str], cut: Cut) -> Iterator[Line]:
         words, colon, label = text.rpartition(":")
         if not colon or not words.strip():
             fix = "--label 'leeuw olifant leeuw : yes'"
-            raise UsageError("reading --label", repr(text), "a sequence, a colon, yes or no", fix)
-        yes = as_label(label, "reading --label")
+            raise UsageError(ANSWER, repr(text), "a sequence, a colon, yes or no", fix)
+        yes = as_label(label, ANSWER)
         yield Line(cut(words), yes, "--label", number, words.strip())
 
 

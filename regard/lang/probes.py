@@ -42,9 +42,10 @@ def changed(
     """Lines with one to three tokens replaced, taken out, put in, or moved."""
     made = []
     for _ in range(NEAR):
-        line = list(lines[rng.integers(len(lines))])
+        line = list(lines[int(rng.integers(len(lines)))])
         for _ in range(rng.integers(1, 4)):
-            at, symbol = int(rng.integers(len(line) + 1)), vocabulary[rng.integers(len(vocabulary))]
+            at = int(rng.integers(len(line) + 1))
+            symbol = vocabulary[int(rng.integers(len(vocabulary)))]
             how = rng.integers(4)
             if how == 0:
                 line.insert(at, symbol)

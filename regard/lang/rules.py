@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from regard.lang.kinds import KINDS, Word, find_moves, price, read_moves
 
 Accepts = Callable[[Sequence[str]], bool]
-PAIR, TRIPLE = 6, 8  # bits of the operators and signs of two and of three atoms
+PAIR = 6
+JOINING = {1: 2, 2: PAIR, 3: 8}  # bits of the operators and signs of so many atoms
 SURPLUS = 2  # bits of every atom, so that the code of all kinds together is a prefix code
 
 
@@ -53,7 +54,7 @@ class Rule:
         if self.kind == "not":
             return f"not ({self.parts[0].source})"
         if self.kind == "xor":
-            return " != ".join(f"bool({part.source})" for part in self.parts)
+            return " ^ ".join(f"bool({part.source})" for part in self.parts)
         if self.parts:
             return f" {self.kind} ".join(f"({part.source})" for part in self.parts)
         if self.kind == "moves":
@@ -75,7 +76,7 @@ class Rule:
     def bits(self, vocabulary: int) -> int:
         """Description length with so many symbols, in whole bits."""
         cores = [leaf.cost(vocabulary) for leaf in self.leaves()]
-        return math.ceil(joined_bits(sum(cores), len(cores)))
+        return math.ceil(sum(cores) + JOINING[len(cores)])
 
     def cost(self, vocabulary: int) -> float:
         """Bits of an atom alone, without its sign."""
@@ -98,11 +99,6 @@ def compile_source(source: str) -> Accepts:
     names = {"reduce": reduce, "accumulate": accumulate}
     made: Accepts = eval(f"lambda x: bool({source})", names)
     return made
-
-
-def joined_bits(cores: Any, atoms: int) -> Any:
-    """Bits of one, two or three atoms whose own bits add up to `cores`."""
-    return cores + {1: 2, 2: PAIR, 3: TRIPLE}[atoms]
 
 
 def atom_bits(atom: Atom, vocabulary: int) -> float:

@@ -21,7 +21,8 @@ FEW = 12  # symbols up to which all of them are tried together
 SINGLES, PAIRS, TRIPLES = 250, 300, 100  # of each, kept
 CHEAP, TELLING, XOR = 1800, 900, 6000  # rows that are combined
 STATES = 6
-QUICK, HOPE = 0.25, 25.0  # share of the steps of a first look; bits it may be behind the best
+EFFORTS = (0.4, 3.0)  # of a first and of a second look at automata of one size
+HOPE = 30.0  # bits by which the first look may be behind the best rule to earn the second
 GOOD = 0.12  # share of lines against a rule that is still taken for the rule with noise
 SLACK = 12.0  # bits by which a rival may be dearer than the best and is still looked for
 
@@ -147,9 +148,7 @@ class Search:
         spent = np.array([bits[pair.one] + bits[pair.two] for pair in heads], np.float32)
         for three in best_pairs((made, spent), (rows, bits), self.labels, self.code, TRIPLES):
             pair = heads[three.one]
-            head = rule_of(
-                pair, pool.rules(chosen[pair.one])[0], pool.rules(chosen[pair.two])[0]
-            )
+            head = rule_of(pair, pool.rules(chosen[pair.one])[0], pool.rules(chosen[pair.two])[0])
             last = pool.rules(chosen[three.two])[0]
             self.add(rule_of(three, head, last), row_of(three, made, rows))
 
@@ -180,11 +179,15 @@ class Search:
         floor, idle, least = float(self.code.table.min()), 0, float("inf")
         for states in range(2, STATES + 1):
             spent = 3 + moves_bits(states, len(chosen), len(self.coded.symbols))
-            if self.late() or idle == (2 if len(chosen) < 4 else 1) or spent + floor > self.best + SLACK:
+            if (
+                self.late()
+                or idle == (2 if len(chosen) < 4 else 1)
+                or spent + floor > self.best + SLACK
+            ):
                 return
             self.told(f"automata of {states} states over {len(chosen)} symbols")
             totals = []
-            for effort in (QUICK, 1.0):  # a quick look first; most sets of symbols tell nothing
+            for effort in EFFORTS:  # a quick look first; most sets of symbols tell nothing
                 for table in anneal(task, states, effort, self.deadline, self.rng):
                     dfa = finish(table, task)
                     if len(dfa.moves) > 1:
@@ -205,5 +208,3 @@ class Search:
         ends = run_tables(np.array([moves], np.int8), self.coded, chosen)[0]
         self.add(rule, np.isin(ends, list(final)))
         return self.found[rule].total
-
-

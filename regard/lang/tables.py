@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import combinations, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from regard.lang.coded import Coded
 from regard.lang.dfa import DFA
 
-Small = NDArray[np.int8]
+States = NDArray[np.int8]
 
 
-def project(coded: Coded, chosen: tuple[int, ...]) -> tuple[Small, Any]:
+def project(coded: Coded, chosen: tuple[int, ...]) -> tuple[States, Any]:
     """Different lines of the chosen symbols alone, as digits; which of them each line is."""
     digit = np.full(len(coded.symbols) + 1, len(chosen), np.int8)
     digit[list(chosen)] = np.arange(len(chosen))
@@ -27,7 +27,7 @@ def project(coded: Coded, chosen: tuple[int, ...]) -> tuple[Small, Any]:
     return unique.astype(np.int8), inverse.ravel()
 
 
-def run_digits(tables: Any, digits: Any) -> Small:
+def run_digits(tables: Any, digits: Any) -> States:
     """The state after each line; a digit that is no symbol leaves the state as it is."""  # (P, M)
     count, states, symbols = tables.shape
     wide = np.empty((count, states, symbols + 1), np.int32)
@@ -37,31 +37,40 @@ def run_digits(tables: Any, digits: Any) -> Small:
     at = np.repeat(begin, len(digits), 1)
     for column in digits.T.astype(np.int32):
         np.take(flat, at + column, out=at, mode="clip")
-    made: Small = ((at - begin) // (symbols + 1)).astype(np.int8)
+    made: States = ((at - begin) // (symbols + 1)).astype(np.int8)
     return made
 
 
-def run_tables(tables: Any, coded: Coded, chosen: tuple[int, ...]) -> Small:
+def run_tables(tables: Any, coded: Coded, chosen: tuple[int, ...]) -> States:
     """The state of each automaton after each line, looking at the chosen symbols alone."""
     digits, inverse = project(coded, chosen)
     return run_digits(tables, digits)[:, inverse]
 
 
+class Small(NamedTuple):
+    """A small automaton: the number of its table, its rows as digits, its accepting states."""
+
+    table: int
+    moves: tuple[str, ...]
+    accepting: tuple[str, ...]
+
+
 @cache
-def small_tables() -> tuple[Any, list[tuple[int, tuple[int, ...]]]]:
+def small_tables() -> tuple[Any, list[Small]]:
     """Tables of two and three states over two symbols, and accepting states that keep them so.
 
     Each language comes once, and its complement does not: 526 of the 1,052 minimal automata.
     """
     tables: list[Any] = []
-    finals: list[tuple[int, tuple[int, ...]]] = []
+    finals: list[Small] = []
     for states in (2, 3):
         for cells in product(range(states), repeat=2 * states):
             rows = tuple(cells[n : n + 2] for n in range(0, 2 * states, 2))
             if not numbered(rows):
                 continue
             kept = [f for f in accepting_sets(states) if is_minimal(rows, f)]
-            finals += [(len(tables), final) for final in kept]
+            moves = tuple("".join(map(str, row)) for row in rows)
+            finals += [Small(len(tables), moves, tuple(map(str, final))) for final in kept]
             if kept:
                 tables.append(np.array([*rows, *([(2, 2)] if states == 2 else [])], np.int8))
     return np.stack(tables), finals
