@@ -20,6 +20,7 @@ from regard.look.rebuild import patterns
 from regard.look.sites import head_sites, measure
 
 FRESH = 2000  # words that an automaton is held against
+SAME = 0.993  # agreement that is enough: a network errs on some words that no rule tells
 
 
 class Differs(NamedTuple):
@@ -55,7 +56,7 @@ def distil(
 ) -> Distilled:
     """The automaton of a network, learnt by asking it, checked on words that were held out."""
     strings = Strings(words, seed)
-    made: Learnt = learn(network.decide, network.alphabet, strings.draw, most, 2000, seconds)
+    made: Learnt = learn(network.decide, network.alphabet, strings.draw, most, FRESH, seconds, SAME)
     held = list(dict.fromkeys(Strings(words, seed + 1).draw(fresh)))
     said = network.decide(held)
     wrong = sorted(disagreements(made.dfa, held, said), key=len)

@@ -3,7 +3,7 @@
 Rows are the words that reach states, columns are endings that tell states apart. A counterexample
 gives one new ending, found by bisection (Rivest and Schapire 1993). Who answers may be a network,
 whose answers no small automaton gives exactly: the search ends at a number of states, and what is
-kept is the smallest automaton among those that agree best with fresh words.
+kept is the smallest automaton among those that agree best, or well, with fresh words.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from regard.lang.dfa import DFA
+from regard.lang.dfa import DFA, explore
 
 Word = tuple[str, ...]
 Answers = Callable[[Sequence[Word]], Sequence[bool]]
 """Words → whether each is in the language."""
 
 SLACK = 0.003  # of agreement, that a smaller automaton may lose
+MERGED = 16  # states up to which all pairs are tried to be one
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,12 @@ def learn(
     most: int = 300,
     tries: int = 2000,
     seconds: float = 60.0,
+    enough: float = 1.0,
 ) -> Learnt:
-    """Ask until `tries` fresh words of `draw` all agree, `most` states or the time are reached."""
+    """Ask until `tries` fresh words of `draw` all agree, `most` states or the time are reached.
+
+    An agreement that is `enough` lets a smaller automaton stand for a larger one.
+    """
     table, end = Table(answers, alphabet), time.monotonic() + seconds
     found: list[tuple[float, DFA]] = []
     while True:
@@ -129,10 +134,49 @@ def learn(
         full = len(table.reach) >= most or time.monotonic() > end
         if not wrong or full or not any(table.split(dfa, w) for w in sorted(wrong, key=len)):
             break
-    best = max(share for share, _ in found)
-    near = [(share, dfa.minimise()) for share, dfa in found if share >= best - SLACK]
-    share, dfa = min(near, key=lambda pair: (len(pair[1].moves), -pair[0]))
-    return Learnt(dfa, share, len(table.known), not wrong)
+    if not wrong and enough == 1:
+        return Learnt(dfa.minimise(), 1.0, len(table.known), True)
+    least = min(max(share for share, _ in found) - SLACK, enough)
+    words = list(draw(tries))
+    said = table.answer(words)
+    near = [dfa.minimise() for share, dfa in found if share >= least]
+    smaller = [simplify(dfa, words, said, least) for dfa in near[-3:]] + near
+
+    def agreement(dfa: DFA) -> float:
+        return 1 - len(disagreements(dfa, words, said)) / max(1, len(words))
+
+    dfa = min(smaller, key=lambda dfa: (len(dfa.moves), -agreement(dfa)))
+    return Learnt(dfa, agreement(dfa), len(table.known), not wrong)
+
+
+def simplify(dfa: DFA, words: Sequence[Word], said: Sequence[bool], least: float) -> DFA:
+    """Make two states one, again and again, while the agreement stays at `least` or above.
+
+    A wrong answer in the table splits a state that no other word would have split.
+    """
+    while 1 < len(dfa.moves) <= MERGED:
+        best, smaller = -1.0, dfa
+        for kept in range(len(dfa.moves)):
+            for gone in range(kept + 1, len(dfa.moves)):
+                made = merge(dfa, kept, gone)
+                share = 1 - len(disagreements(made, words, said)) / max(1, len(words))
+                if share > best:
+                    best, smaller = share, made
+        if best < least:
+            break
+        dfa = smaller
+    return dfa
+
+
+def merge(dfa: DFA, kept: int, gone: int) -> DFA:
+    """The automaton without a state: who went there goes to another one."""
+
+    def step(state: int, symbol: str) -> int:
+        target = dfa.moves[state][dfa.index[symbol]]
+        return kept if target == gone else target
+
+    start = kept if dfa.start == gone else dfa.start
+    return explore(dfa.alphabet, start, step, dfa.accepting.__contains__).minimise()
 
 
 def disagreements(dfa: DFA, words: Sequence[Word], said: Sequence[bool]) -> list[Word]:

@@ -63,7 +63,7 @@ def test_a_language_that_is_not_regular_is_cut_off_and_says_so() -> None:
         assert learnt.dfa.accepts(tuple(word)) == balanced(tuple(word))
 
 
-@pytest.mark.parametrize("share", [0.002, 0.01])
+@pytest.mark.parametrize("share", [0.001, 0.004])
 def test_wrong_answers_here_and_there_do_not_hide_the_rule(share: float) -> None:
     """A network errs on some words: what agrees best is small, and near the rule."""
 
@@ -75,8 +75,9 @@ def test_wrong_answers_here_and_there_do_not_hide_the_rule(share: float) -> None
             told.append(right != (len(word) > 6 and dice.random() < share))
         return told
 
-    learnt = learn(answers, "ab", drawing("ab", 4), most=30)
+    learnt = learn(answers, "ab", drawing("ab", 4), 30, enough=0.99)
     assert learnt.agreement >= 1 - 2 * share
     words = drawing("ab", 5)(1000)
     wrong = [w for w in words if learnt.dfa.accepts(w) != ("aba" in "".join(w))]
     assert len(wrong) <= 20
+    assert len(learnt.dfa.moves) == 4  # of the rule, in spite of the errors
