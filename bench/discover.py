@@ -281,7 +281,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=70)
     parser.add_argument("--random", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--only", choices=tuple(PLANTS))
     args = parser.parse_args()
     if args.random:

@@ -118,7 +118,7 @@ def test_the_whole_analysis(found):
     assert {R1, R2, R3} == {one.rule for one in found.hypotheses[:3]}
     probes = {"".join("LO"[t == O] for t in probe.tokens): probe for probe in found.probes}
     assert {"LOLO", "LOLOL"} <= set(probes)
-    names = [one.rule for one in found.hypotheses[: found.rivals]]
+    names = [found.hypotheses[n].rule for n in found.rivals]
     said = dict(zip(names, probes["LOLO"].verdicts, strict=True))
     assert [said[rule] for rule in (R0, R1, R2, R3)] == [True, False, False, True]
     assert found.claimed and found.permutation == pytest.approx(0.001)
@@ -145,7 +145,7 @@ def test_no_tokens():
         discover([Line((), True, "f", 1, "")])
 
 
-@pytest.mark.parametrize("family", ["subsequence", "position", "dyck"])
+@pytest.mark.parametrize("family", ["subsequence", "count mod"])
 def test_a_planted_rule_is_found(family):
     case = make_case(family, Random(f"found {family}"), 0.03, 30)
     found = discover(case.lines, seconds=30)
