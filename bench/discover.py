@@ -216,7 +216,7 @@ def solved(case: Case, found: Discovery) -> tuple[bool, float]:
     shares = []
     for one in tied:
         accepts = one.rule.compile()
-        said = [accepts(list(line)) for line in case.fresh]
+        said = [accepts(line) for line in case.fresh]
         shares.append(sum(a == b for a, b in zip(said, truth, strict=True)) / len(truth))
     return max(shares) >= 0.99, max(shares)
 

@@ -196,7 +196,7 @@ def weigh_again(kept: Sequence[Candidate], used: Sequence[Line], code: Code) -> 
     labels, made = np.array([line.positive for line in used]), []
     for one in kept:
         accepts = one.rule.compile()
-        row = np.array([accepts(list(line.tokens)) for line in used])
+        row = np.array([accepts(line.tokens) for line in used])
         good, bad = int((row & labels).sum()), int((row & ~labels).sum())
         made.append(one._replace(row=row, total=one.bits + float(code.bits(good, bad))))
     return sorted(made, key=lambda one: one.total)
@@ -218,7 +218,7 @@ def with_chance(
     dfa, chance = automaton(one.rule, vocabulary), None
     if null is not None:
         accepts, negatives = one.rule.compile(), negatives_of(lines)
-        kept = sum(accepts(list(tokens)) for tokens in negatives)
+        kept = sum(accepts(tokens) for tokens in negatives)
         chance = chance_of(rate_of(accepts, dfa, null, rng), len(negatives), kept)
     return replace(one, dfa=dfa, chance=chance)
 

@@ -102,8 +102,8 @@ class Rule:
 def compile_source(source: str) -> Accepts:
     """A function of a sequence from an expression over `x`."""
     names = {"reduce": reduce, "accumulate": accumulate}
-    made: Accepts = eval(f"lambda x: bool({source})", names)
-    return made
+    test: Accepts = eval(f"lambda x: bool({source})", names)
+    return lambda tokens: test(list(tokens))  # a tuple is never equal to a list
 
 
 def atom_bits(atom: Atom, vocabulary: int) -> float:

@@ -52,6 +52,10 @@ def test_json_and_checkers(here, sides):
     for probe in found["probes"]:
         assert probe["accepted_by"] and probe["refused_by"]
         assert 1 in probe["accepted_by"] + probe["refused_by"]
+        for n in probe["accepted_by"] + probe["refused_by"]:
+            names = {}
+            exec(found["hypotheses"][n - 1]["checker"], names)
+            assert names["accepts"](probe["sequence"]) == (n in probe["accepted_by"])
     said = run_checker(sides / "rule.py", pos, neg)
     assert said == [f"{pos}: 14 of 14 lines accepted", f"{neg}: 1 of 15 lines accepted"]
 

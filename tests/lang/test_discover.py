@@ -41,7 +41,7 @@ def found(animals):
 
 def right(rule, lines):
     accepts = rule.compile()
-    return sum(accepts(list(line.tokens)) == line.positive for line in lines)
+    return sum(accepts(line.tokens) == line.positive for line in lines)
 
 
 def short(line):
@@ -162,7 +162,7 @@ def test_planted_rules():
         found = discover(case.lines)
         for one in found.hypotheses:
             accepts = one.rule.compile()
-            wrong = sum(accepts(list(line.tokens)) != line.positive for line in case.lines)
+            wrong = sum(accepts(line.tokens) != line.positive for line in case.lines)
             assert wrong == len(one.exceptions)
         if not case.hard:
             done.append(solved(case, found)[0])
