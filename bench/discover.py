@@ -216,7 +216,7 @@ def solved(case: Case, found: Discovery) -> tuple[bool, float]:
     shares = []
     for one in tied:
         accepts = one.rule.compile()
-        said = [accepts(list(line)) for line in case.fresh]
+        said = [accepts(line) for line in case.fresh]
         shares.append(sum(a == b for a, b in zip(said, truth, strict=True)) / len(truth))
     return max(shares) >= 0.99, max(shares)
 
@@ -281,7 +281,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=70)
     parser.add_argument("--random", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--only", choices=tuple(PLANTS))
     args = parser.parse_args()
     if args.random:

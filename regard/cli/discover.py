@@ -16,6 +16,7 @@ from regard.lang.checker import checker
 from regard.lang.discover import Discovery, Hypothesis, discover
 from regard.lang.draw import dot, draw
 from regard.lang.lines import MOST, RANDOM, Cut, Line
+from regard.lang.probes import Probe
 
 ANIMALS = Path(reading.__file__).with_name("animals.txt")
 PROVEN = 200_000  # verdicts by which printed programs are compared with the search
@@ -154,8 +155,8 @@ def as_data(
             {
                 "sequence": list(probe.tokens),
                 "text": blank.join(probe.tokens),
-                "accepted_by": [n + 1 for n, yes in enumerate(probe.verdicts) if yes],
-                "refused_by": [n + 1 for n, yes in enumerate(probe.verdicts) if not yes],
+                "accepted_by": sides(found, probe, True),
+                "refused_by": sides(found, probe, False),
                 "bits": probe.bits,
             }
             for probe in found.probes
@@ -177,6 +178,12 @@ def as_data(
         ],
         "notes": said,
     }
+
+
+def sides(found: Discovery, probe: Probe, accepted: bool) -> list[int]:
+    """Which of the hypotheses, from 1, accept or refuse a probe."""
+    said = zip(found.rivals, probe.verdicts, strict=True)
+    return [n + 1 for n, verdict in said if verdict == accepted]
 
 
 def hypothesis_data(one: Hypothesis, source: str, found: Discovery) -> dict[str, Any]:

@@ -22,8 +22,8 @@ def add_discover(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--label-column", metavar="NAME", help=labels)
     answer = "an answered probe, as 'a b a : yes'; may be given often"
     parser.add_argument("--label", metavar="'SEQ : yes|no'", action="append", help=answer)
-    seconds = "time for the search, after which the best so far is printed (20)"
-    parser.add_argument("--seconds", type=amount, default=20.0, metavar="S", help=seconds)
+    seconds = "time for the search, after which the best so far is printed (60)"
+    parser.add_argument("--seconds", type=amount, default=60.0, metavar="S", help=seconds)
     parser.add_argument("--top", type=positive, default=20, metavar="N", help="rules listed (20)")
     parser.add_argument("--dot", metavar="FILE", help="write the best rule's automaton; - prints")
     parser.add_argument("--png", metavar="FILE", help="draw the best rule's automaton")

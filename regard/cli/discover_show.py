@@ -67,7 +67,7 @@ def unfiltered(found: Discovery) -> list[str]:
     if found.null is None or not found.claimed:
         return said
     drawn = "drawn evenly" if found.null.even else "drawn as often as they occur there"
-    for n, one in enumerate(found.hypotheses[: found.rivals], 1):
+    for n, one in ((n + 1, found.hypotheses[n]) for n in found.rivals):
         chance, on_negatives = one.chance, not any(line.positive for line in one.exceptions)
         if chance is None or not one.exceptions or not on_negatives or not chance.plausible:
             continue
@@ -161,7 +161,7 @@ def print_probes(found: Discovery, blank: str, show: Show) -> None:
     """The sequences that would decide."""
     if not found.probes:
         return
-    heads = [str(n + 1) for n in range(found.rivals)]
+    heads = [str(n + 1) for n in found.rivals]
     table = [
         (blank.join(probe.tokens), *("yes" if yes else "no" for yes in probe.verdicts))
         for probe in found.probes

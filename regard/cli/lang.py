@@ -10,13 +10,13 @@ from random import Random
 from regard.cli.show import Show
 from regard.data.files import decode, join_lines, read_lines
 from regard.disk import write_whole
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, ResourceError, UsageError
 from regard.lang.dfa import DFA
 from regard.lang.languages import MAKERS, Language, language
 from regard.lang.opening import join_word, open_language, split_word
 from regard.lang.tasks import TASKS
 
-CLIP = 60  # characters of a line in the table
+CLIP, LONG = 60, 300  # characters of a line in the table, of an expression
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
@@ -138,7 +138,11 @@ def run_draw(args: argparse.Namespace, show: Show) -> int:
         found, fix = f"{made.name} is {made.kind}", "see `regard lang list` for regular ones"
         raise UsageError("drawing an automaton", found, "a regular language", fix)
     dfa = made.source.minimise()
-    pattern, text = dfa_regex(dfa), dot(dfa, args.dead)
+    text = dot(dfa, args.dead)
+    try:
+        pattern = dfa_regex(dfa)
+    except ResourceError:
+        pattern = None
     if args.out and args.out.endswith(".png"):
         draw(dfa, args.out, args.dead)
     elif args.out and args.out.endswith((".dot", ".gv")):
@@ -152,9 +156,8 @@ def run_draw(args: argparse.Namespace, show: Show) -> int:
     if not args.out:
         show.line(text.rstrip())
     dead = " (one is dead)" if len(dfa.live) < len(dfa.moves) else ""
-    show.note(
-        f"{len(dfa.moves)} states{dead}; {pattern if len(pattern) < 300 else 'a long expression'}"
-    )
+    short = f"; {pattern}" if pattern and len(pattern) <= LONG else ""
+    show.note(f"{len(dfa.moves)} states{dead}{short}")
     return 0
 
 

@@ -16,7 +16,11 @@ from regard.lang.tables import run_digits
 
 CHAINS, KEPT = 256, 6
 AGREED = 0.25  # share of the chains at the same least errors that ends the search
-STEPS, COLD = 40, 0.2  # steps for each cell of a table; the last temperature, in errors
+STEPS, MOST, COLD = (
+    40,
+    1500,
+    0.2,
+)  # steps for each cell, and in all; the last temperature, in errors
 WORK = 300_000  # moves of one step of all chains, about
 
 
@@ -44,12 +48,15 @@ def make_task(digits: Any, inverse: Any, labels: Any, symbols: int) -> Task:
 
 def errors(tables: Any, task: Task) -> Any:
     """Lines that each table gets wrong at best."""  # (C,)
+    chains, states = tables.shape[:2]
     ends = run_digits(tables, task.digits)
-    total = np.zeros(len(tables), np.float32)
-    for state in range(tables.shape[1]):
-        here = (ends == state).astype(np.float32)
-        total += np.minimum(here @ task.positives, here @ task.negatives)
-    return total
+    place = (ends + states * np.arange(chains)[:, None]).ravel()
+    sides = (
+        np.bincount(place, np.tile(side, chains), chains * states).reshape(chains, states)
+        for side in (task.positives, task.negatives)
+    )
+    made: Any = np.minimum(*sides).sum(1)
+    return made
 
 
 def anneal(
@@ -60,7 +67,7 @@ def anneal(
     tables = rng.integers(0, states, (chains, states, task.symbols)).astype(np.int8)
     now = errors(tables, task)
     best, least = tables.copy(), now.copy()
-    which, steps = np.arange(chains), int(effort * STEPS * states * task.symbols)
+    which, steps = np.arange(chains), min(int(effort * STEPS * states * task.symbols), MOST)
     hot = max(2.0, 0.03 * float(task.positives.sum() + task.negatives.sum()))
     for step in range(steps):
         agreed = step > steps / 3 and (least == least.min()).mean() > AGREED

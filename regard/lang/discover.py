@@ -52,8 +52,8 @@ class Discovery:
     vocabulary: tuple[str, ...]
     hypotheses: tuple[Hypothesis, ...]
     probes: tuple[Probe, ...]
-    rivals: int
-    """How many of the first hypotheses the probes tell apart."""
+    rivals: tuple[int, ...]
+    """The hypotheses that the probes tell apart, from 0."""
     p_value: float
     permutation: float
     shuffles: int
@@ -77,7 +77,7 @@ class Discovery:
 
 def discover(
     lines: Sequence[Line],
-    seconds: float = 20.0,
+    seconds: float = 60.0,
     seed: int = 0,
     top: int = LISTED,
     told: Callable[[str], None] = lambda _: None,
@@ -103,13 +103,13 @@ def discover(
     null = None if one_sided else source_of(negatives_of(used), vocabulary)
     for n, one in enumerate(found[: 2 * RIVALS]):
         found[n] = with_chance(one, null, used, vocabulary, rng)
-    near = [one for one in found if one.total <= found[0].total + NEAR][:RIVALS]
+    rivals = choose_rivals(found)
     return Discovery(
         lines=tuple(used),
         vocabulary=vocabulary,
         hypotheses=tuple(found),
-        probes=tuple(decide(near, used, vocabulary, rng)),
-        rivals=len(near),
+        probes=tuple(decide([found[n] for n in rivals], used, vocabulary, rng)),
+        rivals=tuple(rivals),
         p_value=test.p_value(search.best),
         permutation=test.permutation(search.best),
         shuffles=len(test.chance),
@@ -196,7 +196,7 @@ def weigh_again(kept: Sequence[Candidate], used: Sequence[Line], code: Code) -> 
     labels, made = np.array([line.positive for line in used]), []
     for one in kept:
         accepts = one.rule.compile()
-        row = np.array([accepts(list(line.tokens)) for line in used])
+        row = np.array([accepts(line.tokens) for line in used])
         good, bad = int((row & labels).sum()), int((row & ~labels).sum())
         made.append(one._replace(row=row, total=one.bits + float(code.bits(good, bad))))
     return sorted(made, key=lambda one: one.total)
@@ -218,9 +218,16 @@ def with_chance(
     dfa, chance = automaton(one.rule, vocabulary), None
     if null is not None:
         accepts, negatives = one.rule.compile(), negatives_of(lines)
-        kept = sum(accepts(list(tokens)) for tokens in negatives)
+        kept = sum(accepts(tokens) for tokens in negatives)
         chance = chance_of(rate_of(accepts, dfa, null, rng), len(negatives), kept)
     return replace(one, dfa=dfa, chance=chance)
+
+
+def choose_rivals(found: Sequence[Hypothesis]) -> list[int]:
+    """Rules not much dearer than the best, then those that get as many lines right."""
+    near = [n for n, one in enumerate(found) if one.total <= found[0].total + NEAR][:RIVALS]
+    equal = [n for n, one in enumerate(found) if n not in near and one.right >= found[0].right]
+    return sorted([*near, *equal[: RIVALS - len(near)]])
 
 
 def decide(

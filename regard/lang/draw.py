@@ -13,6 +13,8 @@ from typing import Any
 from regard.errors import DataError, ResourceError
 from regard.lang.dfa import DFA
 
+MOST = 60  # states that arrows of matplotlib leave readable
+
 Arrows = dict[tuple[int, int], str]
 """From a state to a state: what is written at the arrow."""
 
@@ -96,6 +98,9 @@ def draw_plain(dfa: DFA, path: Path, dead: bool = False) -> None:
 
     found = arrows(dfa, dead)
     places = layers(dfa, found)
+    if len(places) > MOST:
+        fix = "Graphviz can: write .dot, or install it"
+        raise ResourceError(f"drawing {path}", f"{len(places)} states", f"{MOST} at most", fix)
     wide = max(x for x, _ in places.values()) + 2.0
     high = max(y for _, y in places.values()) - min(y for _, y in places.values()) + 2.6
     figure = Figure(figsize=(wide, high))

@@ -133,27 +133,23 @@ def best_of_rows(rows: Bools, bits: Bits, labels: Bits, code: Code) -> Bits:
 
 def best_of_pairs(rows: Bools, bits: Bits, labels: Bits, code: Code) -> Bits:
     """The least total over and, or, xor of two rows with any signs, for each column of labels."""
-    counted = rows.astype(np.float32)
-    joint = counted @ counted.T
-    upper = np.triu_indices(len(rows), 1)
-    price = (bits[:, None] + bits[None])[upper]
-    everything = pair_counts(joint, upper, len(labels))
+    one, two = np.triu_indices(len(rows), 1)
+    both = (rows[one] & rows[two]).astype(np.float32)  # (pairs, N)
+    alone, price = rows.astype(np.float32), (bits[one] + bits[two])[:, None]
+    sizes = alone.sum(1)[:, None]
+    everything = combine(both.sum(1)[:, None], sizes[one], sizes[two], len(labels))
     either = np.minimum(code.table, code.table[::-1, ::-1])
     best = np.full(labels.shape[1], np.inf, np.float32)
-    for column in range(labels.shape[1]):
-        chosen = counted * labels[:, column]
-        among = chosen @ counted.T
-        good = pair_counts(among, upper, code.positives)
-        for one, two in zip(good, everything, strict=True):
-            place = (one * either.shape[1] + (two - one)).astype(np.int32)
-            best[column] = min(best[column], (either.ravel()[place] + price).min())
+    step = max(1, 2_000_000 // max(len(one), 1))
+    for start in range(0, labels.shape[1], step):
+        part = slice(start, start + step)
+        single = alone @ labels[:, part]
+        good = combine(both @ labels[:, part], single[one], single[two], code.positives)
+        for saved, kept, held in zip((0, 0, 0, 0, 1), good, everything, strict=True):
+            place = (kept * either.shape[1] + (held - kept)).astype(np.int32)
+            total = either.ravel()[place] + price - saved  # xor is cheaper: see Rule.crosses
+            best[part] = np.minimum(best[part], total.min(0))
     return best
-
-
-def pair_counts(joint: Any, upper: Any, lines: int) -> tuple[Any, ...]:
-    """What `combine` gives for each pair of rows, from a matrix of lines that two rows share."""
-    alone = np.diag(joint)
-    return combine(joint[upper], alone[upper[0]], alone[upper[1]], lines)
 
 
 def combine(both: Any, first: Any, second: Any, lines: int) -> tuple[Any, ...]:

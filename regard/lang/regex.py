@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from regard.errors import ResourceError
 from regard.lang.dfa import DFA, explore
+
+MOST_STATES, MOST_PARTS = 100, 3_000  # of an automaton and of the expression made of it
 
 
 @dataclass(frozen=True)
@@ -184,8 +187,13 @@ def to_dfa(node: Node, alphabet: Iterable[str]) -> DFA:
 
 
 def from_dfa(dfa: DFA) -> Node:
-    """An expression of the automaton's language, by taking out one state after the other."""
+    """An expression of the automaton's language, by taking out one state after the other.
+
+    It can be exponentially longer than the automaton: past MOST_PARTS it is given up.
+    """
     dfa = dfa.minimise()
+    if len(dfa.live) > MOST_STATES:
+        raise too_long(f"{len(dfa.live)} states")
     edges: dict[int, dict[int, Node]] = {-1: {dfa.start: EMPTY}}  # -1: before; -2: after
     for state in dfa.live:
         row = edges.setdefault(state, {-2: EMPTY} if state in dfa.accepting else {})
@@ -197,7 +205,15 @@ def from_dfa(dfa: DFA) -> Node:
     while len(edges) > 1:
         state = min(edges.keys() - {-1}, key=lambda one: (_cost(edges, one), -one))
         _take_out(edges, state)
+        largest = max(size(node) for row in edges.values() for node in row.values())
+        if largest > MOST_PARTS:
+            raise too_long(f"over {MOST_PARTS:,} parts")
     return edges[-1].get(-2, NOTHING)
+
+
+def too_long(found: str) -> ResourceError:
+    """Why there is no expression."""
+    return ResourceError("finding an expression", found, f"{MOST_PARTS:,} parts at most")
 
 
 def size(node: Node) -> int:

@@ -76,7 +76,12 @@ class Rule:
     def bits(self, vocabulary: int) -> int:
         """Description length with so many symbols, in whole bits."""
         cores = [leaf.cost(vocabulary) for leaf in self.leaves()]
-        return math.ceil(sum(cores) + JOINING[len(cores)])
+        return math.ceil(sum(cores) + JOINING[len(cores)] - self.crosses())
+
+    def crosses(self) -> int:
+        """How many xor there are; each has fewer signs to tell than and, or: a bit is saved."""
+        own = len(self.parts) - 1 if self.kind == "xor" else 0
+        return own + sum(part.crosses() for part in self.parts)
 
     def cost(self, vocabulary: int) -> float:
         """Bits of an atom alone, without its sign."""
@@ -97,8 +102,8 @@ class Rule:
 def compile_source(source: str) -> Accepts:
     """A function of a sequence from an expression over `x`."""
     names = {"reduce": reduce, "accumulate": accumulate}
-    made: Accepts = eval(f"lambda x: bool({source})", names)
-    return made
+    test: Accepts = eval(f"lambda x: bool({source})", names)
+    return lambda tokens: test(list(tokens))  # a tuple is never equal to a list
 
 
 def atom_bits(atom: Atom, vocabulary: int) -> float:

@@ -49,6 +49,7 @@ def test_long_words(n):
     assert counter.AN_BN_CN_DN.accepts(word)
     assert counter.AN_BN_CN_DN.failure(word[:-1]) == 4 * n - 1
     assert counter.AN_BN_CN_DN.failure(word + "d") == 4 * n
+    assert counter.AN_BN_CN_DN.failure("aabbcd") == 5
 
 
 def test_cross_serial_is_not_nested():

@@ -7,7 +7,7 @@ from itertools import islice, product
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import DataError, ResourceError
@@ -59,6 +59,7 @@ def even_first(state):
     return state[0] % 2 == 0
 
 
+@settings(deadline=None)
 @given(automata(), automata())
 def test_products_are_what_both_say(one, two):
     for word in all_words("ab", 5):
@@ -70,6 +71,7 @@ def test_products_are_what_both_say(one, two):
         assert (~one).accepts(word) != a
 
 
+@settings(deadline=None)
 @given(automata("ab", 3), automata("bc", 3))
 def test_products_over_two_alphabets(one, two):
     for word in all_words("abc", 4):
@@ -77,6 +79,7 @@ def test_products_over_two_alphabets(one, two):
         assert (one - two).accepts(word) == (one.accepts(word) and not two.accepts(word))
 
 
+@settings(deadline=None)
 @given(automata())
 def test_minimise_keeps_the_language_and_is_smallest(dfa):
     small = dfa.minimise()
@@ -85,6 +88,7 @@ def test_minimise_keeps_the_language_and_is_smallest(dfa):
     assert small.minimise() == small
 
 
+@settings(deadline=None)
 @given(automata(), automata())
 def test_equivalence_and_the_shortest_difference(one, two):
     differ = one.difference(two)
@@ -97,6 +101,7 @@ def test_equivalence_and_the_shortest_difference(one, two):
         assert len(differ) > 8 and one.accepts(differ) != two.accepts(differ)
 
 
+@settings(deadline=None)
 @given(automata())
 def test_words_counts_and_shortest(dfa):
     listed = [w for w in all_words("ab", 6) if dfa.accepts(w)]
@@ -111,6 +116,7 @@ def test_words_counts_and_shortest(dfa):
         assert len(list(islice(dfa.words(), 50))) == 50
 
 
+@settings(deadline=None)
 @given(automata())
 def test_failure_is_the_first_symbol_past_mending(dfa):
     for word in all_words("ab", 4):

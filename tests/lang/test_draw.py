@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from regard.lang.dfa import from_table
+import pytest
+
+from regard.errors import ResourceError
+from regard.lang.dfa import explore, from_table
 from regard.lang.draw import arrows, dot, draw, draw_plain
 
 SOME_B = from_table("abc", {0: {"a": 0, "b": 1}, 1: {s: 1 for s in "abc"}}, [1], 0)  # c: dead
@@ -37,3 +40,9 @@ def test_png(tmp_path):
     draw_plain(SOME_B, tmp_path / "two.png", dead=True)
     for name in ("one", "two"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_too_many_states_to_draw(tmp_path):
+    ring = explore("a", 0, lambda state, _: (state + 1) % 70, lambda state: state == 0)
+    with pytest.raises(ResourceError, match="70 states"):
+        draw_plain(ring, tmp_path / "ring.png")

@@ -137,3 +137,10 @@ def test_errors_have_a_place(text, words, message):
 def test_too_deep():
     with pytest.raises(ResourceError, match="too deep"):
         regex_dfa("(" * 5000 + "a" + ")" * 5000)
+
+
+def test_an_expression_that_would_be_too_long():
+    with pytest.raises(ResourceError, match="over 3,000 parts"):
+        dfa_regex(regex_dfa("(a|b)*a(a|b){5}"))
+    with pytest.raises(ResourceError, match="128 states"):
+        dfa_regex(regex_dfa("(a|b)*a(a|b){6}"))
