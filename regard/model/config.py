@@ -36,6 +36,8 @@ class TextConfig:
     """Added to the variance inside the norm."""
     scale: bool = False
     """Multiply token embeddings by sqrt(dim) (Vaswani 2017)."""
+    spread: int = 0
+    """An encoder's positions are spread over so many, at random in training (Ruoss 2023)."""
     dropout: float = 0.0
     """Dropout on the embeddings during training."""
     kind: Literal["text"] = "text"
@@ -190,7 +192,7 @@ def check_value(kind: Any, value: Any, path: str) -> Any:
     """A plain value of the type its field has: sizes from 1 up (offsets from 0), finite numbers."""
     wanted = "a value of its type"
     if kind is int:
-        least = 0 if path.endswith((".offset", ".segments")) else 1
+        least = 0 if path.endswith((".offset", ".segments", ".spread")) else 1
         wanted = f"a whole number from {least} up"
         right = isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**40
     elif kind is float:

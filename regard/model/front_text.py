@@ -9,7 +9,7 @@ from regard.core import mask as masks
 from regard.core.cache import Cache
 from regard.core.norm import build_norm
 from regard.core.position import Learned, Sinusoidal
-from regard.errors import DataError
+from regard.errors import DataError, UsageError
 from regard.model.config import TextConfig
 from regard.model.front import Sequence
 
@@ -54,6 +54,8 @@ class TextFront(nn.Module):
     ) -> Tensor:
         """Position of each token in its own sequence, (B or 1, T)."""
         if cache is not None:
+            if self.config.spread:  # how far apart they are depends on the length
+                raise UsageError("decoding", "positions that are spread", "an encoder for them")
             self.check_length(ids, real, cache)
             return cache.place(real, document, ids.shape[1])
         if real is None and document is None:
@@ -61,10 +63,27 @@ class TextFront(nn.Module):
         else:
             real_or_all = torch.ones_like(ids, dtype=torch.bool) if real is None else real
             positions = masks.positions(real_or_all, document)
+        if self.config.spread:
+            return self.spread(positions)
         size = None if self.positions is None else self.positions.size
         if size is not None and ids.shape[1] > size and int(positions.max()) >= size:
             raise too_long(int(positions.max()) + 1, size)
         return positions
+
+    def spread(self, positions: Tensor) -> Tensor:
+        """Positions (B or 1, T) in the same order among `spread`: drawn in training, else even.
+
+        So a model has seen all positions that longer sequences have (Ruoss et al. 2023).
+        """
+        count, width = self.config.spread, positions.shape[1]
+        if width > count:
+            raise too_long(width, count)
+        if not self.training:
+            size = positions.amax(1, keepdim=True) + 1
+            return positions * count // size
+        drawn = torch.rand(len(positions), count, device=positions.device)
+        ordered = drawn.topk(width, dim=1).indices.sort(1).values  # (B, T)
+        return ordered.gather(1, positions)
 
     def check_length(self, ids: Tensor, real: Tensor | None, cache: Cache) -> None:
         """Fail before the cache is touched when a row would grow past a learned table."""

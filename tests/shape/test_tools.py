@@ -46,7 +46,7 @@ def test_a_long_file_a_large_core_and_a_large_package_fail(tree, capsys):
     assert "regard/a.py: 401 lines, at most 400" in capsys.readouterr().err
     many = {f"regard/core/{i}.py": 400 for i in range(4)}
     assert size.excess(many) == ["regard/core without reference.py: 1600 lines, at most 1500"]
-    assert size.excess({f"regard/data/{i}.py": 400 for i in range(106)})
+    assert size.excess({f"regard/data/{i}.py": 400 for i in range(size.PACKAGE // 400 + 1)})
     assert not size.excess({"regard/core/a.py": 400, size.ORACLE: 400})
 
 

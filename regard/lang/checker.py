@@ -1,0 +1,40 @@
+"""A rule as a program of ten lines that anybody can run on the files."""
+
+from __future__ import annotations
+
+from regard.lang.lines import Cut
+from regard.lang.rules import Rule
+
+ROWS = {
+    "": "open(name, encoding='utf-8-sig')",
+    "csv": "csv.DictReader(open(name, encoding='utf-8-sig', newline=''))",
+    "tsv": "csv.DictReader(open(name, encoding='utf-8-sig'), delimiter='\\t', quoting=3)",
+    "jsonl": "map(json.loads, filter(str.strip, open(name, encoding='utf-8-sig')))",
+}
+"""How the rows of a file are read, by its kind."""
+
+
+def checker(rule: Rule, cut: Cut, kind: str = "", counted: str = "") -> str:
+    """Python that defines `accepts(tokens)`, and counts the accepted lines of the files given."""
+    source, rows = rule.source, ROWS.get(kind, ROWS["csv"]) if cut.column else ROWS[""]
+    used = {"reduce(": "functools", "accumulate(": "itertools"}
+    imports = [f"from {home} import {name[:-1]}" for name, home in used.items() if name in source]
+    modules = ["sys", *(name for name in ("csv", "json") if f"{name}." in rows)]
+    cell = f"str(row[{cut.column!r}])" if cut.column else "row"
+    tokens = f"{cell}.strip()" if cut.chars else f"{cell}.split()"
+    told = f"(row[{cut.label_column!r}], accepts({tokens}))" if cut.label_column else None
+    title = f"{rule.reading}{counted and f': {counted}'}".replace("\\", "\\\\").replace('"', "'")
+    lines = [
+        f'"""{title}."""',
+        "; ".join([f"import {', '.join(modules)}", *imports]),
+        "def accepts(tokens):",
+        "    x = list(tokens)",
+        f"    return bool({source})",
+        'if __name__ == "__main__":',
+        "    for name in sys.argv[1:]:",
+        f"        said = [{told or f'accepts({tokens})'} for row in {rows} if {cell}.strip()]",
+        '        print(f"{name}: {sum(said)} of {len(said)} lines accepted")',
+    ]
+    if told:
+        lines[-1] = "        print(name, {pair: said.count(pair) for pair in sorted(set(said))})"
+    return "\n".join(lines) + "\n"
