@@ -32,7 +32,7 @@ def run(name: str, *arguments: str) -> tuple[int, str]:
 
 def test_no_example_is_left_out() -> None:
     there = {path.stem for path in (ROOT / "examples").glob("*.py")}
-    assert there == {*PROMISED, "toy_tasks", "induction"}
+    assert there == {*PROMISED, "toy_tasks", "induction", "approximation"}
 
 
 def test_the_figures_of_induction_are_written_without_matplotlib(tmp_path: Path) -> None:
@@ -45,6 +45,18 @@ def test_the_figures_of_induction_are_written_without_matplotlib(tmp_path: Path)
     made = json.loads((tmp_path / "bump.json").read_text())
     assert made["training"][0]["step"] == 0 and 0 <= made["training"][0]["induction"] <= 1
     assert made["seconds"] > 0 and not (tmp_path / "bump.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("steps", "least"), [(15, 0.0), pytest.param(400, 5.0, marks=pytest.mark.slow)]
+)
+def test_errors_fall_with_the_width(steps: int, least: float, tmp_path: Path) -> None:
+    code, out = run("approximation", "--steps", str(steps), "--json", str(tmp_path / "a.json"))
+    assert code == 0 and "error by depth" in out
+    made = json.loads((tmp_path / "a.json").read_text())["error"]
+    assert {len(row) for row in made["width"].values()} == {5}
+    for name in ("sin 2πx", "|x|", "x³ - x/2"):
+        assert made["width"][name][0] > least * made["width"][name][-1]
 
 
 @pytest.mark.slow
