@@ -73,12 +73,14 @@ def gather(args: argparse.Namespace, cut: Cut, told: list[str]) -> list[Line]:
         sides = [list(reading.read_side(f, n == 0, cut)) for n, f in enumerate(files)]
         for file, side in zip(files, sides, strict=True):
             if not side:
-                told.append(f"{file} has no lines: the other side is compared with random lines")
+                told.append(f"{file} has no lines")
         lines = [line for side in sides for line in side]
     if not lines:
         where = ", ".join(map(str, files))
         raise DataError("looking for a rule", f"no tokens in {where}", "a sequence on each line")
-    if not any(line.positive for line in lines):
+    answers = list(reading.read_answers(args.label or (), cut))
+    if not any(line.positive for line in [*lines, *answers]):
+        answers = [line._replace(positive=True) for line in answers]
         lines = [line._replace(positive=True) for line in lines]
         told.append("there are negatives only: the rules are about what they have in common")
     if len(lines) > MOST:
@@ -86,7 +88,7 @@ def gather(args: argparse.Namespace, cut: Cut, told: list[str]) -> list[Line]:
         halves = [[x for x in lines if x.positive == sign] for sign in (True, False)]
         room = max(MOST // 2, MOST - min(map(len, halves)))
         lines = [line for half in halves for line in reading.thin(half, room)][:MOST]
-    return [*lines, *reading.read_answers(args.label or (), cut)]
+    return [*lines, *answers]
 
 
 def check_arguments(args: argparse.Namespace) -> None:
@@ -95,6 +97,9 @@ def check_arguments(args: argparse.Namespace) -> None:
     if len(args.files) > most or (not args.files and not args.animals):
         expected = ("no file with --animals", "one file", "POS, or POS and NEG")[most]
         raise UsageError(READING, f"{len(args.files)} files", expected, "regard discover --animals")
+    if args.column and (args.animals or args.blocks):
+        flag = "--animals" if args.animals else "--blocks"
+        raise UsageError(READING, f"--column with {flag}", "--column with tables", "leave one out")
     if args.label_column and not args.column:
         fix = f"--column NAME --label-column {args.label_column}"
         raise UsageError(READING, "--label-column without --column", "both", fix)

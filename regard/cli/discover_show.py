@@ -33,7 +33,8 @@ def notes(found: Discovery, seconds: float) -> list[str]:
         said.append(f"the {seconds:g} seconds were up: these are the best rules so far")
     if found.both:
         listed = "; ".join(f"{one.text} ({one.place}, {two.place})" for one, two in found.both[:5])
-        said.append(f"{len(found.both)} sequences stand on both sides: {listed}")
+        many = "1 sequence stands" if len(found.both) == 1 else f"{len(found.both)} sequences stand"
+        said.append(f"{many} on both sides: {listed}")
     said += rivals(found)
     said += unfiltered(found)
     return said

@@ -26,7 +26,7 @@ ACTIONS = {
         'regard lang draw "~(.* leeuw .*)" --words --out no-lion.dot',
     ),
     "list": (
-        "the languages by name, and the tasks of length generalisation",
+        "the languages by name, and the tasks of `regard lang learn`, length generalisation",
         "regard lang list",
         "regard lang list --json",
         "regard lang list | grep context-sensitive",

@@ -6,7 +6,7 @@ from regard.lang.lines import Cut
 from regard.lang.rules import Rule
 
 ROWS = {
-    "": "open(name, encoding='utf-8-sig')",
+    "": "open(name, encoding='utf-8-sig', newline='\\n')",
     "csv": "csv.DictReader(open(name, encoding='utf-8-sig', newline=''))",
     "tsv": "csv.DictReader(open(name, encoding='utf-8-sig'), delimiter='\\t', quoting=3)",
     "jsonl": "map(json.loads, filter(str.strip, open(name, encoding='utf-8-sig')))",
@@ -24,6 +24,7 @@ def checker(rule: Rule, cut: Cut, kind: str = "", counted: str = "") -> str:
     tokens = f"{cell}.strip()" if cut.chars else f"{cell}.split()"
     told = f"(row[{cut.label_column!r}], accepts({tokens}))" if cut.label_column else None
     title = f"{rule.reading}{counted and f': {counted}'}".replace("\\", "\\\\").replace('"', "'")
+    title = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in title)  # no NUL in a program
     lines = [
         f'"""{title}."""',
         "; ".join([f"import {', '.join(modules)}", *imports]),

@@ -25,6 +25,7 @@ SEARCHED = 1000  # lines that the search looks at; rules found are counted on al
 COUNTED = 40  # rules that are counted again when there are more lines
 LISTED, TIED = 20, 100  # rules listed; those with the best total, at most
 RIVALS, NEAR = 8, 10.0  # rules that probes tell apart; bits by which one may be dearer
+SHORT = 300  # tokens of a line from which rivals are told apart
 DRAWN = 400, 800  # random lines, least and most, where there is one side only
 
 
@@ -116,7 +117,7 @@ def discover(
         bound=test.bound(search.best),
         leave_one_out=None if one_sided else left_out(search),
         none=code_of(used, one_sided).none,
-        both=tuple(in_both(used)),
+        both=tuple(in_both(given)),
         null=null,
         complete=complete,
         searched=len(part),
@@ -171,7 +172,7 @@ def rank(
     leaders = search.leaders(600)
     symbols = named([one.rule for one in leaders[:40]], search.coded.symbols, 3)
     words = [*short_words(symbols, 360)]
-    words += changed([line.tokens for line in part], search.coded.symbols, rng)
+    words += changed(short_lines(part), search.coded.symbols, rng)
     kept, lines = distinct(leaders, words, TIED), part
     p_values = {one.rule: test.p_value(one.total) for one in kept}
     none = search.code.none
@@ -200,6 +201,11 @@ def weigh_again(kept: Sequence[Candidate], used: Sequence[Line], code: Code) -> 
         good, bad = int((row & labels).sum()), int((row & ~labels).sum())
         made.append(one._replace(row=row, total=one.bits + float(code.bits(good, bad))))
     return sorted(made, key=lambda one: one.total)
+
+
+def short_lines(lines: Sequence[Line]) -> list[tuple[str, ...]]:
+    """Lines to make new sequences of; hundreds of very long ones would take minutes to judge."""
+    return [line.tokens[:SHORT] for line in lines]
 
 
 def negatives_of(lines: Sequence[Line]) -> list[tuple[str, ...]]:
@@ -239,7 +245,7 @@ def decide(
     """New sequences whose labels would tell the rivals apart."""
     rules, given = [one.rule for one in rivals], {line.tokens for line in lines}
     words = list(short_words(named(rules, vocabulary), 1500))
-    words += changed([line.tokens for line in lines], vocabulary, rng)
+    words += changed(short_lines(lines), vocabulary, rng)
     fresh = [word for word in dict.fromkeys(words) if word and word not in given]
     weights = [max(one.posterior, 1e-6) for one in rivals]
     return find_probes(rules, weights, fresh)

@@ -298,7 +298,7 @@ KINDS = {
     ),
     "every": Kind(
         "snn",
-        lambda a, m, r: f"some {a} at a position that is {r + 1} mod {m}",
+        lambda a, m, r: f"some {a} at a position that is {(r + 1) % m} mod {m}",
         lambda a, m, r: f"{a!r} in x[{r}::{m}]",
         3,
     ),

@@ -77,7 +77,8 @@ class Search:
                 self.told(f"pairs of {len(pool.rows):,} rules")
                 self.take_joins(pool)
         for chosen in self.alphabets():
-            self.take_automata(chosen)
+            if not self.late():
+                self.take_automata(chosen)
 
     def pools(self) -> Iterable[Pool]:
         """The pool, and with many symbols one about those that tell most."""

@@ -112,7 +112,7 @@ def test_the_same_line_on_both_sides(here, sides):
     code, out, _ = here("discover", sides / "pos.txt", sides / "neg.txt", "--json")
     found = json.loads(out)
     assert code == 0 and found["in_both"][0]["positive"].endswith("pos.txt:1")
-    assert any("stand on both sides" in note for note in found["notes"])
+    assert any("on both sides" in note for note in found["notes"])
 
 
 def test_one_side_is_empty(here, sides):
@@ -163,3 +163,52 @@ def test_chance_is_not_claimed(here, tmp_path):
 
 def test_very_many_lines_are_thinned():
     assert thin(range(100), 5) == [0, 25, 50, 74, 99] and thin([1, 2], 5) == [1, 2]
+
+
+def test_a_nul_is_a_token_like_others_and_a_carriage_return_ends_no_line(here, tmp_path):
+    pos, neg, rule = tmp_path / "pos.txt", tmp_path / "neg.txt", tmp_path / "rule.py"
+    pos.write_bytes(b"a\0b c\nx\ra\0b\na\0b\n")
+    neg.write_bytes(b"c\nc x\nx\rx\r\n")
+    code, out, _ = here("discover", pos, neg, "--json", "--checker", rule)
+    best = json.loads(out)["hypotheses"][0]
+    assert code == 0 and best["accuracy"] == 1 and "\0" not in best["checker"]
+    said = run_checker(rule, pos, neg)
+    assert said == [f"{pos}: 3 of 3 lines accepted", f"{neg}: 0 of 3 lines accepted"]
+
+
+def test_an_answer_may_be_the_only_positive(here, tmp_path):
+    (tmp_path / "neg.txt").write_text("b b\nc b\nb c c\n")
+    (tmp_path / "none.txt").write_text("")
+    files = tmp_path / "none.txt", tmp_path / "neg.txt"
+    _, out, _ = here("discover", *files, "--label", "a a : yes", "--json")
+    found = json.loads(out)
+    names = {}
+    exec(found["hypotheses"][0]["checker"], names)
+    assert found["lines"] == 4 and found["hypotheses"][0]["accuracy"] == 1
+    assert names["accepts"](["a", "a"]) and not names["accepts"](["b", "b"])
+
+
+def test_random_lines_are_no_side_on_which_a_line_stands(here, tmp_path):
+    (tmp_path / "pos.txt").write_text("a b\na a\n")
+    _, out, _ = here("discover", tmp_path / "pos.txt", "--json")
+    assert json.loads(out)["in_both"] == [] and "on both sides" not in out
+
+
+@pytest.mark.parametrize("given", [["--animals"], ["--blocks", "pos.txt"]])
+def test_columns_go_with_tables_only(here, given):
+    code, _, err = here("discover", *given, "--column", "x")
+    assert code == 2 and f"--column with {given[0]}" in err
+
+
+def test_rules_of_very_long_lines_are_told_apart_on_their_beginnings():
+    from regard.lang.discover import SHORT, short_lines
+    from regard.lang.lines import Line
+
+    long = Line(("a",) * 50_000, True, "x", 1, "")
+    assert [len(word) for word in short_lines([long])] == [SHORT]
+
+
+def test_rests_are_below_their_divisor():
+    from regard.lang.kinds import KINDS
+
+    assert KINDS["every"].words("a", 2, 1) == "some a at a position that is 0 mod 2"
