@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from regard.lang.kinds import KINDS, Word, find_moves, price, read_moves
 
 Accepts = Callable[[Sequence[str]], bool]
-PAIR = 5
-JOINING = {1: 2, 2: PAIR, 3: 8}  # bits of the operators and signs of so many atoms
-SURPLUS = 2  # bits of every atom, so that the code of all kinds together is a prefix code
+PAIR = 4
+JOINING = {1: 2, 2: PAIR, 3: 7}  # bits of the operators and signs of so many atoms
+SURPLUS = 1  # bits of every atom, so that the code of all kinds together is a prefix code
 
 
 class Atom(NamedTuple):
