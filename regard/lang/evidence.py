@@ -145,9 +145,9 @@ def best_of_pairs(rows: Bools, bits: Bits, labels: Bits, code: Code) -> Bits:
         part = slice(start, start + step)
         single = alone @ labels[:, part]
         good = combine(both @ labels[:, part], single[one], single[two], code.positives)
-        for saved, kept, held in zip((0, 0, 0, 0, 1), good, everything, strict=True):
+        for kept, held in zip(good, everything, strict=True):
             place = (kept * either.shape[1] + (held - kept)).astype(np.int32)
-            total = either.ravel()[place] + price - saved  # xor is cheaper: see Rule.crosses
+            total = either.ravel()[place] + price
             best[part] = np.minimum(best[part], total.min(0))
     return best
 

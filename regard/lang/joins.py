@@ -11,7 +11,7 @@ from regard.lang.evidence import Bits, Code, combine, tally
 from regard.lang.rules import Rule, join, negate
 
 OPERATORS = ("and", "and not", "not and", "neither", "xor")
-XOR = 4  # which saves a bit: see Rule.crosses
+XOR = 4
 BLOCK = 250  # rows at once
 
 
@@ -47,7 +47,7 @@ def best_pairs(
         price = bits[part, None] + prices[None]
         for operator in range(len(OPERATORS)):
             place = (kept[operator] * wide + wrong[operator]).astype(np.int32)
-            total = either[place] + price - (operator == XOR)
+            total = either[place] + price
             for at in smallest(total, keep, limit):
                 i, j = divmod(int(at), total.shape[1])
                 opposite = bool(flat[place[i, j]] > either[place[i, j]])
@@ -88,7 +88,7 @@ def best_xor(rows: Bools, bits: Bits, labels: Bools, code: Code, keep: int) -> l
             good, bad = int((row & labels).sum()), int((row & ~labels).sum())
             plain = float(code.bits(good, bad))
             turned = float(code.bits(code.positives - good, code.negatives - bad))
-            total = min(plain, turned) + float(bits[one] + bits[two]) - 1
+            total = min(plain, turned) + float(bits[one] + bits[two])
             found.append(Joined(total, one, two, XOR, turned < plain))
         found = sorted(found)[:keep]
     return found

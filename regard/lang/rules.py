@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from regard.lang.kinds import KINDS, Word, find_moves, price, read_moves
 
 Accepts = Callable[[Sequence[str]], bool]
-PAIR = 6
-JOINING = {1: 2, 2: PAIR, 3: 8}  # bits of the operators and signs of so many atoms
-SURPLUS = 2  # bits of every atom, so that the code of all kinds together is a prefix code
+PAIR = 4
+JOINING = {1: 2, 2: PAIR, 3: 7}  # bits of the operators and signs of so many atoms
+SURPLUS = 1  # bits of every atom, so that the code of all kinds together is a prefix code
 
 
 class Atom(NamedTuple):
@@ -76,12 +76,7 @@ class Rule:
     def bits(self, vocabulary: int) -> int:
         """Description length with so many symbols, in whole bits."""
         cores = [leaf.cost(vocabulary) for leaf in self.leaves()]
-        return math.ceil(sum(cores) + JOINING[len(cores)] - self.crosses())
-
-    def crosses(self) -> int:
-        """How many xor there are; each has fewer signs to tell than and, or: a bit is saved."""
-        own = len(self.parts) - 1 if self.kind == "xor" else 0
-        return own + sum(part.crosses() for part in self.parts)
+        return math.ceil(sum(cores) + JOINING[len(cores)])
 
     def cost(self, vocabulary: int) -> float:
         """Bits of an atom alone, without its sign."""
