@@ -54,8 +54,16 @@ def read_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
         raise UsageError(DOING, f"{text!r}", "add,file=F.safetensors, the vector to add")
     vector = read_vector(found["file"], tap)
     if "minus" in found:
-        vector = vector - read_vector(found["minus"], tap)
+        vector = subtract(vector, read_vector(found["minus"], tap), text)
     return add(vector * scale(found.get("scale", "1"), text), **where)
+
+
+def subtract(vector: Tensor, other: Tensor, text: str) -> Tensor:
+    """The difference of two vectors of one tap."""
+    if vector.shape != other.shape:
+        found = f"{list(vector.shape)} less {list(other.shape)} in {text!r}"
+        raise DataError(DOING, found, "as many numbers in file= as in minus=, from the same tap")
+    return vector - other
 
 
 def whole(text: str, given: str) -> list[int]:

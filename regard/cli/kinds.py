@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from regard.disk import read_json
 from regard.errors import UsageError
+from regard.zoo import shipped
 
 
 class Kind(NamedTuple):
@@ -64,6 +65,8 @@ def find_kind(path: str) -> Found | None:
     from regard.history.vectors import WEIGHTS, is_folder, is_vectors
 
     place = Path(path)
+    if not place.exists():
+        place = shipped().get(path, place)
     if place.is_dir():
         if is_folder(place):
             return Found(VECTORS, f"it has {WEIGHTS}")
@@ -94,6 +97,8 @@ def check_models(args: argparse.Namespace) -> None:
         verb = f"{verb} {args.kind if verb == 'eval' else args.form}"
     for path in named_models(args):
         check_model(path, verb)
+        if getattr(args, "edit", None):
+            check_edited(path)
 
 
 def named_models(args: argparse.Namespace) -> list[str]:
@@ -105,6 +110,14 @@ def named_models(args: argparse.Namespace) -> list[str]:
         value = getattr(args, name, None)
         made += [value] if isinstance(value, str) else value or []
     return made
+
+
+def check_edited(path: str) -> None:
+    """Refuse --edit of a model that has no activations."""
+    found = find_kind(path)
+    if found is not None and found.kind is not NETWORK:
+        told = f"{found.kind.title}, which has no taps: {found.sign}"
+        raise UsageError(f"editing {path}", told, NETWORK.title, "the same without --edit")
 
 
 def check_model(path: str, verb: str) -> None:

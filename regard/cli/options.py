@@ -38,7 +38,9 @@ def positive(text: str) -> int:
 
 def natural(text: str) -> int:
     """A whole number from 0 up."""
-    return 0 if text == "0" else positive(text)
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
+    return positive(text) if int(text) else 0
 
 
 def amount(text: str) -> float:

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     target = args.texts[1] if len(args.texts) > 1 else None
     with show.progress("looking") as progress:
         progress(f"opening {args.path}")
-        kit = open_kit(args.path, args.device, args.precision)
+        kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
         attention_taps(kit.board)  # one without attention is refused before it translates
         with noted(show):
             shown = read(kit, text, target, args.max_tokens, progress)

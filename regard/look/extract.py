@@ -79,11 +79,13 @@ def choose_taps(
 ) -> Choice:
     """The taps that patterns name, if all hold vectors of the same tokens."""
     taps, model = resolve(patterns, board.taps), board.model
+    if isinstance(position, str) and position not in ("all", "last", "mean"):
+        raise UsageError(DOING, f"position {position!r}", "all, last, mean or a whole number")
     for name in taps:
         place = name.rpartition(".")[2]
         if place in POSITION:
             found = f"{name}, which has numbers for two tokens each"
-            fix = "`regard view` shows patterns; extract attn.z or attn.out"
+            fix = "`regard look` shows patterns; extract attn.z or attn.out"
             raise UsageError(DOING, found, "taps that hold a vector for each token", fix)
         if ".back." in name or (name == "logits" and model.config.head.take == "first"):
             why = "reads from the end" if ".back." in name else "has one answer for a whole text"

@@ -29,6 +29,9 @@ def steering_vector(
     The last token of each prompt counts, one at an index, or the mean of all; "all" weighs every
     token of a batch alike. Heads stand side by side; `regard.add` puts them in their places.
     """
+    if not isinstance(toward, Batch) or not isinstance(away, Batch):
+        found = f"a {type(toward).__name__} and a {type(away).__name__}"
+        raise UsageError("making a steering vector", found, "two batches: kit.batch(texts)")
     choice = choose_taps(board, tap, position)
     if len(choice.taps) != 1:
         found = f"{len(choice.taps)} taps are called {tap!r}"
@@ -52,15 +55,19 @@ def mean_at(board: Board, batch: Batch, choice: Choice) -> Tensor:
     return x.mean(0)
 
 
-def head_mask(board: Board, heads: Sequence[str], keep: bool = False) -> dict[str, list[Edit]]:
+def head_mask(
+    board: Board, heads: str | Sequence[str], keep: bool = False
+) -> dict[str, list[Edit]]:
     """Edits that switch heads off by name; with `keep`, all the others.
 
     A head is called by its tap and number, `decoder.blocks.9.attn.z.6`, or `decoder.9.attn.6`, and
     in a model of one stack `9.6`. `*` stands for anything.
     """
     sites, chosen = head_sites(board), set[Site]()
+    if not sites:
+        raise UsageError("masking heads", "a model without attention", "one with heads")
     names = {site: head_names(site, len(board.model.stacks) == 1) for site in sites}
-    for pattern in heads:
+    for pattern in [heads] if isinstance(heads, str) else heads:
         hits = {s for s in sites if any(fnmatchcase(name, pattern) for name in names[s])}
         if not hits:
             close = nearest(pattern, [n for each in names.values() for n in each])

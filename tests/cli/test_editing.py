@@ -91,6 +91,9 @@ def test_files_that_hold_no_vector(tmp_path):
     with pytest.raises(DataError, match="2 tensors"):
         read_edits([f"t=add,file={tmp_path}/b"])
     save_file({"a": torch.zeros(2)}, tmp_path / "c")
+    save_file({"a": torch.zeros(3)}, tmp_path / "d")
+    with pytest.raises(DataError, match=r"\[2\] less \[3\]"):
+        read_edits([f"t=add,file={tmp_path}/c,minus={tmp_path}/d"])
     with pytest.raises(UsageError, match="a number"):
         read_edits([f"t=add,file={tmp_path}/c,scale=much"])
 

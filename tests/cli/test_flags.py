@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,7 @@ import pytest
 
 from regard.cli.flags import resolve, settings_of, to_toml
 from regard.cli.main import main, parse
+from regard.cli.options import natural
 from regard.cli.train_flags import KNOWN, resolve_run
 from regard.errors import DataError, UsageError
 
@@ -36,6 +38,13 @@ class Some:
 
 
 SOME = settings_of(Some)
+
+
+def test_whole_numbers_from_0_up():
+    assert [natural(text) for text in ("0", "00", "7")] == [0, 0, 7]
+    for text in ("-1", "x", "1.5"):
+        with pytest.raises(ArgumentTypeError, match="from 0 up"):
+            natural(text)
 
 
 def test_docstrings_become_help_and_hints_become_types():

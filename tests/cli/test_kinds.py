@@ -79,7 +79,8 @@ def test_the_kind_of_what_was_trained(models, name):
 
 def test_other_paths(models):
     assert find_kind(str(models / "m.arpa")).kind is NGRAMS
-    for path in (models / "text", models, "fr-en", "no such path", "gpt2"):
+    assert find_kind("fr-en").kind is NETWORK
+    for path in (models / "text", models, "no such path", "gpt2"):
         assert find_kind(str(path)) is None
     (models / "net").mkdir()
     (models / "net/config.json").write_text('{"model_type": "gpt2"}')
@@ -167,3 +168,12 @@ def test_info_of_a_cut_file_of_vectors(models):
     (models / "cut.bin").write_bytes(data[:100])
     code, _, error = call("info", models / "cut.bin")
     assert code == 3 and "byte 100" in error and "9 rows" in error
+
+
+def test_what_counts_has_nothing_to_edit(models):
+    words = {"ngram": ("score", models / "ngram", "a"), "ibm1": ("translate", "a", "--model")}
+    words["ibm1"] += (models / "ibm1",)
+    for command in words.values():
+        assert call(*command)[0] == 0
+        code, _, told = call(*command, "--edit", "*.attn.z=zero")
+        assert code == 2 and "has no taps" in told

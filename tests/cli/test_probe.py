@@ -190,6 +190,21 @@ def test_a_masked_model_hides_the_candidate(here, masker, schemas):  # noqa: F81
     assert here("eval", "winograd", masker, schemas, "--full")[0] == 0
 
 
+def test_an_edit_changes_what_is_judged(here, writer, schemas, tmp_path):  # noqa: F811
+    """As in a folder whose weights say the same."""
+    kit = load(writer)
+    for block in kit.model.decoder.blocks:
+        torch.nn.init.zeros_(block.attn.o.weight)
+    kit.save(tmp_path / "changed")
+    command = ("eval", "winograd", "--json")
+    wanted = json.loads(here(*command, tmp_path / "changed", schemas)[1])["schemas"]
+    plain = json.loads(here(*command, writer, schemas)[1])["schemas"]
+    found = json.loads(here(*command, writer, schemas, "--edit", "*.attn.z=zero")[1])["schemas"]
+    for left, right, before in zip(found, wanted, plain, strict=True):
+        assert left["scores"] == pytest.approx(right["scores"], abs=1e-5)
+        assert left["scores"] != pytest.approx(before["scores"], abs=1e-5)
+
+
 def test_a_table_of_pairs(here, writer, schemas):  # noqa: F811
     code, out, _ = here("eval", "winograd", writer, schemas, "-v")
     assert code == 0 and "sat on [the mat] today" in out and "both" in out

@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from regard.cli.main import join_verb
+from regard.errors import UsageError
 from regard.loading import load
 from regard.look.edit import zero
+from regard.look.steer import head_mask
 from tests.cli.small_folders import masker, pair, stdin, writer  # noqa: F401
 
 TEXT = "the cat sat on the mat"
@@ -39,6 +41,21 @@ def test_a_decoder(here, writer, tmp_path):  # noqa: F811
     assert found["forecast"][0]["probability"] == pytest.approx(float(plain.max().exp()), abs=1e-5)
     mean = torch.cat([p[0] for p in seen.values()]).mean(0)
     assert found["links"][-1][0]["key"] == int(mean[-1].argmax())
+
+
+def test_an_edit_is_seen(here, writer, tmp_path):  # noqa: F811
+    """Effects are then those of the edited model."""
+    edit = ("--edit", "*.0.attn.z=zero")
+    code, said, _ = here("look", writer, TEXT, "--out", tmp_path / "a.html", "--json", *edit)
+    found, kit, taps = json.loads(said), load(writer), "decoder.blocks.0.attn.z"
+    with kit.edit({taps: zero()}):
+        plain = kit.logits(TEXT)[0, -1].log_softmax(-1)
+        with kit.edit({"decoder.blocks.1.attn.z": zero(head=1)}):
+            changed = kit.logits(TEXT)[0, -1].log_softmax(-1)
+    best, effects = int(plain.argmax()), [h["effect"] for h in found["stacks"][0]["heads"]]
+    assert found["forecast"][0]["probability"] == pytest.approx(float(plain.max().exp()), abs=1e-5)
+    assert code == 0 and effects[:2] == [0, 0]
+    assert effects[3] == pytest.approx(float(changed[best] - plain[best]), abs=1e-4)
 
 
 def test_in_the_terminal(here, writer, tmp_path, monkeypatch):  # noqa: F811
@@ -126,6 +143,8 @@ def test_a_model_without_attention(here, tmp_path):
     assert here("train", "lstm", text, "--out", tmp_path / "run", *sizes, "-q")[0] == 0
     code, _, err = here("look", tmp_path / "run" / "final", "the cat", "--out", tmp_path / "a.html")
     assert code == 2 and "additive attention" in err
+    with pytest.raises(UsageError, match="without attention"):
+        head_mask(load(tmp_path / "run" / "final").board, ["0.1"])
 
 
 def test_a_folder_called_as_a_verb(here, writer, tmp_path, monkeypatch):  # noqa: F811

@@ -133,3 +133,17 @@ def test_heads_are_masked_by_name():
     assert len(head_sites(pair.board)) == 24 and not regard.head_mask(pair.board, ["*"], keep=True)
     with pytest.raises(UsageError, match="no head"):
         regard.head_mask(pair.board, ["0.1"])
+    alone = regard.head_mask(kit.board, "0.1")
+    assert list(alone) == [first] and alone[first][0].head.tolist() == [1]
+
+
+def test_what_cannot_be_steered_or_masked():
+    kit = small_kit("gpt2")
+    one = kit.batch([[1, 2, 3]])
+    for batches, tap, position, told in (
+        (("good", "bad"), "blocks.0.resid_post", "last", "two batches"),
+        ((one, one), "blocks.0.resid_post", "frist", "whole number"),
+        ((one, one), "*.resid_post", "last", "one tap"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            regard.steering_vector(kit.board, *batches, tap, position)
