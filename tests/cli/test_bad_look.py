@@ -70,7 +70,7 @@ def test_a_long_text_says_what_fits(here, places, model, fits, verb, tmp_path):
         ("look lens ngram x", 2, "verbs that take n-grams"),
         ("explain ngram x", 2, "verbs that take n-grams"),
         ("patch ngram pairs.tsv", 2, "verbs that take n-grams"),
-        ("score ngram x --edit *.z=zero", 2, "counts words and has no layers"),
+        ("score ngram x --edit *.z=zero", 2, "n-grams, which has no taps"),
         ("eval ioi ngram", 2, "verbs that take n-grams"),
         ("look lstm x", 2, "has none"),
         ("look heads lstm", 2, "without attention"),
