@@ -140,8 +140,11 @@ def test_edits_of_columns_only_where_columns_mean_something(made) -> None:
         kit.logits(IDS)
         with pytest.raises(UsageError, match="same at every position"):
             kit.logits(IDS, strict=True)
-        with pytest.raises(UsageError, match="same at every position"):
-            kit.generate(IDS, 2)
+        if made.kind == "mean":  # of columns that come one by one there is none
+            with pytest.raises(UsageError, match="do not depend on what else is run"):
+                kit.generate(IDS, 2)
+        else:
+            assert kit.generate(IDS, 2)
 
 
 def test_prefix_tokens_see_each_other_and_padding_changes_nothing() -> None:
