@@ -69,8 +69,7 @@ def train(settings: dict[str, Any], compiled: bool = False) -> Run:
     precision: Any = "bf16" if settings["autocast"] == "bf16" else "fp32"
     config = TrainConfig(lr=1e-4, clip=0.0, precision=precision, compile=compiled)
     model = Model.fresh(shape).train()
-    unused: Any = None  # a step reads neither data nor folders
-    trainer = Trainer(Job(config, model, unused, Path(), unused))
+    trainer = Trainer(Job.of_steps(config, model))
 
     def run() -> int:
         for _ in range(settings["steps"]):

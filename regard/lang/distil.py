@@ -10,9 +10,11 @@ from typing import NamedTuple
 import torch
 
 from regard.lang.dfa import DFA
+from regard.lang.kinds import Word
 from regard.lang.lstar import Learnt, disagreements, learn
 from regard.lang.network import Network
-from regard.lang.strings import Accepts, Strings, Word
+from regard.lang.rules import Accepts
+from regard.lang.strings import Strings
 from regard.look.ablate import fill
 from regard.look.capture import Board
 from regard.look.goal import Goal

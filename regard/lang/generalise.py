@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -104,8 +103,7 @@ def train(
         dropout=0.1,
         compile=device == "cuda" and name not in CELLS,
     )
-    unused: Any = None  # a step reads neither data nor folders
-    trainer = Trainer(Job(config, model, unused, Path(), unused))
+    trainer = Trainer(Job.of_steps(config, model))
     for index in range(steps):
         made = trainer.step([lesson.batch(index)])
         if watch is not None:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from regard.lang.dfa import DFA, explore
+from regard.lang.kinds import Word
 
-Word = tuple[str, ...]
 Answers = Callable[[Sequence[Word]], Sequence[bool]]
 """Words → whether each is in the language."""
 

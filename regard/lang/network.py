@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +19,7 @@ from regard.core.config import BlockConfig, StackConfig
 from regard.data.batch import Examples
 from regard.data.mask import IGNORED
 from regard.errors import DataError
+from regard.lang.kinds import Word
 from regard.model.batch import Batch, pad_rows
 from regard.model.config import HeadConfig, ModelConfig, TextConfig
 from regard.model.model import Model
@@ -28,7 +27,6 @@ from regard.train.config import TrainConfig
 from regard.train.job import Job
 from regard.train.loop import Trainer
 
-Word = tuple[str, ...]
 Watch = Callable[[float], None]
 """Called with the share that is done."""
 
@@ -117,8 +115,7 @@ def train_network(
     options = TrainConfig(
         steps=config.steps, lr=config.lr, warm_up=min(20, config.steps), weight_decay=0.01
     )
-    unused: Any = None  # a step reads neither data nor folders
-    trainer = Trainer(Job(options, model, unused, Path(), unused))
+    trainer = Trainer(Job.of_steps(options, model))
     small, rows, all_at_once = 0, range(len(words)), len(words) <= ROWS
     for step in range(config.steps):
         chosen = rows if all_at_once else dice.sample(rows, ROWS)
@@ -175,7 +172,7 @@ def cross_validate(
             made = train_network(
                 [words[n] for n in inside],
                 [labels[n] for n in inside],
-                NetworkConfig(**{**vars(config), "seed": config.seed + seed}),
+                replace(config, seed=config.seed + seed),
                 alphabet,
                 device,
             )

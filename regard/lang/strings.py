@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
-Word = tuple[str, ...]
-Accepts = Callable[[Sequence[str]], bool]
+from regard.lang.kinds import Word
+from regard.lang.rules import Accepts
 
 
 class Strings:
@@ -59,7 +59,7 @@ class Strings:
         random words a rule often accepts almost none, or nearly all.
         """
         kept: dict[bool, list[Word]] = {True: [], False: []}
-        pool = [word for word in self.words]
+        pool = list(self.words)
         for _ in range(20 * count):
             wanted = len(kept[True]) < count // 2, len(kept[False]) < count - count // 2
             if not any(wanted):

@@ -19,6 +19,7 @@ from regard.lang.distil import (
     distil,
     head_uses,
 )
+from regard.lang.kinds import Word
 from regard.lang.network import (
     DEFAULT,
     Network,
@@ -27,7 +28,8 @@ from regard.lang.network import (
     cross_validate,
     train_network,
 )
-from regard.lang.strings import Accepts, Strings, Word
+from regard.lang.rules import Accepts
+from regard.lang.strings import Strings
 
 ENOUGH = 400  # lines from which a network is opened that knows nothing but them
 TAUGHT = 10_000  # strings that a rule is taught with

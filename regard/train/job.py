@@ -42,6 +42,12 @@ class Job:
     world: World = World()
     """The processes that train together."""
 
+    @classmethod
+    def of_steps(cls, config: TrainConfig, model: Model) -> Job:
+        """For whoever calls `Trainer.step` alone: a step reads neither data nor folders."""
+        unused: Any = None
+        return cls(config, model, unused, Path(), unused)
+
 
 @dataclass
 class State:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.lang.dfa import DFA
-from regard.lang.lstar import Word, learn
+from regard.lang.kinds import Word
+from regard.lang.lstar import learn
 
 
 def drawing(alphabet: Sequence[str], seed: int, longest: int = 12):  # type: ignore[no-untyped-def]

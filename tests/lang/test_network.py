@@ -12,9 +12,10 @@ import regard.lang
 from regard.errors import DataError
 from regard.lang.dfa import explore
 from regard.lang.distil import counterfactuals, distil, head_uses
+from regard.lang.kinds import Word
 from regard.lang.lines import Cut, read_blocks
 from regard.lang.network import NetworkConfig, cross_validate, deal, train_network
-from regard.lang.strings import Strings, Word
+from regard.lang.strings import Strings
 from regard.lang.study import study
 
 
