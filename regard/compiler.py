@@ -35,7 +35,8 @@ def compiled(source: Path, flags: Sequence[str]) -> Native:
     """The functions of a C file; the name of the library says what it was made from."""
     if switched_off():
         return Native(None, "REGARD_NATIVE=0")
-    made_from = source.read_bytes() + repr(list(flags)).encode()
+    headers = (file.read_bytes() for file in sorted(source.parent.parent.glob("*/*.h")))
+    made_from = b"".join([source.read_bytes(), *headers, repr(list(flags)).encode()])
     made = home() / f"{source.stem}-{hashlib.sha256(made_from).hexdigest()[:16]}.so"
     try:
         if not made.exists():

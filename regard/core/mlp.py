@@ -61,7 +61,11 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) → (B, T, D)."""
         if self.gate is None:
-            hidden = self.act(self.at.pre(self.up(x)))
+            hidden = self.activate(self.at.pre(self.up(x)))
         else:
-            hidden = self.act(self.at.pre(self.gate(x))) * self.up(x)
+            hidden = self.activate(self.at.pre(self.gate(x))) * self.up(x)
         return self.at.out(self.down(self.at.post(hidden)))
+
+    def activate(self, x: Tensor) -> Tensor:
+        """Each neuron by itself."""
+        return self.act(x)

@@ -3,13 +3,12 @@
 // A row's result depends on that row alone: sums of whole numbers are exact in any order, and
 // floats are added in an order that does not know the other rows.
 
-#include <immintrin.h>
-#include <math.h>
-#include <stdint.h>
+#include "vector.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-enum { LANES = 16, VECTORS = 4, PANEL = LANES * VECTORS, TILE = 6, LEVELS = 127, MIDDLE = 128 };
+enum { VECTORS = 4, PANEL = LANES * VECTORS, TILE = 6, LEVELS = 127, MIDDLE = 128 };
 
 // int8 products ---------------------------------------------------------------------------------
 
@@ -30,7 +29,7 @@ static float round_row(const float *x, int64_t k, int64_t padded, int8_t *whole,
     __m512 most = _mm512_setzero_ps();
     __mmask16 odd = 0;
     for (int64_t i = 0; i < k; i += LANES) {
-        __mmask16 in = k - i < LANES ? (1u << (k - i)) - 1 : 0xFFFF;
+        __mmask16 in = lanes(k - i);
         __m512 v = _mm512_maskz_loadu_ps(in, x + i);
         odd |= _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
         most = _mm512_max_ps(most, _mm512_abs_ps(v));
@@ -39,8 +38,7 @@ static float round_row(const float *x, int64_t k, int64_t padded, int8_t *whole,
     __m512 by = _mm512_set1_ps(peak > 0 ? peak : 1), levels = _mm512_set1_ps(LEVELS);
     __m512i total = _mm512_setzero_si512();
     for (int64_t i = 0; i < padded; i += LANES) {
-        int64_t left = k - i;
-        __mmask16 in = left >= LANES ? 0xFFFF : left > 0 ? (1u << left) - 1 : 0;
+        __mmask16 in = lanes(k - i);
         __m512 v = _mm512_mul_ps(_mm512_div_ps(_mm512_maskz_loadu_ps(in, x + i), by), levels);
         __m128i bytes = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(v));
         total = _mm512_add_epi32(total, _mm512_cvtepi8_epi32(bytes));
@@ -84,7 +82,7 @@ static inline __attribute__((always_inline)) void tile(
     for (int j = 0; j < VECTORS; j++) {
         int64_t at = first + LANES * j, left = p->n - at;
         if (left <= 0) break;
-        __mmask16 in = left >= LANES ? 0xFFFF : (1u << left) - 1;
+        __mmask16 in = lanes(left);
         __m512 step = _mm512_maskz_loadu_ps(in, p->step + at);
 #pragma GCC unroll 6
         for (int r = 0; r < count; r++) {
@@ -133,18 +131,6 @@ int product(const float *x, const uint8_t *packed, const float *step, const floa
 
 // Attention -------------------------------------------------------------------------------------
 
-// e^x for x ≤ 0 to about one unit in the last place: 2^n times a polynomial of the rest.
-static inline __m512 exponential(__m512 x) {
-    x = _mm512_max_ps(x, _mm512_set1_ps(-87.0f));
-    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 8);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
-    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
-    __m512 y = _mm512_set1_ps(1.0f / 5040);
-    const float rest[] = {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f};
-    for (int i = 0; i < 7; i++) y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(rest[i]));
-    return _mm512_scalef_ps(y, n);
-}
-
 // Where keys or values lie: of source b, slot s and head h at b · row + s · slot + h · head.
 typedef struct {
     int64_t row, slot, head;
@@ -173,8 +159,7 @@ static void gather_head(const float *keys, const float *values, const Place *at_
 static float weigh(float *scores, int64_t seen, int64_t padded, const uint8_t *open, float scale) {
     __m512 none = _mm512_set1_ps(-INFINITY), most = none, by = _mm512_set1_ps(scale);
     for (int64_t s = 0; s < padded; s += LANES) {
-        int64_t left = seen - s;
-        __mmask16 in = left >= LANES ? 0xFFFF : left > 0 ? (1u << left) - 1 : 0;
+        __mmask16 in = lanes(seen - s);
         if (open) in &= _mm_test_epi8_mask(_mm_maskz_loadu_epi8(in, open + s), _mm_set1_epi8(1));
         __m512 x = _mm512_mask_mul_ps(none, in, _mm512_loadu_ps(scores + s), by);
         most = _mm512_max_ps(most, x);
@@ -354,7 +339,7 @@ void summary(const float *scores, int64_t stride, int64_t rows, int64_t n, int64
         for (int64_t c = 0; c < chunks; c++) {
             __m512 most = none;
             for (int64_t i = c * chunk; i < (c + 1) * chunk && i < n; i += LANES) {
-                __mmask16 in = n - i < LANES ? (1u << (n - i)) - 1 : 0xFFFF;
+                __mmask16 in = lanes(n - i);
                 most = _mm512_max_ps(most, _mm512_mask_loadu_ps(none, in, scores + i));
             }
             maxima[c] = _mm512_reduce_max_ps(most);
@@ -366,7 +351,7 @@ void summary(const float *scores, int64_t stride, int64_t rows, int64_t n, int64
         best[r] = at;
         __m512 total = _mm512_setzero_ps(), by = _mm512_set1_ps(top == -INFINITY ? 0 : top);
         for (int64_t i = 0; i < n; i += LANES) {
-            __mmask16 in = n - i < LANES ? (1u << (n - i)) - 1 : 0xFFFF;
+            __mmask16 in = lanes(n - i);
             __m512 x = _mm512_mask_loadu_ps(none, in, scores + i);
             __mmask16 seen = _mm512_cmp_ps_mask(x, none, _CMP_NEQ_UQ);
             total = _mm512_add_ps(

@@ -1,4 +1,4 @@
-"""Float32 training on a CPU: matrix products through oneDNN.
+"""Float32 training on a CPU: matrix products through oneDNN, the rest by kernels of our own.
 
 oneDNN orders a weight into blocks that fit the vector units and adds the bias in the same pass,
 where `F.linear` first fills the result with it. The gradient by the weight is no faster there and
@@ -14,7 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from regard.core.attention import Attention, View
+from regard.core.mlp import MLP, gelu_tanh
 from regard.model.model import Model
+from regard.train import native
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -61,8 +64,27 @@ class OneDNNLinear(nn.Linear):
         return made
 
 
-def use_onednn(model: Model) -> int:
-    """Give the linear maps of all blocks oneDNN's products; returns how many. Weights stay put."""
+class NativeAttention(Attention):
+    """Attention by our kernel while it is trained; else what it was."""
+
+    def fused(self, q: Tensor, k: Tensor, v: Tensor, ctx: View) -> Tensor:
+        """q (B, H, T, K), k and v (B, G, S, K) → (B, H, T, K)."""
+        if not self.training or not native.fits(q, k, v, ctx.mask):
+            return super().fused(q, k, v, ctx)
+        z = native.attend(q, k, v, ctx.mask, ctx.causal, self.scale)
+        return z if ctx.live is None else z * ctx.live
+
+
+class NativeMLP(MLP):
+    """An MLP whose GELU is one pass there and one back while it is trained; else what it was."""
+
+    def activate(self, x: Tensor) -> Tensor:
+        """Each neuron by itself."""
+        return native.gelu_tanh(x) if self.training else self.act(x)
+
+
+def train_on_cpu(model: Model) -> int:
+    """Give all blocks what is faster here; returns how many maps there are. Weights stay put."""
     if model.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return 0
     found = 0
@@ -71,4 +93,8 @@ def use_onednn(model: Model) -> int:
             if type(module) is nn.Linear and module.weight.dtype == torch.float32:
                 module.__class__ = OneDNNLinear
                 found += 1
+            elif type(module) is Attention and native.library() is not None:
+                module.__class__ = NativeAttention
+            elif type(module) is MLP and module.act is gelu_tanh and native.library() is not None:
+                module.__class__ = NativeMLP
     return found

@@ -40,7 +40,7 @@ from regard.train.checkpoint import (
     write_checkpoint,
 )
 from regard.train.config import FREE
-from regard.train.cpu import use_onednn
+from regard.train.cpu import train_on_cpu
 from regard.train.cross_entropy import IGNORE
 from regard.train.fp8 import use_fp8
 from regard.train.job import Interrupted, Job, State, check_same
@@ -63,7 +63,7 @@ class Trainer:
         if self.device.type == "cpu":
             keep_memory()
         if config.precision == "fp32" and not config.compile:
-            use_onednn(job.model)
+            train_on_cpu(job.model)
         self.varying = isinstance(job.train, Buckets)
         if self.varying and self.device.type == "cuda":
             expect_many_shapes(config.length)

@@ -1,0 +1,168 @@
+"""Attention and GELU with their gradients by `cpu.c`, where this machine can compile it.
+
+Without it, torch's own kernels do the same: the same numbers to rounding, slower.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.compiler import compiled
+from regard.core.mlp import gelu_tanh as plain_gelu
+from regard.model.native import FLAGS, NEEDS, suits
+
+SOURCE = Path(__file__).with_name("cpu.c")
+LONGEST = 4096  # keys whose scores stay in a core's cache
+
+
+class Place(ctypes.Structure):
+    """Where a tensor (B, H, T, K) lies: floats between its batches, heads and positions."""
+
+    _fields_ = [
+        ("at", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("batch", "head", "slot")),
+    ]
+
+    @classmethod
+    def of(cls, x: Tensor) -> Place:
+        """The place of a tensor, which must outlive it."""
+        return cls(x.data_ptr(), *x.stride()[:3])
+
+
+class Question(ctypes.Structure):
+    """`Attention` of cpu.c."""
+
+    _fields_ = [
+        *((name, Place) for name in ("q", "k", "v", "out")),
+        *(("open", ctypes.c_void_p), ("open_batch", ctypes.c_int64)),
+        *(("open_query", ctypes.c_int64), ("norm", ctypes.c_void_p)),
+        *((name, ctypes.c_int64) for name in ("batch", "heads", "groups")),
+        *((name, ctypes.c_int64) for name in ("queries", "keys", "width")),
+        *(("causal", ctypes.c_int), ("scale", ctypes.c_float)),
+    ]
+
+
+class Gradients(ctypes.Structure):
+    """`Gradients` of cpu.c."""
+
+    _fields_ = [(name, Place) for name in ("out", "q", "k", "v")]
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The kernels; None where they cannot be."""
+    found = compiled(SOURCE, [*FLAGS, *(f"-m{name}" for name in NEEDS)]).library
+    if found is None or not suits():
+        return None
+    pointer, threads = ctypes.c_void_p, ctypes.c_int
+    found.attention_forward.argtypes = [Question, threads]
+    found.attention_backward.argtypes = [Question, Gradients, threads]
+    found.gelu_forward.argtypes = [pointer, pointer, ctypes.c_int64, threads]
+    found.gelu_backward.argtypes = [pointer, pointer, pointer, ctypes.c_int64, threads]
+    found.gelu_forward.restype = found.gelu_backward.restype = None
+    return found
+
+
+def run(kernel: str, *arguments: Any) -> None:
+    """Call a kernel with as many threads as torch has."""
+    if getattr(library(), kernel)(*arguments, torch.get_num_threads()):
+        raise MemoryError("no memory for attention")
+
+
+def by_position(like: Tensor) -> Tensor:
+    """Room for a tensor (B, H, T, K) whose heads lie side by side."""
+    batch, heads, length, width = like.shape
+    return torch.empty(batch, length, heads, width).transpose(1, 2)
+
+
+def question(
+    tensors: tuple[Tensor, ...], mask: Tensor | None, norm: Tensor, causal: bool, scale: float
+) -> Question:
+    """Queries, keys, values and answers as the kernel reads them."""
+    q, k = tensors[:2]
+    batch, heads, queries, width = q.shape
+    _, groups, keys, _ = k.shape
+    opened: tuple[int | None, int, int] = (None, 0, 0)
+    if mask is not None:
+        one, each = len(mask) == 1, mask.shape[2]
+        opened = (mask.data_ptr(), 0 if one else each * keys, 0 if each == 1 else keys)
+    sizes = batch, heads, groups, queries, keys, width
+    return Question(*map(Place.of, tensors), *opened, norm.data_ptr(), *sizes, causal, scale)
+
+
+class Attend(torch.autograd.Function):
+    """softmax(scale q kᵀ) v; q (B, H, T, K), k and v (B, G, S, K), mask (B or 1, 1, T or 1, S)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float
+    ) -> Tensor:
+        """(B, H, T, K)."""
+        out, norm = by_position(q), torch.empty(q.shape[:3])
+        run("attention_forward", question((q, k, v, out), mask, norm, causal, scale))
+        ctx.save_for_backward(q, k, v, out, mask, norm)
+        ctx.how = causal, scale
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """By q, k and v."""
+        *tensors, mask, norm = ctx.saved_tensors
+        pull = gradients[0] if gradients[0].stride(-1) == 1 else gradients[0].contiguous()
+        made = [by_position(x) for x in tensors[:3]]
+        places = Gradients(*map(Place.of, (pull, *made)))
+        run("attention_backward", question(tuple(tensors), mask, norm, *ctx.how), places)
+        return (*made, None, None, None)
+
+
+def fits(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> bool:
+    """Whether the kernel can do it."""
+    plain = all(x.dtype == torch.float32 and x.stride(-1) == 1 for x in (q, k, v))
+    keys, queries, width = k.shape[2], q.shape[2], q.shape[3]
+    if not plain or width % 16 or len(q) != len(k) or not queries <= keys <= LONGEST:
+        return False
+    return mask is None or (mask.dtype == torch.bool and mask.shape[1:4:2] == (1, keys))
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float
+) -> Tensor:
+    """Attention with its gradients; q (B, H, T, K), k and v (B, G, S, K) → (B, H, T, K)."""
+    mask = None if mask is None else mask.contiguous()
+    answer: Tensor = Attend.apply(q, k, v, mask, causal, scale)
+    return answer
+
+
+class Gelu(torch.autograd.Function):
+    """GELU by its tanh approximation."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        """Of the same shape."""
+        ctx.save_for_backward(x)
+        out = torch.empty_like(x)
+        run("gelu_forward", x.data_ptr(), out.data_ptr(), x.numel())
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        """Of the same shape."""
+        (x,) = ctx.saved_tensors
+        pull, out = gradients[0].contiguous(), torch.empty_like(x)
+        run("gelu_backward", x.data_ptr(), pull.data_ptr(), out.data_ptr(), x.numel())
+        return out
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """`core.mlp.gelu_tanh` with its gradient."""
+    made: Tensor = Gelu.apply(x.contiguous()) if x.dtype == torch.float32 else plain_gelu(x)
+    return made
