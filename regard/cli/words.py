@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.show import Show
+from regard.cli.texts import naming
 from regard.data.files import read_lines
 from regard.data.words import words
 from regard.disk import write_whole
@@ -101,14 +102,8 @@ def corpus_of(paths: list[str], args: argparse.Namespace) -> Corpus:
             text = line.lower() if args.lower else line
             yield words(text) if args.tokens == "words" else text.split()
 
-    try:
+    with naming(paths, "reading a corpus"):
         return read_corpus(sentences(), args.min_count)
-    except DataError as error:
-        if error.doing != "reading a corpus":  # a file, which says what is wrong with it
-            raise
-        fix = "more text, or a lower --min-count" if error.fix else ""
-        doing = f"reading {', '.join(map(str, paths))}"
-        raise DataError(doing, error.found, error.expected, fix) from None
 
 
 # Asking -------------------------------------------------------------------------------------------

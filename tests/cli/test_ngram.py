@@ -158,7 +158,7 @@ def test_bad_files(files, capsys):
     out = files / "m"
     (files / "empty.txt").write_text("\n \n")
     code, _, said = call(capsys, "train", "ngram", files / "empty.txt", "--out", out)
-    assert code == 3 and "no words" in said
+    assert code == 3 and "no words" in said and "empty.txt" in said
     code, _, said = call(capsys, "train", "ngram", files / "none.txt", "--out", out)
     assert code == 3 and "none.txt" in said
     code, _, said = call(capsys, "train", "ngram", files / "train.txt", "--out", files)
