@@ -28,6 +28,7 @@ from regard.kit import Kit
 from regard.model.config import TextConfig
 from regard.receipt import changed_files, find_receipt, read_receipt, training_files
 from regard.translating import TranslateConfig
+from regard.zoo import locate
 
 WORDS = 8  # shorter lines of running text, such as headings, recur by chance
 LONGEST = 1024
@@ -121,7 +122,7 @@ def guard(shared: dict[str, Overlap], trained: Trained, args: argparse.Namespace
 def check_tokenizer(kit: Kit, path: str) -> None:
     """A score is of a model with its own tokenizer."""
     assert kit.tokenizer is not None
-    front, own = kit.model.config.front, Path(path).resolve().parent / "tokenizer"
+    front, own = kit.model.config.front, Path(locate(path)).resolve().parent / "tokenizer"
     vocab = front.vocab if isinstance(front, TextConfig) else kit.tokenizer.size
     if kit.tokenizer.size > vocab:
         found = f"a tokenizer of {kit.tokenizer.size:,} ids, a model of {vocab:,}"
