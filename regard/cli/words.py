@@ -114,10 +114,9 @@ def way_of(args: argparse.Namespace) -> Literal["add", "mul"]:
     return "mul" if args.mul else "add"
 
 
-def print_near(title: str, column: str, found: list[Near], show: Show) -> None:
+def print_near(title: str, found: list[Near], show: Show) -> None:
     """Words and scores."""
-    rows = [(near.word, f"{near.score:.4f}") for near in found]
-    show.table(title, (column, "score"), rows)
+    show.table(title, ("word", "score"), [(near.word, f"{near.score:.4f}") for near in found])
 
 
 def run_analogy(args: argparse.Namespace, show: Show) -> None:
@@ -131,7 +130,7 @@ def run_analogy(args: argparse.Namespace, show: Show) -> None:
             {"question": question, "way": way_of(args), "excluded": question, "answers": answers}
         )
         return
-    print_near(f"{args.a} is to {args.b} as {args.c} is to", "word", found, show)
+    print_near(f"{args.a} is to {args.b} as {args.c} is to", found, show)
     show.line(f"left out, as always: {', '.join(question)}")
 
 
@@ -142,7 +141,7 @@ def run_neighbours(args: argparse.Namespace, show: Show) -> None:
         near = [near._asdict() for near in found]
         show.result({"word": args.word, "neighbours": near})
     else:
-        print_near(f"nearest to {args.word}, by cosine", "word", found, show)
+        print_near(f"nearest to {args.word}, by cosine", found, show)
 
 
 def run_analogies(args: argparse.Namespace, show: Show) -> None:
