@@ -168,7 +168,11 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
         }
     note = guard(shared, trained, args)
     if is_ngrams(args.path) and not args.edit:  # which has nothing to edit
-        return {**measure(NgramModel.open(Path(args.path)), args.test), "overlap": note}
+        made = measure(NgramModel.open(Path(args.path)), args.test)
+        if "impossible" in made:
+            never = f"{made['impossible']:,} of {made['tokens']:,} tokens have probability 0"
+            show.note(f"{never}: not seen in training, and nothing is smoothed")
+        return {**made, "overlap": note}
     kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
     check_tokenizer(kit, args.path)
     length = window_length(kit, args.length, args.path)

@@ -53,7 +53,7 @@ def naming(files: Sequence[object], doing: str) -> Iterator[None]:
     except DataError as error:
         if error.doing != doing:
             raise
-        told = f"{doing}, {', '.join(map(str, files))}"
+        told = f"{doing} ({', '.join(map(str, files))})"
         raise DataError(told, error.found, error.expected, error.fix) from None
 
 
