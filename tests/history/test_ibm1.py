@@ -7,7 +7,6 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 
 from regard.errors import DataError
