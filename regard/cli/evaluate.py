@@ -28,6 +28,7 @@ from regard.kit import Kit
 from regard.model.config import TextConfig
 from regard.receipt import changed_files, find_receipt, read_receipt, training_files
 from regard.translating import TranslateConfig
+from regard.zoo import locate
 
 WORDS = 8  # shorter lines of running text, such as headings, recur by chance
 LONGEST = 1024
@@ -98,7 +99,7 @@ def guard(shared: dict[str, Overlap], trained: Trained, args: argparse.Namespace
         return trained.lacking
     parts = []
     for name, found in shared.items():
-        where = f" (line {', '.join(map(str, found.lines))})" if found.found else ""
+        where = f" (line {', '.join(map(str, found.lines))})" if found.lines else ""
         parts.append(f"{found.found:,} of {found.total:,} by {name}{where}")
     said = "; ".join(parts)
     if not any(found.found for found in shared.values()):
@@ -121,7 +122,7 @@ def guard(shared: dict[str, Overlap], trained: Trained, args: argparse.Namespace
 def check_tokenizer(kit: Kit, path: str) -> None:
     """A score is of a model with its own tokenizer."""
     assert kit.tokenizer is not None
-    front, own = kit.model.config.front, Path(path).resolve().parent / "tokenizer"
+    front, own = kit.model.config.front, Path(locate(path)).resolve().parent / "tokenizer"
     vocab = front.vocab if isinstance(front, TextConfig) else kit.tokenizer.size
     if kit.tokenizer.size > vocab:
         found = f"a tokenizer of {kit.tokenizer.size:,} ids, a model of {vocab:,}"
@@ -167,7 +168,11 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
         }
     note = guard(shared, trained, args)
     if is_ngrams(args.path) and not args.edit:  # which has nothing to edit
-        return {**measure(NgramModel.open(Path(args.path)), args.test), "overlap": note}
+        made = measure(NgramModel.open(Path(args.path)), args.test)
+        if "impossible" in made:
+            never = f"{made['impossible']:,} of {made['tokens']:,} tokens have probability 0"
+            show.note(f"{never}: not seen in training, and nothing is smoothed")
+        return {**made, "overlap": note}
     kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
     check_tokenizer(kit, args.path)
     length = window_length(kit, args.length, args.path)

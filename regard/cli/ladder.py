@@ -18,6 +18,7 @@ from regard.history.ladder import PAIRS, TEXTS, Rung, beaten_by, lacking, questi
 from regard.look.picture import can_draw, draw_ladder
 
 PICTURE = "ladder.png"
+ENOUGH = 10  # lines of a length for a point of the picture
 Found = list[dict[str, Any]]
 
 
@@ -129,16 +130,21 @@ def print_tables(made: Mapping[str, Any], show: Show) -> None:
     pairs = made["kind"] == "translation"
     quality, digits = ("BLEU", 2) if pairs else ("perplexity", 1)
     costs = ("parameters", "seconds", "tokens/s", "energy")
-    columns = ("rung", quality, "bits/token", *costs, "order")
+    columns = ("rung", quality, "bits/token", *costs)
     rows = [row_of(row, quality.lower(), digits, made) for row in made["rungs"]]
     show.table(title, columns, rows)
+    titles = {row["name"]: row["title"] for row in made["rungs"]}
+    for row in made["rungs"]:
+        if row["out_of_order"]:
+            lower = ", ".join(titles[name] for name in row["beaten_by"])
+            show.line(f"{row['title']} is OUT OF ORDER: not better than {lower}")
     show.line(f"energy of training: {made['energy']['source']}")
     if pairs:
         show.line("bits: of the validation pairs; rungs that count words know no other words")
         show.table("BLEU by words of the source", *length_rows(made["rungs"]), left=1)
     elif made["french"]["lacking"]:
         said = ", ".join(made["french"]["lacking"])
-        show.line(f"no curve of p(French): not in the vocabulary: {said}")
+        show.line(f"no curve of p(French): not in the vocabulary: {said} (--tokens bpe has all)")
     else:
         title = "p(French) after “I grew up in France … I speak fluent”, by words between"
         show.table(title, *french_rows(made))
@@ -148,9 +154,7 @@ def row_of(
     row: Mapping[str, Any], quality: str, digits: int, made: Mapping[str, Any]
 ) -> tuple[str, ...]:
     """One rung as cells; energy that was not measured is marked."""
-    titles = {other["name"]: other["title"] for other in made["rungs"]}
     about = "" if made["energy"]["measured"] else "~"
-    below = ", ".join(titles[name] for name in row["beaten_by"])
     return (
         row["title"],
         f"{row[quality]:,.{digits}f}",
@@ -159,7 +163,6 @@ def row_of(
         f"{row['seconds']:.1f}",
         f"{row['tokens_per_s']:,.0f}",
         f"{about}{human_energy(row['joules'])}",
-        f"OUT OF ORDER: not better than {below}" if below else "",
     )
 
 
@@ -201,10 +204,12 @@ def write_picture(made: Mapping[str, Any], path: Path, show: Show) -> None:
     curves: dict[str, list[tuple[float, float]]] = {}
     for row in rungs:
         if pairs:
-            curves[row["title"]] = [(band["mean"], band["bleu"]) for band in row["by_length"]]
-        elif row["french"] is not None:
-            both = zip(made["french"]["distances"], row["french"], strict=True)
-            curves[row["title"]] = [(x, p) for x, p in both if p is not None]
+            bands = [band for band in row["by_length"] if band["lines"] >= ENOUGH]
+            points = [(band["mean"], band["bleu"]) for band in bands]
+        else:
+            both = zip(made["french"]["distances"], row["french"] or (), strict=False)
+            points = [(x, p) for x, p in both if p is not None]
+        curves |= {row["title"]: points} if points else {}
     names = (
         ("BLEU", "words of the source", "BLEU")
         if pairs

@@ -15,7 +15,7 @@ import numpy as np
 from regard.cli.doctor import choose_device
 from regard.cli.evaluate import window_length
 from regard.cli.ladder_split import Split
-from regard.cli.ladder_vectors import answer, measure_vectors, token_ids, train_vectors
+from regard.cli.ladder_vectors import measure_vectors, token_ids, train_vectors
 from regard.cli.main import load_verb, parse
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
@@ -171,29 +171,18 @@ class Climb:
         self.meter.start()
         model, found = train_vectors(self.args, self.split, out, TRAINING * seconds, self.show)
         found["joules"] = self.meter.joules()
-        curve = None
-        if asked is not None:
-            curve = answer_curve(asked, lambda question: answer(model, question))
+        curve = None if asked is None else answer_curve(asked, model.logprobs)
         return measure_vectors(model, self.split) | found | {"french": curve}
 
     def french(self, folder: Path, asked: dict[int, Question]) -> list[float | None]:
         """p(French) by distance."""
         if is_ngrams(str(folder)):
-            tables = NgramModel.open(folder).tables
-
-            def by_count(question: Question) -> float:
-                whole = [*question.before, *question.answer]
-                return math.exp(tables.logprobs(whole)[len(question.before) :].sum())
-
-            return answer_curve(asked, by_count)
+            return answer_curve(asked, NgramModel.open(folder).tables.logprobs)
         kit = open_kit(str(folder), self.args.device, "auto")
         room = window_length(kit, None, str(folder))
 
-        def by_model(question: Question) -> float | None:
-            whole = [*question.before, *question.answer]
-            if len(whole) > room + 1:
-                return None
-            return math.exp(sum(score_rows(kit.model, [whole])[0][-len(question.answer) :]))
+        def by_model(whole: list[int]) -> list[float] | None:
+            return score_rows(kit.model, [whole])[0] if len(whole) <= room + 1 else None
 
         return answer_curve(asked, by_model)
 

@@ -18,7 +18,6 @@ from regard.cli.texts import perplexity
 from regard.cli.tok import open_any
 from regard.data.files import read_parts
 from regard.errors import DataError
-from regard.history.ladder import Question
 from regard.history.next_word import WINDOW, NextWord, fit_scales, train_next_word
 from regard.history.ngram import Ids
 from regard.history.ngram_model import encode_lines, joined
@@ -71,9 +70,3 @@ def measure_vectors(model: NextWord, split: Split) -> dict[str, float]:
         raise DataError(DOING, f"no tokens in {split.test}", "one or more")
     loss = -float(found.mean())
     return {"perplexity": perplexity(loss), "bits": loss / math.log(2)}
-
-
-def answer(model: NextWord, question: Question) -> float:
-    """p of what should follow."""
-    whole = np.array([*question.before, *question.answer])
-    return math.exp(float(model.logprobs(whole)[len(question.before) :].sum()))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.cli.texts import naming
 from regard.cli.tok import open_any
 from regard.cli.train_flags import RunConfig
 from regard.data.batch import Source, Windows
@@ -125,7 +126,8 @@ def learn_tokenizer(run: RunConfig, progress: Say) -> Tokenizer:
         files = [Path(file) for file in run.files]
         texts = both_sides(couples(files)) if run.kind == "seq2seq" else read_parts(files)
     progress("learning the tokenizer")
-    return train_tokenizer(texts, run.tokens, size, specials=roles, wrap=wrap)
+    with naming(run.files, "training a tokenizer"):
+        return train_tokenizer(texts, run.tokens, size, specials=roles, wrap=wrap)
 
 
 def both_sides(files: Sequence[Any]) -> Iterator[str]:

@@ -17,7 +17,15 @@ from regard.zoo import locate
 
 KINDS = ("lm", "mlm", "seq2seq")
 WORDS = (*KINDS, *CELLS)  # `train lstm` is `train lm --family lstm`
-OTHERS = ("ngram", "w2v")  # verbs of their own, such as `train w2v`
+OTHERS = (
+    "bow",
+    "ngram",
+    "classes",
+    "bayes",
+    "logreg",
+    "ibm1",
+    "w2v",
+)  # verbs of their own, such as `train w2v`
 DOING = "reading the command line"
 CONFIG = "config.toml"
 

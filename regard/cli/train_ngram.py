@@ -14,7 +14,7 @@ import numpy as np
 from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.doctor import free_memory
 from regard.cli.show import Progress, Show, human_bytes
-from regard.cli.texts import at_least, perplexity
+from regard.cli.texts import at_least, naming, perplexity
 from regard.data.files import find_files, read_lines, read_parts
 from regard.disk import file_hash, read_json
 from regard.errors import DataError, ResourceError, UsageError
@@ -27,7 +27,6 @@ from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.train import KINDS, usual_size
 
 DOING = "training an n-gram model"
-LEARNING = "training a tokenizer"
 USUAL_CLASSES = 100
 EACH = 110  # bytes that an n-gram takes while it is counted and smoothed
 RECURRING = 8  # words of n-grams that mostly recur; longer ones are nearly all different
@@ -76,6 +75,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     else:
         counts = ", ".join(f"{count:,}" for count in made["ngrams"])
         fields = made | {"ngrams": counts, "tokens": f"{tokens:,}"}
+        fields["vocabulary"] = f"{model.tables.vocab:,}"
         order = model.tables.order
         title = f"n-grams up to {order} words" if order > 1 else "a bag of words"
         title = title if isinstance(model.tables, Ngrams) else f"n-grams up to {order} classes"
@@ -145,13 +145,8 @@ def find_tokenizer(args: argparse.Namespace) -> tuple[Tokenizer, bool]:
         size = usual_size(args.tokens, args.vocab)
         wrap, roles = ("bos-eos", ["bos", "eos"]) if lines else ("none", [])
         settings: dict[str, Any] = {"specials": roles, "min_count": args.min_count, "wrap": wrap}
-        try:
+        with naming(args.files, "training a tokenizer"):
             return train_tokenizer(read_parts(args.files), args.tokens, size, **settings), lines
-        except DataError as error:
-            if error.doing != LEARNING:  # a file, which says what is wrong with it
-                raise
-            doing = f"{LEARNING} on {', '.join(args.files)}"
-            raise DataError(doing, error.found, error.expected, error.fix) from None
     tokenizer = open_tokenizer(args.tokens) if Path(args.tokens).is_dir() else None
     if tokenizer is None:
         expected = f"one of {', '.join(KINDS)}, or a folder with a tokenizer"

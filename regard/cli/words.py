@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.show import Show
+from regard.cli.texts import naming
 from regard.data.files import read_lines
 from regard.data.words import words
 from regard.disk import write_whole
@@ -101,14 +102,8 @@ def corpus_of(paths: list[str], args: argparse.Namespace) -> Corpus:
             text = line.lower() if args.lower else line
             yield words(text) if args.tokens == "words" else text.split()
 
-    try:
+    with naming(paths, "reading a corpus"):
         return read_corpus(sentences(), args.min_count)
-    except DataError as error:
-        if error.doing != "reading a corpus":  # a file, which says what is wrong with it
-            raise
-        fix = "more text, or a lower --min-count" if error.fix else ""
-        doing = f"reading {', '.join(map(str, paths))}"
-        raise DataError(doing, error.found, error.expected, fix) from None
 
 
 # Asking -------------------------------------------------------------------------------------------
@@ -119,10 +114,9 @@ def way_of(args: argparse.Namespace) -> Literal["add", "mul"]:
     return "mul" if args.mul else "add"
 
 
-def print_near(title: str, column: str, found: list[Near], show: Show) -> None:
+def print_near(title: str, found: list[Near], show: Show) -> None:
     """Words and scores."""
-    rows = [(near.word, f"{near.score:.4f}") for near in found]
-    show.table(title, (column, "score"), rows)
+    show.table(title, ("word", "score"), [(near.word, f"{near.score:.4f}") for near in found])
 
 
 def run_analogy(args: argparse.Namespace, show: Show) -> None:
@@ -136,7 +130,7 @@ def run_analogy(args: argparse.Namespace, show: Show) -> None:
             {"question": question, "way": way_of(args), "excluded": question, "answers": answers}
         )
         return
-    print_near(f"{args.a} is to {args.b} as {args.c} is to", "word", found, show)
+    print_near(f"{args.a} is to {args.b} as {args.c} is to", found, show)
     show.line(f"left out, as always: {', '.join(question)}")
 
 
@@ -147,7 +141,7 @@ def run_neighbours(args: argparse.Namespace, show: Show) -> None:
         near = [near._asdict() for near in found]
         show.result({"word": args.word, "neighbours": near})
     else:
-        print_near(f"nearest to {args.word}, by cosine", "word", found, show)
+        print_near(f"nearest to {args.word}, by cosine", found, show)
 
 
 def run_analogies(args: argparse.Namespace, show: Show) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle, islice
 from typing import NamedTuple
 
+from regard.history.ngram import Floats
 from regard.tokens.tokenizer import Tokenizer
 
 
@@ -94,7 +96,12 @@ def questions(tokenizer: Tokenizer) -> dict[int, Question]:
 
 
 def answer_curve(
-    asked: Mapping[int, Question], score: Callable[[Question], float | None]
+    asked: Mapping[int, Question], logprobs: Callable[[list[int]], Sequence[float] | Floats | None]
 ) -> list[float | None]:
     """p(answer) at each distance; None where a model has no room for so much."""
-    return [score(question) for question in asked.values()]
+    found = [logprobs([*question.before, *question.answer]) for question in asked.values()]
+    sizes = [len(question.answer) for question in asked.values()]
+    return [
+        None if row is None else math.exp(sum(row[-size:]))
+        for row, size in zip(found, sizes, strict=True)
+    ]

@@ -143,11 +143,3 @@ def minimise(
     search.step(closure)
     found: Floats = both.detach().numpy()
     return found[:split], found[split:]
-
-
-def gradient_size(model: BagModel, sources: Rows, targets: Rows, l2: float) -> float:
-    """The largest slope at a model's weights; 0 where they are the least."""
-    _, said = classify(sources, targets)
-    objective = Objective(sources, said, model.rows, len(model.base), l2)
-    _, *slopes = objective(model.base, model.rows.values)
-    return float(max(np.abs(slope).max(initial=0.0) for slope in slopes))

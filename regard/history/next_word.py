@@ -11,7 +11,7 @@ it is the unigram. A mean knows no order of words.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,7 +47,7 @@ class NextWord:
         return self.inputs.numel() + self.outputs.numel() + self.counts.numel() + 2
 
     @torch.no_grad()
-    def logprobs(self, ids: Ids) -> Floats:
+    def logprobs(self, ids: Sequence[int] | Ids) -> Floats:
         """log p of each id (T,) given those before it."""
         words = torch.from_numpy(np.asarray(ids, np.int64))
         made = [np.zeros(0)]

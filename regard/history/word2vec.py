@@ -125,7 +125,7 @@ def read_corpus(sentences: Iterable[Sequence[str]], min_count: int = 1) -> Corpu
     order = sorted(np.flatnonzero(counts >= min_count), key=lambda n: (-counts[n], names[n]))
     if len(order) < 2:
         found = f"{len(order)} of {len(names):,} words occur {min_count:,} times or more"
-        raise DataError("reading a corpus", found, "2 words", "more text, or a lower min_count")
+        raise DataError("reading a corpus", found, "2 words", "more text, or a lower --min-count")
     rank = np.full(len(names), -1, np.int32)
     rank[order] = np.arange(len(order))
     ranked = rank[raw]

@@ -112,12 +112,16 @@ def draw_ladder(
 
     figure = Figure(figsize=(12 if curves else 6, 4.5), layout="constrained")
     left, *beside = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
-    left.barh(list(bars), list(bars.values()))
+    colours = {name: f"C{n}" for n, name in enumerate(bars)}  # of its bar and its curve
+    drawn = left.barh(list(bars), list(bars.values()), color=list(colours.values()))
+    left.bar_label(drawn, fmt="{:,.1f}", padding=3)
+    left.margins(x=0.18)
     left.invert_yaxis()
     left.set(xlabel=names[0])
     for axes in beside:
         for name, points in curves.items():
-            axes.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
+            x, y = zip(*points, strict=True)
+            axes.plot(x, y, marker="o", label=name, color=colours[name])
         axes.set(xlabel=names[1], ylabel=names[2], yscale="log" if logarithmic else "linear")
         figure.legend(loc="outside right center")
     made = BytesIO()

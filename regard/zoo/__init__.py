@@ -20,11 +20,14 @@ def shipped() -> dict[str, Path]:
 
 
 def locate(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """The folder of a shipped model for its name, anything else as it is.
+    """The folder of a shipped model for its name, of a run's folder its `final`, else the path.
 
     A file or folder of that name in the working directory comes first: ./fr-en before fr-en.
     """
     name = os.fspath(path)
+    final = Path(os.fsdecode(name), "final")
+    if (final / "config.json").is_file() and not (final.parent / "config.json").exists():
+        return final
     if not isinstance(name, str) or os.sep in name or os.path.lexists(name):
         return path
     here = shipped()

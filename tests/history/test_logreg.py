@@ -11,7 +11,7 @@ import torch
 from regard.errors import UsageError
 from regard.history.bag import classify, meetings
 from regard.history.counting import Counting
-from regard.history.logreg import Objective, gradient_size, telling, train_logreg
+from regard.history.logreg import Objective, telling, train_logreg
 from regard.history.vocabulary import cut, number_words
 
 CATS = [
@@ -67,6 +67,14 @@ def test_value_and_slope_are_those_of_a_whole_matrix(pairs, best):
     assert value == pytest.approx(float(wanted.detach()), rel=1e-12)
     for slope, leaf in zip(slopes, leaves, strict=True):
         assert np.abs(slope - leaf.grad.numpy()).max() <= 1e-10
+
+
+def gradient_size(model, sources, targets, l2):
+    """The largest slope at a model's weights; 0 where they are the least."""
+    _, said = classify(sources, targets)
+    objective = Objective(sources, said, model.rows, len(model.base), l2)
+    _, *slopes = objective(model.base, model.rows.values)
+    return max(np.abs(slope).max(initial=0.0) for slope in slopes)
 
 
 @pytest.mark.parametrize("pairs", [CATS, drawn(60)])

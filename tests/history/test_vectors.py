@@ -108,6 +108,12 @@ def test_neighbours_and_analogies_by_hand():
     assert zero.neighbours("a") == [("b", 0.0)]
 
 
+def test_large_numbers_have_a_direction_too():
+    table = Vectors(["a", "b", "c"], np.array([[3e30, 4e30], [0.6, 0.8], [0, 0]], np.float32))
+    assert table.similarity("a", "b") == pytest.approx(1)
+    assert table.similarity("a", "c") == 0
+
+
 def test_unknown_words_get_spellings():
     made = table(words=["queen", "Paris", "king", "kings", "kind"])
     with pytest.raises(DataError, match=r"did you mean king, kings, kind\?") as error:
