@@ -17,8 +17,8 @@ from safetensors.numpy import load_file, save
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
-from regard.disk import read_json, write_whole
 from regard.data.files import read_lines
+from regard.disk import read_json, write_whole
 from regard.errors import DataError, UsageError
 from regard.header import read_header
 from regard.history.arpa import read_arpa, write_arpa
