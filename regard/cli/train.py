@@ -16,7 +16,6 @@ import torch
 
 from regard.cli.doctor import choose_device
 from regard.cli.flags import Settings, read_toml
-from regard.cli.kinds import check_model
 from regard.cli.show import Show, human_count
 from regard.cli.train_data import Data, prepare
 from regard.cli.train_dry import dry_run
@@ -30,6 +29,7 @@ from regard.errors import ResourceError, UsageError
 from regard.history.config import CELLS
 from regard.history.seq2seq import model_class
 from regard.interop.families import bind
+from regard.kinds import check_model
 from regard.kit import Kit
 from regard.loading import load
 from regard.train.config import FREE, TrainConfig
