@@ -49,7 +49,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting."""
-        usage = " ".join(self.format_usage().split()).removeprefix("usage: ")
+        named = message.startswith("argument -")  # which says more than a list of all of them
+        usage = "" if named else " ".join(self.format_usage().split()).removeprefix("usage: ")
         fix = f"see `{self.prog} --help`"
         if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
             close = nearest(wrong[1], re.findall(r"[\w.-]+", wrong[2]), 1)

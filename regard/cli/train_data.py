@@ -23,6 +23,7 @@ from regard.data.split import hold_out
 from regard.data.store import Store
 from regard.data.stream import Streams
 from regard.errors import DataError, UsageError
+from regard.tokens.kinds import DOING as TRAINING
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.train import KINDS, train_tokenizer, usual_size
 from regard.train.config import TrainConfig
@@ -128,7 +129,13 @@ def learn_tokenizer(run: RunConfig, progress: Say) -> Tokenizer:
         sides = (f"{side}\n" for pair in all_pairs(run.files) for side in pair)
         texts = sides if run.kind == "seq2seq" else read_parts(run.files)
     progress("learning the tokenizer")
-    return train_tokenizer(texts, run.tokens, size, specials=roles, wrap=wrap)
+    try:
+        return train_tokenizer(texts, run.tokens, size, specials=roles, wrap=wrap)
+    except DataError as error:
+        if error.doing != TRAINING:  # of a file, which it names
+            raise
+        told = f"{TRAINING} on {', '.join(run.files)}"
+        raise DataError(told, error.found, error.expected, error.fix) from None
 
 
 def all_pairs(files: Sequence[str]) -> Iterator[Pair]:
