@@ -97,7 +97,7 @@ def guard(shared: dict[str, Overlap], trained: Trained, args: argparse.Namespace
         return trained.lacking
     parts = []
     for name, found in shared.items():
-        where = f" (line {', '.join(map(str, found.lines))})" if found.found else ""
+        where = f" (line {', '.join(map(str, found.lines))})" if found.lines else ""
         parts.append(f"{found.found:,} of {found.total:,} by {name}{where}")
     said = "; ".join(parts)
     if not any(found.found for found in shared.values()):

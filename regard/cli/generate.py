@@ -30,8 +30,7 @@ from regard.model.batch import Batch
 
 TOGETHER = 32  # prompts of stdin that run in one batch
 ROWS = 256  # sequences that exhaustive search runs at once
-DRAWS = ("temperature", "top_k", "top_p", "min_p", "typical", "repetition")
-DRAWS += ("frequency", "presence")
+DRAWS = tuple("temperature top_k top_p min_p typical repetition frequency presence".split())
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
