@@ -101,7 +101,7 @@ def read_json(path: Path, expected: str = "a JSON file", kind: type = dict) -> A
 def parse_json(raw: bytes, name: Path | str, kind: type = dict, start: int = 0) -> Any:
     """An object (or a list) as JSON that begins at byte `start` of the file `name`."""
     try:
-        text = raw.decode("utf-8-sig")
+        text = raw.decode().removeprefix("\ufeff")
         value = json.loads(text)
     except UnicodeDecodeError as error:
         raise corrupt(name, start + error.start, "not UTF-8", "JSON in UTF-8") from None

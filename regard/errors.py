@@ -60,6 +60,12 @@ def nearest(name: str, names: Iterable[str], count: int = 3) -> str:
     return ", ".join(difflib.get_close_matches(name, list(names), n=count, cutoff=0.5))
 
 
+def bad_byte(error: UnicodeDecodeError, before: int = 0) -> str:
+    """The byte that is not UTF-8 and its offset from 0, when `before` bytes were read already."""
+    found = error.object[error.start]
+    return f"byte {before + error.start:,} (0x{found:02x}) is not UTF-8"
+
+
 def is_out_of_memory(error: Exception) -> bool:
     """Whether Python or torch ran out of memory."""
     named = type(error).__name__ == "OutOfMemoryError"

@@ -15,6 +15,7 @@ from regard.interop.side import read_side_files
 from regard.interop.source import Source, open_source
 from regard.interop.stored import INT8, STORED
 from regard.interop.weights import load_model
+from regard.kinds import check_model
 from regard.kit import Kit
 from regard.model.model import Model
 from regard.model.precision import same_in_any_company, set_precision
@@ -45,6 +46,7 @@ def load(
     """
     if not isinstance(path, str | os.PathLike):
         raise UsageError("loading a model", f"{path!r}", "the path of a folder or file")
+    check_model(str(path), "load")
     source = open_source(locate(path))
     place = read_device(device)
     if place.type != "cpu" and precision in ("fp32", "bf16"):

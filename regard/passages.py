@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -70,18 +72,19 @@ def read_passages(kit: Searcher, texts: Sequence[str], how: TranslateConfig) -> 
     assert kit.tokenizer is not None
     whole = how.keeps_whole
     spans = [
-        trim(t, 0, len(t))
+        [(span, True) for span in trim(t, 0, len(t))]
         if whole
-        else [part for span in sentence_spans(t) for part in cut_around(t, span, BETWEEN)]
+        else [part for span in sentence_spans(t) for part in stretches(t, span, BETWEEN)]
         for t in texts
     ]
     most, (language, _) = longest_source(kit), languages(kit)
     both = list(zip(texts, spans, strict=True))
-    rows = iter(encode(kit.tokenizer, [t[a:b] for t, each in both for a, b in each]))
+    raw = [(t[slice(*span)], alone and bool(language)) for t, each in both for span, alone in each]
+    rows = iter(encode(kit.tokenizer, raw))
     passages: list[list[Piece]] = []
     for text, each in both:
         passages.append([])
-        for span in each:
+        for span, _ in each:
             read = next(rows)
             pieces = fit_piece(kit.tokenizer, text, span, read, None if whole else most)
             copied = not whole and is_other_language(read.text, language)
@@ -89,21 +92,34 @@ def read_passages(kit: Searcher, texts: Sequence[str], how: TranslateConfig) -> 
     return passages
 
 
+def stretches(text: str, span: Span, kept: re.Pattern[str]) -> list[tuple[Span, bool]]:
+    """A sentence cut around what matches, and whether each stretch is all there is beside it."""
+    parts = cut_around(text, span, kept)
+    alone = sum(not kept.fullmatch(text, *part) for part in parts) == 1
+    return [(part, alone) for part in parts]
+
+
 class Reading(NamedTuple):
     """How a stretch of text is read."""
 
     text: str
     raised: bool
+    stopped: bool
     ids: list[int]
 
 
-def encode(tokenizer: Tokenizer, raw: Sequence[str]) -> list[Reading]:
-    """Stretches of text as the model reads them."""
-    tidied = [tidy(text) for text in raw]
+def encode(tokenizer: Tokenizer, raw: Sequence[tuple[str, bool]]) -> list[Reading]:
+    """Stretches of text as the model reads them: a sentence, True, with a stop at its end.
+
+    Nearly all sentences that it was trained on have one: without it, Bonjour is "Hello Day".
+    """
+    tidied = [tidy(text) for text, _ in raw]
     small = [recased(tokenizer, text) if in_capitals(text) else text for text in tidied]
     raised = [a != b for a, b in zip(tidied, small, strict=True)]
-    rows = tokenizer.encode_batch(small) if small else []
-    return [Reading(*found) for found in zip(small, raised, rows, strict=True)]
+    stopped = [end and text[-1:].isalnum() for text, (_, end) in zip(small, raw, strict=True)]
+    ended = [f"{text}." if stop else text for text, stop in zip(small, stopped, strict=True)]
+    rows = tokenizer.encode_batch(ended) if ended else []
+    return [Reading(*found) for found in zip(ended, raised, stopped, rows, strict=True)]
 
 
 def fit_piece(
@@ -115,17 +131,17 @@ def fit_piece(
         return
 
     def fits(part: str) -> bool:
-        return len(encode(tokenizer, [part])[0].ids) <= most
+        return len(encode(tokenizer, [(part, False)])[0].ids) <= most
 
     parts = list(cut_long(text, span, fits))
-    for part, again in zip(parts, encode(tokenizer, [text[a:b] for a, b in parts]), strict=True):
-        yield make_piece(tokenizer, part, again)
+    again = encode(tokenizer, [(text[a:b], False) for a, b in parts])
+    yield from map(partial(make_piece, tokenizer), parts, again)
 
 
 def make_piece(tokenizer: Tokenizer, span: Span, read: Reading) -> Piece:
     """A piece, with its tokens where there is something to translate."""
     copied = is_copied(read.text) or is_foreign(read.text, read.ids, tokenizer)
-    return Piece(span, read.text, [] if copied else read.ids, read.raised)
+    return Piece(span, read.text, [] if copied else read.ids, read.raised, read.stopped)
 
 
 # Translating ------------------------------------------------------------------------------------
@@ -196,7 +212,7 @@ def regrouped(parts: Sequence[Part], like: Sequence[Sequence[object]]) -> list[l
 def around_lost(kit: Searcher, text: str, parts: Sequence[Part]) -> list[Piece]:
     """The pieces anew, cut around addresses, code and such that a translation lost; else none."""
     assert kit.tokenizer is not None
-    pieces, lost = list[Piece](), False
+    pieces, lost, named = list[Piece](), False, bool(languages(kit)[0])
     for piece, (best, *_) in parts:
         start, end = piece.span
         kept = [set_off(text, *match.span()) for match in KEPT.finditer(text, start, end)]
@@ -204,12 +220,11 @@ def around_lost(kit: Searcher, text: str, parts: Sequence[Part]) -> list[Piece]:
             pieces.append(piece)
             continue
         lost = True
-        spans = cut_around(text, piece.span, KEPT)
-        read = encode(kit.tokenizer, [text[a:b] for a, b in spans])
-        made = (make_piece(kit.tokenizer, *both) for both in zip(spans, read, strict=True))
-        pieces += [
-            piece._replace(ids=[]) if KEPT.fullmatch(piece.text) else piece for piece in made
-        ]
+        cut = stretches(text, piece.span, KEPT)
+        read = encode(kit.tokenizer, [(text[a:b], alone and named) for (a, b), alone in cut])
+        for (span, _), reading in zip(cut, read, strict=True):
+            made = make_piece(kit.tokenizer, span, reading)
+            pieces.append(made._replace(ids=[]) if KEPT.fullmatch(text, *span) else made)
     return pieces if lost else []
 
 
@@ -233,7 +248,8 @@ def translate_pieces(
     jobs = [Job([pieces[n].ids for n in group], how) for group in groups]
     for group, rows in zip(groups, run(jobs), strict=True):
         for n, row in zip(group, rows, strict=True):
-            found[n] = [in_case(pieces[n], answer) for answer in row]
+            cased = [in_case(pieces[n], answer) for answer in row]
+            found[n] = [*{answer.text: answer for answer in reversed(cased)}.values()][::-1]
         if tell:
             tell(len(found), len(order))
     return found
@@ -280,13 +296,16 @@ def word_choices(
         before = "".join(g + b for g, b in zip(gaps[:n], best[:n], strict=True)) + gaps[n]
         after = "".join(g + b for g, b in zip(gaps[n + 1 :], best[n + 1 :], strict=True))
 
-        def case(text: str, up: bool = part.piece.raised) -> str:
-            return text.upper() if up else text
-
-        for word in other_words(kit, part.piece.ids, part.translations[0], how, strict):
+        piece = part.piece
+        listed = other_words(kit, piece.ids, part.translations[0], how, strict)
+        for left, word in zip(range(len(listed) - 1, -1, -1), listed, strict=True):
             others = [
-                Other(case(o.text), o.logprob, f"{before}{case(o.translation)}{after}")
+                Other(
+                    piece.restore(o.text, o.translation.endswith(o.text)),
+                    o.logprob,
+                    f"{before}{piece.restore(o.translation)}{after}",
+                )
                 for o in word.others
             ]
-            words.append(Word(case(word.text), word.logprob, others))
+            words.append(Word(piece.restore(word.text, not left), word.logprob, others))
     return words

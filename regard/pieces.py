@@ -11,6 +11,7 @@ from regard.errors import UsageError
 from regard.translating import Row, Searcher, TranslateConfig, Translation, given, translate
 
 STRAY = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd]")  # what no reader can use: bytes of no letter
+STOP = re.compile(r"(?<!\.)(?<!\.[^\W\d])\.$")  # of a sentence, not of an abbreviation or a pause
 
 
 class Piece(NamedTuple):
@@ -24,6 +25,13 @@ class Piece(NamedTuple):
     """Its tokens; none where it is copied."""
     raised: bool
     """Whether it stood in capitals and so its translation does."""
+    stopped: bool = False
+    """Whether the model reads a full stop that is not there, and the translation goes without."""
+
+    def restore(self, text: str, whole: bool = True) -> str:
+        """A translation in capitals, and without a stop at its end, where the source is so."""
+        made = STOP.sub("", text) if self.stopped and whole else text
+        return made.upper() if self.raised else made
 
 
 class Part(NamedTuple):
@@ -34,11 +42,11 @@ class Part(NamedTuple):
 
 
 def in_case(piece: Piece, answer: Translation) -> Translation:
-    """A translation on one line, without broken bytes, in capitals where the source was."""
+    """A translation on one line, without broken bytes, in capitals and open as the source was."""
     text = " ".join(answer.text.split())
     if STRAY.search(text) and not STRAY.search(piece.text):
         text = " ".join(STRAY.sub("", text).split())
-    return answer._replace(text=text.upper() if piece.raised else text)
+    return answer._replace(text=piece.restore(text))
 
 
 class Job(NamedTuple):

@@ -40,6 +40,8 @@ def test_json_of_another_kind_or_none(tmp_path: Path) -> None:
         parse_json(b"[1]", "x")
     with pytest.raises(DataError, match="byte 9: not UTF-8"):
         parse_json(b'{"a": "b\xff"}', "x", start=1)
+    with pytest.raises(DataError, match="byte 11: not UTF-8"):  # the mark counts too
+        parse_json(b'\xef\xbb\xbf{"a": "b\xff"}', "x")
     with pytest.raises(DataError, match="broken JSON"):
         parse_json(b"[" * 200_000, "x", list)
     with pytest.raises(DataError, match="no such file"):

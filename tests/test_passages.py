@@ -145,6 +145,39 @@ def test_other_languages_are_left_alone(
     assert said(kit, text) == "This is the house of my father. <0:C'est la maison de mon père.>"
 
 
+@pytest.mark.parametrize(
+    ("text", "read", "expected"),
+    [
+        ("Le chat dort", "Le chat dort.", "Le chat dort"),
+        ("Le chat dort.", "Le chat dort.", "Le chat dort."),
+        ("Il mange ?", "Il mange ?", "Il mange ?"),
+        ("LE CHAT DORT", "Le chat dort.", "LE CHAT DORT"),
+        ("Il pleut. Le chat dort 😀", "Le chat dort.", "Il pleut. Le chat dort 😀"),
+        ("Le <b>chat</b> dort", "chat", "Le <b>chat</b> dort"),  # no sentences of their own
+        ("le train 3,5", "le train 3,5.", "le train 3,5"),
+        ("Le chat a.b", "Le chat a.b.", "Le chat a.b."),  # the stop of an abbreviation
+    ],
+)
+def test_a_sentence_is_read_with_a_stop_and_comes_back_without(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch, text: str, read: str, expected: str
+) -> None:
+    seen: list[str] = []
+
+    def translate(
+        kit: Kit, rows: Sequence[list[int]], how: TranslateConfig, strict: bool | None
+    ) -> list[list[Translation]]:
+        assert kit.tokenizer is not None
+        texts = [kit.tokenizer.decode(row).strip() for row in rows]
+        seen.extend(texts)
+        lost = [text.replace(" 😀", "") for text in texts]
+        return [[Translation(t, -1.0, [1]), Translation(t[:-1], -2.0, [2])] for t in lost]
+
+    monkeypatch.setattr(pieces, "translate", translate)
+    monkeypatch.setitem(kit.config, "languages", ["fr", "xx"])
+    found = [translation.text for translation in answer(kit, text, count=2).translations]
+    assert read in seen and found[0] == expected and len(found) == len({*found})
+
+
 @pytest.mark.parametrize(("wrong", "searches"), [("", 1), ("183", 0)])
 def test_lost_numbers_are_searched_for_and_wrong_ones_put_right(
     wrong: str, searches: int, kit: Kit, echo: list[str], monkeypatch: pytest.MonkeyPatch

@@ -13,12 +13,12 @@ from regard.cli.opening import open_kit, wrong_network
 from regard.cli.show import Show
 from regard.cli.texts import at_least, check_finite, noted, perplexity
 from regard.cli.tok import open_any
-from regard.cli.train_data import couples
+from regard.cli.train_data import all_pairs
 from regard.cli.train_ngram import is_ngrams, measure
 from regard.cli.translate import Crew, at_work, one_line
 from regard.data.build import fingerprint
 from regard.data.files import find_files, read_lines, read_pieces
-from regard.data.overlap import Overlap, overlap, pair_overlap
+from regard.data.overlap import WORDS, Overlap, overlap, pair_overlap
 from regard.data.pairs import Pair, read_pairs
 from regard.decode.score import Counted, stream_logprobs, window_logprobs, windows
 from regard.disk import file_hash
@@ -30,7 +30,6 @@ from regard.receipt import changed_files, find_receipt, read_receipt, training_f
 from regard.translating import TranslateConfig
 from regard.zoo import locate
 
-WORDS = 8  # shorter lines of running text, such as headings, recur by chance
 LONGEST = 1024
 LENGTHS = (5, 10, 15, 20, 30, 50)  # most source words of each band but the last
 
@@ -133,15 +132,6 @@ def check_tokenizer(kit: Kit, path: str) -> None:
     else:
         return
     raise DataError(f"evaluating {path}", found, "the tokenizer that the model was trained with")
-
-
-def training_pairs(files: Sequence[str]) -> Iterator[Pair]:
-    """The pairs of training files, which may be a source and a target file."""
-    for couple in couples([Path(file) for file in files]):
-        if isinstance(couple, tuple):
-            yield from read_pairs(*couple)
-        else:
-            yield from (pair for path in find_files(couple) for pair in read_pairs(path))
 
 
 def same_files(trained: Trained, args: argparse.Namespace) -> Overlap:
@@ -326,7 +316,7 @@ def check_pairs(args: argparse.Namespace, pairs: Sequence[Pair], show: Show) -> 
     """What is known of test pairs among the training data."""
     trained, shared = trained_on(args, show), dict[str, Overlap]()
     if trained.files:
-        shared = pair_overlap(training_pairs(trained.files), pairs)
+        shared = pair_overlap(all_pairs(trained.files), pairs)
     return guard(shared, trained, args)
 
 

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         try:
             gaps = fill(kit, line.read(), mask, args.top)
         except DataError as error:
-            faults.tell(f"line {number}: {error}")
+            faults.tell(line.fault or f"line {number}: {error}")
             if show.as_json:
                 print_json({"text": line.text, "error": str(error)})
             continue

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from regard.errors import DataError, UsageError, nearest
+from regard.errors import DataError, UsageError, bad_byte, nearest
 
 Config = TypeVar("Config")
 DOING = "reading the settings"
@@ -189,10 +189,12 @@ def reader(setting: Setting) -> Any:
 def read_toml(path: Path) -> dict[str, Any]:
     """The keys of a TOML file; tables only group them."""
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = tomllib.loads(path.read_text(encoding="utf-8").removeprefix("\ufeff"))
     except OSError as error:
         raise DataError(f"reading {path}", error.strerror or str(error), "a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(f"reading {path}", bad_byte(error), "valid TOML") from None
+    except tomllib.TOMLDecodeError as error:
         raise DataError(f"reading {path}", str(error), "valid TOML") from None
     flat: dict[str, Any] = {}
     for key, value in tree.items():

@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from regard.cli.generate_capture import check_capture, recording
 from regard.cli.lines import Faults, line_groups
 from regard.cli.opening import cap_beams, open_kit, wrong_network
 from regard.cli.show import Show
-from regard.cli.texts import at_least, check_finite, noted, print_json
+from regard.cli.texts import at_least, check_finite, groups, noted, print_json
+from regard.decode.alternatives import extend
 from regard.decode.beam import BeamConfig
+from regard.decode.exhaustive import exhaustive
 from regard.decode.generate import Ends
 from regard.decode.prompt import prompt_ids
 from regard.decode.sample import SampleConfig
@@ -24,7 +29,8 @@ from regard.kit import Kit
 from regard.model.batch import Batch
 
 TOGETHER = 32  # prompts of stdin that run in one batch
-DRAWS = ("temperature", "top_k", "top_p", "min_p")
+ROWS = 256  # sequences that exhaustive search runs at once
+DRAWS = tuple("temperature top_k top_p min_p typical repetition frequency presence".split())
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
@@ -39,7 +45,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     if isinstance(config, BeamConfig):
         config = BeamConfig(cap_beams(args.beams, kit, show))
     prompts = [args.prompt] if args.prompt is not None else None
-    alone = prompts is not None or sys.stdin.isatty()  # answer a person line by line
+    alone = prompts is not None or sys.stdin.isatty() or args.search  # a person: line by line
     done, faults = 0, Faults(show)
     with recording(kit, args, show) as record:
         for group in line_groups(prompts, None, 1 if alone else TOGETHER):
@@ -79,6 +85,8 @@ def read_search(args: argparse.Namespace) -> SampleConfig | BeamConfig | None:
     config = SampleConfig(**given, seed=args.seed or 0)  # which checks the ranges
     named = [f"--{name.replace('_', '-')}" for name in given]
     others = ["--greedy"] * args.greedy + ["--beams"] * (args.beams is not None)
+    if args.search:
+        others += ["--search", *(f"--{name}" for name in ("stop", "capture") if vars(args)[name])]
     if len(others) + bool(named) > 1:
         found = " and ".join([*others, *named[:1]])
         raise UsageError("choosing tokens", found, "one way of choosing")
@@ -105,7 +113,10 @@ def write_group(
     ends, rules = Ends(kit.stops, stop, stream), list[Process]()
     if stop is not None and isinstance(config, BeamConfig) and kit.stops:
         rules = [end_after(stop, kit.stops)]  # which `Ends` cannot do in the middle of a beam
-    found = kit.search(batch, limits, config, ends, processes=rules)
+    if args.search:
+        found = [search_all(kit, batch, limits[0])]
+    else:
+        found = kit.search(batch, limits, config, ends, processes=rules)
     if not all(found):
         raise RegardError("generating", "no answer: the scores of the model are no numbers")
     check_finite("generating", [best.logprob for best, *_ in found])
@@ -119,6 +130,21 @@ def write_group(
         elif not show.as_json:
             show.line(text)
         yield as_data(best, text)
+
+
+def search_all(kit: Kit, batch: Batch, limit: int) -> list[Hypothesis]:
+    """The likeliest of all sequences that can follow one prompt."""
+
+    def log_probs(prefixes: Tensor) -> Tensor:
+        longer = [
+            extend(batch, rows) if rows[0] else batch for rows in groups(prefixes.tolist(), ROWS)
+        ]
+        scores = [kit.score(each, None, None)[:, -1] for each in longer]
+        return torch.cat(scores).float().log_softmax(-1)
+
+    size = kit.model.config.head.size
+    assert size is not None  # it writes tokens
+    return exhaustive(log_probs, size, limit, kit.stops)
 
 
 def as_data(best: Hypothesis, text: str) -> dict[str, Any]:

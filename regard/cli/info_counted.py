@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from regard.cli.kinds import NGRAMS, TRANSLATOR, VECTORS, Found, Kind
 from regard.cli.show import Show, human_bytes
 from regard.cli.train_ngram import count_classes
 from regard.disk import read_json
@@ -15,6 +14,7 @@ from regard.history.bag import BagModel
 from regard.history.counting import Counting
 from regard.history.ngram_model import NgramModel
 from regard.history.vectors import is_folder, measure_file, read_vectors
+from regard.kinds import NGRAMS, TRANSLATOR, VECTORS, Found, Kind
 
 
 def show_counted(path: str, found: Found, taps: bool, show: Show) -> None:

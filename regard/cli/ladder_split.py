@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.cli.evaluate import WORDS
-from regard.cli.train_data import ROLES, both_sides
+from regard.cli.train_data import ROLES, all_pairs
 from regard.data.files import read_lines, read_parts
-from regard.data.overlap import count_words, normalise
+from regard.data.overlap import WORDS, count_words, normalise
 from regard.data.pairs import read_pairs
 from regard.errors import DataError, UsageError
 from regard.tokens.tokenizer import Tokenizer
@@ -100,5 +99,6 @@ def learn(args: argparse.Namespace, kind: str, train: Path, pairs: bool) -> Toke
     roles, wrap = ROLES["seq2seq" if pairs else "lm"]
     size = usual_size(kind, args.vocab or (PIECES if pairs else None))
     least = args.min_count if kind in ("spaced", "words") else 1
-    texts = both_sides([train]) if pairs else read_parts([train])
+    sides = (f"{side}\n" for pair in all_pairs([str(train)]) for side in pair)
+    texts = sides if pairs else read_parts([train])
     return train_tokenizer(texts, kind, size, specials=roles, min_count=least, wrap=wrap)

@@ -11,7 +11,7 @@ from regard.cli.show import Show
 from regard.cli.texts import groups
 from regard.data.compressed import unpack
 from regard.data.files import CHUNK, find_files
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, UsageError, bad_byte
 
 FAULTS = 10  # lines that could not be done and are named one by one
 Read = Callable[[], bytes]
@@ -105,25 +105,26 @@ def file_groups(files: Sequence[str], size: int) -> Iterator[list[Line]]:
 
 def chunk_groups(read: Read, name: str, size: int) -> Iterator[list[Line]]:
     """The lines of each chunk, in groups."""
-    number, rest = 0, list[bytes]()  # of the line that goes on, lest a long one be copied often
+    number, offset = 0, 0  # lines and bytes before
+    rest = list[bytes]()  # of the line that goes on, lest a long one be copied often
     while chunk := read():
         first, *more = chunk.split(b"\n")
         rest.append(first)
         if more:
             whole = [b"".join(rest), *more[:-1]]
             rest = [more[-1]]
-            yield from groups(decoded(whole, name, number), size)
-            number += len(whole)
+            yield from groups(decoded(whole, name, number, offset), size)
+            number, offset = number + len(whole), offset + sum(map(len, whole)) + len(whole)
     if any(rest):
-        yield list(decoded([b"".join(rest)], name, number))
+        yield list(decoded([b"".join(rest)], name, number, offset))
 
 
-def decoded(lines: Sequence[bytes], name: str, before: int) -> Iterator[Line]:
+def decoded(lines: Sequence[bytes], name: str, before: int, offset: int) -> Iterator[Line]:
     """Lines of text without their ends; the first of a file without its byte-order mark."""
     for number, line in enumerate(lines, before + 1):
         try:
             text = line.decode().removesuffix("\r")
             yield Line(text.removeprefix("\ufeff") if number == 1 else text)
         except UnicodeDecodeError as error:
-            byte = f"byte {error.start + 1} (0x{line[error.start]:02x})"
-            yield Line("", f"{name}, line {number}: {byte} is not UTF-8")
+            yield Line("", f"{name}, line {number}, {bad_byte(error, offset)}")
+        offset += len(line) + 1

@@ -49,7 +49,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting."""
-        usage = " ".join(self.format_usage().split()).removeprefix("usage: ")
+        named = message.startswith("argument -")  # which says more than a list of all of them
+        usage = "" if named else " ".join(self.format_usage().split()).removeprefix("usage: ")
         fix = f"see `{self.prog} --help`"
         if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
             close = nearest(wrong[1], re.findall(r"[\w.-]+", wrong[2]), 1)
@@ -346,7 +347,7 @@ def drop_output() -> None:
 def refuse_models(args: argparse.Namespace) -> None:
     """Stop at a model that the verb does not take, before torch is loaded."""
     if any(getattr(args, name, None) for name in ("path", "model", "folders")):
-        from regard.cli.kinds import check_models
+        from regard.kinds import check_models
 
         check_models(args)
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.cli.evaluate import training_pairs
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show, human_bytes
+from regard.cli.train_data import all_pairs
 from regard.data.build import chunks
 from regard.data.pairs import Pair
 from regard.data.sample import evenly
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         kit = open_kit(args.path, "cpu", "auto")
         sources, targets = vocabularies(kit, args.path)
         assert kit.tokenizer is not None
-        pairs = evenly(told(training_pairs(args.files), progress), args.pairs)
+        pairs = evenly(told(all_pairs(args.files), progress), args.pairs)
         learnt, held = split(encode(kit.tokenizer, pairs, progress), args.files)
         table = learn(learnt, sources, targets, progress)
         progress("writing the lists")

@@ -16,7 +16,6 @@ import torch
 
 from regard.cli.doctor import choose_device
 from regard.cli.flags import Settings, read_toml
-from regard.cli.kinds import check_model
 from regard.cli.show import Show, human_count
 from regard.cli.train_data import Data, prepare
 from regard.cli.train_dry import dry_run
@@ -30,10 +29,11 @@ from regard.errors import ResourceError, UsageError
 from regard.history.config import CELLS
 from regard.history.seq2seq import model_class
 from regard.interop.families import bind
+from regard.kinds import check_model
 from regard.kit import Kit
 from regard.loading import load
 from regard.train.config import FREE, TrainConfig
-from regard.train.job import Interrupted, Job, check_same, with_dropout
+from regard.train.job import Job, check_same, with_dropout
 from regard.train.loop import Trainer
 from regard.train.shape import ShapeConfig
 from regard.train.world import World, joined
@@ -91,8 +91,9 @@ def guarded(plan: Plan, resume: bool, watcher: Watcher) -> dict[str, Any]:
     try:
         with ExitStack() as held:
             return train(plan, resume, watcher, held)
-    except Interrupted:
-        watcher.say(f"stopped; the same command with --resume goes on from {plan.folder}")
+    except KeyboardInterrupt:
+        if (plan.folder / CONFIG).is_file():
+            watcher.say(f"stopped; the same command with --resume goes on from {plan.folder}")
         raise
     except OSError as error:
         if error.errno not in FULL:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from regard.cli.counted import leave_receipt, new_folder
-from regard.cli.evaluate import training_pairs
 from regard.cli.show import Progress, Show
 from regard.cli.texts import at_least
+from regard.cli.train_data import all_pairs
 from regard.errors import DataError, UsageError
 from regard.history.bag import BagModel
 from regard.history.bayes import train_bayes
@@ -58,7 +58,7 @@ def train(
 ) -> tuple[dict[str, Any], Counting]:
     """The model, and what there is to say of it."""
     progress("reading")
-    pairs = list(training_pairs(args.files))
+    pairs = list(all_pairs(args.files))
     if not pairs:
         raise DataError(DOING, f"no pairs in {', '.join(args.files)}", "one or more")
     words, sources, targets = number_words(pairs)

@@ -15,10 +15,11 @@ from regard.cli.train_flags import RunConfig
 from regard.data.batch import Source, Windows
 from regard.data.bucket import Buckets
 from regard.data.build import fingerprint, pair_store, text_store
-from regard.data.files import find_files, read_parts
+from regard.data.files import find_files, read_lines, read_parts
 from regard.data.mask import Masker
+from regard.data.overlap import WORDS, overlap, pair_overlap
 from regard.data.pack import Packed
-from regard.data.pairs import read_pairs
+from regard.data.pairs import Pair, read_pairs
 from regard.data.split import hold_out
 from regard.data.store import Store
 from regard.data.stream import Streams
@@ -57,10 +58,12 @@ def prepare(run: RunConfig, config: TrainConfig, folder: Path, say: Say, progres
     """Tokenizer, stores and sources of a run, in `folder`; what is there already is used again."""
     tokenizer = find_tokenizer(run, folder, say, progress)
     make = pair_stores if run.kind == "seq2seq" else text_stores
+    known = (folder / "data" / "valid.store").exists()
     train, valid = make(run, tokenizer, folder / "data", (say, progress))
     whole = train
-    if valid is not None and (same := same_sources(train, valid)):
-        say(f"warning: {same} is validated on and trained on: the loss there is no measure")
+    if valid is not None and not known:
+        progress("looking for validation data in the training data")
+        warn_of_leaks(run, train, valid, say)
     if valid is None:
         train, valid = hold_out(whole, run.holdout, by_tokens=run.kind == "lm")
         if valid is not None:
@@ -123,20 +126,20 @@ def learn_tokenizer(run: RunConfig, progress: Say) -> Tokenizer:
     size = usual_size(run.tokens, run.vocab)
     texts: Iterator[str] = iter(())
     if run.tokens != "bytes":
-        files = [Path(file) for file in run.files]
-        texts = both_sides(couples(files)) if run.kind == "seq2seq" else read_parts(files)
+        sides = (f"{side}\n" for pair in all_pairs(run.files) for side in pair)
+        texts = sides if run.kind == "seq2seq" else read_parts(run.files)
     progress("learning the tokenizer")
     with naming(run.files, "training a tokenizer"):
         return train_tokenizer(texts, run.tokens, size, specials=roles, wrap=wrap)
 
 
-def both_sides(files: Sequence[Any]) -> Iterator[str]:
-    """Source and target sentences, as lines."""
-    for file in files:
-        left, right = file if isinstance(file, tuple) else (file, None)
-        for one in [left] if right is not None else find_files(left):
-            for pair in read_pairs(one, right):
-                yield from (side + "\n" for side in pair)
+def all_pairs(files: Sequence[str]) -> Iterator[Pair]:
+    """The pairs of files, which may be a source and a target file."""
+    for couple in couples([Path(file) for file in files]):
+        if isinstance(couple, tuple):
+            yield from read_pairs(*couple)
+        else:
+            yield from (pair for path in find_files(couple) for pair in read_pairs(path))
 
 
 def couples(files: Sequence[Path]) -> list[Path | str | tuple[Path | str, Path | str]]:
@@ -145,6 +148,22 @@ def couples(files: Sequence[Path]) -> list[Path | str | tuple[Path | str, Path |
     if len(files) == 2 and len(plain) == 2:
         return [(files[0], files[1])]
     return list(files)
+
+
+def warn_of_leaks(run: RunConfig, train: Store, valid: Store, say: Say) -> None:
+    """Say so where validation data is training data: whole files by their bytes, else lines."""
+    if same := same_sources(train, valid):
+        say(f"warning: {same} is validated on and trained on: the loss there is no measure")
+        return
+    if run.kind == "seq2seq":
+        what, found = "pairs", pair_overlap(all_pairs(run.files), all_pairs(run.valid))["pair"]
+    else:
+        what = f"lines of {WORDS} words or more"
+        found = overlap(read_lines(run.files), read_lines(run.valid), WORDS)
+    if found.found:
+        where = f"line {', '.join(f'{line:,}' for line in found.lines)}"
+        many = f"{found.found:,} of {found.total:,} validation {what} ({where})"
+        say(f"warning: {many} are trained on too: the loss looks better than it is")
 
 
 def same_sources(train: Store, valid: Store) -> str:

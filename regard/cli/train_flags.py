@@ -17,15 +17,7 @@ from regard.zoo import locate
 
 KINDS = ("lm", "mlm", "seq2seq")
 WORDS = (*KINDS, *CELLS)  # `train lstm` is `train lm --family lstm`
-OTHERS = (
-    "bow",
-    "ngram",
-    "classes",
-    "bayes",
-    "logreg",
-    "ibm1",
-    "w2v",
-)  # verbs of their own, such as `train w2v`
+OTHERS = ("ngram", "bow", "classes", "w2v", "bayes", "logreg", "ibm1")  # verbs of their own
 DOING = "reading the command line"
 CONFIG = "config.toml"
 

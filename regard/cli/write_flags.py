@@ -39,6 +39,11 @@ def number(text: str) -> float:
     return found
 
 
+def warmth(text: str) -> float:
+    """A number, or inf."""
+    return math.inf if text.strip().lower() == "inf" else number(text)
+
+
 def whole(text: str) -> int:
     """A whole number of either sign."""
     try:
@@ -82,14 +87,20 @@ def add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-new", type=whole, default=64, metavar="N", help=most)
     parser.add_argument("--greedy", action="store_true", help="the likeliest token each time")
     for name, kind, text in (
-        ("--temperature", number, "draw; below 1 sharper, above 1 flatter, 0 is greedy"),
+        ("--temperature", warmth, "draw; below 1 sharper, above 1 flatter, 0 greedy, inf uniform"),
         ("--top-k", whole, "draw from this many likeliest tokens"),
         ("--top-p", number, "draw from the likeliest tokens that reach this probability"),
         ("--min-p", number, "draw from tokens at least this share as likely as the best"),
+        ("--typical", number, "draw from tokens of typical surprise that reach this probability"),
+        ("--repetition", number, "draw; scores of tokens that occurred are divided by this"),
+        ("--frequency", number, "draw; subtract this from a score for each time it occurred"),
+        ("--presence", number, "draw; subtract this from the score of tokens that occurred"),
         ("--seed", int, "of the draws (0); the same seed gives the same text"),
     ):
         parser.add_argument(name, type=kind, metavar="X", help=text)
     add_search(parser, None, "beam search of this width instead")
+    every = "exhaustive scores every sequence of --max-new tokens: for tiny vocabularies"
+    parser.add_argument("--search", choices=("exhaustive",), help=every)
     stop = "end before this text; may be given several times"
     parser.add_argument("--stop", action="append", default=[], metavar="TEXT", help=stop)
     capture = "write what passes these taps meanwhile to --out, a row for each token read"

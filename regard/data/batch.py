@@ -94,7 +94,7 @@ class Windows:
                 f"cutting {store.path} into windows",
                 f"{store.tokens:,} tokens",
                 f"at least {length + 1:,}: a context of {length:,} and the token after it",
-                "give more text, or a shorter context",
+                "give more text, or a shorter context (--length)",
             )
         self.store, self.length, self.rows = store, length, rows
         self.seed, self.whole, self.answers = seed, whole, store.tokens - 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from regard.data.compressed import Stream, unpack
-from regard.errors import DataError
+from regard.errors import DataError, bad_byte
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Progress = Callable[[int, int], None]
@@ -119,10 +119,9 @@ def decode(stream: Stream, name: str, told: Told | None = None) -> Iterator[str]
             text, used = codecs.utf_8_decode(data, "strict", not chunk)
         except UnicodeDecodeError as error:
             line += data.count(b"\n", 0, error.start)
-            place = f"line {line}, byte {offset + error.start} (0x{data[error.start]:02x})"
             raise DataError(
                 f"reading {name}",
-                f"{place} is not UTF-8",
+                f"line {line}, {bad_byte(error, offset)}",
                 "UTF-8 text",
                 "convert it, as in: iconv -f latin1 -t utf-8 old.txt > new.txt",
             ) from None

@@ -21,6 +21,7 @@ from regard.data.pairs import Pair
 BLOCK = 3 << 16  # hashes looked up at once, a multiple of the sides
 ROOM = 1 << 24  # hashes held in memory, 128 MiB
 SHOWN = 5  # lines named in a report
+WORDS = 8  # shorter lines of running text, such as headings, recur by chance
 SIDES = ("source", "target", "pair")
 
 

@@ -6,7 +6,7 @@ Every n-gram has a probability there, so those that a model reaches by backing o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -65,13 +65,13 @@ def spell_log(value: float) -> str:
 class Lines:
     """The lines of a file, with the number of the last one for error messages."""
 
-    def __init__(self, file: TextIO, name: Path | str) -> None:
+    def __init__(self, file: Iterable[str], name: Path | str) -> None:
         self.file, self.name, self.number = file, name, 0
 
     def __iter__(self) -> Iterator[str]:
         for line in self.file:
             self.number += 1
-            yield line.rstrip("\r\n")
+            yield line
 
     def wrong(self, found: str, expected: str, number: int | None = None) -> DataError:
         """An error at a line, the last one unless said otherwise."""
@@ -79,7 +79,7 @@ class Lines:
         return DataError(f"reading {self.name}", f"{place}: {found}", expected)
 
 
-def read_arpa(file: TextIO, name: Path | str) -> tuple[Ngrams, list[str]]:
+def read_arpa(file: Iterable[str], name: Path | str) -> tuple[Ngrams, list[str]]:
     """A model, and the spelling of each of its ids: the single words in the file's order."""
     lines = Lines(file, name)
     rows = iter(lines)

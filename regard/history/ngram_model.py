@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
+from regard.data.files import read_lines
 from regard.disk import read_json, write_whole
 from regard.errors import DataError, UsageError
 from regard.header import read_header
@@ -95,12 +96,7 @@ class NgramModel:
     def open(cls, path: Path) -> NgramModel:
         """The model in a folder, or in an ARPA file."""
         if path.is_file():
-            try:
-                with path.open(encoding="utf-8") as file:
-                    tables, words = read_arpa(file, path)
-            except UnicodeDecodeError as error:
-                found = f"byte {error.start} of a block (0x{error.object[error.start]:02x})"
-                raise DataError(f"reading {path}", found, "UTF-8 text") from None
+            tables, words = read_arpa(read_lines(path), path)
             return cls(tables, tokenizer_of(words, path), "as the file says")
         if not (path / "config.json").is_file():
             found = "no config.json there" if path.is_dir() else "no such file or folder"

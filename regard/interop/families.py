@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from regard.errors import DataError, UsageError, nearest
+from regard.errors import DataError, nearest
 from regard.interop.bert import BERT, DISTILBERT, ROBERTA
 from regard.interop.gpt2 import GPT2
 from regard.interop.llama import LLAMA, MISTRAL, QWEN2, QWEN3
@@ -29,17 +29,11 @@ FAMILIES: tuple[Table, ...] = (
     VIT,
     WHISPER,
 )
-COUNTED = "regard-"  # our kinds without a network: n-grams, Bayes, logistic regression, IBM 1
-COUNTING = "`regard info`, and `score`, `sample` or `eval` as the kind allows,"
 ARCHITECTURES = {name: table for table in FAMILIES for name in table.variants}
 
 
 def bind(architecture: str) -> Binding:
     """The table of an architecture."""
-    if architecture.startswith(COUNTED):
-        kind = architecture.removeprefix(COUNTED)
-        found = f"a model of kind {kind}, which counts words and has no layers"
-        raise UsageError("opening a model", found, "a neural model", f"{COUNTING} open it")
     if architecture not in ARCHITECTURES:
         close = nearest(architecture, ARCHITECTURES)
         raise DataError(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, UsageError, bad_byte
 from regard.lang.cyk import Chart
 from regard.lang.grammar import read_grammar
 from regard.lang.languages import MAKERS, Language, language
@@ -41,10 +41,9 @@ def open_language(text: str, words: bool | None = None, lines: Iterable[str] = (
 def grammar_language(path: Path) -> Language:
     """The language of a grammar's file."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        found = f"byte {error.start + 1} is not UTF-8"
-        raise DataError(f"reading {path}", found, "the text of a grammar") from None
+        raise DataError(f"reading {path}", bad_byte(error), "the text of a grammar") from None
     grammar = read_grammar(text, str(path))
     return Language(str(path), "context-free", "a grammar", grammar.terminals, Chart(grammar))
 

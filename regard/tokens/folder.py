@@ -9,7 +9,7 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as Rust
 
 from regard.disk import parse_json, read_json
-from regard.errors import DataError
+from regard.errors import DataError, bad_byte
 from regard.tokens.rust import RustEngine, control_tokens
 from regard.tokens.special import WELL_KNOWN, Settings
 from regard.tokens.spm_families import marian, single_model
@@ -147,8 +147,6 @@ def read_lines(place: Folder, name: str) -> list[str]:
 def read_text(place: Folder, name: str) -> str:
     """The text of a file, which must be UTF-8."""
     try:
-        return place.files[name].decode("utf-8-sig")
+        return place.files[name].decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"reading {place.path / name}", f"byte {error.start} is not UTF-8", "UTF-8 text"
-        ) from None
+        raise DataError(f"reading {place.path / name}", bad_byte(error), "UTF-8 text") from None

@@ -237,15 +237,16 @@ class Trainer:
 
     def loader(self, source: Source) -> Loader:
         """This process's rows of the batches of a source."""
-        pin = self.device.type == "cuda"
-        world = self.world
+        pin, world = self.device.type == "cuda", self.world
         return Loader(source, self.config.workers, pin=pin, rank=world.rank, size=world.size)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         """SIGTERM and Ctrl-C end the run after its present step, with a checkpoint."""
 
-        def stop(number: int, frame: object) -> None:
+        def stop(number: int, frame: object, begun: int = self.state.step) -> None:
+            if self.state.step == begun and self.world.size == 1:
+                raise KeyboardInterrupt  # a first step may be long, and nothing would be lost
             self.asked = True
             self.job.say("stopping after a step; a checkpoint is written first")
 

@@ -111,6 +111,32 @@ def test_beams_are_capped_by_the_vocabulary(here, writer):  # noqa: F811
     assert one["tokens"] == greedy["tokens"]
 
 
+@pytest.mark.parametrize("name", ["writer", "pair"])
+def test_no_sequence_is_likelier_than_the_exhaustive_one(here, request, name):
+    folder, flags = request.getfixturevalue(name), ("--max-new", 2, "--json")
+    given = ("generate", folder, PROMPT, *flags)
+    size = load(folder).model.config.head.size
+    best = json.loads(here(*given, "--search", "exhaustive")[1])
+    widest = json.loads(here(*given, "--beams", size)[1])  # which prunes nothing
+    assert best["tokens"] == widest["tokens"]
+    assert best["logprob"] == pytest.approx(widest["logprob"], abs=1e-4)
+
+
+def test_draws_beside_the_usual_ones(here, writer):  # noqa: F811
+    given = ("generate", writer, PROMPT, "--max-new", 6, "--json")
+    tokens = [
+        json.loads(here(*given, *flags)[1])["tokens"]
+        for flags in (
+            ("--temperature", 0, "--presence", 1e6),
+            ("--temperature", "inf", "--seed", 1),
+            ("--temperature", "inf", "--seed", 2),
+            ("--typical", 0.2, "--seed", 1),
+        )
+    ]
+    assert len({*tokens[0]}) == len(tokens[0])  # none occurs twice
+    assert tokens[1] != tokens[2] and tokens[3]
+
+
 def test_an_encoder_decoder_writes_too(here, pair):  # noqa: F811
     code, out, _ = here("generate", pair, PROMPT, "--max-new", 4, "--json", "--strict")
     assert code == 0 and 1 <= len(json.loads(out)["tokens"]) <= 4
@@ -157,6 +183,12 @@ def test_a_beam_stops_at_a_text(here, writer, beams):  # noqa: F811
         (("--min-p", 2), "0 to 1"),
         (("--temperature", -1), "temperature = -1.0\n  expected: 0 or more"),
         (("--temperature", "warm"), "'warm' is not a number"),
+        (("--temperature", "nan"), "'nan' is not a number"),
+        (("--typical", 0), "typical-p = 0.0\n  expected: more than 0 and at most 1"),
+        (("--repetition", 0), "repetition penalty = 0.0\n  expected: more than 0"),
+        (("--search", "exhaustive", "--beams", 2), "--beams and --search"),
+        (("--search", "exhaustive", "--stop", "a"), "--search and --stop"),
+        (("--search", "exhaustive", "--max-new", 9), " sequences\n  expected: at most 2,000,000"),
         (("--beams", 0), "--beams 0\n  expected: 1 or more"),
         (("--greedy", "--top-k", 3), "--greedy and --top-k"),
         (("--beams", 2, "--temperature", 1), "--beams and --temperature"),

@@ -118,7 +118,7 @@ def test_list(capsys):
         (("make", "g.txt", "--out", "g.txt"), 2, "another file"),
         (("make", "ring.txt", "-n", "3"), 3, "infinitely many derivations"),
         (("make", "."), 2, "without symbols"),
-        (("make", "latin.txt"), 3, "byte 6 is not UTF-8"),
+        (("make", "latin.txt"), 3, "byte 5 (0xe9) is not UTF-8"),
         (("test", "anbn", "empty.txt"), 3, "no lines with words"),
         (("test", "anbn", "nosuch.txt"), 3, "no such file"),
         (("test", "dyck-9", "lines.txt"), 2, "9 kinds"),

@@ -53,13 +53,13 @@ def test_what_has_arrived_is_given_at_once() -> None:
 def test_a_line_that_is_not_utf8_is_named_and_the_others_are_read() -> None:
     (group,) = read([b"ok\nno \xe9t\xe9\nok\xff\nfin\n"])
     assert [line.text for line in group] == ["ok", "", "", "fin"]
-    assert group[1].fault == "file, line 2: byte 4 (0xe9) is not UTF-8"
+    assert group[1].fault == "file, line 2, byte 6 (0xe9) is not UTF-8"
     assert "line 3" in group[2].fault and not group[3].fault
 
 
 def test_the_number_goes_on_over_chunks_and_the_mark_is_dropped() -> None:
     groups = read([b"\xef\xbb\xbfa\nb\n", b"c\n\xff\n"])
-    assert groups[0][0] == Line("a") and "line 4" in groups[1][1].fault
+    assert groups[0][0] == Line("a") and "line 4, byte 9 " in groups[1][1].fault
 
 
 def test_files(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_damaged_arpa(files, capsys):
         assert code == 3 and "0 or less" in error
     (files / "m.arpa").write_bytes(b"\\data\\\n\xff\n")
     code, _, error = call(capsys, "eval", "lm", files / "m.arpa", files / "test.txt")
-    assert code == 3 and "UTF-8" in error
+    assert code == 3 and "line 2, byte 7 (0xff) is not UTF-8" in error
 
 
 def test_validation_on_the_training_file_is_warned_of(files, capsys):

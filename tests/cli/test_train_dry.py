@@ -73,3 +73,22 @@ def test_validation_on_the_training_file_is_warned_of(tmp_path, capsys):
     for name, warned in (("b.txt", True), ("c.txt", False)):
         assert main([*train, str(tmp_path / name)]) == 0
         assert ("b.txt is validated on and trained on" in capsys.readouterr().err) == warned
+
+
+def test_validation_lines_in_the_training_file_are_counted(tmp_path, capsys):
+    shape = ["--tokens", "chars", "--length", "8", "--dim", "8", "--heads", "1", "--depth", "1"]
+    leak = "The cat sat on the mat and then it slept"
+    own = [f"line {n} of the file that is trained on has words of its own" for n in range(50)]
+    (tmp_path / "a.txt").write_text("\n".join([*own, leak, "short one"]) + "\n")
+    other = "a line that only the second of the two files has"
+    (tmp_path / "b.txt").write_text(f"{other}\n{leak}\nshort one\n")
+    files = [str(tmp_path / "a.txt"), "--valid", str(tmp_path / "b.txt")]
+    assert main(["train", "lm", *files, *shape, "--dry-run"]) == 0
+    said = "1 of 2 validation lines of 8 words or more (line 2) are trained on too"
+    assert said in capsys.readouterr().err
+    for name in ("a", "b"):
+        lines = (tmp_path / f"{name}.txt").read_text().splitlines()
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{line}\t{line}!\n" for line in lines))
+    pairs = [str(tmp_path / "a.tsv"), "--valid", str(tmp_path / "b.tsv")]
+    assert main(["train", "seq2seq", *pairs, *shape, "--length", "80", "--dry-run"]) == 0
+    assert "2 of 3 validation pairs (line 2, 3) are trained on too" in capsys.readouterr().err

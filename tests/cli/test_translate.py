@@ -117,7 +117,7 @@ def test_bytes_that_are_no_text(here, pair, stdin):  # noqa: F811
     stdin(b"the cat sat\n\xe9t\xe9\nthe dog sat\n")
     code, out, err = here("translate", *flags)
     assert code == 3 and out.splitlines() == [good[0], "", good[1]]
-    assert "stdin, line 2: byte 1 (0xe9) is not UTF-8" in err
+    assert "stdin, line 2, byte 12 (0xe9) is not UTF-8" in err
     stdin(b"a\n" + b"\xff\n" * 30)
     code, out, err = here("translate", *flags, "--json")
     assert code == 3 and err.count("is not UTF-8") == 10 and "30 lines" in err

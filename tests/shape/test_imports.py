@@ -15,7 +15,7 @@ LEVELS = [
     ["model", "data", "history"],
     ["interop", "decode", "look", "train"],
     ["tune", "nvib", "score", "lang"],
-    ["zoo", "kit", "loading", "reading", "serve"]
+    ["zoo", "kinds", "kit", "loading", "reading", "serve"]
     + ["figures", "coined", "source_text", "translating", "wording", "pieces", "mending"]
     + ["passages", "explaining"],
     ["cli", "mechanism", "__init__", "__main__"],
@@ -37,7 +37,7 @@ SAME_LEVEL |= {("pieces", "translating"), ("explaining", "pieces")}
 SAME_LEVEL |= {("wording", "translating"), ("explaining", "translating")}
 SAME_LEVEL |= {("explaining", "passages"), ("kit", "passages"), ("kit", "explaining")}
 SAME_LEVEL |= {("kit", "reading"), ("kit", "translating"), ("loading", "kit")}
-SAME_LEVEL |= {("loading", "zoo"), ("serve", "kit")}
+SAME_LEVEL |= {("loading", "zoo"), ("loading", "kinds"), ("kinds", "zoo"), ("serve", "kit")}
 SAME_LEVEL |= {("__main__", "cli"), ("cli", "__init__")}  # the two doors of the package
 UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 

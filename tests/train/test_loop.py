@@ -80,6 +80,25 @@ def test_a_signal_saves_and_the_rest_gives_the_same_bits(tmp_path):
     assert weight_hash(second.model) == weight_hash(whole.model)
 
 
+def test_a_signal_in_the_first_step_does_not_wait_for_it(tmp_path, monkeypatch):
+    trainer, ended = make_trainer("lm", tmp_path, "soon"), list[bool]()
+
+    def slow(micro):
+        os.kill(os.getpid(), signal.SIGTERM)
+        ended.append(True)
+
+    monkeypatch.setattr(trainer, "step", slow)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        trainer.run()
+    assert not ended and not isinstance(caught.value, Interrupted)
+    again = make_trainer("lm", tmp_path, "soon")
+    assert again.restore(load_model) is None  # nothing was trained: the run begins at step 0
+    again.run()
+    whole = make_trainer("lm", tmp_path, "whole")
+    whole.run()
+    assert weight_hash(again.model) == weight_hash(whole.model)
+
+
 def test_a_bad_number_is_named_before_it_reaches_the_weights(tmp_path):
     trainer = make_trainer("lm", tmp_path, "bad", save_every=100, eval_every=0)
     step = trainer.step

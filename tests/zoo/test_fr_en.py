@@ -67,6 +67,10 @@ def test_it_translates(kit: Kit, french: str, words: str) -> None:
     assert all(word in made for word in words.split()), made
 
 
+def test_words_without_a_final_stop(kit: Kit) -> None:
+    assert kit.translate(["Bonjour", "Bonjour.", "Merci"]) == ["Hello", "Hello.", "Thank you"]
+
+
 def test_a_word_never_seen_is_a_guess_with_reasons(
     kit: Kit, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -121,7 +121,7 @@ def check_edited(path: str) -> None:
 
 
 def check_model(path: str, verb: str) -> None:
-    """Refuse a model that a verb does not take."""
+    """Refuse a model that a verb, or `regard.load`, does not take."""
     found = find_kind(path)
     if found is None or takes(verb, found.kind):
         return
@@ -129,7 +129,7 @@ def check_model(path: str, verb: str) -> None:
     expected = ", or ".join(f"{kind.title} ({kind.trained})" for kind in fits)
     verbs = ", ".join((*found.kind.verbs, "info"))
     raise UsageError(
-        f"opening {path} for `regard {verb}`",
+        f"opening {path} for `regard{'.' if verb == 'load' else ' '}{verb}`",
         f"{found.kind.title}: {found.sign}",
         expected,
         f"verbs that take {found.kind.title}: {verbs}",

@@ -9,8 +9,10 @@ import shutil
 
 import pytest
 
-from regard.cli.kinds import NETWORK, NGRAMS, TRANSLATOR, VECTORS, find_kind, takes
+import regard
 from regard.cli.main import VERBS, main
+from regard.errors import UsageError
+from regard.kinds import NETWORK, NGRAMS, TRANSLATOR, VECTORS, find_kind, takes
 
 TEXT = ["the cat sat on the mat", "a dog sat on a log", "the dog saw the cat"] * 4
 MADE = {
@@ -177,3 +179,13 @@ def test_what_counts_has_nothing_to_edit(models):
         assert call(*command)[0] == 0
         code, _, told = call(*command, "--edit", "*.attn.z=zero")
         assert code == 2 and "has no taps" in told
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_python_says_the_same(models, name):
+    path, kind = models / MADE[name][1], MADE[name][2]
+    with pytest.raises(UsageError) as caught:
+        regard.load(path)
+    said = str(caught.value)
+    assert f"opening {path} for `regard.load`: {kind.title}" in said and NETWORK.trained in said
+    assert all(verb in said for verb in kind.verbs)
