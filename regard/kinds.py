@@ -37,7 +37,7 @@ NGRAMS = Kind(
 VECTORS = Kind(
     "vectors of words",
     "regard train w2v, or a file of word2vec's",
-    ("neighbours", "analogy", "cluster", "eval analogies", "eval similarity"),
+    ("neighbours", "analogy", "cluster", "eval analogies", "eval similarity", "embed"),
 )
 TRANSLATOR = Kind(
     "a translator that counts words",
@@ -45,7 +45,7 @@ TRANSLATOR = Kind(
     ("translate", "eval translate"),
 )
 COUNTED = (NGRAMS, VECTORS, TRANSLATOR)
-NOT_NETWORKS = ("sample", "export arpa", *VECTORS.verbs)
+NOT_NETWORKS = ("sample", "export arpa", *(verb for verb in VECTORS.verbs if verb != "embed"))
 NO_MODEL = ("replay", "tok")
 """Verbs whose `path` is no model."""
 

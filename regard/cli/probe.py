@@ -31,7 +31,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
             heads_of(args.file, sentence)  # before the model is opened
     kit = open_kit(args.path, args.device, "fp32")
     corpus = read_corpus(kit, sentences, args.token)
-    taps = chosen_taps(kit, args)
+    taps = chosen_taps(kit, args.layer, args.taps)
     if corpus.long:
         show.note(f"{corpus.long:,} sentences have more tokens than fit: left out")
     if not corpus.rows:

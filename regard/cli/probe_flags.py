@@ -21,8 +21,8 @@ def add_probe(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--label", metavar="COLUMN", help=label)
     what.add_argument("--tree", action="store_true", help="structural probe of the heads")
     where = parser.add_mutually_exclusive_group()
-    layer = "the stream after block N, or all: embeddings and every block (all)"
-    where.add_argument("--layer", default="all", metavar="N|all", help=layer)
+    layer = "the stream after block N, the last, or all: embeddings and every block (all)"
+    where.add_argument("--layer", default="all", metavar="N|last|all", help=layer)
     where.add_argument("--taps", nargs="+", metavar="PATTERN", help="names as `regard info --taps`")
     kinds = ("linear", "mlp")
     parser.add_argument("--kind", choices=kinds, default="linear", help="of probe (linear)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -29,15 +28,17 @@ class Corpus(NamedTuple):
     """Sentences left out: more tokens than fit."""
 
 
-def chosen_taps(kit: Kit, args: argparse.Namespace) -> list[str]:
+def chosen_taps(kit: Kit, layer: str, patterns: Sequence[str] | None = None) -> list[str]:
     """The taps that --taps or --layer asks for; else the usual ones."""
-    taps = word_taps(kit.board, args.taps or ())
-    if args.taps or args.layer == "all":
+    taps = word_taps(kit.board, patterns or ())
+    if patterns or layer == "all":
         return taps
     layers = [name for name in taps if not name.endswith("embed")]
-    if not args.layer.isdecimal() or int(args.layer) >= len(layers):
-        raise UsageError("probing", f"--layer {args.layer}", f"0 to {len(layers) - 1}, or all")
-    return [layers[int(args.layer)]]
+    layer = str(len(layers) - 1) if layer == "last" else layer
+    if not layer.isdecimal() or int(layer) >= len(layers):
+        known = f"0 to {len(layers) - 1}, last or all"
+        raise UsageError("choosing a layer", f"--layer {layer}", known)
+    return [layers[int(layer)]]
 
 
 def read_corpus(kit: Kit, sentences: Sequence[Words], take: Take | None) -> Corpus:

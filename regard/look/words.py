@@ -8,6 +8,7 @@ from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import UsageError
@@ -17,7 +18,7 @@ from regard.look.names import resolve
 from regard.model.batch import Batch
 from regard.tokens.tokenizer import Span, Tokenizer
 
-Take = Literal["last", "first"]
+Take = Literal["last", "first", "all"]
 MakeBatch = Callable[[Sequence[Sequence[int]]], Batch]
 """Rows of ids → what the model reads, padded on the right."""
 TOKENS = 1024  # of a batch, padding included
@@ -29,22 +30,22 @@ class Read(NamedTuple):
 
     ids: list[int]
     words: list[int]
-    """Words that have a token."""
+    """Words that have a token; one with several that all stand for it, as often."""
     columns: list[int]
     """The token that stands for each of them."""
 
 
 def read_words(tokenizer: Tokenizer, text: str, spans: Sequence[Span], take: Take = "last") -> Read:
-    """Ids of a text, and of each word (a span of characters) its first or last token."""
+    """Ids of a text, and of each word (a span of characters) its first, last, or every token."""
     tokens = tokenizer.offsets(text)
     real = [at for at, (first, last) in enumerate(tokens) if first < last]  # in the text's order
     firsts, lasts = [tokens[at][0] for at in real], [tokens[at][1] for at in real]
     words, columns = list[int](), list[int]()
     for n, (start, end) in enumerate(spans):
         own = real[bisect_right(lasts, start) : bisect_left(firsts, end)]
-        if own:
-            words.append(n)
-            columns.append(own[-1] if take == "last" else own[0])
+        own = {"last": own[-1:], "first": own[:1], "all": own}[take]
+        words += [n] * len(own)
+        columns += own
     return Read(tokenizer.encode(text), words, columns)
 
 
@@ -110,3 +111,19 @@ def by_row(x: Tensor, rows: Sequence[Read]) -> list[Tensor]:
     """Vectors (N, D) of all words → those of each row."""
     bounds = [0, *accumulate(len(row.columns) for row in rows)]
     return [x[start:end] for start, end in pairwise(bounds)]
+
+
+def mean_by(x: Tensor, group: Sequence[int]) -> Tensor:
+    """Rows (N, D) of groups numbered from 0 → the mean of each group (G, D)."""
+    index = torch.tensor(group, dtype=torch.long, device=x.device)
+    sums = x.new_zeros(max(group, default=-1) + 1, x.shape[1]).index_add_(0, index, x)
+    return sums / index.bincount()[:, None]
+
+
+def sense_cosines(x: Tensor, sense: Sequence[int]) -> Tensor:
+    """Mean cosine (N, senses) of each vector with all others of each sense; NaN without others."""
+    unit = F.normalize(x.double(), dim=1)
+    own = F.one_hot(torch.tensor(sense, device=x.device)).double()  # (N, senses)
+    total = unit @ (own.T @ unit).T - own * unit.square().sum(1, keepdim=True)  # not with itself
+    count = own.sum(0) - own
+    return torch.where(count > 0, total / count, torch.nan)

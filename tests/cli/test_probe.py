@@ -113,7 +113,7 @@ def test_bad_input_of_probe(here, writer, treebank, folders, tmp_path):  # noqa:
     assert said(writer, treebank)[0] == 2
     assert said(writer, treebank, "--label", "upos", "--tree")[0] == 2
     code, err = said(writer, treebank, "--label", "upos", "--layer", 2)
-    assert code == 2 and "0 to 1, or all" in err
+    assert code == 2 and "0 to 1, last or all" in err
     code, err = said(writer, treebank, "--label", "upos", "--taps", "blocks.*.resid_pst")
     assert code == 2 and "resid_post" in err
     shutil.copytree(folders / "picture", tmp_path / "picture")
