@@ -44,6 +44,7 @@ COMMANDS = {
     "cluster": ("cluster", "M", "--k", "2"),
     "eval similarity": ("eval", "similarity", "M", "text"),
     "eval analogies": ("eval", "analogies", "M"),
+    "embed": ("embed", "M", "text", "--word", "cat"),
     "export arpa": ("export", "arpa", "M", "out"),
     "export int8": ("export", "int8", "M", "out"),
     "check": ("check", "M"),

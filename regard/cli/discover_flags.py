@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 
 from regard.cli.options import add_device, amount, natural, positive
 
@@ -34,9 +33,7 @@ def add_discover(parser: argparse.ArgumentParser) -> None:
     add_device(parser)
 
 
-Row = tuple[str, str, Callable[[argparse.ArgumentParser], None], tuple[str, str, str]]
-
-DISCOVER: dict[str, Row] = {
+DISCOVER = {
     "discover": (
         "regard.cli.discover",
         "the rule behind labelled sequences, its exceptions, its rivals, and what would decide",

@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from safetensors.numpy import save
 from torch import Tensor
 
-from regard.cli.kinds import VECTORS, find_kind
 from regard.cli.lengths import most_tokens
 from regard.cli.lines import FAULTS, Faults, line_groups
 from regard.cli.opening import open_kit
@@ -27,8 +26,9 @@ from regard.data.words import Span, key, word_spans
 from regard.disk import write_whole
 from regard.errors import DataError, UsageError, nearest
 from regard.history.vectors import Vectors, read_vectors
+from regard.kinds import VECTORS, find_kind
 from regard.kit import Kit
-from regard.look.words import Read, mean_by, read_words, sense_cosines
+from regard.look.words import mean_by, read_words, sense_cosines
 from regard.model.front_text import TextFront
 
 DOING = "embedding"
@@ -102,7 +102,14 @@ def run_lines(args: argparse.Namespace, show: Show, faults: Faults) -> None:
     if not count:
         raise DataError(DOING, "no line that gives a vector", "lines of text")
     if args.out:
-        write(Path(args.out), torch.stack(made), show)
+        stream, x = io.BytesIO(), torch.stack(made).numpy()
+        np.save(stream, x)
+        npy = args.out.endswith(".npy")
+        write_whole(Path(args.out), stream.getvalue() if npy else save({"vectors": x}))
+        if show.as_json:
+            show.result({"out": args.out, "rows": count, "dim": x.shape[1]})
+        else:
+            show.line(f"{count:,} vectors of {x.shape[1]:,} numbers in {args.out}")
 
 
 def embed_group(kit: Kit, group: list[Place], faults: Faults) -> list[tuple[Place, Tensor]]:
@@ -115,19 +122,6 @@ def embed_group(kit: Kit, group: list[Place], faults: Faults) -> list[tuple[Plac
         faults.tell(f"{group[0].file}:{group[0].line}: {error.found}, expected {error.expected}")
         return []
     return list(zip(group, made, strict=True))
-
-
-def write(out: Path, vectors: Tensor, show: Show) -> None:
-    """All vectors in one file."""
-    stream = io.BytesIO()
-    np.save(stream, vectors.numpy())
-    npy = out.suffix == ".npy"
-    write_whole(out, stream.getvalue() if npy else save({"vectors": vectors.numpy()}))
-    rows, dim = vectors.shape
-    if show.as_json:
-        show.result({"out": str(out), "rows": rows, "dim": dim})
-    else:
-        show.line(f"{rows:,} vectors of {dim:,} numbers in {out}")
 
 
 # A word -------------------------------------------------------------------------------------------
@@ -159,7 +153,7 @@ def run_word(args: argparse.Namespace, show: Show, faults: Faults, table: bool) 
         made |= {"uses": [place.told() for place in uses], "layers": layers, "left_out": left}
         show.result(made)
     else:
-        print_word(f"{args.word} by {args.path}", show, uses, files, layers)
+        print_word(args, show, uses, files, layers)
 
 
 def find_word(args: argparse.Namespace, left: list[Data], faults: Faults) -> list[Sentence]:
@@ -200,46 +194,32 @@ def read_layers(
 ) -> tuple[list[Place], list[Data]]:
     """The word by the model's table of tokens, and by each layer asked for."""
     kit = open_kit(args.path, args.device, "fp32", edits=args.edit)
-    sentences, rows = read_sentences(kit, given, left)
-    taps = chosen_taps(kit, args.layer or "last")
-    words = [(n, word) for n, row in enumerate(rows) for word in dict.fromkeys(row.words)]
+    most, taps = most_tokens(kit, DOING), chosen_taps(kit, args.layer or "last")
+    assert kit.tokenizer is not None and isinstance(kit.model.front, TextFront)
+    read = [(s, read_words(kit.tokenizer, s.place.text, s.spans, "all")) for s in given]
+    why = f"more than {most:,} tokens"
+    left += [s.place.told(why=why) for s, row in read if len(row.ids) > most]
+    read = [(s, row) for s, row in read if len(row.ids) <= most]
+    words = [(n, word) for n, (_, row) in enumerate(read) for word in dict.fromkeys(row.words)]
     number = {word: k for k, word in enumerate(words)}
-    owner = [number[n, word] for n, row in enumerate(rows) for word in row.words]  # of each token
-    names = [sentences[n].names[word] for n, word in words]
+    owner = [number[n, word] for n, (_, row) in enumerate(read) for word in row.words]
+    names = [read[n][0].names[word] for n, word in words]
     own, rest = ([k for k, name in enumerate(names) if bool(name) == other] for other in (0, 1))
-    uses = [sentences[words[k][0]].place for k in own]
+    uses = [read[words[k][0]][0].place for k in own]
+    if not uses:
+        raise DataError(DOING, f"no line with {args.word!r} that fits", f"at most {most:,} tokens")
     types = {name: k for k, name in enumerate(dict.fromkeys(filter(None, names)))}
 
     def layer(name: str, x: Tensor) -> Data:
-        x = mean_by(x.float().cpu(), owner)
+        x = mean_by(x.float().cpu(), owner)  # tokens → words
         others = mean_by(x[rest], [types[names[k]] for k in rest])
         return study(name, x[own], uses, Vectors(list(types), others.numpy()), [], args.top)
 
-    ids = torch.tensor([row.ids[column] for row in rows for column in row.columns])
-    assert isinstance(kit.model.front, TextFront)
+    ids = torch.tensor([row.ids[column] for _, row in read for column in row.columns])
+    corpus = Corpus([], [row for _, row in read], 0)
     with torch.no_grad(), show.progress(DOING) as progress:
-        seen = vectors_of(kit, Corpus([], rows, 0), taps, progress)
         static = layer("static", kit.model.front.tokens(ids.to(kit.device)))
-        return uses, [static, *(layer(tap, x) for tap, x in seen)]
-
-
-def read_sentences(
-    kit: Kit, given: list[Sentence], left: list[Data]
-) -> tuple[list[Sentence], list[Read]]:
-    """The sentences that fit, and their tokens."""
-    most, kept = most_tokens(kit, DOING), list[tuple[Sentence, Read]]()
-    assert kit.tokenizer is not None
-    for s in given:
-        row = read_words(kit.tokenizer, s.place.text, s.spans, "all")
-        why = f"{len(row.ids):,} tokens, at most {most:,}" if len(row.ids) > most else ""
-        if why or not set(range(s.names.count(""))) <= set(row.words):
-            left.append(s.place.told(why=why or "no token for the word"))
-        else:
-            kept.append((s, row))
-    if not kept:
-        found = f"{left[-1]['file']}:{left[-1]['line']}: {left[-1]['why']}"
-        raise DataError(DOING, found, "a line that the model can read")
-    return [s for s, _ in kept], [row for _, row in kept]
+        return uses, [static, *(layer(*seen) for seen in vectors_of(kit, corpus, taps, progress))]
 
 
 def study(
@@ -249,46 +229,35 @@ def study(
     files = list(dict.fromkeys(place.file for place in uses))
     sense = [files.index(place.file) for place in uses]
     cosines, own = sense_cosines(x, sense), torch.tensor(sense)[:, None]
-    mine, rival = cosines.gather(1, own)[:, 0], cosines.scatter(1, own, -torch.inf).amax(1)
+    rival = cosines.scatter(1, own, -torch.inf).amax(1, keepdim=True)
+    apart = own[cosines.gather(1, own) > rival + LEAD].bincount(minlength=len(files)).tolist()
     near = F.normalize(mean_by(x, sense), dim=1).numpy() @ table.unit.T  # (files, words)
     others = [np.delete(near, k, 0).max(0) for k in range(len(files))] if len(files) > 1 else near
     nearer = [table.best(a - b, without, top) for a, b in zip(near, others, strict=True)]
     return {
         "layer": name,
         "cosines": mean_by(cosines, sense).tolist(),  # (files, files)
-        "by_use": cosines.tolist(),  # of each with the others of each file
-        "told_apart": int((mine > rival + LEAD).sum()) if len(files) > 1 else None,
+        "by_use": cosines.tolist(),  # of each use with the others of each file
+        "told_apart": apart if len(files) > 1 else [None],
         "nearest": [[n._asdict() for n in table.best(row, without, top)] for row in near],
         "nearer": [[n._asdict() for n in row if n.score > LEAD] for row in nearer],
     }
 
 
 def print_word(
-    title: str, show: Show, uses: list[Place], files: list[str], layers: list[Data]
+    args: argparse.Namespace, show: Show, uses: list[Place], files: list[str], layers: list[Data]
 ) -> None:
-    """Mean cosines by layer; then words near to each sense, without context and with it."""
-    short = [Path(file).name for file in files]
-    short = short if len(set(short)) == len(short) else files
-    within = [(k, k) for k in range(len(files))]
-    pairs = within + [(a, b) for b in range(len(files)) for a in range(b)]
-    heads = [short[a] if a == b else f"{short[a]} – {short[b]}" for a, b in pairs]
-    counts = [f"{sum(u.file == f for u in uses)} in {s}" for f, s in zip(files, short, strict=True)]
-    several = len(files) > 1  # else nothing is told apart
-    rows = [
-        (
-            row["layer"],
-            *(f"{row['cosines'][a][b]:.3f}".replace("nan", "–") for a, b in pairs),
-            f"{row['told_apart']} of {len(uses)}",
-        )[: 1 + len(pairs) + several]
-        for row in layers
-    ]
-    columns = ("layer", *heads, "told apart")[: 1 + len(pairs) + several]
-    show.table(f"{title}: {', '.join(counts)}; mean cosines", columns, rows)
-    lists = ("nearest", "nearer")[: 1 + several]
-    rows = [
-        (row["layer"], s, *(" ".join(n["word"] for n in row[kind][k]) for kind in lists))
-        for row in (layers[0], *layers[1:][-1:])
-        for k, s in enumerate(short)
-    ]
-    columns = ("layer", "file", "nearest words", "nearer than elsewhere")[: 3 + several]
-    show.table("", columns, rows, left=4)
+    """Mean cosines of the uses in each file with those in each; then the words next to them."""
+    cosines, words = list[tuple[str, ...]](), list[tuple[str, ...]]()
+    for layer in layers:
+        for k, file in enumerate(files):
+            means = [f"{cosine:.3f}".replace("nan", "–") for cosine in layer["cosines"][k]]
+            apart, count = layer["told_apart"][k], sum(place.file == file for place in uses)
+            told = "–" if apart is None else f"{apart} of {count}"
+            cosines.append((layer["layer"], file, *means, told))
+            near = (" ".join(n["word"] for n in layer[name][k]) for name in ("nearest", "nearer"))
+            words.append((layer["layer"], file, *near))
+    columns = ("layer", "in", *files, "told apart")
+    show.table(f"{args.word} by {args.path}: mean cosines of its uses", columns, cosines, left=2)
+    columns = ("layer", "in", "nearest words", "nearer than elsewhere")
+    show.table(f"words next to {args.word}", columns, words, left=4)

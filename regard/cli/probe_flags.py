@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 
 from regard.cli.options import add_device, positive
 from regard.cli.write_flags import add_place, whole
@@ -58,9 +57,7 @@ def add_winograd(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-Row = tuple[str, str, Callable[[argparse.ArgumentParser], None], tuple[str, str, str]]
-
-PROBE: dict[str, Row] = {
+PROBE = {
     "probe": (
         "regard.cli.probe",
         "what labels, or trees, can be read off a model's vectors, layer by layer",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 
 from regard.cli.options import natural, positive
 from regard.cli.write_flags import number, whole
@@ -102,9 +101,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
 
 
 HOME = "regard.cli.words"
-Row = tuple[str, str, Callable[[argparse.ArgumentParser], None], tuple[str, str, str]]
-
-WORDS: dict[str, Row] = {
+WORDS = {
     "train w2v": (
         HOME,
         "vectors of words from the words around them (word2vec)",

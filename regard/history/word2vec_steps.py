@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.compiler import Native, compiled, vector_flags
+from regard.data.order import mix as mix_all
 
 Floats = NDArray[np.float32]
 Short = NDArray[np.int32]
@@ -140,13 +141,6 @@ def sigmoid(x: NDArray[np.floating]) -> NDArray[np.floating]:
     """1 / (1 + exp(−x))."""
     made: NDArray[np.floating] = 1 / (1 + np.exp(-x))
     return made
-
-
-def mix_all(x: Bits) -> Bits:
-    """`mix` of each; arrays wrap around by themselves."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def stream(state: int, first: int, count: int) -> Bits:

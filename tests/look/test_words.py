@@ -10,7 +10,14 @@ from regard.errors import UsageError
 from regard.history.config import RecurrentConfig
 from regard.history.seq2seq import model_class
 from regard.kit import Kit
-from regard.look.words import by_row, read_words, word_taps, word_vectors
+from regard.look.words import (
+    by_row,
+    mean_by,
+    read_words,
+    sense_cosines,
+    word_taps,
+    word_vectors,
+)
 from regard.model.config import HeadConfig, ModelConfig, TextConfig
 from regard.model.model import Model
 from regard.tokens.train import train_tokenizer
@@ -121,3 +128,25 @@ def test_heads_lie_side_by_side():
 def test_places_without_a_vector_of_each_word(kind, tap, said):
     with pytest.raises(UsageError, match=said):
         word_taps(kit_of(kind).board, [tap])
+
+
+def test_every_token_of_a_word_stands_for_it():
+    """Letter by letter: each token of a word, and no other, has a letter of it."""
+    for text in TEXTS:
+        read, tokens = read_words(TOKENIZER, text, spans_of(text), "all"), TOKENIZER.offsets(text)
+        for n, (start, end) in enumerate(spans_of(text)):
+            mine = [c for w, c in zip(read.words, read.columns, strict=True) if w == n]
+            assert mine == [c for c, (a, b) in enumerate(tokens) if max(a, start) < min(b, end)]
+    assert len(read.columns) > len(set(read.words))
+
+
+def test_means_of_groups_and_cosines_of_senses_by_hand():
+    x = torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, 2.0], [0.0, 5.0]])
+    assert torch.allclose(mean_by(x, [0, 1, 0, 0]), torch.tensor([[1 / 3, 7 / 3], [3.0, 4.0]]))
+    assert mean_by(x[:0], []).shape == (0, 2)
+    found = sense_cosines(x, [0, 0, 1, 1])
+    wanted = [[0.6, 0.0], [0.6, 0.8], [0.4, 1.0], [0.4, 1.0]]
+    assert torch.allclose(found, torch.tensor(wanted, dtype=torch.float64))
+    alone = sense_cosines(x, [0, 0, 0, 1])
+    assert alone[3, 1].isnan() and not alone[:3].isnan().any()
+    assert alone[0, 0] == pytest.approx(0.3)  # (0.6 + 0) / 2: not with itself
