@@ -65,7 +65,7 @@ def read_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
         return resample_from(read_rows(found["file"], tap), seed, **where)
     vector = read_vector(found["file"], tap)
     if kind == "patch":
-        return patch(vector, **where)
+        return patch(vector, *(where.get(name) for name in CHOICES))
     if "minus" in found:
         vector = subtract(vector, read_vector(found["minus"], tap), text)
     return add(vector * scale(found.get("scale", "1"), text), **where)

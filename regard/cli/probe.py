@@ -7,10 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from regard.cli.lengths import most_tokens
 from regard.cli.opening import open_kit
 from regard.cli.probe_reading import Corpus, chosen_taps, read_corpus, vectors_of
 from regard.cli.probe_tree import run_tree
 from regard.cli.show import Progress, Show
+from regard.cli.texts import noted
 from regard.data.sample import evenly
 from regard.data.statistics import share_interval
 from regard.data.treebank import heads_of, read_treebank
@@ -33,10 +35,11 @@ def run(args: argparse.Namespace, show: Show) -> int:
     corpus = read_corpus(kit, sentences, args.token)
     taps = chosen_taps(kit, args)
     if corpus.long:
-        show.note(f"{corpus.long:,} sentences have more tokens than fit: left out")
+        most = most_tokens(kit, "probing")
+        show.note(f"{corpus.long:,} sentences have more than {most:,} tokens, what fits: left out")
     if not corpus.rows:
         raise DataError("probing", "no sentence that the model has room for", "shorter sentences")
-    with show.progress("probing") as progress:
+    with noted(show), show.progress("probing") as progress:
         if args.tree:
             run_tree(args, show, kit, corpus, taps, progress)
         else:
