@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -52,7 +53,7 @@ def read_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
             expected = f"{', '.join(f'{n}=' for n in known)} after {kind}"
             raise UsageError(DOING, f"{option!r} in {text!r}", expected)
         found[name] = value
-    where = {name: whole(found[name], text) for name in CHOICES if name in found}
+    where: dict[str, Any] = {name: whole(found[name], text) for name in CHOICES if name in found}
     if kind in ("zero", "mean"):
         return zero(**where) if kind == "zero" else mean(None, **where)
     if "file" not in found:
@@ -65,7 +66,7 @@ def read_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
         return resample_from(read_rows(found["file"], tap), seed, **where)
     vector = read_vector(found["file"], tap)
     if kind == "patch":
-        return patch(vector, *(where.get(name) for name in CHOICES))
+        return patch(vector, **where)
     if "minus" in found:
         vector = subtract(vector, read_vector(found["minus"], tap), text)
     return add(vector * scale(found.get("scale", "1"), text), **where)
