@@ -1,11 +1,13 @@
 """Watch induction heads form: a two-layer, attention-only model learns to continue repeats.
 
-    python examples/induction.py [--steps 2000] [--device cpu|cuda] [--out NAME]
+    python examples/induction.py [--steps 2000] [--device cpu|cuda] [--out NAME] [--text FILE]
 
 Sequences are random tokens, then the same ones again, of any period. At first the model can only
 guess; then, within a few hundred steps, one head learns to look at the token before and another to
 look for where the present token stood, and the loss of what is repeated falls off a cliff: the bump
 of Olsson et al. (2022). What the heads do is measured as the model is trained, by the same taps.
+With --text a wider model learns to write a text, such as WikiText, cut into 4,096 pieces, and the
+loss is that of held-out text; nothing tells it to repeat, and the heads form all the same.
 --out writes all figures to NAME.json and, where there is matplotlib, the bump to NAME.png.
 """
 
@@ -20,6 +22,7 @@ import torch
 from torch import Tensor
 
 import regard
+from regard.data.files import read_lines
 from regard.look.capture import Board
 from regard.look.circuit import CircuitConfig, find_circuit
 from regard.look.goal import Goal
@@ -30,40 +33,83 @@ from regard.look.repeats import random_repeats
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model
+from regard.tokens import train_tokenizer
 from regard.train.objectives import token_loss
 
 COLUMNS = ("step", "loss", "previous", "induction")
 VOCAB, LENGTH, ROWS = 64, 32, 64
+Row = tuple[int, float, float, float]
 
 
-def repeated(rows: int, dice: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Random tokens, written again and again, and what is to be predicted, each (B, 2 · LENGTH).
+class Repeats:
+    """Random tokens, written again and again; each row has a period of its own.
 
-    Each row has a period of its own: else a head could look so many places back, and learn nothing.
+    Else a head could look so many places back, and learn nothing.
     """
-    once = torch.randint(VOCAB, (rows, LENGTH), generator=dice)
-    period = torch.randint(LENGTH // 3, LENGTH + 1, (rows, 1), generator=dice)
-    place = torch.arange(2 * LENGTH + 1).expand(rows, -1)
-    ids = once.gather(1, place % period)
-    labels = ids.masked_fill(place <= period, -100)  # the first time nothing can be known
-    return ids[:, :-1], labels[:, 1:]
+
+    shape = presets.gpt2(64, 2, 4, VOCAB, 2 * LENGTH)
+    rate = 2e-3
+
+    def draw(self, rows: int, dice: torch.Generator) -> tuple[Tensor, Tensor]:
+        """What is read and what is to be predicted, each (B, 2 · LENGTH)."""
+        once = torch.randint(VOCAB, (rows, LENGTH), generator=dice)
+        period = torch.randint(LENGTH // 3, LENGTH + 1, (rows, 1), generator=dice)
+        place = torch.arange(2 * LENGTH + 1).expand(rows, -1)
+        ids = once.gather(1, place % period)
+        labels = ids.masked_fill(place <= period, -100)  # the first time nothing can be known
+        return ids[:, :-1], labels[:, 1:]
+
+    held = draw  # there is no end of them
 
 
-def train(steps: int, device: str) -> tuple[Board, list[tuple[int, float, float, float]]]:
-    """The model, and at each measurement: step, loss of the repeat, best scores of heads."""
-    model = Model.fresh(presets.gpt2(64, 2, 4, VOCAB, 2 * LENGTH)).to(device).train()
+class Pages:
+    """Stretches of a text; the last tenth is held out."""
+
+    shape = presets.gpt2(256, 2, 8, 4096, 256)
+    rate = 1e-3
+
+    def __init__(self, path: str) -> None:
+        lines = list(read_lines(path))
+        tokenizer = train_tokenizer(lines, "bpe", 4096)
+        rows = tokenizer.encode_batch([f"{line}\n" for line in lines])
+        ids = torch.tensor([id for row in rows for id in row])
+        self.train, self.test = ids[: len(ids) * 9 // 10], ids[len(ids) * 9 // 10 :]
+
+    def cut(self, ids: Tensor, rows: int, dice: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Stretches from anywhere, and the same one token on, each (B, 256)."""
+        start = torch.randint(len(ids) - 257, (rows, 1), generator=dice)
+        found = ids[start + torch.arange(257)]
+        return found[:, :-1], found[:, 1:]
+
+    def draw(self, rows: int, dice: torch.Generator) -> tuple[Tensor, Tensor]:
+        """To learn from."""
+        return self.cut(self.train, rows, dice)
+
+    def held(self, rows: int, dice: torch.Generator) -> tuple[Tensor, Tensor]:
+        """To measure on."""
+        return self.cut(self.test, rows, dice)
+
+
+def train(data: Repeats | Pages, steps: int, device: str) -> tuple[Board, list[Row]]:
+    """The model, and at each measurement: step, loss, best scores of heads."""
+    torch.manual_seed(0)
+    model = Model.fresh(data.shape).to(device).train()
     board = Board(model)
     board.attach({"*.mlp.out": regard.zero()})  # attention only
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=data.rate, weight_decay=0.0)
     dice, seen = torch.Generator().manual_seed(0), []
-    test = random_repeats(range(VOCAB), LENGTH, 16, seed=1)
+    asked = [part.to(device) for part in data.held(ROWS, torch.Generator().manual_seed(1))]
+    length = min(data.shape.front.length // 2, 100)
+    test = random_repeats(range(data.shape.front.vocab), length, 16, seed=1)
     for step in range(steps + 1):
-        ids, labels = (part.to(device) for part in repeated(ROWS, dice))
+        ids, labels = (part.to(device) for part in data.draw(ROWS, dice))
         loss = token_loss(model, Batch(ids), labels)
         (loss.sum / loss.tokens).backward()
         optimizer.step()
         optimizer.zero_grad()
         if step % 50 == 0:
+            with torch.no_grad():
+                loss = token_loss(model, Batch(asked[0]), asked[1])
             scores = head_scores(board, test)
             best = (best_heads(scores, by)[0] for by in ("previous", "induction"))
             previous, induction = ((head.previous, head.induction) for head in best)
@@ -86,9 +132,18 @@ def pairs(count: int, device: str) -> Pairs:
     return Pairs(Batch(clean.to(device)), Batch(corrupt.to(device)), goal)
 
 
-def write(
-    name: str, figures: dict[str, object], seen: list[tuple[int, float, float, float]]
-) -> None:
+def prove(board: Board, device: str) -> dict[str, object]:
+    """The circuit, and what it is worth."""
+    found = find_circuit(board, pairs(32, device), CircuitConfig(keep=0.8, mlps=False))
+    share, random = found.certificate.faithfulness["resample"], found.certificate.random
+    print(f"circuit: {', '.join(map(str, found.nodes))}")
+    print(f"faithfulness {share.value:.2f} ({share.low:.2f} to {share.high:.2f})", end=", ")
+    print(f"random circuits {random.value:.2f}")
+    nodes = [str(node) for node in found.nodes]
+    return {"circuit": nodes, "faithfulness": share._asdict(), "random": random._asdict()}
+
+
+def write(name: str, figures: dict[str, object], seen: list[Row]) -> None:
     """All figures as JSON, and their picture where it can be drawn."""
     Path(f"{name}.json").write_text(json.dumps(figures, indent=2) + "\n")
     print(f"figures: {name}.json")
@@ -105,24 +160,21 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", metavar="NAME", help="write NAME.json and NAME.png")
+    parser.add_argument("--text", metavar="FILE", help="learn this text, not random repeats")
     args = parser.parse_args()
+    data = Pages(args.text) if args.text else Repeats()
     began = time.perf_counter()
-    board, seen = train(args.steps, args.device)
+    board, seen = train(data, args.steps, args.device)
     seconds = time.perf_counter() - began
-    found = find_circuit(board, pairs(32, args.device), CircuitConfig(keep=0.8, mlps=False))
-    share, random = found.certificate.faithfulness["resample"], found.certificate.random
-    print(f"circuit: {', '.join(map(str, found.nodes))}")
-    print(f"faithfulness {share.value:.2f} ({share.low:.2f} to {share.high:.2f})", end=", ")
-    print(f"random circuits {random.value:.2f}; trained in {seconds:.0f} s")
+    print(f"trained in {seconds:.0f} s")
+    figures: dict[str, object] = {
+        "device": args.device,
+        "seconds": seconds,
+        "training": [dict(zip(COLUMNS, row, strict=True)) for row in seen],
+    }
+    if not args.text:
+        figures |= prove(board, args.device)
     if args.out:
-        figures = {
-            "device": args.device,
-            "seconds": seconds,
-            "training": [dict(zip(COLUMNS, row, strict=True)) for row in seen],
-            "circuit": [str(node) for node in found.nodes],
-            "faithfulness": share._asdict(),
-            "random": random._asdict(),
-        }
         write(args.out, figures, seen)
 
 

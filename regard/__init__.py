@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from regard.core.tap import Tap, taps
     from regard.kit import Kit
     from regard.loading import build, load
-    from regard.look.edit import add, mean, other_rows, patch, resample, zero
+    from regard.look.edit import add, mean, other_rows, patch, resample, resample_from, zero
     from regard.look.extracted import Extracted
     from regard.look.steer import head_mask, steering_vector
 
@@ -32,6 +32,7 @@ _HOMES = {
     "other_rows": "regard.look.edit",
     "patch": "regard.look.edit",
     "resample": "regard.look.edit",
+    "resample_from": "regard.look.edit",
     "steering_vector": "regard.look.steer",
     "taps": "regard.core.tap",
     "zero": "regard.look.edit",
@@ -52,6 +53,7 @@ __all__ = [
     "other_rows",
     "patch",
     "resample",
+    "resample_from",
     "steering_vector",
     "taps",
     "zero",

@@ -14,8 +14,11 @@ from regard.cli.patching import grid, open_pairs
 from regard.cli.show import Show
 from regard.cli.texts import at_least
 from regard.disk import write_whole
+from regard.errors import UsageError
+from regard.look.capture import Board
 from regard.look.circuit import Certificate, Circuit, CircuitConfig, Share, find_circuit
 from regard.look.edges import Edge, edge_scores
+from regard.look.patching import Pairs
 from regard.look.picture import draw_map
 from regard.look.sites import Site
 
@@ -30,7 +33,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     with show.progress("finding a circuit") as progress:
         found = find_circuit(kit.board, pairs, config, progress)
         progress("edges")
-        edges = within(edge_scores(kit.board, pairs), found.nodes) if args.edges else []
+        edges = find_edges(kit.board, pairs, found.nodes, show) if args.edges else []
     made = as_data(args, found, edges[: args.edges])
     if args.out:
         write_measured(args, kit, made, [args.pairs] if args.pairs else [])
@@ -45,6 +48,15 @@ def run(args: argparse.Namespace, show: Show) -> int:
     else:
         print_circuit(found, edges[: args.edges], show)
     return 0
+
+
+def find_edges(board: Board, pairs: Pairs, nodes: list[Site], show: Show) -> list[Edge]:
+    """Edges of a circuit, largest first; a model whose edges are not scored has none."""
+    try:
+        return within(edge_scores(board, pairs), nodes)
+    except UsageError as error:
+        show.note(f"no edges: {error.found}")
+        return []
 
 
 def within(edges: list[Edge], nodes: list[Site]) -> list[Edge]:

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.errors import DataError, UsageError, nearest
-from regard.look.edit import Edit, add, mean, zero
+from regard.look.edit import Edit, add, mean, patch, resample_from, zero
 from regard.look.extracted import Extracted
 
 DOING = "reading --edit"
-KINDS = ("zero", "mean", "add")
+KINDS = {
+    "zero": (),
+    "mean": (),
+    "add": ("file", "minus", "scale"),
+    "patch": ("file",),
+    "resample": ("file", "seed"),
+}
+"""Each kind, and the options it has beside the choices."""
 CHOICES = ("head", "position", "neuron")
-FORM = "TAP=zero|mean|add[,head=N+N][,position=N][,neuron=N][,file=F][,minus=F][,scale=X]"
+FORM = f"TAP={'|'.join(KINDS)}[,head=N+N][,position=N][,neuron=N][,file=F][,minus=F][,scale=X]"
 
 
 def read_edits(given: Sequence[str]) -> dict[str, list[Edit]]:
@@ -37,7 +45,7 @@ def read_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
         close = nearest(kind, KINDS, 1)
         fix = f"did you mean {close}?" if close else ""
         raise UsageError(DOING, f"{kind!r} in {text!r}", f"one of {', '.join(KINDS)}", fix)
-    known = (*CHOICES, "file", "minus", "scale") if kind == "add" else CHOICES
+    known = (*CHOICES, *KINDS[kind])
     found = {}
     for option in options:
         name, equals, value = option.partition("=")
@@ -45,14 +53,20 @@ def read_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
             expected = f"{', '.join(f'{n}=' for n in known)} after {kind}"
             raise UsageError(DOING, f"{option!r} in {text!r}", expected)
         found[name] = value
-    where = {name: whole(found[name], text) for name in CHOICES if name in found}
-    if kind == "zero":
-        return zero(**where)
-    if kind == "mean":
-        return mean(None, **where)
+    where: dict[str, Any] = {name: whole(found[name], text) for name in CHOICES if name in found}
+    if kind in ("zero", "mean"):
+        return zero(**where) if kind == "zero" else mean(None, **where)
     if "file" not in found:
-        raise UsageError(DOING, f"{text!r}", "add,file=F.safetensors, the vector to add")
+        expected = "a folder of `regard extract`, whose rows are drawn"
+        if kind != "resample":
+            expected = f"the vector to {kind}, a .safetensors file or a folder of `regard extract`"
+        raise UsageError(DOING, f"{text!r}", f"{kind},file=F, {expected}")
+    if kind == "resample":
+        (seed,) = whole(found.get("seed", "0"), text)[:1]
+        return resample_from(read_rows(found["file"], tap), seed, **where)
     vector = read_vector(found["file"], tap)
+    if kind == "patch":
+        return patch(vector, **where)
     if "minus" in found:
         vector = subtract(vector, read_vector(found["minus"], tap), text)
     return add(vector * scale(found.get("scale", "1"), text), **where)
@@ -79,6 +93,12 @@ def scale(text: str, given: str) -> float:
         return float(text)
     except ValueError:
         raise UsageError(DOING, f"scale {text!r} in {given!r}", "a number") from None
+
+
+def read_rows(path: str, tap: str) -> Tensor:
+    """What `regard extract` took at a tap (N, D)."""
+    made = Extracted(path)
+    return made.tensor(made.taps[0] if len(made.taps) == 1 else tap)
 
 
 def read_vector(path: str, tap: str) -> Tensor:

@@ -6,9 +6,9 @@ import argparse
 from functools import cached_property
 
 import torch
-from torch import nn
 
 from regard.cli.doctor import free_memory
+from regard.cli.lengths import room_of
 from regard.cli.show import Show, human_bytes
 from regard.errors import DataError
 from regard.kit import Kit
@@ -27,8 +27,10 @@ class Room:
 
     def __init__(self, kit: Kit, shards: Shards) -> None:
         self.kit, self.shards = kit, shards
-        self.positions = positions(kit.model.front)
-        self.written = positions(kit.model.reader)
+        self.positions, self.written = (
+            room_of(front) if isinstance(front, TextFront) else 0
+            for front in (kit.model.front, kit.model.reader)
+        )
         self.long = 0  # texts longer than any that the model was trained on
 
     def tokens(self, args: argparse.Namespace) -> int:
@@ -41,10 +43,10 @@ class Room:
         number, target = item.number + 1, item.target or ()
         rooms = [(len(item.ids), self.positions), (len(target), self.written)]
         for length, room in rooms:
-            if room is not None and length > room:
-                found = f"{length:,} tokens in text {number}"
+            if length > room:
+                found, most = f"{length:,} tokens in text {number}", f"at most {room:,}"
                 fix = "cut it into shorter lines"
-                raise DataError(DOING, found, f"at most {room:,}, the positions of the model", fix)
+                raise DataError(DOING, found, f"{most}, which this model reads at once", fix)
         trained = self.trained
         self.long += trained is not None and max(len(item.ids), len(target)) > trained
         rows = self.shards.check(item)
@@ -93,8 +95,3 @@ class Room:
             fits = self.needed(middle) <= self.free
             low, high = (middle, high) if fits else (low, middle - 1)
         return low
-
-
-def positions(front: nn.Module) -> int | None:
-    """The most positions that a front has a learned table for; None is no limit."""
-    return front.positions.size if isinstance(front, TextFront) and front.positions else None

@@ -15,6 +15,11 @@ def most_tokens(kit: Kit, doing: str) -> int:
     if not isinstance(front, TextFront):
         found = f"a model that reads {kit.model.config.front.kind}"
         raise UsageError(doing, found, "one that reads text")
+    return room_of(front)
+
+
+def room_of(front: TextFront) -> int:
+    """The tokens that one side of a model reads at once."""
     table = None if front.positions is None else front.positions.size
     return table or max(front.config.length or 0, LONGEST)
 

@@ -84,10 +84,19 @@ def find_sites(over: str, board: Board, pairs: Pairs) -> list[Site]:
     if over != "stream":
         found = head_sites(board) if over == "heads" else mlp_sites(board)
         return found or refuse(over)
-    if pairs.clean.mask is not None and not bool(pairs.clean.mask.all()):
+    clean = pairs.clean
+    if any(mask is not None and not bool(mask.all()) for mask in (clean.mask, clean.source_mask)):
         raise DataError(DOING, "prompts of different lengths", "one length, for --over stream")
-    streams = [tap for tap in board.taps if tap.endswith((".resid_pre", ".state"))] or refuse(over)
-    return [Site(tap, None, n) for tap in streams for n in range(pairs.clean.ids.shape[1])]
+    streams = [
+        tap
+        for tap in board.taps
+        if tap.endswith((".resid_pre", ".state")) and ".back." not in tap  # which reads backwards
+    ]
+    return [
+        Site(tap, None, n)
+        for tap in streams or refuse(over)
+        for n in range((clean.inputs if tap.startswith("encoder.") else clean.ids).shape[1])
+    ]
 
 
 def refuse(over: str) -> NoReturn:

@@ -7,22 +7,24 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from regard.cli.lengths import most_tokens
 from regard.cli.opening import open_kit
 from regard.cli.probe_reading import Corpus, chosen_taps, read_corpus, vectors_of
 from regard.cli.probe_tree import run_tree
 from regard.cli.show import Progress, Show
+from regard.cli.texts import noted
 from regard.data.sample import evenly
 from regard.data.statistics import share_interval
 from regard.data.treebank import heads_of, read_treebank
 from regard.errors import DataError
 from regard.kit import Kit
-from regard.look.probe import Measured, measure
+from regard.look.probe import Measured, by_layer
 from regard.look.task import Task, make_task
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Probe each place."""
-    need = ["head"] if args.tree else [args.label]
+    need = ["head"] if args.tree else args.label
     sentences = evenly(read_treebank(args.file, need, args.columns), args.limit)
     if not sentences:
         raise DataError(f"reading {args.file}", "no sentences", "words, one on each line")
@@ -33,10 +35,11 @@ def run(args: argparse.Namespace, show: Show) -> int:
     corpus = read_corpus(kit, sentences, args.token)
     taps = chosen_taps(kit, args.layer, args.taps)
     if corpus.long:
-        show.note(f"{corpus.long:,} sentences have more tokens than fit: left out")
+        most = most_tokens(kit, "probing")
+        show.note(f"{corpus.long:,} sentences have more than {most:,} tokens, what fits: left out")
     if not corpus.rows:
         raise DataError("probing", "no sentence that the model has room for", "shorter sentences")
-    with show.progress("probing") as progress:
+    with noted(show), show.progress("probing") as progress:
         if args.tree:
             run_tree(args, show, kit, corpus, taps, progress)
         else:
@@ -55,44 +58,70 @@ def run_label(
     taps: Sequence[str],
     progress: Progress,
 ) -> None:
-    """A probe of labels at each tap."""
-    task = task_of(corpus, args)
-    control = task.control(args.seed) if args.control else None
-    made = {}
-    for tap, x in vectors_of(kit, corpus, taps, progress):
-        made[tap] = measure(x, task, args.kind, args.seed, control)
-    asked = len(task.parts.test)
-    plain = {"majority": task.majority(), "by word type": task.by_type()}
+    """Probes of labels at each tap."""
+    tasks = {label: task_of(corpus, label, args) for label in args.label}
+    controls = {name: task.control(args.seed) for name, task in tasks.items() if args.control}
+    vectors = vectors_of(kit, corpus, taps, progress)
+    made = by_layer(vectors, tasks, args.kind, args.seed, controls)
     if show.as_json:
-        show.result(
-            {
-                "label": args.label,
-                "kind": args.kind,
-                "labels": task.names,
-                "words": {"train": len(task.parts.train), "dev": len(task.parts.dev)}
-                | {"test": asked},
-                "baselines": {name: right / asked for name, right in plain.items()},
-                "taps": [{"tap": tap, **as_data(each, task)} for tap, each in made.items()],
-            }
-        )
+        found = [label_data(args, label, tasks[label], made[label]) for label in tasks]
+        show.result(found[0] if len(found) == 1 else {"features": found})
         return
-    rows = [(name, *shares(right, asked), "", "", "") for name, right in plain.items()]
+    for label, task in tasks.items():
+        print_label(args, show, label, task, made[label])
+    if len(tasks) > 1:
+        print_layers(show, made)
+
+
+def label_data(
+    args: argparse.Namespace, label: str, task: Task, made: dict[str, Measured]
+) -> dict[str, Any]:
+    """One label as plain data."""
+    train, dev, test = map(len, task.parts)
+    plain = {"majority": task.majority(), "by word type": task.by_type()}
+    return {
+        "label": label,
+        "kind": args.kind,
+        "labels": task.names,
+        "words": {"train": train, "dev": dev, "test": test},
+        "baselines": {name: right / test for name, right in plain.items()},
+        "taps": [{"tap": tap, **as_data(each, task)} for tap, each in made.items()],
+    }
+
+
+def print_label(
+    args: argparse.Namespace, show: Show, label: str, task: Task, made: dict[str, Measured]
+) -> None:
+    """One label for people."""
+    train, dev, test = map(len, task.parts)
+    plain = {"majority": task.majority(), "by word type": task.by_type()}
+    rows = [(name, *shares(right, test), "", "", "") for name, right in plain.items()]
     rows += [(tap, *label_cells(each)) for tap, each in made.items()]
     columns = "tap", "accuracy", "95 % interval", "control", "selectivity", "bits a word"
-    counts = [f"{len(part):,}" for part in task.parts]
-    show.table(f"{args.label} by a {args.kind} probe of {args.path}", columns, rows)
+    show.table(f"{label} by a {args.kind} probe of {args.path}", columns, rows)
     show.line(
-        f"{len(task.names)} labels; words to train on {counts[0]}, to choose by {counts[1]}, "
-        f"to test on {counts[2]}; no sentence is in two parts"
+        f"{len(task.names)} labels; words to train on {train:,}, to choose by {dev:,}, "
+        f"to test on {test:,}; no sentence is in two parts"
     )
     show.line(f"bits: online code of the training labels; {math.log2(len(task.names)):.3f} uniform")
 
 
-def task_of(corpus: Corpus, args: argparse.Namespace) -> Task:
+def print_layers(show: Show, made: dict[str, dict[str, Measured]]) -> None:
+    """Which layer knows what: the accuracy of each label at each place, the best ones marked."""
+    best = {label: max(each, key=lambda tap: each[tap].right) for label, each in made.items()}
+    places = list(next(iter(made.values())))
+    rows = [
+        (tap, *(f"{each[tap].accuracy:.1%}{' *' * (best[n] == tap)}" for n, each in made.items()))
+        for tap in places
+    ]
+    show.table("which layer knows what (* most)", ("tap", *made), rows)
+
+
+def task_of(corpus: Corpus, label: str, args: argparse.Namespace) -> Task:
     """The labels of the words that have a token."""
     labels, words, numbers = list[str](), list[str](), list[int]()
     for n, (sentence, row) in enumerate(zip(corpus.sentences, corpus.rows, strict=True)):
-        labels += [sentence.columns[args.label][word] for word in row.words]
+        labels += [sentence.columns[label][word] for word in row.words]
         words += [sentence.forms[word] for word in row.words]
         numbers += [n] * len(row.words)
     return make_task(labels, words, numbers, args.seed, args.drop_rare)

@@ -16,8 +16,9 @@ def add_probe(parser: argparse.ArgumentParser) -> None:
     file = "CoNLL-U, or columns parted by TABs with a blank line between sentences"
     parser.add_argument("file", metavar="FILE", help=file)
     what = parser.add_mutually_exclusive_group(required=True)
-    label = "a column to be read off the vectors: upos, xpos, deprel, or another of the file"
-    what.add_argument("--label", metavar="COLUMN", help=label)
+    label = "columns to be read off the vectors: upos, xpos, deprel, or others of the file; "
+    label += "several: which layer knows what"
+    what.add_argument("--label", nargs="+", metavar="COLUMN", help=label)
     what.add_argument("--tree", action="store_true", help="structural probe of the heads")
     where = parser.add_mutually_exclusive_group()
     layer = "the stream after block N, the last, or all: embeddings and every block (all)"
@@ -64,7 +65,7 @@ PROBE = {
         add_probe,
         (
             "regard probe folder dev.conllu --label upos --control",
-            "regard probe folder dev.conllu --label deprel --layer 4 --kind mlp --drop-rare",
+            "regard probe folder dev.conllu --label upos deprel --kind mlp --drop-rare",
             "regard probe folder dev.conllu --tree --limit 500 --json",
         ),
     ),

@@ -18,6 +18,7 @@ from regard.look.tree import beside, rooted, tree_edges, tree_lines
 from regard.look.words import by_row
 
 MARKS = ("PUNCT",)
+LONGEST = 256  # words: of each two there is a distance
 
 
 def run_tree(
@@ -58,18 +59,19 @@ def run_tree(
         return
     print_tree(args, show, plain, {tap: made[tap][0] for tap in made}, parts)
     if left:
-        show.line(f"{left:,} sentences with words that have no token are left out")
+        why = f"a word without a token, or more than {LONGEST} words"
+        show.line(f"{left:,} sentences are left out: {why}")
     for gold, found in shown:
         show.line()
         show.line(beside(f"gold\n{gold}", f"{best}, * where the edge up is wrong\n{found}"))
 
 
 def whole_sentences(corpus: Corpus) -> Corpus:
-    """Those whose words all have a token: a tree has no gaps."""
+    """Those whose words all have a token, for a tree has no gaps, and are not too many."""
     kept = [
         n
         for n, (sentence, row) in enumerate(zip(corpus.sentences, corpus.rows, strict=True))
-        if len(row.words) == len(sentence.forms)
+        if len(row.words) == len(sentence.forms) <= LONGEST
     ]
     return Corpus([corpus.sentences[n] for n in kept], [corpus.rows[n] for n in kept], corpus.long)
 

@@ -1,6 +1,8 @@
 """Prompts with corrupted twins, read from a file or made, as a batch of pairs.
 
 A line is `clean TAB corrupted TAB answer` and, where it is compared with one, `TAB other answer`.
+Prompts of a masked language model have a gap; those of an encoder-decoder are sources, and of its
+answers the words that both begin with, or all but the last, stand as written.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from typing import NamedTuple
 import torch
 
 from regard.cli.answers import find_token
+from regard.cli.fill import encode_gaps
 from regard.cli.lengths import check_length
 from regard.data.files import read_lines
 from regard.decode.prompt import prompt_ids
 from regard.errors import DataError, UsageError
+from regard.interop.side import start_id
 from regard.kit import Kit
 from regard.look.goal import Goal
 from regard.look.patching import Pairs
@@ -59,27 +63,77 @@ def check_writer(kit: Kit) -> Tokenizer:
     return kit.tokenizer
 
 
+class Asked(NamedTuple):
+    """A line as a model reads it."""
+
+    clean: list[int]
+    corrupt: list[int]
+    before: str
+    """What the answer follows."""
+    good: str
+    bad: str | None
+    gap: int | None = None
+    """The column of a masked language model's gap."""
+
+
+def read_line(kit: Kit, line: Line) -> Asked:
+    """By the kind of model."""
+    tokenizer = kit.tokenizer
+    if tokenizer is None or kit.model.config.head.take == "first":
+        raise UsageError(DOING, "a model that predicts no words", "one that does")
+    if kit.model.encoder is None:
+        clean, corrupt = (prompt_ids(tokenizer, text) for text in line[:2])
+        return Asked(clean, corrupt, line.clean, line.good, line.bad)
+    if kit.model.decoder is not None:
+        clean, corrupt = (tokenizer.encode(text) for text in line[:2])
+        good, bad = line.good.split(), (line.bad or line.good).split()
+        most = min(len(good), len(bad)) - 1
+        same = next((n for n in range(most) if good[n] != bad[n]), most)
+        other = None if line.bad is None else " ".join(bad[same:])
+        return Asked(clean, corrupt, " ".join(good[:same]), " ".join(good[same:]), other)
+    mask = tokenizer.specials.get("mask")
+    if mask is None:
+        raise UsageError(DOING, "an encoder that predicts no words", "a masked language model")
+    clean, corrupt = (encode_gaps(tokenizer, text, mask, DOING) for text in line[:2])
+    gap = clean.index(mask)
+    if len(clean) == len(corrupt) and corrupt.index(mask) != gap:
+        raise DataError(DOING, f"gaps at different tokens: {line.clean!r}", "one place for both")
+    before = tokenizer.decode(clean[:gap])
+    return Asked(clean, corrupt, before, line.good, line.bad, gap)
+
+
 def make_pairs(kit: Kit, lines: Sequence[Line], note: Callable[[str], None]) -> Pairs:
     """Lines as batches on the model's device; a pair must have as many tokens on either side."""
-    tokenizer = check_writer(kit)
-    clean = [prompt_ids(tokenizer, line.clean) for line in lines]
-    corrupt = [prompt_ids(tokenizer, line.corrupt) for line in lines]
+    asked, tokenizer = [read_line(kit, line) for line in lines], kit.tokenizer
+    assert tokenizer is not None
+    clean, corrupt = [x.clean for x in asked], [x.corrupt for x in asked]
     longest = max(range(len(lines)), key=lambda n: len(clean[n]))
     check_length(kit, clean[longest], f"{DOING}, pair {longest + 1}", lines[longest].clean)
     check_lengths(tokenizer, clean, corrupt)
     said: dict[str, None] = {}  # each note once
-    good = [find_token(tokenizer, x.clean, x.good, said.setdefault) for x in lines]
-    bad = None
-    if lines[0].bad is not None:
-        bad = torch.tensor(
-            [find_token(tokenizer, x.clean, x.bad or "", said.setdefault) for x in lines]
-        )
+    good = [find_token(tokenizer, x.before, x.good, said.setdefault) for x in asked]
+    bad = [
+        find_token(tokenizer, x.before, x.bad, said.setdefault)
+        for x in asked
+        if x.bad is not None  # of all lines or of none
+    ]
     for text in list(said)[:SHOWN]:
         note(text)
     if len(said) > SHOWN:
         note(f"and {len(said) - SHOWN} more answers of several tokens")
-    goal = Goal(torch.tensor(good), bad, kind="logit" if bad is not None else "logprob")
-    return Pairs(kit.batch(clean), kit.batch(corrupt), goal)
+    gaps = [x.gap for x in asked if x.gap is not None]
+    goal = Goal(
+        torch.tensor(good),
+        torch.tensor(bad) if bad else None,
+        torch.tensor(gaps) if gaps else None,
+        "logit" if bad else "logprob",
+    )
+    written = None
+    if kit.model.config.target is not None:
+        start = start_id(kit.files, kit.config)
+        begun = [tokenizer.encode(x.before, special=False, side="target") for x in asked]
+        written = [[start, *ids] for ids in begun]
+    return Pairs(kit.batch(clean, written), kit.batch(corrupt, written), goal)
 
 
 def check_lengths(

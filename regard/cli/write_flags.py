@@ -74,8 +74,9 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     choices = ("auto", "fp32", "bf16", "int8")
     text = "of the matrix products; less is faster (auto: int8 for weights stored so, else float32)"
     parser.add_argument("--precision", choices=choices, default="auto", help=text)
-    edit = "change what passes a tap: *.9.attn.z=zero,head=3; mean; add,file=F,minus=F,scale=X, "
-    edit += "where F is one vector or a folder of `regard extract`, whose mean counts; repeatable"
+    edit = "change what passes a tap: *.9.attn.z=zero,head=3; mean; patch,file=F; "
+    edit += "add,file=F,minus=F,scale=X: F is one vector or a folder of `regard extract`, whose "
+    edit += "mean counts; resample,file=F,seed=N: rows of it, drawn; repeatable"
     parser.add_argument("--edit", action="append", default=[], metavar="TAP=KIND,…", help=edit)
 
 

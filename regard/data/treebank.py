@@ -93,10 +93,13 @@ def heads_of(path: Path | str, words: Words) -> list[int]:
 
 def reaches_root(heads: Sequence[int]) -> bool:
     """Whether every word has the root above it."""
+    below = {-1}  # words that are known to
     for start in range(len(heads)):
-        at, steps = start, 0
-        while at >= 0 and steps <= len(heads):
-            at, steps = heads[at], steps + 1
-        if at >= 0:
+        at, path = start, list[int]()
+        while at not in below and len(path) <= len(heads):
+            path.append(at)
+            at = heads[at]
+        if at not in below:
             return False
+        below.update(path)
     return True

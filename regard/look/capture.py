@@ -74,7 +74,7 @@ class Board:
         """Refuse edits that mean one call's columns where a sequence is run in several calls."""
         for name, station in self.stations.items():
             for edit in station.edits:
-                if edit.position is not None or edit.kind in ("mean", "resample"):
+                if edit.of_positions or edit.of_batch:
                     raise UsageError(
                         f"editing {name}",
                         f"an edit of positions or to the mean of a run, in {doing}",
@@ -86,7 +86,7 @@ class Board:
         """Refuse edits by which one text would change with the company it is run in."""
         for name, station in self.stations.items():
             for edit in station.edits:
-                if edit.kind in ("mean", "resample"):
+                if edit.of_batch:
                     raise UsageError(
                         f"editing {name}",
                         f"{edit.kind} of a run, in {doing}",

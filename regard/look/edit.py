@@ -1,4 +1,4 @@
-"""Edits: change an activation while the model runs. Zero, mean, patch, add, resample.
+"""Edits: change an activation while the model runs. Zero, mean, patch, add, resample, draw.
 
 An edit is a few tensors and flags, not a closure: `torch.compile` compiles a kind of edit once and
 later ones of that kind, with other heads or values, run without compiling again.
@@ -21,13 +21,14 @@ Indices = int | Sequence[int] | None
 # Where heads, positions and neurons lie in each place's tensor (ARCHITECTURE: shapes of taps).
 HEAD = {"q": 2, "k": 2, "v": 2, "z": 2, "scores": 1, "pattern": 1}
 POSITION = {"scores": 2, "pattern": 2}
+DRAWN = 4096  # rows of a bank that are drawn: a text of more positions meets them again
 
 
 @dataclass(eq=False)
 class Edit:
     """Replace (or add to) the chosen part of an activation by a value or by its mean."""
 
-    kind: Literal["replace", "add", "mean", "resample"]
+    kind: Literal["replace", "add", "mean", "resample", "draw"]
     value: Tensor | None = None
     head: Tensor | None = None
     position: Tensor | None = None
@@ -58,13 +59,24 @@ class Edit:
                 found = f"neuron {self.neuron.tolist()} at {name}"
                 raise UsageError("editing an activation", found, f"0 to {width - 1}")
         made = replace(self, place=place)
-        if place in ("q", "k", "v", "z") and self.value is not None and self.value.dim() == 1:
+        vectors = self.value is not None and self.value.dim() == (2 if self.kind == "draw" else 1)
+        if place in ("q", "k", "v", "z") and self.value is not None and vectors:
             width = int(owner.width)  # type: ignore[arg-type]
-            if len(self.value) > width and len(self.value) % width == 0:  # heads side by side
-                made.value = self.value.unflatten(0, (-1, width))
+            if self.value.shape[-1] % width == 0:  # one head, or heads side by side
+                made.value = self.value.unflatten(-1, (-1, width))
         if self.kind == "mean" and self.value is not None:  # of another run, known beforehand
             made.kind, made.value = "replace", self.value.mean(made.over, keepdim=True)
         return made
+
+    @property
+    def of_positions(self) -> bool:
+        """Whether it must be told which positions a call reads."""
+        return self.position is not None or self.kind == "draw"
+
+    @property
+    def of_batch(self) -> bool:
+        """Whether a text changes with what else is run."""
+        return self.kind in ("mean", "resample")
 
     @property
     def over(self) -> tuple[int, ...]:
@@ -73,8 +85,10 @@ class Edit:
 
     def __call__(self, x: Tensor) -> Tensor:
         """The activation with the chosen part changed."""
-        self.check_shapes(x)
         where = self.where(x)
+        if self.kind == "draw":
+            return replace(self, kind="replace", value=self.drawn(x))(x)
+        self.check_shapes(x)
         if self.kind == "mean":
             return torch.where(where, x.mean(self.over, keepdim=True), x)
         if self.kind == "resample":
@@ -93,6 +107,12 @@ class Edit:
             longer = given.dim() == x.dim() and given.shape[-1] == x.shape[-1]
             expected = "a shape that can be broadcast to the activation's"
             raise UsageError("editing an activation", found, expected, fix if longer else "")
+
+    def drawn(self, x: Tensor) -> Tensor:
+        """For each position a row of those that were drawn, from the first again after the last."""
+        assert self.value is not None
+        at = torch.arange(x.shape[1]) if self.columns is None else self.columns
+        return self.value.to(x)[at.to(x.device) % len(self.value)]
 
     def others(self, x: Tensor) -> Tensor:
         """The row that each row of x takes its value from."""
@@ -213,6 +233,24 @@ def resample(
         found = f"rows {chosen.tolist()}"
         raise UsageError("resampling", found, "for each row of the batch one of its rows")
     return Edit("resample", None, *where, rows=chosen)
+
+
+def resample_from(
+    bank: Tensor,
+    seed: int = 0,
+    head: Indices = None,
+    position: Indices = None,
+    neuron: Indices = None,
+) -> Edit:
+    """Give each position a row of `bank` (N, D), drawn at random: what passes the tap in a corpus.
+
+    The same in any batch and while generating, unlike `resample`. `Extracted.tensor` makes banks.
+    """
+    if bank.dim() != 2 or not len(bank):
+        found = f"a bank of shape {tuple(bank.shape)}"
+        raise UsageError("resampling", found, "rows (N, D) of activations")
+    order = torch.randperm(len(bank), generator=torch.Generator().manual_seed(seed))[:DRAWN]
+    return Edit("draw", bank[order], choose(head), choose(position), choose(neuron))
 
 
 def other_rows(count: int, seed: int = 0) -> Tensor:

@@ -89,7 +89,8 @@ def choose_taps(
             raise UsageError(DOING, found, "taps that hold a vector for each token", fix)
         if ".back." in name or (name == "logits" and model.config.head.take == "first"):
             why = "reads from the end" if ".back." in name else "has one answer for a whole text"
-            raise UsageError(DOING, f"{name}, which {why}", "taps such as blocks.*.resid_post")
+            near = "encoder.ahead.*.state" if ".back." in name else "blocks.*.resid_post"
+            raise UsageError(DOING, f"{name}, which {why}", f"taps such as {near}")
         if head is not None and place not in HEAD:
             raise UsageError(DOING, f"head {head} of {name}", "taps of attn.q, k, v or z")
     if len({reads_source(board, name) for name in taps}) > 1:

@@ -67,7 +67,7 @@ def draw_bump(rows: Sequence[tuple[int, float, float, float]]) -> bytes:
     left.plot(steps, [row[1] for row in rows], color="black", label="loss")
     for n, (name, colour) in enumerate((("previous token", "tab:blue"), ("induction", "tab:red"))):
         right.plot(steps, [row[2 + n] for row in rows], color=colour, label=name)
-    left.set(xlabel="step", ylabel="loss of the repeated half, nats")
+    left.set(xlabel="step", ylabel="loss, nats")
     right.set(ylabel="best score of a head", ylim=(0, 1))
     figure.legend(loc="outside upper center", ncols=3)
     made = BytesIO()

@@ -7,7 +7,7 @@ Accuracy stands beside that of a control task (Hewitt and Liang 2019) and the bi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -219,6 +219,25 @@ def measure(
         chance = fit(kind, near, held, len(task.names), seed).right(asked)
     bits = online_bits(kind, train, dev, len(task.names), seed) if code else None
     return Measured(right, len(test.y), chance, bits, len(train.y))
+
+
+def by_layer(
+    vectors: Iterable[tuple[str, Tensor]],
+    tasks: Mapping[str, Task],
+    kind: Kind = "linear",
+    seed: int = 0,
+    controls: Mapping[str, Task] | None = None,
+    code: bool = True,
+) -> dict[str, dict[str, Measured]]:
+    """Which layer knows what: for each feature, a task by name, what each place's vectors tell.
+
+    Vectors (M, D) are of words, or of patches of pictures: whatever the tasks label.
+    """
+    found: dict[str, dict[str, Measured]] = {name: {} for name in tasks}
+    for place, x in vectors:
+        for name, task in tasks.items():
+            found[name][place] = measure(x, task, kind, seed, (controls or {}).get(name), code)
+    return found
 
 
 def parts_of(x: Tensor, task: Task) -> list[Labelled]:

@@ -82,7 +82,7 @@ def following(board: Board, batch: Batch, strict: bool = False) -> Iterator[Foll
         edit
         for name, station in board.stations.items()
         for edit in station.edits
-        if edit.position is not None and not of_source(name)
+        if edit.of_positions and not of_source(name)
     ]
     if board.captured is None and not placed:
         yield None
@@ -118,7 +118,7 @@ class Follower:
         self.lengths = self.lengths + kept.sum(1)
         for name, station in self.board.stations.items():
             for edit in station.edits:
-                if edit.position is not None and not of_source(name):
+                if edit.of_positions and not of_source(name):
                     edit.columns = columns
         self.calls.append(Seen(ids, real, self.parent, {}))
         self.parent = None

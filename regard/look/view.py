@@ -189,7 +189,7 @@ def attention_taps(board: Board) -> dict[str, list[str]]:
             "looking at attention",
             f"a {type(board.model).__name__} model, which has none",
             "a Transformer, or a recurrent encoder-decoder with additive attention",
-            "`regard info MODEL --taps` lists what there is to read",
+            "`regard explain`, `patch --over stream`, `probe` and `extract` look into it",
         )
     return found
 

@@ -82,7 +82,7 @@ def test_a_long_text_says_what_fits(here, places, model, fits, verb, tmp_path):
         ("eval ioi bert", 2, "a language model"),
         ("eval ioi t5", 2, "a language model"),
         ("eval ioi gpt2", 3, "no single tokens"),
-        ("patch t5 pairs.tsv", 2, "a language model"),
+        ("patch t5 pairs.tsv", 3, "as many tokens in a prompt"),
         ("look lens bert x", 3, "looking through the logit lens: no [MASK]"),
         ("look heads gpt2 --text ", 3, "no text in --text"),
         ("look t5 ", 3, "an empty text"),

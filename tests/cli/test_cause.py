@@ -7,11 +7,13 @@ import json
 import pytest
 import torch
 
+import regard
 from regard.cli.main import main
 from regard.kit import Kit
 from regard.look.ioi import FRAMES, NAMES, PLACES, THINGS, Roles, find_roles, make_prompts
 from regard.look.ioi_heads import LOOKS, RULES
 from regard.tokens import train_tokenizer
+from tests.cli.small_folders import masker, pair  # noqa: F401
 from tests.look.planted import planted_induction
 from tests.look.test_circuit import repeats
 
@@ -102,6 +104,47 @@ def test_a_circuit_and_its_certificate(folder, capsys):
     }
 
 
+def test_a_translator_is_asked_about_its_next_word(pair, tmp_path, capsys):  # noqa: F811
+    """What both answers begin with is written; their next tokens are compared."""
+    lines = [f"the {noun} cat\tthe {noun} dog\tthe dog sat\tthe cat sat" for noun in ("cat", "mat")]
+    (tmp_path / "p.tsv").write_text("\n".join(2 * lines) + "\n")
+    words = ("patch", pair, tmp_path / "p.tsv", "--json")
+    code, said, _ = call(capsys, *words)
+    made = json.loads(said)
+    kit = regard.load(pair)
+    cut = kit.tokenizer.encode
+    sources = [cut(line.split("\t")[0]) for line in lines]
+    begun = [kit.tokenizer.specials["pad"], *cut("the", special=False, side="target")]
+    good, bad = (cut(f"the {word}", special=False)[len(begun) - 1] for word in ("dog", "cat"))
+    with torch.no_grad():
+        logits = kit.model(kit.batch(sources, [begun, begun]))[:, -1]
+    assert code == 0 and made["clean"] == pytest.approx(
+        float((logits[:, good] - logits[:, bad]).mean()), abs=1e-4
+    )
+    assert {e["tap"].split(".")[0] for e in made["effects"]} == {"encoder", "decoder"}
+    code, said, _ = call(capsys, *words, "--over", "stream")
+    last = [e for e in json.loads(said)["effects"] if e["tap"] == "encoder.blocks.0.resid_pre"]
+    assert code == 0 and len(last) == len(sources[0])
+    assert [e["effect"] for e in last[:2]] == pytest.approx([0, 0], abs=1e-4)  # the same tokens
+    code, said, error = call(capsys, "circuit", *words[1:], "--draws", 5)
+    assert code == 0 and "no edges" in error and json.loads(said)["certificate"]["pairs"] == 2
+
+
+def test_a_masked_language_model_is_asked_about_its_gap(masker, tmp_path, capsys):  # noqa: F811
+    lines = ["the [MASK] sat\ton [MASK] sat\tcat\tdog", "the [MASK] sat\tis [MASK] sat\tcat\tdog"]
+    (tmp_path / "p.tsv").write_text("\n".join(lines) + "\n")
+    code, said, _ = call(capsys, "patch", masker, tmp_path / "p.tsv", "--json")
+    kit = regard.load(masker)
+    ids = kit.tokenizer.encode("the [MASK] sat", allow_special=True)
+    logits = kit.logits([ids])[0, ids.index(kit.tokenizer.specials["mask"])]
+    cat, dog = (kit.tokenizer.encode(word, special=False)[0] for word in ("cat", "dog"))
+    assert code == 0
+    assert json.loads(said)["clean"] == pytest.approx(float(logits[cat] - logits[dog]), abs=1e-4)
+    (tmp_path / "p.tsv").write_text("the [MASK] sat\t[MASK] on sat\tcat\tdog\n")
+    code, _, error = call(capsys, "patch", masker, tmp_path / "p.tsv")
+    assert code == 3 and "gaps at different tokens" in error
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
@@ -133,7 +176,7 @@ def test_bad_pairs(folder, tmp_path, capsys, line, told):
         (["eval", "ioi", "M", "--out", "."], "is a folder"),
         (["patch", "M", "P", "--png", "nowhere/p.png"], "no folder nowhere"),
         (["eval", "ioi", "M"], "14 tokens\n  expected: at most 12"),
-        (["circuit", "fr-en", "P"], "a language model"),
+        (["circuit", "fr-en", "--task", "ioi"], "a language model"),
     ],
 )
 def test_bad_calls(folder, capsys, words, told):

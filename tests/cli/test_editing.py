@@ -74,6 +74,10 @@ def test_edits_add_up_and_reach_generation(folder, capsys):
         ("*.z=zero,head=x", "joined by +"),
         ("*.z=zero,scale=2", "after zero"),
         ("*.z=add", "the vector to add"),
+        ("*.z=patch", "the vector to patch"),
+        ("*.z=resample", "whose rows are drawn"),
+        ("*.z=resample,file=nowhere", "a folder of `regard extract`"),
+        ("*.z=resample,minus=x", "file=, seed= after resample"),
         ("*.z=add,file=nowhere", "no such file"),
         ("*.attn.z=zero,head=9", "heads 0 to 3"),
         ("*.attn.y=zero", "no tap is called"),
@@ -125,3 +129,32 @@ def test_a_vector_made_by_extract(folder, capsys, tmp_path):
     with kit.edit({tap: regard.add(3 * vector, position=[5, 6])}):
         assert kit.generate("a b c d a b", 2) == steered
     assert "2 taps" in scores(capsys, folder, "--edit", flag.replace("*.1.resid", "*.resid"))
+
+
+def test_values_of_a_corpus_stand_in_for_a_texts_own(folder, capsys, tmp_path):
+    """Resampled, each position takes a row that was drawn; patched, the mean; while writing too."""
+    kit, tap = regard.load(folder), "decoder.blocks.1.attn.z"
+    (tmp_path / "corpus.txt").write_text("a b c\nf e d c\nk l\n")
+    words = ["extract", str(folder), f"{tmp_path}/corpus.txt", "--out", f"{tmp_path}/z"]
+    assert main([*words, "--tap", tap]) == 0
+    capsys.readouterr()
+    bank = regard.Extracted(tmp_path / "z").tensor(tap)
+    order = torch.randperm(len(bank), generator=torch.Generator().manual_seed(3))
+    ids = kit.tokenizer.encode("a b c d a b c d")
+    drawn = bank[order].unflatten(1, (4, -1))[torch.arange(len(ids) - 1) % len(bank)]
+    for flag, value in (
+        (f"{tap}=resample,file={tmp_path}/z,seed=3,head=2", drawn),
+        (f"{tap}=patch,file={tmp_path}/z,head=2", bank.mean(0).unflatten(0, (4, -1))),
+    ):
+        found = scores(capsys, folder, "--edit", flag)
+        with kit.edit({tap: regard.patch(value, head=2)}):
+            logs = kit.logits([ids[:-1]]).log_softmax(-1)[0]
+        wanted = [float(logs[n, id]) for n, id in enumerate(ids[1:])]
+        assert found[1:] == pytest.approx(wanted, abs=1e-4)
+        assert found[1:] != pytest.approx(scores(capsys, folder)[1:], abs=1e-2)
+    # column by column, with a cache, a text is edited as it is when run at once
+    with kit.edit({tap: regard.resample_from(bank, 3)}):
+        text = "a b c d a b"
+        for _ in range(3):
+            text += " " + kit.tokenizer.decode([int(kit.logits(text)[0, -1].argmax())])
+        assert kit.generate("a b c d a b", 3).split() == text.split()[6:]

@@ -120,7 +120,11 @@ def test_what_fits_is_said(writer, pair):  # noqa: F811
     with pytest.raises(DataError, match=f"at most {shards.capacity}, a shard"):
         room.check(Item(0, [5] * 100))
     shards.capacity = 10**9
-    room.free = 1 << 30
+    with pytest.raises(
+        DataError, match=r"text 3\n  expected: at most 5,000, which this model reads"
+    ):
+        room.check(Item(2, [5] * 100_000))
+    room.positions, room.free = 1 << 20, 1 << 30
     with pytest.raises(DataError, match="100,000 tokens in text 3") as told:
         room.check(Item(2, [5] * 100_000))
     most = int(told.value.expected.split()[2].replace(",", ""))

@@ -79,11 +79,23 @@ def test_trees(here, writer, treebank, monkeypatch):  # noqa: F811
     )
 
 
+def test_which_layer_knows_what(here, writer, treebank):  # noqa: F811
+    """Several labels: each as it is alone, and a table of all with the best places marked."""
+    words = ("probe", writer, treebank, "--drop-rare", "--label")
+    both = json.loads(here(*words, "upos", "lemma", "--json")[1])["features"]
+    assert both == [json.loads(here(*words, label, "--json")[1]) for label in ("upos", "lemma")]
+    table = here(*words, "upos", "lemma")[1].partition("which layer knows what")[2]
+    rows = [line.split() for line in table.splitlines()[2:]]
+    best = max(both[0]["taps"], key=lambda each: each["accuracy"])
+    assert next(row[0] for row in rows if row[2] == "*") == best["tap"]
+    assert len(rows) == len(both[0]["taps"]) and table.count("*") == 3
+
+
 def test_sentences_without_room_are_left_out(here, writer, treebank, tmp_path):  # noqa: F811
     long = "\n".join(f"{n}\tcat\tcat\tNOUN\t_\t_\t0\tdep\t_\t_" for n in range(1, 60))
     (tmp_path / "b.conllu").write_text(f"{treebank.read_text()}\n{long}\n")
     code, _, err = here("probe", writer, tmp_path / "b.conllu", "--label", "upos", "--layer", 0)
-    assert code == 0 and "1 sentences have more tokens than fit" in err
+    assert code == 0 and "1 sentences have more than 40 tokens, what fits" in err
 
 
 def test_bad_input_of_probe(here, writer, treebank, folders, tmp_path):  # noqa: F811
