@@ -8,6 +8,7 @@ from regard.lang.draw import dot
 from regard.lang.lines import RANDOM
 
 SHOWN, EXCEPTIONS = 10, 5
+CLIP = 300  # characters of a line that is shown
 
 
 def number(value: float) -> str:
@@ -153,7 +154,8 @@ def print_exceptions(found: Discovery, show: Show) -> None:
     for n, one in enumerate(found.hypotheses[:SHOWN], 1):
         for line in one.exceptions[: EXCEPTIONS if n <= 5 else 0]:
             sign = "+" if line.positive else "-"
-            show.line(f"  exception to {n}: {line.place} ({sign}): {line.text}")
+            text = line.text if len(line.text) <= CLIP else f"{line.text[: CLIP - 1]}…"
+            show.line(f"  exception to {n}: {line.place} ({sign}): {text}")
         if n <= 5 and len(one.exceptions) > EXCEPTIONS:
             show.line(f"  exceptions to {n}: {len(one.exceptions) - EXCEPTIONS} more (--json)")
 
