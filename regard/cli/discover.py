@@ -144,6 +144,8 @@ def verify(found: Discovery, sources: list[str]) -> None:
 def write(args: argparse.Namespace, found: Discovery, sources: list[str], show: Show) -> None:
     """The files that were asked for, of the best rule."""
     if not found.hypotheses:
+        if args.checker or args.dot or args.png:
+            show.note("no rule tells one line from another: nothing is written")
         return
     if args.checker:
         Path(args.checker).write_text(sources[0], encoding="utf-8")
