@@ -12,9 +12,10 @@ from regard.cli.probe_reading import Corpus, chosen_taps, read_corpus, vectors_o
 from regard.cli.probe_tree import run_tree
 from regard.cli.show import Progress, Show
 from regard.data.sample import evenly
+from regard.data.speech import clean_tree
 from regard.data.statistics import share_interval
-from regard.data.treebank import heads_of, read_treebank
-from regard.errors import DataError
+from regard.data.treebank import Words, heads_of, read_treebank
+from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.look.probe import Measured, measure
 from regard.look.task import Task, make_task
@@ -26,22 +27,41 @@ def run(args: argparse.Namespace, show: Show) -> int:
     sentences = evenly(read_treebank(args.file, need, args.columns), args.limit)
     if not sentences:
         raise DataError(f"reading {args.file}", "no sentences", "words, one on each line")
+    versions = versions_of(args, sentences)  # before the model is opened
+    kit = open_kit(args.path, args.device, "fp32")
+    made = {}
+    for name, some in versions.items():
+        corpus = read_corpus(kit, some, args.token)
+        taps = chosen_taps(kit, args)
+        if corpus.long:
+            show.note(f"{corpus.long:,} sentences have more tokens than fit: left out")
+        if not corpus.rows:
+            expected = "shorter sentences"
+            raise DataError("probing", "no sentence that the model has room for", expected)
+        with show.progress("probing") as progress:
+            if len(versions) > 1 and not show.as_json:
+                show.line(f"{name}: {sum(len(one.forms) for one in some):,} words")
+            probed = run_tree if args.tree else run_label
+            made[name] = probed(args, show, kit, corpus, taps, progress)
+    if show.as_json:
+        show.result(made if len(made) > 1 else made["spoken"])
+    return 0
+
+
+def versions_of(args: argparse.Namespace, sentences: list[Words]) -> dict[str, list[Words]]:
+    """The sentences as they are, and with --speech without fillers and restarts (#116)."""
+    if args.speech and not args.tree:
+        raise UsageError("probing", "--speech without --tree", "both")
     if args.tree:
         for sentence in sentences:
-            heads_of(args.file, sentence)  # before the model is opened
-    kit = open_kit(args.path, args.device, "fp32")
-    corpus = read_corpus(kit, sentences, args.token)
-    taps = chosen_taps(kit, args)
-    if corpus.long:
-        show.note(f"{corpus.long:,} sentences have more tokens than fit: left out")
-    if not corpus.rows:
-        raise DataError("probing", "no sentence that the model has room for", "shorter sentences")
-    with show.progress("probing") as progress:
-        if args.tree:
-            run_tree(args, show, kit, corpus, taps, progress)
-        else:
-            run_label(args, show, kit, corpus, taps, progress)
-    return 0
+            heads_of(args.file, sentence)
+    made = {"spoken": sentences}
+    if args.speech:
+        made["cleaned"] = [clean_tree(sentence) for sentence in sentences]
+        if made["cleaned"] == sentences:
+            found = "no fillers and no restarts"
+            raise DataError(f"cleaning {args.file}", found, "a treebank of spontaneous speech")
+    return made
 
 
 # Labels -------------------------------------------------------------------------------------------
@@ -54,8 +74,8 @@ def run_label(
     corpus: Corpus,
     taps: Sequence[str],
     progress: Progress,
-) -> None:
-    """A probe of labels at each tap."""
+) -> dict[str, Any]:
+    """A probe of labels at each tap; the object of --json."""
     task = task_of(corpus, args)
     control = task.control(args.seed) if args.control else None
     made = {}
@@ -63,19 +83,16 @@ def run_label(
         made[tap] = measure(x, task, args.kind, args.seed, control)
     asked = len(task.parts.test)
     plain = {"majority": task.majority(), "by word type": task.by_type()}
+    found = {
+        "label": args.label,
+        "kind": args.kind,
+        "labels": task.names,
+        "words": {"train": len(task.parts.train), "dev": len(task.parts.dev)} | {"test": asked},
+        "baselines": {name: right / asked for name, right in plain.items()},
+        "taps": [{"tap": tap, **as_data(each, task)} for tap, each in made.items()],
+    }
     if show.as_json:
-        show.result(
-            {
-                "label": args.label,
-                "kind": args.kind,
-                "labels": task.names,
-                "words": {"train": len(task.parts.train), "dev": len(task.parts.dev)}
-                | {"test": asked},
-                "baselines": {name: right / asked for name, right in plain.items()},
-                "taps": [{"tap": tap, **as_data(each, task)} for tap, each in made.items()],
-            }
-        )
-        return
+        return found
     rows = [(name, *shares(right, asked), "", "", "") for name, right in plain.items()]
     rows += [(tap, *label_cells(each)) for tap, each in made.items()]
     columns = "tap", "accuracy", "95 % interval", "control", "selectivity", "bits a word"
@@ -86,6 +103,7 @@ def run_label(
         f"to test on {counts[2]}; no sentence is in two parts"
     )
     show.line(f"bits: online code of the training labels; {math.log2(len(task.names)):.3f} uniform")
+    return found
 
 
 def task_of(corpus: Corpus, args: argparse.Namespace) -> Task:

@@ -20,6 +20,8 @@ def add_probe(parser: argparse.ArgumentParser) -> None:
     label = "a column to be read off the vectors: upos, xpos, deprel, or another of the file"
     what.add_argument("--label", metavar="COLUMN", help=label)
     what.add_argument("--tree", action="store_true", help="structural probe of the heads")
+    speech = "with --tree: also without fillers and restarts (UD's reparandum too)"
+    parser.add_argument("--speech", action="store_true", help=speech)
     where = parser.add_mutually_exclusive_group()
     layer = "the stream after block N, or all: embeddings and every block (all)"
     where.add_argument("--layer", default="all", metavar="N|all", help=layer)

@@ -91,7 +91,7 @@ def rate_of(accepts: Accepts, dfa: DFA | None, source: Source, rng: np.random.Ge
     """Exactly where there is an automaton, else by drawing."""
     if dfa is not None:
         return exact_rate(dfa, source)
-    count = int(np.clip(TOKENS // max(np.mean(source.lengths), 1), *DRAWN))
+    count = int(np.clip(TOKENS * len(source.lengths) // sum(source.lengths), *DRAWN))
     return float(np.mean([accepts(line) for line in source.draw(count, rng)]))
 
 
