@@ -195,13 +195,13 @@ KINDS = {
         "w",
         lambda w: f"contains {dots(w)}" + (" in this order" if len(w) > 1 else ""),
         lambda w: f"(lambda rest: all(t in rest for t in {w!r}))(iter(x))",
-        1,
+        2,
     ),
     "string": Kind(
         "w",
         lambda w: f"contains {plain(w)} side by side",
         lambda w: f"any(x[i:i + {len(w)}] == {list(w)!r} for i in range(len(x)))",
-        3,
+        2,
     ),
     "starts": Kind(
         "w", lambda w: f"begins with {plain(w)}", lambda w: f"x[:{len(w)}] == {list(w)!r}", 3
