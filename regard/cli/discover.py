@@ -8,7 +8,6 @@ from typing import Any
 
 from regard.cli.discover_show import notes, print_found
 from regard.cli.show import Show
-from regard.data.table import kind_of
 from regard.disk import check_places
 from regard.errors import DataError, UsageError
 from regard.lang import lines as reading
@@ -30,10 +29,10 @@ def run(args: argparse.Namespace, show: Show) -> int:
     cut = Cut(args.chars, args.column, args.label_column)
     told: list[str] = []
     lines = gather(args, cut, told)
-    kind = kind_of(args.files[0]) if args.column else ""
+    file = args.files[0] if args.files else ""
     with show.progress("looking for a rule") as progress:
         found = discover(lines, args.seconds, args.seed, args.top, progress)
-    sources = [checker(one.rule, cut, kind, score(one)) for one in found.hypotheses]
+    sources = [checker(one.rule, cut, file, score(one)) for one in found.hypotheses]
     verify(found, sources)
     said = [*told, *notes(found, args.seconds)]
     blank = "" if args.chars else " "

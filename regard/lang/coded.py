@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,10 +69,6 @@ class Coded:
         found = self.ids[np.arange(len(self.ids)), np.where(known, at, 0)]
         made: Ints = np.where(known, found, -2).astype(np.int32)
         return made
-
-    def take(self, rows: Any) -> Coded:
-        """Some of the lines."""
-        return Coded(self.symbols, self.ids[rows], self.lengths[rows])
 
     def reorder(self, chosen: Sequence[int]) -> Coded:
         """The same lines with these symbols first."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 import subprocess
 import sys
 from random import Random
@@ -92,6 +94,16 @@ def test_columns_and_characters(here, sides):
     assert "('0', True): 1, ('yes', True): 14" in run_checker(sides / "rule.py", table)[0]
     code, _, err = here("discover", table, "--column", "word", "--label-column", "no", "--chars")
     assert code == 3 and "no column 'no'" in err
+
+
+@pytest.mark.parametrize(("ending", "pack"), [("gz", gzip.compress), ("xz", lzma.compress)])
+def test_checkers_of_compressed_files(here, sides, ending, pack):
+    files = [sides / f"{name}.txt.{ending}" for name in ("pos", "neg")]
+    for file in files:
+        file.write_bytes(pack(file.with_suffix("").read_bytes()))
+    code, _, _ = here("discover", *files, "--seconds", 3, "--checker", sides / "rule.py")
+    said = run_checker(sides / "rule.py", *files)
+    assert code == 0 and said[1] == f"{files[1]}: 1 of 15 lines accepted"
 
 
 def test_blocks_and_answers(here, sides):
