@@ -99,7 +99,7 @@ def places(coded: Coded) -> Iterator[Block]:
             atoms = [Atom("place", (spot, symbol)) for symbol in range(size)]
             yield atoms, coded.from_end(spot) == symbols
     near = [n for n in spots if abs(n) <= 6]
-    pairs = [(i, j) for n, i in enumerate(near) for j in near[:n] if i > 0]
+    pairs = [(i, j) for n, i in enumerate(near) for j in near[:n]]
     found = np.zeros((len(pairs), len(coded.ids)), bool)
     for row, (i, j) in enumerate(pairs):
         one, two = coded.from_end(i), coded.from_end(j)
