@@ -63,6 +63,18 @@ def hold(folder: Path, doing: str) -> Iterator[None]:
         yield
 
 
+def check_places(*paths: str | Path | None) -> None:
+    """Stop before any work where a file could not be written."""
+    for path in (Path(given) for given in paths if given is not None):
+        found = "" if path.parent.is_dir() else f"no folder {path.parent}"
+        if path.is_dir():
+            found = f"{path} is a folder"
+        elif not found and not os.access(path if path.exists() else path.parent, os.W_OK):
+            found = "no permission to write"
+        if found:
+            raise UsageError(f"writing {path}", found, "a file in a folder that is there")
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file under another name, sync and rename it: all of it is there, or what was."""
     draft = path.parent / f".{path.name}-{os.getpid()}.part"

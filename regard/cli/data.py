@@ -14,6 +14,8 @@ from regard.errors import DataError, UsageError
 
 WIDTH = 40  # characters of the longest bar
 LABELS_SHOWN = 12
+SPEECH = ("fillers", "restarts")
+SPOKEN = 0.02  # share of the lines with either, from which a text is taken for speech
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
@@ -64,6 +66,7 @@ def as_json(reports: list[Report], shared: dict[str, Overlap], errors: list[str]
                 for side, lengths in report.words.items()
             },
             "labels": dict(report.labels.most_common()),
+            "speech": speech_data(report),
         }
         for report in reports
     ]
@@ -71,9 +74,34 @@ def as_json(reports: list[Report], shared: dict[str, Overlap], errors: list[str]
     return {"files": files, "overlap": overlap, "errors": errors}
 
 
+def speech_data(report: Report) -> dict[str, Any] | None:
+    """Marked lines, and seconds of silence before words, which are None without word times."""
+    means = {name: total / count for name, (total, count) in report.silence.items()}
+    marked = [{"line": line, "text": text} for line, text in report.marked]
+    return {"marked": marked, "silence_before": means or None} if marked else None
+
+
+def print_speech(report: Report, show: Show) -> None:
+    """Marked lines for people; a few in a written text are no speech."""
+    found = speech_data(report)
+    counts = [tally.count for name, tally in report.findings.items() if name in SPEECH]
+    if found is None or max(counts) < SPOKEN * report.units:
+        return
+    show.line("  fillers in {braces}, restarts in [brackets]")
+    for line, text in report.marked:
+        show.line(f"    line {line:,}: {text}")
+    if found["silence_before"] is None:
+        show.line("  no word times: the text alone was looked at (a .ctm file has them)")
+    else:
+        means = ", ".join(f"{name} {s:.2f} s" for name, s in found["silence_before"].items())
+        show.line(f"  mean silence before: {means}")
+
+
 def print_report(report: Report, show: Show) -> None:
     """One file: findings, lengths, labels."""
-    unit = {"pairs": "pairs", "conll": "sentences", "text": "lines"}.get(report.kind, "rows")
+    unit = {"pairs": "pairs", "conll": "sentences", "text": "lines", "ctm": "utterances"}.get(
+        report.kind, "rows"
+    )
     rows = {unit: f"{report.units:,}"}
     for name, tally in report.findings.items():
         lines = ", ".join(f"{line:,}" for line in tally.lines)
@@ -81,6 +109,7 @@ def print_report(report: Report, show: Show) -> None:
     if not report.findings:
         rows["findings"] = "none"
     show.fields(f"{report.path} ({report.kind})", rows)
+    print_speech(report, show)
     for side, lengths in report.words.items():
         bars(f"words of each {side or unit.removesuffix('s')}", named(lengths), show)
     if report.labels:

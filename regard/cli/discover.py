@@ -8,30 +8,31 @@ from typing import Any
 
 from regard.cli.discover_show import notes, print_found
 from regard.cli.show import Show
-from regard.data.table import kind_of
+from regard.disk import check_places
 from regard.errors import DataError, UsageError
 from regard.lang import lines as reading
 from regard.lang.automaton import automaton
 from regard.lang.checker import checker
 from regard.lang.discover import Discovery, Hypothesis, discover
-from regard.lang.draw import dot, draw
+from regard.lang.draw import check_drawing, dot, draw
 from regard.lang.lines import MOST, RANDOM, Cut, Line
 from regard.lang.probes import Probe
 
 ANIMALS = Path(reading.__file__).with_name("animals.txt")
-PROVEN = 200_000  # verdicts by which printed programs are compared with the search
+PROVEN = 2_000_000  # tokens by which printed programs are compared with the search
 READING = "reading the command line"
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Read, search, print, write what was asked for."""
+    check_written(args)
     cut = Cut(args.chars, args.column, args.label_column)
     told: list[str] = []
     lines = gather(args, cut, told)
-    kind = kind_of(args.files[0]) if args.column else ""
+    file = args.files[0] if args.files else ""
     with show.progress("looking for a rule") as progress:
         found = discover(lines, args.seconds, args.seed, args.top, progress)
-    sources = [checker(one.rule, cut, kind, score(one)) for one in found.hypotheses]
+    sources = [checker(one.rule, cut, file, score(one)) for one in found.hypotheses]
     verify(found, sources)
     said = [*told, *notes(found, args.seconds)]
     blank = "" if args.chars else " "
@@ -105,6 +106,19 @@ def check_arguments(args: argparse.Namespace) -> None:
         raise UsageError(READING, "--label-column without --column", "both", fix)
 
 
+def check_written(args: argparse.Namespace) -> None:
+    """Files that can be written, and are neither read nor written twice."""
+    places = [args.checker, args.png, args.dot if args.dot != "-" else None]
+    check_places(*places)
+    if args.png:
+        check_drawing(args.png)
+    taken = {Path(file).resolve(): f"{file} is read" for file in args.files}
+    for place in filter(None, places):
+        if found := taken.get(Path(place).resolve()):
+            raise UsageError(f"writing {place}", found, "another file")
+        taken[Path(place).resolve()] = "two outputs go there"
+
+
 def score(one: Hypothesis) -> str:
     """25 of 26."""
     return f"{one.right} of {one.right + len(one.exceptions)} lines"
@@ -112,7 +126,7 @@ def score(one: Hypothesis) -> str:
 
 def verify(found: Discovery, sources: list[str]) -> None:
     """Run each printed program on all lines: it must say what is reported."""
-    enough = max(5, PROVEN // len(found.lines))
+    enough = max(5, PROVEN // sum(len(line.tokens) for line in found.lines))
     for one, source in list(zip(found.hypotheses, sources, strict=True))[:enough]:
         names: dict[str, Any] = {"__name__": "checker"}
         exec(compile(source, "checker", "exec"), names)
@@ -129,6 +143,8 @@ def verify(found: Discovery, sources: list[str]) -> None:
 def write(args: argparse.Namespace, found: Discovery, sources: list[str], show: Show) -> None:
     """The files that were asked for, of the best rule."""
     if not found.hypotheses:
+        if args.checker or args.dot or args.png:
+            show.note("no rule tells one line from another: nothing is written")
         return
     if args.checker:
         Path(args.checker).write_text(sources[0], encoding="utf-8")

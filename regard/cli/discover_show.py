@@ -8,6 +8,7 @@ from regard.lang.draw import dot
 from regard.lang.lines import RANDOM
 
 SHOWN, EXCEPTIONS = 10, 5
+CLIP = 300  # characters of a line that is shown
 
 
 def number(value: float) -> str:
@@ -47,6 +48,8 @@ def claim(found: Discovery) -> str:
         f"permutation test of {found.shuffles} shuffles over the same rules, and "
         f"{number(found.bound)}, a bound by description length"
     )
+    if not found.hypotheses:
+        return "no rule is claimed: none that was tried tells one line from another"
     if found.claimed:
         return f"there is a rule ({tests})"
     return f"no rule is claimed: the labels may be chance ({tests}; below {LEVEL} is needed)"
@@ -117,13 +120,11 @@ def print_found(
         f"{sides[0]:,} positive and {sides[1]:,} negative lines, {len(found.vocabulary):,} "
         f"symbols; {found.tried:,} rules tried alone, then two and three together, then automata"
     )
-    rows = [row(n, one) for n, one in enumerate(found.hypotheses[:SHOWN], 1)]
-    show.table(
-        "rules, best first" if found.claimed else "candidates, best first; none is claimed",
-        ("", "rule", "right", "bits", "total", "posterior", "p"),
-        rows,
-        left=2,
-    )
+    if found.hypotheses:
+        rows = [row(n, one) for n, one in enumerate(found.hypotheses[:SHOWN], 1)]
+        title = "rules" if found.claimed else "candidates, none of which is claimed"
+        columns = ("", "rule", "right", "bits", "total", "posterior", "p")
+        show.table(f"{title}, best first", columns, rows, left=2)
     print_exceptions(found, show)
     if found.leave_one_out is not None:
         share = f"{found.leave_one_out:.1%}"
@@ -153,7 +154,8 @@ def print_exceptions(found: Discovery, show: Show) -> None:
     for n, one in enumerate(found.hypotheses[:SHOWN], 1):
         for line in one.exceptions[: EXCEPTIONS if n <= 5 else 0]:
             sign = "+" if line.positive else "-"
-            show.line(f"  exception to {n}: {line.place} ({sign}): {line.text}")
+            text = line.text if len(line.text) <= CLIP else f"{line.text[: CLIP - 1]}…"
+            show.line(f"  exception to {n}: {line.place} ({sign}): {text}")
         if n <= 5 and len(one.exceptions) > EXCEPTIONS:
             show.line(f"  exceptions to {n}: {len(one.exceptions) - EXCEPTIONS} more (--json)")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from regard.cli.opening import open_kit, wrong_network
@@ -20,6 +21,7 @@ from regard.data.build import fingerprint
 from regard.data.files import find_files, read_lines, read_pieces
 from regard.data.overlap import WORDS, Overlap, overlap, pair_overlap
 from regard.data.pairs import Pair, read_pairs
+from regard.data.speech import versions
 from regard.decode.score import Counted, stream_logprobs, window_logprobs, windows
 from regard.disk import file_hash
 from regard.errors import DataError, UsageError
@@ -31,6 +33,7 @@ from regard.translating import TranslateConfig
 from regard.zoo import locate
 
 LONGEST = 1024
+VERSIONS = ("spoken", "cleaned", "shuffled")
 LENGTHS = (5, 10, 15, 20, 30, 50)  # most source words of each band but the last
 
 
@@ -40,9 +43,11 @@ def run(args: argparse.Namespace, show: Show) -> int:
     if show.as_json:
         show.result(made)
     else:
-        apart = ("by_position", "by_length")
+        apart = ("by_position", "by_length", *VERSIONS)
         flat = {name: described(value) for name, value in made.items() if name not in apart}
         show.fields(f"{args.path} on {args.test}", flat)
+        if args.kind == "lm" and args.speech:
+            print_versions(made, show)
         if "by_position" in made:
             columns = "tokens before", "", "perplexity", "tokens"
             show.table("perplexity by position", columns, plot(made["by_position"]), left=2)
@@ -53,6 +58,17 @@ def run(args: argparse.Namespace, show: Show) -> int:
             ]
             show.table("BLEU by words of the source", ("words", "lines", "BLEU"), rows)
     return 0
+
+
+def print_versions(made: dict[str, Any], show: Show) -> None:
+    """How far speech is from the written language, and from words in random order."""
+    names = "perplexity", "bits_per_token", "bits_per_byte"
+    rows = [
+        (name, *(f"{made[name][one]:,.3f}" for one in names), f"{made[name]['tokens']:,}")
+        for name in VERSIONS
+    ]
+    columns = "", "perplexity", "bits per token", "bits per byte", "tokens"
+    show.table("a transcript without fillers and restarts, and shuffled", columns, rows)
 
 
 def described(value: Any) -> str:
@@ -158,7 +174,8 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
         }
     note = guard(shared, trained, args)
     if is_ngrams(args.path) and not args.edit:  # which has nothing to edit
-        made = measure(NgramModel.open(Path(args.path)), args.test)
+        model = NgramModel.open(Path(args.path))
+        made = compared(args, lambda test: measure(model, test))
         if "impossible" in made:
             never = f"{made['impossible']:,} of {made['tokens']:,} tokens have probability 0"
             show.note(f"{never}: not seen in training, and nothing is smoothed")
@@ -173,20 +190,41 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     if carries and stride != length:
         found_ = f"--stride {stride} with a model that keeps its state"
         raise UsageError("evaluating a language model", found_, "no --stride: nothing is cut off")
-    logprobs = stream_logprobs if carries else window_logprobs
+    apart = "do not overlap" if stride == length else f"begin {stride} apart"
+    return {
+        **compared(args, lambda test: measure_lm(kit, test, (length, stride), args, show)),
+        "windows": "none: the state goes on" if carries else f"{length} tokens; they {apart}",
+        "overlap": note,
+    }
+
+
+def compared(args: argparse.Namespace, measured: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """A text, or with --speech a transcript as spoken, cleaned and in random order (#116)."""
+    if not args.speech:
+        return measured(args.test)
+    with TemporaryDirectory() as folder:
+        paths = versions(args.test, Path(folder), args.seed or 0)
+        return {name: measured(path) for name, path in paths.items()}
+
+
+def measure_lm(
+    kit: Kit, test: str, window: tuple[int, int], args: argparse.Namespace, show: Show
+) -> dict[str, Any]:
+    """Perplexity of one text by windows of a length, so far apart."""
+    length, stride = window
+    logprobs = stream_logprobs if kit.model.carry(1) is not None else window_logprobs
     with show.progress("evaluating") as progress:
         progress("first window")
-        counted, bands = Stream(kit, args.test), Bands()
+        counted, bands = Stream(kit, test), Bands()
         for group in logprobs(kit.model, windows(counted, length, stride)):
             bands.add(group)
             progress(f"{sum(bands.counts):,} tokens")
     total, count = sum(bands.sums), sum(bands.counts)
     if count == 0:
-        found_ = f"{counted.tokens} tokens in {args.test}"
+        found_ = f"{counted.tokens} tokens in {test}"
         raise DataError("evaluating a language model", found_, "2 tokens or more")
     check_finite("evaluating a language model", [total])
     bits, by_position = -total / math.log(2), bands.rows() if args.by_position else None
-    apart = "do not overlap" if stride == length else f"begin {stride} apart"
     return {
         "perplexity": perplexity(-total / count),
         "loss": -total / count,
@@ -194,8 +232,6 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
         "bits_per_byte": bits / counted.bytes,
         "tokens": count,
         "bytes": counted.bytes,
-        "windows": "none: the state goes on" if carries else f"{length} tokens; they {apart}",
-        "overlap": note,
         **({} if by_position is None else {"by_position": by_position}),
     }
 

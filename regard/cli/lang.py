@@ -9,7 +9,7 @@ from random import Random
 
 from regard.cli.show import Show
 from regard.data.files import decode, join_lines, read_lines
-from regard.disk import write_whole
+from regard.disk import check_places, write_whole
 from regard.errors import DataError, ResourceError, UsageError
 from regard.lang.dfa import DFA
 from regard.lang.languages import MAKERS, Language, language
@@ -21,6 +21,7 @@ CLIP, LONG = 60, 300  # characters of a line in the table, of an expression
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Do the action that was asked for."""
+    check_places(getattr(args, "out", None))
     actions = {"make": run_make, "test": run_test, "draw": run_draw, "list": run_list}
     return actions[args.action](args, show)
 

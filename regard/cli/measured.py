@@ -11,7 +11,7 @@ import torch
 
 from regard import __version__
 from regard.cli.show import finite
-from regard.disk import file_hash
+from regard.disk import check_places, file_hash
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.look.picture import can_draw
@@ -24,10 +24,7 @@ def check_outputs(*paths: str | Path | None, png: str | Path | None = None) -> N
     if png is not None and not can_draw():
         fix = "pip install 'regard[plot]'"
         raise UsageError("drawing a picture", "--png without matplotlib", "the plot extra", fix)
-    for path in (Path(given) for given in (*paths, png) if given is not None):
-        if path.is_dir() or not path.parent.is_dir():
-            found = f"{path} is a folder" if path.is_dir() else f"no folder {path.parent}"
-            raise UsageError(f"writing {path}", found, "a file in a folder that is there")
+    check_places(*paths, png)
 
 
 def write_measured(

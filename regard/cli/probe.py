@@ -14,9 +14,10 @@ from regard.cli.probe_tree import run_tree
 from regard.cli.show import Progress, Show
 from regard.cli.texts import noted
 from regard.data.sample import evenly
+from regard.data.speech import clean_tree
 from regard.data.statistics import share_interval
-from regard.data.treebank import heads_of, read_treebank
-from regard.errors import DataError
+from regard.data.treebank import Words, heads_of, read_treebank
+from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.look.probe import Measured, by_layer
 from regard.look.task import Task, make_task
@@ -28,23 +29,43 @@ def run(args: argparse.Namespace, show: Show) -> int:
     sentences = evenly(read_treebank(args.file, need, args.columns), args.limit)
     if not sentences:
         raise DataError(f"reading {args.file}", "no sentences", "words, one on each line")
+    versions = versions_of(args, sentences)  # before the model is opened
+    kit = open_kit(args.path, args.device, "fp32")
+    made = {}
+    for name, some in versions.items():
+        corpus = read_corpus(kit, some, args.token)
+        taps = chosen_taps(kit, args.layer, args.taps)
+        if corpus.long:
+            most = most_tokens(kit, "probing")
+            long = f"{corpus.long:,} sentences have more than {most:,} tokens, what fits"
+            show.note(f"{long}: left out")
+        if not corpus.rows:
+            expected = "shorter sentences"
+            raise DataError("probing", "no sentence that the model has room for", expected)
+        with noted(show), show.progress("probing") as progress:
+            if len(versions) > 1 and not show.as_json:
+                show.line(f"{name}: {sum(len(one.forms) for one in some):,} words")
+            probed = run_tree if args.tree else run_label
+            made[name] = probed(args, show, kit, corpus, taps, progress)
+    if show.as_json:
+        show.result(made if len(made) > 1 else made["spoken"])
+    return 0
+
+
+def versions_of(args: argparse.Namespace, sentences: list[Words]) -> dict[str, list[Words]]:
+    """The sentences as they are, and with --speech without fillers and restarts (#116)."""
+    if args.speech and not args.tree:
+        raise UsageError("probing", "--speech without --tree", "both")
     if args.tree:
         for sentence in sentences:
-            heads_of(args.file, sentence)  # before the model is opened
-    kit = open_kit(args.path, args.device, "fp32")
-    corpus = read_corpus(kit, sentences, args.token)
-    taps = chosen_taps(kit, args.layer, args.taps)
-    if corpus.long:
-        most = most_tokens(kit, "probing")
-        show.note(f"{corpus.long:,} sentences have more than {most:,} tokens, what fits: left out")
-    if not corpus.rows:
-        raise DataError("probing", "no sentence that the model has room for", "shorter sentences")
-    with noted(show), show.progress("probing") as progress:
-        if args.tree:
-            run_tree(args, show, kit, corpus, taps, progress)
-        else:
-            run_label(args, show, kit, corpus, taps, progress)
-    return 0
+            heads_of(args.file, sentence)
+    made = {"spoken": sentences}
+    if args.speech:
+        made["cleaned"] = [clean_tree(sentence) for sentence in sentences]
+        if made["cleaned"] == sentences:
+            found = "no fillers and no restarts"
+            raise DataError(f"cleaning {args.file}", found, "a treebank of spontaneous speech")
+    return made
 
 
 # Labels -------------------------------------------------------------------------------------------
@@ -57,20 +78,19 @@ def run_label(
     corpus: Corpus,
     taps: Sequence[str],
     progress: Progress,
-) -> None:
-    """Probes of labels at each tap."""
+) -> dict[str, Any]:
+    """Probes of labels at each tap; the object of --json."""
     tasks = {label: task_of(corpus, label, args) for label in args.label}
     controls = {name: task.control(args.seed) for name, task in tasks.items() if args.control}
     vectors = vectors_of(kit, corpus, taps, progress)
     made = by_layer(vectors, tasks, args.kind, args.seed, controls)
-    if show.as_json:
-        found = [label_data(args, label, tasks[label], made[label]) for label in tasks]
-        show.result(found[0] if len(found) == 1 else {"features": found})
-        return
-    for label, task in tasks.items():
-        print_label(args, show, label, task, made[label])
-    if len(tasks) > 1:
+    if not show.as_json:
+        for label, task in tasks.items():
+            print_label(args, show, label, task, made[label])
+    if len(tasks) > 1 and not show.as_json:
         print_layers(show, made)
+    found = [label_data(args, label, tasks[label], made[label]) for label in tasks]
+    return found[0] if len(found) == 1 else {"features": found}
 
 
 def label_data(

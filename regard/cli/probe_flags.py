@@ -20,6 +20,8 @@ def add_probe(parser: argparse.ArgumentParser) -> None:
     label += "several: which layer knows what"
     what.add_argument("--label", nargs="+", metavar="COLUMN", help=label)
     what.add_argument("--tree", action="store_true", help="structural probe of the heads")
+    speech = "with --tree: also without fillers and restarts (UD's reparandum too)"
+    parser.add_argument("--speech", action="store_true", help=speech)
     where = parser.add_mutually_exclusive_group()
     layer = "the stream after block N, the last, or all: embeddings and every block (all)"
     where.add_argument("--layer", default="all", metavar="N|last|all", help=layer)

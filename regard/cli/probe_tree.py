@@ -28,8 +28,8 @@ def run_tree(
     corpus: Corpus,
     taps: Sequence[str],
     progress: Progress,
-) -> None:
-    """A structural probe of distances and depths at each tap."""
+) -> dict[str, Any]:
+    """A structural probe of distances and depths at each tap; the object of --json."""
     whole = whole_sentences(corpus)
     trees = [tree_of(args.file, sentence) for sentence in whole.sentences]
     parts = split_sentences(torch.arange(len(trees)), args.seed)
@@ -44,26 +44,25 @@ def run_tree(
         for k, n in enumerate(test[: args.show])
     ]
     left = len(corpus.sentences) - len(whole.sentences)
+    found = {
+        "sentences": {"train": len(parts.train), "dev": len(parts.dev), "test": len(test)},
+        "left_out": left,
+        "rank": args.rank,
+        "chain": grade_data(plain),
+        "taps": [{"tap": tap, **grade_data(made[tap][0])} for tap in made],
+        "best": best,
+        "trees": shown,
+    }
     if show.as_json:
-        show.result(
-            {
-                "sentences": {"train": len(parts.train), "dev": len(parts.dev), "test": len(test)},
-                "left_out": left,
-                "rank": args.rank,
-                "chain": grade_data(plain),
-                "taps": [{"tap": tap, **grade_data(made[tap][0])} for tap in made],
-                "best": best,
-                "trees": shown,
-            }
-        )
-        return
+        return found
     print_tree(args, show, plain, {tap: made[tap][0] for tap in made}, parts)
     if left:
         why = f"a word without a token, or more than {LONGEST} words"
         show.line(f"{left:,} sentences are left out: {why}")
-    for gold, found in shown:
+    for gold, guessed in shown:
         show.line()
-        show.line(beside(f"gold\n{gold}", f"{best}, * where the edge up is wrong\n{found}"))
+        show.line(beside(f"gold\n{gold}", f"{best}, * where the edge up is wrong\n{guessed}"))
+    return found
 
 
 def whole_sentences(corpus: Corpus) -> Corpus:

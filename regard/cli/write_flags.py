@@ -201,6 +201,8 @@ def add_eval(parser: argparse.ArgumentParser) -> None:
             sub.add_argument("--stride", type=whole, metavar="N", help=stride)
             position = "perplexity by the number of tokens before, as a plot"
             sub.add_argument("--by-position", action="store_true", help=position)
+            speech = "a transcript: as spoken, without fillers and restarts, and shuffled"
+            sub.add_argument("--speech", action="store_true", help=speech)
         else:
             add_search(sub, 4, "width of the beam (4)")
             add_full(sub)
@@ -208,7 +210,8 @@ def add_eval(parser: argparse.ArgumentParser) -> None:
             sub.add_argument("--workers", type=whole, metavar="N", help=share)
             length = "BLEU by the number of words of the source too"
             sub.add_argument("--by-length", action="store_true", help=length)
-        sub.add_argument("--seed", type=whole, help="accepted as everywhere; nothing is drawn")
+        seed = "of the order of --speech (0)" if name == "lm" else "nothing is drawn"
+        sub.add_argument("--seed", type=whole, help=seed)
         add_place(sub)
         add_common(sub)
 

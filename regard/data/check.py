@@ -22,10 +22,12 @@ from regard.data.overlap import (
     text_finders,
 )
 from regard.data.pairs import read_pairs
+from regard.data.speech import find_marks, read_ctm, show_marks
 from regard.data.table import kind_of, read_conll, read_table
 from regard.errors import DataError, UsageError
 
-KINDS = ("text", "pairs", "table", "labelled", "conll")
+KINDS = ("text", "pairs", "table", "labelled", "conll", "ctm")
+SPOKEN = ("text", "conll", "ctm")  # kinds whose fillers and restarts are marked
 LABELS = ("label", "labels", "class", "tag", "category")
 RATIO, SHORT = 3.0, 30  # one side more than 3 times the other, and of 30 characters or more
 MOST_LABELS, EARLY = 1000, 100_000
@@ -41,6 +43,8 @@ class Unit(NamedTuple):
     line: int
     texts: tuple[str, ...]
     labels: tuple[str, ...] = ()
+    silence: Sequence[float] = ()
+    """Seconds before each word, where word times are known."""
 
 
 @dataclass
@@ -68,6 +72,10 @@ class Report:
     words: dict[str, Counter[int]] = field(default_factory=dict)
     """For each side, lengths in words: n counts those of 2ⁿ⁻¹ … 2ⁿ − 1 words, 0 the empty ones."""
     labels: Counter[str] = field(default_factory=Counter)
+    marked: list[tuple[int, str]] = field(default_factory=list)
+    """The first lines with fillers in braces and restarts in brackets."""
+    silence: dict[str, list[float]] = field(default_factory=dict)
+    """With word times: seconds of silence before fillers, restarts and others, and how many."""
 
     def find(self, name: str, line: int) -> None:
         """Note that a line is odd."""
@@ -95,6 +103,7 @@ def check_file(
             report.labels.update(unit.labels)
         for name in oddities(unit):
             report.find(name, unit.line)
+        mark_speech(unit, report)
         if any(map(str.strip, unit.texts)):
             value = hash_text("\t".join(unit.texts))
             repeats.add(value)
@@ -133,6 +142,22 @@ def oddities(unit: Unit) -> Iterator[str]:
             yield f"one side over {RATIO:g} times as long"
 
 
+def mark_speech(unit: Unit, report: Report) -> None:
+    """Fillers and restarts of a line, and the silence before them."""
+    if report.kind not in SPOKEN:
+        return
+    words = unit.texts[0].split()
+    marks = find_marks(words)
+    for kind in dict.fromkeys(mark.kind for mark in marks):
+        report.find(f"{kind}s", unit.line)
+    if marks and len(report.marked) < SHOWN:
+        report.marked.append((unit.line, show_marks(words, marks)))
+    begins = {mark.start: f"{mark.kind}s" for mark in marks}
+    for n, seconds in enumerate(unit.silence[1:], 1):  # the first word ends no silence of its own
+        total = report.silence.setdefault(begins.get(n, "other words"), [0.0, 0])
+        total[0], total[1] = total[0] + seconds, total[1] + 1
+
+
 def guess_kind(path: Path | str) -> str:
     """What a file is, from its name and first lines."""
     name = kind_of(path)
@@ -140,6 +165,8 @@ def guess_kind(path: Path | str) -> str:
         return "table"
     if name in ("conll", "conllu", "iob", "bio"):
         return "conll"
+    if name == "ctm":
+        return "ctm"
     if name != "tsv":
         return "text"
     first = list(islice(read_lines(path), 200))
@@ -161,6 +188,9 @@ def read_units(
         yield from (Unit(n, (text,)) for n, text in enumerate(read_lines(path), 1))
     elif kind == "pairs":
         yield from (Unit(n, pair) for n, pair in enumerate(read_pairs(path, target), 1))
+    elif kind == "ctm":
+        for said in read_ctm(path):
+            yield Unit(said.line, (" ".join(said.words),), (), said.silence)
     elif kind == "conll":
         for sentence in read_conll(path, need=[label] if label else []):
             columns = sentence.columns

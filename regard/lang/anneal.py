@@ -16,11 +16,8 @@ from regard.lang.tables import run_digits
 
 CHAINS, KEPT = 256, 6
 AGREED = 0.25  # share of the chains at the same least errors that ends the search
-STEPS, MOST, COLD = (
-    40,
-    1500,
-    0.2,
-)  # steps for each cell, and in all; the last temperature, in errors
+STEPS, MOST = 40, 5000  # for each cell, and in all
+COLD = 0.2  # the last temperature, in errors
 WORK = 300_000  # moves of one step of all chains, about
 
 

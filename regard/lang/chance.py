@@ -12,7 +12,8 @@ import numpy as np
 from regard.lang.dfa import DFA
 from regard.lang.rules import Accepts
 
-DRAWN = 4000  # lines, where there is no automaton to count with
+DRAWN = 100, 4000  # lines, least and most, where there is no automaton to count with
+TOKENS = 300_000  # of those lines, about
 
 
 class Source(NamedTuple):
@@ -79,10 +80,10 @@ def exact_rate(dfa: DFA, source: Source) -> float:
         for symbol, target in zip(dfa.alphabet, row, strict=True):
             step[state, target] += share.get(symbol, 0.0)
     final = np.array([state in dfa.accepting for state in range(len(dfa.moves))], float)
-    lengths, rate = Counter(source.lengths), 0.0
-    for length in range(max(lengths) + 1):
-        rate += lengths[length] * float(final[dfa.start])
-        final = step @ final
+    lengths, rate, before = Counter(source.lengths), 0.0, 0
+    for length in sorted(lengths):
+        final = np.linalg.matrix_power(step, length - before) @ final
+        rate, before = rate + lengths[length] * float(final[dfa.start]), length
     return rate / len(source.lengths)
 
 
@@ -90,7 +91,8 @@ def rate_of(accepts: Accepts, dfa: DFA | None, source: Source, rng: np.random.Ge
     """Exactly where there is an automaton, else by drawing."""
     if dfa is not None:
         return exact_rate(dfa, source)
-    return float(np.mean([accepts(line) for line in source.draw(DRAWN, rng)]))
+    count = int(np.clip(TOKENS * len(source.lengths) // sum(source.lengths), *DRAWN))
+    return float(np.mean([accepts(line) for line in source.draw(count, rng)]))
 
 
 def chance_of(rate: float, negatives: int, observed: int) -> Chance:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from regard.data.table import kind_of
 from regard.lang.lines import Cut
 from regard.lang.rules import Rule
 
@@ -12,14 +13,17 @@ ROWS = {
     "jsonl": "map(json.loads, filter(str.strip, open(name, encoding='utf-8-sig')))",
 }
 """How the rows of a file are read, by its kind."""
+PACKED = {".gz": "gzip", ".xz": "lzma"}
 
 
-def checker(rule: Rule, cut: Cut, kind: str = "", counted: str = "") -> str:
-    """Python that defines `accepts(tokens)`, and counts the accepted lines of the files given."""
-    source, rows = rule.source, ROWS.get(kind, ROWS["csv"]) if cut.column else ROWS[""]
+def checker(rule: Rule, cut: Cut, file: str = "", counted: str = "") -> str:
+    """Python that defines `accepts(tokens)`, and counts accepted lines of files such as this."""
+    source, rows = rule.source, ROWS.get(kind_of(file), ROWS["csv"]) if cut.column else ROWS[""]
+    if packed := PACKED.get(file[-3:].lower()):
+        rows = rows.replace("open(name", f"{packed}.open(name, 'rt'")
     used = {"reduce(": "functools", "accumulate(": "itertools"}
     imports = [f"from {home} import {name[:-1]}" for name, home in used.items() if name in source]
-    modules = ["sys", *(name for name in ("csv", "json") if f"{name}." in rows)]
+    modules = ["sys", *(name for name in ("csv", "json", "gzip", "lzma") if f"{name}." in rows)]
     cell = f"str(row[{cut.column!r}])" if cut.column else "row"
     tokens = f"{cell}.strip()" if cut.chars else f"{cell}.split()"
     told = f"(row[{cut.label_column!r}], accepts({tokens}))" if cut.label_column else None

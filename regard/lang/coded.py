@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,18 +36,16 @@ class Coded:
     def first(self) -> Ints:
         """The first place of each symbol; T where it is not."""  # (V, N)
         made = np.full((len(self.symbols) + 1, len(self.ids)), self.ids.shape[1], np.int32)
-        lines = np.arange(len(self.ids))
-        for place in range(self.ids.shape[1] - 1, -1, -1):
-            made[self.ids[:, place], lines] = place
+        places = np.arange(self.ids.shape[1] - 1, -1, -1, dtype=np.int32)
+        made[self.ids[:, ::-1], np.arange(len(self.ids))[:, None]] = places  # what is last stays
         return made[:-1]
 
     @cached_property
     def last(self) -> Ints:
         """The last place of each symbol; -1 where it is not."""  # (V, N)
         made = np.full((len(self.symbols) + 1, len(self.ids)), -1, np.int32)
-        lines = np.arange(len(self.ids))
-        for place in range(self.ids.shape[1]):
-            made[self.ids[:, place], lines] = place
+        places = np.arange(self.ids.shape[1], dtype=np.int32)
+        made[self.ids, np.arange(len(self.ids))[:, None]] = places
         return made[:-1]
 
     def onehot(self, size: int) -> Bools:
@@ -60,11 +57,9 @@ class Coded:
         """One past the next place of a symbol from t on; T + 1 where there is none."""
         lines, width = self.ids.shape  # (size, N, T + 2)
         made = np.full((size, lines, width + 2), width + 1, np.int32)
-        for place in range(width - 1, -1, -1):
-            made[:, :, place] = made[:, :, place + 1]
-            here = self.ids[:, place]
-            known = np.flatnonzero((here >= 0) & (here < size))
-            made[here[known], known, place] = place + 1
+        known, places = np.nonzero((self.ids >= 0) & (self.ids < size))
+        made[self.ids[known, places], known, places] = places + 1
+        np.minimum.accumulate(made[:, :, ::-1], 2, out=made[:, :, ::-1])
         return made
 
     def from_end(self, place: int) -> Ints:
@@ -74,10 +69,6 @@ class Coded:
         found = self.ids[np.arange(len(self.ids)), np.where(known, at, 0)]
         made: Ints = np.where(known, found, -2).astype(np.int32)
         return made
-
-    def take(self, rows: Any) -> Coded:
-        """Some of the lines."""
-        return Coded(self.symbols, self.ids[rows], self.lengths[rows])
 
     def reorder(self, chosen: Sequence[int]) -> Coded:
         """The same lines with these symbols first."""

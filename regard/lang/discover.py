@@ -22,7 +22,8 @@ from regard.lang.significance import Test, shuffle_test
 
 LEVEL = 0.01  # a rule is claimed below this p-value
 SEARCHED = 1000  # lines that the search looks at; rules found are counted on all
-COUNTED = 40  # rules that are counted again when there are more lines
+COUNTED = 10, 40  # rules, least and most, that are counted again when there are more lines
+WORK = 40_000_000  # tokens that they may read
 LISTED, TIED = 20, 100  # rules listed; those with the best total, at most
 RIVALS, NEAR = 8, 10.0  # rules that probes tell apart; bits by which one may be dearer
 SHORT = 300  # tokens of a line from which rivals are told apart
@@ -178,7 +179,8 @@ def rank(
     none = search.code.none
     if len(part) < len(used):
         code = code_of(used, any(line.file == RANDOM for line in used))
-        kept, lines, none = weigh_again(kept[:COUNTED], used, code), used, code.none
+        count = int(np.clip(WORK // sum(len(line.tokens) for line in used), *COUNTED))
+        kept, lines, none = weigh_again(kept[:count], used, code), used, code.none
     kept = [one for n, one in enumerate(kept) if n < top or one.total < kept[0].total + 0.01]
     shares = posterior(np.array([one.total for one in kept]), none)
     labels = np.array([line.positive for line in lines])

@@ -57,8 +57,16 @@ def dot(dfa: DFA, dead: bool = False) -> str:
     return "\n".join([*lines, "}", ""])
 
 
+def check_drawing(path: str | Path) -> None:
+    """Stop where nothing can draw."""
+    if not which("dot") and not find_spec("matplotlib"):
+        fix = "install Graphviz, or pip install 'regard[plot]'"
+        raise ResourceError(f"drawing {path}", "neither Graphviz nor matplotlib", fix=fix)
+
+
 def draw(dfa: DFA, path: str | Path, dead: bool = False) -> None:
     """Write a PNG of the automaton."""
+    check_drawing(path)
     graphviz = which("dot")
     if graphviz:
         command = [graphviz, "-Tpng", "-Gdpi=120", "-o", str(path)]
@@ -66,11 +74,8 @@ def draw(dfa: DFA, path: str | Path, dead: bool = False) -> None:
         if done.returncode:
             found = done.stderr.strip() or "dot failed"
             raise DataError(f"drawing {path}", found, "a file that can be written")
-    elif find_spec("matplotlib"):
-        draw_plain(dfa, Path(path), dead)
     else:
-        fix = "install Graphviz, or pip install 'regard[plot]'"
-        raise ResourceError(f"drawing {path}", "neither Graphviz nor matplotlib", fix=fix)
+        draw_plain(dfa, Path(path), dead)
 
 
 def layers(dfa: DFA, found: Arrows) -> dict[int, tuple[float, float]]:

@@ -60,9 +60,9 @@ def noise_bits(lines: int) -> list[float]:
 def label_code(positives: int, negatives: int) -> Code:
     """Two labelled sides: any line may be labelled wrongly."""
     by_errors = np.array(noise_bits(positives + negatives), np.float32)
-    wrong = np.arange(positives, -1, -1)[:, None] + np.arange(negatives + 1)[None]
-    none = math.log2(math.comb(positives + negatives, positives))
-    return Code(by_errors[wrong], none)
+    table = np.lib.stride_tricks.sliding_window_view(by_errors, negatives + 1)[::-1]  # no copy
+    none = -(beta(positives + 1, negatives + 1) + math.log(positives + negatives + 1)) / math.log(2)
+    return Code(table, none)
 
 
 def contrast_code(positives: int, drawn: int) -> Code:

@@ -70,13 +70,23 @@ def occurring(kind: str, words: Any, rows: Any, lines: int) -> Iterator[Block]:
     """Atoms of words that stand in some lines; those of one line only when lines are few."""
     if not len(words):
         return
-    unique, inverse = np.unique(words, axis=0, return_inverse=True)
-    made = np.zeros((len(unique), lines), bool)
-    made[inverse.ravel(), rows] = True
-    often = made.sum(1)
+    size = int(words.max()) + 1
+    if size ** words.shape[1] < 2**62:  # words as numbers sort ten times as fast
+        codes = words @ (size ** np.arange(words.shape[1]))
+        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        unique = words[first]
+    else:
+        unique, inverse = np.unique(words, axis=0, return_inverse=True)
+    stands = np.unique(inverse.ravel() * lines + rows)  # each word once in a line
+    often = np.bincount(stands // lines)
     kept = np.argsort(-often, kind="stable")[:WIDE]
     kept = kept[often[kept] >= (1 if lines <= 60 else 2)]
-    yield [Atom(kind, (tuple(word),)) for word in unique[kept].tolist()], made[kept]
+    place = np.full(len(unique), -1)
+    place[kept] = np.arange(len(kept))
+    stands = stands[place[stands // lines] >= 0]
+    made = np.zeros((len(kept), lines), bool)
+    made[place[stands // lines], stands % lines] = True
+    yield [Atom(kind, (tuple(word),)) for word in unique[kept].tolist()], made
 
 
 def places(coded: Coded) -> Iterator[Block]:
@@ -89,7 +99,7 @@ def places(coded: Coded) -> Iterator[Block]:
             atoms = [Atom("place", (spot, symbol)) for symbol in range(size)]
             yield atoms, coded.from_end(spot) == symbols
     near = [n for n in spots if abs(n) <= 6]
-    pairs = [(i, j) for n, i in enumerate(near) for j in near[:n] if i > 0]
+    pairs = [(i, j) for n, i in enumerate(near) for j in near[:n]]
     found = np.zeros((len(pairs), len(coded.ids)), bool)
     for row, (i, j) in enumerate(pairs):
         one, two = coded.from_end(i), coded.from_end(j)

@@ -195,13 +195,13 @@ KINDS = {
         "w",
         lambda w: f"contains {dots(w)}" + (" in this order" if len(w) > 1 else ""),
         lambda w: f"(lambda rest: all(t in rest for t in {w!r}))(iter(x))",
-        1,
+        2,
     ),
     "string": Kind(
         "w",
         lambda w: f"contains {plain(w)} side by side",
         lambda w: f"any(x[i:i + {len(w)}] == {list(w)!r} for i in range(len(x)))",
-        3,
+        2,
     ),
     "starts": Kind(
         "w", lambda w: f"begins with {plain(w)}", lambda w: f"x[:{len(w)}] == {list(w)!r}", 3
@@ -330,13 +330,13 @@ KINDS = {
         4,
     ),
     "kinds": Kind(
-        "n", lambda t: f"at least {t} different tokens", lambda t: f"len(set(x)) >= {t}", 5
+        "n", lambda t: f"at least {t} different tokens", lambda t: f"len(set(x)) >= {t}", 7
     ),
     "top": Kind(
         "n",
         lambda t: f"some token occurs at least {t} times",
         lambda t: f"max(map(x.count, x), default=0) >= {t}",
-        5,
+        7,
     ),
     "mirror": Kind("", lambda: "a palindrome", lambda: "x == x[::-1]", 6),
     "copy": Kind(
@@ -346,7 +346,7 @@ KINDS = {
         6,
     ),
     "dyck": Kind(
-        "ssn",
+        "ssv",
         lambda a, b, n: f"{a} and {b} match as brackets" + (f", depth at most {n}" if n else ""),
         find_dyck,
         3,
@@ -358,7 +358,7 @@ KINDS = {
         5,
     ),
     "nested": Kind(
-        "ssssn",
+        "ssssv",
         lambda a, b, c, d, n: f"{a} {b} and {c} {d} match as brackets, depth at most {n}",
         find_nested,
         4,

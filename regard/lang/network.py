@@ -7,6 +7,8 @@ was not trained on.
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -159,11 +161,18 @@ def cross_validate(
     seeds: int = 3,
     device: str = "cpu",
     watch: Watch | None = None,
+    seconds: float = math.inf,
 ) -> Validation:
-    """Train on all but one fold and test on it, for each fold; equal lines share a fold."""
+    """Train on all but one fold and test on it, for each fold; equal lines share a fold.
+
+    No other seed is begun once the seconds are up.
+    """
+    end = time.monotonic() + seconds
     alphabet = sorted({symbol for word in words for symbol in word})
     shares, right, runs = [], 0, 0
     for seed in range(seeds):
+        if seed and time.monotonic() > end:
+            break
         homes = deal(words, labels, folds, Random(seed))
         found = 0
         for fold in range(max(homes, default=-1) + 1):
@@ -184,7 +193,7 @@ def cross_validate(
         right += found
         shares.append(found / len(words))
     common = max(Counter(labels).values()) / len(labels)
-    return Validation(right, seeds * len(words), max(homes) + 1, tuple(shares), common)
+    return Validation(right, len(shares) * len(words), max(homes) + 1, tuple(shares), common)
 
 
 def deal(words: Sequence[Word], labels: Sequence[bool], folds: int, dice: Random) -> list[int]:

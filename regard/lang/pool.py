@@ -41,15 +41,23 @@ def fill(coded: Coded, deadline: float, told: Callable[[str], None] | None = Non
     atoms: list[Atom] = []
     blocks: list[Bools] = []
     for family in FAMILIES:
-        if time.monotonic() > deadline and blocks:
-            break
         if told is not None:
             told(f"{family.__name__}, {len(atoms):,} rules so far")
-        for named, rows in telling(family(coded)):
+        for named, rows in telling(until(deadline, family(coded))):
             atoms += named
             blocks.append(rows)
+        if time.monotonic() > deadline and blocks:
+            break
     rows = np.concatenate(blocks) if blocks else np.zeros((0, len(coded.ids)), bool)
     return gather(coded, atoms, rows)
+
+
+def until(deadline: float, blocks: Iterable[Block]) -> Iterable[Block]:
+    """Blocks, as long as there is time."""
+    for block in blocks:
+        yield block
+        if time.monotonic() > deadline:
+            return
 
 
 def telling(blocks: Iterable[Block]) -> Iterable[Block]:

@@ -20,6 +20,7 @@ from regard.lang.tables import project, run_tables
 FEW = 12  # symbols up to which all of them are tried together
 SINGLES, PAIRS, TRIPLES = 250, 300, 100  # of each, kept
 CHEAP, TELLING, XOR = 1800, 900, 6000  # rows that are combined
+HEADS = 60  # rows that are combined with every other
 STATES = 6
 EFFORTS = (0.4, 3.0)  # of a first and of a second look at automata of one size
 HOPE = 30.0  # bits by which the first look may be behind the best rule to earn the second
@@ -124,12 +125,22 @@ class Search:
             self.take_rivals(pair, pool, chosen)
         if self.late():
             return
+        self.take_partners(pool)
         first, price = pool.rows[:XOR], pool.bits[:XOR]
         for pair in best_xor(first, price, self.labels, self.code, PAIRS // 3):
             rule = rule_of(pair, pool.rules(pair.one)[0], pool.rules(pair.two)[0])
             self.add(rule, row_of(pair, first, first))
         if not self.late():
             self.take_triples(pool, chosen, pairs)
+
+    def take_partners(self, pool: Pool) -> None:
+        """The best atoms with any other, which alone may be dear and tell nothing."""
+        heads = choose(pool.rows, pool.bits, self.labels, self.code, (0, HEADS))
+        left, right = (pool.rows[heads], pool.bits[heads]), (pool.rows, pool.bits)
+        for pair in best_pairs(left, right, self.labels, self.code, PAIRS // 3):
+            if heads[pair.one] != pair.two:
+                one, two = pool.rules(heads[pair.one])[0], pool.rules(pair.two)[0]
+                self.add(rule_of(pair, one, two), row_of(pair, left[0], pool.rows))
 
     def take_rivals(self, pair: Joined, pool: Pool, chosen: Bools) -> None:
         """The same pair of rows with other atoms behind them."""

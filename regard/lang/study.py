@@ -67,7 +67,8 @@ def study(
 ) -> Study:
     """Validate on the lines, train the network that is opened, and open it.
 
-    `accepts` is the best rule that is known; `seconds` are for the questions of the automaton.
+    `accepts` is the best rule that is known. No seed is validated after half of the `seconds`;
+    the questions of the automaton may take all of them.
     """
     told = watch or (lambda doing, share: None)
     some = Strings(words, config.seed).dice.sample(range(len(words)), min(MANY, len(words)))
@@ -75,10 +76,11 @@ def study(
         [words[n] for n in some],
         [labels[n] for n in some],
         replace(config, steps=config.steps if len(some) <= 128 else 3 * config.steps),
-        folds=10 if len(some) < ENOUGH else 3,
+        folds=10 if len(some) <= 128 else 5 if len(some) < ENOUGH else 3,
         seeds=3 if len(some) < ENOUGH else 1,
         device=device,
         watch=lambda share: told("validating", share),
+        seconds=seconds / 2,
     )
     taught = accepts is not None and len(words) < ENOUGH
     lesson = list(words), list(labels)

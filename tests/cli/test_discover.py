@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 import subprocess
 import sys
 from random import Random
@@ -94,6 +96,16 @@ def test_columns_and_characters(here, sides):
     assert code == 3 and "no column 'no'" in err
 
 
+@pytest.mark.parametrize(("ending", "pack"), [("gz", gzip.compress), ("xz", lzma.compress)])
+def test_checkers_of_compressed_files(here, sides, ending, pack):
+    files = [sides / f"{name}.txt.{ending}" for name in ("pos", "neg")]
+    for file in files:
+        file.write_bytes(pack(file.with_suffix("").read_bytes()))
+    code, _, _ = here("discover", *files, "--seconds", 3, "--checker", sides / "rule.py")
+    said = run_checker(sides / "rule.py", *files)
+    assert code == 0 and said[1] == f"{files[1]}: 1 of 15 lines accepted"
+
+
 def test_blocks_and_answers(here, sides):
     blocks = sides / "blocks.txt"
     texts = [(sides / f"{name}.txt").read_text() for name in ("pos", "neg")]
@@ -147,6 +159,35 @@ def test_bad_input(here, sides, arguments, code, part):
     given = [str(sides / a) if a.endswith(".txt") else a for a in arguments]
     found, out, err = here("discover", *given)
     assert (found, out) == (code, "") and part in err
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (("--png", "no/rule.png"), "no folder"),
+        (("--checker", "no/rule.py"), "no folder"),
+        (("--dot", "."), "is a folder"),
+        (("--checker", "pos.txt"), "is read"),
+        (("--dot", "rule", "--png", "rule"), "two outputs"),
+    ],
+)
+def test_outputs_are_looked_at_before_the_work(here, sides, monkeypatch, flags, part):
+    monkeypatch.setattr("regard.cli.discover.discover", None)  # any search would fail
+    given = [a if a.startswith("-") else str(sides / a) for a in flags]
+    before = (sides / "pos.txt").read_text()
+    code, out, err = here("discover", sides / "pos.txt", sides / "neg.txt", *given)
+    assert (code, out) == (2, "") and part in err
+    assert (sides / "pos.txt").read_text() == before and not (sides / "rule").exists()
+
+
+def test_lines_that_nothing_tells_apart(here, tmp_path):
+    (tmp_path / "pos.txt").write_text("a\na\n")
+    files = tmp_path / "pos.txt", tmp_path / "pos.txt"
+    code, out, err = here("discover", *files, "--checker", tmp_path / "rule.py")
+    assert code == 0 and "none that was tried tells one line from another" in out
+    assert "nothing is written" in err and not (tmp_path / "rule.py").exists()
+    found = json.loads(here("discover", *files, "--json")[1])
+    assert found["hypotheses"] == [] and found["p_value"] == 1
 
 
 def test_chance_is_not_claimed(here, tmp_path):

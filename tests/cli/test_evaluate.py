@@ -129,6 +129,22 @@ def test_lm_for_people(here, writer, text):  # noqa: F811
     assert "bits_per_byte" in out and "not checked" in out
 
 
+def test_speech_beside_its_cleaned_text(here, writer, tmp_path):  # noqa: F811
+    spoken = tmp_path / "talk.txt"
+    spoken.write_text("the uh the cat sat on the mat\nParis is um is the capital\n" * 4)
+    (tmp_path / "clean.txt").write_text("the cat sat on the mat\nParis is the capital\n" * 4)
+    found = json.loads(here("eval", "lm", writer, spoken, "--speech", "--json")[1])
+    for name, file in (("spoken", spoken), ("cleaned", tmp_path / "clean.txt")):
+        alone = json.loads(here("eval", "lm", writer, file, "--json")[1])
+        assert found[name] == {key: alone[key] for key in found[name]}
+    assert found["shuffled"]["bytes"] == found["spoken"]["bytes"]
+    assert found["shuffled"]["loss"] != found["spoken"]["loss"]
+    code, out, _ = here("eval", "lm", writer, spoken, "--speech")
+    assert code == 0 and "cleaned" in out
+    code, _, err = here("eval", "lm", writer, tmp_path / "clean.txt", "--speech")
+    assert code == 3 and "no fillers and no restarts" in err
+
+
 def test_a_leak_of_lines(here, writer, text, tmp_path):  # noqa: F811
     train = tmp_path / "train.txt"
     train.write_text("another line\nPARIS is the  capital of france.\n")  # six words: by chance

@@ -91,6 +91,17 @@ def test_which_layer_knows_what(here, writer, treebank):  # noqa: F811
     assert len(rows) == len(both[0]["taps"]) and table.count("*") == 3
 
 
+def test_trees_with_and_without_restarts(here, writer, treebank, tmp_path):  # noqa: F811
+    spoken = treebank.read_text().replace("\tcat\t", "\tuh\t")
+    (tmp_path / "s.conllu").write_text(spoken)
+    flags = ("--tree", "--layer", 0, "--rank", 4, "--json")
+    found = json.loads(here("probe", writer, tmp_path / "s.conllu", *flags, "--speech")[1])
+    alone = json.loads(here("probe", writer, tmp_path / "s.conllu", *flags)[1])
+    assert found["spoken"] == alone and found["cleaned"]["chain"] != alone["chain"]
+    code, _, err = here("probe", writer, treebank, "--label", "upos", "--speech")
+    assert code == 2 and "--speech without --tree" in err
+
+
 def test_sentences_without_room_are_left_out(here, writer, treebank, tmp_path):  # noqa: F811
     long = "\n".join(f"{n}\tcat\tcat\tNOUN\t_\t_\t0\tdep\t_\t_" for n in range(1, 60))
     (tmp_path / "b.conllu").write_text(f"{treebank.read_text()}\n{long}\n")

@@ -14,12 +14,14 @@ import regard.lang
 from bench.discover import PLANTS, make_case, solved
 from regard.errors import DataError
 from regard.lang.automaton import automaton
-from regard.lang.chance import chance_of, exact_rate, source_of
+from regard.lang.chance import Source, chance_of, exact_rate, source_of
 from regard.lang.coded import encode
+from regard.lang.dfa import DFA
 from regard.lang.discover import discover
 from regard.lang.families import subsequences
 from regard.lang.lines import Cut, Line, in_both, read_answers, read_blocks
-from regard.lang.rules import Rule, join, negate
+from regard.lang.pool import fill
+from regard.lang.rules import Atom, Rule, join, negate
 
 ANIMALS = Path(regard.lang.__file__).with_name("animals.txt")
 L, O = "leeuw", "olifant"  # noqa: E741
@@ -204,3 +206,38 @@ def test_signs_and_joins_say_what_they_say():
         for held in product((False, True), repeat=3):
             word = [s for s, there in zip("abc", held, strict=True) if there]
             assert rule.compile()(word) == bool(truth(*held)), rule.reading
+
+
+@pytest.mark.parametrize("lengths", [(3, 3, 7), (0, 5, 2)])
+def test_rates_of_random_lines_step_by_step(lengths):
+    dfa = DFA(("a", "b"), ((1, 0), (1, 1)), frozenset({1}))  # some a
+    source = Source(("a", "b"), (0.3, 0.7), lengths, False)
+    assert exact_rate(dfa, source) == pytest.approx(np.mean([1 - 0.7**n for n in lengths]))
+
+
+def test_places_of_symbols_by_a_plain_loop():
+    rng = Random(2)
+    lines = [rng.choices("abcd", k=rng.randint(1, 9)) for _ in range(30)]
+    coded = encode(lines)
+    end, following = coded.ids.shape[1], coded.next_place(3)
+    for row, line in enumerate(lines):
+        for n, symbol in enumerate(coded.symbols):
+            at = [place for place, token in enumerate(line) if token == symbol]
+            assert coded.first[n, row] == min(at, default=end)
+            assert coded.last[n, row] == max(at, default=-1)
+            for begin in range(end + 2) if n < 3 else ():
+                after = min((place + 1 for place in at if place >= begin), default=end + 1)
+                assert following[n, row, begin] == after
+
+
+def test_time_that_is_up_ends_a_family(monkeypatch):
+    taken = []
+
+    def family(coded):
+        for n in range(5):
+            taken.append(n)
+            yield [Atom("sub", ((0,),))], np.zeros((1, len(coded.ids)), bool)
+
+    monkeypatch.setattr("regard.lang.pool.FAMILIES", (family,))
+    fill(encode(["ab", "b"]), deadline=0.0)
+    assert taken == [0]

@@ -114,3 +114,10 @@ def test_the_animals_by_a_network() -> None:
     assert 4 <= len(found.automaton.dfa.moves) <= 8  # the rule has 4, and it errs on some words
     assert found.automaton.agreement > 0.99
     assert found.edits.agreement > 0.95
+
+
+def test_one_seed_is_validated_however_late():
+    words = [tuple("ab"[n % 2] * (n % 5 + 1)) for n in range(12)]
+    labels = [word[0] == "a" for word in words]
+    made = cross_validate(words, labels, NetworkConfig(steps=2), 2, 3, seconds=0.0)
+    assert len(made.seeds) == 1 and made.total == len(words)

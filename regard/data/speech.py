@@ -1,0 +1,191 @@
+"""Spontaneous speech as it is written down: fillers, restarts, and the text without them (#116).
+
+A restart is what is said again at once (`I was I was late`) or broken off (`the ho- house`);
+fillers and commas may stand between (Shriberg 1994). Marks are found by the words alone; word
+times, as in NIST's .ctm files, add the silence before each word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from regard.data.files import read_lines
+from regard.data.table import kind_of
+from regard.data.treebank import Words
+from regard.errors import DataError
+
+SURE = frozenset("uh uhh uhm umm erm hm hmm mmm mhm uh-huh mm-hmm euh ehm äh ähm öh öhm".split())
+UNSURE = frozenset("um er eh ah".split())  # words of German, Portuguese and others too
+ENGLISH = frozenset("the and i you it of that this they we my to was".split())
+MEANT = frozenset("that had very no yes yeah so bye ha really many much long nous vous".split())
+"""Words that are said twice on purpose."""
+JOINS = frozenset("and or to und oder bis et ou y o".split())  # after `pre- and post-war`
+LONGEST = 4  # words that are said again
+ENDS, DASHES = ".?!:;", "-–—"
+AROUND = ".,;:?!…()[]{}\"'«»“”‘’*=" + DASHES
+UTTERANCE = 1.0  # seconds of silence that end one
+
+
+class Mark(NamedTuple):
+    """Words from `start` to before `stop` that cleaning takes out."""
+
+    kind: str
+    start: int
+    stop: int
+
+
+class Utterance(NamedTuple):
+    """Words between two long silences, with the line of the first and the silence before each."""
+
+    line: int
+    words: list[str]
+    silence: list[float]
+
+
+def fold(word: str) -> str:
+    """A word without capitals and the marks around it; nothing is left of a mark."""
+    return word.casefold().strip(AROUND)
+
+
+def find_marks(words: Sequence[str]) -> list[Mark]:
+    """Fillers and restarts of a line, in order."""
+    folded = [fold(word) for word in words]
+    english = not ENGLISH.isdisjoint(folded)
+    fillers = {
+        n
+        for n, word in enumerate(folded)
+        if word in SURE or (word in UNSURE and (english or words[n].endswith((",", "…"))))
+    }
+    said = [n for n, word in enumerate(folded) if word and n not in fillers]
+    broken = {
+        n
+        for n, after in zip(said, said[1:], strict=False)
+        if words[n][-1] in DASHES and folded[after] not in JOINS
+    }
+    found = [Mark("filler", n, n + 1) for n in fillers]
+    found += [Mark("restart", n, n + 1) for n in broken]
+    found += repeats(words, folded, [n for n in said if n not in broken])
+    return sorted(found, key=lambda mark: (mark.start, -mark.stop))
+
+
+def repeats(words: Sequence[str], folded: Sequence[str], said: Sequence[int]) -> Iterator[Mark]:
+    """What is said again at once, no sentence ending between."""
+    at, spoken = 0, [folded[n] for n in said]
+    while at < len(said):
+        for size in range(min(LONGEST, (len(said) - at) // 2), 0, -1):
+            if spoken[at] != spoken[at + size]:
+                continue
+            start, stop = said[at], said[at + size]
+            again = spoken[at : at + size] == spoken[at + size : at + 2 * size]
+            if not again or (size == 1 and is_meant(words[start], words[stop])):
+                continue
+            if not any(word[-1] in ENDS for word in words[start:stop] if word):
+                yield Mark("restart", start, stop)
+                at += size - 1
+                break
+        at += 1
+
+
+def is_meant(one: str, two: str) -> bool:
+    """Whether a word said twice is no restart: very very, 12 12, the name Tap Tap."""
+    name = one.istitle() and two.istitle() and len(one) > 1
+    return name or fold(one) in MEANT or not any(map(str.isalpha, one))
+
+
+def marked_words(marks: Sequence[Mark]) -> set[int]:
+    """Places of the words that cleaning takes out."""
+    return {n for mark in marks for n in range(mark.start, mark.stop)}
+
+
+def clean(text: str) -> str:
+    """A line without its fillers and restarts."""
+    words = text.split()
+    gone = marked_words(find_marks(words))
+    return " ".join(word for n, word in enumerate(words) if n not in gone) if gone else text
+
+
+def versions(path: Path | str, folder: Path, seed: int) -> dict[str, str]:
+    """A transcript as spoken, cleaned, and with the words of each line in random order, as files.
+
+    All three are written with one blank between words, so that nothing else differs.
+    """
+    if kind_of(path) == "ctm":
+        lines = [said.words for said in read_ctm(path)]
+    else:
+        lines = [line.split() for line in read_lines(path)]
+    rng = Random(seed)
+    made = {
+        "spoken": lines,
+        "cleaned": [clean(" ".join(words)).split() for words in lines],
+        "shuffled": [rng.sample(words, len(words)) for words in lines],
+    }
+    if made["cleaned"] == lines:
+        found = "no fillers and no restarts"
+        raise DataError(f"cleaning {path}", found, "a transcript of spontaneous speech")
+    for name, some in made.items():
+        (folder / name).write_text("".join(f"{' '.join(words)}\n" for words in some), "utf-8")
+    return {name: str(folder / name) for name in made}
+
+
+def show_marks(words: Sequence[str], marks: Sequence[Mark]) -> str:
+    """The line with fillers in braces and restarts in brackets: {uh} [I was] I was."""
+    made = list(words)
+    for mark in reversed(marks):  # the inner ones first
+        left, right = "{}" if mark.kind == "filler" else "[]"
+        made[mark.start] = left + made[mark.start]
+        made[mark.stop - 1] += right
+    return " ".join(made)
+
+
+def clean_tree(sentence: Words) -> Words:
+    """A sentence of a treebank without them; what hung at them hangs at what is above them.
+
+    Words at or below UD's relation `reparandum` go too.
+    """
+    heads = [int(head) - 1 for head in sentence.columns["head"]]
+    relations = sentence.columns.get("deprel", [""] * len(heads))
+
+    def above(n: int) -> Iterator[int]:
+        while n >= 0:
+            yield n
+            n = heads[n]
+
+    gone = marked_words(find_marks(sentence.forms))
+    gone |= {n for n in range(len(heads)) if any(relations[m] == "reparandum" for m in above(n))}
+    kept = [n for n in range(len(heads)) if n not in gone]
+    if not kept or not gone:
+        return sentence
+    hangs = {n: next((m for m in above(heads[n]) if m not in gone), -1) for n in kept}
+    root = next(n for n in kept if hangs[n] < 0)
+    place = {n: str(k) for k, n in enumerate(kept, 1)}
+    columns = {name: [column[n] for n in kept] for name, column in sentence.columns.items()}
+    above_all = {n: root if head < 0 else head for n, head in hangs.items()}
+    columns["head"] = ["0" if n == root else place[above_all[n]] for n in kept]
+    return Words(sentence.line, columns)
+
+
+def read_ctm(path: Path | str) -> Iterator[Utterance]:
+    """Utterances of a .ctm file: recording, channel, begin, duration and word on each line."""
+    made, voice, end = Utterance(0, [], []), ("", ""), 0.0
+    for number, line in enumerate(read_lines(path), 1):
+        cells = line.split()
+        if not cells or line.startswith(";;"):
+            continue
+        try:
+            begin, length, word = float(cells[2]), float(cells[3]), cells[4]
+        except (ValueError, IndexError):
+            expected = "recording, channel, begin and duration in seconds, word"
+            raise DataError(f"reading {path}", f"{line!r} in line {number}", expected) from None
+        silence = max(0.0, begin - end)
+        if (cells[0], cells[1]) != voice or silence >= UTTERANCE:
+            if made.words:
+                yield made
+            made, voice, silence = Utterance(number, [], []), (cells[0], cells[1]), 0.0
+        made.words.append(word)
+        made.silence.append(silence)
+        end = begin + length
+    if made.words:
+        yield made
