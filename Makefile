@@ -17,8 +17,9 @@ SENTENCES := "Il m'a entarté." "Le chat dort sur le canapé rouge." \
 demo: $(VENV)/.demo  ## Translate three sentences, with reasons and a picture of them
 	$(BIN)/regard translate --alternatives 4 --explain --page demo.html $(SENTENCES)
 
+# Two processes of one thread each: threads that wait for a busy core spin.
 test: check  ## Everything CI runs
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(VENV)/.test  ## Format, lint, types, line budgets, atlas
 	$(BIN)/ruff format --check .
