@@ -37,15 +37,15 @@ def compiled(source: Path, flags: Sequence[str]) -> Native:
         return Native(None, "REGARD_NATIVE=0")
     headers = (file.read_bytes() for file in sorted(source.parent.parent.glob("*/*.h")))
     made_from = b"".join([source.read_bytes(), *headers, repr(list(flags)).encode()])
-    made = home() / f"{source.stem}-{hashlib.sha256(made_from).hexdigest()[:16]}.so"
     try:
+        made = home() / f"{source.stem}-{hashlib.sha256(made_from).hexdigest()[:16]}.so"
         if not made.exists():
             compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
             if compiler is None:
                 return Native(None, "no C compiler (cc) on this machine")
             compile_to(made, [compiler, *flags, "-shared", "-fPIC", str(source), "-lm"])
         return Native(ctypes.CDLL(str(made)))
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, subprocess.SubprocessError, RuntimeError) as error:  # the last: no home
         return Native(None, f"compiling them failed: {error}")
 
 

@@ -6,7 +6,6 @@
 #include "vector.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { VECTORS = 4, PANEL = LANES * VECTORS, TILE = 6, LEVELS = 127, MIDDLE = 128 };
 
@@ -110,7 +109,7 @@ static void panel(const Product *p, const uint8_t *weight, int64_t first, int64_
 // x (m, k) → out (m, n); `packed` is what `pack` made. Returns 0, or 1 when there is no memory.
 int product(const float *x, const uint8_t *packed, const float *step, const float *bias, float *out,
             int64_t m, int64_t n, int64_t k, int threads) {
-    int64_t padded = (k + LANES - 1) / LANES * LANES, groups = (k + 3) / 4;
+    int64_t padded = up_to(k), groups = (k + 3) / 4;
     int8_t *whole = malloc(m * (padded + sizeof(float) + sizeof(int32_t)) + 1);
     if (!whole) return 1;
     float *scale = (float *)(whole + m * padded);
@@ -131,50 +130,7 @@ int product(const float *x, const uint8_t *packed, const float *step, const floa
 
 // Attention -------------------------------------------------------------------------------------
 
-// Where keys or values lie: of source b, slot s and head h at b · row + s · slot + h · head.
-typedef struct {
-    int64_t row, slot, head;
-} Place;
-
-typedef struct {
-    const uint8_t *at;      // NULL: every slot may be seen
-    int64_t source, query;  // bytes between the rows of two sources, of two queries of one
-} Open;
-
 enum { QUERIES = 4, BLOCK = 64 };  // that share what is loaded; slots whose scores are one block
-
-// Keys of one head turned, (width, padded), and its values, (span, width).
-static void gather_head(const float *keys, const float *values, const Place *at_k,
-                        const Place *at_v, int64_t span, int64_t padded, int64_t width,
-                        float *turned, float *close) {
-    for (int64_t first = 0; first < padded; first += LANES)
-        for (int64_t i = 0; i < width; i++)
-            for (int64_t s = first; s < first + LANES; s++)
-                turned[i * padded + s] = s < span ? keys[s * at_k->slot + i] : 0;
-    for (int64_t s = 0; s < span; s++)
-        memcpy(close + s * width, values + s * at_v->slot, 4 * width);
-}
-
-// Scores of one query → weights, zero for slots that it may not see; returns their sum.
-static float weigh(float *scores, int64_t seen, int64_t padded, const uint8_t *open, float scale) {
-    __m512 none = _mm512_set1_ps(-INFINITY), most = none, by = _mm512_set1_ps(scale);
-    for (int64_t s = 0; s < padded; s += LANES) {
-        __mmask16 in = lanes(seen - s);
-        if (open) in &= _mm_test_epi8_mask(_mm_maskz_loadu_epi8(in, open + s), _mm_set1_epi8(1));
-        __m512 x = _mm512_mask_mul_ps(none, in, _mm512_loadu_ps(scores + s), by);
-        most = _mm512_max_ps(most, x);
-        _mm512_storeu_ps(scores + s, x);
-    }
-    __m512 total = _mm512_setzero_ps(), top = _mm512_set1_ps(_mm512_reduce_max_ps(most));
-    for (int64_t s = 0; s < padded; s += LANES) {
-        __m512 x = _mm512_loadu_ps(scores + s);
-        __mmask16 in = _mm512_cmp_ps_mask(x, none, _CMP_NEQ_UQ);
-        x = _mm512_maskz_mov_ps(in, exponential(_mm512_sub_ps(x, top)));
-        total = _mm512_add_ps(total, x);
-        _mm512_storeu_ps(scores + s, x);
-    }
-    return _mm512_reduce_add_ps(total);
-}
 
 // The sums of four vectors.
 static inline __m128 four_sums(__m512 a, __m512 b, __m512 c, __m512 d) {
@@ -205,16 +161,17 @@ static inline __attribute__((always_inline)) void average(
         _mm512_storeu_ps(out + LANES * j, _mm512_div_ps(sums[j], by));
 }
 
-// One head of one query where keys and values lie: q (width,), `span` slots → out (width,). Four
-// slots at a time; behind the last one it is taken again, and its score is not looked at.
-static void attend_head(const float *q, const float *keys, const float *values, const Place *at_k,
-                        const Place *at_v, const uint8_t *open, int64_t span, int64_t padded,
-                        int64_t width, float scale, float *scores, float *out) {
+// One head of one query where keys and values lie, `key` and `value` floats apart: q (width,),
+// `span` slots → out (width,). Four slots at a time; behind the last one it is taken again, and its
+// score is not looked at.
+static void attend_head(const float *q, const float *keys, int64_t key, const float *values,
+                        int64_t value, const uint8_t *open, int64_t span, int64_t width,
+                        float scale, float *scores, float *out) {
     for (int64_t s = 0; s < span; s += 4) {
         const float *k[4];
         __m512 sums[4];
         for (int j = 0; j < 4; j++) {
-            k[j] = keys + (s + j < span ? s + j : span - 1) * at_k->slot;
+            k[j] = keys + (s + j < span ? s + j : span - 1) * key;
             sums[j] = _mm512_setzero_ps();
         }
         for (int64_t i = 0; i < width; i += LANES) {
@@ -225,11 +182,12 @@ static void attend_head(const float *q, const float *keys, const float *values, 
         }
         _mm_storeu_ps(scores + s, four_sums(sums[0], sums[1], sums[2], sums[3]));
     }
-    __m512 by = _mm512_set1_ps(weigh(scores, span, padded, open, scale));
+    float top;
+    __m512 by = _mm512_set1_ps(weigh(scores, span, up_to(span), open, scale, &top));
     int64_t i = 0;
     for (; i + LANES * VECTORS <= width; i += LANES * VECTORS)
-        average(scores, values + i, at_v->slot, span, by, out + i, VECTORS);
-    for (; i < width; i += LANES) average(scores, values + i, at_v->slot, span, by, out + i, 1);
+        average(scores, values + i, value, span, by, out + i, VECTORS);
+    for (; i < width; i += LANES) average(scores, values + i, value, span, by, out + i, 1);
 }
 
 // `count` queries of one head: q (count, width) at `stride` → out (count, width) at `step`.
@@ -261,9 +219,9 @@ static inline __attribute__((always_inline)) void attend_some(
             for (int j = 0; j < VECTORS; j++)
                 _mm512_storeu_ps(scores + t * padded + s + LANES * j, sums[t][j]);
     }
-    float total[QUERIES];
+    float total[QUERIES], top;
     for (int t = 0; t < count; t++)
-        total[t] = weigh(scores + t * padded, seen[t], padded, open[t], scale);
+        total[t] = weigh(scores + t * padded, seen[t], padded, open[t], scale, &top);
     for (int64_t i = 0; i < width; i += LANES) {
         __m512 sum[QUERIES];
 #pragma GCC unroll 4
@@ -284,9 +242,9 @@ static inline __attribute__((always_inline)) void attend_some(
 // without gaps. `heads` / `groups` neighbouring heads share a key. When `causal`, the last query
 // sees all slots, the one before it all but the last, and so on. One query a source reads the keys
 // where they are; for more, a head's keys and values are brought together first.
-int attend(const float *q, int64_t stride, const float *keys, Place at_k, const float *values,
-           Place at_v, Open open, float *out, int64_t sources, int64_t queries, int64_t heads,
-           int64_t groups, int64_t width, int64_t span, int causal, int gather, float scale) {
+int attend(const float *q, int64_t stride, Tensor keys, Tensor values, Open open, float *out,
+           int64_t sources, int64_t queries, int64_t heads, int64_t groups, int64_t width,
+           int64_t span, int causal, int gather, float scale) {
     int64_t padded = (span + BLOCK - 1) / BLOCK * BLOCK, step = heads * width;
     float *scores = malloc((QUERIES * padded + width * padded + span * width) * sizeof(float));
     if (!scores) return 1;
@@ -294,9 +252,11 @@ int attend(const float *q, int64_t stride, const float *keys, Place at_k, const 
     for (int64_t b = 0; b < sources; b++)
         for (int64_t h = 0; h < heads; h++) {
             int64_t g = h / (heads / groups);
-            const float *k = keys + b * at_k.row + g * at_k.head;
-            const float *v = values + b * at_v.row + g * at_v.head;
-            if (gather) gather_head(k, v, &at_k, &at_v, span, padded, width, turned, close);
+            const float *k = place(&keys, b, g), *v = place(&values, b, g);
+            if (gather) {
+                turn(k, keys.slot, span, padded, width, turned);
+                copy(v, values.slot, span, width, close, width);
+            }
             for (int64_t t = 0; t < queries;) {
                 int count = queries - t < QUERIES ? queries - t : QUERIES;
                 const float *from = q + (b * queries + t) * stride + h * width;
@@ -305,12 +265,12 @@ int attend(const float *q, int64_t stride, const float *keys, Place at_k, const 
                 const uint8_t *may[QUERIES];
                 for (int n = 0; n < count; n++) {
                     seen[n] = causal ? span - queries + t + n + 1 : span;
-                    may[n] = open.at ? open.at + b * open.source + (t + n) * open.query : NULL;
+                    may[n] = open_to(&open, b, t + n);
                 }
                 if (!gather) {
                     count = 1;
-                    attend_head(from, k, v, &at_k, &at_v, *may, *seen, (*seen + 15) / 16 * 16,
-                                width, scale, scores, to);
+                    attend_head(from, k, keys.slot, v, values.slot, *may, *seen, width, scale,
+                                scores, to);
                 } else if (count == QUERIES) {
                     attend_some(from, stride, turned, close, seen, may, padded, width, scale,
                                 scores, to, step, QUERIES);

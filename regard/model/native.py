@@ -24,29 +24,45 @@ PANEL, GROUP = 64, 4  # outputs and inputs that lie together in packed weights
 
 
 class Place(ctypes.Structure):
-    """Floats between sources, slots and heads of keys or values (B, H, S, K)."""
+    """`Tensor` of vector.h: where (B, H, S, K) lies, floats between batches, heads and slots."""
 
-    _fields_ = [("row", ctypes.c_int64), ("slot", ctypes.c_int64), ("head", ctypes.c_int64)]
+    _fields_ = [
+        ("at", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("batch", "head", "slot")),
+    ]
 
     @classmethod
     def of(cls, x: Tensor) -> Place:
-        """Where a tensor has them."""
-        row, head, slot, _ = x.stride()
-        return cls(row, slot, head)
+        """The place of a tensor, which must outlive it."""
+        return cls(x.data_ptr(), *x.stride()[:3])
 
 
 class Open(ctypes.Structure):
-    """Which slots may be seen, and bytes between the rows of two sources and of two queries."""
+    """Which keys may be seen, and bytes between the rows of two batches and of two queries."""
 
-    _fields_ = [("at", ctypes.c_void_p), ("source", ctypes.c_int64), ("query", ctypes.c_int64)]
+    _fields_ = [("at", ctypes.c_void_p), ("batch", ctypes.c_int64), ("query", ctypes.c_int64)]
+
+    @classmethod
+    def of(cls, mask: Tensor | None) -> Open:
+        """The place of a mask (B or 1, 1, T or 1, S) without gaps, which must outlive it."""
+        if mask is None:
+            return cls(None, 0, 0)
+        batch, _, queries, keys = mask.shape
+        between = 0 if batch == 1 else queries * keys, 0 if queries == 1 else keys
+        return cls(mask.data_ptr(), *between)
+
+
+def vector_kernels(source: Path) -> Native:
+    """The functions of a C file that needs AVX-512, compiled the first time, found again later."""
+    if not switched_off() and not suits():
+        return Native(None, "they need Linux on x86-64 with AVX-512 VNNI")
+    return compiled(source, [*FLAGS, *(f"-m{name}" for name in NEEDS)])
 
 
 @cache
 def find_native() -> Native:
-    """Compiled the first time, found again later."""
-    if not switched_off() and not suits():
-        return Native(None, "they need Linux on x86-64 with AVX-512 VNNI")
-    made = compiled(SOURCE, [*FLAGS, *(f"-m{name}" for name in NEEDS)])
+    """The kernels, or why there are none."""
+    made = vector_kernels(SOURCE)
     return made if made.library is None else Native(bind(made.library))
 
 
@@ -68,7 +84,7 @@ def bind(found: ctypes.CDLL) -> ctypes.CDLL:
     found.pack.restype = None
     found.product.argtypes = [*[pointer] * 5, *[whole] * 3, ctypes.c_int]
     found.attend.argtypes = [
-        *(pointer, whole, pointer, Place, pointer, Place, Open, pointer),
+        *(pointer, whole, Place, Place, Open, pointer),
         *[whole] * 6,
         *(ctypes.c_int, ctypes.c_int, real),
     ]
@@ -105,6 +121,22 @@ def pack_native(
     return run
 
 
+def readable(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> bool:
+    """Whether C can read q (N, H, T, K), k and v (B, G, S, K), mask (B or 1, 1, T or 1, S).
+
+    N / B neighbouring rows ask one source together.
+    """
+    plain = all(x.dtype == torch.float32 and x.is_cpu and x.stride(-1) == 1 for x in (q, k, v))
+    if not plain or q.shape[3] % 16 or k.shape != v.shape:
+        return False
+    if mask is None:
+        return True
+    asking = len(q) // max(1, len(k)) * q.shape[2]
+    batch, heads, queries, keys = mask.shape
+    fits = batch in (1, len(k)) and heads == 1 and queries in (1, asking) and keys == k.shape[2]
+    return fits and mask.dtype == torch.bool
+
+
 def attend(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> Tensor | None:
@@ -116,26 +148,19 @@ def attend(
     found = library()
     rows, heads, count, width = q.shape
     sources, groups, span, _ = k.shape
-    plain = all(x.dtype == torch.float32 and x.stride(-1) == 1 for x in (q, k, v))
-    if found is None or width % 16 or not plain or not span or not sources or not rows:
+    if found is None or not readable(q, k, v, mask) or not span or not sources or not rows:
         return None
     beams = rows // sources
     if q.stride(1) != width or (beams > 1 and count > 1):
         return None
     if count > 1 and q.stride(0) != count * q.stride(2):
         return None
-    may = Open(None, 0, 0)
-    if mask is not None:
-        if mask.dtype != torch.bool or mask.shape[1] != 1 or mask.shape[3] != span:
-            return None
-        mask = mask.contiguous()
-        one, each = len(mask) == 1, mask.shape[2]
-        may = Open(mask.data_ptr(), 0 if one else each * span, 0 if each == 1 else span)
+    mask = None if mask is None else mask.contiguous()
     stride = q.stride(0) if count == 1 else q.stride(2)
     out = torch.empty(rows, count, heads, width)
     failed = found.attend(
-        *(q.data_ptr(), stride, k.data_ptr(), Place.of(k), v.data_ptr(), Place.of(v), may),
-        *(out.data_ptr(), sources, beams * count, heads, groups, width, span),
+        *(q.data_ptr(), stride, Place.of(k), Place.of(v), Open.of(mask), out.data_ptr()),
+        *(sources, beams * count, heads, groups, width, span),
         *(causal, count > 1, scale),
     )
     if failed:

@@ -7,7 +7,6 @@
 #include "../model/vector.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { ROWS = 6, VECTORS = 4, PANEL = LANES * VECTORS, QUERIES = 24 };
 
@@ -66,90 +65,32 @@ static void product(const float *a, int64_t down, int64_t along, const float *b,
 
 // Attention -------------------------------------------------------------------------------------
 
-// A tensor (batch, heads, length, width): floats between its batches, heads and positions.
 typedef struct {
-    float *at;
-    int64_t batch, head, slot;
-} Tensor;
-
-typedef struct {
-    Tensor q, k, v, out;     // out is z
-    const uint8_t *open;     // NULL, or 1 where a query may see a key: (batch or 1, T or 1, S)
-    int64_t open_batch, open_query;
-    float *norm;             // (batch, heads, T): log Σ e^score
+    Tensor q, k, v, out;  // out is z
+    Open open;
+    float *norm;  // (batch, heads, T): log Σ e^score
     int64_t batch, heads, groups, queries, keys, width;
-    int causal;              // the last query sees all keys, the one before it all but the last …
+    int causal;  // the last query sees all keys, the one before it all but the last …
     float scale;
 } Attention;
 
-static inline float *place(const Tensor *x, int64_t b, int64_t h) {
-    return x->at + b * x->batch + h * x->head;
-}
-
-// (length, width) → (width, padded), zeros behind the last.
-static void turn(const float *x, int64_t slot, int64_t length, int64_t padded, int64_t width,
-                 float *out) {
-    for (int64_t s = 0; s < padded; s += LANES)
-        for (int64_t i = 0; i < width; i++)
-            for (int64_t j = s; j < s + LANES; j++)
-                out[i * padded + j] = j < length ? x[j * slot + i] : 0;
-}
-
-// (length, width) of any distance between rows → without gaps.
-static void close_up(const float *x, int64_t slot, int64_t length, int64_t width, float *out) {
-    for (int64_t s = 0; s < length; s++) memcpy(out + s * width, x + s * slot, 4 * width);
-}
+typedef struct {
+    Tensor out, q, k, v;  // the gradient by z, and those by q, k and v
+} Gradients;
 
 // How many keys query `t` may see, masks apart.
 static inline int64_t reach(const Attention *a, int64_t t) {
-    int64_t last = a->causal ? a->keys - a->queries + t + 1 : a->keys;
-    return last < a->keys ? last : a->keys;
+    return a->causal ? a->keys - a->queries + t + 1 : a->keys;
 }
-
-// The lanes from key `s` on that query `t` of batch `b` may see, of its first `seen`.
-static inline __mmask16 visible(const Attention *a, int64_t b, int64_t t, int64_t s,
-                                int64_t seen) {
-    __mmask16 in = lanes(seen - s);
-    if (a->open) {
-        const uint8_t *row = a->open + b * a->open_batch + t * a->open_query + s;
-        in &= _mm_test_epi8_mask(_mm_maskz_loadu_epi8(in, row), _mm_set1_epi8(1));
-    }
-    return in;
-}
-
-// Scores (padded,) of one query → weights, zero where it may not see; the norm, and 1 / their sum.
-static float weigh(const Attention *a, int64_t b, int64_t t, int64_t padded, float *scores,
-                   float *norm) {
-    __m512 none = _mm512_set1_ps(-INFINITY), most = none, by = _mm512_set1_ps(a->scale);
-    int64_t seen = reach(a, t);
-    for (int64_t s = 0; s < padded; s += LANES) {
-        __m512 x = _mm512_mask_mul_ps(none, visible(a, b, t, s, seen), _mm512_loadu_ps(scores + s), by);
-        most = _mm512_max_ps(most, x);
-        _mm512_storeu_ps(scores + s, x);
-    }
-    float top = _mm512_reduce_max_ps(most);
-    __m512 total = _mm512_setzero_ps(), least = _mm512_set1_ps(top);
-    for (int64_t s = 0; s < padded; s += LANES) {
-        __m512 x = _mm512_loadu_ps(scores + s);
-        __mmask16 in = _mm512_cmp_ps_mask(x, none, _CMP_NEQ_UQ);
-        x = _mm512_maskz_mov_ps(in, exponential(_mm512_sub_ps(x, least)));
-        total = _mm512_add_ps(total, x);
-        _mm512_storeu_ps(scores + s, x);
-    }
-    float sum = _mm512_reduce_add_ps(total);
-    *norm = top + logf(sum);
-    return 1 / sum;
-}
-
-static inline int64_t up_to(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
 
 static inline int64_t fewer(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// The heads of group `g`: they share keys and values.
 static void look(const Attention *a, int64_t b, int64_t g, float *room) {
     int64_t padded = up_to(a->keys), width = a->width, share = a->heads / a->groups;
     float *turned = room, *values = turned + width * padded, *scores = values + a->keys * width;
     turn(place(&a->k, b, g), a->k.slot, a->keys, padded, width, turned);
-    close_up(place(&a->v, b, g), a->v.slot, a->keys, width, values);
+    copy(place(&a->v, b, g), a->v.slot, a->keys, width, values, width);
     for (int64_t h = g * share; h < (g + 1) * share; h++) {
         const float *q = place(&a->q, b, h);
         float *out = place(&a->out, b, h), *norm = a->norm + (b * a->heads + h) * a->queries;
@@ -159,8 +100,12 @@ static void look(const Attention *a, int64_t b, int64_t g, float *room) {
             product(q + t * a->q.slot, a->q.slot, 1, turned, padded, scores, padded, rows, wide,
                     width, 0);
             float by[QUERIES];
-            for (int64_t r = 0; r < rows; r++)
-                by[r] = weigh(a, b, t + r, wide, scores + r * padded, norm + t + r);
+            for (int64_t r = 0; r < rows; r++) {
+                float top, sum = weigh(scores + r * padded, reach(a, t + r), wide,
+                                       open_to(&a->open, b, t + r), a->scale, &top);
+                norm[t + r] = top + logf(sum);
+                by[r] = 1 / sum;
+            }
             product(scores, padded, 1, values, width, out + t * a->out.slot, a->out.slot, rows,
                     width, seen, 0);
             for (int64_t r = 0; r < rows; r++) {
@@ -171,35 +116,15 @@ static void look(const Attention *a, int64_t b, int64_t g, float *room) {
     }
 }
 
-// z = softmax(scale q kᵀ) v for all heads. Returns 0, or 1 when there is no memory.
-int attention_forward(Attention a, int threads) {
-    int64_t padded = up_to(a.keys), jobs = a.batch * a.groups;
-    int64_t size = a.width * padded + a.keys * a.width + QUERIES * padded;
-    int failed = 0;
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        float *room = aligned_alloc(64, up_to(size) * sizeof(float));
-        if (!room) failed = 1;
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < jobs; i++)
-            if (room) look(&a, i / a.groups, i % a.groups, room);
-        free(room);
-    }
-    return failed;
-}
-
-typedef struct {
-    Tensor out, q, k, v;  // the gradient by z, and those by q, k and v
-} Gradients;
-
 // Weights P of one query from its scores, and from ∂P the gradient by the scores:
 // scale P (∂P − Σ ∂z z). Both (padded,), zero where the query may not see.
 static void weigh_back(const Attention *a, int64_t b, int64_t t, int64_t padded, float norm,
                        float mean, float *weights, float *slopes) {
     __m512 by = _mm512_set1_ps(a->scale), less = _mm512_set1_ps(norm), even = _mm512_set1_ps(mean);
+    const uint8_t *open = open_to(&a->open, b, t);
     int64_t seen = reach(a, t);
     for (int64_t s = 0; s < padded; s += LANES) {
-        __mmask16 in = visible(a, b, t, s, seen);
+        __mmask16 in = visible(open, s, seen);
         __m512 x = _mm512_sub_ps(_mm512_mul_ps(_mm512_loadu_ps(weights + s), by), less);
         x = _mm512_maskz_mov_ps(in, exponential(_mm512_min_ps(_mm512_setzero_ps(), x)));
         __m512 slope = _mm512_sub_ps(_mm512_loadu_ps(slopes + s), even);
@@ -218,13 +143,13 @@ static void look_back(const Attention *a, const Gradients *d, int64_t b, int64_t
     const float *k = place(&a->k, b, g), *v = place(&a->v, b, g);
     turn(k, a->k.slot, a->keys, padded, width, turned_k);
     turn(v, a->v.slot, a->keys, padded, width, turned_v);
-    close_up(k, a->k.slot, a->keys, width, keys);
+    copy(k, a->k.slot, a->keys, width, keys, width);
     memset(by_k, 0, 2 * all * sizeof(float));
     for (int64_t h = g * share; h < (g + 1) * share; h++) {
         const float *z = place(&a->out, b, h), *norm = a->norm + (b * a->heads + h) * a->queries;
         float *by_q = place(&d->q, b, h);
-        close_up(place(&a->q, b, h), a->q.slot, a->queries, width, q);
-        close_up(place(&d->out, b, h), d->out.slot, a->queries, width, by_z);
+        copy(place(&a->q, b, h), a->q.slot, a->queries, width, q, width);
+        copy(place(&d->out, b, h), d->out.slot, a->queries, width, by_z, width);
         for (int64_t t = 0; t < a->queries; t += QUERIES) {
             int64_t rows = fewer(QUERIES, a->queries - t), seen = reach(a, t + rows - 1);
             int64_t wide = up_to(seen);
@@ -245,28 +170,36 @@ static void look_back(const Attention *a, const Gradients *d, int64_t b, int64_t
             product(weights, 1, padded, z_t, width, by_v, width, seen, width, rows, 1);
         }
     }
-    float *to_k = place(&d->k, b, g), *to_v = place(&d->v, b, g);
-    for (int64_t s = 0; s < a->keys; s++) {
-        memcpy(to_k + s * d->k.slot, by_k + s * width, 4 * width);
-        memcpy(to_v + s * d->v.slot, by_v + s * width, 4 * width);
-    }
+    copy(by_k, width, a->keys, width, place(&d->k, b, g), d->k.slot);
+    copy(by_v, width, a->keys, width, place(&d->v, b, g), d->v.slot);
 }
 
-int attention_backward(Attention a, Gradients d, int threads) {
-    int64_t padded = up_to(a.keys), jobs = a.batch * a.groups;
-    int64_t size = 2 * a.width * padded + 3 * a.keys * a.width + 2 * a.queries * a.width +
-                   2 * QUERIES * padded;
+// All heads, there or (with `d`) back, with room for `size` floats each. 1 when there is no memory.
+static int look_at_all(const Attention *a, const Gradients *d, int64_t size, int threads) {
     int failed = 0;
-#pragma omp parallel num_threads(threads) if (threads > 1)
+#pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
     {
         float *room = aligned_alloc(64, up_to(size) * sizeof(float));
-        if (!room) failed = 1;
+        failed = !room;
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < jobs; i++)
-            if (room) look_back(&a, &d, i / a.groups, i % a.groups, room);
+        for (int64_t i = 0; i < a->batch * a->groups; i++) {
+            if (room && d) look_back(a, d, i / a->groups, i % a->groups, room);
+            if (room && !d) look(a, i / a->groups, i % a->groups, room);
+        }
         free(room);
     }
     return failed;
+}
+
+// z = softmax(scale q kᵀ) v. Returns 0, or 1 when there is no memory.
+int attention_forward(Attention a, int threads) {
+    int64_t padded = up_to(a.keys);
+    return look_at_all(&a, NULL, (a.width + QUERIES) * padded + a.keys * a.width, threads);
+}
+
+int attention_backward(Attention a, Gradients d, int threads) {
+    int64_t padded = up_to(a.keys), rows = 3 * a.keys + 2 * a.queries;
+    return look_at_all(&a, &d, 2 * (a.width + QUERIES) * padded + rows * a.width, threads);
 }
 
 // GELU ------------------------------------------------------------------------------------------
@@ -302,7 +235,8 @@ void gelu_backward(const float *x, const float *pull, float *out, int64_t count,
         __m512 v = _mm512_maskz_loadu_ps(in, x + i), square, share = gate(v, &square);
         __m512 rise = _mm512_fmadd_ps(square, _mm512_set1_ps(3 * 0.0713548162726f),
                                       _mm512_set1_ps(1.59576912161f));
-        __m512 rest = _mm512_mul_ps(_mm512_mul_ps(v, rise), _mm512_fnmadd_ps(share, share, share));
+        // First what is zero for a large x, whose cube may be infinite.
+        __m512 rest = _mm512_mul_ps(_mm512_mul_ps(v, _mm512_fnmadd_ps(share, share, share)), rise);
         __m512 slope = _mm512_add_ps(share, rest);
         _mm512_mask_storeu_ps(out + i, in, _mm512_mul_ps(slope, _mm512_maskz_loadu_ps(in, pull + i)));
     }

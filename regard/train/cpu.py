@@ -60,7 +60,8 @@ class OneDNNLinear(nn.Linear):
     @staticmethod
     def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """The map itself; `joined` in core/attention.py calls it with weights of several maps."""
-        made: Tensor = Product.apply(x, weight, bias)
+        apply = Product.apply if native.simple(x, weight) else F.linear
+        made: Tensor = apply(x, weight, bias)
         return made
 
 
@@ -69,7 +70,7 @@ class NativeAttention(Attention):
 
     def fused(self, q: Tensor, k: Tensor, v: Tensor, ctx: View) -> Tensor:
         """q (B, H, T, K), k and v (B, G, S, K) → (B, H, T, K)."""
-        if not self.training or not native.fits(q, k, v, ctx.mask):
+        if not self.training or not native.fits(q, k, v, ctx.mask, ctx.causal):
             return super().fused(q, k, v, ctx)
         z = native.attend(q, k, v, ctx.mask, ctx.causal, self.scale)
         return z if ctx.live is None else z * ctx.live

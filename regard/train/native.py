@@ -14,26 +14,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.compiler import compiled
 from regard.core.mlp import gelu_tanh as plain_gelu
-from regard.model.native import FLAGS, NEEDS, suits
+from regard.model.native import Open, Place, readable, vector_kernels
 
 SOURCE = Path(__file__).with_name("cpu.c")
 LONGEST = 4096  # keys whose scores stay in a core's cache
-
-
-class Place(ctypes.Structure):
-    """Where a tensor (B, H, T, K) lies: floats between its batches, heads and positions."""
-
-    _fields_ = [
-        ("at", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("batch", "head", "slot")),
-    ]
-
-    @classmethod
-    def of(cls, x: Tensor) -> Place:
-        """The place of a tensor, which must outlive it."""
-        return cls(x.data_ptr(), *x.stride()[:3])
 
 
 class Question(ctypes.Structure):
@@ -41,8 +26,7 @@ class Question(ctypes.Structure):
 
     _fields_ = [
         *((name, Place) for name in ("q", "k", "v", "out")),
-        *(("open", ctypes.c_void_p), ("open_batch", ctypes.c_int64)),
-        *(("open_query", ctypes.c_int64), ("norm", ctypes.c_void_p)),
+        *(("open", Open), ("norm", ctypes.c_void_p)),
         *((name, ctypes.c_int64) for name in ("batch", "heads", "groups")),
         *((name, ctypes.c_int64) for name in ("queries", "keys", "width")),
         *(("causal", ctypes.c_int), ("scale", ctypes.c_float)),
@@ -58,8 +42,8 @@ class Gradients(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """The kernels; None where they cannot be."""
-    found = compiled(SOURCE, [*FLAGS, *(f"-m{name}" for name in NEEDS)]).library
-    if found is None or not suits():
+    found = vector_kernels(SOURCE).library
+    if found is None:
         return None
     pointer, threads = ctypes.c_void_p, ctypes.c_int
     found.attention_forward.argtypes = [Question, threads]
@@ -79,22 +63,17 @@ def run(kernel: str, *arguments: Any) -> None:
 def by_position(like: Tensor) -> Tensor:
     """Room for a tensor (B, H, T, K) whose heads lie side by side."""
     batch, heads, length, width = like.shape
-    return torch.empty(batch, length, heads, width).transpose(1, 2)
+    return like.new_empty(batch, length, heads, width).transpose(1, 2)
 
 
 def question(
     tensors: tuple[Tensor, ...], mask: Tensor | None, norm: Tensor, causal: bool, scale: float
 ) -> Question:
     """Queries, keys, values and answers as the kernel reads them."""
-    q, k = tensors[:2]
-    batch, heads, queries, width = q.shape
-    _, groups, keys, _ = k.shape
-    opened: tuple[int | None, int, int] = (None, 0, 0)
-    if mask is not None:
-        one, each = len(mask) == 1, mask.shape[2]
-        opened = (mask.data_ptr(), 0 if one else each * keys, 0 if each == 1 else keys)
-    sizes = batch, heads, groups, queries, keys, width
-    return Question(*map(Place.of, tensors), *opened, norm.data_ptr(), *sizes, causal, scale)
+    batch, heads, queries, width = tensors[0].shape
+    sizes = batch, heads, tensors[1].shape[1], queries, tensors[1].shape[2], width
+    places = *map(Place.of, tensors), Open.of(mask), norm.data_ptr()
+    return Question(*places, *sizes, causal, scale)
 
 
 class Attend(torch.autograd.Function):
@@ -105,7 +84,7 @@ class Attend(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float
     ) -> Tensor:
         """(B, H, T, K)."""
-        out, norm = by_position(q), torch.empty(q.shape[:3])
+        out, norm = by_position(q), q.new_empty(q.shape[:3])
         run("attention_forward", question((q, k, v, out), mask, norm, causal, scale))
         ctx.save_for_backward(q, k, v, out, mask, norm)
         ctx.how = causal, scale
@@ -123,13 +102,18 @@ class Attend(torch.autograd.Function):
         return (*made, None, None, None)
 
 
-def fits(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> bool:
-    """Whether the kernel can do it."""
-    plain = all(x.dtype == torch.float32 and x.stride(-1) == 1 for x in (q, k, v))
-    keys, queries, width = k.shape[2], q.shape[2], q.shape[3]
-    if not plain or width % 16 or len(q) != len(k) or not queries <= keys <= LONGEST:
+def simple(*tensors: Tensor) -> bool:
+    """Whether kernels of float32 on this CPU will do: no compiler or autocast has its own."""
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
         return False
-    return mask is None or (mask.dtype == torch.bool and mask.shape[1:4:2] == (1, keys))
+    return all(x.dtype == torch.float32 and x.is_cpu for x in tensors)
+
+
+def fits(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> bool:
+    """Whether the kernel can do it."""
+    queries, keys = q.shape[2], k.shape[2]
+    sizes = len(q) == len(k) and 0 < keys <= LONGEST and (queries <= keys or not causal)
+    return simple(q) and sizes and readable(q, k, v, mask)
 
 
 def attend(
@@ -164,5 +148,5 @@ class Gelu(torch.autograd.Function):
 
 def gelu_tanh(x: Tensor) -> Tensor:
     """`core.mlp.gelu_tanh` with its gradient."""
-    made: Tensor = Gelu.apply(x.contiguous()) if x.dtype == torch.float32 else plain_gelu(x)
+    made: Tensor = Gelu.apply(x.contiguous()) if simple(x) else plain_gelu(x)
     return made

@@ -120,6 +120,7 @@ def test_attention_that_does_not_fit_is_left_to_others() -> None:
     assert attend(q, k, v, None, False, 1.0) is not None
     assert attend(q[..., :8], k[..., :8], v[..., :8], None, False, 1.0) is None  # half a vector
     assert attend(q, k, v, randn(2, 1, 1, 5), False, 1.0) is None  # a bias
+    assert attend(q, k, v, torch.ones(3, 1, 1, 5).bool(), False, 1.0) is None  # of more rows
     assert attend(q.double(), k.double(), v.double(), None, False, 1.0) is None
     assert attend(q, k[:1], v[:1], None, False, 1.0) is None  # two rows of two queries share one
 
@@ -242,6 +243,19 @@ def test_a_compiler_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     found = find_native()
     assert found.library is None and "failed" in found.why
     assert not list(tmp_path.glob("regard/*"))  # nothing half made is left
+
+
+@pytest.mark.usefixtures("afresh")
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(user: int) -> None:
+        raise KeyError(user)
+
+    monkeypatch.setattr(native, "suits", lambda: True)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    found = find_native()
+    assert found.library is None and "home" in found.why
 
 
 @needs_kernels

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from regard.model import native as shared
 from regard.model.batch import Batch
 from regard.model.config import ModelConfig
 from regard.model.model import Model
@@ -96,6 +100,58 @@ def test_only_float32_is_given_to_it() -> None:
     assert train_on_cpu(Model.fresh(MODELS["gpt2"]).double()) == 0
 
 
+def autocast() -> AbstractContextManager[object]:
+    return torch.autocast("cpu", torch.bfloat16)
+
+
+@contextmanager
+def float64_by_default() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(
+    "dtype, around",
+    [
+        (torch.float32, autocast),
+        (torch.float32, float64_by_default),
+        (torch.float64, nullcontext),
+    ],
+)
+def test_a_prepared_model_can_be_trained_otherwise(
+    dtype: torch.dtype, around: Callable[[], AbstractContextManager[object]]
+) -> None:
+    plain = Model.fresh(MODELS["gpt2"]).train()
+    fast = copy.deepcopy(plain)
+    train_on_cpu(fast)
+    given = batch(MODELS["gpt2"])
+    for model in (plain.to(dtype), fast.to(dtype)):
+        with around():
+            loss = token_loss(model, given, given.ids).sum
+        loss.backward()
+    for mine, theirs in zip(fast.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_a_prepared_model_can_be_compiled() -> None:
+    fast = Model.fresh(MODELS["gpt2"]).train()
+    train_on_cpu(fast)
+    given = batch(MODELS["gpt2"])
+    seen: list[str] = []
+
+    def keep(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        seen.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    body = torch.compile(fast.forward, backend=keep, fullgraph=True)
+    right = fast(given)
+    torch.testing.assert_close(body(given), right, rtol=1e-4, atol=1e-4)
+    assert seen and not any("mkldnn" in name or "autograd" in name for name in seen)
+
+
 # Attention and GELU -----------------------------------------------------------------------------
 
 needs_native = pytest.mark.skipif(native.library() is None, reason="no native kernels here")
@@ -115,9 +171,12 @@ def opened(how: str, batch: int, queries: int, keys: int) -> torch.Tensor | None
 @needs_native
 @pytest.mark.parametrize("how", ["all", "keys", "pairs", "each"])
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("sizes", [(4, 4, 33, 33, 64), (4, 2, 50, 77, 16), (2, 1, 1, 90, 80)])
+@pytest.mark.parametrize(
+    "sizes", [(4, 4, 33, 33, 64), (4, 2, 50, 77, 16), (2, 1, 1, 90, 80), (2, 2, 40, 9, 32)]
+)
 def test_attention_and_its_gradients(sizes: tuple[int, ...], causal: bool, how: str) -> None:
     heads, groups, queries, keys, width = sizes
+    causal = causal and queries <= keys
     draw = torch.Generator().manual_seed(2)
     shapes = (queries, heads), (keys, groups), (keys, groups), (queries, heads)
     q, k, v, pull = (
@@ -127,7 +186,7 @@ def test_attention_and_its_gradients(sizes: tuple[int, ...], causal: bool, how: 
     mask = opened(how, 2, queries, keys)
     low = [x.clone().requires_grad_() for x in (q, k, v)]
     made = native.attend(*low, mask, causal, 0.3)
-    assert native.fits(q, k, v, mask)
+    assert native.fits(q, k, v, mask, causal)
     made.backward(pull)
     wide = [x.double().requires_grad_() for x in (q, k, v)]
     seen = torch.ones(queries, keys, dtype=torch.bool)
@@ -171,12 +230,30 @@ def test_nan_in_attention_stays_nan(which: int) -> None:
 @needs_native
 def test_what_does_not_fit_the_kernel_is_left_to_torch() -> None:
     x, mask = torch.ones(2, 2, 4, 16), torch.ones(2, 1, 4, 4, dtype=torch.bool)
-    assert native.fits(x, x, x, None) and native.fits(x, x, x, mask)
-    assert not native.fits(x, x, x, mask.float())  # a bias
-    assert not native.fits(x, x, x, mask.expand(2, 2, 4, 4))  # a mask for each head
-    assert not native.fits(x[..., :8], x[..., :8], x[..., :8], None)
-    assert not native.fits(x.double(), x, x, None)
-    assert not native.fits(x, x[:1], x[:1], None)  # rows that share a source
+    less = x[:, :, :3]
+    assert native.fits(x, x, x, None, True) and native.fits(x, less, less, None, False)
+    assert native.fits(x, x, x, mask, False) and native.fits(x, x, x, mask[:1, :, :1], False)
+    for wrong in (
+        mask.float(),  # a bias
+        mask.expand(2, 2, 4, 4),  # a mask for each head
+        *(mask.repeat(2, 1, 1, 1), mask[:, :, :3], mask[..., :3]),  # other sizes
+    ):
+        assert not native.fits(x, x, x, wrong, False)
+    assert not native.fits(x[..., :8], x[..., :8], x[..., :8], None, False)
+    assert not native.fits(x.double(), x, x, None, False)
+    assert not native.fits(x, x[:1], x[:1], None, False)  # rows that share a source
+    assert not native.fits(x, x, less, None, False)  # fewer values than keys
+    assert not native.fits(x, less, less, None, True)  # the first query would see nothing
+    assert not native.fits(*[x.to("meta")] * 3, None, True)
+
+
+def test_nothing_is_compiled_for_a_machine_that_cannot_run_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shared, "suits", lambda: False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert native.library.__wrapped__() is None
+    assert not list(tmp_path.iterdir())
 
 
 @needs_native
@@ -194,7 +271,7 @@ def test_gelu_and_its_gradient(shape: tuple[int, ...]) -> None:
 
 @needs_native
 def test_gelu_of_the_ends_of_the_line() -> None:
-    ends = torch.tensor([-1e12, -100.0, 0.0, 100.0, 1e12, torch.nan], requires_grad=True)
+    ends = torch.tensor([-1e18, -100.0, 0.0, 100.0, 1e18, torch.nan], requires_grad=True)
     made = native.gelu_tanh(ends)
     made.sum().backward()
     assert made[:5].tolist() == [0.0, 0.0, 0.0, 100.0, ends[4].item()] and made[5].isnan()
