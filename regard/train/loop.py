@@ -85,10 +85,9 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
         self.state, self.carry = State(), Carry(job.model)
         self.checkpoints = job.folder / "checkpoints"
-        self.asked = False
-        """A signal asked this process to stop."""
-        self.stopping = False
-        """One of the processes was asked to: all stop after this step."""
+        self.met = self.asked = self.stopping = False
+        """A first step has come to its result: from then on no process leaves alone. A signal asked
+        this process to stop. One of the processes was asked to: all stop after this step."""
 
     # One step -----------------------------------------------------------------------------------
 
@@ -147,6 +146,7 @@ class Trainer:
         self, sums: tuple[Tensor, Tensor], norm: Tensor, total: int
     ) -> tuple[float, float, float]:
         """(loss, negative log-likelihood, norm) over all processes: a step waits here only."""
+        self.met = True
         asked = torch.full_like(sums[0], self.asked)
         summed = self.world.sum(torch.stack([*sums, asked]))
         value, plain, stop, length = torch.cat([summed, norm[None]]).tolist()
@@ -244,8 +244,8 @@ class Trainer:
     def listening(self) -> Iterator[None]:
         """SIGTERM and Ctrl-C end the run after its present step, with a checkpoint."""
 
-        def stop(number: int, frame: object, begun: int = self.state.step) -> None:
-            if self.state.step == begun and self.world.size == 1:
+        def stop(number: int, frame: object) -> None:
+            if not self.met:
                 raise KeyboardInterrupt  # a first step may be long, and nothing would be lost
             self.asked = True
             self.job.say("stopping after a step; a checkpoint is written first")

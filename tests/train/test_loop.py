@@ -18,6 +18,7 @@ from regard.model.presets import transformer
 from regard.train.checkpoint import weight_hash
 from regard.train.job import Interrupted
 from regard.train.objectives import compile_blocks
+from regard.train.world import World
 from tests.train.runs import Killed, kill_at, load_model, make_trainer
 
 
@@ -80,8 +81,10 @@ def test_a_signal_saves_and_the_rest_gives_the_same_bits(tmp_path):
     assert weight_hash(second.model) == weight_hash(whole.model)
 
 
-def test_a_signal_in_the_first_step_does_not_wait_for_it(tmp_path, monkeypatch):
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_signal_in_the_first_step_does_not_wait_for_it(size, tmp_path, monkeypatch):
     trainer, ended = make_trainer("lm", tmp_path, "soon"), list[bool]()
+    trainer.world = World(0, size)
 
     def slow(micro):
         os.kill(os.getpid(), signal.SIGTERM)
