@@ -6,7 +6,7 @@ import argparse
 
 from regard.cli.options import positive
 
-KINDS = ("rnn", "lstm", "gru", "transformer")
+KINDS = ("mlp", "rnn", "lstm", "gru", "transformer")
 
 
 def add_diagnose(parser: argparse.ArgumentParser) -> None:

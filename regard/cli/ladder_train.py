@@ -45,6 +45,7 @@ PAIR_WORDS = {
 PAIR_SAME = ["--batch-tokens", "1024", "--length", "96", "--smoothing", "0"]
 SHORT = ["--length", "32", "--depth", "1"]
 TEXT_WORDS = {
+    "mlp": ["mlp", *SHORT, "--lr", "2e-3"],
     "rnn": ["rnn", *SHORT, "--lr", "2e-3"],
     "lstm": ["lstm", *SHORT, "--lr", "5e-3"],
     "gru": ["gru", *SHORT, "--lr", "5e-3"],
@@ -72,9 +73,10 @@ class Clock:
         self.began = time.monotonic()
         self.end = self.began + 60 * minutes
 
-    def share(self, rungs: int) -> float:
-        """Seconds for each of so many rungs that are to come."""
-        return max(0.0, self.end - time.monotonic()) / rungs
+    @property
+    def left(self) -> float:
+        """Seconds until the end."""
+        return max(0.0, self.end - time.monotonic())
 
     @property
     def taken(self) -> float:
