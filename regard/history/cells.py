@@ -1,8 +1,9 @@
 """Recurrent cells: tanh, LSTM and GRU, each with torch's weights, kernel and, written out, steps.
 
-And one that remembers the last words alone, the MLP that came before them. A cell is torch's module with taps: `weight_ih_l0` (gates · n, D) and the others have torch's names
+A cell is torch's module with taps: `weight_ih_l0` (gates · n, D) and the others have torch's names
 and order, so weights move both ways. It runs in torch's fused kernel unless somebody listens to a
-tap; then it runs step by step as written here. State: (h,), or (h, c) in an LSTM, each (B, n).
+tap; then it runs step by step as written here. State: (h,), or (h, c) in an LSTM, each (B, n); of
+the MLP that came before them the last words.
 """
 
 from __future__ import annotations

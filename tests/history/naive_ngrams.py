@@ -20,7 +20,9 @@ class Naive:
             for i in range(len(s) - n + 1)
         )
         self.count.pop((start,), None)
-        for name in {"p", "after", "adjusted", "discounts", "total", "weight", "left_out"} & set(dir(self)):
+        for name in {"p", "after", "adjusted", "discounts", "total", "weight", "left_out"} & set(
+            dir(self)
+        ):
             setattr(self, name, cache(getattr(self, name)))
 
     def after(self, h):
