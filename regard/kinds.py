@@ -26,7 +26,7 @@ class Kind(NamedTuple):
 
 NETWORK = Kind(
     "a Transformer or a recurrent network",
-    "regard train lm, mlm, seq2seq, rnn, lstm, gru, or a checkpoint",
+    "regard train lm, mlm, seq2seq, rnn, lstm, gru, mlp, or a checkpoint",
     ("generate", "translate", "score", "fill", "eval lm", "look"),
 )
 NGRAMS = Kind(

@@ -6,7 +6,7 @@ import argparse
 
 from regard.cli.options import positive
 
-KINDS = ("rnn", "lstm", "gru", "transformer")
+KINDS = ("mlp", "rnn", "lstm", "gru", "transformer")
 
 
 def add_diagnose(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def add_diagnose(parser: argparse.ArgumentParser) -> None:
 DIAGNOSE = {
     "diagnose": (
         "regard.cli.diagnose",
-        "how far back the gradient of a loss reaches in RNN, LSTM, GRU and Transformer",
+        "how far back the gradient of a loss reaches in MLP, RNN, LSTM, GRU and Transformer",
         add_diagnose,
         (
             "regard diagnose gradients --picture gradients.png",

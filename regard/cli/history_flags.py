@@ -7,7 +7,7 @@ import argparse
 from regard.cli.options import add_device, natural, positive
 from regard.cli.write_flags import number, whole
 
-WAYS = ("kneser-ney", "witten-bell", "katz", "add")
+WAYS = ("kneser-ney", "witten-bell", "jelinek-mercer", "katz", "add")
 ALPHABETS = ("27", "26", "as-is")
 
 
@@ -125,7 +125,7 @@ HISTORY = {
     ),
     "train ngram": (
         "regard.cli.train_ngram",
-        "count n-grams and smooth them: add-k, Katz, Witten–Bell, Kneser–Ney",
+        "count n-grams and smooth them: add-k, Katz, Jelinek–Mercer, Witten–Bell, Kneser–Ney",
         add_train_ngram,
         (
             "regard train ngram train.txt --out m --order 5 --valid valid.txt",

@@ -64,7 +64,7 @@ def report(args: argparse.Namespace, show: Show, rungs: Sequence[Rung], folder: 
 def climb(
     args: argparse.Namespace, show: Show, rungs: Sequence[Rung], folder: Path
 ) -> dict[str, Any]:
-    """Train and measure rung after rung: those that count first, the others by equal time."""
+    """Train and measure rung after rung: those that count first, the others by their shares."""
     clock, pairs = Clock(args.minutes), is_pairs(args.file)
     split = make_split(args, folder / "split")
     if split.taken_out:
@@ -76,8 +76,8 @@ def climb(
     asked = None if pairs or unknown else questions(tokenizer)
     work, found = Climb(args, show, split, folder), Found()
     for number, rung in enumerate(rungs):
-        left = sum(not other.counts for other in rungs[number:])
-        seconds = clock.share(left) if left else 0.0
+        left = sum(other.share for other in rungs[number:] if not other.counts)
+        seconds = 0.0 if rung.counts else clock.left * rung.share / left
         told = "" if rung.counts or args.steps else f", about {seconds:.0f} s"
         show.note(f"rung {number + 1} of {len(rungs)}: {rung.title}{told}")
         measured = (

@@ -20,7 +20,7 @@ def add_ladder(parser: argparse.ArgumentParser) -> None:
     steps = "train so many steps instead, however long they take: the same figures every time"
     parser.add_argument("--steps", type=positive, metavar="N", help=steps)
     rungs = "some of them, with commas: bayes,logreg,ibm1,fixed,additive,transformer; of a text "
-    rungs += "1-gram,2-gram,3-gram,5-gram,classes,word2vec,rnn,lstm,gru,transformer (all)"
+    rungs += "1-gram,2-gram,3-gram,5-gram,classes,word2vec,mlp,rnn,lstm,gru,transformer (all)"
     parser.add_argument("--rungs", metavar="A,B", help=rungs)
     out = "keep the split, the models and ladder.png in this new or empty folder"
     parser.add_argument("--out", metavar="FOLDER", help=out)

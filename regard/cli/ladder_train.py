@@ -36,15 +36,16 @@ LBFGS = 3  # steps of logistic regression for each minute of the budget, at most
 
 SAME = ["--schedule", "cosine", "--floor", "0.05", "--keep", "1", "--log-every", "10"]
 MUON = ["--depth", "2", "--optimizer", "muon"]  # Adam learns more slowly
-MUON_RATE, MUON_STEPS = 8e-3, 600  # its largest rate; beyond so many steps a smaller one is better
+RATE, FEW = 8e-3, 600  # the largest; beyond so many steps a smaller one is better
 PAIR_WORDS = {
-    "fixed": ["seq2seq", "--attention", "none", "--lr", "4e-3"],
-    "additive": ["seq2seq", "--attention", "additive", "--lr", "4e-3"],
+    "fixed": ["seq2seq", "--attention", "none"],
+    "additive": ["seq2seq", "--attention", "additive"],
     "transformer": ["seq2seq", "--pre-norm", *MUON],
 }
 PAIR_SAME = ["--batch-tokens", "1024", "--length", "96", "--smoothing", "0"]
 SHORT = ["--length", "32", "--depth", "1"]
 TEXT_WORDS = {
+    "mlp": ["mlp", *SHORT, "--lr", "2e-3"],
     "rnn": ["rnn", *SHORT, "--lr", "2e-3"],
     "lstm": ["lstm", *SHORT, "--lr", "5e-3"],
     "gru": ["gru", *SHORT, "--lr", "5e-3"],
@@ -72,9 +73,10 @@ class Clock:
         self.began = time.monotonic()
         self.end = self.began + 60 * minutes
 
-    def share(self, rungs: int) -> float:
-        """Seconds for each of so many rungs that are to come."""
-        return max(0.0, self.end - time.monotonic()) / rungs
+    @property
+    def left(self) -> float:
+        """Seconds until the end."""
+        return max(0.0, self.end - time.monotonic())
 
     @property
     def taken(self) -> float:
@@ -198,8 +200,8 @@ class Climb:
         place = ("--seed", args.seed, "--device", args.device)
         command: tuple[Any, ...] = ("train", kind, *data, *rest, *shape, *SAME, *place)
         count = args.steps or self.fitting(command, seconds)
-        if "muon" in rest:
-            command += ("--lr", MUON_RATE * min(1.0, (MUON_STEPS / count) ** 0.5))
+        if "--lr" not in rest:
+            command += ("--lr", RATE * min(1.0, (FEW / count) ** 0.5))
         every = -(-count // VALIDATIONS)
         began = time.perf_counter()
         self.meter.start()

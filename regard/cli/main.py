@@ -207,7 +207,7 @@ VERBS = {
     ),
     "train": Verb(
         "regard.cli.train",
-        "train a model on text or sentence pairs: lm, mlm, seq2seq, rnn, lstm or gru",
+        "train a model on text or sentence pairs: lm, mlm, seq2seq, rnn, lstm, gru or mlp",
         add_train,
         (
             "regard train lm tale.txt --out run --steps 1000 --tokens chars",

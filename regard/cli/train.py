@@ -1,4 +1,4 @@
-"""`regard train lm|mlm|seq2seq|rnn|lstm|gru`: from files to a folder that `regard.load` opens."""
+"""`regard train lm|mlm|seq2seq|rnn|lstm|gru|mlp`: from files to what `regard.load` opens."""
 
 from __future__ import annotations
 

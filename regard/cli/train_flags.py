@@ -62,7 +62,7 @@ KNOWN = settings_of(RunConfig, ShapeConfig, TrainConfig)
 
 def add_train(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard train`."""
-    words = "lm, mlm, seq2seq, rnn, lstm or gru, then text files or folders; pairs: TSV, or SRC TGT"
+    words = f"{', '.join(WORDS)}, then text files or folders; pairs: TSV, or SRC TGT"
     parser.add_argument("files", metavar="KIND FILE", nargs="*", help=words)
     run = parser.add_argument_group("the run")
     place = "the run's folder, new or empty (runs/KIND-1, -2, …)"

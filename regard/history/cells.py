@@ -2,7 +2,8 @@
 
 A cell is torch's module with taps: `weight_ih_l0` (gates · n, D) and the others have torch's names
 and order, so weights move both ways. It runs in torch's fused kernel unless somebody listens to a
-tap; then it runs step by step as written here. State: (h,), or (h, c) in an LSTM, each (B, n).
+tap; then it runs step by step as written here. State: (h,), or (h, c) in an LSTM, each (B, n); of
+the MLP that came before them the last words.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from regard.core.tap import Tap, Taps
 
 State = tuple[Tensor, ...]
 ONE_STEP = {"RNN_TANH": torch.rnn_tanh_cell, "LSTM": torch.lstm_cell, "GRU": torch.gru_cell}
+WINDOW = 5  # words that an MLP looks at
 
 
-class Cell(nn.RNNBase):
-    """What the three cells share: one layer, read in one direction."""
+class Cell(nn.Module):
+    """What the cells share: one layer, read in one direction."""
 
     at: Taps
+    mode: str
+    hidden_size: int
     weight_ih_l0: Tensor
     weight_hh_l0: Tensor
     bias_ih_l0: Tensor
@@ -167,11 +171,39 @@ class GRUCell(nn.GRU, Cell):
         return (heard(self.at.state, (1 - z) * n + z * h),)
 
 
-KINDS: dict[str, type[Any]] = {"rnn": TanhCell, "lstm": LSTMCell, "gru": GRUCell}
+class WindowCell(Cell):
+    """h = tanh(W [x of the last 5 words] + b): an MLP; zeros stand before a text (Bengio 2003)."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.dim, self.hidden_size = dim, hidden
+        self.hide = nn.Linear(WINDOW * dim, hidden)
+        self.at = Taps("state")
+
+    def start(self, rows: int) -> State:
+        """The words before the next one, each (D,), side by side."""
+        return (self.hide.weight.new_zeros(rows, (WINDOW - 1) * self.dim),)
+
+    def read(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """All steps at once: none waits for another."""
+        whole = torch.cat([state[0].unflatten(1, (WINDOW - 1, self.dim)), x], 1)
+        wide = whole.unfold(1, WINDOW, 1).transpose(2, 3).flatten(2)  # (B, T, WINDOW · D)
+        sizes = x.new_full((len(x),), x.shape[1], dtype=torch.long) if lengths is None else lengths
+        last = sizes[:, None] + torch.arange(WINDOW - 1, device=x.device)
+        kept = whole.gather(1, last[:, :, None].expand(-1, -1, self.dim))
+        return self.at.state(self.hide(wide).tanh()), (kept.flatten(1),)
+
+
+KINDS: dict[str, type[Any]] = {
+    "rnn": TanhCell,
+    "lstm": LSTMCell,
+    "gru": GRUCell,
+    "mlp": WindowCell,
+}
 
 
 @torch.no_grad()
-def initialise_cell(cell: Cell, generator: torch.Generator) -> None:
+def initialise_cell(cell: nn.RNNBase, generator: torch.Generator) -> None:
     """Uniform in ±1/√n as torch does; an LSTM's forget gates begin open (bias 1, Gers 2000)."""
     for name, weight in cell.named_parameters():
         drawn = torch.rand(weight.shape, generator=generator) * 2 - 1

@@ -9,15 +9,15 @@ from regard.core.config import StackConfig, check_names
 from regard.errors import UsageError
 from regard.model.config import HeadConfig, ModelConfig, TextConfig
 
-CELLS = ("rnn", "lstm", "gru")
+CELLS = ("rnn", "lstm", "gru", "mlp")
 
 
 @dataclass(frozen=True)
 class RecurrentConfig(ModelConfig):
     """Embeddings, recurrent layers where a Transformer has its stacks, and an output head."""
 
-    cell: Literal["rnn", "lstm", "gru"] = "lstm"
-    """tanh (Elman 1990), long short-term memory (Hochreiter 1997), gated unit (Cho 2014)."""
+    cell: Literal["rnn", "lstm", "gru", "mlp"] = "lstm"
+    """tanh (Elman 1990), LSTM (Hochreiter 1997), GRU (Cho 2014), last five words (Bengio 2003)."""
     hidden: int = 256
     """Width of the state."""
     depth: int = 1

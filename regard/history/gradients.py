@@ -44,7 +44,7 @@ def gradient_by_lag(model: Model, ids: Tensor) -> list[float]:
 
 
 def follow_states(model: Model, ids: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Scores (B, V) after ids (B, T), and the state (B, parts, n) after each but the last.
+    """Scores (B, V) after ids (B, T), and the state (B, all parts) after each but the last.
 
     All parts of a state are one tensor, through which everything that comes later passes.
     """
@@ -53,9 +53,9 @@ def follow_states(model: Model, ids: Tensor) -> tuple[Tensor, list[Tensor]]:
     states = list[Tensor]()
     for t in range(ids.shape[1] - 1):
         model.hidden(Batch(ids[:, t : t + 1]), past)
-        joint = torch.stack([part for state in past.states for part in state], 1)  # (B, parts, n)
-        states.append(joint)
-        parts = iter(joint.unbind(1))
+        held = [part for state in past.states for part in state]
+        states.append(torch.cat(held, 1))
+        parts = iter(states[-1].split([part.shape[1] for part in held], 1))
         past.states = [tuple(next(parts) for _ in state) for state in past.states]
     return model.score(model.hidden(Batch(ids[:, -1:]), past))[:, -1], states
 

@@ -20,6 +20,8 @@ class Rung(NamedTuple):
     """Rungs of one level are not expected to beat each other."""
     counts: bool
     """Whether it counts instead of being trained step by step."""
+    share: float = 1.0
+    """Of the time of those that are trained, beside the others'."""
 
 
 PAIRS = (
@@ -27,8 +29,8 @@ PAIRS = (
     Rung("logreg", "logistic regression", 1, True),
     Rung("ibm1", "IBM model 1", 2, True),
     Rung("fixed", "fixed vector", 3, False),
-    Rung("additive", "Bahdanau", 4, False),
-    Rung("transformer", "Transformer", 5, False),
+    Rung("additive", "Bahdanau", 4, False, 1.6),  # a step takes 1.5 times the fixed vector's
+    Rung("transformer", "Transformer", 5, False, 1.2),
 )
 """Of translation."""
 TEXTS = (
@@ -38,6 +40,7 @@ TEXTS = (
     Rung("5-gram", "5-gram", 3, True),
     Rung("classes", "class 3-gram", 1, True),
     Rung("word2vec", "word2vec", 1, False),
+    Rung("mlp", "MLP", 4, False),
     Rung("rnn", "RNN", 4, False),
     Rung("lstm", "LSTM", 5, False),
     Rung("gru", "GRU", 5, False),

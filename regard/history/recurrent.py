@@ -121,7 +121,7 @@ class Recurrent(Model):
         initialise(model, seed)
         generator = torch.Generator().manual_seed(seed)
         for module in model.modules():
-            if isinstance(module, Cell):
+            if isinstance(module, nn.RNNBase):
                 initialise_cell(module, generator)
             elif isinstance(module, nn.Linear | nn.Embedding) and module is not model.head.out:
                 spread = module.weight.shape[1] ** -0.5
@@ -132,7 +132,7 @@ class Recurrent(Model):
         """Make shared weights one parameter, and the cells' one piece of memory on a GPU."""
         super().tie()
         for module in self.modules():
-            if isinstance(module, Cell):
+            if isinstance(module, nn.RNNBase):
                 module.flatten_parameters()
 
     def cache(self, batch: int, size: int = 0, tile: int = 1) -> Past:

@@ -4,6 +4,8 @@ Each way turns counts into log-probabilities and back-off weights (`ngram.py`):
 
 - `add`: (c + k) / (c(h) + k V), contexts of full length only (Laplace; k = 0 is plain counting)
 - `witten-bell`: a context's share for unseen words is t / (c + t), t its kinds of followers
+- `jelinek-mercer`: λ c / c(h), and 1 − λ for the shorter context; a λ for each length,
+  the best for each word as all others foretell it (Jelinek and Mercer 1980)
 - `katz`: Good and Turing's discounts on small counts, the rest backs off (Katz 1987)
 - `kneser-ney`: interpolated, modified: three discounts a level, and in shorter contexts a word
   counts once for each word it was seen after (Chen and Goodman 1998)
@@ -19,10 +21,12 @@ import numpy as np
 from regard.errors import UsageError
 from regard.history.ngram import Counts, Flags, Floats, Ids, Level, Ngrams, count_ngrams
 
-Way = Literal["kneser-ney", "witten-bell", "katz", "add"]
+Way = Literal["kneser-ney", "witten-bell", "jelinek-mercer", "katz", "add"]
 WAYS: tuple[str, ...] = get_args(Way)
 USUAL = (0.5, 1.0, 1.5)
 """Discounts where a text is too small to estimate them."""
+HALVES = 30
+"""Jelinek and Mercer: binary digits of a λ."""
 RELIABLE = 5
 """Katz: larger counts are believed."""
 
@@ -63,8 +67,11 @@ def train_ngrams(
     elif way == "katz":
         made = katz(counts, vocab, start, kept)
     else:
-        kneser_ney = way == "kneser-ney"
-        shares = kneser_ney_shares(counts, start) if kneser_ney else witten_bell_shares(counts)
+        if way == "jelinek-mercer":
+            shares = jelinek_mercer_shares(counts, predicted(vocab, start))
+        else:
+            kneser_ney = way == "kneser-ney"
+            shares = kneser_ney_shares(counts, start) if kneser_ney else witten_bell_shares(counts)
         made = interpolate(counts, vocab, start, kept, shares)
     return drop(made, kept) if any(not k.all() for k in kept) else made
 
@@ -169,6 +176,38 @@ def witten_bell_shares(counts: list[Counts]) -> list[Shares]:
         seen = np.maximum(total + kinds, 1)
         made.append((count / seen[level.context], np.where(total > 0, kinds / seen, 1.0)))
     return made
+
+
+def jelinek_mercer_shares(counts: list[Counts], words: int) -> list[Shares]:
+    """λ c / c(h), λ for the longer contexts found after that for the shorter ones.
+
+    Each word is held out in turn: the others in its context, less the word itself, foretell it.
+    """
+    made: list[Shares] = []
+    below = np.full(1, 1 / words)
+    for n, level in enumerate(counts):
+        total = np.bincount(level.context, level.count, contexts_of(counts, n))
+        others = np.maximum(total[level.context] - 1, 0)
+        held_out = np.maximum(level.count - 1, 0) / np.maximum(others, 1)
+        lower = below[level.suffix] if n else np.full(len(level), below[0])
+        share = fit_share(held_out, lower, np.where(others > 0, level.count, 0))
+        below = np.where(others > 0, share * held_out + (1 - share) * lower, lower)
+        own = share * level.count / np.maximum(total, 1)[level.context]
+        made.append((own, np.where(total > 0, 1 - share, 1.0)))
+    return made
+
+
+def fit_share(upper: Floats, lower: Floats, times: Ids) -> float:
+    """The λ of λ upper + (1 − λ) lower that makes what came so many times likeliest.
+
+    There the slope of the logarithm, which falls, is 0: halved down to, where EM climbs slowly.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(HALVES):
+        share = (low + high) / 2
+        slope = (times * (upper - lower) / (share * upper + (1 - share) * lower)).sum()
+        low, high = (share, high) if slope > 0 else (low, share)
+    return low  # below 1: something is left for what was never seen
 
 
 # Others -------------------------------------------------------------------------------------------

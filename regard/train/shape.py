@@ -30,7 +30,7 @@ ARCHITECTURES = {
 class ShapeConfig:
     """The size of a model; its vocabulary comes from the tokenizer, its length from the run."""
 
-    family: Literal["auto", "llama", "gpt2", "bert", "marian", "rnn", "lstm", "gru"] = "auto"
+    family: Literal["auto", "llama", "gpt2", "bert", "marian", "rnn", "lstm", "gru", "mlp"] = "auto"
     """What it is saved as: lm is llama, mlm bert, seq2seq marian; or recurrent, by its cell."""
     dim: int = 256
     """Width of the residual stream."""

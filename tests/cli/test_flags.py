@@ -133,7 +133,7 @@ def test_a_config_file_runs_again_as_it_is(tmp_path):
     ("words", "said"),
     [
         (["lm"], "no files to train on"),
-        (["ml", "a.txt"], "did you mean mlm"),
+        (["mlmm", "a.txt"], "did you mean mlm"),
         ([], "no kind of training"),
         (["lm", "a", "--step", "3"], "did you mean --steps"),
         (["lm", "a", "--steps", "0"], "steps = 0"),

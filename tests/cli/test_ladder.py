@@ -122,7 +122,7 @@ def test_a_budget_is_shared_and_decides_the_steps(here, tmp_path):
     made = json.loads(out)
     assert code == 0 and made["minutes"] == 0.05 and made["steps"] is None
     assert "about" in err and [row["name"] for row in made["rungs"]] == ["rnn", "gru"]
-    assert 25 < Clock(1).share(2) <= 30
+    assert 50 < Clock(1).left <= 60
 
 
 def test_pace_is_taken_from_the_later_lines_of_a_run(tmp_path):

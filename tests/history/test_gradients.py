@@ -84,7 +84,8 @@ def test_the_command_prints_and_draws(tmp_path, capsys):
     assert main([*words, "--json", "--picture", str(picture)]) == 0
     made = json.loads(capsys.readouterr().out)
     curves = {model["name"]: model["gradient"] for model in made["models"]}
-    assert list(curves) == ["rnn", "lstm", "gru", "transformer"]
+    assert list(curves) == ["mlp", "rnn", "lstm", "gru", "transformer"]
+    assert [found > 0 for found in curves["mlp"]] == [True] * 4 + [False] * 35  # its window
     assert made["lags"] == list(range(1, 40)) and all(len(c) == 39 for c in curves.values())
     fall = {name: curve[-1] / curve[0] for name, curve in curves.items()}
     assert fall["rnn"] < fall["lstm"] / 100 and fall["transformer"] > 0.1 > fall["lstm"]

@@ -21,7 +21,7 @@ from regard.decode.beam import BeamConfig
 from regard.decode.exhaustive import exhaustive
 from regard.decode.score import score_rows, stream_logprobs, windows
 from regard.errors import DataError, UsageError
-from regard.history.cells import KINDS
+from regard.history.cells import KINDS, WINDOW
 from regard.history.config import CELLS, RecurrentConfig, language_model
 from regard.history.recurrent import Recurrent
 from regard.interop.weights import own_config
@@ -73,7 +73,7 @@ def listen(module: nn.Module) -> dict[str, torch.Tensor]:
 # Cells ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("kind", TORCH)
 @pytest.mark.parametrize("heard", [False, True])
 def test_a_cell_is_torchs_fused_and_written_out(kind, heard):
     theirs = randomise(TORCH[kind](5, 7, batch_first=True))
@@ -93,7 +93,7 @@ def test_a_cell_is_torchs_fused_and_written_out(kind, heard):
         )
 
 
-@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("kind", TORCH)
 def test_several_layers_are_torchs(kind):
     theirs = randomise(TORCH[kind](8, 8, num_layers=2, batch_first=True))
     model = make_model(kind)
@@ -103,6 +103,16 @@ def test_several_layers_are_torchs(kind):
     ids = torch.tensor([[1, 5, 3, 9, 2]])
     wanted, _ = theirs(model.front.tokens(ids))
     assert (model.hidden(Batch(ids)) - wanted).abs().max() <= 1e-6
+
+
+def test_an_mlp_is_a_convolution_that_looks_back():
+    cell = randomise(KINDS["mlp"](3, 7))
+    x, seen = drawn(2, 6, 3), listen(cell)
+    kernel = cell.hide.weight.unflatten(1, (WINDOW, 3)).transpose(1, 2)  # (n, D, WINDOW)
+    before = nn.functional.pad(x.transpose(1, 2), (WINDOW - 1, 0))
+    wanted = nn.functional.conv1d(before, kernel, cell.hide.bias).tanh().transpose(1, 2)
+    found, _ = cell.read(x, cell.start(2))
+    assert (found - wanted).abs().max() <= 1e-6 and torch.equal(seen["state"], found)
 
 
 def test_an_edit_acts_inside_the_recurrence():
