@@ -406,3 +406,13 @@ def test_a_refused_run_leaves_its_folder_free(tmp_path, capsys):
     words += ["--tokens", "chars", "--device", "cpu", "--quiet"]
     assert main([*words, "--precision", "fp8"]) == 2
     assert not (tmp_path / "run").exists()
+
+
+def test_warnings_are_messages_and_come_once(here, corpus, tmp_path):
+    """Samples are longer than a context of one token; each of them would say so."""
+    flags = words("lm", corpus, tmp_path / "loud", "--length", 1)
+    code, _, err = here(*flags)
+    assert code == 0 and err.count("long-input") == 1 and "RegardWarning" not in err
+    assert any(line.startswith("warning: [long-input]") for line in err.splitlines())
+    code, _, err = here(*words("lm", corpus, tmp_path / "quiet", "--length", 1, "--quiet"))
+    assert (code, err) == (0, "")
