@@ -416,3 +416,17 @@ def test_warnings_are_messages_and_come_once(here, corpus, tmp_path):
     assert any(line.startswith("warning: [long-input]") for line in err.splitlines())
     code, _, err = here(*words("lm", corpus, tmp_path / "quiet", "--length", 1, "--quiet"))
     assert (code, err) == (0, "")
+
+
+def test_resume_without_out_goes_on_with_the_last_run(here, corpus, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = ["train", "lm", corpus / "text.txt", *SMALL, *OFTEN, "--quiet"]
+    assert here(*flags)[0] == here(*flags)[0] == 0
+    code, out, _ = here(*flags, "--resume", "--steps", 8)
+    assert code == 0 and out.startswith("runs/lm-2/final: step 8")
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["lm-1", "lm-2"]
+
+
+def test_resume_of_no_run_says_what_is_missing(here, tmp_path):
+    code, _, err = here("train", "--resume", "--out", tmp_path / "none")
+    assert code == 2 and "none/config.toml" in err and "kind of training" not in err
