@@ -20,7 +20,7 @@ from regard.cli.lines import FAULTS, Faults, line_groups
 from regard.cli.opening import open_kit
 from regard.cli.probe_reading import Corpus, chosen_taps, vectors_of
 from regard.cli.show import Show
-from regard.cli.texts import groups, noted, print_json
+from regard.cli.texts import groups, print_json
 from regard.data.files import find_files
 from regard.data.words import Span, key, word_spans
 from regard.disk import write_whole
@@ -63,11 +63,10 @@ def run(args: argparse.Namespace, show: Show) -> int:
         raise UsageError(DOING, "--word that is blank, or with --out", "a word, or --out alone")
     if args.out and Path(args.out).suffix not in FORMS:
         raise UsageError(DOING, f"--out {args.out}", f"a name that ends in {' or '.join(FORMS)}")
-    with noted(show):
-        if args.word is None:
-            run_lines(args, show, faults)
-        else:
-            run_word(args, show, faults, table)
+    if args.word is None:
+        run_lines(args, show, faults)
+    else:
+        run_word(args, show, faults, table)
     return faults.finish()
 
 

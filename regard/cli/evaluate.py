@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from regard.cli.opening import open_kit, wrong_network
 from regard.cli.show import Show
-from regard.cli.texts import at_least, check_finite, noted, perplexity
+from regard.cli.texts import at_least, check_finite, perplexity
 from regard.cli.tok import open_any
 from regard.cli.train_data import all_pairs
 from regard.cli.train_ngram import is_ngrams, measure
@@ -183,8 +183,7 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
     check_tokenizer(kit, args.path)
     length = window_length(kit, args.length, args.path)
-    with noted(show):
-        kit.warn_long(length)
+    kit.warn_long(length)
     stride = length if args.stride is None else args.stride
     carries = kit.model.carry(1) is not None
     if carries and stride != length:

@@ -12,7 +12,7 @@ from regard.cli.explain_flags import METHODS
 from regard.cli.explain_goal import DOING, Question, ask, baseline_of, readable
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show
-from regard.cli.texts import check_finite, noted
+from regard.cli.texts import check_finite
 from regard.errors import UsageError, nearest
 from regard.look.attribution import (
     Attribution,
@@ -52,24 +52,23 @@ def run(args: argparse.Namespace, show: Show) -> int:
         found = f"unknown method {args.method!r}"
         raise UsageError(DOING, found, f"one of {', '.join(METHODS)}", fix)
     kit = open_kit(args.path, args.device, None)  # plain maps: packed ones have no gradient
-    with noted(show):
-        question = ask(kit, args.text, args.target, args.against, show)
-        baseline, name = baseline_of(kit, args.baseline)
-        assert kit.tokenizer is not None
-        ids = [question.ids[n] for n in question.players]
-        tokens = Tokens(kit.board, question.batch, question.goal, baseline, question.players)
-        head = {
-            "text": args.text,
-            "target": question.target,
-            "against": question.against,
-            "baseline": name,
-            "tokens": ids,
-            "pieces": [readable(kit.tokenizer, id, "source") for id in ids],
-        }
-        if args.compare:
-            compare(args, show, tokens, question, head)
-        else:
-            explain(args, show, tokens, question, head)
+    question = ask(kit, args.text, args.target, args.against, show)
+    baseline, name = baseline_of(kit, args.baseline)
+    assert kit.tokenizer is not None
+    ids = [question.ids[n] for n in question.players]
+    tokens = Tokens(kit.board, question.batch, question.goal, baseline, question.players)
+    head = {
+        "text": args.text,
+        "target": question.target,
+        "against": question.against,
+        "baseline": name,
+        "tokens": ids,
+        "pieces": [readable(kit.tokenizer, id, "source") for id in ids],
+    }
+    if args.compare:
+        compare(args, show, tokens, question, head)
+    else:
+        explain(args, show, tokens, question, head)
     return 0
 
 

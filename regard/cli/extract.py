@@ -17,7 +17,6 @@ from regard.cli.extract_room import Room
 from regard.cli.lines import Faults, Line, line_groups
 from regard.cli.opening import open_kit
 from regard.cli.show import Show, human_bytes
-from regard.cli.texts import noted
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
 from regard.kit import Kit
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     kit.board.check_alone("a corpus, whose texts run together")
     choice = choose_taps(kit.board, args.tap, args.position, args.head, DTYPES[args.precision])
     faults, counts, start = Faults(show), Counts(), time.monotonic()
-    with noted(show), writing(out, args.format, args.force) as writer:
+    with writing(out, args.format, args.force) as writer:
         shards = Shards(kit.board, choice, args.shard_mb * 1_000_000, writer.write)
         room = Room(kit, shards)
         with show.progress(DOING) as progress:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.cli.generate_capture import check_capture, recording
-from regard.cli.lines import Faults, line_groups
+from regard.cli.generate_capture import Record, check_capture, recording
+from regard.cli.lines import Faults, Line, line_groups
 from regard.cli.opening import cap_beams, open_kit, wrong_network
 from regard.cli.show import Show
-from regard.cli.texts import at_least, check_finite, groups, noted, print_json
+from regard.cli.texts import at_least, check_finite, groups, print_json
 from regard.decode.alternatives import extend
 from regard.decode.beam import BeamConfig
 from regard.decode.exhaustive import exhaustive
@@ -31,6 +32,8 @@ from regard.model.batch import Batch
 TOGETHER = 32  # prompts of stdin that run in one batch
 ROWS = 256  # sequences that exhaustive search runs at once
 DRAWS = tuple("temperature top_k top_p min_p typical repetition frequency presence".split())
+Write = Callable[[list[str], int], Iterator[dict[str, Any]]]
+"""Prompts, and how many came before → their answers."""
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
@@ -47,34 +50,34 @@ def run(args: argparse.Namespace, show: Show) -> int:
     prompts = [args.prompt] if args.prompt is not None else None
     alone = prompts is not None or sys.stdin.isatty() or args.search  # a person: line by line
     done, faults = 0, Faults(show)
+    write: Write = partial(write_group, kit, config=config, args=args, show=show)
     with recording(kit, args, show) as record:
         for group in line_groups(prompts, None, 1 if alone else TOGETHER):
-            whole = not any(line.fault for line in group)
-            for part in [group] if whole else [[line] for line in group]:
-                if part[0].fault:
-                    faults.tell(part[0].fault)
-                    print_json({"error": part[0].fault}) if show.as_json else show.line()
-                    record.skip() if record else None
-                else:
-                    answer_group(kit, [line.text for line in part], done, config, args, show)
-                    record.take([line.text for line in part]) if record else None
-                done += len(part)
+            answer(group, done, write, faults, record)
+            done += len(group)
     return faults.finish()
 
 
-def answer_group(
-    kit: Kit,
-    texts: list[str],
-    done: int,
-    config: SampleConfig | BeamConfig | None,
-    args: argparse.Namespace,
-    show: Show,
+def answer(
+    lines: list[Line], done: int, write: Write, faults: Faults, record: Record | None
 ) -> None:
-    """Write the answers to some prompts."""
-    with noted(show):
-        for answer in write_group(kit, texts, done, config, args, show):
-            if show.as_json:
-                print_json(answer)
+    """Write the answers to some prompts; where one has none, to each alone, and say which."""
+    try:
+        texts = [line.read() for line in lines]
+        for found in write(texts, done):
+            if faults.show.as_json:
+                print_json(found)
+    except DataError as error:  # which comes before anything is written
+        if len(lines) > 1:
+            for number, line in enumerate(lines, done):
+                answer([line], number, write, faults, record)
+            return
+        fault = lines[0].fault or str(error)
+        faults.tell(fault)
+        print_json({"error": fault}) if faults.show.as_json else faults.show.line()
+        record.skip() if record else None
+    else:
+        record.take(texts) if record else None
 
 
 def read_search(args: argparse.Namespace) -> SampleConfig | BeamConfig | None:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from regard.cli.lengths import check_length
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show
-from regard.cli.texts import groups, noted
+from regard.cli.texts import groups
 from regard.data.files import read_lines
 from regard.errors import DataError
 from regard.interop.side import start_id
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     attention_names(kit.board)  # says so where there are none
     begin = start_id(kit.files, kit.config)
     drawn = repeats_for(kit.model, kit.tokenizer, args.length, args.batch, args.seed, begin)
-    with noted(show), show.progress("measuring heads") as progress:
+    with show.progress("measuring heads") as progress:
         progress("random repeats")
         given = args.text is not None or args.file
         batches = text_batches(kit, args, progress) if given else None

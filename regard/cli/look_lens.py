@@ -14,7 +14,7 @@ from regard.cli.fill import encode_gaps, mask_id
 from regard.cli.lengths import check_length
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
-from regard.cli.texts import check_finite, noted
+from regard.cli.texts import check_finite
 from regard.decode.prompt import prompt_ids
 from regard.errors import UsageError
 from regard.interop.side import start_id
@@ -42,8 +42,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     """Follow one token through the layers."""
     kit = open_kit(args.path, args.device, None)
     last_stack(kit.model, DOING)  # says so where there is none
-    with noted(show):
-        asked = ask(kit, args.text, args.path)
+    asked = ask(kit, args.text, args.path)
     scores = logit_lens(kit.board, asked.batch, torch.tensor([[asked.column]]))[:, 0, 0].float()
     check_finite(DOING, [float(scores[-1].sum())])
     assert kit.tokenizer is not None

@@ -29,6 +29,7 @@ from regard.cli.look_flags import LOOK
 from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.probe_flags import PROBE
 from regard.cli.show import Show
+from regard.cli.texts import noted
 from regard.cli.tok_flags import add_tok
 from regard.cli.train_flags import add_train
 from regard.cli.view_flags import VIEW
@@ -376,7 +377,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args = parse(arguments)
         show = Show(args.json, args.quiet, not args.no_progress)
         refuse_models(args)
-        code: int = load_verb(args.verb).run(args, show)
+        with noted(show):
+            code: int = load_verb(args.verb).run(args, show)
         sys.stdout.flush()  # a closed pipe shows here, not when Python ends
         return code
     except KeyboardInterrupt:

@@ -12,7 +12,6 @@ from regard.cli.opening import open_kit
 from regard.cli.probe_reading import Corpus, chosen_taps, read_corpus, vectors_of
 from regard.cli.probe_tree import run_tree
 from regard.cli.show import Progress, Show
-from regard.cli.texts import noted
 from regard.data.sample import evenly
 from regard.data.speech import clean_tree
 from regard.data.statistics import share_interval
@@ -42,7 +41,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         if not corpus.rows:
             expected = "shorter sentences"
             raise DataError("probing", "no sentence that the model has room for", expected)
-        with noted(show), show.progress("probing") as progress:
+        with show.progress("probing") as progress:
             if len(versions) > 1 and not show.as_json:
                 show.line(f"{name}: {sum(len(one.forms) for one in some):,} words")
             probed = run_tree if args.tree else run_label

@@ -75,6 +75,7 @@ def score(kit: Kit, text: str, number: int) -> Scored:
     if model.encoder is not None and model.decoder is not None:
         return score_pair(kit, text, number)
     ids = kit.tokenizer.encode(text)
+    kit.warn_long(len(ids))
     room = kit.room
     if room is not None and len(ids) > room:
         found = f"{len(ids):,} tokens in text {number}"

@@ -59,9 +59,18 @@ def naming(files: Sequence[object], doing: str) -> Iterator[None]:
 
 @contextmanager
 def noted(show: Show) -> Iterator[None]:
-    """Warnings of ours as messages on stderr, each once."""
-    with warnings.catch_warnings(record=True) as caught:
+    """Warnings of ours as messages on stderr, the first of each code."""
+    told = set[str]()
+
+    def tell(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        code, _, _ = str(message).partition("]")
+        if category is not RegardWarning:
+            usual(message, category, *where)
+        elif code not in told:
+            told.add(code)
+            show.note(f"warning: {message}")
+
+    with warnings.catch_warnings():
+        usual, warnings.showwarning = warnings.showwarning, tell
         warnings.simplefilter("always", RegardWarning)
         yield
-    for text in dict.fromkeys(str(w.message) for w in caught if w.category is RegardWarning):
-        show.note(f"warning: {text}")

@@ -125,16 +125,16 @@ def make_plan(args: argparse.Namespace, settings: Settings, device: str, world: 
     if config.init is not None:
         check_model(config.init, "train --init")
     name = shape.family if shape.family in CELLS and config.kind == "lm" else config.kind
-    folder = Path(args.out) if args.out else world.same(free_folder(name))
+    folder = Path(args.out) if args.out else world.same(usual_folder(name, args.resume))
     return Plan(settings, config, shape, train, folder, device, command, world)
 
 
-def free_folder(kind: str) -> Path:
-    """The first of runs/KIND-1, runs/KIND-2, … that is not there."""
+def usual_folder(kind: str, resume: bool) -> Path:
+    """The first of runs/KIND-1, runs/KIND-2, … that is not there; to go on, the one before it."""
     number = 1
     while (folder := Path("runs") / f"{kind}-{number}").exists():
         number += 1
-    return folder
+    return folder.with_name(f"{kind}-{number - 1}") if resume and number > 1 else folder
 
 
 def check_precision(precision: str, device: str) -> None:
@@ -176,7 +176,7 @@ def open_folder(plan: Plan, resume: bool, watcher: Watcher, held: ExitStack) -> 
     os.replace(draft, plan.folder / CONFIG)
     changed = before.get("steps", plan.train.steps) != plan.train.steps
     if changed and plan.train.schedule in ("cosine", "wsd"):
-        told = f"the {plan.train.schedule} schedule now ends there"
+        told = f"the {plan.train.schedule} schedule now ends there; a replay in one go will differ"
         watcher.say(f"steps = {plan.train.steps}, was {before['steps']}: {told}")
     if plan.world.size > 1:
         how = "a part of the model on each" if plan.train.shard else "the model on each"

@@ -92,6 +92,9 @@ def resolve_run(args: argparse.Namespace) -> Settings:
     if path is None and args.resume and not words and args.out:
         own = Path(args.out) / CONFIG
         path = str(own) if own.is_file() else None
+        if path is None and "kind" not in flags:
+            fix = "to begin it, give the kind and the files too"
+            raise UsageError(f"resuming {args.out}", f"no {own}", "the folder of a run", fix)
     given = read_toml(Path(path)) if path is not None else {}
     check_words(flags, given, str(path))
     kind = flags.get("kind", given.get("kind"))

@@ -17,7 +17,7 @@ from regard.cli.doctor import choose_device
 from regard.cli.lines import Faults, Line, line_groups
 from regard.cli.opening import cap_beams, open_kit, wrong_network
 from regard.cli.show import Progress, Show
-from regard.cli.texts import at_least, noted
+from regard.cli.texts import at_least
 from regard.cli.texts import print_json as show_json
 from regard.cli.translate_explain import (
     check_page,
@@ -54,8 +54,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         with at_work(args.model, args, len(first), config, show) as crew:
             work = Work(crew, show, progress, args.explain, bool(args.texts))
             for group in chain([first[:NEAR], first[NEAR:]], lines):  # so that output starts soon
-                with noted(show):
-                    work.translate(group)
+                work.translate(group)
     if args.explain:
         if work.sentences > PAGE:
             show.note(f"the page holds the first {PAGE} of {work.sentences:,} sentences")

@@ -74,9 +74,11 @@ def check_page(path: Path) -> None:
 def write_pages(explained: Sequence[Explanation], path: Path, show: Show) -> None:
     """The page, a picture where matplotlib is there, and their paths, the picture's last."""
     picture = path.with_suffix(".png")
-    drawn = can_draw() and draw([to_section(e) for e in explained], picture)
+    drawn = draw([to_section(e) for e in explained]) if can_draw() else None
     write_whole(path, explain_page(explained).encode())
-    paths = {"page": str(path)} | ({"picture": str(picture)} if drawn else {})
+    if drawn is not None:
+        write_whole(picture, drawn)
+    paths = {"page": str(path)} | ({} if drawn is None else {"picture": str(picture)})
     if show.as_json:
         print_json(paths)
         return

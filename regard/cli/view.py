@@ -13,7 +13,6 @@ from regard.cli.lines import numbered_lines
 from regard.cli.measured import check_outputs
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show, human_bytes
-from regard.cli.texts import noted
 from regard.decode.write import without_end
 from regard.disk import write_whole
 from regard.errors import DataError, UsageError
@@ -56,12 +55,11 @@ def run(args: argparse.Namespace, show: Show) -> int:
         progress(f"opening {args.path}")
         kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
         attention_taps(kit.board)  # one without attention is refused before it translates
-        with noted(show):
-            shown = read(kit, text, target, args.max_tokens, progress)
-            view = gather_view(kit.board, shown.batch, shown.sides, progress)
-            check_choice(view, args.stack, head)
-            if wants_effects(kit, shown, args.effects, show):
-                view = with_effects(kit.board, shown.batch, view, progress)
+        shown = read(kit, text, target, args.max_tokens, progress)
+        view = gather_view(kit.board, shown.batch, shown.sides, progress)
+        check_choice(view, args.stack, head)
+        if wants_effects(kit, shown, args.effects, show):
+            view = with_effects(kit.board, shown.batch, view, progress)
     command = shlex.join(["regard", *args.arguments])
     made = view_page(view, f"{args.path}: {text}"[:200], shown.name, command).encode()
     if picture is not None:

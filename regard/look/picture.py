@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from io import BytesIO
-from pathlib import Path
 
-from regard.look.page import Section
+from regard.look.page import Section, Word
 
 MOST = 6  # sentences of a picture
 WIDEST = 60  # words of a grid that can still be read
@@ -18,27 +18,40 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def draw(sections: Sequence[Section], path: Path) -> bool:
-    """Write a PNG of the first sentences that fit; False where there is nothing to draw."""
+def png(figure: object) -> bytes:
+    """The bytes of a figure."""
+    made = BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # a script that the font has not: a box
+        figure.savefig(made, format="png", dpi=120)  # type: ignore[attr-defined]
+    return made.getvalue()
+
+
+def draw(sections: Sequence[Section]) -> bytes | None:
+    """A PNG of the first sentences that fit; None where there is nothing to draw."""
     from matplotlib.figure import Figure
 
     drawn = [s for s in sections if s.weights and max(len(s.source), len(s.target)) <= WIDEST][
         :MOST
     ]
     if not drawn:
-        return False
+        return None
     heights = [2.0 + 0.3 * len(section.target) for section in drawn]
     width = 2.5 + 0.4 * max(len(section.source) for section in drawn)
     figure = Figure(figsize=(width, sum(heights)), layout="constrained")
     grids = figure.subplots(len(drawn), 1, squeeze=False, height_ratios=heights)
     for section, grid in zip(drawn, grids[:, 0], strict=True):
         grid.imshow(section.weights, cmap="Greys", vmin=0, vmax=1)
-        grid.set_xticks(range(len(section.source)), [w.text for w in section.source], rotation=60)
-        grid.set_yticks(range(len(section.target)), [w.text for w in section.target])
+        grid.set_xticks(range(len(section.source)), labels(section.source), rotation=60)
+        grid.set_yticks(range(len(section.target)), labels(section.target))
         for source, target in section.links:
             grid.plot(source, target, "o", color="tab:orange", markersize=5)
-    figure.savefig(path, format="png", dpi=120)
-    return True
+    return png(figure)
+
+
+def labels(words: Sequence[Word]) -> list[str]:
+    """Words as they are: to matplotlib, what stands between two dollars is a formula."""
+    return [word.text.replace("$", r"\$") for word in words]
 
 
 def draw_curves(curves: Mapping[str, Sequence[float]], across: str, up: str) -> bytes:
@@ -51,9 +64,7 @@ def draw_curves(curves: Mapping[str, Sequence[float]], across: str, up: str) -> 
         axes.plot(range(1, len(values) + 1), values, label=name)
     axes.set(xlabel=across, ylabel=up, yscale="log")
     axes.legend()
-    made = BytesIO()
-    figure.savefig(made, format="png", dpi=120)
-    return made.getvalue()
+    return png(figure)
 
 
 def draw_bump(rows: Sequence[tuple[int, float, float, float]]) -> bytes:
@@ -70,9 +81,7 @@ def draw_bump(rows: Sequence[tuple[int, float, float, float]]) -> bytes:
     left.set(xlabel="step", ylabel="loss, nats")
     right.set(ylabel="best score of a head", ylim=(0, 1))
     figure.legend(loc="outside upper center", ncols=3)
-    made = BytesIO()
-    figure.savefig(made, format="png", dpi=120)
-    return made.getvalue()
+    return png(figure)
 
 
 def draw_map(
@@ -96,9 +105,7 @@ def draw_map(
     for row, column in marked:
         axes.plot(column, row, "s", markersize=9, markerfacecolor="none", color="black")
     figure.colorbar(image, label="share of the difference")
-    made = BytesIO()
-    figure.savefig(made, format="png", dpi=120)
-    return made.getvalue()
+    return png(figure)
 
 
 def draw_ladder(
@@ -124,6 +131,4 @@ def draw_ladder(
             axes.plot(x, y, marker="o", label=name, color=colours[name])
         axes.set(xlabel=names[1], ylabel=names[2], yscale="log" if logarithmic else "linear")
         figure.legend(loc="outside right center")
-    made = BytesIO()
-    figure.savefig(made, format="png", dpi=120)
-    return made.getvalue()
+    return png(figure)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from io import BytesIO
-
 from regard.look.labels import fit
+from regard.look.picture import png
 from regard.look.view import LEVELS, Maps, View
 
 NAMED = 80  # tokens of a side that can be named
@@ -55,12 +53,3 @@ def labels(view: View, maps: Maps) -> list[list[str]]:
         [fit(token, 16).rstrip().replace("$", r"\$") for token in view.sides[side]]
         for side in maps.sides
     ]
-
-
-def png(figure: object) -> bytes:
-    """The bytes of a figure."""
-    made = BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # a script that the font has not: a box
-        figure.savefig(made, format="png", dpi=120)  # type: ignore[attr-defined]
-    return made.getvalue()

@@ -205,3 +205,11 @@ def test_wrong_folders(here, folders, tmp_path):
     assert code == 3 and "no tokenizer" in err
     assert here("generate", tmp_path / "none", PROMPT)[0] == 3
     assert "a shape without weights" in here("generate", "gpt2", PROMPT)[2]
+
+
+def test_a_prompt_that_is_too_long_is_named_and_the_others_are_answered(here, writer, stdin):  # noqa: F811
+    stdin(f"{PROMPT}\n{'the cat ' * 40}\n{PROMPT}\n")
+    code, out, err = here("generate", writer, "--max-new", 5, "--json")
+    first, refused, last = parsed(out)
+    assert code == 3 and "tokens in prompt 2" in err and "tokens in prompt 2" in refused["error"]
+    assert first["tokens"] == last["tokens"] and len(first["tokens"]) == 5

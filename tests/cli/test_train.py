@@ -406,3 +406,27 @@ def test_a_refused_run_leaves_its_folder_free(tmp_path, capsys):
     words += ["--tokens", "chars", "--device", "cpu", "--quiet"]
     assert main([*words, "--precision", "fp8"]) == 2
     assert not (tmp_path / "run").exists()
+
+
+def test_warnings_are_messages_and_come_once(here, corpus, tmp_path):
+    """Samples are longer than a context of one token; each of them would say so."""
+    flags = words("lm", corpus, tmp_path / "loud", "--length", 1)
+    code, _, err = here(*flags)
+    assert code == 0 and err.count("long-input") == 1 and "RegardWarning" not in err
+    assert any(line.startswith("warning: [long-input]") for line in err.splitlines())
+    code, _, err = here(*words("lm", corpus, tmp_path / "quiet", "--length", 1, "--quiet"))
+    assert (code, err) == (0, "")
+
+
+def test_resume_without_out_goes_on_with_the_last_run(here, corpus, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = ["train", "lm", corpus / "text.txt", *SMALL, *OFTEN, "--quiet"]
+    assert here(*flags)[0] == here(*flags)[0] == 0
+    code, out, _ = here(*flags, "--resume", "--steps", 8)
+    assert code == 0 and out.startswith("runs/lm-2/final: step 8")
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["lm-1", "lm-2"]
+
+
+def test_resume_of_no_run_says_what_is_missing(here, tmp_path):
+    code, _, err = here("train", "--resume", "--out", tmp_path / "none")
+    assert code == 2 and "none/config.toml" in err and "kind of training" not in err

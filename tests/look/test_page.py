@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
@@ -70,9 +69,10 @@ def test_long_sentences_have_no_grid_and_stay_small() -> None:
     assert "<table>" not in long and len(long) < 100_000
 
 
-def test_picture(tmp_path: Path) -> None:
+def test_picture() -> None:
     pytest.importorskip("matplotlib")
-    path = tmp_path / "a.png"
-    assert draw([section(3), section(5), section(300)], path)
-    assert path.read_bytes().startswith(b"\x89PNG")
-    assert not draw([section(300)], tmp_path / "none.png")
+    made = draw([section(3), section(5), section(300)])
+    assert made is not None and made.startswith(b"\x89PNG")
+    assert draw([section(300)]) is None
+    priced = section(1)._replace(source=[Word(" ", "5$/6_$", "", 0.5)])  # no formula
+    assert draw([priced, section(1)._replace(target=[Word(" ", "日本", "")])])  # no such letters
