@@ -28,7 +28,7 @@ from regard.look.circuit import CircuitConfig, find_circuit
 from regard.look.goal import Goal
 from regard.look.heads import best_heads, head_scores
 from regard.look.patching import Pairs
-from regard.look.picture import can_draw, draw_bump
+from regard.look.picture import can_draw, png
 from regard.look.repeats import random_repeats
 from regard.model import presets
 from regard.model.batch import Batch
@@ -88,6 +88,23 @@ class Pages:
     def held(self, rows: int, dice: torch.Generator) -> tuple[Tensor, Tensor]:
         """To measure on."""
         return self.cut(self.test, rows, dice)
+
+
+def draw_bump(rows: list[Row]) -> bytes:
+    """A PNG of training: by step the loss, and the best score of a head of each of two kinds."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    left = figure.subplots()
+    right = left.twinx()
+    steps = [row[0] for row in rows]
+    left.plot(steps, [row[1] for row in rows], color="black", label="loss")
+    for n, (name, colour) in enumerate((("previous token", "tab:blue"), ("induction", "tab:red"))):
+        right.plot(steps, [row[2 + n] for row in rows], color=colour, label=name)
+    left.set(xlabel="step", ylabel="loss, nats")
+    right.set(ylabel="best score of a head", ylim=(0, 1))
+    figure.legend(loc="outside upper center", ncols=3)
+    return png(figure)
 
 
 def train(data: Repeats | Pages, steps: int, device: str) -> tuple[Board, list[Row]]:

@@ -95,9 +95,10 @@ class TranslateConfig:
 
 def translate_config(values: dict[str, Any]) -> TranslateConfig:
     """A TranslateConfig from its fields by name; an unknown one fails with the nearest."""
-    known = TranslateConfig.__dataclass_fields__
-    check_names(values, known, DOING, "a field of TranslateConfig")
     given = dict(values)
+    if "max_new" in given:  # as the command line calls it
+        given["limit"] = given.pop("max_new")
+    check_names(given, TranslateConfig.__dataclass_fields__, DOING, "a field of TranslateConfig")
     for name in {"must", "ban"} & set(given):
         given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
     return TranslateConfig(**given)

@@ -71,6 +71,7 @@ def test_words_that_must_be_there(kit: Kit, strict: bool) -> None:
 
 def test_words_that_must_not_be_there(kit: Kit) -> None:
     free = kit.translate(SOURCE, limit=8)
+    assert kit.translate(SOURCE, max_new=8) == free  # as the command line calls it
     banned = re.findall(r"\w+", free)[:2]
     assert banned
     for answers in (1, 3):

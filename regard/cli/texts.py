@@ -62,10 +62,10 @@ def noted(show: Show) -> Iterator[None]:
     """Warnings of ours as messages on stderr, the first of each code."""
     told = set[str]()
 
-    def tell(message: Warning | str, category: type[Warning], *where: Any) -> None:
+    def tell(message: Warning | str, category: type[Warning], *at: Any, **more: Any) -> None:
         code, _, _ = str(message).partition("]")
         if category is not RegardWarning:
-            usual(message, category, *where)
+            usual(message, category, *at, **more)
         elif code not in told:
             told.add(code)
             show.note(f"warning: {message}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.cli.flags import Settings, add_flags, read_toml, resolve, settings_of
-from regard.errors import UsageError, nearest
+from regard.errors import DataError, UsageError, nearest
 from regard.history.config import CELLS
 from regard.train.config import TrainConfig
 from regard.train.shape import ShapeConfig, preset_values
@@ -147,12 +147,20 @@ def finish(made: Settings, kind: str) -> None:
         if getattr(decided, name) != getattr(shape, name):
             made.put(name, getattr(decided, name), "default")
     for name in ("files", "valid"):
-        made.values[name] = tuple(str(Path(file).resolve()) for file in made.values[name])
+        made.values[name] = tuple(whole_path(file) for file in made.values[name])
     if made.values["tokens"] is None:
         usual = {"lm": "bpe", "mlm": "wordpiece", "seq2seq": "pieces"}
         made.put("tokens", usual[kind], "default")
     check(made.make(RunConfig), made.make(TrainConfig))
     check_recurrent(made)
+
+
+def whole_path(file: str) -> str:
+    """The absolute path of a file of data, which a pipe has not."""
+    if Path(file).is_fifo():
+        expected = "a file: it is read several times"
+        raise DataError(f"reading {file}", "a pipe", expected, "write it to a file first")
+    return str(Path(file).resolve())
 
 
 def begin_with(made: Settings) -> None:

@@ -67,23 +67,6 @@ def draw_curves(curves: Mapping[str, Sequence[float]], across: str, up: str) -> 
     return png(figure)
 
 
-def draw_bump(rows: Sequence[tuple[int, float, float, float]]) -> bytes:
-    """A PNG of training: by step the loss, and the best score of a head of each of two kinds."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    left = figure.subplots()
-    right = left.twinx()
-    steps = [row[0] for row in rows]
-    left.plot(steps, [row[1] for row in rows], color="black", label="loss")
-    for n, (name, colour) in enumerate((("previous token", "tab:blue"), ("induction", "tab:red"))):
-        right.plot(steps, [row[2 + n] for row in rows], color=colour, label=name)
-    left.set(xlabel="step", ylabel="loss, nats")
-    right.set(ylabel="best score of a head", ylim=(0, 1))
-    figure.legend(loc="outside upper center", ncols=3)
-    return png(figure)
-
-
 def draw_map(
     values: Sequence[Sequence[float]],
     down: Sequence[str],

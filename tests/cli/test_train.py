@@ -430,3 +430,9 @@ def test_resume_without_out_goes_on_with_the_last_run(here, corpus, tmp_path, mo
 def test_resume_of_no_run_says_what_is_missing(here, tmp_path):
     code, _, err = here("train", "--resume", "--out", tmp_path / "none")
     assert code == 2 and "none/config.toml" in err and "kind of training" not in err
+
+
+def test_a_pipe_is_told_from_a_file_that_is_not_there(here, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    code, _, err = here("train", "lm", tmp_path / "pipe", "--out", tmp_path / "run", *SMALL)
+    assert code == 3 and "a pipe" in err and "to a file first" in err
