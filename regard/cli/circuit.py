@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -13,6 +13,7 @@ from regard.cli.opening import open_kit
 from regard.cli.patching import grid, open_pairs
 from regard.cli.show import Show
 from regard.cli.texts import at_least
+from regard.core.attention import Attention
 from regard.disk import write_whole
 from regard.errors import UsageError
 from regard.look.capture import Board
@@ -74,17 +75,14 @@ def parts_at(board: Board, site: Site) -> list[Site]:
     owner, _, place = site.tap.rpartition(".")
     if place not in ("q", "k", "v") or site.head is None:
         return [site]
-    attention = board.model.get_submodule(owner)
-    share = 1 if place == "q" else attention.heads // attention.groups  # type: ignore[operator]
+    attention = cast(Attention, board.model.get_submodule(owner))
+    share = 1 if place == "q" else attention.heads // attention.groups
     return [Site(f"{owner}.z", site.head * share + n) for n in range(share)]
 
 
 def as_data(args: argparse.Namespace, found: Circuit, edges: list[Edge]) -> dict[str, Any]:
     """The object of `--json`."""
     told = found.certificate
-
-    def share(value: Share) -> dict[str, float]:
-        return value._asdict()
 
     def place(site: Site) -> dict[str, Any]:
         return {"tap": site.tap, "head": site.head}
@@ -97,7 +95,7 @@ def as_data(args: argparse.Namespace, found: Circuit, edges: list[Edge]) -> dict
         "keep": args.keep,
         "parts": len(found.sites),
         "nodes": [
-            place(node) | {"effect": found.effects[node], "adds": share(told.minimality[node])}
+            place(node) | {"effect": found.effects[node], "adds": told.minimality[node]._asdict()}
             for node in found.nodes
         ],
         "edges": [
@@ -107,9 +105,9 @@ def as_data(args: argparse.Namespace, found: Circuit, edges: list[Edge]) -> dict
             "pairs": told.pairs,
             "model": told.model,
             "empty": told.empty,
-            "faithfulness": {kind: share(value) for kind, value in told.faithfulness.items()},
+            "faithfulness": {kind: value._asdict() for kind, value in told.faithfulness.items()},
             "completeness": {"mean": told.completeness[0], "worst": told.completeness[1]},
-            "random": share(told.random),
+            "random": told.random._asdict(),
             "random_as_good": told.beaten,
         },
     }

@@ -247,5 +247,7 @@ def test_a_fresh_model_does_not_know_who_is_meant(tmp_path, capsys):
     assert (0, 0) in {(h["block"], h["head"]) for h in found["previous token"]}
     assert (1, 1) in {(h["block"], h["head"]) for h in found["induction"]}
     assert max(h["score"] for h in found["induction"]) > 0.9
+    code, said, _ = call(capsys, *words[:3], "--count", 1, "--json")
+    assert code == 0 and json.loads(said)["plus_minus"] is None  # one prompt says nothing of others
     code, said, _ = call(capsys, *words[:-1])
     assert code == 0 and all(name in said for name in RULES) and "1 % or more" in said
