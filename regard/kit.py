@@ -128,7 +128,7 @@ class Kit(Reader):
             found = f"{len(batch.ids)} rows and a cache of {cache.batch}"
             raise UsageError("running with a cache", found, "as many rows as the cache has")
         if isinstance(cache, StrictCache) or strict:
-            self.board.check_everywhere("a strict run")
+            self.board.check_alone("a strict run", columns=True)
             return strict_logits(self.model, batch, cache, watch)  # type: ignore[arg-type]
         return self.model(batch, cache)  # type: ignore[no-any-return]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -13,6 +13,7 @@ from regard.cli.opening import open_kit
 from regard.cli.patching import grid, open_pairs
 from regard.cli.show import Show
 from regard.cli.texts import at_least
+from regard.core.attention import Attention
 from regard.disk import write_whole
 from regard.errors import UsageError
 from regard.look.capture import Board
@@ -53,35 +54,35 @@ def run(args: argparse.Namespace, show: Show) -> int:
 def find_edges(board: Board, pairs: Pairs, nodes: list[Site], show: Show) -> list[Edge]:
     """Edges of a circuit, largest first; a model whose edges are not scored has none."""
     try:
-        return within(edge_scores(board, pairs), nodes)
+        return within(board, edge_scores(board, pairs), nodes)
     except UsageError as error:
         show.note(f"no edges: {error.found}")
         return []
 
 
-def within(edges: list[Edge], nodes: list[Site]) -> list[Edge]:
+def within(board: Board, edges: list[Edge], nodes: list[Site]) -> list[Edge]:
     """Edges between parts of a circuit, and from its embedding and to its end."""
-    inside = {name(node) for node in nodes}
     ends = ("embed", "resid_post")
-    return [
-        edge
-        for edge in edges
-        if all(name(s) in inside or s.tap.endswith(ends) for s in (edge.sender, edge.receiver))
-    ]
+
+    def inside(site: Site) -> bool:
+        return site.tap.endswith(ends) or not set(nodes).isdisjoint(parts_at(board, site))
+
+    return [edge for edge in edges if inside(edge.sender) and inside(edge.receiver)]
 
 
-def name(site: Site) -> tuple[str, int | None]:
-    """A part, whichever of its taps is meant: q, k and v belong to the head that has z."""
+def parts_at(board: Board, site: Site) -> list[Site]:
+    """The parts that a place belongs to: q to the head that has z, k and v to all that share it."""
     owner, _, place = site.tap.rpartition(".")
-    return (f"{owner}.z" if place in ("q", "k", "v") else site.tap), site.head
+    if place not in ("q", "k", "v") or site.head is None:
+        return [site]
+    attention = cast(Attention, board.model.get_submodule(owner))
+    share = 1 if place == "q" else attention.heads // attention.groups
+    return [Site(f"{owner}.z", site.head * share + n) for n in range(share)]
 
 
 def as_data(args: argparse.Namespace, found: Circuit, edges: list[Edge]) -> dict[str, Any]:
     """The object of `--json`."""
     told = found.certificate
-
-    def share(value: Share) -> dict[str, float]:
-        return value._asdict()
 
     def place(site: Site) -> dict[str, Any]:
         return {"tap": site.tap, "head": site.head}
@@ -94,7 +95,7 @@ def as_data(args: argparse.Namespace, found: Circuit, edges: list[Edge]) -> dict
         "keep": args.keep,
         "parts": len(found.sites),
         "nodes": [
-            place(node) | {"effect": found.effects[node], "adds": share(told.minimality[node])}
+            place(node) | {"effect": found.effects[node], "adds": told.minimality[node]._asdict()}
             for node in found.nodes
         ],
         "edges": [
@@ -104,9 +105,9 @@ def as_data(args: argparse.Namespace, found: Circuit, edges: list[Edge]) -> dict
             "pairs": told.pairs,
             "model": told.model,
             "empty": told.empty,
-            "faithfulness": {kind: share(value) for kind, value in told.faithfulness.items()},
+            "faithfulness": {kind: value._asdict() for kind, value in told.faithfulness.items()},
             "completeness": {"mean": told.completeness[0], "worst": told.completeness[1]},
-            "random": share(told.random),
+            "random": told.random._asdict(),
             "random_as_good": told.beaten,
         },
     }

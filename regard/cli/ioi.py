@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import Any
 
 import torch
@@ -85,7 +86,7 @@ def measure(board: Board, pairs: Pairs) -> dict[str, float]:
     other, _ = board.run(pairs.corrupt)
     return {
         "logit_difference": float(gap.mean()),
-        "plus_minus": Z95 * float(gap.std()) / len(gap) ** 0.5 if len(gap) > 1 else 0.0,
+        "plus_minus": Z95 * float(gap.std()) / len(gap) ** 0.5 if len(gap) > 1 else math.nan,
         "io_above_s": float((gap > 0).float().mean()),
         "probability_io": float(chance.mean()),
         "corrupted_difference": float(pairs.goal(other, pairs.corrupt).mean()),

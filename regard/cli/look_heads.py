@@ -41,7 +41,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         listed = [asdict(score) for score in chosen[: args.top]]
         show.result({"model": args.path, **drawn_from, "measured_on": texts, "heads": listed})
         return 0
-    print_table(args, chosen[: args.top], len(scores), drawn.length, show)
+    print_table(args, chosen[: args.top], scores, drawn.length, show)
     return 0
 
 
@@ -75,13 +75,17 @@ def read_group(kit: Kit, lines: Sequence[str]) -> Batch:
 
 
 def print_table(
-    args: argparse.Namespace, scores: Sequence[HeadScores], count: int, length: int, show: Show
+    args: argparse.Namespace,
+    scores: Sequence[HeadScores],
+    every: Sequence[HeadScores],
+    length: int,
+    show: Show,
 ) -> None:
-    """The heads for people."""
-    parts = {part_of(score) for score in scores}
+    """Some of every head for people."""
+    parts = {part_of(score) for score in every}
     where = args.text or args.file
     rest = f"; entropy, distance, norm on {where}" if where else ""
-    title = f"{args.path}: {count} heads on {args.batch} × 2 × {length} random tokens{rest}"
+    title = f"{args.path}: {len(every)} heads on {args.batch} × 2 × {length} random tokens{rest}"
     rows = []
     for score in scores:
         place = [part_of(score)] if len(parts) > 1 else []

@@ -167,11 +167,9 @@ def as_data(args: argparse.Namespace, sites: Sequence[Site], found: Effects) -> 
 def grid(sites: Sequence[Site], values: Tensor) -> tuple[list[list[float]], list[str], list[str]]:
     """Values by tap (rows) and head or position (columns), with the names of both."""
     taps = list(dict.fromkeys(site.tap for site in sites))
-    across = sorted(
-        {(site.head if site.head is not None else site.position or 0) for site in sites}
-    )
+    columns = [site.head if site.head is not None else site.position or 0 for site in sites]
+    across = sorted(set(columns))
     made = torch.zeros(len(taps), len(across))
-    for site, value in zip(sites, values.tolist(), strict=True):
-        column = site.head if site.head is not None else site.position or 0
+    for site, column, value in zip(sites, columns, values.tolist(), strict=True):
         made[taps.index(site.tap), across.index(column)] = value
     return made.tolist(), taps, [str(n) for n in across]

@@ -70,29 +70,19 @@ class Board:
         station = self.station(name)
         self.taps[name].fn = station if station.edits or station.readers else None
 
-    def check_everywhere(self, doing: str) -> None:
-        """Refuse edits that mean one call's columns where a sequence is run in several calls."""
-        for name, station in self.stations.items():
-            for edit in station.edits:
-                if edit.of_positions or edit.of_batch:
-                    raise UsageError(
-                        f"editing {name}",
-                        f"an edit of positions or to the mean of a run, in {doing}",
-                        "edits that are the same at every position",
-                        "use run or logits in ordinary mode for this edit",
-                    )
+    def check_alone(self, doing: str, columns: bool = False) -> None:
+        """Refuse edits by which one text would change with the company it is run in.
 
-    def check_alone(self, doing: str) -> None:
-        """Refuse edits by which one text would change with the company it is run in."""
+        With `columns` those of positions too: there a sequence is run in several calls.
+        """
+        expected = "edits that do not depend on what else is run"
+        expected += ", the same at every position" if columns else ""
         for name, station in self.stations.items():
             for edit in station.edits:
-                if edit.of_batch:
-                    raise UsageError(
-                        f"editing {name}",
-                        f"{edit.kind} of a run, in {doing}",
-                        "edits that do not depend on what else is run",
-                        "regard.mean(reference), regard.patch(value)",
-                    )
+                if edit.of_batch or (columns and edit.of_positions):
+                    kind = f"{edit.kind} of a run" if edit.of_batch else "an edit of positions"
+                    fix = "regard.mean(reference), regard.patch(value)"
+                    raise UsageError(f"editing {name}", f"{kind}, in {doing}", expected, fix)
 
     def place(self, edits: Edits) -> dict[str, list[Edit]]:
         """Each tap that the patterns name, and its edits, checked."""

@@ -206,6 +206,7 @@ def certify(
     }
     others = random_sets(kept, config.draws, dice)
     random = task.shares(others)
+    near = abs(faithful[config.kind].value - 1)  # to the model: too much is as wrong as too little
     return Certificate(
         len(task.model),
         float(task.model.mean()),
@@ -214,13 +215,8 @@ def certify(
         completeness(task, kept, config.draws, dice),
         minimality(task, kept, drawn),
         Share(float(random.mean()), *middle(random)),
-        float((closeness(random) >= -abs(faithful[config.kind].value - 1)).float().mean()),
+        float(((random - 1).abs() <= near).float().mean()),
     )
-
-
-def closeness(shares: Tensor) -> Tensor:
-    """How near a circuit is to the model: too much is as wrong as too little."""
-    return -(shares - 1).abs()
 
 
 def share_of(task: Task, goals: Tensor, drawn: Tensor) -> Share:

@@ -58,6 +58,11 @@ class Edit:
             if width is not None and int(self.neuron.max()) >= width:
                 found = f"neuron {self.neuron.tolist()} at {name}"
                 raise UsageError("editing an activation", found, f"0 to {width - 1}")
+        if self.kind == "mean" and self.value is None and isinstance(owner, nn.RNNBase):
+            found = f"the mean of a run at {name}, whose later steps are not known yet"
+            raise UsageError(
+                "editing an activation", found, "regard.mean(reference), of a run before"
+            )
         made = replace(self, place=place)
         vectors = self.value is not None and self.value.dim() == (2 if self.kind == "draw" else 1)
         if place in ("q", "k", "v", "z") and self.value is not None and vectors:
@@ -153,7 +158,10 @@ def last_width(owner: nn.Module, place: str) -> int | None:
         return int(owner.width)  # type: ignore[arg-type]
     if place in ("pre", "post"):
         return int(owner.up.out_features)  # type: ignore[union-attr, arg-type]
-    return None
+    if isinstance(owner, nn.RNNBase):
+        return owner.hidden_size
+    maps = [module for module in owner.modules() if isinstance(module, nn.Linear)]
+    return maps[-1].out_features if maps and place not in POSITION else None  # its last one writes
 
 
 def choose(index: Indices) -> Tensor | None:

@@ -165,10 +165,11 @@ def find_classes(
 
 @torch.no_grad()
 def ablated(board: Board, pairs: Pairs, sites: Sequence[Site]) -> dict[str, Edit]:
-    """Heads held at their mean over the corrupted prompts."""
+    """Heads held at their mean over the corrupted prompts, padding left out."""
     _, seen = board.run(pairs.corrupt, taps_of(sites))
-    heads = {tap: [s.head or 0 for s in sites if s.tap == tap] for tap in taps_of(sites)}
-    return {tap: mean(seen[tap], head=heads[tap]) for tap in heads}
+    real = slice(None) if pairs.corrupt.mask is None else pairs.corrupt.mask
+    heads = {tap: [s.head or 0 for s in sites if s.tap == tap] for tap in seen}
+    return {tap: mean(x[real].flatten(0, -3)[None], head=heads[tap]) for tap, x in seen.items()}
 
 
 @torch.no_grad()

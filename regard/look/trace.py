@@ -73,11 +73,9 @@ def capture(board: Board, patterns: str | Sequence[str]) -> Iterator[list[Captur
 def following(board: Board, batch: Batch, strict: bool = False) -> Iterator[Follower | None]:
     """The follower of one search; None where nobody captures and no edit is of positions."""
     doing = "generation, which reads one column at a time"
-    if strict:
-        board.check_everywhere(doing)
-        if board.captured is not None:
-            raise UsageError(DOING, "strict mode", "ordinary mode")
-    board.check_alone(doing)
+    board.check_alone(doing, columns=strict)
+    if strict and board.captured is not None:
+        raise UsageError(DOING, "strict mode", "ordinary mode")
     placed = [
         edit
         for name, station in board.stations.items()

@@ -8,14 +8,18 @@ import pytest
 import torch
 
 import regard
+from regard.cli.circuit import within
 from regard.cli.main import main
 from regard.kit import Kit
+from regard.look.edges import Edge
 from regard.look.ioi import FRAMES, NAMES, PLACES, THINGS, Roles, find_roles, make_prompts
 from regard.look.ioi_heads import LOOKS, RULES
+from regard.look.sites import Site
 from regard.tokens import train_tokenizer
 from tests.cli.small_folders import masker, pair  # noqa: F401
 from tests.look.planted import planted_induction
 from tests.look.test_circuit import repeats
+from tests.properties.small_models import small_kit
 
 VOCAB, LENGTH = 24, 12
 
@@ -102,6 +106,20 @@ def test_a_circuit_and_its_certificate(folder, capsys):
         "decoder.blocks.1.attn.k",
         "decoder.blocks.1.resid_post",
     }
+
+
+def test_shared_keys_and_values_belong_to_each_of_their_heads():
+    """Heads 2 and 3 of a Llama share the second keys and values; head 1 has the first ones."""
+    board, at = small_kit("llama").board, "decoder.blocks.1.attn"
+    edges = [
+        Edge(Site("decoder.embed"), Site(f"{at}.{kind}", n), 1.0)
+        for kind, count in (("q", 4), ("k", 2), ("v", 2))
+        for n in range(count)
+    ]
+    for head, shared in ((1, 0), (2, 1), (3, 1)):
+        found = within(board, edges, [Site(f"{at}.z", head)])
+        kept = [(edge.receiver.tap[-1], edge.receiver.head) for edge in found]
+        assert kept == [("q", head), ("k", shared), ("v", shared)]
 
 
 def test_a_translator_is_asked_about_its_next_word(pair, tmp_path, capsys):  # noqa: F811
@@ -229,5 +247,7 @@ def test_a_fresh_model_does_not_know_who_is_meant(tmp_path, capsys):
     assert (0, 0) in {(h["block"], h["head"]) for h in found["previous token"]}
     assert (1, 1) in {(h["block"], h["head"]) for h in found["induction"]}
     assert max(h["score"] for h in found["induction"]) > 0.9
+    code, said, _ = call(capsys, *words[:3], "--count", 1, "--json")
+    assert code == 0 and json.loads(said)["plus_minus"] is None  # one prompt says nothing of others
     code, said, _ = call(capsys, *words[:-1])
     assert code == 0 and all(name in said for name in RULES) and "1 % or more" in said

@@ -80,6 +80,10 @@ def test_edits_add_up_and_reach_generation(folder, capsys):
         ("*.z=resample,minus=x", "file=, seed= after resample"),
         ("*.z=add,file=nowhere", "no such file"),
         ("*.attn.z=zero,head=9", "heads 0 to 3"),
+        ("*.resid_post=zero,neuron=999", "neuron [999] at decoder.blocks.0.resid_post"),
+        ("*.mlp.out=zero,neuron=999", "neuron [999]"),
+        ("embed=zero,neuron=999", "neuron [999]"),
+        ("logits=zero,neuron=999", "neuron [999]"),
         ("*.attn.y=zero", "no tap is called"),
     ],
 )

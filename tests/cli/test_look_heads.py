@@ -74,6 +74,8 @@ def test_encoders_and_pairs(here, masker, pair):  # noqa: F811
     assert code == 0 and [row[0] for row in rows].count("cross") == 4 and len(rows) == 12
     assert next(row for row in rows if row[0] == "cross")[3:6] == ["–"] * 3
     assert here("look", "heads", pair, "--text", "the cat")[0] == 0  # a target may be missing
+    _, out, _ = here("look", "heads", pair, "--top", 1)  # of one part, which is named all the same
+    assert out.splitlines()[2].split()[:3] == ["encoder", "0", "0"]
 
 
 @pytest.mark.parametrize(

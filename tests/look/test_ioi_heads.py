@@ -69,6 +69,20 @@ def test_movers_and_their_backups(search):
         assert not grown or found[n] == pytest.approx(wanted, abs=1e-9)
 
 
+@torch.no_grad()
+def test_padding_is_in_no_mean(search):
+    sites, ids = search.sites[:2], search.pairs.corrupt.ids.clone()
+    real = torch.ones_like(ids, dtype=torch.bool)
+    real[0, 5:] = False
+    values = []
+    for padding in (0, 15):
+        ids[0, 5:] = padding
+        pairs = search.pairs._replace(corrupt=Batch(ids, mask=real))
+        (edit,) = ioi_heads.ablated(search.board, pairs, sites).values()
+        values.append(edit.at(sites[0].tap, search.board.model.decoder.blocks[0].attn).value)
+    torch.testing.assert_close(*values)
+
+
 def test_the_classes(search):
     made = find_classes(search.board, search.pairs, search.repeats, lambda told: None)
     assert list(made) == list(RULES) and all(made["induction"][n].score for n in range(2))

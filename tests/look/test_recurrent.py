@@ -11,7 +11,7 @@ from regard.history.seq2seq import model_class
 from regard.look.capture import Board
 from regard.look.circuit import CircuitConfig, find_circuit
 from regard.look.edges import edge_scores
-from regard.look.edit import patch, zero
+from regard.look.edit import mean, patch, zero
 from regard.look.goal import Goal
 from regard.look.heads import head_scores
 from regard.look.ioi_heads import Search
@@ -67,6 +67,21 @@ def test_an_edit_acts_inside_the_recurrence():
     short, later = board.run(Batch(CLEAN[:, 2:]), "decoder.cells.0.state")
     torch.testing.assert_close(seen["decoder.cells.0.state"][:, 2:], later["decoder.cells.0.state"])
     assert (logits[:, 2:] - plain[:, 2:]).abs().min() > 1e-6
+
+
+def test_a_run_that_is_not_over_has_no_mean():
+    board = make()
+    with pytest.raises(UsageError, match="later steps are not known yet"):
+        board.run(Batch(CLEAN), (), {TOP: mean()})
+    _, seen = board.run(Batch(CLEAN), TOP)
+    _, held = board.run(Batch(CLEAN), TOP, {TOP: mean(seen[TOP])})
+    torch.testing.assert_close(held[TOP], seen[TOP].mean((0, 1)).expand_as(held[TOP]))
+
+
+@pytest.mark.parametrize("tap", ["decoder.cells.0.forget", TOP, "logits"])
+def test_neurons_that_are_not_there(tap):
+    with pytest.raises(UsageError, match=r"neuron \[30\]"):
+        make().run(Batch(CLEAN), (), {tap: zero(neuron=30)})
 
 
 def test_patching_states():
