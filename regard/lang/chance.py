@@ -14,7 +14,6 @@ from regard.lang.rules import Accepts
 
 DRAWN = 100, 4000  # lines, least and most, where there is no automaton to count with
 TOKENS = 300_000  # of those lines, about
-SOME = 40_000  # the same, where many rules are to be judged by them
 
 
 class Source(NamedTuple):
@@ -35,11 +34,6 @@ class Source(NamedTuple):
         return [
             names[end - length : end] for end, length in zip(ends.tolist(), lengths, strict=True)
         ]
-
-    def some(self, rng: np.random.Generator) -> list[list[str]]:
-        """As many as can be judged by many rules."""
-        count = SOME * len(self.lengths) // sum(self.lengths)
-        return self.draw(int(np.clip(count, *DRAWN)), rng)
 
 
 class Chance(NamedTuple):
@@ -99,16 +93,6 @@ def rate_of(accepts: Accepts, dfa: DFA | None, source: Source, rng: np.random.Ge
         return exact_rate(dfa, source)
     count = int(np.clip(TOKENS * len(source.lengths) // sum(source.lengths), *DRAWN))
     return float(np.mean([accepts(line) for line in source.draw(count, rng)]))
-
-
-def rarity(accepted: int, lines: int, kept: int, drawn: int) -> float:
-    """Bits by which lines are likelier as draws from the two sides of a rule than from all lines.
-
-    A line that keeps a rule is one of few if the rule is rare (Tenenbaum 1999, size principle), and
-    so is one that breaks a rule that nearly all lines keep.
-    """
-    rate = (kept + 0.5) / (drawn + 1)
-    return -accepted * math.log2(rate) - (lines - accepted) * math.log2(1 - rate)
 
 
 def chance_of(rate: float, negatives: int, observed: int) -> Chance:

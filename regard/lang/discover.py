@@ -10,13 +10,14 @@ import numpy as np
 
 from regard.errors import DataError
 from regard.lang.automaton import automaton
-from regard.lang.chance import Chance, Source, chance_of, rarity, rate_of, source_of
-from regard.lang.coded import Bools, encode
+from regard.lang.chance import Chance, Source, chance_of, rate_of, source_of
+from regard.lang.coded import encode
 from regard.lang.dfa import DFA
 from regard.lang.evidence import TIE, Code, contrast_code, label_code, leave_one_out, posterior
 from regard.lang.lines import RANDOM, Line, in_both
 from regard.lang.probes import Probe, changed, distinct, find_probes, named, short_words
-from regard.lang.rules import Accepts, Rule
+from regard.lang.rarity import Drawn
+from regard.lang.rules import Rule
 from regard.lang.search import Candidate, Search
 from regard.lang.significance import Test, shuffle_test
 
@@ -28,7 +29,6 @@ TRUSTED = 10.0  # bits, at most, by which it counts that rules are rare: lines m
 SEARCHING = 0.6  # of the seconds; the rest is for shuffles, rivals and counts
 RIVALS, NEAR = 8, 10.0  # rules that probes tell apart; bits by which one may be dearer
 SHORT = 300  # tokens of a line from which rivals are told apart
-ROUNDS, LENGTHS = 4, 1000  # by which a source is found; lengths of its lines that are kept
 DRAWN = 400, 800  # random lines, least and most, where there is one side only
 
 
@@ -203,35 +203,16 @@ def rank(
 def rarities(
     search: Search, kept: Sequence[Candidate], rng: np.random.Generator
 ) -> dict[Rule, float]:
-    """Bits that each rule saves, beside the best one, for being rare where the lines keep it."""
+    """Bits that each rule saves, beside the best one, for being rare where the lines keep it.
+
+    None where the lines are no random ones: then a rule may be rare for what all lines share.
+    """
     near = [one for one in kept if one.total <= kept[0].total + 2 * TRUSTED] if kept else []
     if len(near) < 2 or search.late():
         return {}
-    accepts = [one.rule.compile() for one in near]
-    drawn = source_behind(accepts[0], near[0].row, search, rng).some(rng)
-    saved: dict[Rule, float] = {}
-    for one, test in zip(near, accepts, strict=True):
-        kept_by = sum(map(test, drawn))
-        saved[one.rule] = rarity(int(one.row.sum()), len(one.row), kept_by, len(drawn))
-    least = saved[near[0].rule]
-    return {rule: float(np.clip(bits - least, -TRUSTED, TRUSTED)) for rule, bits in saved.items()}
-
-
-def source_behind(accepts: Accepts, row: Bools, search: Search, rng: np.random.Generator) -> Source:
-    """Random lines of which the given ones are those that keep a rule and as many that do not.
-
-    How many random lines keep the rule says how much either side counts, and the other way round.
-    """
-    coded, weights = search.coded, np.full(len(row), 1 / len(row))
-    for _ in range(ROUNDS):
-        shares = coded.counts @ weights
-        lengths = tuple(rng.choice(coded.lengths, LENGTHS, p=weights).tolist())
-        source = Source(coded.symbols, tuple((shares / shares.sum()).tolist()), lengths, False)
-        if row.all() or not row.any():
-            break
-        rate = np.clip(np.mean([accepts(line) for line in source.some(rng)]), 0.001, 0.999)
-        weights = np.where(row, rate / row.sum(), (1 - rate) / (~row).sum())
-    return source
+    rows, tests = [one.row for one in near], [one.rule.compile() for one in near]
+    saved = np.clip(Drawn(search.coded, rng).rarities(rows, tests), -TRUSTED, TRUSTED)
+    return {one.rule: bits for one, bits in zip(near, saved.tolist(), strict=True)}
 
 
 def weigh_again(

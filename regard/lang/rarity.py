@@ -1,0 +1,104 @@
+"""Rules that are rare among random lines: what the choice of the lines says about a rule.
+
+Where lines are random but for the rule, those that keep it are draws from the few that do, and the
+others from the rest (Tenenbaum 1999, size principle): a rule is the likelier, the rarer its side is
+by chance. How often symbols and lengths are drawn is estimated for each rule, its sides mixed by
+its rate; one set of random lines, weighed anew, serves all rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from regard.lang.chance import Source, chi_square_tail
+from regard.lang.coded import Bools, Coded, encode_with
+
+SYMBOLS, LENGTHS = 30, 25  # told apart, at most; others are one
+TOKENS, LINES = 40_000, (100, 2000)  # drawn
+ROUNDS = 6  # of rate and source in turn
+ENOUGH = 50  # lines' worth of weight below which drawn lines say nothing of another source
+NEAR = 8  # symbols whose neighbours are counted
+
+
+class Drawn:
+    """Random lines like the given ones, against which rules are held."""
+
+    def __init__(self, coded: Coded, rng: np.random.Generator) -> None:
+        self.coded, self.rng = coded, rng
+        shares = coded.counts.sum(1) / coded.counts.sum()
+        lengths = tuple(coded.lengths.tolist())
+        source = Source(coded.symbols, tuple(shares.tolist()), lengths, False)
+        count = TOKENS * len(lengths) // sum(lengths)
+        self.words = source.draw(int(np.clip(count, *LINES)), rng)
+        self.lines = encode_with(self.words, coded.symbols)
+        quantiles = np.quantile(coded.lengths, np.linspace(0, 1, LENGTHS), method="nearest")
+        self.lengths = np.unique(quantiles)
+        self.given, self.made = self.features(coded), self.features(self.lines)
+        self.base = self.logs(self.given.mean(0))
+
+    def features(self, lines: Coded) -> Any:
+        """Counts of the first symbols and of the others, and which length it is."""  # (N, F)
+        counts = np.concatenate([lines.counts[:SYMBOLS], lines.counts[SYMBOLS:].sum(0)[None]])
+        place = np.searchsorted(self.lengths, lines.lengths, side="right") - 1
+        return np.concatenate([counts.T, np.eye(len(self.lengths))[place]], 1, dtype=np.float64)
+
+    def logs(self, mean: Any) -> Any:
+        """Logarithms of the shares of symbols and of lengths."""  # (F,)
+        cut = mean.size - len(self.lengths)
+        parts = (part + 1e-6 for part in (mean[:cut], mean[cut:]))
+        return np.concatenate([np.log(part / part.sum()) for part in parts])
+
+    def weigh(self, row: Bools, verdicts: Bools) -> tuple[float, Any]:
+        """Bits by which a rule's source makes the given lines likely; weights of the drawn ones."""
+        logs, weights = self.base, np.full(len(self.words), 1 / len(self.words))
+        sides = [self.given[side].mean(0) for side in (row, ~row) if side.any()]
+        for _ in range(ROUNDS):
+            share = weights @ verdicts
+            new = self.logs(share * sides[0] + (1 - share) * sides[-1])
+            tilt = self.made @ (new - self.base)
+            tilted = np.exp(tilt - tilt.max())
+            tilted /= tilted.sum()
+            if 1 / (tilted**2).sum() < ENOUGH:
+                break
+            logs, weights = new, tilted
+        rate = np.clip(weights @ verdicts, 0.5 / len(weights), 1 - 0.5 / len(weights))
+        kept, broken = int(row.sum()), int((~row).sum())
+        likely = (self.given @ logs).sum() - kept * np.log(rate) - broken * np.log1p(-rate)
+        return float(likely) / math.log(2), weights
+
+    def random(self, row: Bools, verdicts: Bools, weights: Any) -> bool:
+        """Whether the given lines may be random but for a rule: neighbours on its larger side."""
+        often = bool(weights @ verdicts > 0.5)  # the side that a rule changes less
+        at = self.rng.choice(len(weights), len(weights), p=weights)
+        return alike(self.coded.only(row == often), self.lines.only(at[verdicts[at] == often]))
+
+    def rarities(self, rows: Sequence[Bools], tests: Sequence[Any]) -> list[float]:
+        """Bits that each rule gains on the first; none where the lines are not random."""
+        verdicts = [np.array([test(word) for word in self.words]) for test in tests]
+        weighed = [self.weigh(*pair) for pair in zip(rows, verdicts, strict=True)]
+        best = max(range(len(rows)), key=lambda n: weighed[n][0])
+        if not any(self.random(rows[n], verdicts[n], weighed[n][1]) for n in {0, best}):
+            return [0.0] * len(rows)
+        return [bits - weighed[0][0] for bits, _ in weighed]
+
+
+def neighbours(lines: Coded) -> Any:
+    """How often each of the first symbols, any other or an end stands beside each of them."""
+    marked = np.pad(np.minimum(lines.ids, NEAR) + 1, ((0, 0), (1, 1)))  # 0 before and after
+    pairs = marked[:, :-1] * (NEAR + 2) + marked[:, 1:]
+    return np.bincount(pairs[pairs > 0], minlength=(NEAR + 2) ** 2).astype(np.float64)
+
+
+def alike(one: Coded, two: Coded) -> bool:
+    """Whether two sets of lines may be draws from one source, by neighbours (chi-square, 5 %)."""
+    first, second = neighbours(one), neighbours(two)
+    seen = first + second >= 5
+    if seen.sum() < 2 or not first.any() or not second.any():
+        return False
+    scale = math.sqrt(second.sum() / first.sum())
+    apart = (first * scale - second / scale)[seen] ** 2 / (first + second)[seen]
+    return chi_square_tail(float(apart.sum()), int(seen.sum()) - 1) > 0.05
