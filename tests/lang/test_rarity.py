@@ -1,4 +1,4 @@
-"""How rare rules are among random lines: planted draws, rates by counting, lines that are no draws."""
+"""How rare rules are among random lines: odds of draws, and lines that are none."""
 
 from __future__ import annotations
 
