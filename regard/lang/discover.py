@@ -16,7 +16,7 @@ from regard.lang.dfa import DFA
 from regard.lang.evidence import TIE, Code, contrast_code, label_code, leave_one_out, posterior
 from regard.lang.lines import RANDOM, Line, in_both
 from regard.lang.probes import Probe, changed, distinct, find_probes, named, short_words
-from regard.lang.rarity import Drawn
+from regard.lang.rarity import rarities
 from regard.lang.rules import Rule
 from regard.lang.search import Candidate, Search
 from regard.lang.significance import Test, shuffle_test
@@ -181,7 +181,7 @@ def rank(
     kept, lines = distinct(leaders, words, TIED), part
     p_values = {one.rule: test.p_value(one.total) for one in kept}
     none, one_sided = search.code.none, any(line.file == RANDOM for line in used)
-    saved = {} if one_sided else rarities(search, kept, rng)
+    saved = {} if one_sided else savings(search, kept, rng)
     if len(part) < len(used):
         code = code_of(used, one_sided)
         kept, lines, none = weigh_again(kept[:COUNTED], used, code, search), used, code.none
@@ -200,18 +200,15 @@ def rank(
     return made
 
 
-def rarities(
+def savings(
     search: Search, kept: Sequence[Candidate], rng: np.random.Generator
 ) -> dict[Rule, float]:
-    """Bits that each rule saves, beside the best one, for being rare where the lines keep it.
-
-    None where the lines are no random ones: then a rule may be rare for what all lines share.
-    """
-    near = [one for one in kept if one.total <= kept[0].total + 2 * TRUSTED] if kept else []
+    """Bits that count for each rule's being rare."""
+    near = [one for one in kept if one.total <= kept[0].total + 2 * TRUSTED]
     if len(near) < 2 or search.late():
         return {}
     rows, tests = [one.row for one in near], [one.rule.compile() for one in near]
-    saved = np.clip(Drawn(search.coded, rng).rarities(rows, tests), -TRUSTED, TRUSTED)
+    saved = np.clip(rarities(search.coded, rows, tests, rng), -TRUSTED, TRUSTED)
     return {one.rule: bits for one, bits in zip(near, saved.tolist(), strict=True)}
 
 

@@ -16,24 +16,25 @@ import numpy as np
 
 from regard.lang.chance import Source, chi_square_tail
 from regard.lang.coded import Bools, Coded, encode_with
+from regard.lang.rules import Accepts
 
 SYMBOLS, LENGTHS = 30, 25  # told apart, at most; others are one
-TOKENS, LINES = 40_000, (100, 2000)  # drawn
+LEAST, MOST = 200, 20_000  # lines that are drawn
+WORK = 4_000_000  # tokens of them that all rules together read, about
 ROUNDS = 6  # of rate and source in turn
 ENOUGH = 50  # lines' worth of weight below which drawn lines say nothing of another source
 NEAR = 8  # symbols whose neighbours are counted
 
 
 class Drawn:
-    """Random lines like the given ones, against which rules are held."""
+    """So many random lines like the given ones, against which rules are held."""
 
-    def __init__(self, coded: Coded, rng: np.random.Generator) -> None:
+    def __init__(self, coded: Coded, count: int, rng: np.random.Generator) -> None:
         self.coded, self.rng = coded, rng
         shares = coded.counts.sum(1) / coded.counts.sum()
         lengths = tuple(coded.lengths.tolist())
         source = Source(coded.symbols, tuple(shares.tolist()), lengths, False)
-        count = TOKENS * len(lengths) // sum(lengths)
-        self.words = source.draw(int(np.clip(count, *LINES)), rng)
+        self.words = source.draw(count, rng)
         self.lines = encode_with(self.words, coded.symbols)
         quantiles = np.quantile(coded.lengths, np.linspace(0, 1, LENGTHS), method="nearest")
         self.lengths = np.unique(quantiles)
@@ -76,14 +77,25 @@ class Drawn:
         at = self.rng.choice(len(weights), len(weights), p=weights)
         return alike(self.coded.only(row == often), self.lines.only(at[verdicts[at] == often]))
 
-    def rarities(self, rows: Sequence[Bools], tests: Sequence[Any]) -> list[float]:
-        """Bits that each rule gains on the first; none where the lines are not random."""
-        verdicts = [np.array([test(word) for word in self.words]) for test in tests]
-        weighed = [self.weigh(*pair) for pair in zip(rows, verdicts, strict=True)]
-        best = max(range(len(rows)), key=lambda n: weighed[n][0])
-        if not any(self.random(rows[n], verdicts[n], weighed[n][1]) for n in {0, best}):
-            return [0.0] * len(rows)
-        return [bits - weighed[0][0] for bits, _ in weighed]
+
+def rarities(
+    coded: Coded, rows: Sequence[Bools], tests: Sequence[Accepts], rng: np.random.Generator
+) -> list[float]:
+    """Bits that each rule gains on the first for being rare where the lines keep it.
+
+    None where lines are too long to draw enough, or not random: then a rule may be rare for what
+    all lines share.
+    """
+    count = WORK // (len(rows) * max(1, int(coded.lengths.mean())))
+    if count < LEAST:
+        return [0.0] * len(rows)
+    drawn = Drawn(coded, min(count, MOST), rng)
+    verdicts = [np.array([test(word) for word in drawn.words]) for test in tests]
+    weighed = [drawn.weigh(*pair) for pair in zip(rows, verdicts, strict=True)]
+    best = max(range(len(rows)), key=lambda n: weighed[n][0])
+    if not any(drawn.random(rows[n], verdicts[n], weighed[n][1]) for n in {0, best}):
+        return [0.0] * len(rows)
+    return [bits - weighed[0][0] for bits, _ in weighed]
 
 
 def neighbours(lines: Coded) -> Any:

@@ -11,7 +11,7 @@ import pytest
 from regard.lang.coded import encode
 from regard.lang.discover import discover
 from regard.lang.lines import Line
-from regard.lang.rarity import Drawn, alike
+from regard.lang.rarity import alike, rarities
 
 WIDE, NARROW = (lambda x: "a" in x[:1]), (lambda x: list(x[:2]) == ["a", "a"])
 
@@ -29,7 +29,7 @@ def draws(keeps, count, symbols="ab", length=8, seed=0):
 def gain(lines):
     """Bits of the narrow rule beside the wide one."""
     rows = [np.array([test(line) for line in lines]) for test in (WIDE, NARROW)]
-    return Drawn(encode(lines), np.random.default_rng(0)).rarities(rows, [WIDE, NARROW])[1]
+    return rarities(encode(lines), rows, [WIDE, NARROW], np.random.default_rng(0))[1]
 
 
 def test_the_gain_is_the_odds_of_the_draw():
