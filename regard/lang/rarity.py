@@ -2,8 +2,8 @@
 
 Where lines are random but for the rule, those that keep it are draws from the few that do, and the
 others from the rest (Tenenbaum 1999, size principle): a rule is the likelier, the rarer its side is
-by chance. How often symbols and lengths are drawn is estimated for each rule, its sides mixed by
-its rate; one set of random lines, weighed anew, serves all rules.
+by chance. How often symbols and lengths are drawn is estimated for each rule, as the mixture of its
+two sides that makes the lines likeliest; one set of random lines, weighed anew, serves all rules.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from regard.lang.chance import Source, chi_square_tail
 from regard.lang.coded import Bools, Coded, encode_with
 from regard.lang.rules import Accepts
 
-SYMBOLS, LENGTHS = 30, 25  # told apart, at most; others are one
+SYMBOLS, LENGTHS = 30, 12  # told apart, at most; others are one
 LEAST, MOST = 200, 20_000  # lines that are drawn
 WORK = 4_000_000  # tokens of them that all rules together read, about
-ROUNDS = 6  # of rate and source in turn
+SHARES = np.linspace(0.02, 0.98, 13)  # of a source that the accepted lines stand for
 ENOUGH = 50  # lines' worth of weight below which drawn lines say nothing of another source
 NEAR = 8  # symbols whose neighbours are counted
 
@@ -55,21 +55,19 @@ class Drawn:
 
     def weigh(self, row: Bools, verdicts: Bools) -> tuple[float, Any]:
         """Bits by which a rule's source makes the given lines likely; weights of the drawn ones."""
-        logs, weights = self.base, np.full(len(self.words), 1 / len(self.words))
-        sides = [self.given[side].mean(0) for side in (row, ~row) if side.any()]
-        for _ in range(ROUNDS):
-            share = weights @ verdicts
-            new = self.logs(share * sides[0] + (1 - share) * sides[-1])
-            tilt = self.made @ (new - self.base)
-            tilted = np.exp(tilt - tilt.max())
-            tilted /= tilted.sum()
-            if 1 / (tilted**2).sum() < ENOUGH:
-                break
-            logs, weights = new, tilted
-        rate = np.clip(weights @ verdicts, 0.5 / len(weights), 1 - 0.5 / len(weights))
         kept, broken = int(row.sum()), int((~row).sum())
-        likely = (self.given @ logs).sum() - kept * np.log(rate) - broken * np.log1p(-rate)
-        return float(likely) / math.log(2), weights
+        sides = [self.given[side].mean(0) for side in (row, ~row) if side.any()]
+        found = []
+        for share in SHARES:
+            logs = self.logs(share * sides[0] + (1 - share) * sides[-1])
+            tilt = self.made @ (logs - self.base)
+            weights = np.exp(tilt - tilt.max())
+            weights /= weights.sum()
+            rate = np.clip(weights @ verdicts, 0.5 / len(weights), 1 - 0.5 / len(weights))
+            likely = (self.given @ logs).sum() - kept * np.log(rate) - broken * np.log1p(-rate)
+            if share == 0.5 or 1 / (weights**2).sum() > ENOUGH:
+                found.append((float(likely) / math.log(2), weights))
+        return max(found, key=lambda pair: pair[0])
 
     def random(self, row: Bools, verdicts: Bools, weights: Any) -> bool:
         """Whether the given lines may be random but for a rule: neighbours on its larger side."""
