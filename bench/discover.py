@@ -211,8 +211,8 @@ def make_case(family: str, rng: Random, noise: float, each: int) -> Case:
 
 def solved(case: Case, found: Discovery) -> tuple[bool, float]:
     """Whether a best hypothesis agrees with the planted rule; the agreement of the best."""
-    best, truth = found.hypotheses[0].total, [case.rule(line) for line in case.fresh]
-    tied = [one for one in found.hypotheses if one.total <= best + 0.01]
+    best, truth = found.hypotheses[0].posterior, [case.rule(line) for line in case.fresh]
+    tied = [one for one in found.hypotheses if one.posterior == best]
     shares = []
     for one in tied:
         accepts = one.rule.compile()

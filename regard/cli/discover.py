@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,12 @@ def run(args: argparse.Namespace, show: Show) -> int:
     check_written(args)
     cut = Cut(args.chars, args.column, args.label_column)
     told: list[str] = []
+    begin = time.monotonic()
     lines = gather(args, cut, told)
     file = args.files[0] if args.files else ""
     with show.progress("looking for a rule") as progress:
-        found = discover(lines, args.seconds, args.seed, args.top, progress)
+        left = max(args.seconds / 2, args.seconds - (time.monotonic() - begin))
+        found = discover(lines, left, args.seed, args.top, progress)
     sources = [checker(one.rule, cut, file, score(one)) for one in found.hypotheses]
     verify(found, sources)
     said = [*told, *notes(found, args.seconds)]

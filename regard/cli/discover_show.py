@@ -71,10 +71,17 @@ def unfiltered(found: Discovery) -> list[str]:
     if found.null is None or not found.claimed:
         return said
     drawn = "drawn evenly" if found.null.even else "drawn as often as they occur there"
-    for n, one in ((n + 1, found.hypotheses[n]) for n in found.rivals):
-        chance, on_negatives = one.chance, not any(line.positive for line in one.exceptions)
-        if chance is None or not one.exceptions or not on_negatives or not chance.plausible:
-            continue
+    near = ((n + 1, found.hypotheses[n], found.hypotheses[n].chance) for n in found.rivals)
+    may_be = [
+        (one.bits, -chance.rate, n)  # the simplest, and the widest of those
+        for n, one, chance in near
+        if chance is not None and chance.plausible and one.exceptions
+        if not any(line.positive for line in one.exceptions)
+    ]
+    if may_be:
+        n = min(may_be)[-1]
+        one, chance = found.hypotheses[n - 1], found.hypotheses[n - 1].chance
+        assert chance is not None
         kept = chance.observed
         said.append(
             f"the negatives may be unfiltered random lines: with tokens {drawn}, "
@@ -83,7 +90,6 @@ def unfiltered(found: Discovery) -> list[str]:
             f"P(at least {kept}) = {chance.least:.3f}. Then its exceptions are coincidence"
         )
         said += narrower(found, one, n)
-        break
     first = found.hypotheses[0].chance
     if not said and first is not None and first.observed == 0 and first.just > 0.05:
         said.append(

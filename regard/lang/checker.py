@@ -6,11 +6,14 @@ from regard.data.table import kind_of
 from regard.lang.lines import Cut
 from regard.lang.rules import Rule
 
+FILE = "open(name, encoding='utf-8-sig', newline='\\n')"
 ROWS = {
-    "": "open(name, encoding='utf-8-sig', newline='\\n')",
-    "csv": "csv.DictReader(open(name, encoding='utf-8-sig', newline=''))",
-    "tsv": "csv.DictReader(open(name, encoding='utf-8-sig'), delimiter='\\t', quoting=3)",
-    "jsonl": "map(json.loads, filter(str.strip, open(name, encoding='utf-8-sig')))",
+    "": FILE,
+    "csv": f"csv.DictReader({FILE})",
+    "tsv": "(dict(zip(head, cells)) for lines in [(line.removesuffix('\\n').removesuffix('\\r')"
+    f".split('\\t') for line in {FILE} if line.strip('\\r\\n'))] for head in [next(lines)] "
+    "for cells in lines)",
+    "jsonl": f"map(json.loads, filter(str.strip, {FILE}))",
 }
 """How the rows of a file are read, by its kind."""
 PACKED = {".gz": "gzip", ".xz": "lzma"}

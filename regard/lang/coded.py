@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +70,10 @@ class Coded:
         found = self.ids[np.arange(len(self.ids)), np.where(known, at, 0)]
         made: Ints = np.where(known, found, -2).astype(np.int32)
         return made
+
+    def only(self, chosen: Any) -> Coded:
+        """Some of the lines."""
+        return Coded(self.symbols, self.ids[chosen], self.lengths[chosen])
 
     def reorder(self, chosen: Sequence[int]) -> Coded:
         """The same lines with these symbols first."""

@@ -13,18 +13,20 @@ from regard.lang.automaton import automaton
 from regard.lang.chance import Chance, Source, chance_of, rate_of, source_of
 from regard.lang.coded import encode
 from regard.lang.dfa import DFA
-from regard.lang.evidence import Code, contrast_code, label_code, leave_one_out, posterior
+from regard.lang.evidence import TIE, Code, contrast_code, label_code, leave_one_out, posterior
 from regard.lang.lines import RANDOM, Line, in_both
 from regard.lang.probes import Probe, changed, distinct, find_probes, named, short_words
+from regard.lang.rarity import rarities
 from regard.lang.rules import Rule
 from regard.lang.search import Candidate, Search
 from regard.lang.significance import Test, shuffle_test
 
 LEVEL = 0.01  # a rule is claimed below this p-value
 SEARCHED = 1000  # lines that the search looks at; rules found are counted on all
-COUNTED = 10, 40  # rules, least and most, that are counted again when there are more lines
-WORK = 40_000_000  # tokens that they may read
-LISTED, TIED = 20, 100  # rules listed; those with the best total, at most
+COUNTED = 40  # rules, at most, that are counted again when there are more lines
+LISTED, TIED = 20, 100  # rules listed; those that tie with the best, at most
+TRUSTED = 6.0  # bits, at most, by which it counts that rules are rare: lines may not be random
+SEARCHING = 0.6  # of the seconds; the rest is for shuffles, rivals and counts
 RIVALS, NEAR = 8, 10.0  # rules that probes tell apart; bits by which one may be dearer
 SHORT = 300  # tokens of a line from which rivals are told apart
 DRAWN = 400, 800  # random lines, least and most, where there is one side only
@@ -37,7 +39,7 @@ class Hypothesis:
     rule: Rule
     bits: int
     total: float
-    """Bits of the rule and of the labels given the rule."""
+    """Bits of the rule and of the labels given the rule, less what it is rare by chance."""
     right: int
     exceptions: tuple[Line, ...]
     posterior: float
@@ -94,9 +96,10 @@ def discover(
     part = some(used, rng)
     labels = np.array([line.positive for line in part])
     coded = encode([line.tokens for line in part])
-    search = Search(coded, labels, code_of(part, one_sided), deadline, rng, told)
+    until = deadline - (1 - SEARCHING) * seconds
+    search = Search(coded, labels, code_of(part, one_sided), until, rng, told)
     search.run()
-    complete = not search.late()
+    complete, search.deadline = not search.late(), deadline
     told("shuffled labels")
     test = shuffle_test(search, rng)
     told("rivals and probes")
@@ -104,7 +107,8 @@ def discover(
     vocabulary = encode([line.tokens for line in given]).symbols
     null = None if one_sided else source_of(negatives_of(used), vocabulary)
     for n, one in enumerate(found[: 2 * RIVALS]):
-        found[n] = with_chance(one, null, used, vocabulary, rng)
+        if n < 4 or not search.late():
+            found[n] = with_chance(one, null, vocabulary, rng)
     rivals = choose_rivals(found)
     return Discovery(
         lines=tuple(used),
@@ -176,12 +180,14 @@ def rank(
     words += changed(short_lines(part), search.coded.symbols, rng)
     kept, lines = distinct(leaders, words, TIED), part
     p_values = {one.rule: test.p_value(one.total) for one in kept}
-    none = search.code.none
+    none, one_sided = search.code.none, any(line.file == RANDOM for line in used)
+    saved = {} if one_sided else savings(search, kept, rng)
     if len(part) < len(used):
-        code = code_of(used, any(line.file == RANDOM for line in used))
-        count = int(np.clip(WORK // sum(len(line.tokens) for line in used), *COUNTED))
-        kept, lines, none = weigh_again(kept[:count], used, code), used, code.none
-    kept = [one for n, one in enumerate(kept) if n < top or one.total < kept[0].total + 0.01]
+        code = code_of(used, one_sided)
+        kept, lines, none = weigh_again(kept[:COUNTED], used, code, search), used, code.none
+    kept = [one._replace(total=one.total - saved.get(one.rule, 0.0)) for one in kept]
+    kept.sort(key=lambda one: (one.total, one.bits))
+    kept = [one for n, one in enumerate(kept) if n < top or one.total <= kept[0].total + TIE]
     shares = posterior(np.array([one.total for one in kept]), none)
     labels = np.array([line.positive for line in lines])
     made = []
@@ -194,15 +200,31 @@ def rank(
     return made
 
 
-def weigh_again(kept: Sequence[Candidate], used: Sequence[Line], code: Code) -> list[Candidate]:
-    """Rules found on some lines, counted on all of them."""
-    labels, made = np.array([line.positive for line in used]), []
+def savings(
+    search: Search, kept: Sequence[Candidate], rng: np.random.Generator
+) -> dict[Rule, float]:
+    """Bits that count for each rule's being rare."""
+    near = [one for one in kept if one.total <= kept[0].total + 2 * TRUSTED]
+    if len(near) < 2 or search.late():
+        return {}
+    rows, tests = [one.row for one in near], [one.rule.compile() for one in near]
+    saved = np.clip(rarities(search.coded, rows, tests, rng), -TRUSTED, TRUSTED)
+    return {one.rule: bits for one, bits in zip(near, saved.tolist(), strict=True)}
+
+
+def weigh_again(
+    kept: Sequence[Candidate], used: Sequence[Line], code: Code, search: Search
+) -> list[Candidate]:
+    """Rules found on some lines, counted on all of them; as many as time allows."""
+    labels, made = np.array([line.positive for line in used]), list[Candidate]()
     for one in kept:
+        if made and search.late():
+            break
         accepts = one.rule.compile()
         row = np.array([accepts(line.tokens) for line in used])
         good, bad = int((row & labels).sum()), int((row & ~labels).sum())
         made.append(one._replace(row=row, total=one.bits + float(code.bits(good, bad))))
-    return sorted(made, key=lambda one: one.total)
+    return made
 
 
 def short_lines(lines: Sequence[Line]) -> list[tuple[str, ...]]:
@@ -218,16 +240,15 @@ def negatives_of(lines: Sequence[Line]) -> list[tuple[str, ...]]:
 def with_chance(
     one: Hypothesis,
     null: Source | None,
-    lines: Sequence[Line],
     vocabulary: tuple[str, ...],
     rng: np.random.Generator,
 ) -> Hypothesis:
     """Add the automaton of a rule, and how often random lines keep it."""
     dfa, chance = automaton(one.rule, vocabulary), None
     if null is not None:
-        accepts, negatives = one.rule.compile(), negatives_of(lines)
-        kept = sum(accepts(tokens) for tokens in negatives)
-        chance = chance_of(rate_of(accepts, dfa, null, rng), len(negatives), kept)
+        kept = sum(not line.positive for line in one.exceptions)
+        rate = rate_of(one.rule.compile(), dfa, null, rng)
+        chance = chance_of(rate, len(null.lengths), kept)
     return replace(one, dfa=dfa, chance=chance)
 
 

@@ -19,6 +19,7 @@ from regard.lang.coded import Bools
 
 NOISE = (0.5, 9.5)  # of the Beta prior of the noise rate
 RATES = (0.001, 0.01, 0.03, 0.1)  # of positives that break a rule, when there are no negatives
+TIE = math.log2(3)  # bits that are not worth more than a bare mention (Kass and Raftery 1995)
 Bits = NDArray[np.float32]
 
 
@@ -87,10 +88,16 @@ def tally(rows: Bools, labels: Bools) -> tuple[Any, Any]:
 
 
 def posterior(totals: Bits, none: float) -> Any:
-    """Probabilities of rules by their total bits; no rule at all has half of the prior."""
+    """Probabilities of rules by their total bits; no rule at all has half of the prior.
+
+    Prices of rules are conventions: those that hardly differ from the best share theirs evenly.
+    """
     worth = np.append(np.asarray(totals, np.float64) + 1, none + 1)
     weight = np.exp2(worth.min() - worth)
-    return (weight / weight.sum())[:-1]
+    weight /= weight.sum()
+    tied = np.flatnonzero(worth[:-1] <= worth[:-1].min(initial=np.inf) + TIE)
+    weight[tied] = weight[tied].sum() / max(len(tied), 1)
+    return weight[:-1]
 
 
 def leave_one_out(rows: Bools, bits: Bits, labels: Bools, code: Code) -> float:

@@ -20,7 +20,8 @@ class Kind:
     """How atoms of one kind read, run and cost."""
 
     takes: str
-    """A letter for each argument: w a word of symbols, s a symbol, n a number, v one of four."""
+    """A letter for each argument: w a word of symbols, s a symbol, n a number, v one of four,
+    m a modulus, r a remainder after it."""
     words: Callable[..., str]
     source: Callable[..., str]
     base: float
@@ -34,14 +35,16 @@ def whole(number: int) -> float:
 
 def price(kind: str, args: tuple[Any, ...], vocabulary: int) -> float:
     """Bits of an atom when there are so many symbols."""
-    symbol, spent = math.log2(max(vocabulary, 2)), KINDS[kind].base
+    symbol, spent, modulus = math.log2(max(vocabulary, 2)), KINDS[kind].base, 2
     for letter, value in zip(KINDS[kind].takes, args, strict=True):
         if letter == "w":
             spent += len(value) * symbol + (2 if len(value) <= 4 else len(value) - 1)
         elif letter == "n":
             spent += whole(abs(value))
+        elif letter == "m":
+            modulus, spent = value, spent + whole(value - 2)
         else:
-            spent += symbol if letter == "s" else 2
+            spent += {"s": symbol, "r": math.log2(modulus), "v": 2}[letter]
     return spent
 
 
@@ -233,10 +236,10 @@ KINDS = {
     "least": Kind("sn", lambda a, t: f"at least {t} {a}", lambda a, t: f"x.count({a!r}) >= {t}", 3),
     "just": Kind("sn", lambda a, t: f"exactly {t} {a}", lambda a, t: f"x.count({a!r}) == {t}", 4),
     "mod": Kind(
-        "snn",
+        "smr",
         lambda a, m, r: f"count of {a} mod {m} is {r}",
         lambda a, m, r: f"x.count({a!r}) % {m} == {r}",
-        1,
+        3,
     ),
     "more": Kind("ssn", moved, lambda a, b, d: DIFFERENCE.format(a, b) + f" >= {d}", 3),
     "equal": Kind(
@@ -246,10 +249,10 @@ KINDS = {
         4,
     ),
     "apart": Kind(
-        "ssnn",
+        "ssmr",
         lambda a, b, m, r: f"count of {a} minus count of {b}, mod {m}, is {r}",
         lambda a, b, m, r: f"({DIFFERENCE.format(a, b)}) % {m} == {r}",
-        3,
+        5,
     ),
     "both": Kind(
         "ssn",
@@ -258,10 +261,10 @@ KINDS = {
         6,
     ),
     "bothmod": Kind(
-        "ssnn",
+        "ssmr",
         lambda a, b, m, r: f"count of {a} and {b} together, mod {m}, is {r}",
         lambda a, b, m, r: f"({SUM.format(a, b)}) % {m} == {r}",
-        3,
+        5,
     ),
     "most": Kind(
         "s",
@@ -272,10 +275,10 @@ KINDS = {
     "long": Kind("n", lambda t: f"at least {t} tokens", lambda t: f"len(x) >= {t}", 4),
     "length": Kind("n", lambda t: f"exactly {t} tokens", lambda t: f"len(x) == {t}", 5),
     "lengthmod": Kind(
-        "nn",
+        "mr",
         lambda m, r: f"number of tokens mod {m} is {r}",
         lambda m, r: f"len(x) % {m} == {r}",
-        2,
+        4,
     ),
     "order": Kind("vss", lambda n, a, b: ORDERS[n].format(a=a, b=b), find_order, 2),
     "enclosed": Kind(
@@ -297,10 +300,10 @@ KINDS = {
         4,
     ),
     "every": Kind(
-        "snn",
+        "smr",
         lambda a, m, r: f"some {a} at a position that is {(r + 1) % m} mod {m}",
         lambda a, m, r: f"{a!r} in x[{r}::{m}]",
-        3,
+        5,
     ),
     "followed": Kind(
         "ss",
@@ -324,10 +327,10 @@ KINDS = {
         "n", lambda t: f"at least {t} changes of token", lambda t: f"{CHANGES} >= {t}", 6
     ),
     "changemod": Kind(
-        "nn",
+        "mr",
         lambda m, r: f"number of changes of token mod {m} is {r}",
         lambda m, r: f"{CHANGES} % {m} == {r}",
-        4,
+        6,
     ),
     "kinds": Kind(
         "n", lambda t: f"at least {t} different tokens", lambda t: f"len(set(x)) >= {t}", 7

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from regard.lang.distil import (
     Counterfactuals,
     Distilled,
@@ -32,6 +34,8 @@ from regard.lang.rules import Accepts
 from regard.lang.strings import Strings
 
 ENOUGH = 400  # lines from which a network is opened that knows nothing but them
+ALONE = 4000  # the same where a rule is known that most of them keep: fewer leave it in error
+KNOWN = 0.9  # of the lines, which such a rule has right
 TAUGHT = 10_000  # strings that a rule is taught with
 STEPS = 3000
 MANY = 2000  # lines that are trained on at most while validating
@@ -82,7 +86,8 @@ def study(
         watch=lambda share: told("validating", share),
         seconds=seconds / 2,
     )
-    taught = accepts is not None and len(words) < ENOUGH
+    known = accepts is not None and np.mean([*map(accepts, words)] == np.array(labels)) >= KNOWN
+    taught = accepts is not None and len(words) < (ALONE if known else ENOUGH)
     lesson = list(words), list(labels)
     if accepts is not None and taught:
         lesson = Strings(words, config.seed, shorter=True).lesson(accepts, TAUGHT)

@@ -141,8 +141,15 @@ def test_leave_one_out_chooses_anew():
 
 
 def test_posteriors():
-    shares = posterior(np.array([10.0, 10.0, 11.0]), 12.0)
-    assert shares == pytest.approx(np.array([4, 4, 2]) / 11)
+    shares = posterior(np.array([10.0, 10.0, 12.0]), 12.0)
+    assert shares == pytest.approx(np.array([4, 4, 1]) / 10)
+
+
+def test_rules_that_hardly_differ_share_their_posterior():
+    shares = posterior(np.array([10.0, 11.0, 11.7]), 12.0)
+    assert shares[0] == shares[1] > shares[2]
+    weight = np.exp2(-np.array([10, 11, 11.7, 12]))
+    assert shares[:2].sum() == pytest.approx(weight[:2].sum() / weight.sum())
 
 
 def test_equal_rows_stand_together():
