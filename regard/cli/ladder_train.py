@@ -36,7 +36,8 @@ LBFGS = 3  # steps of logistic regression for each minute of the budget, at most
 
 SAME = ["--schedule", "cosine", "--floor", "0.05", "--keep", "1", "--log-every", "10"]
 MUON = ["--depth", "2", "--optimizer", "muon"]  # Adam learns more slowly
-RATE, FEW = 8e-3, 600  # the largest; beyond so many steps a smaller one is better
+RATE = 8e-3
+FEW = {"fixed": 2000, "additive": 2000, "transformer": 600}  # steps beyond which less is better
 PAIR_WORDS = {
     "fixed": ["seq2seq", "--attention", "none"],
     "additive": ["seq2seq", "--attention", "additive"],
@@ -201,7 +202,7 @@ class Climb:
         command: tuple[Any, ...] = ("train", kind, *data, *rest, *shape, *SAME, *place)
         count = args.steps or self.fitting(command, seconds)
         if "--lr" not in rest:
-            command += ("--lr", RATE * min(1.0, (FEW / count) ** 0.5))
+            command += ("--lr", RATE * min(1.0, (FEW[out.name] / count) ** 0.5))
         every = -(-count // VALIDATIONS)
         began = time.perf_counter()
         self.meter.start()
