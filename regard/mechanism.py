@@ -5,6 +5,7 @@
         model.some_head("induction", at_least=0.5)
         model.head(3, 5).attends_previous(at_least=0.9)
         model.unused("decoder.blocks.2.attn.z", head=3, on=["The cat sat on the mat."])
+        model.head(0, 1).unused_by(model.head(3, 5), "q", on=["The cat sat on the mat."])
 
 A fine-tune that destroys the induction heads then fails the build. Nothing heavy is imported here:
 every run of pytest loads this file.
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from regard.kit import Kit
+    from regard.look.edit import Edit
     from regard.look.heads import HeadScores
     from regard.model.batch import Batch
     from regard.model.model import Model
@@ -105,20 +107,25 @@ class Mechanism:
         __tracebackhide__ = True
         import torch
 
-        from regard.look.edit import mean, zero
-
         batch = self.batch(on)
-        edit = mean(head=head) if by == "mean" else zero(head=head)
         with torch.no_grad():
-            before = self.kit.board.run(batch)[0].log_softmax(-1)
-            after = self.kit.board.run(batch, edits={tap: edit})[0].log_softmax(-1)
-        change = largest_change(before, after, batch, self.kit.model.decoder is not None)
-        if change < change_below:
-            return change
+            before, _ = self.kit.board.run(batch)
+            after, _ = self.kit.board.run(batch, edits={tap: ablation(by, head)})
         which = "" if head is None else f" head {head}"
+        return self.small_change(before, after, batch, change_below, f"{tap}{which} is used", by)
+
+    def small_change(
+        self, before: Tensor, after: Tensor, batch: Batch, below: float, else_so: str, by: str
+    ) -> float:
+        """Claim that two runs' logits say nearly the same."""
+        __tracebackhide__ = True
+        writes = self.kit.model.decoder is not None
+        change = largest_change(before.log_softmax(-1), after.log_softmax(-1), batch, writes)
+        if change < below:
+            return change
         raise AssertionError(
-            f"{tap}{which} is used: without it ({by}) a log-probability changes by {change:.4g}, "
-            f"not by less than {change_below:g}"
+            f"{else_so}: without it ({by}) a log-probability changes by {change:.4g}, "
+            f"not by less than {below:g}"
         )
 
     def batch(self, on: Sequence[Any] | Tensor) -> Batch:
@@ -172,6 +179,40 @@ class HeadClaim:
             f"{at_least:g}; the best of this attention: {listed}"
         )
 
+    def unused_by(
+        self,
+        reader: HeadClaim,
+        into: Literal["q", "k", "v"],
+        on: Sequence[Any] | Tensor,
+        change_below: float = 0.01,
+        by: Literal["zero", "mean"] = "zero",
+    ) -> float:
+        """Claim that nothing comes of what a later head reads of this one into its q, k or v.
+
+        That is the edge alone: all other heads and MLPs are held at what they were until the
+        reader (Wang 2022). Heads that share keys and values read together.
+        """
+        __tracebackhide__ = True
+        import torch
+
+        from regard.errors import UsageError
+        from regard.look.edit import patch
+        from regard.look.sites import head_sites, mlp_sites, taps_of
+
+        if into not in ("q", "k", "v"):
+            raise UsageError("testing a mechanism", f"an edge into {into!r}", "q, k or v")
+        board, batch = self.model.kit.board, self.model.batch(on)
+        written, read = f"{self.layer}.z", f"{reader.layer}.{into}"
+        with torch.no_grad():
+            before, held = board.run(batch, taps_of([*head_sites(board), *mlp_sites(board)]))
+            edits = {tap: [patch(value)] for tap, value in held.items()}
+            edits[written].append(ablation(by, self.number))
+            heard = board.run(batch, [read], edits)[1][read]  # (B, T, H or groups, K)
+            group = reader.number * heard.shape[2] // reader.count
+            after, _ = board.run(batch, edits={read: patch(heard, head=group)})
+        edge = f"{written} head {self.number} → {read} head {reader.number} is used"
+        return self.model.small_change(before, after, batch, change_below, edge, by)
+
     @property
     def count(self) -> int:
         """Heads of this attention."""
@@ -206,6 +247,16 @@ def as_kit(model: Kit | Model | str | os.PathLike[str]) -> Kit:
     if isinstance(model, Model):
         return Kit(model)
     return model if isinstance(model, Kit) else load(model)
+
+
+def ablation(by: str, head: int | Sequence[int] | None) -> Edit:
+    """What stands in the place of a head, or of all of a tap."""
+    from regard.errors import UsageError
+    from regard.look.edit import mean, zero
+
+    if by not in ("zero", "mean"):
+        raise UsageError("testing a mechanism", f"by={by!r}", "zero or mean")
+    return mean(head=head) if by == "mean" else zero(head=head)
 
 
 def check_kind(kind: str) -> None:

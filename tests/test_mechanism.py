@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import regard
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.mechanism import Mechanism
@@ -102,6 +103,52 @@ def test_unused(planted, forgotten):
     assert silent.unused("decoder.blocks.0.attn.z", on=ids, head=[0, 2, 3], change_below=1e-6) == 0
     with pytest.raises(UsageError, match="head"):
         planted.unused("decoder.blocks.0.attn.z", on=ids, head=9)
+
+
+def test_unused_edge():
+    """The previous-token head is read by the induction head's keys, and by nothing else."""
+    model = Mechanism(planted_induction(idle=0.0))
+    ids = model.repeats.batch.inputs
+    previous, induction = model.head(0, 1), model.head(1, 2)
+    for by in ("zero", "mean"):
+        with pytest.raises(AssertionError, match=rf"attn.k head 2 is used: .*\({by}\)"):
+            previous.unused_by(induction, "k", on=ids, change_below=0.5, by=by)
+        assert previous.unused_by(induction, "q", on=ids, change_below=1e-4, by=by) < 1e-4
+        assert previous.unused_by(induction, "v", on=ids, change_below=1e-4, by=by) < 1e-4
+    assert model.head(0, 0).unused_by(induction, "k", on=ids, change_below=1e-6) == 0
+    assert previous.unused_by(model.head(1, 0), "k", on=ids, change_below=1e-6) == 0
+    with pytest.raises(UsageError, match="q, k or v"):
+        previous.unused_by(induction, "z", on=ids)
+    with pytest.raises(UsageError, match="zero or mean"):
+        previous.unused_by(induction, "k", on=ids, by="resample")
+
+
+def test_an_edge_of_a_model_with_shared_keys():
+    """Against the definition, step by step: the reader's k computed from a changed stream."""
+    kit = small_kit("llama")
+    model, ids = Mechanism(kit), random_ids(7, 3).tolist()
+    board, block = kit.board, kit.model.decoder.blocks[0]
+    reader = kit.model.decoder.blocks[1].attn
+    heads, groups, width = reader.heads, reader.groups, reader.width
+    assert groups < heads
+    with torch.no_grad():
+        batch = kit.batch([ids])
+        before, seen = board.run(batch, ["*.0.attn.z", "*.1.resid_pre", "*.1.attn.k"])
+        z = seen["decoder.blocks.0.attn.z"][:, :, 1]  # (1, T, K)
+        written = z @ block.attn.o.weight[:, width : 2 * width].T
+        stream = seen["decoder.blocks.1.resid_pre"] - written
+        _, moved = board.run(
+            batch, ["*.1.attn.k"], {"decoder.blocks.1.resid_pre": regard.patch(stream)}
+        )
+        k = seen["decoder.blocks.1.attn.k"].clone()
+        group = (heads - 1) * groups // heads
+        k[:, :, group] = moved["decoder.blocks.1.attn.k"][:, :, group]
+        after, _ = board.run(batch, edits={"decoder.blocks.1.attn.k": regard.patch(k)})
+    places = torch.arange(len(ids) - 1)
+    change = after.log_softmax(-1)[0] - before.log_softmax(-1)[0]
+    expected = float(change[places, torch.tensor(ids[1:])].abs().max())
+    found = model.head(0, 1).unused_by(model.head(1, heads - 1), "k", on=[ids], change_below=1e9)
+    assert found == pytest.approx(expected, rel=1e-3, abs=1e-7) and found > 0
 
 
 @torch.no_grad()
