@@ -196,20 +196,18 @@ class HeadClaim:
         import torch
 
         from regard.errors import UsageError
-        from regard.look.edit import patch
-        from regard.look.sites import head_sites, mlp_sites, taps_of
+        from regard.look.patching import send
+        from regard.look.sites import Site, head_sites, mlp_sites, taps_of
 
         if into not in ("q", "k", "v"):
             raise UsageError("testing a mechanism", f"an edge into {into!r}", "q, k or v")
         board, batch = self.model.kit.board, self.model.batch(on)
         written, read = f"{self.layer}.z", f"{reader.layer}.{into}"
+        group = reader.number * (reader.groups if into != "q" else reader.count) // reader.count
         with torch.no_grad():
             before, held = board.run(batch, taps_of([*head_sites(board), *mlp_sites(board)]))
-            edits = {tap: [patch(value)] for tap, value in held.items()}
-            edits[written].append(ablation(by, self.number))
-            heard = board.run(batch, [read], edits)[1][read]  # (B, T, H or groups, K)
-            group = reader.number * heard.shape[2] // reader.count
-            after, _ = board.run(batch, edits={read: patch(heard, head=group)})
+            sent = {written: ablation(by, self.number)}
+            after = send(board, batch, held, sent, [Site(read, group)])
         edge = f"{written} head {self.number} → {read} head {reader.number} is used"
         return self.model.small_change(before, after, batch, change_below, edge, by)
 
@@ -217,6 +215,11 @@ class HeadClaim:
     def count(self) -> int:
         """Heads of this attention."""
         return int(self.model.kit.model.get_submodule(self.layer).heads)  # type: ignore[arg-type]
+
+    @property
+    def groups(self) -> int:
+        """Keys and values of this attention, shared by its heads."""
+        return int(self.model.kit.model.get_submodule(self.layer).groups)  # type: ignore[arg-type]
 
     def scores(self, kind: str, at_least: float) -> float:
         """Claim a score of this head."""

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -19,7 +19,7 @@ from regard.errors import UsageError
 from regard.look.capture import Board, Edits
 from regard.look.edit import Edit, patch
 from regard.look.goal import Goal
-from regard.look.sites import ROWS, Site, head_sites, masks, measure, mlp_sites, taps_of
+from regard.look.sites import ROWS, Fills, Site, head_sites, masks, measure, mlp_sites, taps_of
 from regard.model.batch import Batch, tile_rows
 
 Direction = Literal["denoise", "noise"]
@@ -147,6 +147,26 @@ def last_stream(board: Board, doing: str = "patching paths") -> str:
     return f"{name}.blocks.{len(stack.blocks) - 1}.resid_post"
 
 
+def send(
+    board: Board, batch: Batch, held: Fills, sent: Mapping[str, Edit], receivers: Sequence[Site]
+) -> Tensor:
+    """Logits of a run whose receivers alone hear what is sent; the end of the stream where none.
+
+    Until they do, all else is held at what it was.
+    """
+    edits = {tap: [patch(value)] for tap, value in held.items()}
+    for tap, edit in sent.items():
+        edits.setdefault(tap, []).append(edit)
+    logits, heard = board.run(batch, taps_of(receivers), edits)
+    if receivers:  # else the end has heard all, and spoken
+        all_of = torch.ones(1, len(receivers), dtype=torch.bool)
+        told = {
+            tap: patch(heard[tap], mask=m) for tap, m in masks(receivers, all_of, heard).items()
+        }
+        logits, _ = board.run(batch, (), told)
+    return logits
+
+
 @torch.no_grad()
 def patch_paths(
     board: Board,
@@ -172,18 +192,11 @@ def patch_paths(
     for part in torch.eye(len(senders), dtype=torch.bool).split(max(1, rows // count)):
         sets = len(part)
         tiled = pairs.clean.tile(sets)
-        edits: dict[str, list[Edit]] = {
-            tap: [patch(tile_rows(old[tap], sets))] for tap in taps_of(frozen)
+        held = {tap: tile_rows(old[tap], sets) for tap in taps_of(frozen)}
+        sent = {
+            tap: patch(tile_rows(new[tap], sets), mask=mask.repeat_interleave(count, 0))
+            for tap, mask in masks(senders, part, new).items()
         }
-        for tap, mask in masks(senders, part, new).items():
-            edit = patch(tile_rows(new[tap], sets), mask=mask.repeat_interleave(count, 0))
-            edits.setdefault(tap, []).append(edit)
-        logits, heard = board.run(tiled, taps_of(receivers), edits)
-        if receivers:  # else the end has heard all, and spoken
-            all_of = torch.ones(1, len(receivers), dtype=torch.bool)
-            told = {
-                tap: patch(heard[tap], mask=m) for tap, m in masks(receivers, all_of, heard).items()
-            }
-            logits, _ = board.run(tiled, (), told)
+        logits = send(board, tiled, held, sent, receivers)
         made.append(pairs.goal.rows(sets)(logits, tiled).view(sets, count).cpu())
     return Effects((torch.cat(made) - clean) / -gap, clean, corrupt)
