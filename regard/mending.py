@@ -1,19 +1,25 @@
-"""Mending: translations with the numbers of their sources and words that exist."""
+"""Mending: translations with the numbers of their sources and words that exist.
+
+What mends a text asks for jobs, all that it can name, and is sent their answers; it returns the
+text's parts. So the jobs of one text are done beside those of others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import replace
 
 from regard.coined import coined_words
 from regard.figures import lost_figures, mended
-from regard.pieces import Job, Part, Piece, Run, in_case
+from regard.pieces import Job, Part, Piece, in_case
 from regard.translating import TranslateConfig, Translation
 
+Mend = Generator[list[Job], list[list[Translation]], list[Part]]
+"""Yields jobs of one source each, is sent what became of them, returns the parts of a text."""
 SEARCHES = 3  # for words that exist
 
 
-def with_figures(parts: Sequence[Part], how: TranslateConfig, run: Run) -> list[Part]:
+def with_figures(parts: Sequence[Part], how: TranslateConfig) -> Mend:
     """Parts whose translations have the numbers of the source, as far as they can be had.
 
     Each digit is a token: long numbers come out short of one now and then, or with one too many.
@@ -33,7 +39,7 @@ def with_figures(parts: Sequence[Part], how: TranslateConfig, run: Run) -> list[
     jobs = {
         n: mend(piece, best) for n, (piece, (best, *_)) in enumerate(parts) if lost(piece, best)
     }
-    for n, (found,) in zip(jobs, run([*jobs.values()]), strict=True):
+    for n, found in zip(jobs, (yield [*jobs.values()]), strict=True):
         piece, (best, *_) = made[n]
         if found and len(lost(piece, found[0])) < len(lost(piece, best)):
             answers = [in_case(piece, found[0]), *made[n].translations]
@@ -41,9 +47,7 @@ def with_figures(parts: Sequence[Part], how: TranslateConfig, run: Run) -> list[
     return made
 
 
-def with_words(
-    parts: Sequence[Part], written: Collection[str], how: TranslateConfig, run: Run
-) -> list[Part]:
+def with_words(parts: Sequence[Part], written: Collection[str], how: TranslateConfig) -> Mend:
     """Parts whose translations have words that exist, where a search without the others finds any.
 
     Pieces of words can be put together to words that nobody says: entarté → entarted.
@@ -67,7 +71,7 @@ def with_words(
         ]
         seen = {
             n: [in_case(made[n].piece, answer) for answer in found]
-            for n, (found,) in zip(new, run(jobs), strict=True)
+            for n, found in zip(new, (yield jobs), strict=True)
         }
         for n, answers in seen.items():
             piece, before = made[n]

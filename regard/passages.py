@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain
 from typing import NamedTuple
 
 from regard.data.sentences import Span, cut_long, sentence_spans, trim
-from regard.mending import with_figures, with_words
+from regard.mending import Mend, with_figures, with_words
 from regard.model.config import TextConfig
 from regard.pieces import Job, Part, Piece, Run, in_case
+from regard.schedule import Tell, do_all
 from regard.source_text import (
     BETWEEN,
     KEPT,
@@ -34,10 +34,7 @@ from regard.translating import (
 )
 from regard.wording import other_words
 
-ROWS = 64  # beams of a batch, about
-TOKENS = 3000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
 LONGEST = 256  # source tokens read at once, whatever the model has room for
-Tell = Callable[[int, int], None]
 
 
 class Answer(NamedTuple):
@@ -160,26 +157,16 @@ def translate_passages(
 
     Pieces of like length run together; the answers do not depend on it, nor on who runs them.
     """
-    if run is None:
-        run = one_by_one(kit, strict)
-    parts = translate_parts(texts, read_passages(kit, texts, how), how, run, tell)
-    if not how.keeps_whole:
-        cut = {n: around_lost(kit, text, parts[n]) for n, text in enumerate(texts)}
-        again = {n: pieces for n, pieces in cut.items() if pieces}
-        some = translate_parts([texts[n] for n in again], [*again.values()], how, run)
-        for n, each in zip(again, some, strict=True):
-            parts[n] = each
-        if languages(kit) == ("fr", "en"):
-            parts = regrouped(with_figures([*chain(*parts)], how, run), parts)
-        if not how.may_coin and kit.written:
-            parts = regrouped(with_words([*chain(*parts)], kit.written, how, run), parts)
+    read = zip(texts, read_passages(kit, texts, how), strict=True)
+    tasks = [translate_text(kit, text, pieces, how) for text, pieces in read]
+    made = do_all(tasks, run or one_by_one(kit, strict), tell)
     return [
         Answer(
             join(text, each, how.count),
             word_choices(kit, text, each, how, strict) if words else [],
             each,
         )
-        for text, each in zip(texts, parts, strict=True)
+        for text, each in zip(texts, made, strict=True)
     ]
 
 
@@ -188,25 +175,33 @@ def one_by_one(kit: Searcher, strict: bool | None) -> Run:
     return lambda jobs: (job.do(kit, strict) for job in jobs)
 
 
-def translate_parts(
-    texts: Sequence[str],
-    passages: Sequence[Sequence[Piece]],
-    how: TranslateConfig,
-    run: Run,
-    tell: Tell | None = None,
-) -> list[list[Part]]:
-    """The pieces of each text with their translations."""
-    flat = [(t, piece) for t, each in zip(texts, passages, strict=True) for piece in each]
-    found = {n: [copied(t, piece)] for n, (t, piece) in enumerate(flat) if not piece.ids}
-    found |= translate_pieces([piece for _, piece in flat], how, run, tell)
-    made = [Part(piece, found[n]) for n, (_, piece) in enumerate(flat)]
-    return regrouped(made, passages)
+def translate_text(kit: Searcher, text: str, pieces: Sequence[Piece], how: TranslateConfig) -> Mend:
+    """The pieces of a text with their translations, mended where something was lost."""
+    parts = yield from translate_pieces(text, pieces, how)
+    if how.keeps_whole:
+        return parts
+    if anew := around_lost(kit, text, parts):
+        parts = yield from translate_pieces(text, anew, how)
+    if languages(kit) == ("fr", "en"):
+        parts = yield from with_figures(parts, how)
+    if not how.may_coin and kit.written:
+        parts = yield from with_words(parts, kit.written, how)
+    return parts
 
 
-def regrouped(parts: Sequence[Part], like: Sequence[Sequence[object]]) -> list[list[Part]]:
-    """Parts one after the other as the parts of texts again."""
-    rest = iter(parts)
-    return [[next(rest) for _ in each] for each in like]
+def translate_pieces(text: str, pieces: Sequence[Piece], how: TranslateConfig) -> Mend:
+    """Pieces with their translations; those without tokens as they stand."""
+    found = iter((yield [Job([piece.ids], how) for piece in pieces if piece.ids]))
+    return [
+        Part(piece, distinct(piece, next(found)) if piece.ids else [copied(text, piece)])
+        for piece in pieces
+    ]
+
+
+def distinct(piece: Piece, answers: Sequence[Translation]) -> list[Translation]:
+    """Translations as the source is written; of equal ones the first."""
+    cased = [in_case(piece, answer) for answer in answers]
+    return [*{answer.text: answer for answer in reversed(cased)}.values()][::-1]
 
 
 def around_lost(kit: Searcher, text: str, parts: Sequence[Part]) -> list[Piece]:
@@ -231,28 +226,6 @@ def around_lost(kit: Searcher, text: str, parts: Sequence[Part]) -> list[Piece]:
 def copied(text: str, piece: Piece) -> Translation:
     """A piece as it stands in its text."""
     return Translation(text[slice(*piece.span)], 0.0, [])
-
-
-def translate_pieces(
-    pieces: Sequence[Piece], how: TranslateConfig, run: Run, tell: Tell | None = None
-) -> dict[int, list[Translation]]:
-    """Translations of the pieces that have tokens, by their number; the longest come first."""
-    order = sorted((n for n, p in enumerate(pieces) if p.ids), key=lambda n: -len(pieces[n].ids))
-    size = how.batch or max(1, ROWS // how.width)
-    groups, first = list[list[int]](), 0
-    while first < len(order):
-        few = TOKENS // (max(2, how.width) * len(pieces[order[first]].ids))
-        groups.append(order[first : first + min(size, max(1, few))])
-        first += len(groups[-1])
-    found: dict[int, list[Translation]] = {}
-    jobs = [Job([pieces[n].ids for n in group], how) for group in groups]
-    for group, rows in zip(groups, run(jobs), strict=True):
-        for n, row in zip(group, rows, strict=True):
-            cased = [in_case(pieces[n], answer) for answer in row]
-            found[n] = [*{answer.text: answer for answer in reversed(cased)}.values()][::-1]
-        if tell:
-            tell(len(found), len(order))
-    return found
 
 
 def gap(text: str, parts: Sequence[Part], n: int) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from regard.data.sentences import Span
 from regard.errors import UsageError
 from regard.translating import Row, Searcher, TranslateConfig, Translation, given, translate
 
+FEW = 4  # rows that are no quicker in two batches
 STRAY = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd]")  # what no reader can use: bytes of no letter
 STOP = re.compile(r"(?<!\.)(?<!\.[^\W\d])\.$")  # of a sentence, not of an abbreviation or a pause
 
@@ -59,6 +60,12 @@ class Job(NamedTuple):
     text: str = ""
     """A translation that is there already: what is asked for is its log-probability."""
 
+    def split(self, ways: int) -> list[Job]:
+        """The same in jobs of like size, of a few rows at least."""
+        size = max(FEW, -(-len(self.rows) // ways))
+        cut = range(0, len(self.rows), size)
+        return [self._replace(rows=self.rows[n : n + size]) for n in cut]
+
     def do(self, kit: Searcher, strict: bool | None = None) -> list[list[Translation]]:
         """What becomes of each source."""
         if self.text:
@@ -71,5 +78,5 @@ class Job(NamedTuple):
             return [[] for _ in self.rows]
 
 
-Run = Callable[[Sequence[Job]], Iterator[list[list[Translation]]]]
-"""Who does jobs: what becomes of each, in order."""
+Run = Callable[[list[Job]], Iterator[list[list[Translation]]]]
+"""Who does jobs: what becomes of each, in order, and of those that are added meanwhile."""

@@ -97,8 +97,8 @@ def is_code(text: str) -> bool:
     Markup around words, such as <b>or</b> **these**, does not make them code.
     """
     plain = re.sub(rf"{TAG}|[*_|#>]", "", text)
-    marks = sum(mark in CODE_MARKS for mark in plain)
-    few = marks < 3 or 9 * marks < sum(not mark.isspace() for mark in plain)
+    marks = sum(map(CODE_MARKS.__contains__, plain))
+    few = marks < 3 or 9 * marks < len("".join(plain.split()))
     return not few and bool(CODE_LINE.search(plain))
 
 
@@ -112,15 +112,15 @@ def is_other_language(text: str, language: str) -> bool:
     if language not in LANGUAGES:
         return False
     words = re.findall(r"[^\W\d_]+'?", text.lower())
-    counts = {name: sum(word in known for word in words) for name, known in LANGUAGES.items()}
+    counts = {name: sum(map(small.__contains__, words)) for name, small in LANGUAGES.items()}
     most = max(counts.values())
     return most >= 2 and most > 2 * counts[language]
 
 
 def is_foreign(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> bool:
     """Whether the vocabulary was not made for this script: bytes instead of letters, or unknown."""
-    unknown = tokenizer.specials.get("unk")
-    return len(ids) > 1.5 * len(text) + 2 or 2 * sum(i == unknown for i in ids) > len(ids)
+    unknown = tokenizer.specials.get("unk", -1)
+    return len(ids) > 1.5 * len(text) + 2 or 2 * ids.count(unknown) > len(ids)
 
 
 def set_off(text: str, start: int, end: int) -> str:

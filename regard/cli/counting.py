@@ -11,8 +11,9 @@ from regard.cli.show import Show
 from regard.data.sentences import sentence_spans
 from regard.errors import UsageError
 from regard.history.counting import Counting, Sentence, counting_kind
-from regard.passages import Answer, Tell, join
+from regard.passages import Answer, join
 from regard.pieces import Part, Piece
+from regard.schedule import Tell
 from regard.translating import Other, TranslateConfig, Translation, Word
 
 WISHES = ("explain", "must", "ban", "begin", "page")

@@ -30,7 +30,8 @@ from regard.errors import UsageError
 from regard.explaining import Explanation, explain_answer, seen_in_training
 from regard.kit import Kit
 from regard.model.precision import forget_weights, packed_in_int8
-from regard.passages import Answer, Tell, translate_passages
+from regard.passages import Answer, translate_passages
+from regard.schedule import Tell
 from regard.translating import TranslateConfig, Word, shares
 
 SORTED = 1024  # lines that are sorted by length before they are cut into batches

@@ -10,9 +10,10 @@ import gc
 import multiprocessing
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import chain
 from typing import Self
 
 from regard.errors import ResourceError
@@ -22,7 +23,7 @@ from regard.pieces import Job
 from regard.translating import TranslateConfig, Translation, translate
 
 LEAST = 32  # lines that are worth more than one process
-AHEAD = 3  # jobs that wait for a process, so that it need not wait for them
+AHEAD = 2  # jobs of a process, so that it need not wait for the next
 MANY = 6000  # beams × source tokens after which a worker gives free memory back
 
 
@@ -42,6 +43,9 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+Made = Future[list[list[Translation]]]
+
+
 class Workers:
     """Does jobs in this process and in others that share its model; a `pieces.Run`."""
 
@@ -58,20 +62,29 @@ class Workers:
         for ready in [self.pool.submit(int) for _ in range(self.others)]:
             ready.result()  # all are there before a tokenizer starts its threads
 
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[list[list[Translation]]]:
-        """What becomes of each job, in order; this process does those that no other waits for."""
-        made = deque[Future[list[list[Translation]]]]()
+    def __call__(self, jobs: list[Job]) -> Iterator[list[list[Translation]]]:
+        """What becomes of each job, in order; few large ones are shared."""
+        made, taken = deque[list[Made]](), 0
         try:
-            for job in jobs:
-                busy = sum(not future.done() for future in made) >= AHEAD * self.others
-                made.append(done(work(job)) if busy else self.pool.submit(work, job))
-                while made and made[0].done():
-                    yield made.popleft().result()
-            for future in made:
-                yield future.result()
+            while made or taken < len(jobs):
+                if taken < len(jobs):
+                    ways = self.others + 1 if len(jobs) <= self.others else 1
+                    taken += 1
+                    made.append([])
+                    for share in jobs[taken - 1].split(ways):
+                        made[-1].append(self.start(share, made, taken == len(jobs)))
+                while made and (taken == len(jobs) or all(part.done() for part in made[0])):
+                    yield [*chain.from_iterable(part.result() for part in made.popleft())]
         except BrokenProcessPool:
             found = "a worker process was killed, perhaps for lack of memory"
             raise ResourceError("translating", found, fix="--workers 1") from None
+
+    def start(self, job: Job, made: Iterable[Sequence[Made]], last: bool) -> Made:
+        """Give a job to another process; this one does it when they have enough, or it is last."""
+        waiting = sum(not part.done() for each in made for part in each)
+        if waiting < (1 if last else AHEAD) * self.others:
+            return self.pool.submit(work, job)
+        return done(work(job))
 
     def __enter__(self) -> Self:
         return self
@@ -103,8 +116,8 @@ def work(job: Job) -> list[list[Translation]]:
     return made
 
 
-def done(made: list[list[Translation]]) -> Future[list[list[Translation]]]:
+def done(made: list[list[Translation]]) -> Made:
     """The future of what is there already."""
-    future = Future[list[list[Translation]]]()
+    future = Made()
     future.set_result(made)
     return future

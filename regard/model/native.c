@@ -130,7 +130,7 @@ int product(const float *x, const uint8_t *packed, const float *step, const floa
 
 // Attention -------------------------------------------------------------------------------------
 
-enum { QUERIES = 4, BLOCK = 64 };  // that share what is loaded; slots whose scores are one block
+enum { QUERIES = 4 };  // that share what is loaded
 
 // The sums of four vectors.
 static inline __m128 four_sums(__m512 a, __m512 b, __m512 c, __m512 d) {
@@ -190,52 +190,80 @@ static void attend_head(const float *q, const float *keys, int64_t key, const fl
     for (; i < width; i += LANES) average(scores, values + i, value, span, by, out + i, 1);
 }
 
+// What `count` queries have in common with `vectors` vectors of slots: q (count, width) at `stride`
+// and keys that were turned, (width, padded) → scores (count, padded).
+static inline __attribute__((always_inline)) void compare(
+    const float *q, int64_t stride, const float *turned, int64_t padded, int64_t width,
+    float *scores, const int count, const int vectors) {
+    __m512 sums[QUERIES][VECTORS];
+#pragma GCC unroll 4
+    for (int t = 0; t < count; t++)
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) sums[t][j] = _mm512_setzero_ps();
+    for (int64_t i = 0; i < width; i++) {
+        __m512 k[VECTORS];
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) k[j] = _mm512_loadu_ps(turned + i * padded + LANES * j);
+#pragma GCC unroll 4
+        for (int t = 0; t < count; t++)
+#pragma GCC unroll 4
+            for (int j = 0; j < vectors; j++)
+                sums[t][j] = _mm512_fmadd_ps(_mm512_set1_ps(q[t * stride + i]), k[j], sums[t][j]);
+    }
+#pragma GCC unroll 4
+    for (int t = 0; t < count; t++)
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++)
+            _mm512_storeu_ps(scores + t * padded + LANES * j, sums[t][j]);
+}
+
+// `vectors` vectors of what `count` queries found: weights (count, padded), values (span, width).
+static inline __attribute__((always_inline)) void gather(
+    const float *weights, int64_t padded, const float *values, int64_t width, int64_t span,
+    const float *total, float *out, int64_t step, const int count, const int vectors) {
+    __m512 sums[QUERIES][VECTORS];
+#pragma GCC unroll 4
+    for (int t = 0; t < count; t++)
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) sums[t][j] = _mm512_setzero_ps();
+    for (int64_t s = 0; s < span; s++) {
+        __m512 v[VECTORS];
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++) v[j] = _mm512_loadu_ps(values + s * width + LANES * j);
+#pragma GCC unroll 4
+        for (int t = 0; t < count; t++)
+#pragma GCC unroll 4
+            for (int j = 0; j < vectors; j++)
+                sums[t][j] =
+                    _mm512_fmadd_ps(_mm512_set1_ps(weights[t * padded + s]), v[j], sums[t][j]);
+    }
+#pragma GCC unroll 4
+    for (int t = 0; t < count; t++)
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; j++)
+            _mm512_storeu_ps(out + t * step + LANES * j,
+                             _mm512_div_ps(sums[t][j], _mm512_set1_ps(total[t])));
+}
+
 // `count` queries of one head: q (count, width) at `stride` → out (count, width) at `step`.
 static inline __attribute__((always_inline)) void attend_some(
     const float *q, int64_t stride, const float *turned, const float *close, const int64_t *seen,
     const uint8_t *const *open, int64_t padded, int64_t width, float scale, float *scores,
     float *out, int64_t step, const int count) {
-    __m512 sums[QUERIES][VECTORS];
-    for (int64_t s = 0; s < padded; s += BLOCK) {
-#pragma GCC unroll 4
-        for (int t = 0; t < count; t++)
-#pragma GCC unroll 4
-            for (int j = 0; j < VECTORS; j++) sums[t][j] = _mm512_setzero_ps();
-        for (int64_t i = 0; i < width; i++) {
-            __m512 k[VECTORS];
-#pragma GCC unroll 4
-            for (int j = 0; j < VECTORS; j++)
-                k[j] = _mm512_loadu_ps(turned + i * padded + s + LANES * j);
-#pragma GCC unroll 4
-            for (int t = 0; t < count; t++)
-#pragma GCC unroll 4
-                for (int j = 0; j < VECTORS; j++)
-                    sums[t][j] =
-                        _mm512_fmadd_ps(_mm512_set1_ps(q[t * stride + i]), k[j], sums[t][j]);
+    for (int64_t s = 0; s < padded; s += LANES * VECTORS) switch ((padded - s) / LANES) {
+            case 1: compare(q, stride, turned + s, padded, width, scores + s, count, 1); break;
+            case 2: compare(q, stride, turned + s, padded, width, scores + s, count, 2); break;
+            case 3: compare(q, stride, turned + s, padded, width, scores + s, count, 3); break;
+            default: compare(q, stride, turned + s, padded, width, scores + s, count, 4);
         }
-#pragma GCC unroll 4
-        for (int t = 0; t < count; t++)
-#pragma GCC unroll 4
-            for (int j = 0; j < VECTORS; j++)
-                _mm512_storeu_ps(scores + t * padded + s + LANES * j, sums[t][j]);
-    }
     float total[QUERIES], top;
     for (int t = 0; t < count; t++)
         total[t] = weigh(scores + t * padded, seen[t], padded, open[t], scale, &top);
-    for (int64_t i = 0; i < width; i += LANES) {
-        __m512 sum[QUERIES];
-#pragma GCC unroll 4
-        for (int t = 0; t < count; t++) sum[t] = _mm512_setzero_ps();
-        for (int64_t s = 0; s < seen[count - 1]; s++) {
-            __m512 v = _mm512_loadu_ps(close + s * width + i);
-#pragma GCC unroll 4
-            for (int t = 0; t < count; t++)
-                sum[t] = _mm512_fmadd_ps(_mm512_set1_ps(scores[t * padded + s]), v, sum[t]);
-        }
-#pragma GCC unroll 4
-        for (int t = 0; t < count; t++)
-            _mm512_storeu_ps(out + t * step + i, _mm512_div_ps(sum[t], _mm512_set1_ps(total[t])));
-    }
+    int64_t i = 0, span = seen[count - 1];
+    for (; i + LANES * VECTORS <= width; i += LANES * VECTORS)
+        gather(scores, padded, close + i, width, span, total, out + i, step, count, VECTORS);
+    for (; i < width; i += LANES)
+        gather(scores, padded, close + i, width, span, total, out + i, step, count, 1);
 }
 
 // q: `sources` times `queries` rows of `heads` heads, row r at r · stride; out (rows, heads, width)
@@ -244,8 +272,8 @@ static inline __attribute__((always_inline)) void attend_some(
 // where they are; for more, a head's keys and values are brought together first.
 int attend(const float *q, int64_t stride, Tensor keys, Tensor values, Open open, float *out,
            int64_t sources, int64_t queries, int64_t heads, int64_t groups, int64_t width,
-           int64_t span, int causal, int gather, float scale) {
-    int64_t padded = (span + BLOCK - 1) / BLOCK * BLOCK, step = heads * width;
+           int64_t span, int causal, int many, float scale) {
+    int64_t padded = up_to(span), step = heads * width;
     float *scores = malloc((QUERIES * padded + width * padded + span * width) * sizeof(float));
     if (!scores) return 1;
     float *turned = scores + QUERIES * padded, *close = turned + width * padded;
@@ -253,12 +281,13 @@ int attend(const float *q, int64_t stride, Tensor keys, Tensor values, Open open
         for (int64_t h = 0; h < heads; h++) {
             int64_t g = h / (heads / groups);
             const float *k = place(&keys, b, g), *v = place(&values, b, g);
-            if (gather) {
+            if (many) {
                 turn(k, keys.slot, span, padded, width, turned);
                 copy(v, values.slot, span, width, close, width);
             }
             for (int64_t t = 0; t < queries;) {
-                int count = queries - t < QUERIES ? queries - t : QUERIES;
+                int count = many && queries >= QUERIES ? QUERIES : 1;
+                if (t > queries - count) t = queries - count;  // some of the last once more
                 const float *from = q + (b * queries + t) * stride + h * width;
                 float *to = out + (b * queries + t) * step + h * width;
                 int64_t seen[QUERIES];
@@ -267,18 +296,15 @@ int attend(const float *q, int64_t stride, Tensor keys, Tensor values, Open open
                     seen[n] = causal ? span - queries + t + n + 1 : span;
                     may[n] = open_to(&open, b, t + n);
                 }
-                if (!gather) {
-                    count = 1;
+                if (!many)
                     attend_head(from, k, keys.slot, v, values.slot, *may, *seen, width, scale,
                                 scores, to);
-                } else if (count == QUERIES) {
+                else if (count == QUERIES)
                     attend_some(from, stride, turned, close, seen, may, padded, width, scale,
                                 scores, to, step, QUERIES);
-                } else {
-                    count = 1;
+                else
                     attend_some(from, stride, turned, close, seen, may, padded, width, scale,
                                 scores, to, step, 1);
-                }
                 t += count;
             }
         }

@@ -54,13 +54,44 @@ static inline __mmask16 visible(const uint8_t *open, int64_t s, int64_t seen) {
     return open ? _mm_test_epi8_mask(_mm_maskz_loadu_epi8(in, open + s), _mm_set1_epi8(1)) : in;
 }
 
-// (length, width), rows `slot` floats apart → (width, padded), zeros behind the last.
+// Sixteen vectors change rows for columns.
+static inline void turn_square(__m512 x[LANES]) {
+    __m512 y[LANES];
+    for (int i = 0; i < LANES; i += 2) {
+        y[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
+        y[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+    }
+    for (int i = 0; i < LANES; i += 4)
+        for (int j = 0; j < 2; j++) {
+            __m512d a = _mm512_castps_pd(y[i + j]), b = _mm512_castps_pd(y[i + j + 2]);
+            x[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            x[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+    for (int i = 0; i < LANES; i += 8)
+        for (int j = i; j < i + 4; j++) {
+            y[j] = _mm512_shuffle_f32x4(x[j], x[j + 4], 0x88);
+            y[j + 4] = _mm512_shuffle_f32x4(x[j], x[j + 4], 0xDD);
+        }
+    for (int i = 0; i < 8; i++) {
+        x[i] = _mm512_shuffle_f32x4(y[i], y[i + 8], 0x88);
+        x[i + 8] = _mm512_shuffle_f32x4(y[i], y[i + 8], 0xDD);
+    }
+}
+
+// (length, width), rows `slot` floats apart → (width, padded), zeros behind the last. Width and
+// padded are multiples of sixteen.
 static inline void turn(const float *x, int64_t slot, int64_t length, int64_t padded,
                         int64_t width, float *out) {
     for (int64_t s = 0; s < padded; s += LANES)
-        for (int64_t i = 0; i < width; i++)
-            for (int64_t j = s; j < s + LANES; j++)
-                out[i * padded + j] = j < length ? x[j * slot + i] : 0;
+        for (int64_t i = 0; i < width; i += LANES) {
+            __m512 square[LANES];
+            for (int64_t j = 0; j < LANES; j++)
+                square[j] = s + j < length ? _mm512_loadu_ps(x + (s + j) * slot + i)
+                                           : _mm512_setzero_ps();
+            turn_square(square);
+            for (int64_t j = 0; j < LANES; j++)
+                _mm512_storeu_ps(out + (i + j) * padded + s, square[j]);
+        }
 }
 
 // (length, width), rows `slot` floats apart → rows `under` floats apart.

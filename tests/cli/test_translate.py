@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from regard import passages
+from regard import passages, schedule
 from regard.cli import translate as module
 from regard.loading import load
 from regard.pieces import STRAY
@@ -35,7 +35,7 @@ def test_lines_keep_their_order_and_their_gaps(here, pair, stdin, tmp_path, monk
     file = tmp_path / "lines.txt"
     file.write_text("\n".join(LINES))
     monkeypatch.setattr(module, "SORTED", 4)
-    monkeypatch.setattr(passages, "ROWS", 8)
+    monkeypatch.setattr(schedule, "ROWS", 8)
     assert here("translate", *flags, "--file", file)[1] == "".join(alone)
     assert here("translate", LINES[0], LINES[2], *flags)[1] == alone[0] + alone[2]
     assert here("translate", *flags, LINES[0], "--strict")[1] == alone[0]
