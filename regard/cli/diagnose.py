@@ -15,7 +15,7 @@ from regard.cli.diagnose_flags import KINDS
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.data.files import read_pieces
-from regard.disk import write_whole
+from regard.disk import check_places, write_whole
 from regard.errors import DataError, UsageError
 from regard.history.gradients import gradient_by_lag
 from regard.history.seq2seq import model_class
@@ -35,6 +35,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     if args.picture and not can_draw():
         fix = "pip install 'regard[plot]'"
         raise UsageError(DOING, "--picture without matplotlib", "the plot extra", fix)
+    check_places(args.picture)
     curves: dict[str, list[float]] = {}
     with show.progress(DOING) as progress:
         for name, model, ids in trained(args) if args.folders else fresh(args):

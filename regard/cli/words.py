@@ -14,7 +14,7 @@ from regard.cli.show import Show
 from regard.cli.texts import naming
 from regard.data.files import read_lines
 from regard.data.words import words
-from regard.disk import write_whole
+from regard.disk import check_places, write_whole
 from regard.errors import DataError, UsageError
 from regard.history.analogy import OWN, Solved, agree, read_questions, read_similarity, solve, total
 from regard.history.cluster import brown, k_means
@@ -197,6 +197,7 @@ def run_similarity(args: argparse.Namespace, show: Show) -> None:
 
 def run_cluster(args: argparse.Namespace, show: Show) -> None:
     """k-means of vectors, Brown's clusters of a text."""
+    check_places(args.out)
     path = Path(args.path)
     vectors = is_folder(path) or (not args.brown and is_vectors(path))
     if vectors and args.brown:
