@@ -67,7 +67,7 @@ def choose(letters: Letters, asked: int | None, count: int, seed: int) -> int:
     """Where the passage begins: anywhere, at a word where there are words."""
     most = len(letters.ids) - (count if asked else min(count, len(letters.ids) // 2))
     if most < 2:
-        found, needed = f"{len(letters.ids):,} letters", f"{asked or 1} to guess and some to learn from"
+        found, needed = f"{len(letters.ids):,} letters", f"{asked or 1} to guess and some to learn"
         raise DataError(DOING, found, needed, "a longer text or fewer --letters")
     places = np.flatnonzero(letters.ids[: most - 1] == letters.symbols.find(" ")) + 1
     places = places if len(places) else np.arange(1, most)

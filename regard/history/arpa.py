@@ -70,9 +70,9 @@ class Lines:
         self.file, self.name, self.number, self.last = file, name, 0, ""
 
     def __iter__(self) -> Iterator[str]:
-        for self.last in self.file:
-            self.number += 1
-            yield self.last
+        for line in self.file:
+            self.last, self.number = line, self.number + 1
+            yield line
 
     def wrong(self, found: str, expected: str, number: int | None = None) -> DataError:
         """An error at a line, the last one unless said otherwise."""

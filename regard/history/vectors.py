@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from regard.data.files import read_lines
 from regard.disk import corrupt, read_json, write_whole
 from regard.errors import DataError, RegardWarning, UsageError
 from regard.header import read_header as check_weights
@@ -40,8 +41,9 @@ SPELLED = 50_000  # frequent words among which a likely spelling is looked for
 def at_length_one(x: Floats) -> Floats:
     """Rows (N, D) divided by their lengths; nothing stays nothing."""
     norm = np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))[:, None]  # 1e30² has no float32
-    made: Floats = np.divide(x, np.where(norm > 0, norm, 1), dtype=np.float32, casting="same_kind")
-    return made
+    return np.asarray(
+        np.divide(x, np.where(norm > 0, norm, 1), dtype=np.float32, casting="same_kind")
+    )
 
 
 class Near(NamedTuple):
@@ -54,10 +56,12 @@ class Near(NamedTuple):
 class Vectors:
     """Words and their vectors (V, D), the most frequent first where that is known."""
 
-    def __init__(self, words: Sequence[str], matrix: Floats) -> None:
+    def __init__(
+        self, words: Sequence[str], matrix: Floats, doing: str = "making a table of vectors"
+    ) -> None:
         if len(words) != len(matrix) or matrix.ndim != 2:
             found = f"{len(words):,} words, vectors of shape {matrix.shape}"
-            raise DataError("making a table of vectors", found, "a row for each word")
+            raise DataError(doing, found, "a row for each word")
         self.words, self.matrix = list(words), np.ascontiguousarray(matrix, np.float32)
 
     def __len__(self) -> int:
@@ -116,14 +120,12 @@ class Vectors:
         """Scores (Q, V) of all words for questions (Q, 3)."""
         if way == "add":
             a, b, c = (self.unit[rows[:, n]] for n in range(3))
-            near: Floats = at_length_one(b - a + c) @ self.unit.T
-            return near
+            return np.asarray(at_length_one(b - a + c) @ self.unit.T)
         if way != "mul":
             raise UsageError("solving an analogy", f"{way!r}", "add or mul")
         cosines = [self.unit[rows[:, n]] @ self.unit.T for n in range(3)]
         near_a, near_b, near_c = ((1 + cosine) / 2 for cosine in cosines)
-        scores: Floats = (near_b * near_c / (near_a + SMALL)).astype(np.float32)
-        return scores
+        return np.asarray((near_b * near_c / (near_a + SMALL)).astype(np.float32))
 
     def best(self, scores: Floats, without: Sequence[int], count: int) -> list[Near]:
         """The words of the highest scores (V,); equals in the order of the table."""
@@ -165,18 +167,13 @@ def read_folder(folder: Path, matrix: Matrix = "in") -> Vectors:
         held = load((folder / WEIGHTS).read_bytes())
     except SafetensorError as error:
         raise DataError(f"reading {folder / WEIGHTS}", str(error), "a safetensors file") from None
-    raw = (folder / WORDS).read_bytes()
-    try:
-        lines = raw.decode().split("\n")
-    except UnicodeDecodeError as error:
-        raise corrupt(folder / WORDS, error.start, "not UTF-8", "words in UTF-8") from None
-    words = [line.partition("\t")[0] for line in lines if line]
+    words = [line.partition("\t")[0] for line in read_lines(folder / WORDS) if line]
     if matrix not in held:
         raise DataError(f"reading {folder / WEIGHTS}", f"no matrix {matrix!r}", "in and out")
     if matrix == "out" and config.get("hierarchical"):
         found = "a tree's inner nodes in the output matrix (trained with --hierarchical)"
         raise UsageError(f"reading {folder}", found, "a row for each word", "--matrix in")
-    return Vectors(words, held[matrix])
+    return Vectors(words, held[matrix], f"reading {folder / WORDS}")
 
 
 # Files of word2vec, gensim and GloVe --------------------------------------------------------------

@@ -207,6 +207,9 @@ def test_damaged_text_and_folders(tmp_path):
     with pytest.raises(DataError, match="'a b'"):
         write_text(table(words=["a b"]), tmp_path / "b")
     save_folder(tmp_path / "m", ["a"], [3], {"in": np.ones((1, 2), np.float32)}, {})
+    (tmp_path / "m" / "words.tsv").write_text("")
+    with pytest.raises(DataError, match=r"words.tsv: 0 words, vectors of shape \(1, 2\)"):
+        read_vectors(tmp_path / "m")
     (tmp_path / "m" / "vectors.safetensors").write_bytes(b"\x08")
     with pytest.raises(DataError, match=r"vectors\.safetensors"):
         read_vectors(tmp_path / "m")
@@ -389,5 +392,5 @@ def test_an_empty_file_and_words_that_are_not_utf8(tmp_path):
     some = np.ones((1, 2), np.float32)
     save_folder(tmp_path / "m", ["word"], [1], {"in": some, "out": some}, {})
     (tmp_path / "m/words.tsv").write_bytes(b"w\xffrd\t1\n")
-    with pytest.raises(DataError, match="words.tsv: byte 1: not UTF-8"):
+    with pytest.raises(DataError, match="words.tsv: line 1, byte 1 .0xff. is not UTF-8"):
         read_vectors(tmp_path / "m")
