@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.cli.diagnose_flags import KINDS
+from regard.cli.measured import check_outputs
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.data.files import read_pieces
@@ -20,7 +21,7 @@ from regard.errors import DataError, UsageError
 from regard.history.gradients import gradient_by_lag
 from regard.history.seq2seq import model_class
 from regard.kit import Kit
-from regard.look.picture import can_draw, draw_curves
+from regard.look.picture import draw_curves
 from regard.model.model import Model
 from regard.train.shape import ShapeConfig
 
@@ -32,9 +33,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     """Follow the gradient back in each model."""
     if args.length < 2:
         raise UsageError(DOING, f"--length {args.length}", "2 or more")
-    if args.picture and not can_draw():
-        fix = "pip install 'regard[plot]'"
-        raise UsageError(DOING, "--picture without matplotlib", "the plot extra", fix)
+    check_outputs(png=args.picture)
     curves: dict[str, list[float]] = {}
     with show.progress(DOING) as progress:
         for name, model, ids in trained(args) if args.folders else fresh(args):

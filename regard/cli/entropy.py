@@ -12,9 +12,9 @@ import numpy as np
 
 from regard.cli.predicting import Model, mark, open_model
 from regard.cli.show import Progress, Show
-from regard.cli.texts import at_least
+from regard.cli.texts import at_least, naming
 from regard.data.files import read_parts
-from regard.disk import write_whole
+from regard.disk import check_places, write_whole
 from regard.errors import DataError, RegardError, UsageError
 from regard.history.coder import (
     Packed,
@@ -73,7 +73,8 @@ def measure(args: argparse.Namespace, show: Show) -> int:
             found = f"no letters in {args.file} ({SPELT[alphabet]})"
             raise DataError(DOING, found, "a text with letters")
         progress(f"counting {len(text):,} letters")
-        found_ = estimate(letters.ids, len(letters.symbols), args.order)
+        with naming([args.file], "estimating entropy"):
+            found_ = estimate(letters.ids, len(letters.symbols), args.order)
         coded = [Coded.learning(letters, args.order)]
         if args.model:
             model = open_model(args.model, args.device)
@@ -107,6 +108,7 @@ def measure(args: argparse.Namespace, show: Show) -> int:
 
 def new_file(path: str | None) -> None:
     """What is there already stays."""
+    check_places(path)
     if path and Path(path).exists():
         raise UsageError(DOING, f"{path} is there already", "a new file")
 

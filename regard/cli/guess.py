@@ -14,7 +14,7 @@ import numpy as np
 from regard.cli.entropy import read_text
 from regard.cli.predicting import open_model
 from regard.cli.show import Show, is_fancy
-from regard.cli.texts import at_least
+from regard.cli.texts import at_least, naming
 from regard.errors import DataError, UsageError
 from regard.history.entropy import Alphabet, Letters, bounds, guess_ranks, letters_of, rank_shares
 from regard.history.ngram import Ids
@@ -41,7 +41,8 @@ def run(args: argparse.Namespace, show: Show) -> int:
     alphabet: Alphabet = args.alphabet or "27"
     letters = letters_of(read_text(args.file), alphabet)
     count = args.letters or (MACHINE if args.auto else PERSON)
-    begin = choose(letters, args.letters, count, args.seed)
+    with naming([args.file], DOING):
+        begin = choose(letters, args.letters, count, args.seed)
     count = min(count, len(letters.ids) - begin)
     own, before = letters.ids[begin : begin + count], letters.ids[max(0, begin - BEFORE) : begin]
     found = machines(args, letters, begin, count, show)
@@ -66,7 +67,7 @@ def choose(letters: Letters, asked: int | None, count: int, seed: int) -> int:
     """Where the passage begins: anywhere, at a word where there are words."""
     most = len(letters.ids) - (count if asked else min(count, len(letters.ids) // 2))
     if most < 2:
-        found, needed = f"{len(letters.ids):,} letters", f"{count} to guess and some to learn from"
+        found, needed = f"{len(letters.ids):,} letters", f"{asked or 1} to guess and some to learn"
         raise DataError(DOING, found, needed, "a longer text or fewer --letters")
     places = np.flatnonzero(letters.ids[: most - 1] == letters.symbols.find(" ")) + 1
     places = places if len(places) else np.arange(1, most)

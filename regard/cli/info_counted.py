@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from regard.cli.show import Show, human_bytes
+from regard.cli.show import Show, human, human_bytes
 from regard.cli.train_ngram import count_classes
 from regard.disk import read_json
 from regard.errors import UsageError
@@ -26,16 +26,9 @@ def show_counted(path: str, found: Found, taps: bool, show: Show) -> None:
     if show.as_json:
         show.result(made)
     else:
-        show.fields(f"{path}: {found.kind.title}", {k: told(k, v) for k, v in made.items()})
-
-
-def told(name: str, value: Any) -> str:
-    """A value for people."""
-    if isinstance(value, list):
-        return ", ".join(f"{n:,}" for n in value)
-    if name == "bytes_on_disk":
-        return human_bytes(value)
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+        spelt = {"bytes_on_disk": human_bytes}
+        fields = {name: spelt.get(name, human)(value) for name, value in made.items()}
+        show.fields(f"{path}: {found.kind.title}", fields)
 
 
 def describe_ngrams(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from regard.cli.tok import open_any
 from regard.disk import is_taken, write_whole
 from regard.errors import UsageError, nearest
 from regard.history.ladder import PAIRS, TEXTS, Rung, beaten_by, lacking, questions
-from regard.look.picture import can_draw, draw_ladder
+from regard.look.picture import MISSING, can_draw, draw_ladder
 
 PICTURE = "ladder.png"
 ENOUGH = 10  # lines of a length for a point of the picture
@@ -197,7 +197,7 @@ def french_rows(made: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[st
 def write_picture(made: Mapping[str, Any], path: Path, show: Show) -> None:
     """The same as a PNG, where matplotlib is there."""
     if not can_draw():
-        show.note("no picture: matplotlib is not installed (pip install 'regard[plot]')")
+        show.note(MISSING)
         return
     pairs, rungs = made["kind"] == "translation", made["rungs"]
     bars = {row["title"]: row["bleu" if pairs else "perplexity"] for row in rungs}

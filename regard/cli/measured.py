@@ -23,7 +23,7 @@ def check_outputs(*paths: str | Path | None, png: str | Path | None = None) -> N
     """Stop before any work where a file could not be written, or a picture not be drawn."""
     if png is not None and not can_draw():
         fix = "pip install 'regard[plot]'"
-        raise UsageError("drawing a picture", "--png without matplotlib", "the plot extra", fix)
+        raise UsageError("drawing a picture", "a picture without matplotlib", "the plot extra", fix)
     check_places(*paths, png)
 
 

@@ -155,6 +155,13 @@ def rich_table(
 # Numbers as people read them ------------------------------------------------------------------
 
 
+def human(value: Any) -> str:
+    """1536 → '1,536', a list with commas, anything else as it is."""
+    if isinstance(value, list):
+        return ", ".join(map(human, value))
+    return f"{value:,}" if type(value) is int else str(value)
+
+
 def human_bytes(count: float) -> str:
     """1536 → '1.5 KiB'."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):

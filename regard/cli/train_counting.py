@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from regard.cli.counted import leave_receipt, new_folder
-from regard.cli.show import Progress, Show
+from regard.cli.show import Progress, Show, human
 from regard.cli.texts import at_least
 from regard.cli.train_data import all_pairs
 from regard.errors import DataError, UsageError
@@ -44,13 +44,8 @@ def run(args: argparse.Namespace, show: Show) -> int:
     if show.as_json:
         show.result(made)
     else:
-        show.fields(args.verb, {name: described(value) for name, value in made.items()})
+        show.fields(args.verb, {name: human(value) for name, value in made.items()})
     return 0
-
-
-def described(value: Any) -> str:
-    """A number with its thousands apart, or a text."""
-    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def train(

@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.doctor import free_memory
-from regard.cli.show import Progress, Show, human_bytes
+from regard.cli.show import Progress, Show, human, human_bytes
 from regard.cli.texts import at_least, naming, perplexity
 from regard.data.files import find_files, read_lines, read_parts
 from regard.disk import file_hash, read_json
@@ -73,13 +73,10 @@ def run(args: argparse.Namespace, show: Show) -> int:
     if show.as_json:
         show.result(made)
     else:
-        counts = ", ".join(f"{count:,}" for count in made["ngrams"])
-        fields = made | {"ngrams": counts, "tokens": f"{tokens:,}"}
-        fields["vocabulary"] = f"{model.tables.vocab:,}"
         order = model.tables.order
         title = f"n-grams up to {order} words" if order > 1 else "a bag of words"
         title = title if isinstance(model.tables, Ngrams) else f"n-grams up to {order} classes"
-        show.fields(title, {name: str(value) for name, value in fields.items()})
+        show.fields(title, {name: human(value) for name, value in made.items()})
     return 0
 
 

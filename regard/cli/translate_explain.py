@@ -8,10 +8,10 @@ from typing import Any
 
 from regard.cli.show import Show
 from regard.cli.texts import print_json
-from regard.disk import write_whole
+from regard.disk import check_places, write_whole
 from regard.errors import UsageError
 from regard.explaining import Explanation, as_data, explain_page, to_section
-from regard.look.picture import can_draw, draw
+from regard.look.picture import MISSING, can_draw, draw
 from regard.translating import shares
 
 
@@ -66,9 +66,7 @@ def check_page(path: Path) -> None:
     if path.suffix == ".png":
         found = f"--page {path}, which is the picture's name"
         raise UsageError("reading the command line", found, "the page's, such as why.html")
-    if path.is_dir() or not path.parent.is_dir():
-        found = f"{path} is a folder" if path.is_dir() else f"no folder {path.parent}"
-        raise UsageError(f"writing {path}", found, "a file in a folder that is there")
+    check_places(path)
 
 
 def write_pages(explained: Sequence[Explanation], path: Path, show: Show) -> None:
@@ -78,6 +76,8 @@ def write_pages(explained: Sequence[Explanation], path: Path, show: Show) -> Non
     write_whole(path, explain_page(explained).encode())
     if drawn is not None:
         write_whole(picture, drawn)
+    if not can_draw():
+        show.note(MISSING)
     paths = {"page": str(path)} | ({} if drawn is None else {"picture": str(picture)})
     if show.as_json:
         print_json(paths)

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.show import Show
-from regard.cli.texts import naming
+from regard.cli.texts import at_least, naming
 from regard.data.files import read_lines
 from regard.data.words import words
-from regard.disk import write_whole
+from regard.disk import check_places, write_whole
 from regard.errors import DataError, UsageError
 from regard.history.analogy import OWN, Solved, agree, read_questions, read_similarity, solve, total
 from regard.history.cluster import brown, k_means
@@ -56,8 +56,7 @@ def run_train(args: argparse.Namespace, show: Show) -> None:
     config = Word2VecConfig(**{name: getattr(args, name) for name in names})
     config.check()
     out = new_folder(args, "training word vectors", "text files or folders")
-    if args.workers < 1:
-        raise UsageError("training word vectors", f"--workers {args.workers}", "1 or more")
+    at_least("--workers", args.workers)
     with show.progress("training") as progress:
         progress("reading")
         corpus = corpus_of(args.files, args)
@@ -157,13 +156,7 @@ def run_analogies(args: argparse.Namespace, show: Show) -> None:
         show.result({**described(every), "way": way_of(args), "sections": sections})
         return
     rows = [
-        (
-            name,
-            f"{score.accuracy:.1%}",
-            f"{score.right:,}",
-            f"{score.asked:,}",
-            f"{score.skipped:,}",
-        )
+        (name, f"{score.accuracy:.1%}", *(f"{count:,}" for count in score))
         for name, score in [*scores.items(), ("all", every)]
     ]
     columns = "section", "right", "", "asked", "without vectors"
@@ -197,6 +190,7 @@ def run_similarity(args: argparse.Namespace, show: Show) -> None:
 
 def run_cluster(args: argparse.Namespace, show: Show) -> None:
     """k-means of vectors, Brown's clusters of a text."""
+    check_places(args.out)
     path = Path(args.path)
     vectors = is_folder(path) or (not args.brown and is_vectors(path))
     if vectors and args.brown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from itertools import permutations
@@ -52,9 +53,10 @@ def read_questions(path: str | os.PathLike[str]) -> dict[str, list[list[str]]]:
                 expected = "four words, or two in the whole section, or `: section`"
                 raise DataError(f"reading {path}", f"line {number}: {line[:60]!r}", expected)
             rows.append(parts)
-    if not sections:
-        raise DataError(f"reading {path}", "no questions", "lines of four words")
-    return {name: crossed(rows) for name, rows in sections.items()}
+    made = {name: crossed(rows) for name, rows in sections.items()}
+    if not any(made.values()):
+        raise DataError(f"reading {path}", "no questions", "lines of four words, or pairs of words")
+    return made
 
 
 def crossed(rows: list[list[str]]) -> list[list[str]]:
@@ -113,12 +115,15 @@ def read_similarity(path: str | os.PathLike[str]) -> list[tuple[str, str, float]
         if not parts or line.startswith("#"):
             continue
         try:
-            pairs.append((parts[0], parts[1], float(parts[2])))
+            score = float(parts[2])
         except (IndexError, ValueError):
             if number == 1:
                 continue  # the names of columns
+            score = math.nan
+        if not math.isfinite(score):
             expected = "two words and a number"
-            raise DataError(f"reading {path}", f"line {number}: {line[:60]!r}", expected) from None
+            raise DataError(f"reading {path}", f"line {number}: {line[:60]!r}", expected)
+        pairs.append((parts[0], parts[1], score))
     if not pairs:
         raise DataError(f"reading {path}", "no pairs", "lines of two words and a number")
     return pairs
@@ -131,6 +136,9 @@ def agree(vectors: Vectors, pairs: Pairs) -> Agreement:
     if len(known) < 2:
         found = f"{len(known)} of {len(rows)} pairs with vectors for both words"
         raise DataError("comparing similarities", found, "2 or more")
-    ours = [float(vectors.unit[a] @ vectors.unit[b]) for a, b, _ in known]
     theirs = [score for _, _, score in known]
+    if len(set(theirs)) < 2:
+        found = f"{theirs[0]:g} for each of {len(known):,} pairs"
+        raise DataError("comparing similarities", found, "scores that differ")
+    ours = [float(vectors.unit[a] @ vectors.unit[b]) for a, b, _ in known]
     return Agreement(spearman(ours, theirs), len(known), len(rows) - len(known))

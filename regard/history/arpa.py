@@ -12,6 +12,7 @@ from typing import TextIO
 
 import numpy as np
 
+from regard.disk import BROKEN
 from regard.errors import DataError
 from regard.history.ngram import Floats, Ids, Level, Ngrams
 
@@ -63,20 +64,20 @@ def spell_log(value: float) -> str:
 
 
 class Lines:
-    """The lines of a file, with the number of the last one for error messages."""
+    """The lines of a file, with the last one and its number for error messages."""
 
     def __init__(self, file: Iterable[str], name: Path | str) -> None:
-        self.file, self.name, self.number = file, name, 0
+        self.file, self.name, self.number, self.last = file, name, 0, ""
 
     def __iter__(self) -> Iterator[str]:
         for line in self.file:
-            self.number += 1
+            self.last, self.number = line, self.number + 1
             yield line
 
     def wrong(self, found: str, expected: str, number: int | None = None) -> DataError:
         """An error at a line, the last one unless said otherwise."""
         place = f"line {number or self.number:,}"
-        return DataError(f"reading {self.name}", f"{place}: {found}", expected)
+        return DataError(f"reading {self.name}", f"{place}: {found}", expected, BROKEN)
 
 
 def read_arpa(file: Iterable[str], name: Path | str) -> tuple[Ngrams, list[str]]:
@@ -92,6 +93,8 @@ def read_arpa(file: Iterable[str], name: Path | str) -> tuple[Ngrams, list[str]]
             start = words.get("<s>")
         model = Ngrams(max(1, len(words)), tuple(levels), start)
         levels.append(make_level(lines, model, ids, logs, shares))
+    if "\\end\\" not in (lines.last.strip(), *(line.strip() for line in rows)):
+        raise lines.wrong("the end", "a line \\end\\ after the n-grams")
     return Ngrams(len(words), tuple(levels), start), list(words)
 
 
@@ -111,8 +114,8 @@ def read_sizes(lines: Lines, rows: Iterator[str]) -> list[int]:
         label, _, count = line.removeprefix("ngram ").partition("=")
         if not line.startswith("ngram ") or label.strip() != str(len(sizes) + 1):
             raise lines.wrong(repr(line), f"ngram {len(sizes) + 1}=…")
-        if not count.strip().isdecimal():
-            raise lines.wrong(repr(line), "a count")
+        if not count.strip().isdecimal() or len(count) > 18:
+            raise lines.wrong(repr(line[:60]), "a count")
         sizes.append(int(count))
     raise lines.wrong("the end", "n-grams")
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.errors import DataError, UsageError
+from regard.errors import UsageError
 from regard.history.cluster import Whole, brown
-from regard.history.ngram import Drawn, Floats, Ids, Level, Ngrams
+from regard.history.ngram import Drawn, Floats, Ids, Level, Ngrams, check_ids
 from regard.history.smooth import Way, train_ngrams
 
 
@@ -47,29 +47,23 @@ class ClassNgrams:
 
     def logprobs(self, ids: Whole | Sequence[int]) -> Floats:
         """log p of each id (T,) given those before it; NaN at the start of a sentence."""
-        words = self.check(ids)
+        words = check_ids(ids, self.vocab)
         return self.model.logprobs(self.classes[words]) + self.emission[words]
 
     def distribution(self, context: Whole | Sequence[int]) -> Floats:
         """log p (V,) of every id after a context."""
-        after = self.model.distribution(self.classes[self.check(context)])
+        after = self.model.distribution(self.classes[check_ids(context, self.vocab)])
         return after[self.classes] + self.emission
 
     def draw(self, context: Sequence[int], order: int, chance: float) -> Drawn:
         """A class as `Ngrams.draw` does, then a word as often as it was seen in its class."""
-        drawn = self.model.draw(self.classes[self.check(context)].tolist(), order, chance)
+        drawn = self.model.draw(
+            self.classes[check_ids(context, self.vocab)].tolist(), order, chance
+        )
         words = np.flatnonzero(self.classes == drawn.word)
         sums = np.cumsum(np.exp(self.emission[words]))
         at = int(np.searchsorted(sums, drawn.rest * sums[-1], "right"))
         return drawn._replace(word=int(words[min(at, len(words) - 1)]))
-
-    def check(self, ids: Whole | Sequence[int]) -> Ids:
-        """Ids as an array, all of them known."""
-        words = np.asarray(ids, np.int64)
-        if len(words) and not 0 <= words.min() <= words.max() < self.vocab:
-            found = f"ids from {words.min()} to {words.max()}"
-            raise DataError("scoring by classes", found, f"0 to {self.vocab - 1}")
-        return words
 
 
 def train_class_ngrams(

@@ -72,8 +72,7 @@ def share(n: Floats, before: Floats, after: Floats, total: int) -> Floats:
     """n / total · log₂ (n · total / (before · after)), nothing where n is nothing."""
     some = np.where(n > 0, n, 1)
     bits = np.log2(some * total / np.where(n > 0, before * after, total))
-    made: Floats = np.where(n > 0, n, 0) * bits / total
-    return made
+    return np.asarray(np.where(n > 0, n, 0) * bits / total)
 
 
 def ami(counts: Floats) -> float:
@@ -111,14 +110,13 @@ class Joining:
         n, back = self.counts[:, at], self.counts[at]  # (k,) towards it, from it
         own = share(n, self.before, self.after[at], self.total)
         own = own + share(back, self.before[at], self.after, self.total)
-        both = share(n[:, None] + n, self.sums(self.before), self.after[at], self.total)
-        both += share(back[:, None] + back, self.before[at], self.sums(self.after), self.total)
+        both = share(
+            n[:, None] + n, np.add.outer(self.before, self.before), self.after[at], self.total
+        )
+        both += share(
+            back[:, None] + back, self.before[at], np.add.outer(self.after, self.after), self.total
+        )
         return own[:, None] + own - both
-
-    def sums(self, x: Floats) -> Floats:
-        """x_i + x_j (k, k)."""
-        made: Floats = x[:, None] + x
-        return made
 
     def losses_of(self, at: int) -> Floats:
         """What joining class `at` with each other (k,) would lose, from the counts alone."""
@@ -133,8 +131,7 @@ class Joining:
         inside = own[here, here] + own[at, at] + own[at] + column
         joint = n[here, here] + n[at, at] + n[at] + n[:, at]
         inside = inside - share(joint, before + before[at], after + after[at], total)
-        made: Floats = lost.sum(1) + inside
-        return made
+        return np.asarray(lost.sum(1) + inside)
 
     def put_losses(self, at: int) -> None:
         """Set the losses of one class anew."""
@@ -293,5 +290,5 @@ def nearest(x: NDArray[np.float32], centres: NDArray[np.float32]) -> tuple[Ids, 
         square = (part**2).sum(1)[:, None] + (centres**2).sum(1) - 2 * part @ centres.T
         at = square.argmin(1)
         found[start : start + ROWS] = at
-        far[start : start + ROWS] = np.maximum(square[np.arange(len(part)), at], 0)
+        far[start : start + ROWS] = np.square(part - centres[at]).sum(1)  # of equals exactly 0
     return found, far

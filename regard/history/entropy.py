@@ -52,11 +52,9 @@ class Letters:
         """The text again."""
         codes = np.array([ord(symbol) for symbol in self.symbols], "<u4")
         raw = codes[self.ids]
-        return (
-            raw.astype(np.uint8).tobytes().decode()
-            if self.bytes
-            else raw.tobytes().decode("utf-32-le")
-        )
+        if self.bytes:
+            return raw.astype(np.uint8).tobytes().decode()
+        return raw.tobytes().decode("utf-32-le")
 
 
 def clean(text: str, alphabet: Alphabet) -> str:

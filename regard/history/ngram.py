@@ -131,7 +131,7 @@ class Ngrams:
 
     def logprobs(self, ids: Sequence[int] | Ids) -> Floats:
         """log p of each id (T,) given those before it; NaN at the start of a sentence."""
-        words = self.check(ids)
+        words = check_ids(ids, self.vocab)
         fresh = words == self.start if self.start is not None else np.zeros(len(words), np.bool_)
         first = self.levels[0].logprob[words]
         total = np.where(np.isnan(first), self.base, first)
@@ -149,7 +149,7 @@ class Ngrams:
 
     def distribution(self, context: Sequence[int] | Ids) -> Floats:
         """log p (V,) of every id after a context; the start of a sentence has none of it."""
-        words = self.check(context)
+        words = check_ids(context, self.vocab)
         if self.start is not None and (words == self.start).any():
             words = words[np.flatnonzero(words == self.start)[-1] :]
         words = words[max(0, len(words) - self.order + 1) :]
@@ -180,7 +180,7 @@ class Ngrams:
         Where nothing was seen after them, fewer are looked at. `chance` from 0 to 1 decides.
         """
         for n in range(min(order - 1, len(context)), -1, -1):
-            place = self.place(self.check(context[len(context) - n :])) if n else 0
+            place = self.place(check_ids(context[len(context) - n :], self.vocab)) if n else 0
             after = self.after(n, place) if place >= 0 else slice(0)
             sums = np.cumsum(self.levels[n].count[after])
             if len(sums) and sums[-1] > 0:
@@ -211,13 +211,14 @@ class Ngrams:
             found = self.find(level, found, words[level : level + 1])
         return int(found[0])
 
-    def check(self, ids: Sequence[int] | Ids) -> Ids:
-        """Ids as an array, all of them known."""
-        words = np.asarray(ids, np.int64)
-        if len(words) and not 0 <= words.min() <= words.max() < self.vocab:
-            found = f"ids from {words.min()} to {words.max()}"
-            raise DataError("scoring by n-grams", found, f"0 to {self.vocab - 1}")
-        return words
+
+def check_ids(ids: Sequence[int] | NDArray[np.integer], vocab: int) -> Ids:
+    """Ids as an array, all of them known."""
+    words = np.asarray(ids, np.int64)
+    if len(words) and not 0 <= words.min() <= words.max() < vocab:
+        found = f"ids from {words.min()} to {words.max()}"
+        raise DataError("scoring by n-grams", found, f"0 to {vocab - 1}")
+    return words
 
 
 def count_ngrams(ids: Ids, vocab: int, order: int, start: int | None = None) -> list[Counts]:

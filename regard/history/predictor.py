@@ -69,8 +69,7 @@ class NgramPredictor:
             total[row[kept], self.tables.levels[n + 1].word[at[kept]]] = own[kept]
         if self.tables.start is not None:
             total[:, self.tables.start] = -np.inf
-        probabilities: Floats = np.exp(total)
-        return probabilities
+        return np.asarray(np.exp(total))
 
     def read(self, words: Ids) -> None:
         """Find the n-grams that end with these words."""
@@ -98,8 +97,7 @@ class ClassPredictor:
 
     def predict(self) -> Floats:
         """Probabilities (N, V)."""
-        made: Floats = self.inner.predict()[:, self.classes] * self.share
-        return made
+        return np.asarray(self.inner.predict()[:, self.classes] * self.share)
 
     def read(self, words: Ids) -> None:
         """The next word (N,) of each row."""
@@ -147,8 +145,7 @@ class StepPredictor:
         """Softmax of the scores, in float64."""
         if self.logits is None:
             return np.full((len(self.held), self.vocab), 1 / self.vocab)
-        probabilities: Floats = self.logits.double().softmax(-1).cpu().numpy()
-        return probabilities
+        return np.asarray(self.logits.double().softmax(-1).cpu().numpy())
 
     def read(self, words: Ids) -> None:
         """Go on with these tokens."""
@@ -241,8 +238,7 @@ class Folded:
     def predict(self) -> Floats:
         """Sums over the tokens of each letter, of what is no letter nothing."""
         p = self.inner.predict() @ self.fold
-        made: Floats = p / np.maximum(p.sum(1, keepdims=True), 1e-300)
-        return made
+        return np.asarray(p / np.maximum(p.sum(1, keepdims=True), 1e-300))
 
     def read(self, words: Ids) -> None:
         """The tokens of these letters."""

@@ -80,7 +80,7 @@ def check_cuts(prune: Sequence[int], order: int) -> list[int]:
     """A cut for each length, 0 for single words."""
     cuts = [*prune, *[prune[-1] if prune else 0] * order][:order]
     if any(b < a for a, b in zip(cuts[1:], cuts[2:], strict=False)) or any(c < 0 for c in cuts):
-        raise UsageError("pruning n-grams", f"{list(prune)}", "counts that do not fall")
+        raise UsageError("pruning n-grams", f"{list(prune)}", "counts from 0 that do not fall")
     return [0, *cuts[1:]]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +21,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from regard.data.files import read_lines
 from regard.disk import corrupt, read_json, write_whole
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, RegardWarning, UsageError
 from regard.header import read_header as check_weights
 
 Floats = NDArray[np.float32]
@@ -31,6 +33,7 @@ MODEL = "word2vec"  # what config.json says of a folder of ours
 Matrix = Literal["in", "out"]
 HEAD = 1 << 20  # bytes that tell what a file is
 LONGEST = 1 << 16  # bytes of a word in a binary file; what is longer is no word
+SPELT = b"0123456789+-.eEnaif"  # what numbers are written in
 SMALL = 1e-3  # against division by nothing in 3CosMul, as its authors chose
 SPELLED = 50_000  # frequent words among which a likely spelling is looked for
 
@@ -38,8 +41,9 @@ SPELLED = 50_000  # frequent words among which a likely spelling is looked for
 def at_length_one(x: Floats) -> Floats:
     """Rows (N, D) divided by their lengths; nothing stays nothing."""
     norm = np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))[:, None]  # 1e30² has no float32
-    made: Floats = np.divide(x, np.where(norm > 0, norm, 1), dtype=np.float32, casting="same_kind")
-    return made
+    return np.asarray(
+        np.divide(x, np.where(norm > 0, norm, 1), dtype=np.float32, casting="same_kind")
+    )
 
 
 class Near(NamedTuple):
@@ -52,10 +56,12 @@ class Near(NamedTuple):
 class Vectors:
     """Words and their vectors (V, D), the most frequent first where that is known."""
 
-    def __init__(self, words: Sequence[str], matrix: Floats) -> None:
+    def __init__(
+        self, words: Sequence[str], matrix: Floats, doing: str = "making a table of vectors"
+    ) -> None:
         if len(words) != len(matrix) or matrix.ndim != 2:
             found = f"{len(words):,} words, vectors of shape {matrix.shape}"
-            raise DataError("making a table of vectors", found, "a row for each word")
+            raise DataError(doing, found, "a row for each word")
         self.words, self.matrix = list(words), np.ascontiguousarray(matrix, np.float32)
 
     def __len__(self) -> int:
@@ -114,14 +120,12 @@ class Vectors:
         """Scores (Q, V) of all words for questions (Q, 3)."""
         if way == "add":
             a, b, c = (self.unit[rows[:, n]] for n in range(3))
-            near: Floats = at_length_one(b - a + c) @ self.unit.T
-            return near
+            return np.asarray(at_length_one(b - a + c) @ self.unit.T)
         if way != "mul":
             raise UsageError("solving an analogy", f"{way!r}", "add or mul")
         cosines = [self.unit[rows[:, n]] @ self.unit.T for n in range(3)]
         near_a, near_b, near_c = ((1 + cosine) / 2 for cosine in cosines)
-        scores: Floats = (near_b * near_c / (near_a + SMALL)).astype(np.float32)
-        return scores
+        return np.asarray((near_b * near_c / (near_a + SMALL)).astype(np.float32))
 
     def best(self, scores: Floats, without: Sequence[int], count: int) -> list[Near]:
         """The words of the highest scores (V,); equals in the order of the table."""
@@ -163,18 +167,13 @@ def read_folder(folder: Path, matrix: Matrix = "in") -> Vectors:
         held = load((folder / WEIGHTS).read_bytes())
     except SafetensorError as error:
         raise DataError(f"reading {folder / WEIGHTS}", str(error), "a safetensors file") from None
-    raw = (folder / WORDS).read_bytes()
-    try:
-        lines = raw.decode().split("\n")
-    except UnicodeDecodeError as error:
-        raise corrupt(folder / WORDS, error.start, "not UTF-8", "words in UTF-8") from None
-    words = [line.partition("\t")[0] for line in lines if line]
+    words = [line.partition("\t")[0] for line in read_lines(folder / WORDS) if line]
     if matrix not in held:
         raise DataError(f"reading {folder / WEIGHTS}", f"no matrix {matrix!r}", "in and out")
     if matrix == "out" and config.get("hierarchical"):
         found = "a tree's inner nodes in the output matrix (trained with --hierarchical)"
         raise UsageError(f"reading {folder}", found, "a row for each word", "--matrix in")
-    return Vectors(words, held[matrix])
+    return Vectors(words, held[matrix], f"reading {folder / WORDS}")
 
 
 # Files of word2vec, gensim and GloVe --------------------------------------------------------------
@@ -227,21 +226,23 @@ def read_header(data: bytes, name: Path) -> tuple[int, int, int]:
     """Rows, dimensions and where they begin; without a first line of both, as of text."""
     line = data[: data.find(b"\n")] if b"\n" in data[:LONGEST] else data[:LONGEST]
     parts = line.split()
-    if len(parts) == 2 and all(part.isdigit() for part in parts):
+    if len(parts) == 2 and all(part.isdigit() and len(part) < 19 for part in parts):
         if not int(parts[1]):
             raise corrupt(name, 0, "vectors without dimensions", "one or more")
         return int(parts[0]), int(parts[1]), len(line) + 1
-    if len(parts) < 2 or not are_numbers(parts[1:]):
+    if len(parts) < 3 or not are_numbers(parts[1:]):
         expected = "word2vec's first line: how many words, how many dimensions"
         raise corrupt(name, 0, f"{line[:40]!r}", expected)
     return -1, len(parts) - 1, 0
 
 
 def is_text(data: bytes, start: int, dim: int) -> bool:
-    """Whether the first row is a word and its numbers in letters."""
+    """Whether the first row has numbers in letters, be they as many as they should or not."""
     end = data.find(b"\n", start)
-    parts = data[start : end if end >= 0 else len(data)].rstrip().split(b" ")
-    return start >= len(data) or (len(parts) == dim + 1 and are_numbers(parts[1:]))
+    _, *rest = data[start : end if end >= 0 else len(data)].split(None, 1) or [b""]
+    numbers = b"".join(rest).split()
+    spelt = sum(map(len, numbers)) > 3 and not b"".join(numbers).strip(SPELT)
+    return start >= len(data) or spelt or (len(numbers) == dim and are_numbers(numbers))
 
 
 def are_numbers(parts: Sequence[bytes]) -> bool:
@@ -262,15 +263,17 @@ def read_text(data: bytes, name: Path, start: int) -> Vectors:
     for line in data[start:].split(b"\n"):
         if line.strip():
             word, *numbers = line.rstrip().rsplit(b" ", dim)
-            if len(numbers) != dim or not are_numbers(numbers):
+            more = word.split(b" ")[1:][-1:]  # a word may have blanks, not numbers after them
+            if len(numbers) != dim or not are_numbers(numbers) or (more and are_numbers(more)):
                 found = f"row {len(words):,}: {line[:40]!r}"
-                raise corrupt(name, at, found, f"a word and {dim:,} numbers")
+                raise corrupt(name, at, found, f"a word and {dim:,} numbers, with blanks between")
+            with np.errstate(over="ignore"):  # 1e39 has no float32
+                matrix.append(finite(np.array(numbers, np.float32), name, at, len(words)))
             words.append(word_of(word, name, at, len(words)))
-            matrix.append(np.array(numbers, np.float32))
         at += len(line) + 1
     if rows >= 0 and len(words) != rows:
         raise corrupt(name, len(data), f"row {len(words):,}: the end", f"{rows:,} rows")
-    return finite(words, np.array(matrix, np.float32).reshape(-1, dim), name)
+    return table_of(words, np.array(matrix, np.float32).reshape(-1, dim), name)
 
 
 def read_binary(data: bytes, name: Path) -> Vectors:
@@ -288,17 +291,17 @@ def read_binary(data: bytes, name: Path) -> Vectors:
             found = "no word and space" if space < 0 else f"{len(data) - space - 1:,} bytes"
             raise corrupt(name, at, f"row {row:,}: {found}", f"a word and {4 * dim:,} bytes")
         words.append(word_of(data[at:space], name, at, row))
-        matrix[row] = np.frombuffer(data, "<f4", dim, space + 1)
-        if not np.isfinite(matrix[row]).all():
-            raise corrupt(name, space + 1, f"row {row:,}: not a number", "finite numbers")
+        matrix[row] = finite(np.frombuffer(data, "<f4", dim, space + 1), name, space + 1, row)
         at = end
     if data[at:].strip(b"\n"):
         raise corrupt(name, at, f"row {rows:,}: {len(data) - at:,} bytes more", "the end")
-    return finite(words, matrix, name)
+    return table_of(words, matrix, name)
 
 
 def word_of(raw: bytes, name: Path, at: int, row: int) -> str:
     """The word in some bytes."""
+    if not raw:
+        raise corrupt(name, at, f"row {row:,}: nothing before the numbers", "a word")
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -306,14 +309,24 @@ def word_of(raw: bytes, name: Path, at: int, row: int) -> str:
         raise corrupt(name, at + error.start, found, "a word") from None
 
 
-def finite(words: list[str], matrix: Floats, name: Path) -> Vectors:
-    """The table, unless it is empty or has numbers that are none."""
+def finite(numbers: Floats, name: Path, at: int, row: int) -> Floats:
+    """The numbers of a row, unless one is none."""
+    if not np.isfinite(numbers).all():
+        raise corrupt(name, at, f"row {row:,}: not a number", "finite numbers")
+    return numbers
+
+
+def table_of(words: list[str], matrix: Floats, name: Path) -> Vectors:
+    """The rows of a file, each word once."""
     if not words:
         raise DataError(f"reading {name}", "no vectors", "one or more")
-    bad = np.flatnonzero(~np.isfinite(matrix).all(1))
-    if len(bad):
-        raise DataError(f"reading {name}", f"row {bad[0]:,}: not a number", "finite numbers")
-    return Vectors(words, matrix)
+    made = Vectors(words, matrix)
+    if len(made.index) == len(words):
+        return made
+    first = sorted(made.index.values())
+    told = f"[twice] {len(words) - len(first):,} words stand twice in {name}: the first row counts."
+    warnings.warn(told, RegardWarning, stacklevel=4)
+    return Vectors([words[n] for n in first], matrix[first])
 
 
 def write_text(vectors: Vectors, path: str | os.PathLike[str]) -> None:

@@ -11,6 +11,7 @@ from regard.look.page import Section, Word
 
 MOST = 6  # sentences of a picture
 WIDEST = 60  # words of a grid that can still be read
+MISSING = "no picture: matplotlib is not installed (pip install 'regard[plot]')"
 
 
 def can_draw() -> bool:

@@ -143,7 +143,7 @@ def test_test_lines_that_were_trained_on_are_no_score(files, capsys):
     [
         (["--order", 0], 2, "--order 0"),
         (["--smoothing", "add", "--k", -1], 2, "k = -1"),
-        (["--prune", 0, 2, 1], 2, "counts that do not fall"),
+        (["--prune", 0, 2, 1], 2, "that do not fall"),
         (["--tokens", "wordz"], 2, "--tokens wordz"),
         (["--smoothing", "good"], 2, "kneser-ney"),
     ],

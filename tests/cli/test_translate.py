@@ -140,7 +140,7 @@ def test_a_pathological_line_gives_one_line(here, pair, monkeypatch):  # noqa: F
         assert code == 0 and out.count("\n") == 1 and len(out) < 20_000
 
 
-def test_explain(here, pair, tmp_path):  # noqa: F811
+def test_explain(here, pair, tmp_path, monkeypatch):  # noqa: F811
     page = tmp_path / "page.html"
     flags = ("--model", pair, "--max-new", 6, "--alternatives", 2, "--explain", "--page", page)
     text = "Paris is the capital. 42 !"
@@ -160,6 +160,11 @@ def test_explain(here, pair, tmp_path):  # noqa: F811
     assert first["explain"][0]["text"] == reasons.target and copied.copied
     code, _, err = here("translate", text, "--model", pair, "--page", page)
     assert code == 2 and "--page alone" in err
+    code, out, err = here("translate", text, *flags[:-1], tmp_path / "none" / "page.html")
+    assert (code, out) == (2, "") and f"no folder {tmp_path / 'none'}" in err
+    monkeypatch.setattr("regard.cli.translate_explain.can_draw", lambda: False)
+    code, out, err = here("translate", text, *flags)
+    assert code == 0 and "picture" not in out and "matplotlib is not installed" in err
 
 
 def test_processes_give_what_one_gives(here, pair, tmp_path):  # noqa: F811

@@ -121,5 +121,10 @@ def test_k_means_finds_heaps_and_keeps_no_cluster_empty():
     assert len(set(k_means(same, 2).tolist())) == 2
     with pytest.raises(DataError, match="2 different vectors"):
         k_means(same, 4)
+    rows = dice.normal(size=(30, 50)).astype(np.float32)
+    rows = np.concatenate([rows, rows[:10]])  # a product of two equals is not their square
+    assert len(set(k_means(rows, 30).tolist())) == 30
+    with pytest.raises(DataError, match="30 different vectors"):
+        k_means(rows, 31)
     centres = k_means(x, 7)
     assert len(set(centres.tolist())) == 7

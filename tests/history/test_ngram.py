@@ -8,7 +8,7 @@ import pytest
 from regard.errors import DataError, UsageError
 from regard.history.ngram import count_ngrams
 from regard.history.smooth import USUAL, WAYS, check_cuts, discounts, good_turing, train_ngrams
-from tests.history.naive_ngrams import Add, JelinekMercer, KneserNey, WittenBell
+from tests.history.naive_ngrams import Add, JelinekMercer, Katz, KneserNey, WittenBell
 
 START, END, VOCAB = 0, 1, 9
 NAIVE = {
@@ -16,6 +16,7 @@ NAIVE = {
     "witten-bell": WittenBell,
     "jelinek-mercer": JelinekMercer,
     "add": Add,
+    "katz": Katz,
 }
 
 

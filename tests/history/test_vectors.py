@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from regard.cli.main import main
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, RegardWarning, UsageError
 from regard.history.analogy import (
     OWN,
     Solved,
@@ -133,6 +133,13 @@ def test_text_without_a_first_line_is_glove(tmp_path):
     assert made.words == ["the", "."] and made.matrix.tolist() == [[1, 2.5], [np.float32(-1e-3), 4]]
 
 
+def test_of_a_word_that_stands_twice_the_first_row_counts(tmp_path):
+    (tmp_path / "a.txt").write_text("3 2\na 1 2\na 3 4\nb . 5 6\n")
+    with pytest.warns(RegardWarning, match="1 words stand twice in .*a.txt"):
+        made = read_vectors(tmp_path / "a.txt")
+    assert made.words == ["a", "b ."] and made.matrix.tolist() == [[1, 2], [5, 6]]
+
+
 def test_a_row_without_line_feeds_is_read_too(tmp_path):
     rows = b"".join(w.encode() + b" " + struct.pack("<2f", n, -n) for n, w in enumerate("ab"))
     (tmp_path / "a.bin").write_bytes(b"2 2\n" + rows)
@@ -163,6 +170,9 @@ def damaged(made):
         "empty": (b"", "byte 0"),
         "no rows": (b"0 7\n", "no vectors"),
         "no dims": (made.replace(b"5 7", b"5 0"), "byte 0"),
+        "dims below 0": (made.replace(b"5 7", b"5 -7"), "byte 0: b'5 -7'"),
+        "a count of 5000 digits": (b"9" * 5000 + made, "byte 0"),
+        "no word": (made[: ends[0]] + made[ends[0] + len(WORDS[1].encode()) :], "row 1: nothing"),
     }
 
 
@@ -180,7 +190,12 @@ def test_damaged_text_and_folders(tmp_path):
     for text, said in (
         ("2 2\na 1 2\nb 1\n", "byte 10: row 1"),
         ("2 2\na 1 2\n", "row 1: the end"),
-        ("1 2\na 1 nan\n", "row 0: not a number"),
+        ("1 2\na 1 nan\n", "byte 4: row 0: not a number"),
+        ("2 2\na 1 2\nb 1 1e39\n", "byte 10: row 1: not a number"),
+        ("2 2\na 1 2\nb 1 2 3\n", "byte 10: row 1: b'b 1 2 3'"),
+        ("2 3\na 1.5 2\nb 1 2\n", "byte 4: row 0: b'a 1.5 2'"),
+        ("2 -2\na 1 2\nb 1 2\n", "byte 0: b'2 -2'"),
+        ("2 2\na 1 2\n 1 2\n", "byte 10: row 1: nothing before the numbers"),
     ):
         (tmp_path / "a.txt").write_text(text)
         with pytest.raises(DataError, match=said):
@@ -192,6 +207,9 @@ def test_damaged_text_and_folders(tmp_path):
     with pytest.raises(DataError, match="'a b'"):
         write_text(table(words=["a b"]), tmp_path / "b")
     save_folder(tmp_path / "m", ["a"], [3], {"in": np.ones((1, 2), np.float32)}, {})
+    (tmp_path / "m" / "words.tsv").write_text("")
+    with pytest.raises(DataError, match=r"words.tsv: 0 words, vectors of shape \(1, 2\)"):
+        read_vectors(tmp_path / "m")
     (tmp_path / "m" / "vectors.safetensors").write_bytes(b"\x08")
     with pytest.raises(DataError, match=r"vectors\.safetensors"):
         read_vectors(tmp_path / "m")
@@ -218,7 +236,12 @@ def test_questions(tmp_path):
     assert read_questions(file)["one"] == [["a", "b", "c", "d"]]
     two = read_questions(file)["two"]
     assert len(two) == 6 and two[0] == ["a", "b", "c", "d"] and ["e", "f", "a", "b"] in two
-    for text, said in ((": x\na b c\n", "line 2"), ("a b\na b c d\n", "line 2"), ("", "no quest")):
+    for text, said in (
+        (": x\na b c\n", "line 2"),
+        ("a b\na b c d\n", "line 2"),
+        ("", "no questions"),
+        ("a b\n", "no questions"),
+    ):
         file.write_text(text)
         with pytest.raises(DataError, match=said):
             read_questions(file)
@@ -248,11 +271,14 @@ def test_similarity(tmp_path):
     assert pairs[0] == ("a", "b", 9.5) and len(pairs) == 4
     made = Vectors(["a", "b", "c"], np.array([[1, 0], [1, 0.1], [0, 1]], np.float32))
     assert agree(made, pairs) == (1.0, 3, 1)
-    file.write_text("a b 1\na b\n")
-    with pytest.raises(DataError, match="line 2"):
-        read_similarity(file)
+    for text, said in (("a b 1\na b\n", "line 2: 'a b'"), ("a b nan\n", "line 1: 'a b nan'")):
+        file.write_text(text)
+        with pytest.raises(DataError, match=said):
+            read_similarity(file)
     with pytest.raises(DataError, match="0 of 1 pairs"):
         agree(made, [("y", "z", 1.0)])
+    with pytest.raises(DataError, match="3 for each of 2 pairs"):
+        agree(made, [("a", "b", 3.0), ("a", "c", 3.0)])
 
 
 def test_ranks_share_ties():
@@ -366,5 +392,5 @@ def test_an_empty_file_and_words_that_are_not_utf8(tmp_path):
     some = np.ones((1, 2), np.float32)
     save_folder(tmp_path / "m", ["word"], [1], {"in": some, "out": some}, {})
     (tmp_path / "m/words.tsv").write_bytes(b"w\xffrd\t1\n")
-    with pytest.raises(DataError, match="words.tsv: byte 1: not UTF-8"):
+    with pytest.raises(DataError, match="words.tsv: line 1, byte 1 .0xff. is not UTF-8"):
         read_vectors(tmp_path / "m")
