@@ -1,6 +1,7 @@
 """Prompts with corrupted twins, read from a file or made, as a batch of pairs.
 
-A line is `clean TAB corrupted TAB answer` and, where it is compared with one, `TAB other answer`.
+A line is `clean TAB corrupted TAB answer` and, where it is compared with one, `TAB other answer`;
+a fifth column names its template.
 Prompts of a masked language model have a gap; those of an encoder-decoder are sources, and of its
 answers the words that both begin with, or all but the last, stand as written.
 """
@@ -35,6 +36,8 @@ class Line(NamedTuple):
     corrupt: str
     good: str
     bad: str | None = None
+    template: str = ""
+    """Prompts of one template, and of one length, have the same roles at the same places."""
 
 
 def read_prompts(path: str) -> list[Line]:
@@ -44,9 +47,10 @@ def read_prompts(path: str) -> list[Line]:
         if not text.strip():
             continue
         parts = text.split("\t")
-        if len(parts) not in (3, 4) or not all(part.strip() for part in parts):
+        if len(parts) not in (3, 4, 5) or not all(part.strip() for part in parts):
             found = f"{path}, line {number}: {len(parts)} columns, or an empty one"
-            raise DataError(DOING, found, "clean TAB corrupted TAB answer [TAB other answer]")
+            expected = "clean TAB corrupted TAB answer [TAB other answer [TAB template]]"
+            raise DataError(DOING, found, expected)
         made.append(Line(*parts))
     if not made:
         raise DataError(DOING, f"no lines in {path}", "at least one")
@@ -133,7 +137,11 @@ def make_pairs(kit: Kit, lines: Sequence[Line], note: Callable[[str], None]) -> 
         start = start_id(kit.files, kit.config)
         begun = [tokenizer.encode(x.before, special=False, side="target") for x in asked]
         written = [[start, *ids] for ids in begun]
-    return Pairs(kit.batch(clean, written), kit.batch(corrupt, written), goal)
+    sizes = [(len(x.clean), 0 if written is None else len(written[n])) for n, x in enumerate(asked)]
+    kinds = [(line.template, size) for line, size in zip(lines, sizes, strict=True)]
+    numbers = {kind: n for n, kind in enumerate(dict.fromkeys(kinds))}
+    templates = torch.tensor([numbers[kind] for kind in kinds])
+    return Pairs(kit.batch(clean, written), kit.batch(corrupt, written), goal, templates)
 
 
 def check_lengths(

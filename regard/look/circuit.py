@@ -125,7 +125,7 @@ class Task:
 
     def __init__(self, board: Board, pairs: Pairs, sites: Sequence[Site], kind: Kind) -> None:
         self.board, self.pairs, self.sites = board, pairs, list(sites)
-        self.fills = fill(board, sites, kind, pairs.corrupt)
+        self.fills = fill(board, sites, kind, pairs.corrupt, pairs.templates)
         self.model = ends(board, pairs)[0]  # (B,)
         self.empty = self.goals(torch.zeros(1, len(self.sites), dtype=torch.bool))[0]
         self.gap = float((self.model - self.empty).mean())
@@ -146,8 +146,9 @@ def take(pairs: Pairs, rows: Tensor) -> Pairs:
     """Some of the pairs."""
     clean, corrupt = (batch.each(lambda x: x[rows]) for batch in (pairs.clean, pairs.corrupt))
     goal = pairs.goal
-    bad, at = (None if x is None else x[rows] for x in (goal.bad, goal.at))
-    return Pairs(clean, corrupt, Goal(goal.good[rows], bad, at, goal.kind))
+    given = (goal.bad, goal.at, pairs.templates)
+    bad, at, templates = (None if x is None else x[rows] for x in given)
+    return Pairs(clean, corrupt, Goal(goal.good[rows], bad, at, goal.kind), templates)
 
 
 def single_effects(task: Task, progress: Progress) -> Tensor:

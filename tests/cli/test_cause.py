@@ -10,6 +10,7 @@ import torch
 import regard
 from regard.cli.circuit import within
 from regard.cli.main import main
+from regard.cli.prompts import Line, make_pairs, read_prompts
 from regard.kit import Kit
 from regard.look.edges import Edge
 from regard.look.ioi import FRAMES, NAMES, PLACES, THINGS, Roles, find_roles, make_prompts
@@ -106,6 +107,20 @@ def test_a_circuit_and_its_certificate(folder, capsys):
         "decoder.blocks.1.attn.k",
         "decoder.blocks.1.resid_post",
     }
+
+
+def test_templates_are_named_by_a_column_and_told_apart_by_length(folder):
+    kit = regard.load(folder / "m")
+    rows = [("w1 w2 w1", "a"), ("w3 w4 w3", "a"), ("w1 w2 w1", "b"), ("w5 w1 w2 w5", "a")]
+    pairs = make_pairs(kit, [Line(text, text, "w2", "w3", name) for text, name in rows], print)
+    assert pairs.templates.tolist() == [0, 0, 1, 2]
+    (folder / "five.tsv").write_text("".join(f"{t}\t{t}\tw2\tw3\t{n}\n" for t, n in rows))
+    assert [line.template for line in read_prompts(str(folder / "five.tsv"))] == [
+        "a",
+        "a",
+        "b",
+        "a",
+    ]
 
 
 def test_shared_keys_and_values_belong_to_each_of_their_heads():
