@@ -17,14 +17,7 @@ from regard.core.attention import Attention
 from regard.disk import write_whole
 from regard.errors import UsageError
 from regard.look.capture import Board
-from regard.look.circuit import (
-    LEAST,
-    Certificate,
-    Circuit,
-    CircuitConfig,
-    Share,
-    find_circuit,
-)
+from regard.look.circuit import Certificate, Circuit, CircuitConfig, Share, find_circuit
 from regard.look.edges import Edge, edge_scores
 from regard.look.patching import Pairs
 from regard.look.picture import draw_map
@@ -38,7 +31,9 @@ def run(args: argparse.Namespace, show: Show) -> int:
     config = CircuitConfig(args.kind, args.keep, not args.heads_only, args.draws, seed=args.seed)
     kit = open_kit(args.path, args.device, None)
     pairs = open_pairs(args, kit, show)
-    tell_templates(pairs, show)
+    assert pairs.templates is not None
+    if int(pairs.templates.bincount().min()) < 4:  # two in either half
+        show.note("some templates, or lengths, have fewer than 4 pairs: their means are of few")
     with show.progress("finding a circuit") as progress:
         found = find_circuit(kit.board, pairs, config, progress)
         progress("edges")
@@ -57,15 +52,6 @@ def run(args: argparse.Namespace, show: Show) -> int:
     else:
         print_circuit(found, edges[: args.edges], show)
     return 0
-
-
-def tell_templates(pairs: Pairs, show: Show) -> None:
-    """Say where the mean of a template's prompts would be little more than one of them."""
-    assert pairs.templates is not None
-    sizes = pairs.templates.bincount()
-    if few := int((sizes < LEAST).sum()):
-        told = f"{few} of {len(sizes)} templates and lengths have fewer than {LEAST} pairs"
-        show.note(f"{told}: mean ablation is weak there; more pairs, or alike in length")
 
 
 def find_edges(board: Board, pairs: Pairs, nodes: list[Site], show: Show) -> list[Edge]:

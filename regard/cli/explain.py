@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from regard.cli.explain_flags import METHODS
-from regard.cli.explain_goal import DOING, Question, ask, baseline_of, readable
+from regard.cli.explain_goal import DOING, Question, ask, baseline_of
 from regard.cli.lengths import check_room
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show
@@ -24,6 +24,7 @@ from regard.look.attribution import (
     integrated_gradients,
 )
 from regard.look.faithful import curves, random_areas, spearman
+from regard.look.labels import token_labels
 from regard.look.lime import lime
 from regard.look.shap import Shap, shap
 from regard.look.sites import head_sites
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         "against": question.against,
         "baseline": name,
         "tokens": ids,
-        "pieces": [readable(kit.tokenizer, id, "source") for id in ids],
+        "pieces": token_labels(kit.tokenizer, ids, "source"),
     }
     if args.compare:
         compare(args, show, tokens, question, head)

@@ -92,7 +92,6 @@ def run(args: argparse.Namespace, show: Show) -> int:
             show.note(f"finished shards are kept in {out}: the same command goes on from there")
         raise
     report(args, show, made, counts, time.monotonic() - start)
-    room.tell_long(show)
     return faults.finish()
 
 
@@ -141,8 +140,8 @@ def read_items(
         for line, found in zip(group, cut(kit, group, kind), strict=True):
             number = counts.texts
             counts.add(line.text)
-            if counts.texts == mark.get("texts") and counts.mark() != mark:
-                raise other_texts(args.out)
+            if counts.texts == mark.get("texts"):
+                check_texts(counts, mark, args.out)
             try:
                 if isinstance(found, DataError):
                     raise DataError(
@@ -164,13 +163,14 @@ def read_items(
                     faults.show.note(f"{told}: no progress meanwhile; shorter lines are quicker")
                 yield item
     if counts.texts < mark.get("texts", 0):
-        raise other_texts(args.out)
+        check_texts(counts, mark, args.out)
 
 
-def other_texts(out: str) -> DataError:
-    """The error where a run cannot be gone on with."""
-    found, fix = f"not the texts that the interrupted run in {out} has read", "another --out, or delete it"
-    return DataError(DOING, found, "the same in the same order", fix)
+def check_texts(counts: Counts, mark: dict[str, Any], out: str) -> None:
+    """Go on with an interrupted run only where it has read the same."""
+    if counts.mark() != mark:
+        found = f"not the texts that the interrupted run in {out} has read"
+        raise DataError(DOING, found, "the same in the same order", "another --out, or delete it")
 
 
 def cut(kit: Kit, group: list[Line], kind: Kind) -> list[Item | DataError]:

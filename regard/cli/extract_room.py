@@ -6,11 +6,10 @@ import argparse
 from functools import cached_property
 
 from regard.cli.lengths import free_bytes, most_that, room_of, run_bytes
-from regard.cli.show import Show, human_bytes
+from regard.cli.show import human_bytes
 from regard.errors import DataError
 from regard.kit import Kit
 from regard.look.extract import Item, Shards
-from regard.model.config import TextConfig
 from regard.model.front_text import TextFront
 
 DOING = "extracting"
@@ -26,7 +25,6 @@ class Room:
             room_of(front) if isinstance(front, TextFront) else 0
             for front in (kit.model.front, kit.model.reader)
         )
-        self.long = 0  # texts longer than any that the model was trained on
 
     def tokens(self, args: argparse.Namespace) -> int:
         """Tokens of a batch."""
@@ -42,8 +40,7 @@ class Room:
                 found, most = f"{length:,} tokens in text {number}", f"at most {room:,}"
                 fix = "cut it into shorter lines"
                 raise DataError(DOING, found, f"{most}, which this model reads at once", fix)
-        trained = self.trained
-        self.long += trained is not None and max(len(item.ids), len(target)) > trained
+        self.kit.warn_long(max(len(item.ids), len(target)))
         rows = self.shards.check(item)
         longest = max(len(item.ids), len(target))
         if longest > CPU and self.needed(longest) > self.free:
@@ -52,19 +49,6 @@ class Room:
             wanted = f"at most {most:,}, which fit into {human_bytes(self.free)}"
             raise DataError(DOING, found, wanted, "cut it into shorter lines")
         return rows
-
-    def tell_long(self, show: Show) -> None:
-        """Say how many texts are longer than any of training; they were read all the same."""
-        if self.long:
-            many = f"{self.long:,} texts have more tokens than the {self.trained:,}"
-            show.note(f"warning: {many} that this model was trained on")
-
-    @property
-    def trained(self) -> int | None:
-        """The longest text of training, where the model reads on past it."""
-        front = self.kit.model.config.front
-        assert isinstance(front, TextConfig)
-        return None if front.position == "learned" else front.length
 
     @cached_property
     def free(self) -> int:
