@@ -62,7 +62,8 @@ def check_length(
     fix = [f"a shorter text: up to {shorten(text[:fits][-20:])!r} it fits"] if fits else []
     fix += ["a larger --max-tokens"] if most == asked else []
     expected = f"at most {most:,}" + ("" if most == asked else ", which this model reads")
-    raise DataError(doing, f"a text of {len(ids):,} tokens", expected, "; ".join(fix))
+    what = "text" if kit.model.config.target is None else side
+    raise DataError(doing, f"a {what} of {len(ids):,} tokens", expected, "; ".join(fix))
 
 
 # Memory -------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from regard.kit import Kit
 from regard.look.heads import HeadScores, best_heads, head_scores
 from regard.look.rebuild import attention_names
 from regard.look.repeats import repeats_for
-from regard.look.view import count_heads
+from regard.look.view import head_counts
 from regard.model.batch import Batch
 
 DOING = "measuring heads"
@@ -66,8 +66,7 @@ def read_group(kit: Kit, lines: Sequence[str]) -> Batch:
     encode, pair = kit.tokenizer.encode, kit.model.target is not None  # type: ignore[union-attr]
     sides = [line.partition("\t") if pair else (line, "", "") for line in lines]
     rows = [check_length(kit, encode(source), DOING, source) for source, _, _ in sides]
-    heads = [count_heads(kit.model, f"{name}.pattern") for name in attention_names(kit.board)]
-    check_room(kit, max(map(len, rows)), DOING, len(rows) * max(heads))
+    check_room(kit, max(map(len, rows)), DOING, len(rows) * max(head_counts(kit.board)))
     if not pair:
         return kit.batch(rows)
     begin = start_id(kit.files, kit.config)

@@ -21,7 +21,7 @@ from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
 from regard.kit import Kit
 from regard.look.labels import token_label, token_labels
-from regard.look.view import Maps, View, attention_taps, count_heads, gather_view
+from regard.look.view import Maps, View, attention_taps, gather_view, head_counts
 from regard.look.view_effects import with_effects
 from regard.look.view_html import view_page
 from regard.look.view_png import draw_head, draw_heads
@@ -139,8 +139,7 @@ def read(kit: Kit, text: str, target: str | None, most: int, progress: Progress)
 
 def check_cost(kit: Kit, shown: Shown, show: Show) -> None:
     """Refuse what does not fit; say beforehand what a long text takes."""
-    taps = [name for names in attention_taps(kit.board).values() for name in names]
-    heads = [count_heads(kit.model, name) for name in taps]
+    heads = head_counts(kit.board)
     longest = max(map(len, shown.sides.values()))
     needed = check_room(kit, longest, DOING, max(heads))
     if longest > LONGEST:
@@ -163,8 +162,7 @@ def wants_effects(kit: Kit, shown: Shown, asked: bool | None, show: Show) -> boo
     """Whether to run without each head: as asked, else where it does not take long."""
     if asked is not None or kit.model.config.head.size is None:
         return bool(asked) and kit.model.config.head.size is not None
-    taps = [name for names in attention_taps(kit.board).values() for name in names]
-    heads = sum(count_heads(kit.model, name) for name in taps)
+    heads = sum(head_counts(kit.board))
     weights = sum(p.numel() for p in kit.model.parameters())
     tokens = sum(map(len, shown.sides.values()))
     few = kit.device.type != "cpu" or weights * tokens * heads <= WORK

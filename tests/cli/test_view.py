@@ -143,7 +143,7 @@ def test_texts_that_do_not_fit(here, writer, tmp_path):  # noqa: F811
     code, _, err = here("look", writer, "", *out)
     assert code == 3 and "an empty text" in err
     code, _, err = here("look", "fr-en", "mot " * 6000, *out)
-    assert code == 3 and "tokens of the source" in err and "at most 5,000" in err
+    assert code == 3 and "a source of 6," in err and "at most 5,000" in err
 
 
 def test_a_model_without_attention(here, tmp_path):
