@@ -14,7 +14,7 @@ from regard.cli.lengths import check_room
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show
 from regard.cli.texts import check_finite
-from regard.errors import UsageError, nearest
+from regard.errors import check_known
 from regard.look.attribution import (
     Attribution,
     attention_flow,
@@ -53,11 +53,7 @@ class Found(NamedTuple):
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Explain one input."""
-    if args.method not in METHODS:
-        close = nearest(args.method, METHODS, 1)
-        fix = f"did you mean {close}?" if close else ""
-        found = f"unknown method {args.method!r}"
-        raise UsageError(DOING, found, f"one of {', '.join(METHODS)}", fix)
+    check_known(args.method, METHODS, DOING, f"unknown method {args.method!r}")
     kit = open_kit(args.path, args.device, None)  # plain maps: packed ones have no gradient
     question = ask(kit, args.text, args.target, args.against, show)
     methods = set(METHODS if args.compare else [args.method])

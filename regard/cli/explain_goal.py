@@ -9,7 +9,7 @@ import torch
 from regard.cli.answers import Asked, find_token, read_asked
 from regard.cli.lengths import check_length, most_tokens
 from regard.cli.show import Show
-from regard.errors import DataError, UsageError, nearest
+from regard.errors import DataError, UsageError, did_you_mean
 from regard.kit import Kit
 from regard.look.goal import Goal
 from regard.look.inputs import Baseline
@@ -70,8 +70,7 @@ class Words(NamedTuple):
             return names[word]
         if word.isdecimal() and int(word) in self.labels:
             return int(word)
-        close = nearest(word, names)
-        fix = f"did you mean {close}?" if close else ""
+        fix = did_you_mean(word, names)
         raise UsageError(DOING, f"no class is called {word!r}", f"one of {', '.join(names)}", fix)
 
 
@@ -147,7 +146,6 @@ def baseline_of(kit: Kit, asked: str | None) -> tuple[Baseline, str]:
     ids = kit.tokenizer.encode(asked, special=False) if found is None else [found]
     if len(ids) != 1 or ids[0] == specials.get("unk"):
         known = ("zero", "drop", *specials)
-        close = nearest(asked, known, 1)
-        fix = f"did you mean {close}?" if close else ""
+        fix = did_you_mean(asked, known, 1)
         raise UsageError(DOING, f"--baseline {asked!r} is {len(ids)} tokens", "one token", fix)
     return ids[0], kit.tokenizer.pieces(ids, "source")[0]

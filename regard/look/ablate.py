@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from regard.errors import UsageError
+from regard.errors import check_known
 from regard.look.capture import Board
 from regard.look.sites import Fills, Site, taps_of
 from regard.model.batch import Batch
@@ -34,8 +34,7 @@ def fill(
     `reference` holds the corrupted prompts: row by row for `resample`; `mean` takes their mean
     at each position, over rows that are real there and of the same template.
     """
-    if kind not in KINDS:
-        raise UsageError("ablating", f"{kind!r}", f"one of {', '.join(KINDS)}")
+    check_known(kind, KINDS, "ablating")
     _, seen = board.run(reference, taps_of(sites))
     if kind == "resample":
         return seen

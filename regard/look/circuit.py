@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, UsageError, check_known
 from regard.look.ablate import KINDS, Kind, fill
 from regard.look.capture import Board
 from regard.look.goal import Goal
@@ -46,8 +46,7 @@ class CircuitConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UsageError("finding a circuit", f"{self.kind!r}", f"one of {', '.join(KINDS)}")
+        check_known(self.kind, KINDS, "finding a circuit")
         if not 0 < self.keep < 1:
             raise UsageError("finding a circuit", f"keep {self.keep}", "between 0 and 1")
 
