@@ -37,9 +37,9 @@ class Room:
         rooms = [(len(item.ids), self.positions), (len(target), self.written)]
         for length, room in rooms:
             if length > room:
-                found, most = f"{length:,} tokens in text {number}", f"at most {room:,}"
-                fix = "cut it into shorter lines"
-                raise DataError(DOING, found, f"{most}, which this model reads at once", fix)
+                found = f"{length:,} tokens in text {number}"
+                expected = f"at most {room:,}, which this model reads at once"
+                raise DataError(DOING, found, expected, "cut it into shorter lines")
         self.kit.warn_long(max(len(item.ids), len(target)))
         rows = self.shards.check(item)
         longest = max(len(item.ids), len(target))

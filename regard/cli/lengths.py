@@ -27,9 +27,8 @@ def most_tokens(kit: Kit, doing: str, side: Side = "source", asked: int | None =
     if not isinstance(front, TextFront):
         found = f"a model that reads {kit.model.config.front.kind}"
         raise UsageError(doing, found, "one that reads text")
-    if asked is not None:
-        return asked if front.positions is None else min(asked, front.positions.size)
-    return room_of(front)
+    table = None if front.positions is None else front.positions.size
+    return room_of(front) if asked is None else min(asked, table or asked)
 
 
 def room_of(front: TextFront) -> int:

@@ -96,7 +96,9 @@ def choose_taps(
             raise UsageError(DOING, f"head {head} of {name}", "taps of attn.q, k, v or z")
     if len({reads_source(board, name) for name in taps}) > 1:
         found = "taps of the source's tokens and of the target's"
-        raise UsageError(DOING, found, "one of the two", "run once for each")
+        raise UsageError(
+            DOING, found, "one of the two", "run once for each: 'encoder.*', 'decoder.*'"
+        )
     return Choice(taps, position, head, dtype)
 
 

@@ -208,7 +208,7 @@ def test_bad_pairs(folder, tmp_path, capsys, line, told):
         (["circuit", "M", "P", "--out", "nowhere/c.json"], "no folder nowhere"),
         (["eval", "ioi", "M", "--out", "."], "is a folder"),
         (["patch", "M", "P", "--png", "nowhere/p.png"], "no folder nowhere"),
-        (["eval", "ioi", "M"], "14 tokens\n  expected: at most 12"),
+        (["eval", "ioi", "M"], "13 tokens\n  expected: at most 12"),
         (["circuit", "fr-en", "--task", "ioi"], "a language model"),
     ],
 )
