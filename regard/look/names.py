@@ -44,8 +44,8 @@ def find(wanted: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
         if not hits:
             shown = {name.removeprefix("encoder.").removeprefix("decoder."): name for name in names}
             close = nearest(pattern, names) or nearest(pattern, shown) or ", ".join(names[:3])
-            found, fix = f"no tap is called {pattern!r}", "use * for any part of a name"
-            raise UsageError("finding a tap", found, f"a name such as {close}", fix)
+            told, fix = f"no tap is called {pattern!r}", "use * for any part of a name"
+            raise UsageError("finding a tap", told, f"a name such as {close}", fix)
         found.update(hits)
     return tuple(name for name in names if name in found)
 
