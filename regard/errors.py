@@ -50,14 +50,27 @@ def check_names(given: Iterable[str], known: Iterable[str], doing: str, expected
     names = list(known)
     for name in given:
         if name not in names:
-            close = nearest(name, names)
-            fix = f"did you mean {close}?" if close else f"one of {', '.join(names)}"
+            fix = did_you_mean(name, names, otherwise=f"one of {', '.join(names)}")
             raise UsageError(doing, f"unknown {name}=", expected, fix)
 
 
 def nearest(name: str, names: Iterable[str], count: int = 3) -> str:
     """The names most like `name`, for "did you mean": 'a, b' or '' when none is close."""
     return ", ".join(difflib.get_close_matches(name, list(names), n=count, cutoff=0.5))
+
+
+def did_you_mean(name: str, names: Iterable[str], count: int = 3, otherwise: str = "") -> str:
+    """The same as a question, or something else where none is close."""
+    close = nearest(name, names, count)
+    return f"did you mean {close}?" if close else otherwise
+
+
+def check_known(name: str, known: Iterable[str], doing: str, found: str = "") -> None:
+    """Refuse a name that is not among the known ones, with the nearest that is."""
+    names = list(known)
+    if name not in names:
+        listed = f"one of {', '.join(names)}"
+        raise UsageError(doing, found or repr(name), listed, did_you_mean(name, names, 1))
 
 
 def bad_byte(error: UnicodeDecodeError, before: int = 0) -> str:

@@ -68,9 +68,10 @@ class Mechanism:
     ) -> HeadScores:
         """Claim that a head of some block has this score of induction, previous or duplicate."""
         __tracebackhide__ = True
+        from regard.errors import check_known
         from regard.look.heads import best_heads
 
-        check_kind(kind)
+        check_known(kind, KINDS, "testing a mechanism")
         inside = [s for s in self.scores if blocks is None or s.block in blocks]
         found = best_heads(inside, kind, SHOWN)
         if found and getattr(found[0], kind) >= at_least:
@@ -260,16 +261,6 @@ def ablation(by: str, head: int | Sequence[int] | None) -> Edit:
     if by not in ("zero", "mean"):
         raise UsageError("testing a mechanism", f"by={by!r}", "zero or mean")
     return mean(head=head) if by == "mean" else zero(head=head)
-
-
-def check_kind(kind: str) -> None:
-    """Refuse a score that there is not."""
-    from regard.errors import UsageError, nearest
-
-    if kind not in KINDS:
-        close = nearest(kind, KINDS)
-        fix = f"did you mean {close}?" if close else ""
-        raise UsageError("testing a mechanism", f"{kind!r}", f"one of {', '.join(KINDS)}", fix)
 
 
 def listing(scores: Sequence[HeadScores], kind: str) -> str:

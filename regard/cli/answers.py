@@ -1,11 +1,49 @@
-"""The token that a word begins with after a text: what every command that names an answer asks."""
+"""What a model is asked: a text as it reads it, and the token that an answer begins with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
-from regard.errors import DataError
+from regard.cli.fill import encode_gaps
+from regard.cli.lengths import check_length
+from regard.decode.prompt import prompt_ids
+from regard.errors import DataError, UsageError
+from regard.interop.side import start_id
+from regard.kit import Kit
 from regard.tokens.tokenizer import Side, Tokenizer
+
+
+class Asked(NamedTuple):
+    """A text whose next or missing word is asked for."""
+
+    ids: list[int]
+    before: str
+    """What the answer follows."""
+    gap: int | None = None
+    """The column of a masked language model's gap; its answer stands there, others' at the end."""
+    written: list[int] | None = None
+    """What an encoder-decoder has written."""
+
+
+def read_asked(kit: Kit, text: str, doing: str, begun: str = "") -> Asked:
+    """A text as a model of its kind reads it; `begun` is how an encoder-decoder's answer begins."""
+    model, tokenizer = kit.model, kit.tokenizer
+    if tokenizer is None or model.config.head.take == "first" or model.head.out is None:
+        raise UsageError(doing, "a model that predicts no words", "one that does")
+    if model.config.target is not None:
+        ids = check_length(kit, tokenizer.encode(text), doing, text)
+        after = tokenizer.encode(begun, special=False, side="target")
+        kit.check_room(len(after) + 1)
+        return Asked(ids, begun, written=[start_id(kit.files, kit.config), *after])
+    if model.decoder is not None:
+        return Asked(check_length(kit, prompt_ids(tokenizer, text), doing, text), text)
+    mask = tokenizer.specials.get("mask")
+    if mask is None or model.config.head.size != getattr(model.config.front, "vocab", None):
+        raise UsageError(doing, "an encoder that predicts no words", "a masked language model")
+    ids = check_length(kit, encode_gaps(tokenizer, text, mask, doing), doing, text)
+    gap = ids.index(mask)
+    return Asked(ids, tokenizer.decode(ids[:gap]), gap)
 
 
 def find_token(

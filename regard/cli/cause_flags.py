@@ -15,7 +15,7 @@ OVER = ("heads", "mlps", "stream")
 def add_prompts(parser: argparse.ArgumentParser) -> None:
     """The model and its pairs of prompts."""
     parser.add_argument("path", metavar="MODEL", help="a language model that `regard.load` opens")
-    lines = "lines of clean TAB corrupted TAB answer [TAB other answer]"
+    lines = "lines of clean TAB corrupted TAB answer [TAB other answer [TAB template]]"
     parser.add_argument("pairs", metavar="PAIRS", nargs="?", help=lines)
     task = "prompts made here instead of PAIRS: ioi (who is the indirect object?)"
     parser.add_argument("--task", choices=("ioi",), help=task)
@@ -43,7 +43,8 @@ def add_patch(parser: argparse.ArgumentParser) -> None:
 def add_circuit(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard circuit`."""
     add_prompts(parser)
-    kind = "what stands in place of parts outside (resample: values of the corrupted twin)"
+    kind = "what stands in place of parts outside: values of the corrupted twin, of all that have "
+    kind += "its template and length on average, or 0 (resample)"
     parser.add_argument("--kind", choices=KINDS, default="resample", help=kind)
     keep = "share of the task that the circuit must do (0.9)"
     parser.add_argument("--keep", type=number, default=0.9, metavar="X", help=keep)

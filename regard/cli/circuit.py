@@ -31,6 +31,9 @@ def run(args: argparse.Namespace, show: Show) -> int:
     config = CircuitConfig(args.kind, args.keep, not args.heads_only, args.draws, seed=args.seed)
     kit = open_kit(args.path, args.device, None)
     pairs = open_pairs(args, kit, show)
+    assert pairs.templates is not None
+    if int(pairs.templates.bincount().min()) < 4:  # two in either half
+        show.note("some templates, or lengths, have fewer than 4 pairs: their means are of few")
     with show.progress("finding a circuit") as progress:
         found = find_circuit(kit.board, pairs, config, progress)
         progress("edges")

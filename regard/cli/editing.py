@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from regard.errors import DataError, UsageError, nearest
+from regard.errors import DataError, UsageError, check_known
 from regard.look.edit import Edit, add, mean, patch, resample_from, zero
 from regard.look.extracted import Extracted
 
@@ -41,10 +41,7 @@ def read_edits(given: Sequence[str]) -> dict[str, list[Edit]]:
 
 def read_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
     """One edit from its words."""
-    if kind not in KINDS:
-        close = nearest(kind, KINDS, 1)
-        fix = f"did you mean {close}?" if close else ""
-        raise UsageError(DOING, f"{kind!r} in {text!r}", f"one of {', '.join(KINDS)}", fix)
+    check_known(kind, KINDS, DOING, f"{kind!r} in {text!r}")
     known = (*CHOICES, *KINDS[kind])
     found = {}
     for option in options:

@@ -9,23 +9,30 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from regard.cli.explain_flags import METHODS
-from regard.cli.explain_goal import DOING, Question, ask, baseline_of, readable
+from regard.cli.explain_goal import DOING, Question, ask, baseline_of
+from regard.cli.lengths import check_room
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show
 from regard.cli.texts import check_finite
-from regard.errors import UsageError, nearest
+from regard.errors import check_known
 from regard.look.attribution import (
     Attribution,
+    attention_flow,
+    attention_rollout,
     attention_row,
     gradient_times_input,
     integrated_gradients,
 )
 from regard.look.faithful import curves, random_areas, spearman
+from regard.look.labels import token_labels
 from regard.look.lime import lime
 from regard.look.shap import Shap, shap
+from regard.look.sites import head_sites
 from regard.look.subsets import Tokens
 
 BAR = 10  # characters of the longest bar
+ATTENTION = {"attention": attention_row, "rollout": attention_rollout, "flow": attention_flow}
+FLOW = 100  # tokens: a flow of more takes minutes, and is left to --method
 RANDOM = 10  # orders of the floor that methods are compared with
 
 
@@ -46,13 +53,12 @@ class Found(NamedTuple):
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Explain one input."""
-    if args.method not in METHODS:
-        close = nearest(args.method, METHODS, 1)
-        fix = f"did you mean {close}?" if close else ""
-        found = f"unknown method {args.method!r}"
-        raise UsageError(DOING, found, f"one of {', '.join(METHODS)}", fix)
+    check_known(args.method, METHODS, DOING, f"unknown method {args.method!r}")
     kit = open_kit(args.path, args.device, None)  # plain maps: packed ones have no gradient
     question = ask(kit, args.text, args.target, args.against, show)
+    methods = set(METHODS if args.compare else [args.method])
+    heads = len(head_sites(kit.board)) if methods & set(ATTENTION) else 0
+    check_room(kit, len(question.ids), DOING, heads, bool(methods & {"gradient", "ig"}))
     baseline, name = baseline_of(kit, args.baseline)
     assert kit.tokenizer is not None
     ids = [question.ids[n] for n in question.players]
@@ -63,7 +69,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         "against": question.against,
         "baseline": name,
         "tokens": ids,
-        "pieces": [readable(kit.tokenizer, id, "source") for id in ids],
+        "pieces": token_labels(kit.tokenizer, ids, "source"),
     }
     if args.compare:
         compare(args, show, tokens, question, head)
@@ -92,7 +98,7 @@ def explain(
         rows = [(*row[:2], f"{s:.4f}", row[2]) for row, s in zip(rows, spreads, strict=True)]  # type: ignore[misc]
     show.table(f"{question.name}, by {args.method}", columns, rows)
     show.line(f"  {found.said}")
-    if args.method != "attention":
+    if args.method not in ATTENTION:
         show.line(f"  an absent token is {head['baseline']}")
 
 
@@ -145,10 +151,11 @@ def area_data(areas: tuple[float, float]) -> dict[str, float]:
 
 
 def usable(tokens: Tokens) -> list[str]:
-    """The methods that this model and baseline allow: recurrent ones have no attention."""
-    part = "cross" if tokens.board.model.config.target is not None else "attn"
-    seen = any(name.endswith(f"{part}.pattern") for name in tokens.board.taps)
-    gone = {"attention"} if not seen else set()
+    """The methods that model, baseline and length allow: recurrent ones have no attention."""
+    taps = [name for name in tokens.board.taps if name.endswith(".pattern")]
+    own = any(".cross." not in name for name in taps)  # a recurrent reader has none of its own
+    gone = {"rollout", "flow"} if taps and not own else set() if taps else set(ATTENTION)
+    gone |= {"flow"} if tokens.width > FLOW else set()
     gone |= {"gradient", "ig"} if tokens.baseline == "drop" else set()
     return [name for name in METHODS if name not in gone]
 
@@ -167,7 +174,7 @@ def apply(name: str, args: argparse.Namespace, show: Show, tokens: Tokens) -> Fo
         elif name == "shap":
             found = of_shap(shap(tokens, args.samples, args.seed))
         else:
-            found = of_attention(attention_row(tokens))
+            found = of_attention(ATTENTION[name](tokens), name)
     check_finite(DOING, found.scores.tolist())
     return found
 
@@ -220,9 +227,12 @@ def of_shap(found: Shap) -> Found:
     return Found(found.scores, said, how, data, found.interval)
 
 
-def of_attention(scores: Tensor) -> Found:
-    """Attention."""
+def of_attention(scores: Tensor, name: str) -> Found:
+    """Attention; a flow is no share, since its ways have parts in common."""
     total = float(scores.sum())
+    if name == "flow":
+        said = "the most that attention could carry to the answer from each token"
+        return Found(scores, said, "", {})
     said = f"{total:.1%} of the attention is on these tokens"
     return Found(scores, said, f"{total:.1%} here", {"share": total})
 

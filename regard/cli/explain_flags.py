@@ -6,7 +6,7 @@ import argparse
 
 from regard.cli.options import add_device, positive
 
-METHODS = ("gradient", "ig", "lime", "shap", "attention")
+METHODS = ("gradient", "ig", "lime", "shap", "attention", "rollout", "flow")
 
 
 def add_explain(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="WORD", help=target)
     against = "explain why the target and not this one: the difference of both"
     parser.add_argument("--against", metavar="WORD", help=against)
-    methods = f"{', '.join(METHODS)} (ig)"
+    methods = f"{', '.join(METHODS)} (ig); the last two follow attention through all layers"
     parser.add_argument("--method", default="ig", metavar="NAME", help=methods)
     compare = "all methods, how faithful each is, and how they agree"
     parser.add_argument("--compare", action="store_true", help=compare)
@@ -42,7 +42,7 @@ def add_explain(parser: argparse.ArgumentParser) -> None:
 EXPLAIN = {
     "explain": (
         "regard.cli.explain",
-        "which words of the input an answer comes from: ig, lime, shap, attention",
+        "which words of the input an answer comes from: ig, lime, shap, attention, rollout",
         add_explain,
         (
             'regard explain folder "When Mary and John went out, John gave a drink to"',

@@ -5,22 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
-from regard.cli.answers import find_token
-from regard.cli.fill import encode_gaps
+from regard.cli.answers import Asked, find_token, read_asked
 from regard.cli.lengths import check_length, most_tokens
 from regard.cli.show import Show
-from regard.decode.prompt import prompt_ids
-from regard.errors import DataError, UsageError, nearest
-from regard.interop.side import start_id
+from regard.errors import DataError, UsageError, did_you_mean
 from regard.kit import Kit
 from regard.look.goal import Goal
 from regard.look.inputs import Baseline
+from regard.look.labels import token_label
 from regard.model.batch import Batch
-from regard.model.config import TextConfig
 from regard.model.front_text import TextFront
-from regard.tokens.tokenizer import Side, Tokenizer
+from regard.tokens.tokenizer import Tokenizer
 
 DOING = "explaining"
 FIXED = ("bos", "eos", "pad", "cls", "sep", "mask")  # tokens that are not the user's words
@@ -45,12 +41,6 @@ class Question(NamedTuple):
         return f"logit of {self.target!r}" + (f" − {self.against!r}" if self.against else "")
 
 
-def readable(tokenizer: Tokenizer, id: int, side: Side) -> str:
-    """A token as text, its leading space kept; control tokens and parts of letters as spelt."""
-    text = tokenizer.decode([id], side=side)
-    return text if text.strip() and "�" not in text else tokenizer.pieces([id], side)[0]
-
-
 class Words(NamedTuple):
     """How the answers of a model are named."""
 
@@ -60,19 +50,18 @@ class Words(NamedTuple):
     """Classes; empty where answers are tokens."""
     before: str = ""
     """What stands before the answer."""
-    side: Side = "target"
 
     def name(self, id: int) -> str:
         """An answer as it is shown."""
         if self.labels:
             return self.labels[id]
-        return readable(self.tokenizer, id, self.side)
+        return token_label(self.tokenizer, id)
 
     def find(self, word: str) -> int:
         """The answer that a user names: a class by label or number, or the word's first token."""
         if self.labels:
             return self.find_class(word)
-        return find_token(self.tokenizer, self.before, word, self.show.note, self.side)
+        return find_token(self.tokenizer, self.before, word, self.show.note)
 
     def find_class(self, word: str) -> int:
         """The number of a class."""
@@ -81,8 +70,7 @@ class Words(NamedTuple):
             return names[word]
         if word.isdecimal() and int(word) in self.labels:
             return int(word)
-        close = nearest(word, names)
-        fix = f"did you mean {close}?" if close else ""
+        fix = did_you_mean(word, names)
         raise UsageError(DOING, f"no class is called {word!r}", f"one of {', '.join(names)}", fix)
 
 
@@ -93,82 +81,34 @@ def ask(kit: Kit, text: str, target: str | None, against: str | None, show: Show
     most_tokens(kit, DOING)  # says so where it reads no text
     if kit.model.config.head.size is None:
         raise UsageError(DOING, "a model that gives vectors only", "one that answers")
-    if kit.model.config.target is not None:
-        return ask_pair(kit, text, target, against, show)
-    if kit.model.decoder is not None:
-        return ask_decoder(kit, text, target, against, show)
+    assert kit.tokenizer is not None
     if kit.model.config.head.take == "first":
-        return ask_classifier(kit, text, target, against, show)
-    return ask_masked(kit, text, target, against, show)
+        ids = check_length(kit, kit.tokenizer.encode(text), DOING, text)
+        given = kit.config.get("id2label") or {}
+        labels = {n: str(given.get(str(n), n)) for n in range(kit.model.config.head.size)}
+        words = Words(show, kit.tokenizer, labels)
+        return settle(kit, Asked(ids, ""), words, (target, against))
+    pair = kit.model.config.target is not None
+    asked = read_asked(kit, text, DOING, (target or "") if pair else "")
+    if asked.gap is not None and (gaps := asked.ids.count(asked.ids[asked.gap])) > 1:
+        show.note(f"{gaps} gaps: the first is explained")
+    words = Words(show, kit.tokenizer, {}, asked.before)
+    return settle(kit, asked, words, (None if pair else target, against))
 
 
-def ask_decoder(
-    kit: Kit, text: str, target: str | None, against: str | None, show: Show
-) -> Question:
-    """The token after the text."""
-    assert kit.tokenizer is not None
-    ids = check_length(kit, prompt_ids(kit.tokenizer, text), DOING, text)
-    return settle(kit, ids, None, None, Words(show, kit.tokenizer, {}, text), (target, against))
-
-
-def ask_pair(kit: Kit, text: str, target: str | None, against: str | None, show: Show) -> Question:
-    """The token after the beginning of an answer, from the source."""
-    assert kit.tokenizer is not None
-    ids = check_length(kit, kit.tokenizer.encode(text), DOING, text)
-    begun = kit.tokenizer.encode(target or "", special=False, side="target")
-    kit.check_room(len(begun) + 1)
-    written = torch.tensor([[start_id(kit.files, kit.config), *begun]])
-    words = Words(show, kit.tokenizer, {}, target or "")
-    return settle(kit, ids, written, None, words, (None, against))
-
-
-def ask_classifier(
-    kit: Kit, text: str, target: str | None, against: str | None, show: Show
-) -> Question:
-    """The class of the text."""
-    assert kit.tokenizer is not None and kit.model.config.head.size is not None
-    ids = check_length(kit, kit.tokenizer.encode(text), DOING, text)
-    given = kit.config.get("id2label") or {}
-    labels = {n: str(given.get(str(n), n)) for n in range(kit.model.config.head.size)}
-    return settle(kit, ids, None, None, Words(show, kit.tokenizer, labels), (target, against))
-
-
-def ask_masked(
-    kit: Kit, text: str, target: str | None, against: str | None, show: Show
-) -> Question:
-    """The word at the first gap."""
-    assert kit.tokenizer is not None and isinstance(kit.model.config.front, TextConfig)
-    mask = kit.tokenizer.specials.get("mask")
-    if mask is None or kit.model.config.head.size != kit.model.config.front.vocab:
-        raise UsageError(DOING, "an encoder that predicts no words", "a masked language model")
-    ids = check_length(kit, encode_gaps(kit.tokenizer, text, mask, DOING), DOING, text)
-    if ids.count(mask) > 1:
-        show.note(f"{ids.count(mask)} gaps: the first is explained")
-    at = ids.index(mask)
-    words = Words(show, kit.tokenizer, {}, kit.tokenizer.decode(ids[:at]))
-    return settle(kit, ids, None, torch.tensor([at]), words, (target, against))
-
-
-def settle(
-    kit: Kit,
-    ids: list[int],
-    written: Tensor | None,
-    at: Tensor | None,
-    words: Words,
-    asked: tuple[str | None, str | None],
-) -> Question:
+def settle(kit: Kit, text: Asked, words: Words, answers: tuple[str | None, str | None]) -> Question:
     """The question, with the likeliest answer where none is named."""
     assert kit.tokenizer is not None
     fixed = {id for role, id in kit.tokenizer.specials.items() if role in FIXED}
-    players = [n for n, id in enumerate(ids) if id not in fixed]
+    players = [n for n, id in enumerate(text.ids) if id not in fixed]
     if not players:
         raise DataError(DOING, "a text without words", "at least one word")
-    batch = kit.batch([ids], None if written is None else written.tolist())
-    target, against = (None if word is None else words.find(word) for word in asked)
+    batch = kit.batch([text.ids], None if text.written is None else [text.written])
+    target, against = (None if word is None else words.find(word) for word in answers)
     if target is None:
         with torch.no_grad():
             logits = kit.model(batch)[0]
-        scores = logits if logits.dim() == 1 else logits[-1 if at is None else int(at[0])]
+        scores = logits if logits.dim() == 1 else logits[-1 if text.gap is None else text.gap]
         size = len(scores) if words.labels else min(len(scores), kit.tokenizer.size)
         scores = scores[:size].clone()
         if against is not None:
@@ -177,9 +117,9 @@ def settle(
     if target == against:
         raise UsageError(DOING, f"{words.name(target)!r} against itself", "two different words")
     bad = None if against is None else torch.tensor([against])
-    goal = Goal(torch.tensor([target]), bad, at)
+    goal = Goal(torch.tensor([target]), bad, None if text.gap is None else torch.tensor([text.gap]))
     shown = None if against is None else words.name(against)
-    return Question(batch, goal, ids, players, words.name(target), shown)
+    return Question(batch, goal, text.ids, players, words.name(target), shown)
 
 
 def baseline_of(kit: Kit, asked: str | None) -> tuple[Baseline, str]:
@@ -206,7 +146,6 @@ def baseline_of(kit: Kit, asked: str | None) -> tuple[Baseline, str]:
     ids = kit.tokenizer.encode(asked, special=False) if found is None else [found]
     if len(ids) != 1 or ids[0] == specials.get("unk"):
         known = ("zero", "drop", *specials)
-        close = nearest(asked, known, 1)
-        fix = f"did you mean {close}?" if close else ""
+        fix = did_you_mean(asked, known, 1)
         raise UsageError(DOING, f"--baseline {asked!r} is {len(ids)} tokens", "one token", fix)
     return ids[0], kit.tokenizer.pieces(ids, "source")[0]

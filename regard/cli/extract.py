@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,19 @@ from regard.cli.extract_room import Room
 from regard.cli.lines import Faults, Line, line_groups
 from regard.cli.opening import open_kit
 from regard.cli.show import Show, human_bytes
+from regard.cli.view_flags import LONGEST
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
 from regard.kit import Kit
 from regard.look.extract import Choice, Item, Kind, Shards, choose_taps, kind_of
-from regard.look.extracted import Writer, check_free, import_arrow, publish, writing
+from regard.look.extracted import PART, Settings, Writer, check_free, import_arrow, publish, writing
 from regard.model.config import TextConfig
 from regard.receipt import make_receipt
 from regard.train.checkpoint import weight_hash
 
 DOING = "extracting"
 TOGETHER = 256  # lines that are cut into tokens together
+MEGABYTE = 1_000_000
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -43,10 +46,22 @@ class Counts:
     """Texts without a token at the position asked for."""
     digest: Any = field(default_factory=hashlib.sha256)
     """Of all texts, each with the end of its line."""
+    before: int = 0
+    """Tokens of texts that an interrupted run had done."""
+
+    def add(self, text: str) -> None:
+        """One more text."""
+        self.texts += 1
+        self.digest.update(text.encode() + b"\n")
+
+    def mark(self) -> dict[str, Any]:
+        """How far the texts were read."""
+        return {"texts": self.texts, "sha256": self.digest.hexdigest()}
 
     def as_data(self) -> dict[str, Any]:
         """For the manifest."""
-        made = {"texts": self.texts, "tokens": self.tokens, "skipped": self.skipped}
+        tokens = self.before + self.tokens
+        made = {"texts": self.texts, "tokens": tokens, "skipped": self.skipped}
         return made | {"short": self.short, "texts_sha256": self.digest.hexdigest()}
 
 
@@ -62,25 +77,47 @@ def run(args: argparse.Namespace, show: Show) -> int:
     kit.board.check_alone("a corpus, whose texts run together")
     choice = choose_taps(kit.board, args.tap, args.position, args.head, DTYPES[args.precision])
     faults, counts, start = Faults(show), Counts(), time.monotonic()
-    with writing(out, args.format, args.force) as writer:
-        shards = Shards(kit.board, choice, args.shard_mb * 1_000_000, writer.write)
-        room = Room(kit, shards)
-        with show.progress(DOING) as progress:
-
-            def tell(done: int) -> None:
-                counts.tokens += done
-                progress(f"{counts.tokens:,} tokens, {counts.texts:,} texts")
-
-            shards.read(read_items(kit, args, room, faults, counts), room.tokens(args), tell)
-            shards.flush()
-            writer.wait()
-        if not writer.shards:
-            raise DataError(DOING, "no text that gives a row", "texts with tokens there")
-        made = manifest(kit, args, choice, shards.widths, counts, writer)
-        publish(out, writer, made)
+    try:
+        with writing(out, args.format, args.force, settings_of(kit, args, choice)) as writer:
+            if writer.shards:
+                show.note(f"going on after {len(writer.shards)} shards, {writer.texts:,} texts")
+            size = args.shard_mb * MEGABYTE
+            write = partial(writer.write, mark=counts.mark)
+            room = Room(kit, Shards(kit.board, choice, size, write))
+            read_corpus(kit, args, room, faults, counts, writer)
+            made = manifest(kit, args, choice, room.shards.widths, counts, writer)
+            publish(out, writer, made)
+    except BaseException as error:
+        if (out / PART).is_dir() and not isinstance(error, UsageError | DataError):
+            show.note(f"finished shards are kept in {out}: the same command goes on from there")
+        raise
     report(args, show, made, counts, time.monotonic() - start)
-    room.tell_long(show)
     return faults.finish()
+
+
+def settings_of(kit: Kit, args: argparse.Namespace, choice: Choice) -> Settings:
+    """What an interrupted run must have had alike to be gone on with."""
+    made = {"tap": choice.taps, "position": choice.position, "head": choice.head}
+    made |= {"precision": args.precision, "format": args.format, "edit": args.edit}
+    return {"model": weight_hash(kit.model), **made}
+
+
+def read_corpus(
+    kit: Kit, args: argparse.Namespace, room: Room, faults: Faults, counts: Counts, writer: Writer
+) -> None:
+    """All texts, as far as they are not read already, into shards on the disk."""
+    with faults.show.progress(DOING) as progress:
+
+        def tell(done: int) -> None:
+            counts.tokens += done
+            progress(f"{counts.tokens:,} tokens, {counts.texts:,} texts")
+
+        items = read_items(kit, args, room, faults, counts, writer)
+        room.shards.read(items, room.tokens(args), tell)
+        room.shards.flush()
+        writer.wait()
+    if not writer.shards:
+        raise DataError(DOING, "no text that gives a row", "texts with tokens there")
 
 
 def check_form(args: argparse.Namespace) -> None:
@@ -95,15 +132,16 @@ def check_form(args: argparse.Namespace) -> None:
 
 
 def read_items(
-    kit: Kit, args: argparse.Namespace, room: Room, faults: Faults, counts: Counts
+    kit: Kit, args: argparse.Namespace, room: Room, faults: Faults, counts: Counts, writer: Writer
 ) -> Iterator[Item]:
-    """Texts as ids; one that cannot be read is told, and the others are done."""
-    kind = room.shards.kind
+    """Texts as ids, but those done before; one that cannot be read is told, the others are done."""
+    kind, done, mark = room.shards.kind, writer.texts, writer.mark
     for group in line_groups(None, args.files or ["-"], TOGETHER):
         for line, found in zip(group, cut(kit, group, kind), strict=True):
             number = counts.texts
-            counts.texts += 1
-            counts.digest.update(line.text.encode() + b"\n")
+            counts.add(line.text)
+            if counts.texts == mark.get("texts"):
+                check_texts(counts, mark, args.out)
             try:
                 if isinstance(found, DataError):
                     raise DataError(
@@ -115,9 +153,24 @@ def read_items(
                 counts.skipped += 1
                 faults.tell(str(error))
                 continue
+            length = len(item.ids) + len(item.target or ())
             counts.short += rows == 0 and len(item.ids) > 0
-            if rows:
+            if number < done:
+                counts.before += length * (rows > 0)
+            elif rows:
+                if length > LONGEST:
+                    told = f"text {number + 1} has {length:,} tokens, which run at once"
+                    faults.show.note(f"{told}: no progress meanwhile; shorter lines are quicker")
                 yield item
+    if counts.texts < mark.get("texts", 0):
+        check_texts(counts, mark, args.out)
+
+
+def check_texts(counts: Counts, mark: dict[str, Any], out: str) -> None:
+    """Go on with an interrupted run only where it has read the same."""
+    if counts.mark() != mark:
+        found = f"not the texts that the interrupted run in {out} has read"
+        raise DataError(DOING, found, "the same in the same order", "another --out, or delete it")
 
 
 def cut(kit: Kit, group: list[Line], kind: Kind) -> list[Item | DataError]:

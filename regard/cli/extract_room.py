@@ -5,18 +5,12 @@ from __future__ import annotations
 import argparse
 from functools import cached_property
 
-import torch
-
-from regard.cli.doctor import free_memory
-from regard.cli.lengths import room_of
-from regard.cli.show import Show, human_bytes
+from regard.cli.lengths import free_bytes, most_that, room_of, run_bytes
+from regard.cli.show import human_bytes
 from regard.errors import DataError
 from regard.kit import Kit
 from regard.look.extract import Item, Shards
-from regard.model.config import TextConfig
-from regard.model.cost import Run
 from regard.model.front_text import TextFront
-from regard.model.memory import count_memory
 
 DOING = "extracting"
 CPU, GPU = 1024, 16_384  # tokens of a batch
@@ -31,7 +25,6 @@ class Room:
             room_of(front) if isinstance(front, TextFront) else 0
             for front in (kit.model.front, kit.model.reader)
         )
-        self.long = 0  # texts longer than any that the model was trained on
 
     def tokens(self, args: argparse.Namespace) -> int:
         """Tokens of a batch."""
@@ -44,54 +37,26 @@ class Room:
         rooms = [(len(item.ids), self.positions), (len(target), self.written)]
         for length, room in rooms:
             if length > room:
-                found, most = f"{length:,} tokens in text {number}", f"at most {room:,}"
-                fix = "cut it into shorter lines"
-                raise DataError(DOING, found, f"{most}, which this model reads at once", fix)
-        trained = self.trained
-        self.long += trained is not None and max(len(item.ids), len(target)) > trained
+                found = f"{length:,} tokens in text {number}"
+                expected = f"at most {room:,}, which this model reads at once"
+                raise DataError(DOING, found, expected, "cut it into shorter lines")
+        self.kit.warn_long(max(len(item.ids), len(target)))
         rows = self.shards.check(item)
         longest = max(len(item.ids), len(target))
         if longest > CPU and self.needed(longest) > self.free:
             found = f"{longest:,} tokens in text {number}"
-            wanted = f"at most {self.most(longest):,}, which fit into {human_bytes(self.free)}"
+            most = most_that(longest, self.needed, self.free)
+            wanted = f"at most {most:,}, which fit into {human_bytes(self.free)}"
             raise DataError(DOING, found, wanted, "cut it into shorter lines")
         return rows
-
-    def tell_long(self, show: Show) -> None:
-        """Say how many texts are longer than any of training; they were read all the same."""
-        if self.long:
-            many = f"{self.long:,} texts have more tokens than the {self.trained:,}"
-            show.note(f"warning: {many} that this model was trained on")
-
-    @property
-    def trained(self) -> int | None:
-        """The longest text of training, where the model reads on past it."""
-        front = self.kit.model.config.front
-        assert isinstance(front, TextConfig)
-        return None if front.position == "learned" else front.length
 
     @cached_property
     def free(self) -> int:
         """Bytes that a run may take, beside the weights and the shards."""
-        if self.kit.device.type == "cuda":
-            return int(torch.cuda.mem_get_info()[0])
         shards = 2 * self.shards.capacity * self.shards.row_bytes
-        free = free_memory()
-        return 1 << 62 if free is None else max(free - shards, 0)
+        return max(free_bytes(self.kit) - (shards if self.kit.device.type == "cpu" else 0), 0)
 
     def needed(self, length: int) -> int:
         """Bytes of one text of so many tokens, by formula: what lives, and what the taps keep."""
         kept = sum(self.shards.widths.values()) * length * (4 + self.shards.choice.dtype.itemsize)
-        if not self.kit.model.stacks:
-            return kept  # a recurrent model
-        memory = count_memory(self.kit.model.config, Run(1, length, length))
-        return memory.peak - memory.weights + kept
-
-    def most(self, length: int) -> int:
-        """The most tokens that fit, below `length`."""
-        low, high = 0, length - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = self.needed(middle) <= self.free
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return low
+        return kept + run_bytes(self.kit, length)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from regard.errors import DataError, UsageError, bad_byte, nearest
+from regard.errors import DataError, UsageError, bad_byte, check_known, did_you_mean
 
 Config = TypeVar("Config")
 DOING = "reading the settings"
@@ -70,11 +70,8 @@ class Setting:
         if whole and abs(value) >= 1 << 63:
             found = f"{self.name} = {value} ({origin})"
             raise UsageError(DOING, found, "a whole number of at most 63 bits")
-        if self.choices and value not in self.choices:
-            close = nearest(str(value), self.choices, 1)
-            fix = f"did you mean {close}?" if close else ""
-            found = f"{self.name} = {value!r} ({origin})"
-            raise UsageError(DOING, found, f"one of {', '.join(self.choices)}", fix)
+        if self.choices:
+            check_known(value, self.choices, DOING, f"{self.name} = {value!r} ({origin})")
         return self.kind(value)
 
     def wrong(self, value: Any, origin: str) -> UsageError:
@@ -216,8 +213,7 @@ def resolve(
     for origin, given in [*layers, ("flag", {k: v for k, v in flags.items() if k in known})]:
         for name, value in given.items():
             if name not in known:
-                close = nearest(name, known, 1)
-                fix = f"did you mean {close}?" if close else ""
+                fix = did_you_mean(name, known, 1)
                 raise UsageError(DOING, f"unknown key {name!r} in {origin}", fix=fix)
             made.put(name, value, origin)
     return made

@@ -68,12 +68,11 @@ class Record:
     def take(self, prompts: Sequence[str]) -> None:
         """What was captured while the answers to these prompts were written."""
         for prompt, one in zip(prompts, self.found, strict=True):
-            self.counts.digest.update(prompt.encode() + b"\n")
             made = as_rows(one, self.counts.texts, self.source)
+            self.counts.add(prompt)
             self.widths = {n: x.shape[1] for n, x in made.items() if x.dim() == 2}
             self.rows.append(made)
             self.bytes += sum(x.nbytes for x in made.values())
-            self.counts.texts += 1
             self.counts.tokens += len(one.ids)
         self.found.clear()
         if self.bytes >= SHARD:

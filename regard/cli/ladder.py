@@ -13,7 +13,7 @@ from regard.cli.ladder_train import Climb, Clock
 from regard.cli.show import Show, human_count
 from regard.cli.tok import open_any
 from regard.disk import is_taken, write_whole
-from regard.errors import UsageError, nearest
+from regard.errors import UsageError, check_known
 from regard.history.ladder import PAIRS, TEXTS, Rung, beaten_by, lacking, questions
 from regard.look.picture import MISSING, can_draw, draw_ladder
 
@@ -42,10 +42,7 @@ def choose(args: argparse.Namespace) -> list[Rung]:
     known = {rung.name: rung for rung in (PAIRS if is_pairs(args.file) else TEXTS)}
     asked = list(known) if args.rungs is None else args.rungs.split(",")
     for name in asked:
-        if name not in known:
-            close = nearest(name, known, 1)
-            fix = f"did you mean {close}?" if close else ""
-            raise UsageError(DOING, f"no rung {name!r}", f"one of {', '.join(known)}", fix)
+        check_known(name, known, DOING, f"no rung {name!r}")
     return [rung for name, rung in known.items() if name in asked]
 
 

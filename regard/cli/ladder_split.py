@@ -11,7 +11,7 @@ from regard.cli.train_data import ROLES, all_pairs
 from regard.data.files import read_lines, read_parts
 from regard.data.overlap import WORDS, count_words, normalise
 from regard.data.pairs import read_pairs
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, check_known
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.train import KINDS, train_tokenizer, usual_size
 
@@ -42,8 +42,7 @@ def make_split(args: argparse.Namespace, folder: Path) -> Split:
     """Write the three parts and the tokenizer of the training part."""
     pairs = is_pairs(args.file)
     kind = args.tokens or ("pieces" if pairs else "spaced")
-    if kind not in KINDS:
-        raise UsageError(DOING, f"--tokens {kind}", f"one of {', '.join(KINDS)}")
+    check_known(kind, KINDS, DOING, f"--tokens {kind}")
     parts, taken_out = cut(args, pairs)
     folder.mkdir(parents=True)
     files = {name: folder / f"{name}.{'tsv' if pairs else 'txt'}" for name in parts}

@@ -13,7 +13,7 @@ from typing import Any
 from regard.cli.doctor import choose_device
 from regard.cli.learn_flags import MODELS
 from regard.cli.show import Show
-from regard.errors import UsageError, nearest
+from regard.errors import UsageError, check_known
 from regard.lang.generalise import CELLS, Lesson, accuracy, train
 from regard.lang.tasks import Task, task
 
@@ -45,10 +45,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
 def check(args: argparse.Namespace) -> None:
     """Refuse unknown models, and a test that is no longer than the training."""
     for name in args.models:
-        if name not in MODELS:
-            close = nearest(name, MODELS)
-            fix = f"did you mean {close}?" if close else ""
-            raise UsageError("choosing a model", f"{name!r}", f"one of {', '.join(MODELS)}", fix)
+        check_known(name, MODELS, "choosing a model")
     if args.test_length <= args.train_length:
         found = f"--test-length {args.test_length}, --train-length {args.train_length}"
         raise UsageError("choosing lengths", found, "a test on longer sequences than training")

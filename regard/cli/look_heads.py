@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from regard.cli.lengths import check_length
+from regard.cli.lengths import check_length, check_room
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show
 from regard.cli.texts import groups
@@ -17,6 +17,7 @@ from regard.kit import Kit
 from regard.look.heads import HeadScores, best_heads, head_scores
 from regard.look.rebuild import attention_names
 from regard.look.repeats import repeats_for
+from regard.look.view import head_counts
 from regard.model.batch import Batch
 
 DOING = "measuring heads"
@@ -65,12 +66,13 @@ def read_group(kit: Kit, lines: Sequence[str]) -> Batch:
     encode, pair = kit.tokenizer.encode, kit.model.target is not None  # type: ignore[union-attr]
     sides = [line.partition("\t") if pair else (line, "", "") for line in lines]
     rows = [check_length(kit, encode(source), DOING, source) for source, _, _ in sides]
+    check_room(kit, max(map(len, rows)), DOING, len(rows) * max(head_counts(kit.board)))
     if not pair:
         return kit.batch(rows)
     begin = start_id(kit.files, kit.config)
     targets = [encode(target, side="target") if tab else [] for _, tab, target in sides]
     for ids, (_, _, target) in zip(targets, sides, strict=True):
-        check_length(kit, [begin, *ids], DOING, target)
+        check_length(kit, [begin, *ids], DOING, target, "target")
     return kit.batch(rows, [[begin, *ids] for ids in targets])
 
 

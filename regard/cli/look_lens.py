@@ -4,58 +4,45 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.cli.answers import find_token
-from regard.cli.fill import encode_gaps, mask_id
-from regard.cli.lengths import check_length
+from regard.cli.answers import find_token, read_asked
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.cli.texts import check_finite
-from regard.decode.prompt import prompt_ids
 from regard.errors import UsageError
-from regard.interop.side import start_id
 from regard.kit import Kit
 from regard.look.goal import Goal
 from regard.look.lens import Attribution, direct_attribution, last_stack, logit_lens, standing
 from regard.model.batch import Batch
-from regard.tokens.tokenizer import Side
 
 DOING = "looking through the logit lens"
-
-
-class Question(NamedTuple):
-    """What a model is asked."""
-
-    batch: Batch
-    column: int
-    """That predicts the token."""
-    before: str
-    """Text that the token follows."""
-    side: Side
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Follow one token through the layers."""
     kit = open_kit(args.path, args.device, None)
     last_stack(kit.model, DOING)  # says so where there is none
-    asked = ask(kit, args.text, args.path)
-    scores = logit_lens(kit.board, asked.batch, torch.tensor([[asked.column]]))[:, 0, 0].float()
+    source, _, begun = args.text.partition("\t" if kit.model.target is not None else "\0")
+    asked = read_asked(kit, source, DOING, begun)
+    batch = kit.batch([asked.ids], None if asked.written is None else [asked.written])
+    column = batch.ids.shape[1] - 1 if asked.gap is None else asked.gap
+    scores = logit_lens(kit.board, batch, torch.tensor([[column]]))[:, 0, 0].float()
     check_finite(DOING, [float(scores[-1].sum())])
     assert kit.tokenizer is not None
     scores = scores[:, : kit.tokenizer.size]  # a table of embeddings may be longer
     likeliest = int(scores[-1].argmax())
     words = [
-        None
-        if word is None
-        else find_token(kit.tokenizer, asked.before, word, show.note, asked.side)
+        None if word is None else find_token(kit.tokenizer, asked.before, word, show.note)
         for word in (args.target, args.against)
     ]
     target, other = likeliest if words[0] is None else words[0], words[1]
-    found, why = attribute(kit, asked, target, other)
+    bad = None if other is None else torch.tensor([other])
+    goal = Goal(torch.tensor([target]), bad, torch.tensor([column]))
+    found, why = attribute(kit, batch, goal)
     if show.as_json:
         show.result(as_data(kit, args, scores, (target, other), found, why))
         return 0
@@ -67,36 +54,10 @@ def run(args: argparse.Namespace, show: Show) -> int:
     return 0
 
 
-def ask(kit: Kit, text: str, path: str) -> Question:
-    """The text as the model reads it, and the column that predicts what is missing."""
-    model, tokenizer = kit.model, kit.tokenizer
-    assert tokenizer is not None
-    if model.config.head.take == "first" or model.head.out is None:
-        raise UsageError(DOING, "a model that predicts no tokens", "a language model")
-    if model.target is not None:
-        source, _, begun = text.partition("\t")
-        ids = check_length(kit, tokenizer.encode(source), DOING, source)
-        after = tokenizer.encode(begun, special=False, side="target") if begun else []
-        written = [start_id(kit.files, kit.config), *after]
-        kit.check_room(len(written))
-        return Question(kit.batch([ids], [written]), len(written) - 1, begun, "target")
-    if model.decoder is None:
-        mask = mask_id(kit, path)
-        ids = check_length(kit, encode_gaps(tokenizer, text, mask, DOING), DOING, text)
-        at = ids.index(mask)
-        return Question(kit.batch([ids]), at, tokenizer.decode(ids[:at]), "source")
-    ids = check_length(kit, prompt_ids(tokenizer, text), DOING, text)
-    return Question(kit.batch([ids]), len(ids) - 1, text, "source")
-
-
-def attribute(
-    kit: Kit, asked: Question, target: int, other: int | None
-) -> tuple[Attribution | None, str]:
+def attribute(kit: Kit, batch: Batch, goal: Goal) -> tuple[Attribution | None, str]:
     """The logit taken apart, or why it cannot be."""
-    bad = None if other is None else torch.tensor([other])
-    goal = Goal(torch.tensor([target]), bad, torch.tensor([asked.column]))
     try:
-        return direct_attribution(kit.board, asked.batch, goal), ""
+        return direct_attribution(kit.board, batch, goal), ""
     except UsageError as error:
         return None, error.found
 

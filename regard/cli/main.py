@@ -36,7 +36,7 @@ from regard.cli.view_flags import VIEW
 from regard.cli.word_flags import WORDS
 from regard.cli.write_flags import WRITING
 from regard.disk import FULL
-from regard.errors import UsageError, nearest
+from regard.errors import UsageError, did_you_mean, nearest
 
 INTERRUPTED = 130
 FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER
@@ -312,8 +312,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if unknown:
         parser = verbs.get(args.verb, top)
         known = [name for action in parser._actions for name in action.option_strings]
-        close = nearest(unknown[0].partition("=")[0], known, 1)
-        fix = f"did you mean {close}?" if close else f"see `{parser.prog} --help`"
+        fix = did_you_mean(
+            unknown[0].partition("=")[0], known, 1, otherwise=f"see `{parser.prog} --help`"
+        )
         raise UsageError(READING, f"unknown argument {unknown[0]}", fix=fix)
     if args.verb is None:
         top.print_help(sys.stderr)

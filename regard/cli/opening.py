@@ -61,7 +61,8 @@ def open_kit(
     with large_apart():
         kit = load(path, device=choose_device(device), strict=strict, precision=precision)
     if kit.tokenizer is None:
-        fix = f"put a tokenizer.json into {path}"
+        kind, fix = kit.model.config.front.kind, f"put a tokenizer.json into {path}"
+        fix = fix if kind == "text" else f"this model reads {kind}: take one that reads text"
         raise DataError(f"opening {path}", "no tokenizer", "one beside the weights", fix)
     kit.board.attach(changes)
     return kit

@@ -19,7 +19,7 @@ from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.look.capture import Board
 from regard.look.edit import zero
-from regard.look.ioi import make_prompts
+from regard.look.ioi import FRAMES, make_prompts
 from regard.look.names import resolve
 from regard.look.patching import Effects, Pairs, attribute_sites, patch_paths, patch_sites
 from regard.look.picture import draw_map
@@ -76,7 +76,7 @@ def ioi_lines(kit: Kit, count: int, seed: int, show: Show) -> list[Line]:
         raise DataError("making prompts", found, "5 names, a place and a thing of one token each")
     if dropped:
         show.note(f"{len(dropped)} words are several tokens here and left out: {' '.join(dropped)}")
-    return [Line(p.clean, p.corrupt, p.io, p.s) for p in prompts]
+    return [Line(p.clean, p.corrupt, p.io, p.s, FRAMES[p.frame]) for p in prompts]
 
 
 def find_sites(over: str, board: Board, pairs: Pairs) -> list[Site]:
@@ -118,7 +118,10 @@ def patched(args: argparse.Namespace, board: Board, pairs: Pairs, sites: Sequenc
 
 def receivers(given: Sequence[str], board: Board) -> list[Site]:
     """`end`, or taps with their heads."""
-    if list(given) == ["end"]:
+    if "end" in given:
+        if len(given) > 1:
+            found = f"--to {' '.join(given)}"
+            raise UsageError(DOING, found, "`end` alone, or taps alone", "run it once for each")
         return []
     made = []
     for text in given:

@@ -9,25 +9,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.cli.lengths import check_length, check_room, most_tokens
 from regard.cli.lines import numbered_lines
 from regard.cli.measured import check_outputs
 from regard.cli.opening import open_kit
-from regard.cli.show import Progress, Show, human_bytes
+from regard.cli.show import Progress, Show, human_bytes, human_time
+from regard.cli.view_flags import LONGEST
 from regard.decode.write import without_end
 from regard.disk import write_whole
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
 from regard.kit import Kit
 from regard.look.labels import token_label, token_labels
-from regard.look.view import Maps, View, attention_taps, count_heads, gather_view
+from regard.look.view import Maps, View, attention_taps, gather_view, head_counts
 from regard.look.view_effects import with_effects
 from regard.look.view_html import view_page
 from regard.look.view_png import draw_head, draw_heads
 from regard.look.view_text import LINKS, forecast_line, text_view
 from regard.model.batch import Batch
-from regard.model.config import TextConfig
 
 DOING = "looking at attention"
+PACE = 4e-8  # seconds of a core for each weight of a map
 WORK = 1e13  # multiplications that effects may take unasked on a CPU: a few minutes
 
 
@@ -56,6 +58,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
         attention_taps(kit.board)  # one without attention is refused before it translates
         shown = read(kit, text, target, args.max_tokens, progress)
+        check_cost(kit, shown, show)
         view = gather_view(kit.board, shown.batch, shown.sides, progress)
         check_choice(view, args.stack, head)
         if wants_effects(kit, shown, args.effects, show):
@@ -110,26 +113,23 @@ def read(kit: Kit, text: str, target: str | None, most: int, progress: Progress)
     """The text as a batch, with its tokens; an encoder-decoder without target translates first."""
     config, tokenizer = kit.model.config, kit.tokenizer
     assert tokenizer is not None
-    if not isinstance(config.front, TextConfig):
-        raise UsageError(DOING, f"a model that reads {config.front.kind}", "one that reads text")
+    most_tokens(kit, DOING)  # says so where it reads no text
     if config.target is None and target is not None:
         raise UsageError(DOING, "two texts", "one; or an encoder-decoder")
     if not text.strip():
         raise DataError(DOING, "an empty text", "at least one word")
     ids = tokenizer.encode(text)
     if config.target is None:
-        check_length(ids, "text", most, kit.room)
+        check_length(kit, ids, DOING, text, asked=most)
         sides = {"text": token_labels(tokenizer, ids, "source")}
         return Shown(kit.batch([ids]), sides, namer(kit))
-    front = config.front
-    room = front.length if front.position == "learned" else None
-    check_length(ids, "source", most, room)
+    check_length(kit, ids, DOING, text, asked=most)
     if target is None:
         progress("translating")
         target = kit.translate(text)
     written = without_end(tokenizer.encode(target, side="target"), kit.stops)
     begun = [start_id(kit.files, kit.config), *written]
-    check_length(begun, "target", most, kit.room)
+    check_length(kit, begun, DOING, target, "target", most)
     sides = {
         "source": token_labels(tokenizer, ids, "source"),
         "target": token_labels(tokenizer, begun, "target"),
@@ -137,17 +137,15 @@ def read(kit: Kit, text: str, target: str | None, most: int, progress: Progress)
     return Shown(kit.batch([ids], [begun]), sides, namer(kit))
 
 
-def check_length(ids: list[int], side: str, most: int, room: int | None) -> None:
-    """Something to look at, and no more than the model and the command allow."""
-    if not ids:
-        raise DataError(DOING, f"no tokens in the {side}", "at least one")
-    if room is not None and len(ids) > room:
-        found = f"{len(ids):,} tokens of the {side}"
-        raise DataError(DOING, found, f"at most {room:,}, which this model reads", "a shorter text")
-    if len(ids) > most:
-        found, fix = f"{len(ids):,} tokens of the {side}", "a part of it, or a larger --max-tokens"
-        fix += "; memory grows with the square of the length"
-        raise DataError(DOING, found, f"at most {most:,}", fix)
+def check_cost(kit: Kit, shown: Shown, show: Show) -> None:
+    """Refuse what does not fit; say beforehand what a long text takes."""
+    heads = head_counts(kit.board)
+    longest = max(map(len, shown.sides.values()))
+    needed = check_room(kit, longest, DOING, max(heads))
+    if longest > LONGEST:
+        time = human_time(PACE * sum(heads) * longest**2)
+        place = "of a core" if kit.device.type == "cpu" else "on a CPU, less here"
+        show.note(f"{longest:,} tokens: about {human_bytes(needed)} of memory and {time} {place}")
 
 
 def namer(kit: Kit) -> Callable[[int], str]:
@@ -164,8 +162,7 @@ def wants_effects(kit: Kit, shown: Shown, asked: bool | None, show: Show) -> boo
     """Whether to run without each head: as asked, else where it does not take long."""
     if asked is not None or kit.model.config.head.size is None:
         return bool(asked) and kit.model.config.head.size is not None
-    taps = [name for names in attention_taps(kit.board).values() for name in names]
-    heads = sum(count_heads(kit.model, name) for name in taps)
+    heads = sum(head_counts(kit.board))
     weights = sum(p.numel() for p in kit.model.parameters())
     tokens = sum(map(len, shown.sides.values()))
     few = kit.device.type != "cpu" or weights * tokens * heads <= WORK

@@ -15,7 +15,7 @@ from regard.cli.show import Show
 from regard.cli.texts import check_finite
 from regard.cli.train_ngram import is_ngrams
 from regard.data.schemas import Schema, pair_up, read_schemas
-from regard.errors import UsageError, nearest
+from regard.errors import UsageError, did_you_mean
 from regard.history.ngram_model import NgramModel
 from regard.score.winograd import Judged, Lines, Report, Share, judge, judge_lines, report
 
@@ -65,8 +65,7 @@ def chosen(schemas: list[Schema], args: argparse.Namespace) -> list[Schema]:
         groups = list(dict.fromkeys(schema.group for schema in schemas))
         schemas = [schema for schema in schemas if schema.group.startswith(args.only)]
         if not schemas:
-            close = nearest(args.only, groups, 1)
-            fix = f"did you mean {close}?" if close else ""
+            fix = did_you_mean(args.only, groups, 1)
             expected = (
                 f"the beginning of one of {', '.join(groups)}" if any(groups) else "no --only"
             )

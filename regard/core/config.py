@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args, get_origin, get_type_hints
 
-from regard.errors import UsageError, nearest
+from regard.errors import UsageError, did_you_mean
 
 LINEARS = ("q", "k", "v", "o", "mlp")
 
@@ -15,8 +15,7 @@ def check_names(config: object, doing: str) -> None:
     for field, hint in get_type_hints(type(config)).items():
         value, known = getattr(config, field), get_args(hint)
         if get_origin(hint) is Literal and value not in known:
-            close = nearest(str(value).lower(), known)
-            fix = f"did you mean {close}?" if close else ""
+            fix = did_you_mean(str(value).lower(), known)
             raise UsageError(doing, f"{field} = {value!r}", f"one of {', '.join(known)}", fix)
 
 

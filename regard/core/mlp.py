@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.core.config import BlockConfig
 from regard.core.norm import build_norm
 from regard.core.tap import Taps
-from regard.errors import UsageError, nearest
+from regard.errors import check_known
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -38,10 +38,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def activation(name: str) -> Callable[[Tensor], Tensor]:
     """The activation function called `name`."""
-    if name not in ACTIVATIONS:
-        close = nearest(name, ACTIVATIONS)
-        fix = f"did you mean {close}?" if close else ""
-        raise UsageError("choosing an activation", repr(name), ", ".join(ACTIVATIONS), fix)
+    check_known(name, ACTIVATIONS, "choosing an activation")
     return ACTIVATIONS[name]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from regard.errors import DataError, UsageError, nearest
+from regard.errors import DataError, check_known
 
 Similarity = Callable[[Tensor, Tensor, float], Tensor]
 
@@ -35,10 +35,7 @@ def similarity(kind: str | Similarity) -> Similarity:
     """The similarity called `kind`, or `kind` itself when it is a function of (q, k, scale)."""
     if callable(kind):
         return kind
-    if kind not in SIMILARITIES:
-        close = nearest(kind, SIMILARITIES)
-        fix = f"did you mean {close}?" if close else ""
-        raise UsageError("choosing a similarity", repr(kind), ", ".join(SIMILARITIES), fix)
+    check_known(kind, SIMILARITIES, "choosing a similarity")
     return SIMILARITIES[kind]
 
 

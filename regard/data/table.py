@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.data.files import read_lines
-from regard.errors import DataError, UsageError, nearest
+from regard.errors import DataError, UsageError, did_you_mean
 
 COMPRESSED = (".gz", ".xz", ".zst")
 
@@ -99,13 +99,9 @@ def check_columns(
     have = list(names)
     for name in need:
         if name not in have:
-            close = nearest(name, have, 1)
-            raise DataError(
-                f"reading {path}",
-                f"no column {name!r} in line {line}",
-                f"one of {', '.join(have) or 'none: the file is empty'}",
-                f"did you mean {close}?" if close else "",
-            )
+            found, fix = f"no column {name!r} in line {line}", did_you_mean(name, have, 1)
+            listed = f"one of {', '.join(have) or 'none: the file is empty'}"
+            raise DataError(f"reading {path}", found, listed, fix)
 
 
 class Sentence(NamedTuple):

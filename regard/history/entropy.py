@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, UsageError, check_known
 from regard.history.ngram import Counts, Floats, Ids, Ngrams, count_ngrams
 from regard.history.predictor import Predictor
 from regard.history.smooth import interpolate, kneser_ney_shares
@@ -59,9 +59,7 @@ class Letters:
 
 def clean(text: str, alphabet: Alphabet) -> str:
     """A text in an alphabet: small letters without accents, all else one blank or nothing."""
-    if alphabet not in ALPHABETS:
-        known = f"one of {', '.join(ALPHABETS)}"
-        raise UsageError("choosing an alphabet", f"{alphabet!r}", known)
+    check_known(alphabet, ALPHABETS, "choosing an alphabet")
     if alphabet == "as-is":
         return text
     text = text.lower()

@@ -18,7 +18,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from regard.errors import UsageError
+from regard.errors import UsageError, check_known
 from regard.history.ngram import Counts, Flags, Floats, Ids, Level, Ngrams, count_ngrams
 
 Way = Literal["kneser-ney", "witten-bell", "jelinek-mercer", "katz", "add"]
@@ -44,8 +44,7 @@ def train_ngrams(
 
     The last of `prune` holds for longer ones too; single words all stay.
     """
-    if way not in WAYS:
-        raise UsageError("smoothing n-grams", f"{way!r}", f"one of {', '.join(WAYS)}")
+    check_known(way, WAYS, "smoothing n-grams")
     if k < 0:
         raise UsageError("smoothing n-grams", f"k = {k}", "0 or more")
     counts = count_ngrams(ids, vocab, order, start)

@@ -13,7 +13,7 @@ from functools import cache
 from random import Random
 from typing import NamedTuple
 
-from regard.errors import DataError, UsageError, nearest
+from regard.errors import DataError, UsageError, did_you_mean
 from regard.lang import counter
 from regard.lang.counter import CounterMachine
 from regard.lang.cyk import Chart
@@ -237,7 +237,6 @@ def language(name: str) -> Language:
     if bounded:
         return dyck(int(bounded[1]), int(bounded[2]) if bounded[2] else None)
     if name not in MAKERS:
-        close = nearest(name, MAKERS, 1)
-        fix = f"did you mean {close}?" if close else "see `regard lang list`"
+        fix = did_you_mean(name, MAKERS, 1, otherwise="see `regard lang list`")
         raise UsageError("finding a language", f"unknown name {name!r}", ", ".join(MAKERS), fix)
     return MAKERS[name]()

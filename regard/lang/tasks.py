@@ -13,7 +13,7 @@ from math import isqrt
 from random import Random
 from typing import NamedTuple
 
-from regard.errors import UsageError, nearest
+from regard.errors import UsageError, did_you_mean
 from regard.lang.expressions import equation, expression, flat_expression, solve, value
 
 END = 2  # ends an answer of bits
@@ -231,7 +231,6 @@ TASKS: dict[str, Task] = {task.name: task for task in _ROWS}
 def task(name: str) -> Task:
     """The task of a name."""
     if name not in TASKS:
-        close = nearest(name, TASKS, 1)
-        fix = f"did you mean {close}?" if close else "see `regard lang list`"
+        fix = did_you_mean(name, TASKS, 1, otherwise="see `regard lang list`")
         raise UsageError("finding a task", f"unknown name {name!r}", ", ".join(TASKS), fix)
     return TASKS[name]

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from regard.errors import UsageError
+from regard.errors import check_known
 from regard.look.capture import Board
 from regard.look.sites import Fills, Site, taps_of
 from regard.model.batch import Batch
@@ -22,28 +22,37 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @torch.no_grad()
-def fill(board: Board, sites: Sequence[Site], kind: Kind, reference: Batch) -> Fills:
+def fill(
+    board: Board,
+    sites: Sequence[Site],
+    kind: Kind,
+    reference: Batch,
+    templates: Tensor | None = None,
+) -> Fills:
     """What an ablation of each tap puts in its place.
 
     `reference` holds the corrupted prompts: row by row for `resample`; `mean` takes their mean
-    at each position, over rows that are real there.
+    at each position, over rows that are real there and of the same template.
     """
-    if kind not in KINDS:
-        raise UsageError("ablating", f"{kind!r}", f"one of {', '.join(KINDS)}")
+    check_known(kind, KINDS, "ablating")
     _, seen = board.run(reference, taps_of(sites))
     if kind == "resample":
         return seen
     if kind == "zero":
         return {tap: torch.zeros_like(x[:1]) for tap, x in seen.items()}
-    return {tap: mean_of(x, tap, reference) for tap, x in seen.items()}
+    return {tap: mean_of(x, tap, reference, templates) for tap, x in seen.items()}
 
 
-def mean_of(x: Tensor, tap: str, batch: Batch) -> Tensor:
-    """The mean (1, T, …) over the rows of a batch, padding left out."""
-    real = (
-        batch.mask if batch.target is None or not tap.startswith("encoder.") else batch.source_mask
-    )
-    if real is None:
-        return x.mean(0, keepdim=True)
-    weight = real.to(x.device).view(*real.shape, *[1] * (x.dim() - 2)).to(x.dtype)
-    return (x * weight).sum(0, keepdim=True) / weight.sum(0, keepdim=True).clamp_min(1)
+def mean_of(x: Tensor, tap: str, batch: Batch, templates: Tensor | None = None) -> Tensor:
+    """The mean over the rows of a batch (1, T, …), or of each row's template (B, T, …).
+
+    `templates` (B,) numbers them: positions mean the same only within one. Padding is left out.
+    """
+    source = batch.target is not None and tap.startswith("encoder.")
+    real = batch.source_mask if source else batch.mask
+    weight = x.new_ones(x.shape[:2]) if real is None else real.to(x)  # (B, T)
+    alike = x.new_ones(1, len(x))
+    if templates is not None:
+        alike = (templates[:, None] == templates).to(x)  # (B, B), also to its device
+    total = torch.einsum("ab,bt,bt...->at...", alike, weight, x)
+    return total / (alike @ weight).clamp_min(1).view(*total.shape[:2], *[1] * (x.dim() - 2))

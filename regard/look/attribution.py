@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from regard.errors import RegardWarning, UsageError
 from regard.look.inputs import Watch, chunk_rows, goal_column, in_chunks, value_at
+from regard.look.rollout import mixed, multiply, pour
 from regard.look.subsets import Tokens
 
 TOLERANCE = 0.05  # of F(x) − F(x'): more is missing → more steps
@@ -142,13 +144,46 @@ def attention_row(tokens: Tokens) -> Tensor:
 
     Of an encoder-decoder, how much it attends to the source.
     """
-    board, batch = tokens.board, tokens.batch
-    part = "cross" if board.model.config.target is not None else "attn"
-    names = [name for name in board.taps if name.endswith(f"{part}.pattern")]
-    if not names:
-        found = f"a model without {part}.pattern"
-        raise UsageError("explaining by attention", found, "one with attention")
-    seen = board.run(batch, names)[1]
-    at = goal_column(board, batch, tokens.goal)
-    rows = [pattern[0, :, at].mean(0) for pattern in seen.values()]  # (H, T, S) → (S,)
+    pair = tokens.board.model.config.target is not None
+    at = goal_column(tokens.board, tokens.batch, tokens.goal)
+    found = patterns_of(tokens, "cross" if pair else "attn")
+    rows = [pattern[0, :, at].mean(0) for pattern in found]  # (H, T, S) → (S,)
     return torch.stack(rows).mean(0).cpu().double()[tokens.columns]
+
+
+def attention_rollout(tokens: Tokens) -> Tensor:
+    """(M,): how much of each token attention has carried to the goal's place through all layers."""
+    layers, at = layers_below(tokens)
+    return multiply(layers)[0, at].cpu().double()[tokens.columns]
+
+
+def attention_flow(tokens: Tokens) -> Tensor:
+    """(M,): how much of each token it could have carried there."""
+    layers, at = layers_below(tokens)
+    return pour(layers, at, tokens.watch)[0].cpu().double()[tokens.columns]
+
+
+@torch.no_grad()
+def layers_below(tokens: Tokens) -> tuple[list[Tensor], int]:
+    """The layers (1, S, S) that read the input, and where in the last of them the goal's place is.
+
+    That of an encoder-decoder looks down on its encoder: its row is a layer of its own.
+    """
+    model = tokens.board.model
+    layers = mixed(patterns_of(tokens, "attn", "decoder" if model.encoder is None else "encoder"))
+    if model.config.target is None:
+        return layers, goal_column(tokens.board, tokens.batch, tokens.goal)
+    whole = replace(tokens, players=None)
+    top = torch.zeros_like(layers[0])
+    top[:, 0, whole.columns] = attention_row(whole).to(top)
+    return [*layers, top], 0
+
+
+def patterns_of(tokens: Tokens, part: str, stack: str = "") -> list[Tensor]:
+    """The patterns (1, H, T, S) of all attentions of a part, attn or cross."""
+    place = f".{part}.pattern"
+    names = [n for n in tokens.board.taps if n.startswith(stack) and n.endswith(place)]
+    if not names:
+        found = f"a model without {stack}{place}"
+        raise UsageError("explaining by attention", found, "one with attention")
+    return list(tokens.board.run(tokens.batch, names)[1].values())

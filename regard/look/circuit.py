@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, UsageError, check_known
 from regard.look.ablate import KINDS, Kind, fill
 from regard.look.capture import Board
 from regard.look.goal import Goal
@@ -46,8 +46,7 @@ class CircuitConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UsageError("finding a circuit", f"{self.kind!r}", f"one of {', '.join(KINDS)}")
+        check_known(self.kind, KINDS, "finding a circuit")
         if not 0 < self.keep < 1:
             raise UsageError("finding a circuit", f"keep {self.keep}", "between 0 and 1")
 
@@ -125,7 +124,7 @@ class Task:
 
     def __init__(self, board: Board, pairs: Pairs, sites: Sequence[Site], kind: Kind) -> None:
         self.board, self.pairs, self.sites = board, pairs, list(sites)
-        self.fills = fill(board, sites, kind, pairs.corrupt)
+        self.fills = fill(board, sites, kind, pairs.corrupt, pairs.templates)
         self.model = ends(board, pairs)[0]  # (B,)
         self.empty = self.goals(torch.zeros(1, len(self.sites), dtype=torch.bool))[0]
         self.gap = float((self.model - self.empty).mean())
@@ -146,8 +145,9 @@ def take(pairs: Pairs, rows: Tensor) -> Pairs:
     """Some of the pairs."""
     clean, corrupt = (batch.each(lambda x: x[rows]) for batch in (pairs.clean, pairs.corrupt))
     goal = pairs.goal
-    bad, at = (None if x is None else x[rows] for x in (goal.bad, goal.at))
-    return Pairs(clean, corrupt, Goal(goal.good[rows], bad, at, goal.kind))
+    given = (goal.bad, goal.at, pairs.templates)
+    bad, at, templates = (None if x is None else x[rows] for x in given)
+    return Pairs(clean, corrupt, Goal(goal.good[rows], bad, at, goal.kind), templates)
 
 
 def single_effects(task: Task, progress: Progress) -> Tensor:

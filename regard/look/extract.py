@@ -17,6 +17,7 @@ from regard.errors import DataError, UsageError
 from regard.look.capture import Board
 from regard.look.edit import HEAD, POSITION
 from regard.look.names import resolve
+from regard.look.trace import of_source
 from regard.model.batch import Batch, pad_rows
 
 DOING = "extracting"
@@ -95,16 +96,15 @@ def choose_taps(
             raise UsageError(DOING, f"head {head} of {name}", "taps of attn.q, k, v or z")
     if len({reads_source(board, name) for name in taps}) > 1:
         found = "taps of the source's tokens and of the target's"
-        raise UsageError(DOING, found, "one of the two", "run once for each")
+        raise UsageError(
+            DOING, found, "one of the two", "run once for each: 'encoder.*', 'decoder.*'"
+        )
     return Choice(taps, position, head, dtype)
 
 
 def reads_source(board: Board, name: str) -> bool:
     """Whether the rows of a tap are the source's tokens in an encoder-decoder."""
-    if board.model.config.target is None:
-        return False
-    memory = ".cross." in name and name.rpartition(".")[2] in ("k", "v")
-    return name.startswith("encoder.") or memory
+    return board.model.config.target is not None and of_source(name)
 
 
 def kind_of(board: Board, choice: Choice) -> Kind:

@@ -10,9 +10,8 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
@@ -25,15 +24,19 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.disk import LOCK, cannot_write, file_hash, hold, read_json, sync
+from regard.disk import LOCK, cannot_write, file_hash, hold, read_json, sync, write_whole
 from regard.errors import DataError, UsageError, nearest
 from regard.look.extract import DOING, INDEX
 from regard.look.names import match
 
 MANIFEST = "manifest.json"
 FORMAT = "regard-extract-1"
-PART = ".part-"  # what is being written
+PART = ".part"  # what is being written
+STATE = "state.json"  # in it: the shards that are finished, and what they are of
 Form = Literal["safetensors", "arrow"]
+Settings = dict[str, Any]
+"""What the numbers depend on beside the texts; JSON."""
+Mark = Callable[[], dict[str, Any]]
 
 
 class Index(NamedTuple):
@@ -159,24 +162,31 @@ def import_arrow() -> Any:
 class Writer:
     """Shards on their way to the disk, one at a time beside the model's work."""
 
-    def __init__(self, part: Path, form: Form) -> None:
-        self.part, self.form = part, form
-        self.shards: list[dict[str, Any]] = []
+    def __init__(self, part: Path, form: Form, settings: Settings | None = None) -> None:
+        self.part, self.form, self.settings = part, form, settings
+        state = read_json(part / STATE) if (part / STATE).is_file() else {}
+        self.shards: list[dict[str, Any]] = state.get("shards", [])
+        self.mark: dict[str, Any] = state.get("mark", {})
         self.pool = ThreadPoolExecutor(1)
         self.going: Future[None] | None = None
 
-    def write(self, tensors: dict[str, Tensor]) -> None:
-        """Begin to write a shard once the one before is there."""
+    @property
+    def texts(self) -> int:
+        """Texts, from the first on, whose rows are in finished shards."""
+        return self.shards[-1]["texts"][1] + 1 if self.shards else 0
+
+    def write(self, tensors: dict[str, Tensor], mark: Mark = dict) -> None:
+        """Begin to write a shard once the one before is there; `mark` says how far texts are."""
         self.wait()
-        self.going = self.pool.submit(self.save, tensors)
+        self.going = self.pool.submit(self.save, tensors, mark())
 
     def wait(self) -> None:
         """Until the last shard is there; what went wrong with it is raised here."""
         if self.going is not None:
             self.going.result()
 
-    def save(self, tensors: Mapping[str, Tensor]) -> None:
-        """Write one shard and remember its hash."""
+    def save(self, tensors: Mapping[str, Tensor], mark: dict[str, Any]) -> None:
+        """Write one shard and remember its hash, on the disk too where a later run may go on."""
         file = self.part / f"rows-{len(self.shards):05d}.{self.form}"
         if self.form == "arrow":
             save_arrow(tensors, file)
@@ -192,6 +202,10 @@ class Writer:
                 "sha256": file_hash(file),
             }
         )
+        if self.settings is not None:
+            sync(file)
+            state = {"settings": self.settings, "shards": self.shards, "mark": mark}
+            write_whole(self.part / STATE, json.dumps(state).encode())
 
 
 def save_safetensors(tensors: Mapping[str, Tensor], file: Path) -> None:
@@ -219,24 +233,32 @@ def save_arrow(tensors: Mapping[str, Tensor], file: Path) -> None:
 
 
 @contextmanager
-def writing(folder: Path, form: Form, force: bool = False) -> Iterator[Writer]:
-    """A writer whose shards lie under another name until `publish`; then nothing of it is left."""
+def writing(
+    folder: Path, form: Form, force: bool = False, settings: Settings | None = None
+) -> Iterator[Writer]:
+    """A writer whose shards lie under another name until `publish`.
+
+    If it does not come to that nothing is left; but with `settings` finished shards are, and a
+    later writer of the same settings goes on after them.
+    """
     check_free(folder, force)
     if form == "arrow":
         import_arrow()  # before minutes are spent
-    there = folder.exists()
+    there, part = folder.exists(), folder / PART
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with hold(folder, DOING):
-            for old in folder.glob(f"{PART}*"):  # of a process that was killed
-                shutil.rmtree(old)
-            with tempfile.TemporaryDirectory(prefix=PART, dir=folder) as name:
-                writer = Writer(Path(name), form)
-                try:
-                    yield writer
-                    writer.wait()
-                finally:
-                    writer.pool.shutdown()
+            if not can_go_on(part, settings, force):
+                shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(exist_ok=True)
+            writer = Writer(part, form, settings)
+            try:
+                yield writer
+                writer.wait()
+            finally:
+                writer.pool.shutdown()
+                if settings is None or not writer.shards:
+                    shutil.rmtree(part, ignore_errors=True)
     except OSError as error:
         raise cannot_write(folder, error, "room for the activations") from error
     finally:
@@ -244,10 +266,25 @@ def writing(folder: Path, form: Form, force: bool = False) -> Iterator[Writer]:
             folder.rmdir()
 
 
+def can_go_on(part: Path, settings: Settings | None, force: bool) -> bool:
+    """Whether finished shards of these settings are there; those of others need `force` to go."""
+    if not (part / STATE).is_file():
+        return False
+    before: Settings = read_json(part / STATE)["settings"]
+    if before == settings:
+        return True
+    if not force:
+        other = [name for name in before if before[name] != (settings or {}).get(name)]
+        found = f"{part.parent} holds an interrupted run of another {', '.join(other)}"
+        fix = "the same command goes on with it, --force throws it away"
+        raise UsageError(DOING, found, "the same, or another --out", fix)
+    return False
+
+
 def check_free(folder: Path, force: bool) -> None:
     """A folder must be new, empty or, with `force`, hold an extraction to be written over."""
     left = {file.name for file in folder.iterdir()} if folder.is_dir() else {folder.name}
-    if not folder.exists() or all(name == LOCK or name.startswith(PART) for name in left):
+    if not folder.exists() or left <= {LOCK, PART}:
         return
     ours = (folder / MANIFEST).is_file()
     if not force or not ours:
@@ -274,4 +311,5 @@ def publish(folder: Path, writer: Writer, manifest: Mapping[str, Any]) -> None:
     for name in set(before) - set(names):
         (folder / name).unlink(missing_ok=True)
     os.replace(draft, folder / MANIFEST)
+    shutil.rmtree(writer.part)
     sync(folder)

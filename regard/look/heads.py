@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.core.attention import Attention, View
-from regard.errors import UsageError
+from regard.errors import check_known
 from regard.look.capture import Board
 from regard.look.lens import out_weights, with_output
 from regard.look.rebuild import attention_names, pattern_taps, rebuilt
@@ -171,9 +171,7 @@ def head_scores(
 
 def best_heads(scores: Iterable[HeadScores], by: str, count: int | None = None) -> list[HeadScores]:
     """Largest first, of entropy smallest first; heads without that score are left out."""
-    known = [f.name for f in fields(HeadScores)][3:]
-    if by not in known:
-        raise UsageError("sorting heads", f"{by!r}", f"one of {', '.join(known)}")
+    check_known(by, [f.name for f in fields(HeadScores)][3:], "sorting heads")
     sign = 1 if by == "entropy" else -1
     having = [s for s in scores if getattr(s, by) is not None]
     return sorted(having, key=lambda s: sign * getattr(s, by))[:count]

@@ -14,14 +14,15 @@ import torch
 from torch import Tensor
 
 from regard.errors import DataError, UsageError
+from regard.look.ablate import fill
 from regard.look.capture import Board
-from regard.look.edit import Edit, mean
+from regard.look.edit import Edit, patch
 from regard.look.goal import last_columns
 from regard.look.heads import HeadScores, head_scores
 from regard.look.ioi import Roles, find_roles
 from regard.look.patching import Pairs, ends, patch_paths, spread
 from regard.look.repeats import Repeats
-from regard.look.sites import Site, head_sites, taps_of
+from regard.look.sites import ROWS, Site, head_sites
 
 LOOKS = 0.2  # attention from which a head is said to look there
 COUNTS = 0.01  # share of the logit difference from which an effect counts (Wang: 1 %)
@@ -95,11 +96,14 @@ class Search:
         """Heads with enough attention there."""
         return [n for n, weight in enumerate(self.looks[place].tolist()) if weight >= LOOKS]
 
-    def effects(self, heads: Sequence[int], queries: Sequence[Site] = ()) -> dict[int, float]:
+    def effects(
+        self, heads: Sequence[int], queries: Sequence[Site] = (), rows: int = ROWS
+    ) -> dict[int, float]:
         """Through the queries, or straight to the end, in shares of the whole difference."""
         if not heads:
             return {}
-        made = patch_paths(self.board, self.pairs, [self.sites[n] for n in heads], queries)
+        senders = [self.sites[n] for n in heads]
+        made = patch_paths(self.board, self.pairs, senders, queries, rows=rows)
         shares = made.mean * float((made.clean - made.corrupt).mean()) / self.gap
         return dict(zip(heads, shares.tolist(), strict=True))
 
@@ -116,7 +120,7 @@ class Search:
             return {}
         gone = [self.sites[n] for n in self.movers]
         with self.board.editing(ablated(self.board, self.pairs, gone)):
-            later = self.effects(others)
+            later = self.effects(others, rows=1)  # unrepeated: each row has its template's mean
         return {n: x for n, x in later.items() if x - self.direct[n] >= COUNTS}
 
     def listed(self, place: str, effects: Mapping[int, float], sign: int = 1) -> list[Found]:
@@ -163,13 +167,11 @@ def find_classes(
     return made
 
 
-@torch.no_grad()
 def ablated(board: Board, pairs: Pairs, sites: Sequence[Site]) -> dict[str, Edit]:
-    """Heads held at their mean over the corrupted prompts, padding left out."""
-    _, seen = board.run(pairs.corrupt, taps_of(sites))
-    real = slice(None) if pairs.corrupt.mask is None else pairs.corrupt.mask
-    heads = {tap: [s.head or 0 for s in sites if s.tap == tap] for tap in seen}
-    return {tap: mean(x[real].flatten(0, -3)[None], head=heads[tap]) for tap, x in seen.items()}
+    """Heads held at their mean over the corrupted prompts of the same template."""
+    fills = fill(board, sites, "mean", pairs.corrupt, pairs.templates)
+    heads = {tap: [s.head or 0 for s in sites if s.tap == tap] for tap in fills}
+    return {tap: patch(x, head=heads[tap]) for tap, x in fills.items()}
 
 
 @torch.no_grad()

@@ -43,13 +43,9 @@ def find(wanted: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
         hits = match(pattern, names)
         if not hits:
             shown = {name.removeprefix("encoder.").removeprefix("decoder."): name for name in names}
-            close = nearest(pattern, names) or nearest(pattern, shown)
-            raise UsageError(
-                "finding a tap",
-                f"no tap is called {pattern!r}",
-                f"a name such as {close}" if close else "a name that `regard info --taps` lists",
-                "use * for any part of a name",
-            )
+            close = nearest(pattern, names) or nearest(pattern, shown) or ", ".join(names[:3])
+            told, fix = f"no tap is called {pattern!r}", "use * for any part of a name"
+            raise UsageError("finding a tap", told, f"a name such as {close}", fix)
         found.update(hits)
     return tuple(name for name in names if name in found)
 

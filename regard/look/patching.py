@@ -31,6 +31,8 @@ class Pairs(NamedTuple):
     clean: Batch
     corrupt: Batch
     goal: Goal
+    templates: Tensor | None = None
+    """(B,): which of them are alike, position by position; None: all."""
 
 
 class Effects(NamedTuple):

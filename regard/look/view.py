@@ -219,6 +219,13 @@ def count_heads(model: Model, name: str) -> int:
     return int(model.get_submodule(name.rpartition(".")[0]).heads)  # type: ignore[arg-type]
 
 
+def head_counts(board: Board) -> list[int]:
+    """Heads of each attention."""
+    return [
+        count_heads(board.model, name) for names in attention_taps(board).values() for name in names
+    ]
+
+
 def grouped(names: Sequence[str], sizes: Sequence[int]) -> Iterator[list[str]]:
     """Neighbours whose patterns can be held at once."""
     group: list[str] = []

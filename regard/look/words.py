@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.errors import UsageError
 from regard.look.capture import Board
+from regard.look.edit import POSITION
 from regard.look.extract import like_lengths
 from regard.look.names import resolve
 from regard.model.batch import Batch
@@ -22,7 +23,6 @@ Take = Literal["last", "first", "all"]
 MakeBatch = Callable[[Sequence[Sequence[int]]], Batch]
 """Rows of ids → what the model reads, padded on the right."""
 TOKENS = 1024  # of a batch, padding included
-TWO_PLACES = ("scores", "pattern")  # taps whose numbers belong to two tokens each
 
 
 class Read(NamedTuple):
@@ -65,7 +65,7 @@ def word_taps(board: Board, patterns: str | Sequence[str] = ()) -> list[str]:
     ]
     chosen = resolve(patterns, board.taps) if patterns else usual
     for name in chosen:
-        if name.rpartition(".")[2] in TWO_PLACES or name == "logits":
+        if name.rpartition(".")[2] in POSITION or name == "logits":
             why = "holds no vector for each token"
         elif reading and not name.startswith("encoder."):
             why = "belongs to what the model writes, not to the sentence that it reads"

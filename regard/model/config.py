@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from regard.core.config import StackConfig, check_names
-from regard.errors import DataError, UsageError, nearest
+from regard.errors import DataError, UsageError, did_you_mean
 
 READING = "reading a model's config"
 
@@ -172,13 +172,8 @@ def from_plain(kind: Any, value: Any, path: str) -> Any:
     hints = typing.get_type_hints(kind)
     unknown = [key for key in value if key not in hints]
     if unknown:
-        close = nearest(unknown[0], hints)
-        raise DataError(
-            READING,
-            f"unknown key {path}.{unknown[0]}",
-            f"one of {', '.join(hints)}",
-            f"did you mean {close}?" if close else "",
-        )
+        found, fix = f"unknown key {path}.{unknown[0]}", did_you_mean(unknown[0], hints)
+        raise DataError(READING, found, f"one of {', '.join(hints)}", fix)
     made = {key: from_plain(hints[key], item, f"{path}.{key}") for key, item in value.items()}
     try:
         return kind(**made)  # type: ignore[operator]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.core.attention import Attention
 from regard.core.position import Alibi, RelativeBias
-from regard.errors import UsageError, nearest
+from regard.errors import UsageError, did_you_mean
 from regard.heap import give_back_memory, large_apart
 from regard.model.int8 import int8_map
 from regard.model.model import Model
@@ -34,8 +34,7 @@ def set_precision(model: nn.Module, precision: str | None, names: str = "*") -> 
     fp32 is the same mathematics on re-ordered weights; None is plain linear maps again.
     """
     if precision not in (None, *get_args(Precision)):
-        close = nearest(str(precision), get_args(Precision))
-        fix = f"did you mean {close}?" if close else ""
+        fix = did_you_mean(str(precision), get_args(Precision))
         raise UsageError("setting the precision", repr(precision), "fp32, bf16, int8 or None", fix)
     found = {
         name: module

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from regard.core.config import BlockConfig, RotaryScaling, StackConfig
-from regard.errors import UsageError, nearest
+from regard.errors import check_known
 from regard.model.config import AudioConfig, HeadConfig, ImageConfig, ModelConfig, TextConfig
 
 
@@ -150,12 +150,5 @@ def architecture(name: str) -> str | None:
 
 def find(name: str) -> tuple[Callable[[], ModelConfig], str | None]:
     """A preset's line, or an error with the nearest names."""
-    if name not in PRESETS:
-        close = nearest(name, PRESETS)
-        raise UsageError(
-            "choosing a preset",
-            f"no preset is called {name!r}",
-            f"one of {', '.join(PRESETS)}",
-            f"did you mean {close}?" if close else "",
-        )
+    check_known(name, PRESETS, "choosing a preset", f"no preset is called {name!r}")
     return PRESETS[name]

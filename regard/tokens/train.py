@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers import Tokenizer as Rust
 from tokenizers import pre_tokenizers, processors
 
-from regard.errors import UsageError, nearest
+from regard.errors import UsageError, check_known
 from regard.tokens.kinds import (
     DOING,
     Plan,
@@ -94,10 +94,7 @@ def usual_size(kind: str, asked: int | None) -> int | None:
 def check(kind: str, size: int | None, min_count: int, wrap: str, lossless: bool) -> None:
     """Stop at a value that is not allowed, with the limit."""
     for name, value, known in (("kind", kind, KINDS), ("wrap", wrap, WRAPS)):
-        if value not in known:
-            close = nearest(value, known, 1)
-            fix = f"did you mean {close}?" if close else ""
-            raise UsageError(DOING, f"{name} {value!r}", f"one of {', '.join(known)}", fix)
+        check_known(value, known, DOING, f"{name} {value!r}")
     if size is None and kind in SIZED:
         raise UsageError(DOING, f"no size for {kind}", "how many ids it may have, such as 8000")
     if size is not None and size < 1:
@@ -118,10 +115,7 @@ def spell(
     given = dict(asked) if isinstance(asked, Mapping) else {role: "" for role in asked}
     made: dict[str, str] = {}
     for role in dict.fromkeys([*given, *needed]):
-        if role not in usual:
-            close = nearest(role, usual, 1)
-            fix = f"did you mean {close}?" if close else ""
-            raise UsageError(DOING, f"unknown role {role!r}", f"one of {', '.join(usual)}", fix)
+        check_known(role, usual, DOING, f"unknown role {role!r}")
         made[role] = given.get(role) or usual[role]
     doubled = [role for role, word in made.items() if list(made.values()).count(word) > 1]
     if doubled or (not isinstance(asked, Mapping) and len(given) < len(asked)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from regard.errors import UsageError, nearest
+from regard.errors import check_known
 
 Schedule = Callable[[int], float]
 """Step, counted from 1 → factor on the peak rate."""
@@ -50,8 +50,5 @@ SCHEDULES = {"constant": constant, "inverse_sqrt": inverse_sqrt, "cosine": cosin
 
 def build_schedule(name: str, warm_up: int, steps: int, floor: float = 0.1) -> Schedule:
     """The schedule called `name`."""
-    if name not in SCHEDULES:
-        close = nearest(name, SCHEDULES)
-        fix = f"did you mean {close}?" if close else ""
-        raise UsageError("choosing a schedule", repr(name), ", ".join(SCHEDULES), fix)
+    check_known(name, SCHEDULES, "choosing a schedule")
     return SCHEDULES[name](warm_up, steps, floor)

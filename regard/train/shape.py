@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from regard.core.config import StackConfig, check_names
-from regard.errors import UsageError
+from regard.errors import UsageError, check_known
 from regard.history.config import CELLS, encoder_decoder, language_model
 from regard.model.config import ModelConfig, TextConfig
 from regard.model.presets import architecture, bert, gpt2, llama, preset, transformer
@@ -61,9 +61,8 @@ class ShapeConfig:
         families = FAMILIES[kind]
         usual = "lstm" if self.attention != "multi-head" and kind == "seq2seq" else families[0]
         family: Any = usual if self.family == "auto" else self.family
-        if family not in families:
-            found = f"family = {family!r} for `train {kind}`"
-            raise UsageError("choosing a shape", found, f"one of {', '.join(families)}")
+        found = f"family = {family!r} for `train {kind}`"
+        check_known(family, families, "choosing a shape", found)
         if family in CELLS:
             return self.resolve_recurrent(kind, family)
         if self.attention != "multi-head":

@@ -78,6 +78,7 @@ def test_a_long_text_says_what_fits(here, places, model, fits, verb, tmp_path):
         ("patch lstm pairs.tsv", 2, "--over stream patches the states"),
         ("patch lstm pairs.tsv --over mlps", 2, "without mlps"),
         ("patch lstm pairs.tsv --over stream --fast", 2, "recurrent"),
+        ("patch gpt2 pairs.tsv --to end *.1.attn.q", 2, "`end` alone, or taps alone"),
         ("circuit lstm pairs.tsv", 2, "a Transformer"),
         ("eval ioi bert", 2, "a language model"),
         ("eval ioi t5", 2, "a language model"),

@@ -10,6 +10,7 @@ import torch
 import regard
 from regard.cli.circuit import within
 from regard.cli.main import main
+from regard.cli.prompts import Line, make_pairs, read_prompts
 from regard.kit import Kit
 from regard.look.edges import Edge
 from regard.look.ioi import FRAMES, NAMES, PLACES, THINGS, Roles, find_roles, make_prompts
@@ -108,6 +109,20 @@ def test_a_circuit_and_its_certificate(folder, capsys):
     }
 
 
+def test_templates_are_named_by_a_column_and_told_apart_by_length(folder):
+    kit = regard.load(folder / "m")
+    rows = [("w1 w2 w1", "a"), ("w3 w4 w3", "a"), ("w1 w2 w1", "b"), ("w5 w1 w2 w5", "a")]
+    pairs = make_pairs(kit, [Line(text, text, "w2", "w3", name) for text, name in rows], print)
+    assert pairs.templates.tolist() == [0, 0, 1, 2]
+    (folder / "five.tsv").write_text("".join(f"{t}\t{t}\tw2\tw3\t{n}\n" for t, n in rows))
+    assert [line.template for line in read_prompts(str(folder / "five.tsv"))] == [
+        "a",
+        "a",
+        "b",
+        "a",
+    ]
+
+
 def test_shared_keys_and_values_belong_to_each_of_their_heads():
     """Heads 2 and 3 of a Llama share the second keys and values; head 1 has the first ones."""
     board, at = small_kit("llama").board, "decoder.blocks.1.attn"
@@ -193,7 +208,7 @@ def test_bad_pairs(folder, tmp_path, capsys, line, told):
         (["circuit", "M", "P", "--out", "nowhere/c.json"], "no folder nowhere"),
         (["eval", "ioi", "M", "--out", "."], "is a folder"),
         (["patch", "M", "P", "--png", "nowhere/p.png"], "no folder nowhere"),
-        (["eval", "ioi", "M"], "14 tokens\n  expected: at most 12"),
+        (["eval", "ioi", "M"], "13 tokens\n  expected: at most 12"),
         (["circuit", "fr-en", "--task", "ioi"], "a language model"),
     ],
 )

@@ -16,7 +16,7 @@ from tests.cli.small_folders import masker, pair, save_model, writer  # noqa: F4
 from tests.properties.small_models import randomise
 
 TEXT = "the cat sat on the mat"
-METHODS = ["gradient", "ig", "lime", "shap", "attention"]
+METHODS = ["gradient", "ig", "lime", "shap", "attention", "rollout", "flow"]
 
 
 def asked(here, *arguments):
@@ -68,7 +68,7 @@ def test_a_decoder(here, writer, method):  # noqa: F811
     assert found["tokens"] == kit.tokenizer.encode(TEXT) and "".join(found["pieces"]) == TEXT
     assert len(found["scores"]) == len(found["tokens"])
     assert found["target"] in (kit.tokenizer.decode([best]), kit.tokenizer.pieces([best])[0])
-    if method != "attention":
+    if method in METHODS[:4]:
         assert found["value"] == pytest.approx(float(logits[best]), abs=1e-3)
     if method in ("ig", "shap"):
         difference = found["value"] - found["baseline_value"]
@@ -176,9 +176,24 @@ def test_all_methods(here, writer):  # noqa: F811
 
 def test_a_recurrent_model_has_no_attention(here, recurrent):
     found = asked(here, recurrent, TEXT, "--compare", "--samples", 40)
-    assert list(found["methods"]) == METHODS[:-1]
-    code, _, err = here("explain", recurrent, TEXT, "--method", "attention")
-    assert code == 2 and "one with attention" in err
+    assert list(found["methods"]) == METHODS[:-3]
+    for method in METHODS[-3:]:
+        code, _, err = here("explain", recurrent, TEXT, "--method", method)
+        assert code == 2 and "one with attention" in err
+
+
+def test_attention_of_a_translator_is_followed(here, pair):  # noqa: F811
+    found = asked(here, pair, TEXT, "--target", "the cat", "--compare", "--samples", 20)
+    assert list(found["methods"]) == METHODS
+    shares = [found["methods"][name]["share"] for name in ("attention", "rollout")]
+    assert all(0 < share <= 1 for share in shares)
+
+
+def test_what_does_not_fit_into_memory(here, writer, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("regard.cli.lengths.free_memory", lambda: 2_000)
+    for method in ("ig", "attention"):
+        code, out, err = here("explain", writer, TEXT, "--method", method)
+        assert (code, out) == (3, "") and "which fit into 2.0 KiB" in err
 
 
 # Bad input ----------------------------------------------------------------------------------------

@@ -9,11 +9,12 @@ import sys
 import pytest
 import torch
 
+from regard.cli import extract
 from regard.cli.extract_room import Room
 from regard.errors import DataError
 from regard.loading import load
 from regard.look.extract import Item, Shards, choose_taps
-from regard.look.extracted import Extracted
+from regard.look.extracted import Extracted, Writer
 from tests.cli.conftest import ROOT
 from tests.cli.small_folders import masker, pair, stdin, writer  # noqa: F401
 
@@ -156,6 +157,39 @@ def test_arrow_has_no_half_precision(here, writer, corpus, tmp_path, monkeypatch
     a, b = Extracted(tmp_path / "a"), Extracted(tmp_path / "b")
     assert all(torch.equal(a.tensor(tap), b.tensor(tap)) for tap in b.taps)
     assert all(map(torch.equal, a.index, b.index))
+
+
+def test_an_interrupted_run_goes_on(here, writer, tmp_path, monkeypatch):  # noqa: F811
+    lines, out, whole = [f"the cat sat on {n}" for n in range(40)], tmp_path / "a", tmp_path / "b"
+    (file := tmp_path / "c.txt").write_text("\n".join([*lines[:9], "\xff" * 90, *lines[9:]]))
+    words = ("extract", writer, file, "--tap", "*.resid_post", "--out")
+    monkeypatch.setattr(extract, "MEGABYTE", 9_000)
+    assert here(*words, whole, "--shard-mb", 1)[0] == 3  # the tenth text is too long
+    save, done = Writer.save, []
+
+    def until_the_third(self, tensors, mark):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(save(self, tensors, mark))
+
+    monkeypatch.setattr(Writer, "save", until_the_third)
+    code, said, err = here(*words, out, "--shard-mb", 1)
+    assert (code, said) == (130, "") and "the same command goes on from there" in err
+    monkeypatch.setattr(Writer, "save", save)
+    with pytest.raises(DataError, match="no such file"):
+        Extracted(out)
+    code, said, err = here(*words[:4], "*.0.attn.z", "--out", out, "--shard-mb", 1)
+    assert code == 2 and "an interrupted run of another tap" in err
+    file.write_text(file.read_text().replace("on 3", "in 3"))
+    code, said, err = here(*words, out, "--shard-mb", 1)
+    assert code == 3 and "not the texts that the interrupted run" in err
+    file.write_text(file.read_text().replace("in 3", "on 3"))
+    code, said, err = here(*words, out, "--shard-mb", 1, "--json")
+    assert code == 3 and "going on after 2 shards" in err and not list(out.glob(".*"))
+    one, two = Extracted(out), Extracted(whole)
+    assert one.manifest["shards"] == two.manifest["shards"] and len(one.files) > 3
+    for name in ("tokens", "texts", "skipped", "texts_sha256", "rows"):
+        assert one.manifest[name] == two.manifest[name]
 
 
 FULL = """

@@ -126,6 +126,16 @@ def test_stdin(here, writer, tmp_path, stdin):  # noqa: F811
     assert "".join(found["tokens"]["text"]) == "the cat\nsat"
 
 
+def test_a_long_text_says_what_it_takes_or_what_fits(here, pair, tmp_path, monkeypatch):  # noqa: F811
+    words = ["look", pair, "the cat", "the dog sat", "--out", tmp_path / "a.html", "--no-effects"]
+    monkeypatch.setattr("regard.cli.view.LONGEST", 3)
+    code, _, err = here(*words)
+    assert code == 0 and " tokens: about " in err and "of a core" in err
+    monkeypatch.setattr("regard.cli.lengths.free_memory", lambda: 4_000)
+    code, out, err = here(*words)
+    assert (code, out) == (3, "") and "which fit into 3.9 KiB" in err
+
+
 def test_texts_that_do_not_fit(here, writer, tmp_path):  # noqa: F811
     out = ["--out", tmp_path / "a.html"]
     code, _, err = here("look", writer, TEXT * 20, *out)
@@ -133,7 +143,7 @@ def test_texts_that_do_not_fit(here, writer, tmp_path):  # noqa: F811
     code, _, err = here("look", writer, "", *out)
     assert code == 3 and "an empty text" in err
     code, _, err = here("look", "fr-en", "mot " * 6000, *out)
-    assert code == 3 and "tokens of the source" in err and "at most 5,000" in err
+    assert code == 3 and "a source of 6," in err and "at most 5,000" in err
 
 
 def test_a_model_without_attention(here, tmp_path):

@@ -11,6 +11,8 @@ from regard.history.seq2seq import model_class
 from regard.loading import load
 from regard.look import inputs
 from regard.look.attribution import (
+    attention_flow,
+    attention_rollout,
     attention_row,
     gradient_times_input,
     integrate,
@@ -18,6 +20,7 @@ from regard.look.attribution import (
 )
 from regard.look.capture import Board
 from regard.look.goal import Goal
+from regard.look.rollout import flow, rollout
 from regard.look.subsets import Tokens
 from regard.model.batch import Batch
 from regard.model.precision import set_precision
@@ -247,6 +250,33 @@ def test_attention_is_read_where_the_goal_is():
         wanted = torch.stack([p[0, :, at] for p in seen.values()]).mean((0, 1)).double()
         goal = Goal(torch.tensor([3]), at=torch.tensor([at]))
         torch.testing.assert_close(attention_row(Tokens(kit.board, batch, goal)), wanted)
+
+
+def test_attention_is_followed_down_to_the_input():
+    kit = small_kit("bert")
+    batch = Batch(torch.tensor([[4, 9, 2, 7]]))
+    _, seen = kit.run(batch.inputs, taps="*.attn.pattern")
+    tokens = Tokens(kit.board, batch, Goal(torch.tensor([3]), at=torch.tensor([2])), players=[1, 3])
+    wanted = rollout(list(seen.values()))[0, 2, [1, 3]].double()
+    torch.testing.assert_close(attention_rollout(tokens), wanted)
+    wanted = flow(list(seen.values()), 2)[0, [1, 3]].double()
+    torch.testing.assert_close(attention_flow(tokens), wanted)
+
+
+def test_attention_is_followed_through_the_encoder_of_a_pair():
+    """The goal's row over the source, times the rollout of the encoder."""
+    kit = small_kit("t5")
+    batch = Batch(torch.tensor([[4, 9, 2, 7, 5]]), torch.tensor([[1, 5, 3]]))
+    tokens = Tokens(kit.board, batch, Goal(torch.tensor([3])), players=[0, 2, 3])
+    _, seen = kit.run(
+        batch.inputs, batch.target, taps=["encoder.*.attn.pattern", "*.cross.pattern"]
+    )
+    cross = torch.stack([x[0, :, -1].mean(0) for n, x in seen.items() if ".cross." in n]).mean(0)
+    below = [x for n, x in seen.items() if n.startswith("encoder.")]
+    wanted = (cross @ rollout(below)[0])[[0, 2, 3]].double()
+    torch.testing.assert_close(attention_rollout(tokens), wanted)
+    found = attention_flow(tokens)
+    assert bool((found >= wanted - 1e-6).all()) and float(found.max()) <= 1
 
 
 def test_what_cannot_be_explained():

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.errors import DataError, UsageError
+from regard.look.ablate import fill
 from regard.look.capture import Board
 from regard.look.circuit import CircuitConfig, find_circuit
 from regard.look.goal import Goal
@@ -62,6 +63,22 @@ def test_a_part_that_only_helps_another_is_kept():
         "decoder.blocks.1.attn.z head 1",
     ]
     assert len(found.sites) == 6
+
+
+@torch.no_grad()
+def test_means_are_within_a_template():
+    """Wang et al. 2022: positions mean the same only in prompts of one template."""
+    board, pairs = Board(planted_induction(VOCAB, LENGTH)), repeats(5)
+    templates = torch.tensor([0, 1, 0, 2, 1])
+    _, seen = board.run(pairs.corrupt, tap := PLANTED[0].tap)
+    found = fill(board, PLANTED[:1], "mean", pairs.corrupt, templates)[tap]
+    for rows in ([0, 2], [1, 4], [3]):  # of one prompt: itself
+        for row in rows:
+            torch.testing.assert_close(found[row], seen[tap][rows].mean(0))
+    whole = fill(board, PLANTED[:1], "mean", pairs.corrupt)[tap]
+    torch.testing.assert_close(whole, seen[tap].mean(0, keepdim=True))
+    told = find_circuit(board, pairs._replace(templates=templates)).certificate
+    assert told.faithfulness["mean"] != find_circuit(board, pairs).certificate.faithfulness["mean"]
 
 
 def test_the_same_seed_gives_the_same_certificate():

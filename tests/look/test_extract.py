@@ -198,7 +198,7 @@ def test_a_folder_is_whole_or_not_there(tmp_path):
         writer.write(rows(0, 3))
         raise RuntimeError
     assert not (tmp_path / "x").exists()
-    (tmp_path / "y" / ".part-killed").mkdir(parents=True)
+    (tmp_path / "y" / ".part").mkdir(parents=True)
     write(tmp_path / "y", "safetensors", [rows(0, 3)])
     with pytest.raises(UsageError, match="or --force"):
         write(tmp_path / "y", "safetensors", [rows(0, 3)])

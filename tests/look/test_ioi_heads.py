@@ -26,7 +26,7 @@ def search(monkeypatch):
     corrupt = clean.clone()
     corrupt[:, [1, 3, 5]] = torch.tensor([[10, 11, 12], [12, 13, 10], [11, 12, 13]])
     goal = Goal(torch.tensor([4, 5, 3]), torch.tensor([3, 2, 4]))
-    pairs = Pairs(Batch(clean), Batch(corrupt), goal)
+    pairs = Pairs(Batch(clean), Batch(corrupt), goal, torch.tensor([0, 1, 0]))
     return Search(board, pairs, random_repeats(range(20), 8))
 
 
@@ -54,7 +54,9 @@ def test_movers_and_their_backups(search):
     edits = {}
     for tap in {search.sites[n].tap for n in movers}:
         mine = [s.head for n, s in enumerate(search.sites) if n in movers and s.tap == tap]
-        edits[tap] = [patch(other[tap].mean((0, 1)), head=mine)]
+        means = other[tap].clone()  # of each row's template, at each position
+        means[[0, 2]] = means[[0, 2]].mean(0)
+        edits[tap] = [patch(means, head=mine)]
     before = pairs.goal(board.run(pairs.clean, (), edits)[0], pairs.clean)
     _, other = board.run(pairs.corrupt, "*.z", edits)
     found = search.backing()
