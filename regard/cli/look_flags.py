@@ -37,6 +37,8 @@ def add_lens(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="WORD", help=target)
     against = "take the difference of its logit and this one's apart"
     parser.add_argument("--against", metavar="WORD", help=against)
+    neurons = "each neuron for itself, instead of a block's MLP as one"
+    parser.add_argument("--neurons", action="store_true", help=neurons)
     top = "show so many contributions (20)"
     parser.add_argument("--top", type=positive, default=20, metavar="N", help=top)
     parser.add_argument("--seed", type=int, help="accepted as everywhere; nothing is drawn")

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     target, other = likeliest if words[0] is None else words[0], words[1]
     bad = None if other is None else torch.tensor([other])
     goal = Goal(torch.tensor([target]), bad, torch.tensor([column]))
-    found, why = attribute(kit, batch, goal)
+    found, why = attribute(kit, batch, goal, args.neurons)
     if show.as_json:
         show.result(as_data(kit, args, scores, (target, other), found, why))
         return 0
@@ -54,10 +54,10 @@ def run(args: argparse.Namespace, show: Show) -> int:
     return 0
 
 
-def attribute(kit: Kit, batch: Batch, goal: Goal) -> tuple[Attribution | None, str]:
+def attribute(kit: Kit, batch: Batch, goal: Goal, neurons: bool) -> tuple[Attribution | None, str]:
     """The logit taken apart, or why it cannot be."""
     try:
-        return direct_attribution(kit.board, batch, goal), ""
+        return direct_attribution(kit.board, batch, goal, neurons), ""
     except UsageError as error:
         return None, error.found
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.core.attention import Attention
 from regard.core.block import Block
+from regard.core.mlp import MLP
 from regard.core.norm import RMSNorm
 from regard.core.stack import Stack
 from regard.errors import UsageError
@@ -40,11 +41,12 @@ class Part:
     """One writer into the stream, or a constant."""
 
     kind: str
-    """embed, head, cross, mlp (its own bias included) or bias."""
+    """embed, head, cross, mlp (its own bias included), neuron or bias."""
     layer: str
     """Path of the module, such as decoder.blocks.3.attn."""
     block: int | None = None
     head: int | None = None
+    """Number of the head, or of the neuron."""
 
     @property
     def name(self) -> str:
@@ -186,11 +188,17 @@ def copy_score(board: Board, layer: int | str, head: int, batch: Batch, top: int
 
 
 @torch.no_grad()
-def direct_attribution(board: Board, batch: Batch, goal: Goal) -> Attribution:
-    """The goal's logit, or difference of two, as what each part wrote towards it."""
+def direct_attribution(
+    board: Board, batch: Batch, goal: Goal, neurons: bool = False
+) -> Attribution:
+    """The goal's logit, or difference of two, as what each part wrote towards it.
+
+    An MLP is one part, or, by `neurons`, each of its neurons and its bias.
+    """
     name, stack = check_linear(board.model, goal)
     blocks = stack_blocks(stack)
-    written = [f"{name}.embed", f"{name}.blocks.*.attn.z", f"{name}.blocks.*.mlp.out"]
+    thought = "post" if neurons else "out"
+    written = [f"{name}.embed", f"{name}.blocks.*.attn.z", f"{name}.blocks.*.mlp.{thought}"]
     written += [f"{name}.blocks.*.cross.z"] if stack.config.block.cross else []
     last = f"{name}.blocks.{len(blocks) - 1}.resid_post"
     logits, seen = board.run(batch, [*written, last])
@@ -209,29 +217,27 @@ def direct_attribution(board: Board, batch: Batch, goal: Goal) -> Attribution:
             if attention.o.bias is not None:
                 parts.append(Part("bias", f"{path}.{kind}", n))
                 values.append(way.along @ attention.o.bias)
-        parts.append(Part("mlp", f"{path}.mlp", n))
-        values.append(dot(seen[f"{path}.mlp.out"], way))
+        if not neurons:
+            parts.append(Part("mlp", f"{path}.mlp", n))
+            values.append(dot(seen[f"{path}.mlp.out"], way))
+            continue
+        each = by_neuron(block.mlp, seen[f"{path}.mlp.post"], way)
+        parts += [Part("neuron", f"{path}.mlp", n, number) for number in range(len(each))]
+        values += list(each)
+        if block.mlp.down.bias is not None:
+            parts.append(Part("bias", f"{path}.mlp", n))
+            values.append(way.along @ block.mlp.down.bias)
     for what, constant in way.constants.items():
         parts.append(Part("bias", what))
         values.append(constant)
     return Attribution(parts, torch.stack(values), goal(logits, batch))
 
 
-@torch.no_grad()
-def neuron_attribution(board: Board, batch: Batch, goal: Goal, block: int) -> Tensor:
-    """What each neuron of a block's MLP wrote towards the goal (B, neurons).
-
-    Their sum, and what the bias of the MLP wrote, is the MLP's part in `direct_attribution`.
-    """
-    name, stack = check_linear(board.model, goal)
-    blocks = stack_blocks(stack)
-    if not 0 <= block < len(blocks):
-        raise UsageError(TAKING, f"block {block}", f"0 to {len(blocks) - 1}")
-    post, last = f"{name}.blocks.{block}.mlp.post", f"{name}.blocks.{len(blocks) - 1}.resid_post"
-    _, seen = board.run(batch, [post, last])
-    way = direction(board.model, stack.norm, seen[last], batch, goal)
-    fired = take_columns(seen[post], way.at[:, None])[:, 0]  # (B, neurons)
-    return fired * (way.along @ blocks[block].mlp.down.weight)
+def by_neuron(mlp: MLP, post: Tensor, way: Direction) -> Tensor:
+    """What each neuron (N, B) wrote, from their values (B, T, N)."""
+    fired = take_columns(post, way.at[:, None])[:, 0]
+    each: Tensor = fired * (way.along @ mlp.down.weight)
+    return each.T
 
 
 def stack_blocks(stack: Stack) -> list[Block]:

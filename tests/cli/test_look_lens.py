@@ -54,6 +54,11 @@ def test_the_tables(here, writer):  # noqa: F811
     assert lines[12].startswith("  sum ") and "error" in lines[12]
     found = json.loads(here(*given, "--json")[1])
     assert found["against"]["piece"] == "Ġthe" and len(found["parts"]) > 4
+    apart = json.loads(here(*given, "--neurons", "--json")[1])
+    assert apart["goal"] == pytest.approx(found["goal"]) and abs(apart["error"]) < 1e-4
+    thought = sum(part["value"] for part in found["parts"] if part["kind"] == "mlp")
+    neurons = [part for part in apart["parts"] if part["layer"].endswith("mlp")]
+    assert len(neurons) > 8 and sum(p["value"] for p in neurons) == pytest.approx(thought, abs=1e-4)
 
 
 def test_without_a_target_it_is_the_likeliest(here, writer):  # noqa: F811

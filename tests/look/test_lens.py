@@ -17,10 +17,8 @@ from regard.look.goal import Goal
 from regard.look.lens import (
     copy_score,
     direct_attribution,
-    direction,
     head_outputs,
     logit_lens,
-    neuron_attribution,
     standing,
 )
 from regard.model.batch import Batch
@@ -189,18 +187,19 @@ def test_neurons_sum_to_their_mlp(name):
     kit = small_kit(name)
     batch, goal = two_rows(kit), next(goals(kit))
     found = direct_attribution(kit.board, batch, goal)
+    each = direct_attribution(kit.board, batch, goal, neurons=True)
     for n, block in enumerate(kit.model.decoder.blocks):
         (place,) = (i for i, p in enumerate(found.parts) if (p.kind, p.block) == ("mlp", n))
-        rest = found.values[place] - neuron_attribution(kit.board, batch, goal, n).sum(1)
-        bias = block.mlp.down.bias
-        if bias is None:
-            torch.testing.assert_close(rest, torch.zeros(2), atol=1e-4, rtol=0)
-        else:
-            x = kit.board.run(batch, "blocks.1.resid_post")[1].popitem()[1]
-            way = direction(kit.model, kit.model.decoder.norm, x, batch, goal)
-            torch.testing.assert_close(rest, way.along @ bias, atol=1e-4, rtol=0)
-    with pytest.raises(UsageError, match="block 2"):
-        neuron_attribution(kit.board, batch, goal, 2)
+        mine = [i for i, p in enumerate(each.parts) if p.layer == found.parts[place].layer]
+        bias = [i for i in mine if each.parts[i].kind == "bias"]
+        assert len(mine) == block.mlp.up.out_features + len(bias) and len(bias) == hasbias(block)
+        torch.testing.assert_close(each.values[mine].sum(0), found.values[place])
+    assert each.error.abs().max() < 1e-4
+
+
+def hasbias(block):
+    """How many biases a block's MLP adds to the stream."""
+    return int(block.mlp.down.bias is not None)
 
 
 def test_where_it_does_not_apply_it_says_why():
@@ -222,7 +221,7 @@ def test_where_it_does_not_apply_it_says_why():
         direct_attribution(kit.board, two_rows(kit), replace(goal, kind="logprob"))
     kit.model.decoder.blocks[0].residual = False
     with pytest.raises(UsageError, match="shortcut"):
-        neuron_attribution(kit.board, two_rows(kit), goal, 0)
+        direct_attribution(kit.board, two_rows(kit), goal, neurons=True)
 
 
 # The planted model ------------------------------------------------------------------------------

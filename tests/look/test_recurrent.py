@@ -15,7 +15,7 @@ from regard.look.edit import mean, patch, zero
 from regard.look.goal import Goal
 from regard.look.heads import head_scores
 from regard.look.ioi_heads import Search
-from regard.look.lens import copy_score, direct_attribution, logit_lens, neuron_attribution
+from regard.look.lens import copy_score, direct_attribution, logit_lens
 from regard.look.patching import Pairs, attribute_sites, patch_paths, patch_sites
 from regard.look.repeats import repeats_for
 from regard.look.sites import Site, head_sites, mlp_sites
@@ -108,7 +108,6 @@ def test_states_stand_for_blocks_in_probes():
     [
         lambda b: logit_lens(b, PAIRS.clean),
         lambda b: direct_attribution(b, PAIRS.clean, GOAL),
-        lambda b: neuron_attribution(b, PAIRS.clean, GOAL, 0),
         lambda b: copy_score(b, 0, 0, PAIRS.clean),
         lambda b: head_scores(b, repeats_for(b.model)),
         lambda b: patch_sites(b, PAIRS, head_sites(b)),
