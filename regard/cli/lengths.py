@@ -54,8 +54,7 @@ def check_length(
     most = most_tokens(kit, doing, side, asked)
     if len(ids) <= most:
         return ids
-    assert kit.tokenizer is not None
-    ends = [end for _, end in kit.tokenizer.offsets(text, special=False, side=side)]
+    ends = [end for _, end in kit.text_tokenizer.offsets(text, special=False, side=side)]
     spare = len(ids) - most
     fits = ends[len(ends) - spare - 1] if spare < len(ends) else 0
     fix = [f"a shorter text: up to {shorten(text[:fits][-20:])!r} it fits"] if fits else []
