@@ -5,8 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 
-import torch
-
 from regard.cli.doctor import free_memory
 from regard.cli.show import human_bytes
 from regard.cli.view_flags import LONGEST
@@ -69,9 +67,7 @@ def check_length(
 
 def free_bytes(kit: Kit) -> int:
     """What a run may take beside the weights."""
-    if kit.device.type == "cuda":
-        return int(torch.cuda.mem_get_info()[0])
-    free = free_memory()
+    free = free_memory(kit.device.type)
     return 1 << 62 if free is None else free
 
 
