@@ -16,26 +16,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Public name → where it lives. Loaded on first use, so that `import regard` needs no torch.
+# Where public names live. Loaded on first use, so that `import regard` needs no torch.
 _HOMES = {
-    "Extracted": "regard.look.extracted",
-    "Kit": "regard.kit",
-    "Tap": "regard.core.tap",
-    "add": "regard.look.edit",
-    "attend": "regard.core.similarity",
-    "attention": "regard.core.similarity",
-    "build": "regard.loading",
-    "head_mask": "regard.look.steer",
-    "kernel_regression": "regard.core.similarity",
-    "load": "regard.loading",
-    "mean": "regard.look.edit",
-    "other_rows": "regard.look.edit",
-    "patch": "regard.look.edit",
-    "resample": "regard.look.edit",
-    "resample_from": "regard.look.edit",
-    "steering_vector": "regard.look.steer",
-    "taps": "regard.core.tap",
-    "zero": "regard.look.edit",
+    "regard.core.similarity": ("attend", "attention", "kernel_regression"),
+    "regard.core.tap": ("Tap", "taps"),
+    "regard.kit": ("Kit",),
+    "regard.loading": ("build", "load"),
+    "regard.look.edit": ("add", "mean", "other_rows", "patch", "resample", "resample_from", "zero"),
+    "regard.look.extracted": ("Extracted",),
+    "regard.look.steer": ("head_mask", "steering_vector"),
 }
 
 __all__ = [
@@ -61,8 +50,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
     raise AttributeError(f"module 'regard' has no attribute {name!r}; it has {', '.join(__all__)}")
 
 

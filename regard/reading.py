@@ -56,6 +56,18 @@ class Reader:
         front = self.model.reader
         return front.positions.size if isinstance(front, TextFront) and front.positions else None
 
+    @property
+    def text_tokenizer(self) -> Tokenizer:
+        """The tokenizer; a model that came without one is refused."""
+        if self.tokenizer is None:
+            raise UsageError(
+                "reading text",
+                "this model came without a tokenizer",
+                "token ids",
+                "pass ids, or put a tokenizer.json into the folder",
+            )
+        return self.tokenizer
+
     def batch(
         self, inputs: Ids | Text, target: Ids | Text | None = None, **masks: Unpack[Masks]
     ) -> Batch:
@@ -113,17 +125,10 @@ class Reader:
         self, texts: Any, side: Side = "source", limit: int | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Texts → ids (B, T) and mask; a text past `limit` loses its end but keeps its last id."""
-        if self.tokenizer is None:
-            raise UsageError(
-                "reading text",
-                "this model came without a tokenizer",
-                "token ids",
-                "pass ids, or put a tokenizer.json into the folder",
-            )
-        rows = self.tokenizer.encode_batch(list(texts), side=side)
+        rows = self.text_tokenizer.encode_batch(list(texts), side=side)
         if limit is not None:
             rows = [r if len(r) <= limit else [*r[: limit - 1], r[-1]] for r in rows]
-        return pad_rows(rows, self.tokenizer.specials.get("pad", 0))
+        return pad_rows(rows, self.text_tokenizer.specials.get("pad", 0))
 
 
 def is_text(given: Any) -> bool:

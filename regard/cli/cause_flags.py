@@ -76,31 +76,25 @@ CAUSE = {
         "regard.cli.patching",
         "put activations of one prompt into another, and see what comes back",
         add_patch,
-        (
-            "regard patch folder pairs.tsv",
-            "regard patch folder pairs.tsv --over stream --png map.png",
-            "regard patch folder --task ioi --to end --json",
-        ),
+        "regard patch folder pairs.tsv",
+        "regard patch folder pairs.tsv --over stream --png map.png",
+        "regard patch folder --task ioi --to end --json",
     ),
     "circuit": (
         "regard.cli.circuit",
         "the few heads and MLPs that do a task, with a certificate",
         add_circuit,
-        (
-            "regard circuit folder pairs.tsv",
-            "regard circuit folder --task ioi --kind mean --heads-only",
-            "regard circuit folder pairs.tsv --json --out circuit.json",
-        ),
+        "regard circuit folder pairs.tsv",
+        "regard circuit folder --task ioi --kind mean --heads-only",
+        "regard circuit folder pairs.tsv --json --out circuit.json",
     ),
     "eval ioi": (
         "regard.cli.ioi",
         "who is the indirect object? Logit difference, and the heads that find out",
         add_ioi,
-        (
-            "regard eval ioi folder",
-            "regard eval ioi folder --count 200 --heads",
-            "regard eval ioi folder --heads --seed 7 --out ioi.json",
-        ),
+        "regard eval ioi folder",
+        "regard eval ioi folder --count 200 --heads",
+        "regard eval ioi folder --heads --seed 7 --out ioi.json",
     ),
 }
 """Each verb: its module, what it does, its arguments, three examples."""

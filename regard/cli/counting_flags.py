@@ -44,31 +44,25 @@ COUNTING = {
         "regard.cli.train_counting",
         "translate by naive Bayes: which words a bag of source words has",
         add_bayes,
-        (
-            "regard train bayes pairs.tsv --out m",
-            "regard train bayes train.fr train.en --out m --k 1",
-            "regard train bayes pairs.tsv.xz --out m --json",
-        ),
+        "regard train bayes pairs.tsv --out m",
+        "regard train bayes train.fr train.en --out m --k 1",
+        "regard train bayes pairs.tsv.xz --out m --json",
     ),
     "train logreg": (
         "regard.cli.train_counting",
         "the same by multinomial logistic regression",
         add_logreg,
-        (
-            "regard train logreg pairs.tsv --out m",
-            "regard train logreg pairs.tsv --out m --l2 0.1 --best 50",
-            "regard train logreg pairs.tsv.xz --out m --steps 200 --json",
-        ),
+        "regard train logreg pairs.tsv --out m",
+        "regard train logreg pairs.tsv --out m --l2 0.1 --best 50",
+        "regard train logreg pairs.tsv.xz --out m --steps 200 --json",
     ),
     "train ibm1": (
         "regard.cli.train_counting",
         "translate word by word: IBM model 1 finds which word is a translation of which",
         add_ibm1,
-        (
-            "regard train ibm1 pairs.tsv --out m",
-            "regard train ibm1 train.fr train.en --out m --rounds 20",
-            "regard train ibm1 pairs.tsv.xz --out m --json",
-        ),
+        "regard train ibm1 pairs.tsv --out m",
+        "regard train ibm1 train.fr train.en --out m --rounds 20",
+        "regard train ibm1 pairs.tsv.xz --out m --json",
     ),
 }
 """Each verb: its module, what it does, its arguments, three examples."""

@@ -75,8 +75,7 @@ def trained(args: argparse.Namespace) -> Iterator[tuple[str, Model, Tensor]]:
 
 def read_rows(kit: Kit, args: argparse.Namespace) -> Tensor:
     """Ids (rows, length + 1) from the beginning of a text on."""
-    assert kit.tokenizer is not None
-    tokenizer, wanted = kit.tokenizer, args.rows * (args.length + 1)
+    tokenizer, wanted = kit.text_tokenizer, args.rows * (args.length + 1)
     every = (
         id for piece in read_pieces(args.text) for id in tokenizer.encode(piece, special=False)
     )

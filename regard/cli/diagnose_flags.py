@@ -34,10 +34,8 @@ DIAGNOSE = {
         "regard.cli.diagnose",
         "how far back the gradient of a loss reaches in MLP, RNN, LSTM, GRU and Transformer",
         add_diagnose,
-        (
-            "regard diagnose gradients --picture gradients.png",
-            "regard diagnose gradients --kinds rnn lstm --length 200 --json",
-            "regard diagnose gradients lstm/final gpt/final --text test.txt",
-        ),
+        "regard diagnose gradients --picture gradients.png",
+        "regard diagnose gradients --kinds rnn lstm --length 200 --json",
+        "regard diagnose gradients lstm/final gpt/final --text test.txt",
     ),
 }

@@ -38,11 +38,9 @@ DISCOVER = {
         "regard.cli.discover",
         "the rule behind labelled sequences, its exceptions, its rivals, and what would decide",
         add_discover,
-        (
-            "regard discover pos.txt neg.txt --checker rule.py",
-            "regard discover --animals --label 'leeuw olifant leeuw olifant : no'",
-            "regard discover table.csv --column text --label-column ok --chars --json",
-        ),
+        "regard discover pos.txt neg.txt --checker rule.py",
+        "regard discover --animals --label 'leeuw olifant leeuw olifant : no'",
+        "regard discover table.csv --column text --label-column ok --chars --json",
     ),
 }
 """As WRITING in write_flags.py."""

@@ -116,8 +116,12 @@ def read_memory(key: str) -> int | None:
     return int(found[0][1]) * 1024 if found else None
 
 
-def free_memory() -> int | None:
-    """Bytes that a new process can have: free memory, or less where a container sets a limit."""
+def free_memory(device: str = "cpu") -> int | None:
+    """Bytes that a new process can have: what is free there, less where a container says so."""
+    if device == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info()[0])
     free = read_memory("MemAvailable")
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()

@@ -194,8 +194,8 @@ def read_layers(
     """The word by the model's table of tokens, and by each layer asked for."""
     kit = open_kit(args.path, args.device, "fp32", edits=args.edit)
     most, taps = most_tokens(kit, DOING), chosen_taps(kit, args.layer or "last")
-    assert kit.tokenizer is not None and isinstance(kit.model.front, TextFront)
-    read = [(s, read_words(kit.tokenizer, s.place.text, s.spans, "all")) for s in given]
+    assert isinstance(kit.model.front, TextFront)
+    read = [(s, read_words(kit.text_tokenizer, s.place.text, s.spans, "all")) for s in given]
     why = f"more than {most:,} tokens"
     left += [s.place.told(why=why) for s, row in read if len(row.ids) > most]
     read = [(s, row) for s, row in read if len(row.ids) <= most]

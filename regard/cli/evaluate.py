@@ -136,13 +136,12 @@ def guard(shared: dict[str, Overlap], trained: Trained, args: argparse.Namespace
 
 def check_tokenizer(kit: Kit, path: str) -> None:
     """A score is of a model with its own tokenizer."""
-    assert kit.tokenizer is not None
     front, own = kit.model.config.front, Path(locate(path)).resolve().parent / "tokenizer"
-    vocab = front.vocab if isinstance(front, TextConfig) else kit.tokenizer.size
-    if kit.tokenizer.size > vocab:
-        found = f"a tokenizer of {kit.tokenizer.size:,} ids, a model of {vocab:,}"
+    vocab = front.vocab if isinstance(front, TextConfig) else kit.text_tokenizer.size
+    if kit.text_tokenizer.size > vocab:
+        found = f"a tokenizer of {kit.text_tokenizer.size:,} ids, a model of {vocab:,}"
     elif (own / "tokenizer.json").is_file() and find_receipt(Path(path)) is not None:
-        if fingerprint(open_any(str(own))) == fingerprint(kit.tokenizer):
+        if fingerprint(open_any(str(own))) == fingerprint(kit.text_tokenizer):
             return
         found = f"a tokenizer that differs from the one of the run, in {own}"
     else:
@@ -300,8 +299,7 @@ class Stream:
     """
 
     def __init__(self, kit: Kit, path: str) -> None:
-        assert kit.tokenizer is not None
-        self.tokenizer, self.path = kit.tokenizer, path
+        self.tokenizer, self.path = kit.text_tokenizer, path
         self.bytes = self.tokens = 0
 
     def __iter__(self) -> Iterator[int]:

@@ -60,7 +60,6 @@ def run(args: argparse.Namespace, show: Show) -> int:
     heads = len(head_sites(kit.board)) if methods & set(ATTENTION) else 0
     check_room(kit, len(question.ids), DOING, heads, bool(methods & {"gradient", "ig"}))
     baseline, name = baseline_of(kit, args.baseline)
-    assert kit.tokenizer is not None
     ids = [question.ids[n] for n in question.players]
     tokens = Tokens(kit.board, question.batch, question.goal, baseline, question.players)
     head = {
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         "against": question.against,
         "baseline": name,
         "tokens": ids,
-        "pieces": token_labels(kit.tokenizer, ids, "source"),
+        "pieces": token_labels(kit.text_tokenizer, ids, "source"),
     }
     if args.compare:
         compare(args, show, tokens, question, head)

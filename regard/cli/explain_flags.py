@@ -44,10 +44,8 @@ EXPLAIN = {
         "regard.cli.explain",
         "which words of the input an answer comes from: ig, lime, shap, attention, rollout",
         add_explain,
-        (
-            'regard explain folder "When Mary and John went out, John gave a drink to"',
-            'regard explain folder "Paris is the <mask> of France" --method shap --against city',
-            'regard explain fr-en "Le chat dort." --target "The cat" --compare',
-        ),
+        'regard explain folder "When Mary and John went out, John gave a drink to"',
+        'regard explain folder "Paris is the <mask> of France" --method shap --against city',
+        'regard explain fr-en "Le chat dort." --target "The cat" --compare',
     ),
 }

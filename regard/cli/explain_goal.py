@@ -81,25 +81,23 @@ def ask(kit: Kit, text: str, target: str | None, against: str | None, show: Show
     most_tokens(kit, DOING)  # says so where it reads no text
     if kit.model.config.head.size is None:
         raise UsageError(DOING, "a model that gives vectors only", "one that answers")
-    assert kit.tokenizer is not None
     if kit.model.config.head.take == "first":
-        ids = check_length(kit, kit.tokenizer.encode(text), DOING, text)
+        ids = check_length(kit, kit.text_tokenizer.encode(text), DOING, text)
         given = kit.config.get("id2label") or {}
         labels = {n: str(given.get(str(n), n)) for n in range(kit.model.config.head.size)}
-        words = Words(show, kit.tokenizer, labels)
+        words = Words(show, kit.text_tokenizer, labels)
         return settle(kit, Asked(ids, ""), words, (target, against))
     pair = kit.model.config.target is not None
     asked = read_asked(kit, text, DOING, (target or "") if pair else "")
     if asked.gap is not None and (gaps := asked.ids.count(asked.ids[asked.gap])) > 1:
         show.note(f"{gaps} gaps: the first is explained")
-    words = Words(show, kit.tokenizer, {}, asked.before)
+    words = Words(show, kit.text_tokenizer, {}, asked.before)
     return settle(kit, asked, words, (None if pair else target, against))
 
 
 def settle(kit: Kit, text: Asked, words: Words, answers: tuple[str | None, str | None]) -> Question:
     """The question, with the likeliest answer where none is named."""
-    assert kit.tokenizer is not None
-    fixed = {id for role, id in kit.tokenizer.specials.items() if role in FIXED}
+    fixed = {id for role, id in kit.text_tokenizer.specials.items() if role in FIXED}
     players = [n for n, id in enumerate(text.ids) if id not in fixed]
     if not players:
         raise DataError(DOING, "a text without words", "at least one word")
@@ -109,7 +107,7 @@ def settle(kit: Kit, text: Asked, words: Words, answers: tuple[str | None, str |
         with torch.no_grad():
             logits = kit.model(batch)[0]
         scores = logits if logits.dim() == 1 else logits[-1 if text.gap is None else text.gap]
-        size = len(scores) if words.labels else min(len(scores), kit.tokenizer.size)
+        size = len(scores) if words.labels else min(len(scores), kit.text_tokenizer.size)
         scores = scores[:size].clone()
         if against is not None:
             scores[against] = -torch.inf
@@ -128,8 +126,7 @@ def baseline_of(kit: Kit, asked: str | None) -> tuple[Baseline, str]:
     Without a wish: the mask token where there is one, else zero. Where no positions are added, a
     norm of zero would be all slope, and a token that means little stands in.
     """
-    assert kit.tokenizer is not None
-    specials = kit.tokenizer.specials
+    specials = kit.text_tokenizer.specials
     if asked is None:
         front = kit.model.front
         bare = bool(kit.model.stacks) and isinstance(front, TextFront) and front.positions is None
@@ -138,14 +135,14 @@ def baseline_of(kit: Kit, asked: str | None) -> tuple[Baseline, str]:
     if asked in ("zero", "drop"):
         return ("zero", "zero") if asked == "zero" else ("drop", "left out")
     if asked in specials:
-        return specials[asked], kit.tokenizer.pieces([specials[asked]], "source")[0]
+        return specials[asked], kit.text_tokenizer.pieces([specials[asked]], "source")[0]
     if asked in ("pad", "mask"):
         expected = f"zero, drop, {', '.join(specials) or 'or'} or a token"
         raise UsageError(DOING, f"a tokenizer without {asked} token", expected)
-    found = kit.tokenizer.engine.id(asked)
-    ids = kit.tokenizer.encode(asked, special=False) if found is None else [found]
+    found = kit.text_tokenizer.engine.id(asked)
+    ids = kit.text_tokenizer.encode(asked, special=False) if found is None else [found]
     if len(ids) != 1 or ids[0] == specials.get("unk"):
         known = ("zero", "drop", *specials)
         fix = did_you_mean(asked, known, 1)
         raise UsageError(DOING, f"--baseline {asked!r} is {len(ids)} tokens", "one token", fix)
-    return ids[0], kit.tokenizer.pieces(ids, "source")[0]
+    return ids[0], kit.text_tokenizer.pieces(ids, "source")[0]

@@ -175,14 +175,13 @@ def check_texts(counts: Counts, mark: dict[str, Any], out: str) -> None:
 
 def cut(kit: Kit, group: list[Line], kind: Kind) -> list[Item | DataError]:
     """Lines as ids, or why they cannot be."""
-    assert kit.tokenizer is not None
     pair = kit.model.config.target is not None
     parts = [line.text.split("\t") if pair else [line.text] for line in group]
-    sources = kit.tokenizer.encode_batch([part[0] for part in parts])
+    sources = kit.text_tokenizer.encode_batch([part[0] for part in parts])
     targets: list[list[int] | None] = [None] * len(group)
     if kind.target:
         first = start_id(kit.files, kit.config)
-        rows = kit.tokenizer.encode_batch([part[-1] for part in parts], side="target")
+        rows = kit.text_tokenizer.encode_batch([part[-1] for part in parts], side="target")
         targets = [[first, *row] for row in rows]
     made: list[Item | DataError] = []
     for line, part, ids, target in zip(group, parts, sources, targets, strict=True):

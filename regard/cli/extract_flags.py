@@ -86,20 +86,16 @@ EXTRACT = {
         "regard.cli.extract",
         "write the activations of a corpus to a folder, row by row",
         add_extract,
-        (
-            "regard extract folder corpus.txt --tap '*.resid_post' --out acts",
-            "regard extract folder --tap blocks.5.attn.z --head 3 --position last --out z < a.txt",
-            "regard extract translator pairs.tsv --tap 'decoder.*.mlp.post' --out acts --json",
-        ),
+        "regard extract folder corpus.txt --tap '*.resid_post' --out acts",
+        "regard extract folder --tap blocks.5.attn.z --head 3 --position last --out z < a.txt",
+        "regard extract translator pairs.tsv --tap 'decoder.*.mlp.post' --out acts --json",
     ),
     "embed": (
         "regard.cli.embed",
         "a vector for each line; or what context makes of one word",
         add_embed,
-        (
-            "regard embed folder river.txt money.txt --word bank",
-            "regard embed folder river.txt money.txt --word bank --layer all --json",
-            "regard embed folder sentences.txt --out vectors.npy",
-        ),
+        "regard embed folder river.txt money.txt --word bank",
+        "regard embed folder river.txt money.txt --word bank --layer all --json",
+        "regard embed folder sentences.txt --out vectors.npy",
     ),
 }

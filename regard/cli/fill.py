@@ -43,8 +43,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
 
 def mask_id(kit: Kit, path: str) -> int:
     """The id of the mask token of a masked language model."""
-    assert kit.tokenizer is not None
-    found = kit.tokenizer.specials.get("mask")
+    found = kit.text_tokenizer.specials.get("mask")
     if found is None or kit.model.encoder is None or kit.model.decoder is not None:
         raise wrong_network("filling a gap", path, kit, "a masked language model such as BERT")
     return found
@@ -52,16 +51,15 @@ def mask_id(kit: Kit, path: str) -> int:
 
 def fill(kit: Kit, text: str, mask: int, top: int) -> list[list[dict[str, Any]]]:
     """For each gap, its likeliest words with their probabilities, best first."""
-    assert kit.tokenizer is not None
-    ids = encode_gaps(kit.tokenizer, text, mask)
+    ids = encode_gaps(kit.text_tokenizer, text, mask)
     scores = kit.logits([ids])[0]
     gaps = []
     for place in (n for n, id in enumerate(ids) if id == mask):
         best = (
             scores[place]
             .float()
-            .softmax(-1)[: kit.tokenizer.size]
-            .topk(min(top, kit.tokenizer.size, scores.shape[-1]))
+            .softmax(-1)[: kit.text_tokenizer.size]
+            .topk(min(top, kit.text_tokenizer.size, scores.shape[-1]))
         )
         pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         gaps.append([{"word": word_of(kit, id), "id": id, "probability": p} for id, p in pairs])
@@ -70,8 +68,7 @@ def fill(kit: Kit, text: str, mask: int, top: int) -> list[list[dict[str, Any]]]
 
 def word_of(kit: Kit, id: int) -> str:
     """A token as text; a control token by its name."""
-    assert kit.tokenizer is not None
-    return kit.tokenizer.decode([id]).strip() or kit.tokenizer.pieces([id])[0]
+    return kit.text_tokenizer.decode([id]).strip() or kit.text_tokenizer.pieces([id])[0]
 
 
 def encode_gaps(

@@ -160,12 +160,11 @@ def read_prompts(
     kit: Kit, prompts: list[str], first: int, most: int, show: Show
 ) -> tuple[Batch, list[int]]:
     """A batch, and how many tokens may follow in each row."""
-    assert kit.tokenizer is not None
     room = kit.room
     if kit.model.config.target is not None:
         limit = most if room is None else min(most, room - 1)
         return kit.batch(prompts), [limit] * len(prompts)
-    rows = [prompt_ids(kit.tokenizer, text) for text in prompts]
+    rows = [prompt_ids(kit.text_tokenizer, text) for text in prompts]
     limits = [most if room is None else min(most, room - len(row)) for row in rows]
     for number, (row, limit) in enumerate(zip(rows, limits, strict=True), first + 1):
         if limit < 1:

@@ -42,11 +42,9 @@ LADDER = {
         "regard.cli.ladder",
         "train every rung from counting words to the Transformer on one split, in one table",
         add_ladder,
-        (
-            "regard ladder pairs.tsv --minutes 20 --out ladder",
-            "regard ladder tale.txt --tokens chars --rungs 5-gram,lstm,transformer",
-            "regard ladder train.tsv.xz --valid dev.tsv --test test.tsv --json",
-        ),
+        "regard ladder pairs.tsv --minutes 20 --out ladder",
+        "regard ladder tale.txt --tokens chars --rungs 5-gram,lstm,transformer",
+        "regard ladder train.tsv.xz --valid dev.tsv --test test.tsv --json",
     ),
 }
 """The verb: its module, what it does, its arguments, three examples."""

@@ -86,11 +86,9 @@ LANG = {
         "regard.cli.lang",
         "formal languages: words drawn and tested, automata drawn, from a^n to Swiss German",
         add_lang,
-        (
-            "regard lang make anbn --length 20 --count 5",
-            "regard lang test anbncn lines.txt",
-            "regard lang list",
-        ),
+        "regard lang make anbn --length 20 --count 5",
+        "regard lang test anbncn lines.txt",
+        "regard lang list",
     ),
 }
 """The verb: where it lives, what it does, its arguments and three examples."""

@@ -40,10 +40,8 @@ LEARN = {
         "regard.cli.learn",
         "train on short sequences of a task, test on long ones",
         add_learn,
-        (
-            "regard lang learn parity even-pairs --models sinusoidal rnn --steps 2000",
-            "regard lang learn bucket-sort --models relative randomised --seeds 3 --out runs.jsonl",
-            "regard lang learn reverse --models lstm --test-length 100 --json",
-        ),
+        "regard lang learn parity even-pairs --models sinusoidal rnn --steps 2000",
+        "regard lang learn bucket-sort --models relative randomised --seeds 3 --out runs.jsonl",
+        "regard lang learn reverse --models lstm --test-length 100 --json",
     ),
 }

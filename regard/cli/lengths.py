@@ -5,8 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 
-import torch
-
 from regard.cli.doctor import free_memory
 from regard.cli.show import human_bytes
 from regard.cli.view_flags import LONGEST
@@ -54,8 +52,7 @@ def check_length(
     most = most_tokens(kit, doing, side, asked)
     if len(ids) <= most:
         return ids
-    assert kit.tokenizer is not None
-    ends = [end for _, end in kit.tokenizer.offsets(text, special=False, side=side)]
+    ends = [end for _, end in kit.text_tokenizer.offsets(text, special=False, side=side)]
     spare = len(ids) - most
     fits = ends[len(ends) - spare - 1] if spare < len(ends) else 0
     fix = [f"a shorter text: up to {shorten(text[:fits][-20:])!r} it fits"] if fits else []
@@ -70,9 +67,7 @@ def check_length(
 
 def free_bytes(kit: Kit) -> int:
     """What a run may take beside the weights."""
-    if kit.device.type == "cuda":
-        return int(torch.cuda.mem_get_info()[0])
-    free = free_memory()
+    free = free_memory(kit.device.type)
     return 1 << 62 if free is None else free
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from io import BufferedReader
 from typing import NamedTuple, cast
 
 from regard.cli.show import Show
 from regard.cli.texts import groups
 from regard.data.compressed import unpack
-from regard.data.files import CHUNK, find_files
+from regard.data.files import CHUNK, find_files, open_raw, read_chunk
 from regard.errors import DataError, UsageError, bad_byte
 
 FAULTS = 10  # lines that could not be done and are named one by one
@@ -86,20 +87,8 @@ def argument(text: str, number: int) -> Line:
 def file_groups(files: Sequence[str], size: int) -> Iterator[list[Line]]:
     """Lines of files, compressed or not."""
     for file in find_files(files):
-        try:
-            raw = file.open("rb")
-        except OSError as error:
-            raise DataError(f"reading {file}", str(error.strerror), "a text file") from error
-        with raw:
-            stream = unpack(raw, str(file))
-
-            def read(name: str = str(file), stream: Callable[[int], bytes] = stream.read) -> bytes:
-                try:
-                    return stream(CHUNK)
-                except Exception as error:  # gzip, lzma and zstandard have no class in common
-                    fix = "fetch the file anew; it may be cut short"
-                    raise DataError(f"reading {name}", str(error), "a whole file", fix) from error
-
+        with open_raw(file) as raw:
+            read = partial(read_chunk, unpack(raw, str(file)), str(file))
             yield from chunk_groups(read, str(file), size)
 
 

@@ -50,20 +50,16 @@ LOOK = {
         "regard.cli.look_heads",
         "what each attention head does: induction, previous token, entropy, norm",
         add_heads,
-        (
-            "regard look heads folder --sort induction --top 10",
-            "regard look heads folder --file test.txt --sort entropy",
-            "regard look heads folder --length 50 --batch 8 --seed 7 --json",
-        ),
+        "regard look heads folder --sort induction --top 10",
+        "regard look heads folder --file test.txt --sort entropy",
+        "regard look heads folder --length 50 --batch 8 --seed 7 --json",
     ),
     "look lens": (
         "regard.cli.look_lens",
         "what each layer would say, and which heads and MLPs wrote the answer",
         add_lens,
-        (
-            'regard look lens folder "When Mary and John went to the bar, John gave a drink to"',
-            'regard look lens folder "Mary and John … a drink to" --target Mary --against John',
-            'regard look lens bert "Paris is the <mask> of France." --target capital --json',
-        ),
+        'regard look lens folder "When Mary and John went to the bar, John gave a drink to"',
+        'regard look lens folder "Mary and John … a drink to" --target Mary --against John',
+        'regard look lens bert "Paris is the <mask> of France." --target capital --json',
     ),
 }

@@ -63,7 +63,7 @@ def read_group(kit: Kit, lines: Sequence[str]) -> Batch:
 
     Patterns take room with the square of a line's length, so long lines are refused first.
     """
-    encode, pair = kit.tokenizer.encode, kit.model.target is not None  # type: ignore[union-attr]
+    encode, pair = kit.text_tokenizer.encode, kit.model.target is not None
     sides = [line.partition("\t") if pair else (line, "", "") for line in lines]
     rows = [check_length(kit, encode(source), DOING, source) for source, _, _ in sides]
     check_room(kit, max(map(len, rows)), DOING, len(rows) * max(head_counts(kit.board)))

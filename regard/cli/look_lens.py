@@ -32,11 +32,10 @@ def run(args: argparse.Namespace, show: Show) -> int:
     column = batch.ids.shape[1] - 1 if asked.gap is None else asked.gap
     scores = logit_lens(kit.board, batch, torch.tensor([[column]]))[:, 0, 0].float()
     check_finite(DOING, [float(scores[-1].sum())])
-    assert kit.tokenizer is not None
-    scores = scores[:, : kit.tokenizer.size]  # a table of embeddings may be longer
+    scores = scores[:, : kit.text_tokenizer.size]  # a table of embeddings may be longer
     likeliest = int(scores[-1].argmax())
     words = [
-        None if word is None else find_token(kit.tokenizer, asked.before, word, show.note)
+        None if word is None else find_token(kit.text_tokenizer, asked.before, word, show.note)
         for word in (args.target, args.against)
     ]
     target, other = likeliest if words[0] is None else words[0], words[1]
@@ -64,8 +63,7 @@ def attribute(kit: Kit, batch: Batch, goal: Goal, neurons: bool) -> tuple[Attrib
 
 def piece(kit: Kit, id: int) -> str:
     """A token's spelling."""
-    assert kit.tokenizer is not None
-    return kit.tokenizer.pieces([id])[0]
+    return kit.text_tokenizer.pieces([id])[0]
 
 
 def layer_names(scores: Tensor) -> list[str]:

@@ -34,7 +34,7 @@ from regard.cli.tok_flags import add_tok
 from regard.cli.train_flags import add_train
 from regard.cli.view_flags import VIEW
 from regard.cli.word_flags import WORDS
-from regard.cli.write_flags import WRITING
+from regard.cli.write_flags import WRITING, Row
 from regard.disk import FULL
 from regard.errors import UsageError, did_you_mean, nearest
 
@@ -160,109 +160,104 @@ class Verb(NamedTuple):
     home: str
     summary: str
     add: Callable[[argparse.ArgumentParser], None]
-    examples: tuple[str, str, str]
+    examples: Sequence[str]
 
 
-VERBS = {
-    "doctor": Verb(
+ROWS: dict[str, Row] = {
+    "doctor": (
         "regard.cli.doctor",
         "versions, devices, memory and a speed figure of this machine",
         add_doctor,
-        ("regard doctor", "regard doctor --json", "regard doctor --device cpu"),
+        "regard doctor",
+        "regard doctor --json",
+        "regard doctor --device cpu",
     ),
-    "info": Verb(
+    "info": (
         "regard.cli.info",
         "sizes, tokenizer, taps and parity of a model, without reading its weights",
         add_info,
-        ("regard info folder", "regard info gpt2 --taps", "regard info model.gguf --json"),
+        "regard info folder",
+        "regard info gpt2 --taps",
+        "regard info model.gguf --json",
     ),
-    "check": Verb(
+    "check": (
         "regard.cli.check",
         "compare a folder with transformers, and test what attention promises",
         add_check,
-        (
-            "regard check folder",
-            "regard check folder --properties",
-            "regard check folder --device cpu --seed 7 --json",
-        ),
+        "regard check folder",
+        "regard check folder --properties",
+        "regard check folder --device cpu --seed 7 --json",
     ),
-    "plan": Verb(
+    "plan": (
         "regard.cli.plan",
         "FLOPs, memory, time, disk and energy of a run before it is run",
         add_plan,
-        (
-            "regard plan gpt2 --batch 4 --length 512",
-            "regard plan --dim 1024 --depth 12 --heads 16 --length 8192",
-            "regard plan folder --train --batch 8 --steps 10000 --require-fit",
-        ),
+        "regard plan gpt2 --batch 4 --length 512",
+        "regard plan --dim 1024 --depth 12 --heads 16 --length 8192",
+        "regard plan folder --train --batch 8 --steps 10000 --require-fit",
     ),
-    "data": Verb(
+    "data": (
         "regard.cli.data",
         "encoding, duplicates, overlap between splits and lengths of data files",
         add_data,
-        (
-            "regard data check train.txt --test test.txt",
-            "regard data check train.tsv.xz --json",
-            "regard data check train.fr --target train.en --test test.fr --test-target test.en",
-        ),
+        "regard data check train.txt --test test.txt",
+        "regard data check train.tsv.xz --json",
+        "regard data check train.fr --target train.en --test test.fr --test-target test.en",
     ),
-    "train": Verb(
+    "train": (
         "regard.cli.train",
         "train a model on text or sentence pairs: lm, mlm, seq2seq, rnn, lstm, gru or mlp",
         add_train,
-        (
-            "regard train lm tale.txt --out run --steps 1000 --tokens chars",
-            "regard train seq2seq pairs.tsv --valid dev.tsv --out run --lr 1e-3",
-            "regard train lm tale.txt --out run --steps 1000 --tokens chars --resume",
-        ),
+        "regard train lm tale.txt --out run --steps 1000 --tokens chars",
+        "regard train seq2seq pairs.tsv --valid dev.tsv --out run --lr 1e-3",
+        "regard train lm tale.txt --out run --steps 1000 --tokens chars --resume",
     ),
-    "replay": Verb(
+    "replay": (
         "regard.cli.replay",
         "run again what a receipt says, and compare",
         add_replay,
-        (
-            "regard replay run/receipt.json",
-            "regard replay run --json",
-            "regard replay run/receipt.json --keep folder",
-        ),
+        "regard replay run/receipt.json",
+        "regard replay run --json",
+        "regard replay run/receipt.json --keep folder",
     ),
-    "verify": Verb(
+    "verify": (
         "regard.cli.verify",
         "prove a promise by trying it: resume kills a run and compares the weights",
         add_verify,
-        (
-            "regard verify resume",
-            "regard verify resume --kind seq2seq --kills 20",
-            "regard verify resume --kills 3 --json",
-        ),
+        "regard verify resume",
+        "regard verify resume --kind seq2seq --kills 20",
+        "regard verify resume --kills 3 --json",
     ),
-    **{name: Verb(*row) for name, row in FAMILIES.items()},
-    "tok": Verb(
+    **FAMILIES,
+    "tok": (
         "regard.cli.tok",
         "texts to tokens and back; train, inspect and explain a tokenizer",
         add_tok,
-        (
-            'regard tok encode "Je suis un chat."',
-            "regard tok train corpus.txt --out folder --size 8000",
-            'regard tok merges "Peter Piper picked a peck of pickled peppers"',
-        ),
+        'regard tok encode "Je suis un chat."',
+        "regard tok train corpus.txt --out folder --size 8000",
+        'regard tok merges "Peter Piper picked a peck of pickled peppers"',
     ),
-    "export": Verb(
+    "export": (
         "regard.cli.export",
         "write a model in another form: for CTranslate2, with int8 weights, as ARPA",
         add_export,
-        (
-            "regard export ctranslate2 folder out",
-            "regard export int8 folder out",
-            "regard export arpa ngrams out.arpa",
-        ),
+        "regard export ctranslate2 folder out",
+        "regard export int8 folder out",
+        "regard export arpa ngrams out.arpa",
     ),
-    "list": Verb(
+    "list": (
         "regard.cli.listing",
         "models in the box, presets, and the architectures that can be opened",
         add_list,
-        ("regard list", "regard list --json", "regard list | grep -i bert"),
+        "regard list",
+        "regard list --json",
+        "regard list | grep -i bert",
     ),
+}
+"""Where each verb lives, what it does, its arguments and three examples, in the order of help."""
+VERBS = {
+    name: Verb(home, summary, add, examples)
+    for name, (home, summary, add, *examples) in ROWS.items()
 }
 
 

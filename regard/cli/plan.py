@@ -101,13 +101,7 @@ def read_run(args: argparse.Namespace, config: ModelConfig) -> Run:
 
 def find_limit(args: argparse.Namespace, device: str) -> int | None:
     """Bytes that the run may take."""
-    if args.memory is not None:
-        return int(args.memory * GIB)
-    if device == "cuda":
-        import torch
-
-        return int(torch.cuda.mem_get_info()[0])
-    return free_memory()
+    return free_memory(device) if args.memory is None else int(args.memory * GIB)
 
 
 def suggest(config: ModelConfig, size: Run, memory: Memory, limit: int | None, train: bool) -> str:

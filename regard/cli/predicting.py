@@ -130,15 +130,13 @@ def open_model(path: str, device: str) -> Model:
         return Model(path, ngram_predictor(model.tables, end), model.tokenizer, lines)
     kit = open_kit(path, device, "auto")
     check_tokenizer(kit, path)
-    assert kit.tokenizer is not None
-    return Model(path, kit_predictor(kit, path), kit.tokenizer)
+    return Model(path, kit_predictor(kit, path), kit.text_tokenizer)
 
 
 def kit_predictor(kit: Kit, path: str) -> StepPredictor:
     """A decoder; texts begin with the token that its tokenizer puts there, if any."""
-    assert kit.tokenizer is not None
     room = window_length(kit, None, path)
-    begin = kit.tokenizer.first
+    begin = kit.text_tokenizer.first
     first = [] if begin is None else [begin]
     front = kit.model.config.front
     vocab = kit.model.config.head.size or (front.vocab if isinstance(front, TextConfig) else 0)

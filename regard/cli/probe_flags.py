@@ -65,21 +65,17 @@ PROBE = {
         "regard.cli.probe",
         "what labels, or trees, can be read off a model's vectors, layer by layer",
         add_probe,
-        (
-            "regard probe folder dev.conllu --label upos --control",
-            "regard probe folder dev.conllu --label upos deprel --kind mlp --drop-rare",
-            "regard probe folder dev.conllu --tree --limit 500 --json",
-        ),
+        "regard probe folder dev.conllu --label upos --control",
+        "regard probe folder dev.conllu --label upos deprel --kind mlp --drop-rare",
+        "regard probe folder dev.conllu --tree --limit 500 --json",
     ),
     "eval winograd": (
         "regard.cli.winograd",
         "which noun does the pronoun mean? Single schemas and pairs",
         add_winograd,
-        (
-            "regard eval winograd folder wsc285.xml",
-            "regard eval winograd model.gguf xwinograd.tsv --only fr -v",
-            "regard eval winograd folder schemas.jsonl --full --json",
-        ),
+        "regard eval winograd folder wsc285.xml",
+        "regard eval winograd model.gguf xwinograd.tsv --only fr -v",
+        "regard eval winograd folder schemas.jsonl --full --json",
     ),
 }
 """As WRITING in write_flags.py; a verb of two words has a parser of its own."""

@@ -44,9 +44,8 @@ def chosen_taps(kit: Kit, layer: str, patterns: Sequence[str] | None = None) -> 
 def read_corpus(kit: Kit, sentences: Sequence[Words], take: Take | None) -> Corpus:
     """Ids of each sentence, if the model has room for it."""
     most = most_tokens(kit, "probing")
-    assert kit.tokenizer is not None
     take = take or ("last" if kit.model.encoder is None else "first")
-    rows = [read_words(kit.tokenizer, *sentence.text(), take) for sentence in sentences]
+    rows = [read_words(kit.text_tokenizer, *sentence.text(), take) for sentence in sentences]
     filled = [n for n, row in enumerate(rows) if row.words]
     kept = [n for n in filled if len(rows[n].ids) <= most]
     return Corpus([sentences[n] for n in kept], [rows[n] for n in kept], len(filled) - len(kept))

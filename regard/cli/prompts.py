@@ -91,8 +91,7 @@ def read_line(kit: Kit, line: Line, number: int) -> Pair:
 def make_pairs(kit: Kit, lines: Sequence[Line], note: Callable[[str], None]) -> Pairs:
     """Lines as batches on the model's device; a pair must have as many tokens on either side."""
     asked = [read_line(kit, line, number) for number, line in enumerate(lines, 1)]
-    tokenizer, cleans = kit.tokenizer, [pair.clean for pair in asked]
-    assert tokenizer is not None
+    tokenizer, cleans = kit.text_tokenizer, [pair.clean for pair in asked]
     clean, corrupt = [x.ids for x in cleans], [pair.corrupt.ids for pair in asked]
     check_lengths(tokenizer, clean, corrupt)
     said: dict[str, None] = {}  # each note once

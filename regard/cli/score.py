@@ -57,8 +57,7 @@ def open_scorer(args: argparse.Namespace) -> tuple[Tokenizer, Callable[[str, int
         counted = NgramModel.open(Path(args.path))
         return counted.tokenizer, partial(score_counted, counted)
     kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
-    assert kit.tokenizer is not None
-    return kit.tokenizer, partial(score, kit)
+    return kit.text_tokenizer, partial(score, kit)
 
 
 def score_counted(model: NgramModel, text: str, number: int) -> Scored:
@@ -71,10 +70,9 @@ def score_counted(model: NgramModel, text: str, number: int) -> Scored:
 def score(kit: Kit, text: str, number: int) -> Scored:
     """By a decoder from left to right, by an encoder token by token hidden, by a pair model."""
     model = kit.model
-    assert kit.tokenizer is not None
     if model.encoder is not None and model.decoder is not None:
         return score_pair(kit, text, number)
-    ids = kit.tokenizer.encode(text)
+    ids = kit.text_tokenizer.encode(text)
     kit.warn_long(len(ids))
     room = kit.room
     if room is not None and len(ids) > room:
@@ -83,22 +81,21 @@ def score(kit: Kit, text: str, number: int) -> Scored:
         raise DataError("scoring", found, f"at most {room:,}", fix)
     if model.decoder is not None:
         return Scored(ids, [None, *score_rows(model, [ids])[0]] if ids else [])
-    mask = kit.tokenizer.specials.get("mask")
+    mask = kit.text_tokenizer.specials.get("mask")
     if mask is None or model.config.head.take != "all":
         raise UsageError("scoring", "an encoder that predicts no words", "a language model")
-    return Scored(ids, score_masked(model, ids, mask, kit.tokenizer.specials.values()))
+    return Scored(ids, score_masked(model, ids, mask, kit.text_tokenizer.specials.values()))
 
 
 def score_pair(kit: Kit, text: str, number: int) -> Scored:
     """A target after its source."""
-    assert kit.tokenizer is not None
     source, tab, target = text.partition("\t")
     if not tab or "\t" in target:
         found = f"{text.count(chr(9))} TABs in text {number}"
         raise DataError("scoring by an encoder-decoder", found, "source TAB target")
-    ids = kit.tokenizer.encode(target, side="target")
+    ids = kit.text_tokenizer.encode(target, side="target")
     begun = [start_id(kit.files, kit.config), *ids]
-    source_ids = kit.tokenizer.encode(source)
+    source_ids = kit.text_tokenizer.encode(source)
     return Scored(ids, [*score_rows(kit.model, [begun], [source_ids])[0]])
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show, human_bytes
 from regard.cli.train_data import all_pairs
-from regard.data.build import chunks
+from regard.data.files import chunks
 from regard.data.pairs import Pair
 from regard.data.sample import evenly
 from regard.decode.shortlist import SHORTLIST_FILE, coverage, make_shortlist
@@ -43,13 +43,12 @@ def run(args: argparse.Namespace, show: Show) -> int:
         progress(f"opening {args.path}")
         kit = open_kit(args.path, "cpu", "auto")
         sources, targets = vocabularies(kit, args.path)
-        assert kit.tokenizer is not None
         pairs = evenly(told(all_pairs(args.files), progress), args.pairs)
-        learnt, held = split(encode(kit.tokenizer, pairs, progress), args.files)
+        learnt, held = split(encode(kit.text_tokenizer, pairs, progress), args.files)
         table = learn(learnt, sources, targets, progress)
         progress("writing the lists")
         seen = np.bincount(Rows.of(learnt.targets).ids, minlength=targets)
-        made = make_shortlist(table, seen, kit.tokenizer, kit.stops, args.best, args.always)
+        made = make_shortlist(table, seen, kit.text_tokenizer, kit.stops, args.best, args.always)
         data, place = made.to_bytes(), Path(locate(args.path)) / SHORTLIST_FILE
         write_whole(place, data)
         worth = coverage(made, held.sources, held.targets)

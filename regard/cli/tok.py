@@ -13,7 +13,7 @@ from typing import Any
 from regard.cli.show import Show
 from regard.cli.tok_train import run_train
 from regard.cli.tok_vocab import run_vocab
-from regard.data.files import decode, join_lines, read_lines
+from regard.data.files import chunks, decode, join_lines, read_lines
 from regard.errors import DataError, UsageError
 from regard.tokens.explain import explain_text
 from regard.tokens.folder import open_tokenizer
@@ -21,8 +21,6 @@ from regard.tokens.merges import learn_merges
 from regard.tokens.rust import RustEngine
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.train import train_tokenizer
-
-BATCH = 1 << 20  # characters that are encoded together
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
@@ -60,20 +58,6 @@ def lines_in(args: argparse.Namespace) -> Iterator[str]:
     return join_lines(decode(sys.stdin.buffer, "stdin"))
 
 
-def batches(texts: Iterator[str]) -> Iterator[list[str]]:
-    """Texts in groups of about a million characters."""
-    group: list[str] = []
-    size = 0
-    for text in texts:
-        group.append(text)
-        size += len(text) + 1
-        if size > BATCH:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
-
-
 def print_json(show: Show, value: dict[str, Any]) -> None:
     """One object on one line, for there may be many."""
     show.line(json.dumps(value, ensure_ascii=False))
@@ -106,7 +90,7 @@ def run_encode(args: argparse.Namespace, show: Show) -> int:
     for text in args.texts:
         show_text(show, tokenizer, text, options)
     if not args.texts:
-        for group in batches(lines_in(args)):
+        for group in chunks(lines_in(args)):
             for ids in tokenizer.encode_batch(group, **options):
                 if show.as_json:
                     print_json(show, {"ids": ids})

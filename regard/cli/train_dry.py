@@ -51,7 +51,7 @@ def dry_run(plan: Plan, show: Show) -> None:
             "epochs": round(train.steps * train.accumulate / max(batches, 1), 2),
         },
         "memory_bytes": peak_memory(plan, config) if config.decoder or config.encoder else None,
-        "memory_free": free_bytes(plan.device),
+        "memory_free": free_memory(plan.device),
         "disk_bytes": disk_need(plan, params),
         "disk_free": shutil.disk_usage(existing(plan.folder)).free,
     }
@@ -81,15 +81,6 @@ def peak_memory(plan: Plan, config: ModelConfig) -> int:
     begins = 3 * memory.weights // share + sum(memory.parts.values()) - spared
     steps = 4 * memory.weights // share + 2 * largest_tensor(config) * ITEM
     return max(begins, steps) + (memory.weights // share if train.ema else 0)
-
-
-def free_bytes(device: str) -> int | None:
-    """What the device has left."""
-    if device == "cuda":
-        import torch
-
-        return int(torch.cuda.mem_get_info()[0])
-    return free_memory()
 
 
 def disk_need(plan: Plan, params: int) -> int:

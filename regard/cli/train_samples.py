@@ -65,12 +65,11 @@ def go_on(kit: Kit, prompts: list[str], length: int) -> list[str]:
 @torch.no_grad()
 def fill(kit: Kit, prompts: list[str]) -> list[str]:
     """Each seventh token hidden and guessed."""
-    assert kit.tokenizer is not None
     made = []
     for prompt in prompts:
-        ids = torch.tensor([kit.tokenizer.encode(prompt)], device=kit.device)
+        ids = torch.tensor([kit.text_tokenizer.encode(prompt)], device=kit.device)
         hidden = torch.arange(ids.shape[1], device=ids.device) % 7 == 3
-        shown = torch.where(hidden, kit.tokenizer.specials["mask"], ids)
+        shown = torch.where(hidden, kit.text_tokenizer.specials["mask"], ids)
         best = kit.model(Batch(shown)).argmax(-1)
-        made.append(kit.tokenizer.decode(torch.where(hidden, best, ids)[0].tolist()))
+        made.append(kit.text_tokenizer.decode(torch.where(hidden, best, ids)[0].tolist()))
     return made

@@ -111,8 +111,7 @@ def check_choice(view: View, stack: str | None, head: tuple[int, int] | None) ->
 
 def read(kit: Kit, text: str, target: str | None, most: int, progress: Progress) -> Shown:
     """The text as a batch, with its tokens; an encoder-decoder without target translates first."""
-    config, tokenizer = kit.model.config, kit.tokenizer
-    assert tokenizer is not None
+    config, tokenizer = kit.model.config, kit.text_tokenizer
     most_tokens(kit, DOING)  # says so where it reads no text
     if config.target is None and target is not None:
         raise UsageError(DOING, "two texts", "one; or an encoder-decoder")
@@ -150,8 +149,7 @@ def check_cost(kit: Kit, shown: Shown, show: Show) -> None:
 
 def namer(kit: Kit) -> Callable[[int], str]:
     """How predictions are spelt: tokens, or the names of classes."""
-    head, tokenizer = kit.model.config.head, kit.tokenizer
-    assert tokenizer is not None
+    head, tokenizer = kit.model.config.head, kit.text_tokenizer
     classes = kit.config.get("id2label") or {}
     if head.take != "all" or (classes and head.size == len(classes)):
         return lambda number: str(classes.get(str(number), f"class {number}"))

@@ -41,11 +41,9 @@ VIEW = {
         "regard.cli.view",
         "where the heads of a model look in a text, and what each does: a page and a table",
         add_view,
-        (
-            "regard look fr-en \"L'animal n'a pas traversé la rue, il était trop fatigué.\"",
-            'regard look folder "When Mary and John went to the store, John gave a drink to"',
-            'regard look folder "The cat sat." --head 5.3 --png head.png --out look.html',
-        ),
+        "regard look fr-en \"L'animal n'a pas traversé la rue, il était trop fatigué.\"",
+        'regard look folder "When Mary and John went to the store, John gave a drink to"',
+        'regard look folder "The cat sat." --head 5.3 --png head.png --out look.html',
     ),
 }
 """The verb: its module, what it does, its arguments, three examples."""

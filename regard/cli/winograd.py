@@ -81,9 +81,8 @@ def judge_by(
         counted = NgramModel.open(Path(args.path))
         return judge_lines(ngram_lines(counted), counted.tokenizer, schemas, args.full, None, tell)
     kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
-    assert kit.tokenizer is not None
     room = most_tokens(kit, DOING)
-    return judge(kit.model, kit.tokenizer, schemas, args.full, room, tell)
+    return judge(kit.model, kit.text_tokenizer, schemas, args.full, room, tell)
 
 
 def ngram_lines(model: NgramModel) -> Lines:

@@ -216,68 +216,56 @@ def add_eval(parser: argparse.ArgumentParser) -> None:
         add_common(sub)
 
 
-Row = tuple[str, str, Callable[[argparse.ArgumentParser], None], tuple[str, str, str]]
+Row = tuple[str, str, Callable[[argparse.ArgumentParser], None], str, str, str]
 
 WRITING: dict[str, Row] = {
     "generate": (
         "regard.cli.generate",
         "go on from a prompt: greedily, by drawing or by beam search",
         add_generate,
-        (
-            'regard generate folder "Once upon a time"',
-            'regard generate folder "Dear" --temperature 0.8 --top-p 0.95 --seed 7',
-            "regard generate folder --max-new 20 --greedy --json < prompts.txt",
-        ),
+        'regard generate folder "Once upon a time"',
+        'regard generate folder "Dear" --temperature 0.8 --top-p 0.95 --seed 7',
+        "regard generate folder --max-new 20 --greedy --json < prompts.txt",
     ),
     "translate": (
         "regard.cli.translate",
         "translate by beam search, one line out for each line in",
         add_translate,
-        (
-            'regard translate --alternatives 4 --explain "Il m\'a entarté."',
-            "regard translate --model folder --file lines.fr > lines.en",
-            "regard translate --model folder --alternatives 4 --json < lines.fr",
-        ),
+        'regard translate --alternatives 4 --explain "Il m\'a entarté."',
+        "regard translate --model folder --file lines.fr > lines.en",
+        "regard translate --model folder --alternatives 4 --json < lines.fr",
     ),
     "shortlist": (
         "regard.cli.shortlist",
         "list the words that translations need: a CPU then scores a few thousand, not all",
         add_shortlist,
-        (
-            "regard shortlist folder train.tsv",
-            "regard shortlist folder train.tsv.xz more.tsv --always 2000",
-            "regard shortlist folder train.fr train.en --best 50 --pairs 500000 --json",
-        ),
+        "regard shortlist folder train.tsv",
+        "regard shortlist folder train.tsv.xz more.tsv --always 2000",
+        "regard shortlist folder train.fr train.en --best 50 --pairs 500000 --json",
     ),
     "fill": (
         "regard.cli.fill",
         "the likeliest words for a gap in a text",
         add_fill,
-        (
-            'regard fill folder "Paris is the <mask> of France"',
-            'regard fill folder "Paris is the <mask> of France" --top 10',
-            "regard fill folder --json < lines.txt",
-        ),
+        'regard fill folder "Paris is the <mask> of France"',
+        'regard fill folder "Paris is the <mask> of France" --top 10',
+        "regard fill folder --json < lines.txt",
     ),
     "score": (
         "regard.cli.score",
         "log-probability of each token of a text",
         add_score,
-        (
-            'regard score folder "The cat sat on the mat."',
-            "regard score folder --json < lines.txt",
-            "regard score translator < pairs.tsv",
-        ),
+        'regard score folder "The cat sat on the mat."',
+        "regard score folder --json < lines.txt",
+        "regard score translator < pairs.tsv",
     ),
     "eval": (
         "regard.cli.evaluate",
         "perplexity of a text, or BLEU and chrF of translations",
         add_eval,
-        (
-            "regard eval lm folder test.txt --train train.txt",
-            "regard eval lm folder test.txt --stride 256 --json",
-            "regard eval translate folder test.tsv --train train.tsv",
-        ),
+        "regard eval lm folder test.txt --train train.txt",
+        "regard eval lm folder test.txt --stride 256 --json",
+        "regard eval translate folder test.tsv --train train.tsv",
     ),
 }
 """Where each verb lives, what it does, its arguments and three examples: the fields of a Verb."""

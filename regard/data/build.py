@@ -6,9 +6,9 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from regard.data.files import Paths, cut_at_blanks, find_files, read_lines, read_pieces
+from regard.data.files import Paths, chunks, cut_at_blanks, find_files, read_lines, read_pieces
 from regard.data.pairs import read_pairs
 from regard.data.store import Store, Writer, read_header
 from regard.disk import file_hash
@@ -16,9 +16,8 @@ from regard.errors import DataError
 from regard.tokens.tokenizer import Tokenizer
 
 Say = Callable[[str], None]
-Text = TypeVar("Text", str, tuple[str, str])
 SETTLED = 2_000_000_000  # ns: a file touched so shortly before the build may change unseen
-CHUNK, PIECE = 1 << 20, 1 << 12  # characters that one call of encode_batch gets, and one text of it
+PIECE = 1 << 12  # characters of one text that encode_batch gets
 
 
 def silent(text: str) -> None:
@@ -173,17 +172,3 @@ def smaller(pieces: Iterable[str]) -> Iterator[str]:
     """Pieces cut again at blanks, for the tokenizer to spread over its threads."""
     for piece in pieces:
         yield from cut_at_blanks(piece[at : at + PIECE] for at in range(0, len(piece), PIECE))
-
-
-def chunks(items: Iterable[Text]) -> Iterator[list[Text]]:
-    """Texts or pairs of texts in lists of about CHUNK characters."""
-    held: list[Text] = []
-    size = 0
-    for item in items:
-        held.append(item)
-        size += 64 + (len(item) if isinstance(item, str) else sum(map(len, item)))
-        if size >= CHUNK:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held

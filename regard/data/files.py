@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from regard.data.compressed import Stream, unpack
 from regard.errors import DataError, bad_byte
@@ -16,6 +17,7 @@ Progress = Callable[[int, int], None]
 """Called with the bytes read so far and the bytes in all, as they lie on the disk."""
 
 Told = Callable[[], None]
+Text = TypeVar("Text", str, tuple[str, str])
 CHUNK = 1 << 20  # bytes read at once, and about the characters of a piece
 
 
@@ -91,13 +93,26 @@ def read_files(paths: Paths, progress: Progress | None = None) -> Iterator[Itera
     files = find_files(paths)
     sizes = [file.stat().st_size for file in files]
     for number, file in enumerate(files):
-        try:
-            raw = file.open("rb")
-        except OSError as error:
-            raise DataError(f"reading {file}", str(error.strerror), "a text file") from error
-        with raw:
+        with open_raw(file) as raw:
             told = teller(progress, raw, sum(sizes[:number]), sum(sizes)) if progress else None
             yield decode(unpack(raw, str(file)), str(file), told)
+
+
+def open_raw(file: Path) -> io.BufferedReader:
+    """The bytes of a file as they lie on the disk."""
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise DataError(f"reading {file}", str(error.strerror), "a text file") from error
+
+
+def read_chunk(stream: Stream, name: str) -> bytes:
+    """The next bytes of a stream, none at the end."""
+    try:
+        return stream.read(CHUNK)
+    except Exception as error:  # gzip, lzma and zstandard have no class in common
+        fix = "fetch the file anew; it may be cut short"
+        raise DataError(f"reading {name}", str(error), "a whole file", fix) from error
 
 
 def teller(progress: Progress, raw: IO[bytes], before: int, total: int) -> Told | None:
@@ -109,11 +124,7 @@ def decode(stream: Stream, name: str, told: Told | None = None) -> Iterator[str]
     """The text of a stream in chunks, or an error that names the first byte that is not UTF-8."""
     offset, line, rest, chunk = 0, 1, b"", b" "
     while chunk:
-        try:
-            chunk = stream.read(CHUNK)
-        except Exception as error:  # gzip, lzma and zstandard have no class in common
-            fix = "fetch the file anew; it may be cut short"
-            raise DataError(f"reading {name}", str(error), "a whole file", fix) from error
+        chunk = read_chunk(stream, name)
         data = rest + chunk
         try:
             text, used = codecs.utf_8_decode(data, "strict", not chunk)
@@ -154,3 +165,17 @@ def last_cut(text: str) -> int:
         if at > 0:
             return at
     return 0
+
+
+def chunks(items: Iterable[Text]) -> Iterator[list[Text]]:
+    """Texts or pairs of texts in lists of about CHUNK characters, to be cut into tokens at once."""
+    held: list[Text] = []
+    size = 0
+    for item in items:
+        held.append(item)
+        size += 64 + (len(item) if isinstance(item, str) else sum(map(len, item)))
+        if size >= CHUNK:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held

@@ -53,11 +53,9 @@ class Steps(Protocol):
 
     def draw(self, bounds: Ids, key: int) -> Short:
         """The examples of the sentences between `bounds`, one after the other (word2vec.c)."""
-        ...
 
     def learn(self, examples: Short, lr: float) -> None:
         """A step of gradient descent for each example, in order."""
-        ...
 
 
 def mix(x: int) -> int:

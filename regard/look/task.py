@@ -6,6 +6,7 @@ solves it remembers words, and what it finds of real labels may be no more than 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -81,8 +82,8 @@ def make_task(
     parts = split_sentences(torch.tensor(sentences)[kept], seed)
     there = [labels[n] for n in kept.tolist()]
     if drop_rare:
-        known = count_labels([there[n] for n in parts.train.tolist()])
-        common = torch.tensor([known.get(label, 0) >= LEAST for label in there])
+        known = Counter(there[n] for n in parts.train.tolist())
+        common = torch.tensor([known[label] >= LEAST for label in there])
         parts = Split(*((common.cumsum(0) - 1)[part[common[part]]] for part in parts))
         kept = kept[common]
         there = [labels[n] for n in kept.tolist()]
@@ -118,14 +119,6 @@ def split_sentences(sentences: Tensor, seed: int = 0) -> Split:
         words[(inside >= bounds[0]) & (inside < bounds[1])],
         words[inside >= bounds[1]],
     )
-
-
-def count_labels(labels: Sequence[str]) -> dict[str, int]:
-    """How often each label occurs."""
-    counts: dict[str, int] = {}
-    for label in labels:
-        counts[label] = counts.get(label, 0) + 1
-    return counts
 
 
 def check_enough(task: Task) -> None:

@@ -131,7 +131,7 @@ def test_a_long_text_says_what_it_takes_or_what_fits(here, pair, tmp_path, monke
     monkeypatch.setattr("regard.cli.view.LONGEST", 3)
     code, _, err = here(*words)
     assert code == 0 and " tokens: about " in err and "of a core" in err
-    monkeypatch.setattr("regard.cli.lengths.free_memory", lambda: 4_000)
+    monkeypatch.setattr("regard.cli.lengths.free_memory", lambda device: 4_000)
     code, out, err = here(*words)
     assert (code, out) == (3, "") and "which fit into 3.9 KiB" in err
 

@@ -128,7 +128,7 @@ def test_text_files_become_documents(tmp_path, tokenizer):
 
 
 def test_a_long_file_in_pieces_is_the_whole_text(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr("regard.data.build.CHUNK", 3000)
+    monkeypatch.setattr("regard.data.files.CHUNK", 3000)
     monkeypatch.setattr("regard.data.build.PIECE", 700)
     text = "\n".join(f"line {n} of  the café, and   so on" for n in range(800))
     (tmp_path / "a.txt").write_text(text)
@@ -194,7 +194,6 @@ def test_nothing_to_read_is_an_error(tmp_path, tokenizer):
 
 def test_memory_is_bounded(tmp_path, tokenizer, monkeypatch):
     """Six times the text takes no more Python objects at once."""
-    monkeypatch.setattr("regard.data.build.CHUNK", 1 << 16)
     monkeypatch.setattr("regard.data.files.CHUNK", 1 << 16)
     peaks = []
     for count in (4_000, 24_000):
