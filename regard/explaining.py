@@ -113,10 +113,7 @@ def seen_in_training(kit: Explainer) -> dict[str, int] | None:
 
 
 def explain_answer(
-    kit: Explainer,
-    answer: Answer,
-    counts: Mapping[str, int] | None,
-    strict: bool | None = None,
+    kit: Explainer, answer: Answer, counts: Mapping[str, int] | None, strict: bool | None = None
 ) -> list[Explanation]:
     """Each sentence of an answer."""
     return [explain_part(kit, part, counts, strict) for part in answer.parts]

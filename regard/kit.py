@@ -35,12 +35,7 @@ from regard.interop.weights import export_config, export_tensors
 from regard.look.capture import Board, Edits
 from regard.look.gather import Gather
 from regard.look.trace import Captured, capture, following
-from regard.model.batch import (
-    Batch,
-    check_filled,
-    check_ids,
-    pad_rows,
-)
+from regard.model.batch import Batch, check_filled, check_ids, pad_rows
 from regard.model.config import TextConfig
 from regard.model.model import Model
 from regard.model.precision import same_in_any_company

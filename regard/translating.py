@@ -231,11 +231,7 @@ class Wishes:
     """A search whose answers begin as wished, hold some words and lack others."""
 
     def __init__(
-        self,
-        kit: Searcher,
-        how: TranslateConfig,
-        phrases: Sequence[Row],
-        strict: bool | None,
+        self, kit: Searcher, how: TranslateConfig, phrases: Sequence[Row], strict: bool | None
     ) -> None:
         self.kit, self.how, self.phrases, self.strict = kit, how, phrases, strict
         self.begin = list(spell(kit, how.begin)[-1]) if how.begin else []

@@ -27,11 +27,7 @@ from regard.translating import (
 
 @torch.no_grad()
 def other_words(
-    kit: Searcher,
-    row: Row,
-    answer: Translation,
-    how: TranslateConfig,
-    strict: bool | None = None,
+    kit: Searcher, row: Row, answer: Translation, how: TranslateConfig, strict: bool | None = None
 ) -> list[Word]:
     """Each word of a translation with at most `how.count` others that could stand there."""
     tokens = without_end(answer.tokens, kit.stops)

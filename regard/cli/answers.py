@@ -47,11 +47,7 @@ def read_asked(kit: Kit, text: str, doing: str, begun: str = "") -> Asked:
 
 
 def find_token(
-    tokenizer: Tokenizer,
-    before: str,
-    word: str,
-    note: Callable[[str], None],
-    side: Side = "target",
+    tokenizer: Tokenizer, before: str, word: str, note: Callable[[str], None], side: Side = "target"
 ) -> int:
     """The first token of a word as it goes on after a text; `note` is told where it has several."""
     ids = ids_after(tokenizer, before, word, side) if word else []

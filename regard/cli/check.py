@@ -62,11 +62,7 @@ def as_data(
 
 
 def print_report(
-    path: str,
-    parity: Parity | None,
-    reason: str | None,
-    properties: list[Property],
-    show: Show,
+    path: str, parity: Parity | None, reason: str | None, properties: list[Property], show: Show
 ) -> None:
     """The same for people."""
     if parity is None:

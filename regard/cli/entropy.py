@@ -25,15 +25,7 @@ from regard.history.coder import (
     to_bytes,
     unpack,
 )
-from regard.history.entropy import (
-    GAP,
-    SHANNON,
-    Alphabet,
-    Letters,
-    bytes_of,
-    estimate,
-    letters_of,
-)
+from regard.history.entropy import GAP, SHANNON, Alphabet, Letters, bytes_of, estimate, letters_of
 from regard.history.ngram import Ids
 from regard.history.predictor import Adaptive, Predictor
 

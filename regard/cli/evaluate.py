@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 
 from regard.cli.opening import open_kit, wrong_network
 from regard.cli.show import Show
-from regard.cli.texts import at_least, check_finite, perplexity
+from regard.cli.texts import at_least, check_finite, likelihood, perplexity
 from regard.cli.tok import open_any
 from regard.cli.train_data import all_pairs
 from regard.cli.train_ngram import is_ngrams, measure
@@ -222,16 +221,8 @@ def measure_lm(
         found_ = f"{counted.tokens} tokens in {test}"
         raise DataError("evaluating a language model", found_, "2 tokens or more")
     check_finite("evaluating a language model", [total])
-    bits, by_position = -total / math.log(2), bands.rows() if args.by_position else None
-    return {
-        "perplexity": perplexity(-total / count),
-        "loss": -total / count,
-        "bits_per_token": bits / count,
-        "bits_per_byte": bits / counted.bytes,
-        "tokens": count,
-        "bytes": counted.bytes,
-        **({} if by_position is None else {"by_position": by_position}),
-    }
+    made = likelihood(total, count, counted.bytes)
+    return made | ({"by_position": bands.rows()} if args.by_position else {})
 
 
 def window_length(kit: Kit, asked: int | None, path: str) -> int:

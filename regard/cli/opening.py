@@ -44,11 +44,7 @@ def open_config(path: str) -> ModelConfig:
 
 
 def open_kit(
-    path: str,
-    device: str,
-    precision: str | None,
-    strict: bool = False,
-    edits: Sequence[str] = (),
+    path: str, device: str, precision: str | None, strict: bool = False, edits: Sequence[str] = ()
 ) -> Kit:
     """The model and tokenizer in a folder, on the device and in the precision asked for.
 

@@ -39,6 +39,19 @@ def perplexity(loss: float) -> float:
     return math.exp(loss) if loss < 700 else math.inf
 
 
+def likelihood(total: float, count: int, size: int) -> dict[str, Any]:
+    """What a sum of log-probabilities of so many tokens and bytes says of a model."""
+    bits = -total / math.log(2)
+    return {
+        "perplexity": perplexity(-total / count),
+        "loss": -total / count,
+        "bits_per_token": bits / count,
+        "bits_per_byte": bits / size,
+        "tokens": count,
+        "bytes": size,
+    }
+
+
 def check_finite(doing: str, logprobs: Iterable[float]) -> None:
     """Stop where a model's scores are no numbers."""
     if any(math.isnan(value) for value in logprobs):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.doctor import free_memory
 from regard.cli.show import Progress, Show, human, human_bytes
-from regard.cli.texts import at_least, naming, perplexity
+from regard.cli.texts import at_least, likelihood, naming
 from regard.data.files import find_files, read_lines, read_parts
 from regard.disk import file_hash, read_json
 from regard.errors import DataError, ResourceError, UsageError
@@ -179,13 +178,4 @@ def measure(model: NgramModel, files: str | Sequence[str]) -> dict[str, Any]:
     if not count:
         names = files if isinstance(files, str) else ", ".join(files)
         raise DataError("evaluating a language model", f"no tokens in {names}", "1 or more")
-    bits = -total / math.log(2)
-    return {
-        "perplexity": perplexity(-total / count),
-        "loss": -total / count,
-        "bits_per_token": bits / count,
-        "bits_per_byte": bits / size,
-        "tokens": count,
-        "bytes": size,
-        **({"impossible": never} if never else {}),
-    }
+    return likelihood(total, count, size) | ({"impossible": never} if never else {})

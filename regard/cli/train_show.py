@@ -45,14 +45,15 @@ class Watcher:
 
     def phase(self, text: str) -> None:
         """What is being done before the first step: reading, compiling."""
-        now = time.monotonic()
-        if not self.show.moving:
-            return
-        if is_fancy(sys.stderr):
+        self.tell(text, time.monotonic() - self.shown >= INTERVAL)
+
+    def tell(self, text: str, due: bool) -> None:
+        """Where a run is now: on the live line, or in a plain line where one is due."""
+        if self.show.moving and is_fancy(sys.stderr):
             self.move(text)
-        elif now - self.shown >= INTERVAL:
+        elif self.show.moving and due:
             print(text, file=sys.stderr, flush=True)
-            self.shown = now
+            self.shown = time.monotonic()
 
     def begin(self, step: int) -> None:
         """The first step is about to be taken."""
@@ -85,13 +86,7 @@ class Watcher:
         self.step, self.clock = line["step"], now
         text = self.line(line)
         self.log(text)
-        if not self.show.moving:
-            return
-        if is_fancy(sys.stderr):
-            self.move(text)
-        elif now - self.shown >= INTERVAL or line["step"] == self.config.steps:
-            print(text, file=sys.stderr, flush=True)
-            self.shown = now
+        self.tell(text, now - self.shown >= INTERVAL or line["step"] == self.config.steps)
 
     def line(self, line: dict[str, Any]) -> str:
         """Step, losses, speed, memory and times to come."""

@@ -19,12 +19,7 @@ from regard.cli.opening import cap_beams, open_kit, wrong_network
 from regard.cli.show import Progress, Show
 from regard.cli.texts import at_least
 from regard.cli.texts import print_json as show_json
-from regard.cli.translate_explain import (
-    check_page,
-    explain_data,
-    show_explanations,
-    write_pages,
-)
+from regard.cli.translate_explain import check_page, explain_data, show_explanations, write_pages
 from regard.cli.workers import Workers, one_thread, worth_workers
 from regard.errors import UsageError
 from regard.explaining import Explanation, explain_answer, seen_in_training
@@ -103,12 +98,7 @@ class Work:
     """The lines of one command."""
 
     def __init__(
-        self,
-        crew: Crew | CountingCrew,
-        show: Show,
-        progress: Progress,
-        explain: bool,
-        typed: bool,
+        self, crew: Crew | CountingCrew, show: Show, progress: Progress, explain: bool, typed: bool
     ) -> None:
         self.crew, self.show, self.progress = crew, show, progress
         self.kit = crew.kit if isinstance(crew, Crew) else None

@@ -194,12 +194,7 @@ class WindowCell(Cell):
         return self.at.state(self.hide(wide).tanh()), (kept.flatten(1),)
 
 
-KINDS: dict[str, type[Any]] = {
-    "rnn": TanhCell,
-    "lstm": LSTMCell,
-    "gru": GRUCell,
-    "mlp": WindowCell,
-}
+KINDS: dict[str, type[Any]] = {"rnn": TanhCell, "lstm": LSTMCell, "gru": GRUCell, "mlp": WindowCell}
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from regard.interop.ops import Duplicate
 from regard.interop.table import Both, Key, Row, Table, Variant
-from regard.interop.words import LABELS, act
+from regard.interop.words import ENCODER_SIZES, LABELS, act
 
 VOCAB = ("front.vocab", Key("vocab_size"))
 MASKED = (
@@ -61,11 +61,7 @@ BERT = Table(
         ),
     },
     config=(
-        ("{front,encoder.block}.dim", Key("hidden_size")),
-        ("encoder.depth", Key("num_hidden_layers")),
-        ("encoder.block.heads", Key("num_attention_heads")),
-        ("encoder.block.hidden", Key("intermediate_size")),
-        ("encoder.block.act", act("hidden_act", "gelu")),
+        *ENCODER_SIZES,
         ("{encoder.block,front}.eps", Key("layer_norm_eps", 1e-12)),
         ("front.length", Key("max_position_embeddings", 512)),
         ("front.segments", Key("type_vocab_size", 2)),
@@ -161,14 +157,7 @@ DISTILBERT = Table(
         ("encoder.block.act", act("activation", "gelu")),
         ("front.length", Key("max_position_embeddings", 512)),
     ),
-    fixed={
-        "encoder.block.norm_at": "post",
-        "encoder.final_norm": False,
-        "{encoder.block,front}.eps": 1e-12,
-        "front.position": "learned",
-        "front.norm": "layer",
-        "front.kind": "text",
-    },
+    fixed=BERT.fixed | {"{encoder.block,front}.eps": 1e-12},
     rows=(
         Row("front.tokens", "embeddings.word_embeddings"),
         Row("front.positions", "embeddings.position_embeddings"),

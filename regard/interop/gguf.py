@@ -21,19 +21,7 @@ from regard.errors import DataError
 
 MAGIC = b"GGUF"
 STRING, ARRAY = 8, 9
-SCALARS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
-}
+SCALARS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}  # type -> struct code
 PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 # ggml type -> name, values per block, bytes per block
 TYPES = {

@@ -76,39 +76,29 @@ T5 = Table(
             "{encoder,decoder}.bias",
             "{encoder,decoder}.block.0.layer.0.SelfAttention.relative_attention_bias",
         ),
-        Row("encoder.blocks.{i}.attn.norm", "encoder.block.{i}.layer.0.layer_norm"),
-        Row(
-            "encoder.blocks.{i}.attn.{q,k,v,o}", "encoder.block.{i}.layer.0.SelfAttention.{q,k,v,o}"
-        ),
-        Row("encoder.blocks.{i}.mlp.norm", "encoder.block.{i}.layer.1.layer_norm"),
-        Row("encoder.blocks.{i}.mlp.down", "encoder.block.{i}.layer.1.DenseReluDense.wo"),
-        Row("encoder.norm", "encoder.final_layer_norm"),
-        Row("decoder.blocks.{i}.attn.norm", "decoder.block.{i}.layer.0.layer_norm"),
-        Row(
-            "decoder.blocks.{i}.attn.{q,k,v,o}", "decoder.block.{i}.layer.0.SelfAttention.{q,k,v,o}"
+        *(
+            Row(f"{stack}.blocks.{{i}}.{ours}", f"{stack}.block.{{i}}.layer.{theirs}", when=when)
+            for stack, mlp in (("encoder", 1), ("decoder", 2))
+            for ours, theirs, when in (
+                ("attn.norm", "0.layer_norm", None),
+                ("attn.{q,k,v,o}", "0.SelfAttention.{q,k,v,o}", None),
+                ("mlp.norm", f"{mlp}.layer_norm", None),
+                ("mlp.down", f"{mlp}.DenseReluDense.wo", None),
+                # v1 has one input matrix, v1.1 a gate and an up-projection.
+                ("mlp.up", f"{mlp}.DenseReluDense.wi", lambda c: not c.last.block.gated),
+                (
+                    "mlp.{gate,up}",
+                    f"{mlp}.DenseReluDense.{{wi_0,wi_1}}",
+                    lambda c: c.last.block.gated,
+                ),
+            )
         ),
         Row("decoder.blocks.{i}.cross.norm", "decoder.block.{i}.layer.1.layer_norm"),
         Row(
             "decoder.blocks.{i}.cross.{q,k,v,o}",
             "decoder.block.{i}.layer.1.EncDecAttention.{q,k,v,o}",
         ),
-        Row("decoder.blocks.{i}.mlp.norm", "decoder.block.{i}.layer.2.layer_norm"),
-        Row("decoder.blocks.{i}.mlp.down", "decoder.block.{i}.layer.2.DenseReluDense.wo"),
-        Row("decoder.norm", "decoder.final_layer_norm"),
-        # v1 has one input matrix, v1.1 a gate and an up-projection.
-        *(
-            Row(
-                f"{stack}.blocks.{{i}}.mlp.{ours}",
-                f"{stack}.block.{{i}}.layer.{layer}.DenseReluDense.{theirs}",
-                when=when,
-            )
-            for stack, layer in (("encoder", 1), ("decoder", 2))
-            for ours, theirs, when in (
-                ("up", "wi", lambda config: not config.last.block.gated),
-                ("gate", "wi_0", lambda config: config.last.block.gated),
-                ("up", "wi_1", lambda config: config.last.block.gated),
-            )
-        ),
+        Row("{encoder,decoder}.norm", "{encoder,decoder}.final_layer_norm"),
     ),
     ignore=(
         "{encoder,decoder}.embed_tokens.weight",

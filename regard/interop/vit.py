@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.interop.ops import Unsqueeze
 from regard.interop.table import Both, Key, Row, Table, Variant
-from regard.interop.words import LABELS, act
+from regard.interop.words import ENCODER_SIZES, LABELS, act
 
 
 def side(index: int) -> Both:
@@ -40,11 +40,7 @@ VIT = Table(
         ),
     },
     config=(
-        ("{front,encoder.block}.dim", Key("hidden_size")),
-        ("encoder.depth", Key("num_hidden_layers")),
-        ("encoder.block.heads", Key("num_attention_heads")),
-        ("encoder.block.hidden", Key("intermediate_size")),
-        ("encoder.block.act", act("hidden_act", "gelu")),
+        *ENCODER_SIZES,
         ("encoder.block.eps", Key("layer_norm_eps", 1e-12)),
         ("encoder.block.bias", Both(read_bias, lambda bias: {"qkv_bias": "q" in bias})),
         ("front.height", side(0)),

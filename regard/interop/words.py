@@ -24,6 +24,16 @@ def act(key: str, default: str) -> Key:
     return Key(key, default, ACTIVATIONS)
 
 
+ENCODER_SIZES = (
+    ("{front,encoder.block}.dim", Key("hidden_size")),
+    ("encoder.depth", Key("num_hidden_layers")),
+    ("encoder.block.heads", Key("num_attention_heads")),
+    ("encoder.block.hidden", Key("intermediate_size")),
+    ("encoder.block.act", act("hidden_act", "gelu")),
+)
+"""Of BERT and ViT."""
+
+
 def read_labels(config: dict[str, Any]) -> int:
     """Number of classes: id2label, num_labels, or Hugging Face's default of two."""
     return len(config.get("id2label") or {}) or int(config.get("num_labels") or 2)
@@ -44,6 +54,15 @@ def rope(config: dict[str, Any]) -> dict[str, Any]:
     return {"rope_theta": config.get("rope_theta", 10000.0), **given}
 
 
+ROTARY = {
+    "factor": "factor",
+    "low": "low_freq_factor",
+    "high": "high_freq_factor",
+    "length": "original_max_position_embeddings",
+}
+"""Our names of Llama 3's stretching → theirs."""
+
+
 def read_rotary(config: dict[str, Any]) -> dict[str, Any] | None:
     """Llama 3's stretching as our RotaryScaling, None when there is none."""
     given = rope(config)
@@ -52,27 +71,15 @@ def read_rotary(config: dict[str, Any]) -> dict[str, Any] | None:
         return None
     if kind != "llama3":
         raise DataError("reading config.json", f"rope_type = {kind!r}", "default or llama3")
-    return {
-        "factor": given["factor"],
-        "low": given["low_freq_factor"],
-        "high": given["high_freq_factor"],
-        "length": given["original_max_position_embeddings"],
-    }
+    return {ours: given[theirs] for ours, theirs in ROTARY.items()}
 
 
 def write_rotary(scaling: dict[str, Any] | None) -> dict[str, Any]:
     """The inverse of `read_rotary`, in the older key that every version reads."""
     if scaling is None:
         return {"rope_scaling": None}
-    return {
-        "rope_scaling": {
-            "rope_type": "llama3",
-            "factor": scaling["factor"],
-            "low_freq_factor": scaling["low"],
-            "high_freq_factor": scaling["high"],
-            "original_max_position_embeddings": scaling["length"],
-        }
-    }
+    named = {theirs: scaling[ours] for ours, theirs in ROTARY.items()}
+    return {"rope_scaling": {"rope_type": "llama3", **named}}
 
 
 ROTARY_BASE = Both(lambda config: float(rope(config)["rope_theta"]), lambda v: {"rope_theta": v})

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardWarning, UsageError
-from regard.look.inputs import Watch, chunk_rows, goal_column, in_chunks, value_at
+from regard.look.goal import goal_columns
+from regard.look.inputs import Watch, chunk_rows, in_chunks, value_at
 from regard.look.rollout import mixed, multiply, pour
 from regard.look.subsets import Tokens
 
@@ -145,7 +146,7 @@ def attention_row(tokens: Tokens) -> Tensor:
     Of an encoder-decoder, how much it attends to the source.
     """
     pair = tokens.board.model.config.target is not None
-    at = goal_column(tokens.board, tokens.batch, tokens.goal)
+    at = int(goal_columns(tokens.board.model, tokens.batch, tokens.goal)[0])
     found = patterns_of(tokens, "cross" if pair else "attn")
     rows = [pattern[0, :, at].mean(0) for pattern in found]  # (H, T, S) → (S,)
     return torch.stack(rows).mean(0).cpu().double()[tokens.columns]
@@ -172,7 +173,7 @@ def layers_below(tokens: Tokens) -> tuple[list[Tensor], int]:
     model = tokens.board.model
     layers = mixed(patterns_of(tokens, "attn", "decoder" if model.encoder is None else "encoder"))
     if model.config.target is None:
-        return layers, goal_column(tokens.board, tokens.batch, tokens.goal)
+        return layers, int(goal_columns(model, tokens.batch, tokens.goal)[0])
     whole = replace(tokens, players=None)
     top = torch.zeros_like(layers[0])
     top[:, 0, whole.columns] = attention_row(whole).to(top)

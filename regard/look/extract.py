@@ -6,7 +6,7 @@ so the batching is not to be seen. Copies from a GPU run beside the next batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -18,7 +18,7 @@ from regard.look.capture import Board
 from regard.look.edit import HEAD, POSITION
 from regard.look.names import resolve
 from regard.look.trace import of_source
-from regard.model.batch import Batch, pad_rows
+from regard.model.batch import Batch, like_lengths, pad_rows
 
 DOING = "extracting"
 WINDOW = 1 << 16  # tokens among which texts of like length are sought
@@ -123,18 +123,6 @@ def widths(board: Board, choice: Choice) -> dict[str, int]:
 
 
 # Running ------------------------------------------------------------------------------------------
-
-
-def like_lengths(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Numbers of rows of like length, at most so many tokens at a time, padding counted."""
-    some = list[int]()
-    for n in sorted(range(len(lengths)), key=lambda n: lengths[n]):
-        if some and lengths[n] * (len(some) + 1) > tokens:
-            yield some
-            some = []
-        some.append(n)
-    if some:
-        yield some
 
 
 def read_batch(board: Board, items: Sequence[Item], choice: Choice) -> dict[str, Tensor]:

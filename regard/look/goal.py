@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.model.batch import Batch
+from regard.model.model import Model
 
 
 @dataclass(frozen=True)
@@ -49,3 +50,11 @@ def last_columns(batch: Batch) -> Tensor:
         return torch.full((len(batch.ids),), width - 1)
     columns = torch.arange(width, device=batch.mask.device)
     return torch.where(batch.mask, columns, -1).amax(1)
+
+
+def goal_columns(model: Model, batch: Batch, goal: Goal) -> Tensor:
+    """The column (B,) whose vector becomes the goal's scores."""
+    if model.head.config.take == "first":
+        rows = len(batch.ids)
+        return torch.zeros(rows).long() if batch.mask is None else batch.mask.int().argmax(-1)
+    return last_columns(batch) if goal.at is None else goal.at

@@ -13,7 +13,7 @@ from torch.func import functional_call
 from regard.errors import ResourceError, UsageError, is_out_of_memory
 from regard.look.capture import Board
 from regard.look.edit import patch
-from regard.look.goal import Goal, last_columns
+from regard.look.goal import Goal
 from regard.model.batch import Batch
 from regard.model.front_text import TextFront
 
@@ -98,13 +98,6 @@ def value_at(board: Board, batch: Batch, goal: Goal, vectors: Tensor) -> Tensor:
     many = batch.tile(len(vectors))
     logits, _ = board.run(many, edits={reading_tap(board): patch(vectors)})
     return goal.rows(len(vectors))(logits, many)
-
-
-def goal_column(board: Board, batch: Batch, goal: Goal) -> int:
-    """The column of one row that the goal is read from."""
-    if board.model.config.head.take == "first":
-        return 0 if batch.mask is None else int(batch.mask[0].int().argmax())
-    return int((last_columns(batch) if goal.at is None else goal.at)[0])
 
 
 def chunk_rows(batch: Batch, rows: int | None) -> int:

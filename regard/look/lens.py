@@ -20,7 +20,7 @@ from regard.core.norm import RMSNorm
 from regard.core.stack import Stack
 from regard.errors import UsageError
 from regard.look.capture import Board
-from regard.look.goal import Goal, last_columns
+from regard.look.goal import Goal, goal_columns
 from regard.look.rebuild import find_attention
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -275,14 +275,6 @@ def direction(model: Model, norm: nn.Module, x: Tensor, batch: Batch, goal: Goal
     if out.bias is not None:
         constants["output head"] = difference(out.bias[:, None], goal)[:, 0]
     return Direction(at, along, constants)
-
-
-def goal_columns(model: Model, batch: Batch, goal: Goal) -> Tensor:
-    """The column (B,) whose vector becomes the goal's scores."""
-    if model.head.config.take == "first":
-        rows = len(batch.ids)
-        return torch.zeros(rows).long() if batch.mask is None else batch.mask.int().argmax(-1)
-    return last_columns(batch) if goal.at is None else goal.at
 
 
 def difference(table: Tensor, goal: Goal) -> Tensor:

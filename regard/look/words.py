@@ -14,9 +14,8 @@ from torch import Tensor
 from regard.errors import UsageError
 from regard.look.capture import Board
 from regard.look.edit import POSITION
-from regard.look.extract import like_lengths
 from regard.look.names import resolve
-from regard.model.batch import Batch
+from regard.model.batch import Batch, like_lengths
 from regard.tokens.tokenizer import Span, Tokenizer
 
 Take = Literal["last", "first", "all"]

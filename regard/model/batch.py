@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import index
 from typing import Any
@@ -222,3 +222,15 @@ def check_filled(batch: Batch, doing: str) -> None:
     empty = (count == 0).nonzero()
     if len(empty):
         raise DataError(doing, f"row {int(empty[0])} has no tokens", "at least one in each row")
+
+
+def like_lengths(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Numbers of rows of like length, at most so many tokens at a time, padding counted."""
+    some = list[int]()
+    for n in sorted(range(len(lengths)), key=lambda n: lengths[n]):
+        if some and lengths[n] * (len(some) + 1) > tokens:
+            yield some
+            some = []
+        some.append(n)
+    if some:
+        yield some

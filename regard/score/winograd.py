@@ -14,6 +14,7 @@ from regard.data.schemas import Schema, pair_up
 from regard.data.statistics import share_interval
 from regard.decode.score import score_masked, score_rows
 from regard.errors import DataError, UsageError
+from regard.model.batch import like_lengths
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
 
@@ -121,15 +122,12 @@ def judge_lines(
         list(range(len(row))) if full else following(tokenizer, schemas[n], candidate, len(row))
         for row, (n, candidate) in zip(rows, texts, strict=True)
     ]
-    sums = [0.0] * len(rows)
-    done, some = 0, list[int]()
-    for n in [*sorted(range(len(rows)), key=lambda n: len(rows[n])), None]:
-        if some and (n is None or len(rows[n]) * (len(some) + 1) > TOKENS):
-            for k, line in zip(some, lines([rows[k] for k in some]), strict=True):
-                sums[k] = sum(value for at in wanted[k] if (value := line[at]) is not None)
-            done, some = done + len(some), []
-            tell(done // 2)
-        some += [] if n is None else [n]
+    sums, done = [0.0] * len(rows), 0
+    for some in like_lengths([len(row) for row in rows], TOKENS):
+        for k, line in zip(some, lines([rows[k] for k in some]), strict=True):
+            sums[k] = sum(value for at in wanted[k] if (value := line[at]) is not None)
+        done += len(some)
+        tell(done // 2)
     return [Judged(s, (sums[2 * n], sums[2 * n + 1])) for n, s in enumerate(schemas)]
 
 

@@ -57,12 +57,7 @@ def rank(counts: Counter[str]) -> list[str]:
 
 
 def count_words(
-    texts: Iterable[str],
-    cut: Any,
-    clean: Any = None,
-    room: int = ROOM,
-    *,
-    whole: bool = False,
+    texts: Iterable[str], cut: Any, clean: Any = None, room: int = ROOM, *, whole: bool = False
 ) -> Counts:
     """Count the words that the pre-tokenizer `cut` makes, after the normalizer `clean`.
 

@@ -113,10 +113,7 @@ def open_marian(place: Folder, settings: Settings) -> Engine:
     """The engine of a Marian folder, whose two languages may have a vocabulary each."""
     shared = place.json("vocab.json")
     separate = settings.tokenizer.get("separate_vocabs", False)
-    vocabs = {
-        "source": shared,
-        "target": place.json("target_vocab.json") if separate else shared,
-    }
+    vocabs = {"source": shared, "target": place.json("target_vocab.json") if separate else shared}
     models = {side: place.files[f"{side}.spm"] for side in vocabs}
     return marian(models, vocabs, settings)
 

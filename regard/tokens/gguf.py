@@ -14,6 +14,7 @@ from regard.tokens.scored import Kind, Piece, mark_kinds, scored_bpe
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.vocabulary import surround
 
+DOING = "reading the tokenizer of a GGUF file"
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -53,11 +54,8 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     }
     model = fields.get("model")
     if model not in ("gpt2", "llama") or not fields.get("tokens"):
-        raise DataError(
-            "reading the tokenizer of a GGUF file",
-            f"tokenizer.ggml.model = {model!r} with {len(fields.get('tokens') or [])} tokens",
-            "'gpt2' or 'llama', and tokenizer.ggml.tokens",
-        )
+        found = f"tokenizer.ggml.model = {model!r} with {len(fields.get('tokens') or [])} tokens"
+        raise DataError(DOING, found, "'gpt2' or 'llama', and tokenizer.ggml.tokens")
     rust = byte_level_bpe(fields) if model == "gpt2" else sentencepiece_bpe(fields)
     roles = {
         role: int(fields[f"{key}_token_id"])
@@ -66,11 +64,8 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     }
     for role, id in roles.items():
         if rust.id_to_token(id) is None:
-            raise DataError(
-                "reading the tokenizer of a GGUF file",
-                f"tokenizer.ggml.{ROLE_KEYS[role]}_token_id = {id}",
-                f"an id below {rust.get_vocab_size()}",
-            )
+            found = f"tokenizer.ggml.{ROLE_KEYS[role]}_token_id = {id}"
+            raise DataError(DOING, found, f"an id below {rust.get_vocab_size()}")
     # Where the file is silent, llama.cpp adds bos for SentencePiece models and for Llama 3.
     usual = model == "llama" or fields.get("pre") in LLAMA3_NAMES
     surround(
@@ -99,21 +94,15 @@ def kinds(fields: Mapping[str, Any]) -> list[Kind]:
     try:
         return [Kind(int(number) or Kind.NORMAL) for number in stated]
     except ValueError as error:
-        raise DataError(
-            "reading the tokenizer of a GGUF file",
-            f"in tokenizer.ggml.token_type, {error}",
-            f"numbers from 1 to {max(Kind)}",
-        ) from None
+        found = f"in tokenizer.ggml.token_type, {error}"
+        raise DataError(DOING, found, f"numbers from 1 to {max(Kind)}") from None
 
 
 def check_length(name: str, values: Any, tokens: Any) -> None:
     """Stop where a list does not go with the tokens."""
     if len(values) != len(tokens):
-        raise DataError(
-            "reading the tokenizer of a GGUF file",
-            f"{len(values)} entries in tokenizer.ggml.{name}",
-            f"{len(tokens)}, one for each token",
-        )
+        found = f"{len(values)} entries in tokenizer.ggml.{name}"
+        raise DataError(DOING, found, f"{len(tokens)}, one for each token")
 
 
 def sentencepiece_bpe(fields: Mapping[str, Any]) -> Rust:
@@ -128,12 +117,8 @@ def byte_level_bpe(fields: Mapping[str, Any]) -> Rust:
     """GPT-2's tokenizer: pieces and merges over bytes, with the cuts that `pre` names."""
     pre = fields.get("pre", "default")
     if pre not in SPLITS:
-        raise DataError(
-            "reading the tokenizer of a GGUF file",
-            f"tokenizer.ggml.pre = {pre!r}",
-            "one of " + ", ".join(sorted(SPLITS)),
-            "take the tokenizer.json of the original model",
-        )
+        known, fix = ", ".join(sorted(SPLITS)), "take the tokenizer.json of the original model"
+        raise DataError(DOING, f"tokenizer.ggml.pre = {pre!r}", f"one of {known}", fix)
     merges = [tuple(merge.split(" ")) for merge in fields.get("merges", ())]
     vocab = {token: id for id, token in enumerate(fields["tokens"])}
     try:

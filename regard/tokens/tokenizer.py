@@ -82,11 +82,7 @@ class Tokenizer:
         return begin if begin is not None and self.encode("")[:1] == [begin] else None
 
     def encode(
-        self,
-        text: str,
-        special: bool = True,
-        side: Side = "source",
-        allow_special: bool = False,
+        self, text: str, special: bool = True, side: Side = "source", allow_special: bool = False
     ) -> list[int]:
         """The ids of a text; `special` adds what the model expects around it, such as [CLS].
 
@@ -107,11 +103,7 @@ class Tokenizer:
         return self.engine.encode_batch(texts, special, allow_special, check_side(side))
 
     def offsets(
-        self,
-        text: str,
-        special: bool = True,
-        side: Side = "source",
-        allow_special: bool = False,
+        self, text: str, special: bool = True, side: Side = "source", allow_special: bool = False
     ) -> list[Span]:
         """Where each id of `encode` stands in the text; added control tokens have (0, 0)."""
         check_text([text])
