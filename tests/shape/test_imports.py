@@ -17,7 +17,7 @@ LEVELS = [
     ["tune", "nvib", "score", "lang"],
     ["zoo", "kinds", "kit", "loading", "reading", "serve"]
     + ["figures", "coined", "source_text", "translating", "wording", "pieces", "mending"]
-    + ["passages", "explaining"],
+    + ["schedule", "passages", "explaining"],
     ["cli", "mechanism", "__init__", "__main__"],
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
@@ -30,9 +30,11 @@ SAME_LEVEL = {
 SAME_LEVEL |= {("header", "disk")}
 SAME_LEVEL |= {("history", "model")}  # recurrent models stand where a Transformer does
 SAME_LEVEL |= {
-    ("passages", n) for n in ("translating", "wording", "source_text", "pieces", "mending")
+    ("passages", n)
+    for n in ("translating", "wording", "source_text", "pieces", "mending", "schedule")
 }
 SAME_LEVEL |= {("mending", name) for name in ("coined", "figures", "pieces", "translating")}
+SAME_LEVEL |= {("schedule", name) for name in ("mending", "pieces", "translating")}
 SAME_LEVEL |= {("pieces", "translating"), ("explaining", "pieces")}
 SAME_LEVEL |= {("wording", "translating"), ("explaining", "translating")}
 SAME_LEVEL |= {("explaining", "passages"), ("kit", "passages"), ("kit", "explaining")}
