@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -154,17 +154,13 @@ class Kit(Reader):
             seen = {name: s.seen for name, s in stations.items() if s.seen is not None}
         return Output(logits, batch), seen
 
-    @contextmanager
-    def edit(self, edits: Edits) -> Iterator[None]:
+    def edit(self, edits: Edits) -> AbstractContextManager[None]:
         """Change activations inside the `with` block: tap name or pattern → edit or edits."""
-        with self.board.editing(edits):
-            yield
+        return self.board.editing(edits)
 
-    @contextmanager
-    def capture(self, taps: str | Sequence[str]) -> Iterator[list[Captured]]:
+    def capture(self, taps: str | Sequence[str]) -> AbstractContextManager[list[Captured]]:
         """Keep what passes taps while texts are written inside the block, one `Captured` each."""
-        with capture(self.board, taps) as found:
-            yield found
+        return capture(self.board, taps)
 
     @torch.no_grad()
     def embed(self, texts: Text) -> Tensor:

@@ -123,13 +123,10 @@ def guard(shared: dict[str, Overlap], trained: Trained, args: argparse.Namespace
             f"none in {len(trained.files)} files; {trained.lacking}" if trained.lacking else "none"
         )
     if not args.allow_overlap:
+        told = f"test lines that stand in the training data: {said}"
+        expected = "test data that was not trained on; this would not be a score"
         fix = "take them out of one of the two, or say --allow-overlap"
-        raise DataError(
-            f"evaluating on {args.test}",
-            f"test lines that stand in the training data: {said}",
-            "test data that was not trained on; this would not be a score",
-            fix,
-        )
+        raise DataError(f"evaluating on {args.test}", told, expected, fix)
     return f"NOT A SCORE: {said}"
 
 

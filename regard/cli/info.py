@@ -28,7 +28,6 @@ from regard.model.cost import count_tokens, table_size
 from regard.model.empty import empty_model
 from regard.model.model import Model
 from regard.model.presets import architecture, preset
-from regard.tokens.rust import RustEngine
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
@@ -125,9 +124,7 @@ def describe_tokenizer(source: Source) -> dict[str, Any] | str | None:
         return f"cannot be opened: {error.found}"
     if tokenizer is None:
         return None
-    engine = tokenizer.engine
-    kind = type(engine.rust.model).__name__ if isinstance(engine, RustEngine) else "SentencePiece"
-    return {"kind": kind, "size": tokenizer.size, "specials": tokenizer.specials}
+    return {"kind": tokenizer.kind, "size": tokenizer.size, "specials": tokenizer.specials}
 
 
 def read_parity(path: Path) -> dict[str, Any] | None:

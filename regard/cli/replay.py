@@ -22,12 +22,8 @@ def run(args: argparse.Namespace, show: Show) -> int:
     before = read_receipt(Path(args.path))
     wrong = changed_files(before["data"])
     if wrong:
-        expected = "the data of the receipt"
-        raise DataError(
-            f"replaying {args.path}",
-            "; ".join(f"{name}: {why}" for name, why in wrong.items()),
-            expected,
-        )
+        found = "; ".join(f"{name}: {why}" for name, why in wrong.items())
+        raise DataError(f"replaying {args.path}", found, "the data of the receipt")
     if args.keep and is_taken(Path(args.keep)):
         raise UsageError(f"replaying {args.path}", f"{args.keep} is there already", "a new folder")
     with TemporaryDirectory(prefix="regard-replay-") as name:

@@ -18,7 +18,6 @@ from regard.errors import DataError, UsageError
 from regard.tokens.explain import explain_text
 from regard.tokens.folder import open_tokenizer
 from regard.tokens.merges import learn_merges
-from regard.tokens.rust import RustEngine
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.train import train_tokenizer
 
@@ -177,16 +176,14 @@ def run_merges(args: argparse.Namespace, show: Show) -> int:
 def run_info(args: argparse.Namespace, show: Show) -> int:
     """Kind, size and control tokens."""
     tokenizer = open_any(args.path)
-    engine = tokenizer.engine
-    kind = type(engine.rust.model).__name__ if isinstance(engine, RustEngine) else "SentencePiece"
     around = tokenizer.pieces(tokenizer.encode(""), "source")
     spelt = {role: tokenizer.pieces([id], "source")[0] for role, id in tokenizer.specials.items()}
     if show.as_json:
         specials = {r: {"id": id, "piece": spelt[r]} for r, id in tokenizer.specials.items()}
-        found = {"kind": kind, "size": tokenizer.size, "specials": specials, "around": around}
-        show.result(found)
+        sizes = {"kind": tokenizer.kind, "size": tokenizer.size}
+        show.result(sizes | {"specials": specials, "around": around})
         return 0
-    lines = {"kind": kind, "size": f"{tokenizer.size:,}"}
+    lines = {"kind": tokenizer.kind, "size": f"{tokenizer.size:,}"}
     lines["around each text"] = " ".join(around) or "nothing"
     show.fields(args.path, lines)
     rows = [(role, spelt[role], str(id)) for role, id in tokenizer.specials.items()]

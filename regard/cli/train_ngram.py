@@ -15,12 +15,13 @@ from regard.cli.doctor import free_memory
 from regard.cli.show import Progress, Show, human, human_bytes
 from regard.cli.texts import at_least, likelihood, naming
 from regard.data.files import find_files, read_lines, read_parts
-from regard.disk import file_hash, read_json
+from regard.disk import file_hash
 from regard.errors import DataError, ResourceError, UsageError
 from regard.history.class_ngram import ClassNgrams, brown_classes, train_class_ngrams
 from regard.history.ngram import Ids, Ngrams
-from regard.history.ngram_model import KIND, NgramModel, encode_lines, joined
+from regard.history.ngram_model import NgramModel, encode_lines, joined
 from regard.history.smooth import train_ngrams
+from regard.kinds import NGRAMS, find_kind
 from regard.tokens import open_tokenizer, train_tokenizer
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.train import KINDS, usual_size
@@ -159,11 +160,8 @@ def count_classes(tables: Ngrams | ClassNgrams) -> dict[str, int]:
 
 def is_ngrams(path: str) -> bool:
     """Whether a path holds an n-gram model: a folder of ours, or an ARPA file."""
-    place = Path(path)
-    if place.is_file():
-        return place.suffix in (".arpa", ".lm")
-    config = place / "config.json"
-    return config.is_file() and read_json(config).get("model_type") == KIND
+    found = find_kind(path)
+    return found is not None and found.kind is NGRAMS
 
 
 def measure(model: NgramModel, files: str | Sequence[str]) -> dict[str, Any]:

@@ -117,12 +117,10 @@ def read(kit: Kit, text: str, target: str | None, most: int, progress: Progress)
         raise UsageError(DOING, "two texts", "one; or an encoder-decoder")
     if not text.strip():
         raise DataError(DOING, "an empty text", "at least one word")
-    ids = tokenizer.encode(text)
+    ids = check_length(kit, tokenizer.encode(text), DOING, text, asked=most)
     if config.target is None:
-        check_length(kit, ids, DOING, text, asked=most)
         sides = {"text": token_labels(tokenizer, ids, "source")}
         return Shown(kit.batch([ids]), sides, namer(kit))
-    check_length(kit, ids, DOING, text, asked=most)
     if target is None:
         progress("translating")
         target = kit.translate(text)

@@ -32,10 +32,8 @@ class RecurrentConfig(ModelConfig):
     @property
     def last(self) -> StackConfig:
         """There is none: whoever asks means a Transformer."""
-        wanted = "a Transformer"
-        raise UsageError(
-            "looking for a stack of blocks", f"a recurrent model ({self.cell})", wanted
-        )
+        found = f"a recurrent model ({self.cell})"
+        raise UsageError("looking for a stack of blocks", found, "a Transformer")
 
 
 def language_model(cell: str, dim: int, hidden: int, depth: int, vocab: int) -> RecurrentConfig:

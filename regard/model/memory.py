@@ -5,6 +5,7 @@ Counted for the fused attention kernel, which never holds the (B, H, T, S) patte
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -166,12 +167,10 @@ def fit_batch(config: ModelConfig, run: Run, limit: int, train: bool = False) ->
     """The largest batch, else the largest length of one sequence, whose peak stays in `limit`."""
 
     def largest(top: int, make: Callable[[int], Run]) -> int:
-        low, high = 0, top
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = count_memory(config, make(middle), train).peak <= limit
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return low
+        def peak(size: int) -> int:
+            return count_memory(config, make(size), train).peak
+
+        return bisect_right(range(1, top + 1), limit, key=peak)
 
     def with_batch(batch: int) -> Run:
         return replace(run, batch=batch)

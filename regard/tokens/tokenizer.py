@@ -76,6 +76,13 @@ class Tokenizer:
         return self.engine.size
 
     @property
+    def kind(self) -> str:
+        """What the library calls it: BPE, WordPiece, Unigram, …"""
+        if isinstance(self.engine, RustEngine):
+            return type(self.engine.rust.model).__name__
+        return "SentencePiece"
+
+    @property
     def first(self) -> int | None:
         """The id that it puts before every text, if it is the one that begins texts."""
         begin = self.specials.get("bos")

@@ -76,12 +76,9 @@ def require(rust: Rust, file: str, tokens: dict[str, str]) -> dict[str, int]:
     for role, token in tokens.items():
         id = rust.token_to_id(token)
         if id is None:
-            raise DataError(
-                f"reading {file}",
-                f"no token {token}",
-                f"the model's {role} token",
-                f"name the right one as {role}_token in tokenizer_config.json",
-            )
+            found = f"no token {token}"
+            fix = f"name the right one as {role}_token in tokenizer_config.json"
+            raise DataError(f"reading {file}", found, f"the model's {role} token", fix)
         ids[role] = id
     return ids
 
