@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-FILE, CORE, PACKAGE = 400, 1500, 51_500  # lines at most
+FILE, CORE, PACKAGE = 400, 1500, 51_400  # lines at most
 GOAL = 15_000  # for the package; printed beside its size, so that passing it is seen
 ORACLE = "regard/core/reference.py"  # the executable specification does not count as core
 
