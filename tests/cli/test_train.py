@@ -338,7 +338,6 @@ def test_replay_matches_and_finds_a_difference(here, done, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lm", "mlm", "seq2seq"])
 def test_twenty_kills(kind, here):
-    os.environ["OMP_NUM_THREADS"] = "1"
     code, out, err = here("verify", "resume", "--kind", kind, "--kills", "20", "--json")
     found = json.loads(out)
     assert code == 0 and found["same"] and len(found["kills"]) == 20, err
