@@ -190,59 +190,34 @@ static void attend_head(const float *q, const float *keys, int64_t key, const fl
     for (; i < width; i += LANES) average(scores, values + i, value, span, by, out + i, 1);
 }
 
-// What `count` queries have in common with `vectors` vectors of slots: q (count, width) at `stride`
-// and keys that were turned, (width, padded) → scores (count, padded).
-static inline __attribute__((always_inline)) void compare(
-    const float *q, int64_t stride, const float *turned, int64_t padded, int64_t width,
-    float *scores, const int count, const int vectors) {
-    __m512 sums[QUERIES][VECTORS];
-#pragma GCC unroll 4
-    for (int t = 0; t < count; t++)
-#pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) sums[t][j] = _mm512_setzero_ps();
-    for (int64_t i = 0; i < width; i++) {
-        __m512 k[VECTORS];
-#pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) k[j] = _mm512_loadu_ps(turned + i * padded + LANES * j);
-#pragma GCC unroll 4
-        for (int t = 0; t < count; t++)
-#pragma GCC unroll 4
-            for (int j = 0; j < vectors; j++)
-                sums[t][j] = _mm512_fmadd_ps(_mm512_set1_ps(q[t * stride + i]), k[j], sums[t][j]);
-    }
-#pragma GCC unroll 4
-    for (int t = 0; t < count; t++)
-#pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++)
-            _mm512_storeu_ps(scores + t * padded + LANES * j, sums[t][j]);
-}
-
-// `vectors` vectors of what `count` queries found: weights (count, padded), values (span, width).
-static inline __attribute__((always_inline)) void gather(
-    const float *weights, int64_t padded, const float *values, int64_t width, int64_t span,
+// `vectors` vectors of sums for `count` queries: weights (count, n) times rows (n, …), each sum over
+// its query's total where there is one.
+static inline __attribute__((always_inline)) void combine(
+    const float *weights, int64_t stride, const float *rows, int64_t row, int64_t n,
     const float *total, float *out, int64_t step, const int count, const int vectors) {
     __m512 sums[QUERIES][VECTORS];
 #pragma GCC unroll 4
     for (int t = 0; t < count; t++)
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) sums[t][j] = _mm512_setzero_ps();
-    for (int64_t s = 0; s < span; s++) {
-        __m512 v[VECTORS];
+    for (int64_t i = 0; i < n; i++) {
+        __m512 x[VECTORS];
 #pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) v[j] = _mm512_loadu_ps(values + s * width + LANES * j);
+        for (int j = 0; j < vectors; j++) x[j] = _mm512_loadu_ps(rows + i * row + LANES * j);
 #pragma GCC unroll 4
         for (int t = 0; t < count; t++)
 #pragma GCC unroll 4
             for (int j = 0; j < vectors; j++)
                 sums[t][j] =
-                    _mm512_fmadd_ps(_mm512_set1_ps(weights[t * padded + s]), v[j], sums[t][j]);
+                    _mm512_fmadd_ps(_mm512_set1_ps(weights[t * stride + i]), x[j], sums[t][j]);
     }
 #pragma GCC unroll 4
     for (int t = 0; t < count; t++)
 #pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++)
-            _mm512_storeu_ps(out + t * step + LANES * j,
-                             _mm512_div_ps(sums[t][j], _mm512_set1_ps(total[t])));
+        for (int j = 0; j < vectors; j++) {
+            if (total) sums[t][j] = _mm512_div_ps(sums[t][j], _mm512_set1_ps(total[t]));
+            _mm512_storeu_ps(out + t * step + LANES * j, sums[t][j]);
+        }
 }
 
 // `count` queries of one head: q (count, width) at `stride` → out (count, width) at `step`.
@@ -250,20 +225,24 @@ static inline __attribute__((always_inline)) void attend_some(
     const float *q, int64_t stride, const float *turned, const float *close, const int64_t *seen,
     const uint8_t *const *open, int64_t padded, int64_t width, float scale, float *scores,
     float *out, int64_t step, const int count) {
-    for (int64_t s = 0; s < padded; s += LANES * VECTORS) switch ((padded - s) / LANES) {
-            case 1: compare(q, stride, turned + s, padded, width, scores + s, count, 1); break;
-            case 2: compare(q, stride, turned + s, padded, width, scores + s, count, 2); break;
-            case 3: compare(q, stride, turned + s, padded, width, scores + s, count, 3); break;
-            default: compare(q, stride, turned + s, padded, width, scores + s, count, 4);
+    for (int64_t s = 0; s < padded; s += LANES * VECTORS) {
+        const float *keys = turned + s;
+        float *to = scores + s;
+        switch ((padded - s) / LANES) {
+            case 1: combine(q, stride, keys, padded, width, NULL, to, padded, count, 1); break;
+            case 2: combine(q, stride, keys, padded, width, NULL, to, padded, count, 2); break;
+            case 3: combine(q, stride, keys, padded, width, NULL, to, padded, count, 3); break;
+            default: combine(q, stride, keys, padded, width, NULL, to, padded, count, 4);
         }
+    }
     float total[QUERIES], top;
     for (int t = 0; t < count; t++)
         total[t] = weigh(scores + t * padded, seen[t], padded, open[t], scale, &top);
     int64_t i = 0, span = seen[count - 1];
     for (; i + LANES * VECTORS <= width; i += LANES * VECTORS)
-        gather(scores, padded, close + i, width, span, total, out + i, step, count, VECTORS);
+        combine(scores, padded, close + i, width, span, total, out + i, step, count, VECTORS);
     for (; i < width; i += LANES)
-        gather(scores, padded, close + i, width, span, total, out + i, step, count, 1);
+        combine(scores, padded, close + i, width, span, total, out + i, step, count, 1);
 }
 
 // q: `sources` times `queries` rows of `heads` heads, row r at r · stride; out (rows, heads, width)
