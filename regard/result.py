@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from regard.disk import write_whole
 from regard.errors import RegardError, UsageError
+from regard.files import write_whole
 
 DASH = "–"  # where there is no value
 

@@ -9,55 +9,33 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LEVELS = [
-    [
-        "errors",
-        "ambient",
-        "result",
-        "verbs",
-        "compiler",
-        "disk",
-        "energy",
-        "header",
-        "heap",
-        "seed",
-        "receipt",
-    ],
-    ["core", "tokens"],
-    ["model", "data", "history"],
-    ["interop", "decode", "look", "train"],
-    ["tune", "nvib", "score", "lang"],
-    ["zoo", "kinds", "kit", "loading", "reading", "serve"]
-    + ["figures", "coined", "source_text", "translating", "wording", "pieces", "mending"]
-    + ["schedule", "passages", "explaining"],
-    ["cli", "mechanism", "__init__", "__main__"],
-]
-LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
-SAME_LEVEL = {
-    ("disk", "errors"),
-    ("receipt", "errors"),
-    ("receipt", "disk"),
-    ("ambient", "errors"),
-    ("result", "errors"),
-    ("result", "disk"),
-    ("verbs", "errors"),
-    ("verbs", "result"),
-    ("history", "data"),
-}
-SAME_LEVEL |= {("header", "disk")}
-SAME_LEVEL |= {("history", "model")}  # recurrent models stand where a Transformer does
-SAME_LEVEL |= {
-    ("passages", n)
-    for n in ("translating", "wording", "source_text", "pieces", "mending", "schedule")
-}
-SAME_LEVEL |= {("mending", name) for name in ("coined", "figures", "pieces", "translating")}
-SAME_LEVEL |= {("schedule", name) for name in ("mending", "pieces", "translating")}
-SAME_LEVEL |= {("pieces", "translating"), ("explaining", "pieces")}
-SAME_LEVEL |= {("wording", "translating"), ("explaining", "translating")}
-SAME_LEVEL |= {("explaining", "passages"), ("kit", "passages"), ("kit", "explaining")}
-SAME_LEVEL |= {("kit", "reading"), ("kit", "translating"), ("loading", "kit")}
-SAME_LEVEL |= {("loading", "zoo"), ("loading", "kinds"), ("kinds", "zoo"), ("serve", "kit")}
-SAME_LEVEL |= {("__main__", "cli"), ("cli", "__init__")}  # the two doors of the package
+LEVELS = """
+errors
+files ambient compiler energy heap seed
+result receipt
+verbs
+core tokens
+native
+model data
+history
+interop decode look train
+tune nvib score evaluate lang formal
+zoo
+kinds
+reading figures coined source_text translating
+wording pieces
+mending
+schedule
+passages
+explaining translation
+kit
+loading
+rules serve
+cli mechanism __init__
+__main__
+"""
+"""A part of the package may import what stands on lines above its own."""
+LEVEL = {name: n for n, line in enumerate(LEVELS.split("\n")[1:]) for name in line.split()}
 UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 
 
@@ -109,10 +87,10 @@ def import_fault(name: str, path: str, eager: bool) -> str | None:
         target = target if target in LEVEL else "__init__"  # from regard import load
         if own == "core" and target not in ("core", "errors"):
             return f"core imports nothing from regard but errors, not {target}"
-        if target != own and LEVEL[target] >= LEVEL[own] and (own, target) not in SAME_LEVEL:
+        if target != own and LEVEL[target] >= LEVEL[own]:
             return f"{own} (level {LEVEL[own]}) imports {target} (level {LEVEL[target]})"
     if (
-        LEVEL[own] == 0
+        LEVEL[own] <= LEVEL["verbs"]
         and eager
         and top != "regard"
         and top not in sys.stdlib_module_names | {"__future__"}
