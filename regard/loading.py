@@ -20,10 +20,10 @@ from regard.kit import Kit
 from regard.model.model import Model
 from regard.model.precision import same_in_any_company, set_precision
 from regard.model.presets import architecture, preset
-from regard.tokens.folder import open_tokenizer
-from regard.tokens.gguf import from_gguf
+from regard.tokens.gguf_tokenizer import from_gguf
 from regard.tokens.scored import from_llama2c
 from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.tokenizer_folder import open_tokenizer
 from regard.zoo import locate
 
 

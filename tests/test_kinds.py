@@ -10,7 +10,7 @@ import shutil
 import pytest
 
 import regard
-from regard.cli.main import VERBS, main
+from regard.cli.legacy import VERBS, main
 from regard.errors import UsageError
 from regard.kinds import NETWORK, NGRAMS, TRANSLATOR, VECTORS, find_kind, takes
 

@@ -12,7 +12,7 @@ from regard.history.class_ngram import brown_classes, train_class_ngrams
 from regard.history.ngram_model import NgramModel
 from regard.history.predictor import ClassPredictor
 from regard.history.smooth import train_ngrams
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.history.planted_classes import planted, same_split
 
 

@@ -1,17 +1,42 @@
-"""One way to train per kind of tokenizer: BPE, WordPiece, words, characters, graphemes, bytes."""
+"""Train tokenizers on texts in bounded memory, on the library `tokenizers`.
+
+One function per kind: byte-level BPE, WordPiece, words, characters, graphemes, bytes.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from tokenizers import Tokenizer as Rust
 
-from regard.errors import DataError, UsageError
-from regard.tokens.count import Counts, count_characters, count_words, rank, repeat, thin
+from regard.ambient import Progress
+from regard.errors import DataError, UsageError, check_known
+from regard.result import human_bytes
+from regard.tokens.control_tokens import WELL_KNOWN
+from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.word_counts import (
+    GRAPHEMES,
+    Counts,
+    count_characters,
+    count_words,
+    rank,
+    repeat,
+    thin,
+)
 
 DOING = "training a tokenizer"
 WORD = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -29,7 +54,6 @@ SENTENCE = normalizers.Sequence(
 )
 """A sentence as `pieces` reads it: letters composed, blanks and apostrophes alike."""
 BERT = normalizers.BertNormalizer(strip_accents=False, lowercase=False)
-GRAPHEMES = pre_tokenizers.Split(Regex(r"\X"), "isolated")
 LETTERS = 1000  # characters that WordPiece learns at most, as BERT did; others are unknown
 
 VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -65,11 +89,11 @@ class Plan:
 
     def frequent(self, counts: Counter[str], room: int) -> list[str]:
         """The most frequent words or characters that are frequent enough."""
-        found = [word for word in rank(counts) if counts[word] >= self.min_count]
-        if not found:
+        words = [word for word in rank(counts) if counts[word] >= self.min_count]
+        if not words:
             most = f"the most frequent occurs {max(counts.values())} times"
             raise DataError(DOING, most, f"{self.min_count} times", "lower the least count")
-        return found[:room]
+        return words[:room]
 
     def numbered(self, *lists: Iterable[str]) -> dict[str, int]:
         """A vocabulary that has the control tokens first."""
@@ -250,3 +274,173 @@ def train_bytes(texts: Texts, plan: Plan) -> Rust:
     rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     rust.decoder = decoders.ByteLevel()
     return plan.finish(rust)
+
+
+KINDS: dict[str, Callable[[Iterable[str], Plan], Rust]] = {
+    "bpe": train_bpe,
+    "pieces": train_pieces,
+    "wordpiece": train_wordpiece,
+    "words": train_words,
+    "spaced": train_spaced,
+    "chars": train_chars,
+    "graphemes": train_graphemes,
+    "bytes": train_bytes,
+}
+
+SIZED = ("bpe", "pieces", "wordpiece")
+"""Kinds that must be told how many ids they may have."""
+SIZE = 8000  # that many, unless said otherwise
+
+UNKNOWING = ("wordpiece", "spaced")
+"""Kinds that cannot write what they do not know in bytes."""
+
+WRAPS = {
+    "none": ([], []),
+    "bos": (["bos"], []),
+    "eos": ([], ["eos"]),
+    "bos-eos": (["bos"], ["eos"]),
+    "cls-sep": (["cls"], ["sep"]),
+}
+"""The roles that stand before and after each text."""
+
+ROLES: dict[str, Sequence[str]] = {"wordpiece": ("pad", "unk", "cls", "sep", "mask")}
+USUAL = ("pad", "bos", "eos")
+
+
+def train_tokenizer(
+    texts: Iterable[str],
+    kind: str = "bpe",
+    size: int | None = None,
+    *,
+    specials: Mapping[str, str] | Sequence[str] | None = None,
+    min_count: int = 1,
+    wrap: str = "none",
+    lossless: bool = False,
+    phase: Callable[[str], None] | None = None,
+) -> Tokenizer:
+    """A tokenizer of one kind, learnt from texts such as `regard.data.files.read_parts` gives.
+
+    `specials` are roles (pad, bos, eos, unk, mask, cls, sep), or roles with their spellings; those
+    that the kind or `wrap` needs are added. `lossless` makes words, chars and graphemes write what
+    they do not know in bytes; bpe, pieces and bytes always do. `phase` is told what is being done.
+    """
+    check(kind, size, min_count, wrap, lossless)
+    needed = [*WRAPS[wrap][0], *WRAPS[wrap][1]]
+    if kind in UNKNOWING or (kind in ("words", "chars", "graphemes") and not lossless):
+        needed.append("unk")
+    spelling = spell(kind, ROLES.get(kind, USUAL) if specials is None else specials, needed)
+    check_spelling(kind, lossless, spelling)
+    tell = phase or (lambda doing: None)
+    tell("counting")
+    rust = KINDS[kind](texts, Plan(size, spelling, min_count, lossless, tell))
+    ids = {role: rust.token_to_id(spelt) or 0 for role, spelt in spelling.items()}
+    wrap_texts(rust, wrap, spelling, ids)
+    return Tokenizer.from_rust(rust, ids)
+
+
+def usual_size(kind: str, asked: int | None) -> int | None:
+    """How many ids a tokenizer may have: as asked, or what is usual for its kind."""
+    return asked or (SIZE if kind in SIZED else None)
+
+
+def check(kind: str, size: int | None, min_count: int, wrap: str, lossless: bool) -> None:
+    """Stop at a value that is not allowed, with the limit."""
+    for name, value, known in (("kind", kind, KINDS), ("wrap", wrap, WRAPS)):
+        check_known(value, known, DOING, f"{name} {value!r}")
+    if size is None and kind in SIZED:
+        raise UsageError(DOING, f"no size for {kind}", "how many ids it may have, such as 8000")
+    if size is not None and size < 1:
+        raise UsageError(DOING, f"size {size}", "at least 1")
+    if min_count < 1:
+        raise UsageError(DOING, f"min_count {min_count}", "at least 1")
+    if lossless and kind in UNKNOWING:
+        raise UsageError(DOING, f"lossless {kind}", "bpe, bytes, words or chars")
+
+
+def spell(
+    kind: str, asked: Mapping[str, str] | Sequence[str], needed: Sequence[str]
+) -> dict[str, str]:
+    """Role to spelling, those that are needed included."""
+    usual = {role: spellings[0] for role, spellings in WELL_KNOWN.items()} | {"mask": "<mask>"}
+    if kind == "wordpiece":
+        usual |= {role: f"[{role.upper()}]" for role in ROLES["wordpiece"]}
+    given = dict(asked) if isinstance(asked, Mapping) else {role: "" for role in asked}
+    spelling: dict[str, str] = {}
+    for role in dict.fromkeys([*given, *needed]):
+        check_known(role, usual, DOING, f"unknown role {role!r}")
+        spelling[role] = given.get(role) or usual[role]
+    doubled = [role for role, word in spelling.items() if list(spelling.values()).count(word) > 1]
+    if doubled or (not isinstance(asked, Mapping) and len(given) < len(asked)):
+        twice = (
+            f"{spelling[doubled[0]]!r} for {' and '.join(doubled)}" if doubled else "a role twice"
+        )
+        raise UsageError(DOING, twice, "one spelling for each control token")
+    return spelling
+
+
+def check_spelling(kind: str, lossless: bool, spelling: dict[str, str]) -> None:
+    """Stop at a control token that could also be learnt as a word of the texts."""
+    cuts: dict[str, Any] = {
+        "bpe": pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "pieces": pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "wordpiece": pre_tokenizers.BertPreTokenizer(),
+        "words": pre_tokenizers.Whitespace(),
+    }
+    cut = cuts.get("bpe" if kind == "words" and lossless else kind)
+    for role, word in spelling.items():
+        parts = len(word) if cut is None else len(cut.pre_tokenize_str(word))
+        if parts < 2:
+            found = f"{word!r} for {role}, which a text may hold as one word"
+            raise UsageError(DOING, found, "letters and marks together", f"such as <{role}>")
+
+
+def wrap_texts(rust: Rust, wrap: str, spelling: dict[str, str], ids: dict[str, int]) -> None:
+    """Have the control tokens of `wrap` put around each text."""
+    before, after = ([spelling[role] for role in roles] for roles in WRAPS[wrap])
+    if not before and not after:
+        return
+    rust.post_processor = processors.TemplateProcessing(
+        single=[*before, "$A", *after],
+        pair=[*before, "$A", *after, "$B:1", *(f"{token}:1" for token in after)],
+        special_tokens=[(spelling[r], ids[r]) for roles in WRAPS[wrap] for r in roles],
+    )
+
+
+def read_specials(text: str) -> dict[str, str]:
+    """pad,mask=<m> as role to spelling, '' for the usual one."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    roles = [word.partition("=")[0] for word in words]
+    if len(set(roles)) < len(roles):
+        raise UsageError("reading the specials", f"a role twice in {text!r}", "each role once")
+    return {word.partition("=")[0]: word.partition("=")[2] for word in words}
+
+
+class Ticker:
+    """Says twice a second what is being done, also while the library merges and calls nobody."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.doing, self.place = progress, "starting", ""
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.tick, daemon=True)
+
+    def __enter__(self) -> Ticker:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self.thread.join()
+
+    def tick(self) -> None:
+        """Speak until the work has ended."""
+        while not self.ended.wait(0.5):
+            self.progress(f"{self.doing}{self.place}")
+
+    def say(self, doing: str) -> None:
+        """A new phase has begun."""
+        self.doing, self.place = doing, ""
+
+    def read(self, done: int, total: int) -> None:
+        """So many bytes of the files have been read."""
+        share = f" ({100 * done // total} %)" if total else ""
+        self.place = f", {human_bytes(done)} of {human_bytes(total)}{share}"

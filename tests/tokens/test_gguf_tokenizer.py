@@ -7,7 +7,7 @@ from tokenizers import pre_tokenizers
 from transformers import AutoTokenizer
 
 from regard.errors import DataError
-from regard.tokens import from_gguf
+from regard.tokens.gguf_tokenizer import from_gguf
 from tests.tokens.small_tokenizers import TEXTS, byte_bpe, train_spm
 
 

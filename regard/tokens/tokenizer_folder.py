@@ -10,11 +10,11 @@ from tokenizers import Tokenizer as Rust
 
 from regard.errors import DataError, bad_byte
 from regard.files import parse_json, read_json
+from regard.tokens.control_tokens import WELL_KNOWN, TokenizerSettings
 from regard.tokens.rust import RustEngine, control_tokens
-from regard.tokens.special import WELL_KNOWN, Settings
-from regard.tokens.spm_families import marian, single_model
+from regard.tokens.spm import marian, single_model
 from regard.tokens.tokenizer import Engine, Tokenizer
-from regard.tokens.vocabulary import byte_level, word_piece
+from regard.tokens.vocabulary_files import byte_level, word_piece
 
 SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
 
@@ -53,10 +53,10 @@ class Folder:
         found: dict[str, Any] = parse_json(self.files[name], self.path / name)
         return found
 
-    def settings(self) -> Settings:
+    def settings(self) -> TokenizerSettings:
         """What the files beside the vocabulary say about it."""
         config = self.path / "config.json"  # the model's file: read here, never written
-        return Settings(
+        return TokenizerSettings(
             tokenizer=self.json("tokenizer_config.json"),
             special=self.json("special_tokens_map.json"),
             model=read_json(config) if config.is_file() else {},
@@ -74,7 +74,7 @@ def open_tokenizer(folder: Path | str) -> Tokenizer | None:
     return Tokenizer(engine, settings.roles(engine.id), place.files)
 
 
-def find_engine(place: Folder, settings: Settings) -> Engine | None:
+def find_engine(place: Folder, settings: TokenizerSettings) -> Engine | None:
     """The engine for the most complete description that the folder has."""
     if place.has("tokenizer.json"):
         return RustEngine(read_tokenizer_json(place, settings))
@@ -90,7 +90,7 @@ def find_engine(place: Folder, settings: Settings) -> Engine | None:
     return None
 
 
-def read_tokenizer_json(place: Folder, settings: Settings) -> Rust:
+def read_tokenizer_json(place: Folder, settings: TokenizerSettings) -> Rust:
     """The pipeline that tokenizer.json describes, with the folder's roles as control tokens."""
     place.json("tokenizer.json")  # a broken file is told with its position
     try:
@@ -109,7 +109,7 @@ def read_tokenizer_json(place: Folder, settings: Settings) -> Rust:
     return rust
 
 
-def open_marian(place: Folder, settings: Settings) -> Engine:
+def open_marian(place: Folder, settings: TokenizerSettings) -> Engine:
     """The engine of a Marian folder, whose two languages may have a vocabulary each."""
     shared = place.json("vocab.json")
     separate = settings.tokenizer.get("separate_vocabs", False)

@@ -19,7 +19,7 @@ WELL_KNOWN = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class TokenizerSettings:
     """The parsed JSON files that lie beside a vocabulary."""
 
     tokenizer: dict[str, Any] = field(default_factory=dict)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from regard.errors import UsageError
-from regard.tokens.merges import learn_merges, replay_merges
+from regard.tokens.byte_pairs import Merge, learn_merges, replay_merges
 
 PETER = "Peter Piper picked a peck of pickled peppers"
 
 
 def test_peter_piper():
     merges, words = learn_merges(PETER)
-    assert [tuple(m) for m in merges] == [
+    assert [(*m.pair, m.count) for m in merges] == [
         ("p", "e", 4),
         ("c", "k", 3),
         ("pe", "r", 2),
@@ -25,7 +25,7 @@ def test_peter_piper():
 
 
 def test_limit_stops_early_and_late():
-    assert [m.times for m in learn_merges(PETER, 2)[0]] == [4, 3]
+    assert [m.count for m in learn_merges(PETER, 2)[0]] == [4, 3]
     assert len(learn_merges(PETER, 100)[0]) == 6
     assert learn_merges(PETER, 0)[1][0] == list("Peter")
     with pytest.raises(UsageError, match="0 or more"):
@@ -33,12 +33,12 @@ def test_limit_stops_early_and_late():
 
 
 def test_equals_go_to_the_pair_seen_first():
-    assert learn_merges("xy ab ab xy", 1)[0] == [("x", "y", 2)]
+    assert learn_merges("xy ab ab xy", 1)[0] == [Merge(("x", "y"), 2)]
 
 
 def test_overlapping_pairs_join_from_the_left():
     merges, words = learn_merges("aaaaa")
-    assert merges[0] == ("a", "a", 4) and words == [["aa", "aa", "a"]]
+    assert merges[0] == Merge(("a", "a"), 4) and words == [["aa", "aa", "a"]]
     assert learn_merges("") == ([], [])
 
 

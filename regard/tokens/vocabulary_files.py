@@ -6,13 +6,13 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Rust
 
 from regard.errors import DataError
-from regard.tokens.special import WELL_KNOWN, Settings
+from regard.tokens.control_tokens import WELL_KNOWN, TokenizerSettings
 
 SANDWICHED = ("bart", "led", "longformer", "roberta", "roberta-prelayernorm")
 """Byte-level model families whose texts stand between <s> and </s>."""
 
 
-def word_piece(pieces: list[str], settings: Settings) -> Rust:
+def word_piece(pieces: list[str], settings: TokenizerSettings) -> Rust:
     """BERT's tokenizer (Devlin et al. 2019) from the lines of vocab.txt."""
     options = settings.tokenizer
     vocab = {piece: id for id, piece in enumerate(pieces)}
@@ -37,7 +37,9 @@ def word_piece(pieces: list[str], settings: Settings) -> Rust:
     return rust
 
 
-def byte_level(vocab: dict[str, int], merges: list[tuple[str, str]], settings: Settings) -> Rust:
+def byte_level(
+    vocab: dict[str, int], merges: list[tuple[str, str]], settings: TokenizerSettings
+) -> Rust:
     """GPT-2's byte-level BPE (Radford et al. 2019) from vocab.json and merges.txt."""
     if "e</w>" in vocab:
         raise DataError(
@@ -98,7 +100,7 @@ def surround(rust: Rust, bos: int | None, eos: int | None) -> None:
     )
 
 
-def add_tokens(rust: Rust, settings: Settings) -> None:
+def add_tokens(rust: Rust, settings: TokenizerSettings) -> None:
     """Mark the control tokens, and add the tokens that stand outside the vocabulary file."""
     for id, value in settings.outside.items():
         token = AddedToken(**{k: v for k, v in value.items() if not k.startswith("_")})

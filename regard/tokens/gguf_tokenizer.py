@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Rust
 from regard.errors import DataError
 from regard.tokens.scored import Kind, Piece, mark_kinds, scored_bpe
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.vocabulary import surround
+from regard.tokens.vocabulary_files import surround
 
 DOING = "reading the tokenizer of a GGUF file"
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"

@@ -11,18 +11,27 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Rust
-from tokenizers import models, trainers
 
+from regard.ambient import note, progress
 from regard.errors import DataError, UsageError
+from regard.files import write_whole
+from regard.tokens.results import Vocabulary
 
 CHUNK = 1 << 24  # characters whose words are counted before they are added up
 HEAD = "\0"  # before the first piece of a text; no plain text has it
-ROOM = (
-    5 << 22
-)  # characters of different words that are kept; at most 170 bytes for each, all in all
+ROOM = 5 << 22  # characters of different words that are kept, at most 170 bytes each in all
+GRAPHEMES = pre_tokenizers.Split(Regex(r"\X"), "isolated")
+CUTS: dict[str, Any] = {
+    "words": pre_tokenizers.Whitespace(),
+    "chars": pre_tokenizers.Split("", "isolated"),
+    "graphemes": GRAPHEMES,
+}
+"""How a text falls into words, characters, or what a reader calls a character."""
 MOST = (1 << 31) - 1  # the largest count of a pair that the library holds
 
 
@@ -178,3 +187,32 @@ def repeat(counts: Counter[str], batch: int = 1000) -> Iterator[str]:
                 yield many
         if rest:
             yield f"{word} " * rest
+
+
+def list_vocabulary(
+    texts: Iterable[str], kind: str, min_count: int, top: int, out: str | Path | None
+) -> Vocabulary:
+    """Count words or characters; the `top` most frequent are returned, `out` gets them all."""
+    doing = "listing a vocabulary"
+    with progress("counting") as say:
+        say(kind)
+        counts = count_words(texts, CUTS[kind], whole=kind == "graphemes")
+    if not counts.words:
+        raise DataError(doing, "no tokens: the texts are empty or blank", "at least one")
+    kept = [word for word in rank(counts.words) if counts.words[word] >= min_count]
+    if not kept:
+        most = f"the most frequent occurs {max(counts.words.values()):,} times"
+        raise DataError(doing, most, f"{min_count:,} times or more", "lower --min-count")
+    if counts.lost:
+        note(f"more kinds than memory: counts may be too low by {counts.lost:,}")
+    if out is not None:
+        data = {word: counts.words[word] for word in kept}
+        write_whole(Path(out), (json.dumps(data, ensure_ascii=False, indent=0) + "\n").encode())
+    return Vocabulary(
+        kind=kind,
+        tokens=sum(counts.words.values()),
+        types=len(counts.words),
+        kept=len(kept),
+        coverage=sum(counts.words[word] for word in kept) / sum(counts.words.values()),
+        words={word: counts.words[word] for word in kept[:top]},
+    )

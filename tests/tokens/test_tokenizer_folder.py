@@ -11,7 +11,7 @@ from transformers import (
 )
 
 from regard.errors import DataError
-from regard.tokens import open_tokenizer
+from regard.tokens.tokenizer_folder import open_tokenizer
 from tests.tokens.small_tokenizers import TEXTS, byte_bpe, write_json
 
 

@@ -19,8 +19,11 @@ from tokenizers import Tokenizer as Rust
 
 from regard.data.files import read_parts
 from regard.errors import DataError, UsageError
-from regard.tokens import count, kinds, open_tokenizer, train_tokenizer
-from regard.tokens.count import Counts, count_words, repeat, thin
+from regard.tokens import trainers as ours
+from regard.tokens import word_counts
+from regard.tokens.tokenizer_folder import open_tokenizer
+from regard.tokens.trainers import train_tokenizer
+from regard.tokens.word_counts import Counts, count_words, repeat, thin
 from tests.tokens.small_tokenizers import CORPUS, TEXTS
 
 TEXT = "Je suis un château 🎉\0 e\u0301 <mask></s> [CLS] 日本語\n\n  x"
@@ -161,8 +164,8 @@ def test_transformers_opens_the_folder_with_the_same_ids(tmp_path, kind, size, o
 
 def test_same_texts_give_the_same_bytes_in_every_process(tmp_path):
     code = (
-        "import sys, hashlib\nfrom regard.tokens import train_tokenizer\n"
-        "from tests.tokens.test_train import CORPUS, EVERY\n"
+        "import sys, hashlib\nfrom regard.tokens.trainers import train_tokenizer\n"
+        "from tests.tokens.test_trainers import CORPUS, EVERY\n"
         "for k, n, o in EVERY:\n"
         "    made = train_tokenizer(CORPUS, k, n, wrap='bos-eos', **o)\n"
         "    print(hashlib.md5(made.files['tokenizer.json']).hexdigest())"
@@ -183,13 +186,13 @@ def test_same_texts_give_the_same_bytes_in_every_process(tmp_path):
 def test_counts_do_not_depend_on_chunks(monkeypatch):
     cut = pre_tokenizers.Whitespace()
     whole = count_words(CORPUS, cut).words
-    monkeypatch.setattr(count, "CHUNK", 50)
+    monkeypatch.setattr(word_counts, "CHUNK", 50)
     assert count_words(iter(CORPUS), cut).words == whole == Counter(whole)
     assert whole["the"] == 80 and count_words([], cut).words == {}
 
 
 def test_rare_words_are_dropped_when_memory_is_short_and_it_is_said(monkeypatch):
-    monkeypatch.setattr(count, "CHUNK", 20)
+    monkeypatch.setattr(word_counts, "CHUNK", 20)
     texts = ["the cat", *(f"rare{n} the cat" for n in range(200))]
     counts = count_words(texts, pre_tokenizers.Whitespace(), room=100)
     assert counts.lost >= 1 and sum(map(len, counts.words)) <= 100
@@ -198,7 +201,7 @@ def test_rare_words_are_dropped_when_memory_is_short_and_it_is_said(monkeypatch)
     assert Counts(room=3).lost == 0
     said: list[str] = []
     small = {"room": 100}
-    monkeypatch.setattr(kinds, "count_words", lambda *a: count_words(*a, **small))
+    monkeypatch.setattr(ours, "count_words", lambda *a: count_words(*a, **small))
     train_tokenizer(texts, "bpe", 300, phase=said.append)
     assert said[0] == "counting" and "counts too low by" in said[1]
 
@@ -207,9 +210,9 @@ PLAIN = "aé̄1,'漢😀      "
 ODD = PLAIN + "\u0d4e\t\r\n\x00\u00a0\u2028"
 CUTTING = {
     "words": (pre_tokenizers.Whitespace(), None),
-    "bpe": (pre_tokenizers.Split(Regex(kinds.WORD), "isolated"), None),
-    "pieces": (pre_tokenizers.Split(Regex(kinds.PIECE), "isolated"), kinds.SENTENCE),
-    "wordpiece": (pre_tokenizers.BertPreTokenizer(), kinds.BERT),
+    "bpe": (pre_tokenizers.Split(Regex(ours.WORD), "isolated"), None),
+    "pieces": (pre_tokenizers.Split(Regex(ours.PIECE), "isolated"), ours.SENTENCE),
+    "wordpiece": (pre_tokenizers.BertPreTokenizer(), ours.BERT),
 }
 
 
@@ -229,7 +232,7 @@ def test_pairs_past_32_bits_keep_their_order(monkeypatch):
     assert share == 4 and thinned == {"the": 3 * 2**29, "cat": 2**29, "xy": 1}
     assert thin(Counter({"ab": 2**31 - 1, "cd": 2**31 - 1}))[1] == 1  # no pair is past it
     exact = train_tokenizer(["the " * 40 + "cat " * 8] * 9, "bpe", 264, specials=())
-    monkeypatch.setattr(kinds, "thin", lambda counts: thin(counts, 100))
+    monkeypatch.setattr(ours, "thin", lambda counts: thin(counts, 100))
     said: list[str] = []
     texts = ["the " * 40 + "cat " * 8] * 9
     close = train_tokenizer(texts, "bpe", 264, specials=(), min_count=72, phase=said.append)
