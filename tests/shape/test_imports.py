@@ -10,8 +10,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = [
-    ["errors", "compiler", "energy", "files", "heap", "seed", "receipt"],
+    ["errors", "energy", "files", "heap", "seed", "receipt"],
     ["core", "tokens"],
+    ["native"],
     ["model", "data", "history"],
     ["interop", "decode", "look", "train"],
     ["tune", "nvib", "score", "lang"],
