@@ -33,10 +33,9 @@ from regard.kinds import check_model
 from regard.kit import Kit
 from regard.loading import load
 from regard.train.config import FREE, TrainConfig
-from regard.train.job import Job, check_same, with_dropout
-from regard.train.loop import Trainer
+from regard.train.distributed import World, joined
+from regard.train.loop import Job, Trainer, check_same, with_dropout
 from regard.train.shape import ShapeConfig
-from regard.train.world import World, joined
 
 FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
 
