@@ -19,12 +19,11 @@ import torch
 from regard.core.config import BlockConfig, StackConfig
 from regard.data.batch import Examples, mask_of, tensor
 from regard.data.mask import IGNORED
-from regard.history.config import RecurrentConfig
-from regard.history.recurrent import Recurrent
 from regard.lang.tasks import Task
 from regard.model.batch import Batch
-from regard.model.config import HeadConfig, ModelConfig, TextConfig
+from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig, TextConfig
 from regard.model.model import Model
+from regard.model.recurrent import Recurrent
 from regard.train.config import TrainConfig
 from regard.train.loop import Job, Trainer
 
