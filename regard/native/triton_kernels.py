@@ -18,7 +18,7 @@ BLOCK = 4096  # scores of a row that are read at a time
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _cross_entropy_rows(  # type: ignore[no-untyped-def] # noqa: PLR0913
+def _cross_entropy_rows(  # type: ignore[no-untyped-def]
     logits,
     bias,
     labels,
@@ -137,7 +137,7 @@ def transpose_bytes(x: Tensor) -> Tensor:
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _row_summary(  # type: ignore[no-untyped-def] # noqa: PLR0913
+def _row_summary(  # type: ignore[no-untyped-def]
     logits, norm, best, maxima, vocab, stride, chunks, block: tl.constexpr, chunk: tl.constexpr
 ):
     """One program, one row."""
