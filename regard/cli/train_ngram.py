@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from regard.cli.counted import leave_receipt, new_folder
-from regard.cli.doctor import free_memory
 from regard.cli.show import Progress, Show, human, human_bytes
 from regard.cli.texts import at_least, likelihood, naming
 from regard.data.files import find_files, read_lines, read_parts
@@ -21,7 +20,8 @@ from regard.history.class_ngram import ClassNgrams, brown_classes, train_class_n
 from regard.history.ngram import Ids, Ngrams
 from regard.history.ngram_model import NgramModel, encode_lines, joined
 from regard.history.smooth import train_ngrams
-from regard.kinds import NGRAMS, find_kind
+from regard.model_kinds import NGRAMS, find_kind
+from regard.native.devices import free_memory
 from regard.tokens import open_tokenizer, train_tokenizer
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.train import KINDS, usual_size

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from regard.errors import DataError
-from regard.files import read_json, write_whole
+from regard.files import read_json, read_shapes, write_whole
 from regard.history.bag import BagModel, Classes, Slot, Sparse
 from regard.history.ibm1 import Ids
 from regard.history.vocabulary import Vocabulary, cut
@@ -87,6 +87,7 @@ class Counting:
             raise DataError(f"opening {folder}", "no translator that counts", expected)
         path, words = folder / WEIGHTS, read_json(folder / WORDS, "source and target words")
         try:
+            read_shapes(path)  # which says that a file was cut
             arrays = load_file(path)
             known = Vocabulary(list(words["source"]), list(words["target"]))
             model = from_arrays(kind, arrays, known)

@@ -21,7 +21,7 @@ history
 interop decode look train
 tune nvib score evaluate lang formal
 zoo
-kinds
+model_kinds
 reading figures coined source_text translating
 wording pieces
 mending

@@ -83,6 +83,19 @@ def find_kind(path: str) -> Found | None:
     return Found(VECTORS, "by its first line") if is_vectors(place) else None
 
 
+def check_kind(path: str, *wanted: Kind) -> Kind | None:
+    """The kind of model at a path, None where none is known; another than is wanted is refused."""
+    found = find_kind(path)
+    if found is None or found.kind in wanted:
+        return None if found is None else found.kind
+    raise UsageError(
+        f"opening {path}",
+        f"{found.kind.title}: {found.sign}",
+        ", or ".join(f"{kind.title} ({kind.trained})" for kind in wanted),
+        f"verbs that take {found.kind.title}: {', '.join((*found.kind.verbs, 'info'))}",
+    )
+
+
 def takes(verb: str, kind: Kind) -> bool:
     """Whether a verb takes a kind of model."""
     if kind is NETWORK:
