@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.core.kernel import expect_many_shapes
 from regard.data.batch import Examples, Source
 from regard.data.bucket import Buckets
 from regard.data.loader import Loaded, Loader
@@ -24,6 +23,7 @@ from regard.errors import RegardError, UsageError
 from regard.heap import keep_memory
 from regard.model.batch import Batch
 from regard.model.model import Model
+from regard.native.gpu import expect_many_shapes
 from regard.train.checkpoint import (
     clear_leftovers,
     fault_of,
