@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from regard.cli.doctor import choose_device
+from regard.ambient import choose_device
 from regard.cli.flags import Settings, read_toml
 from regard.cli.show import Show, human_count
 from regard.cli.train_data import Data, prepare
