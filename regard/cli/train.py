@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from regard.cli.doctor import choose_device
+from regard.ambient import choose_device
 from regard.cli.flags import Settings, read_toml
 from regard.cli.show import Show, human_count
 from regard.cli.train_data import Data, prepare
@@ -33,10 +33,9 @@ from regard.loading import load
 from regard.model.config import CELLS
 from regard.model.recurrent import model_class
 from regard.train.config import FREE, TrainConfig
-from regard.train.job import Job, check_same, with_dropout
-from regard.train.loop import Trainer
+from regard.train.distributed import World, joined
+from regard.train.loop import Job, Trainer, check_same, with_dropout
 from regard.train.shape import ShapeConfig
-from regard.train.world import World, joined
 
 FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
 

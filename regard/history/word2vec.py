@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.compiler import Native, compiled, vector_flags
 from regard.errors import DataError, RegardError, ResourceError, UsageError
+from regard.native.build import NativeLibrary, build_library, vector_flags
 
 Floats = NDArray[np.float32]
 Short = NDArray[np.int32]
@@ -279,10 +278,10 @@ class DrawStruct(ctypes.Structure):
 
 
 @cache
-def find_library() -> Native:
+def find_library() -> NativeLibrary:
     """word2vec.c, compiled with the vectors of this machine, or why not."""
     flags = ["-O3", "-std=gnu11", "-ffp-contract=fast", *vector_flags()]
-    native = compiled(Path(__file__).with_name("word2vec.c"), flags)
+    native = build_library("word2vec.c", flags)
     if native.library is not None:
         pointer, whole = ctypes.c_void_p, ctypes.c_int64
         draw, learn = native.library.draw, native.library.learn

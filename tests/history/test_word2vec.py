@@ -117,7 +117,7 @@ def test_the_same_bits_with_any_number_of_workers(mode):
 
 
 def test_a_machine_without_a_compiler_is_told(monkeypatch):
-    native = word2vec.Native(None, "no C compiler (cc) on this machine")
+    native = word2vec.NativeLibrary(None, "no C compiler (cc) on this machine")
     monkeypatch.setattr(word2vec, "find_library", lambda: native)
     with pytest.raises(ResourceError, match="no C compiler"):
         train_word2vec(read_corpus(sentences(80), 2), Word2VecConfig(dim=8, epochs=1))
