@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from regard.ambient import choose_device
 from regard.errors import DataError, UsageError, nearest
 from regard.heap import large_apart
 from regard.interop.families import bind
@@ -22,7 +23,7 @@ from regard.model.model import Model
 from regard.model.precision import same_in_any_company, set_precision
 from regard.model.presets import PRESETS, architecture, preset
 from regard.model_kinds import NETWORK, NGRAMS, VECTORS, check_kind, find_kind
-from regard.native.devices import choose_device, expect_many_shapes
+from regard.native.gpu import expect_many_shapes
 from regard.tokens.folder import open_tokenizer
 from regard.tokens.gguf import from_gguf
 from regard.tokens.scored import from_llama2c
@@ -68,12 +69,12 @@ def load(
 
         return NgramModel.open(place)
     if found.kind is VECTORS:
-        from regard.history.vectors import read_vectors
+        from regard.history.word_vectors import read_vectors
 
         return read_vectors(place)
-    from regard.history.counting import Counting
+    from regard.history.word_translator import WordTranslator
 
-    return Counting.open(place)
+    return WordTranslator.open(place)
 
 
 def load_kit(

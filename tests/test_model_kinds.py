@@ -12,9 +12,9 @@ import pytest
 import regard
 from regard.cli.main import VERBS, main
 from regard.errors import UsageError
-from regard.history.counting import Counting
 from regard.history.ngram_model import NgramModel
-from regard.history.vectors import Vectors
+from regard.history.word_translator import WordTranslator
+from regard.history.word_vectors import WordVectors
 from regard.loading import open_kit
 from regard.model_kinds import NETWORK, NGRAMS, TRANSLATOR, VECTORS, find_kind, takes
 
@@ -187,7 +187,7 @@ def test_what_counts_has_nothing_to_edit(models):
 @pytest.mark.parametrize("name", MADE)
 def test_python_opens_each_kind_and_names_it_where_a_network_is_wanted(models, name):
     path, kind = models / MADE[name][1], MADE[name][2]
-    classes = {NGRAMS: NgramModel, VECTORS: Vectors, TRANSLATOR: Counting}
+    classes = {NGRAMS: NgramModel, VECTORS: WordVectors, TRANSLATOR: WordTranslator}
     assert isinstance(regard.load(path), classes[kind])
     with pytest.raises(UsageError) as caught:
         open_kit(path)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from regard.ambient import choose_device
 from regard.cli.properties import Property, run_properties
 from regard.cli.show import Progress, Show
 from regard.errors import UsageError
@@ -15,7 +16,6 @@ from regard.interop.source import Source
 from regard.interop.weights import load_model
 from regard.kit import Kit
 from regard.loading import find_source
-from regard.native.devices import choose_device
 
 
 def run(args: argparse.Namespace, show: Show) -> int:

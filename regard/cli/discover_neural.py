@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from regard.ambient import choose_device
 from regard.cli.show import Show
 from regard.lang.discover import Discovery
 from regard.lang.draw import dot
 from regard.lang.network import NetworkConfig
 from regard.lang.study import Study, study
-from regard.native.devices import choose_device
 
 SHOWN = 12  # states up to which an automaton is printed
 

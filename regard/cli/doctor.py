@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from regard import __version__
+from regard.ambient import choose_device
 from regard.cli.show import Show, human_bytes
-from regard.native.devices import choose_device, free_memory, read_memory
+from regard.heap import free_memory, read_memory
 
 REQUIRED = ("torch", "numpy", "safetensors", "tokenizers")
 OPTIONAL = {

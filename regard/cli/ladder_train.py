@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.ambient import choose_device
 from regard.cli.evaluate import window_length
 from regard.cli.ladder_split import Split
 from regard.cli.ladder_vectors import measure_vectors, token_ids, train_vectors
@@ -25,7 +26,6 @@ from regard.energy import Meter
 from regard.errors import DataError
 from regard.history.ladder import Question, Rung, answer_curve
 from regard.history.ngram_model import NgramModel
-from regard.native.devices import choose_device
 
 TRIAL = 12  # steps that the pace of a rung is taken from, at least
 LONG = 0.04  # of a rung's time; where they take less, as many steps as take twice that are tried

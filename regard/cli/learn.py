@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.ambient import choose_device
 from regard.cli.learn_flags import MODELS
 from regard.cli.show import Show
 from regard.errors import UsageError, check_known
 from regard.lang.generalise import CELLS, Lesson, accuracy, train
 from regard.lang.tasks import Task, task
-from regard.native.devices import choose_device
 
 NEAR = 100  # lengths up to here are told apart from the rest
 EACH = 20  # of longer ones, every so many-th is tested

@@ -9,11 +9,11 @@ from regard.cli.show import human_bytes
 from regard.cli.view_flags import LONGEST
 from regard.data.pairs import shorten
 from regard.errors import DataError, UsageError
+from regard.heap import free_memory
 from regard.kit import Kit
 from regard.model.cost import Run
 from regard.model.front_text import TextFront
 from regard.model.memory import count_memory, kept_bytes
-from regard.native.devices import free_memory
 from regard.tokens.tokenizer import Side
 
 MAP = 10  # bytes of an attention weight that is read: 12 heads of 5,000 tokens took 2.9 GB

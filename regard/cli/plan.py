@@ -9,16 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from regard.ambient import choose_device
 from regard.cli.show import Show, human_bytes, human_count, human_time
 from regard.cli.timing import OPTIMISER, Timer
 from regard.errors import ResourceError, UsageError
+from regard.heap import free_memory
 from regard.interop.weights import outline
 from regard.loading import find_source
 from regard.model.config import ModelConfig, TextConfig
 from regard.model.cost import PARTS, Run, count_flops, count_params, passes, table_size
 from regard.model.memory import Memory, count_disk, count_memory, fit_batch
 from regard.model.presets import gpt2, preset
-from regard.native.devices import choose_device, free_memory
 
 GIB = 2**30
 ITEM = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from regard.ambient import choose_device
 from regard.cli.flags import Settings, read_toml
 from regard.cli.show import Show, human_count
 from regard.cli.train_data import Data, prepare
@@ -31,7 +32,6 @@ from regard.loading import load_kit
 from regard.model.config import CELLS
 from regard.model.recurrent import model_class
 from regard.model_kinds import check_model
-from regard.native.devices import choose_device
 from regard.train.config import FREE, TrainConfig
 from regard.train.distributed import World, joined
 from regard.train.loop import Job, Trainer, check_same, with_dropout

@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.ambient import choose_device
 from regard.cli.counting import CountingCrew, open_crew
 from regard.cli.lines import Faults, Line, line_groups
 from regard.cli.opening import cap_beams, open_kit, wrong_network
@@ -24,7 +25,6 @@ from regard.errors import UsageError
 from regard.explaining import Explanation, explain_answer, seen_in_training
 from regard.kit import Kit
 from regard.model.precision import forget_weights, packed_in_int8
-from regard.native.devices import choose_device
 from regard.passages import Answer, translate_passages
 from regard.schedule import Tell
 from regard.translating import TranslateConfig, Word, shares

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.native import inference
-from regard.native.devices import runs_kernels
+from regard.native.gpu import runs_kernels
 
 CHUNK = 64
 SHORT = 1024  # so many numbers are sorted on a CPU before their keys were made

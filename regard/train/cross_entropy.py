@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.native.devices import runs_kernels
+from regard.native.gpu import runs_kernels
 
 ChunkLoss = Callable[[Tensor, Tensor | None, Tensor, float], tuple[Tensor, Tensor, Tensor]]
 

@@ -23,7 +23,7 @@ from regard.errors import RegardError, UsageError
 from regard.heap import keep_memory
 from regard.model.batch import Batch
 from regard.model.model import Model
-from regard.native.devices import expect_many_shapes
+from regard.native.gpu import expect_many_shapes
 from regard.train.checkpoint import (
     clear_leftovers,
     fault_of,
