@@ -1,0 +1,146 @@
+"""Files: hashes, writing that no crash can halve, and errors that say where one breaks."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from regard.errors import DataError, RegardError, ResourceError, UsageError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system calls a disk, a quota or a file that is full."""
+LOCK = ".lock"
+BROKEN = "the file is truncated or corrupt: copy or download it again"
+
+
+def file_hash(path: Path | str) -> str:
+    """SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Make the disk really hold a file or folder."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def is_taken(path: Path) -> bool:
+    """Whether there is a file, or a folder that is not empty."""
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
+
+
+@contextmanager
+def hold(folder: Path, doing: str) -> Iterator[None]:
+    """Keep a folder to this process inside the `with` block, or as long as the process lives.
+
+    The system lets go of it however the process ends. Where there are no locks, nothing is held.
+    """
+    with ExitStack() as stack:
+        try:
+            import fcntl
+
+            lock = stack.enter_context(open(folder / LOCK, "wb"))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:
+            pass
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                found = f"another process is writing {folder}"
+                fix = "wait for it, or give another --out"
+                raise UsageError(doing, found, "one at a time", fix) from None
+        stack.callback((folder / LOCK).unlink, missing_ok=True)
+        yield
+
+
+def check_places(*paths: str | Path | None) -> None:
+    """Stop before any work where a file could not be written."""
+    for path in (Path(given) for given in paths if given is not None):
+        found = "" if path.parent.is_dir() else f"no folder {path.parent}"
+        if path.is_dir():
+            found = f"{path} is a folder"
+        elif not found and not os.access(path if path.exists() else path.parent, os.W_OK):
+            found = "no permission to write"
+        if found:
+            raise UsageError(f"writing {path}", found, "a file in a folder that is there")
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file under another name, sync and rename it: all of it is there, or what was."""
+    draft = path.parent / f".{path.name}-{os.getpid()}.part"
+    try:
+        draft.write_bytes(data)
+        sync(draft)
+        os.replace(draft, path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise cannot_write(path, error, f"{len(data):,} bytes of room") from error
+
+
+def cannot_write(path: Path, error: OSError, needed: str) -> RegardError:
+    """Why a file or folder could not be written; a full disk says what is needed and free."""
+    found = error.strerror or str(error)
+    if error.errno not in FULL:
+        return DataError(f"writing {path}", found, "a place that can be written")
+    there = next(place for place in (path, *path.absolute().parents) if place.exists())
+    found += f" ({shutil.disk_usage(there).free:,} bytes are free)"
+    fix = "free some space or write elsewhere; nothing was left half-written"
+    return ResourceError(f"writing {path}", found, needed, fix)
+
+
+def read_json(path: Path, expected: str = "a JSON file", kind: type = dict) -> Any:
+    """Read JSON of a kind from a file, or say where in the file it breaks."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        missing = not path.exists()
+        found = "no such file" if missing else error.strerror or str(error)
+        fix = "copy or download it too" if missing else ""
+        raise DataError(f"reading {path}", found, expected, fix) from None
+    return parse_json(raw, path, kind)
+
+
+def parse_json(raw: bytes, name: Path | str, kind: type = dict, start: int = 0) -> Any:
+    """An object (or a list) as JSON that begins at byte `start` of the file `name`."""
+    try:
+        text = raw.decode().removeprefix("\ufeff")
+        value = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise corrupt(name, start + error.start, "not UTF-8", "JSON in UTF-8") from None
+    except json.JSONDecodeError as error:
+        at = start + len(raw) - len(text.encode()) + len(text[: error.pos].encode())
+        place = f"line {error.lineno}, column {error.colno}"
+        raise corrupt(name, at, f"broken JSON in {place}: {error.msg}", "JSON") from None
+    except (ValueError, RecursionError) as error:
+        raise corrupt(name, start, f"broken JSON: {error}", "JSON") from None
+    if not isinstance(value, kind):
+        wanted = "a JSON object" if kind is dict else "a JSON list"
+        raise corrupt(name, start, f"JSON of type {type(value).__name__}", wanted)
+    return value
+
+
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Check the header of a safetensors file against its length; tensor name → shape."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.offset_keys()}
+    except (SafetensorError, OSError) as error:
+        found = f"{error}; the file has {path.stat().st_size:,} bytes"
+        raise DataError(f"reading {path}", found, "a whole safetensors file", BROKEN) from None
+
+
+def corrupt(name: Path | str, offset: int, found: str, expected: str) -> DataError:
+    """Say where a file breaks."""
+    return DataError(f"reading {name}", f"byte {offset:,}: {found}", expected, BROKEN)
