@@ -16,6 +16,7 @@ from regard.look.masked_input import SetFunction
 from regard.look.results import LimeScores
 
 SIGMA = 25.0  # width of the kernel, on 100 times the cosine distance
+TRUSTED = 0.5  # R² below which the fit is not to be trusted
 
 
 def fit_lime(
@@ -30,7 +31,7 @@ def fit_lime(
     kept = draw_subsets(count, samples, seed)
     y = goal(kept).double()
     scores, intercept, r2 = weighted_ridge(kept.double(), y, kernel_weights(kept), ridge)
-    fit = LimeScores(scores, r2, intercept, float(y[0]))
+    fit = LimeScores(scores, r2, r2 >= TRUSTED, intercept, float(y[0]))
     if not fit.trusted:
         warnings.warn(
             f"[lime-fit] R² is {r2:.2f}: a sum of tokens does not describe this model here; "

@@ -64,9 +64,8 @@ class Goal:
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Goal:
         """The goal with all its tensors changed in the same way."""
-        good, *others = (x if x is None else change(x) for x in (self.good, self.bad, self.at))
-        assert good is not None
-        return Goal(good, *others, self.kind)
+        bad, at = (None if x is None else change(x) for x in (self.bad, self.at))
+        return Goal(change(self.good), bad, at, self.kind)
 
 
 def last_columns(batch: Batch) -> Tensor:

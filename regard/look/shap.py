@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
 
 from regard.errors import UsageError
 from regard.look.masked_input import SetFunction

@@ -13,7 +13,6 @@ from regard.history.recurrent import Recurrent
 from regard.kit import Kit
 from regard.look.capture import Board
 from regard.look.edit import zero
-from regard.look.goal import Goal
 from regard.look.lens import (
     copy_score,
     direct_attribution,
@@ -21,6 +20,7 @@ from regard.look.lens import (
     logit_lens,
     standing,
 )
+from regard.look.patching import Goal
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig
 from regard.model.model import Model

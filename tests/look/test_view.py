@@ -16,7 +16,7 @@ from regard.kit import Kit
 from regard.look import view as views
 from regard.look import view_effects
 from regard.look.edit import zero
-from regard.look.goal import Goal
+from regard.look.patching import Goal
 from regard.look.view import gather_view
 from regard.look.view_effects import with_effects
 from tests.properties.small_models import EVERY, example, randomise, small_kit
