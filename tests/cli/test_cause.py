@@ -24,7 +24,7 @@ from regard.look.ioi_task import (
     make_prompts,
 )
 from regard.look.patching import Site
-from regard.tokens import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.cli.small_folders import masker, pair  # noqa: F401
 from tests.look.planted import planted_induction
 from tests.look.test_circuit_search import repeats

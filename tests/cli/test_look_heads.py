@@ -10,7 +10,7 @@ import torch
 from regard.kit import Kit
 from regard.loading import load
 from regard.look.heads import head_scores
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.cli.small_folders import masker, pair, writer  # noqa: F401
 from tests.look.planted import planted_induction
 
@@ -97,11 +97,11 @@ def test_wrong_calls(arguments, code, said, here, planted):
 
 
 def test_a_model_without_heads(here, tmp_path):
-    from regard.history.config import language_model
-    from regard.history.recurrent import Recurrent
+    from regard.model.presets import recurrent_lm
+    from regard.model.recurrent import Recurrent
 
     made = train_tokenizer(["abc"], "chars", 30, specials=())
-    Kit(Recurrent.fresh(language_model("lstm", 8, 8, 1, made.size)), made).save(tmp_path / "lstm")
+    Kit(Recurrent.fresh(recurrent_lm("lstm", 8, 8, 1, made.size)), made).save(tmp_path / "lstm")
     for arguments in (("heads",), ("lens", "abc")):
         verb, *text = arguments
         code, _, err = here("look", verb, tmp_path / "lstm", *text)

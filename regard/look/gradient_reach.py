@@ -1,0 +1,76 @@
+"""How far back a loss reaches: its gradient by the state so many steps before it.
+
+Each step of a tanh RNN multiplies the gradient by diag(1 − h²) U, so that it vanishes or explodes
+with the lag (Hochreiter 1991; Bengio et al. 1994); an LSTM's cell multiplies it by the forget gate,
+which may stay near 1; a Transformer looks back in one step, whatever the distance.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.core.tap import taps
+from regard.errors import UsageError
+from regard.model.batch import Batch
+from regard.model.model import Model
+from regard.model.recurrent import Past, Recurrent
+
+FIRST = "decoder.blocks.0.resid_pre"
+
+
+def gradient_by_lag(model: Model, ids: Tensor) -> list[float]:
+    """Mean over rows of |∂loss_T / ∂state_t| at lags T − t = 1, 2, …, for ids (B, T + 1).
+
+    The loss is that of the last id. The state is all that a recurrent model takes from step t to
+    the next, of an LSTM h and c, of all layers; of a Transformer it is the vector of token t that
+    the first block reads. In float64, where the gradient of many steps does not underflow.
+    """
+    if model.encoder is not None or model.decoder is None:
+        raise UsageError("following gradients", "a model with an encoder", "a language model")
+    if ids.shape[1] < 3:
+        raise UsageError("following gradients", f"{ids.shape[1]} tokens", "3 or more")
+    model = deepcopy(model).double().eval().requires_grad_()
+    with torch.enable_grad():
+        follow = follow_states if isinstance(model, Recurrent) else follow_stream
+        scores, states = follow(model, ids[:, :-1])
+        loss = F.cross_entropy(scores, ids[:, -1], reduction="sum")  # rows do not meet
+        found = torch.autograd.grad(loss, states)
+    norms = [part.flatten(1).norm(dim=-1).mean() for part in found]  # of each t
+    return torch.stack(norms).flip(0).tolist()
+
+
+def follow_states(model: Model, ids: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Scores (B, V) after ids (B, T), and the state (B, all parts) after each but the last.
+
+    All parts of a state are one tensor, through which everything that comes later passes.
+    """
+    past = model.cache(len(ids), 0)
+    assert isinstance(past, Past)
+    states = list[Tensor]()
+    for t in range(ids.shape[1] - 1):
+        model.hidden(Batch(ids[:, t : t + 1]), past)
+        held = [part for state in past.states for part in state]
+        states.append(torch.cat(held, 1))
+        parts = iter(states[-1].split([part.shape[1] for part in held], 1))
+        past.states = [tuple(next(parts) for _ in state) for state in past.states]
+    return model.score(model.hidden(Batch(ids[:, -1:]), past))[:, -1], states
+
+
+def follow_stream(model: Model, ids: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Scores (B, V) after ids (B, T), and the vector (B, D) of each token but the last."""
+    held: list[Tensor] = []
+    tap = taps(model)[FIRST]
+
+    def look(x: Tensor) -> Tensor:
+        held.extend(x.unbind(1))
+        return torch.stack(held, 1)
+
+    tap.fn = look
+    try:
+        return model(Batch(ids))[:, -1], held[:-1]
+    finally:
+        tap.fn = None
