@@ -15,7 +15,7 @@ from regard.look.capture import Board
 from regard.look.edit import patch
 from regard.look.goal import Goal
 from regard.model.batch import Batch
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 
 Baseline = int | Literal["zero", "drop"]
 """What stands for an absent token: the vector zero at its position, nothing, or a token by id."""

@@ -27,7 +27,7 @@ from regard.look.inputs import (
     with_real,
 )
 from regard.model.batch import Batch
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 
 Value = Callable[[Tensor], Tensor]
 """Kept tokens (N, M), True where a token is there → one number each (N,)."""
