@@ -99,7 +99,7 @@ CASES = [
     Case("tok-info", "tokens info {gpt2}"),
     Case("tok-info-nowhere", "tokens info {tmp}/nowhere"),
     Case("tok-merges", "tokens merges 'Peter Piper picked a peck' --top 6"),
-    Case("tok-merges-bad-limit", "tokens merges abc --top none"),
+    Case("tok-merges-bad-limit", "tokens merges abc --top few"),
     Case("tok-unknown-action", "tokens sing"),
     # Training -----------------------------------------------------------------------------------
     *(
