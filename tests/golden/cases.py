@@ -299,7 +299,11 @@ CASES = [
     Case("patch-bad-tap", "patch {gpt2} {prompts} --to nose"),
     Case("patch-no-pairs", "patch {gpt2}"),
     Case("circuit", "circuit {gpt2} {prompts} --draws 5"),
-    Case("circuit-mean", "circuit {names} --task ioi --count 6 --kind mean --heads-only --draws 5"),
+    Case(
+        "circuit-mean",
+        "circuit {names} --task ioi --count 6 --kind mean --heads-only --draws 5",
+        ignore=("random_as_good",),  # of so few parts the random circuits tie with the found one
+    ),
     Case("circuit-bad-keep", "circuit {gpt2} {prompts} --keep 2"),
     Case("circuit-nowhere", "circuit {gpt2} {tmp}/nowhere.tsv"),
     Case("probe-label", "probe {gpt2} {treebank} --label upos --control"),
