@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.data.files import read_lines
+from regard.data.text_files import read_lines
 from regard.look.capture import Board
 from regard.look.circuit_search import CircuitConfig, find_circuit
 from regard.look.heads import best_heads, head_scores
