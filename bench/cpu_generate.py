@@ -26,7 +26,7 @@ def prepare(settings: dict[str, Any], precision: str | None) -> Run:
     """GPT-2 124M with fresh weights, ready to continue random prompts greedily."""
     import torch
 
-    from regard.decode.write import write
+    from regard.decode.loop import run_search
     from regard.model.batch import Batch
     from regard.model.model import Model
     from regard.model.precision import set_precision

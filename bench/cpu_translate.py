@@ -79,9 +79,9 @@ def prepare(settings: Settings, precision: str, shape: str = "", short: bool = F
     import torch
 
     from regard.decode.beam import BeamConfig
-    from regard.decode.generate import Ends
-    from regard.decode.narrow import write_narrow
-    from regard.decode.write import write
+    from regard.decode.sampling import Ends
+    from regard.decode.loop import write_narrow
+    from regard.decode.loop import run_search
     from regard.model.batch import Batch
     from regard.model.precision import set_precision
 

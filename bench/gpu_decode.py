@@ -27,9 +27,9 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from regard.decode.beam import BeamConfig
-from regard.decode.generate import Ends
-from regard.decode.sample import SampleConfig
-from regard.decode.write import Driver, write
+from regard.decode.sampling import Ends
+from regard.decode.sampling import SampleConfig
+from regard.decode.loop import Driver, run_search
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.config import ModelConfig

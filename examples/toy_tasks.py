@@ -20,8 +20,9 @@ import torch
 
 import regard
 from regard.data.batch import Examples
-from regard.decode.generate import Ends
-from regard.decode.write import without_end, write
+from regard.decode.sampling import Ends
+from regard.decode.loop import run_search
+from regard.decode.step import without_end
 from regard.model.batch import Batch, pad_rows
 from regard.model.model import Model
 from regard.model.presets import transformer

@@ -16,15 +16,12 @@ from torch import Tensor
 
 from regard.core.cache import Cache
 from regard.data.words import WRITTEN_FILE, read_words
-from regard.decode.beam import BeamConfig
-from regard.decode.generate import Ends
-from regard.decode.narrow import can_narrow, write_narrow
-from regard.decode.prompt import prompt_ids
-from regard.decode.sample import SampleConfig, sample_config
+from regard.decode.constraints import StopText
+from regard.decode.continuation import prompt_ids
+from regard.decode.loop import Driver, search_kit
+from regard.decode.sampling import Ends, sample_config
 from regard.decode.shortlist import SHORTLIST_FILE, Shortlist
-from regard.decode.step import Hypothesis, Limit, Process, limits_of
-from regard.decode.stop import StopText
-from regard.decode.write import Driver, wants_fixed, without_end, write
+from regard.decode.step import Hypothesis, without_end
 from regard.errors import UsageError
 from regard.explaining import Explanation, explain_answer, seen_in_training
 from regard.interop.folder import write_folder
@@ -34,11 +31,10 @@ from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
 from regard.look.capture import Board, Edits
 from regard.look.gather import Gather
-from regard.look.trace import Captured, capture, following
+from regard.look.trace import Captured, Follower, capture, following
 from regard.model.batch import Batch, check_filled, check_ids, pad_rows
 from regard.model.config import TextConfig
 from regard.model.model import Model
-from regard.model.precision import same_in_any_company
 from regard.model.strict import StrictCache, strict_logits
 from regard.passages import Answer, translate_passages, word_choices
 from regard.reading import Ids, Masks, Reader, Text, is_text, listed_texts
@@ -282,37 +278,13 @@ class Kit(Reader):
         )
         return [row.tolist() for row in ids]
 
-    def search(
-        self,
-        batch: Batch,
-        limit: Limit,
-        how: SampleConfig | BeamConfig | None = None,
-        ends: Ends | None = None,
-        strict: bool | None = None,
-        processes: Sequence[Process] = (),
-        shortlist: bool = False,
-    ) -> list[list[Hypothesis]]:
-        """Hypotheses for each row of a batch, best first; `shortlist` uses the folder's, if any."""
-        if self.model.decoder is None:
-            raise UsageError("generating", "a model without decoder", "one that writes text")
-        check_filled(batch, "generating")
-        each = zip(
-            row_lengths(batch.ids, batch.mask), limits_of(limit, len(batch.ids)), strict=True
-        )
-        self.check_room(max(held + new for held, new in each))
-        strict = self.strict if strict is None else strict
-        strict = strict and not same_in_any_company(self.model)
-        plain = not (strict or processes or wants_fixed(self.model, self.driver))
-        few = self.shortlist if shortlist and plain else None
-        with following(self.board, batch, strict) as follower:
-            ends = replace(ends or Ends(self.stops), listener=follower)
-            if few is not None and can_narrow(self.model, batch, how, ends):
-                found = write_narrow(self.model, batch, limit, how, ends, few)
-            else:
-                found = write(self.model, batch, limit, how, ends, processes, strict, self.driver)
-            if follower is not None:
-                follower.finish([row[0].tokens if row else [] for row in found])
-        return found
+    def search(self, *args: Any, **options: Any) -> list[list[Hypothesis]]:
+        """Hypotheses for each row of a batch, best first; see `decode.loop.search_kit`."""
+        return search_kit(self, *args, **options)
+
+    def following(self, batch: Batch, strict: bool) -> AbstractContextManager[Follower | None]:
+        """Who is told what a search reads, where somebody captures or edits positions."""
+        return following(self.board, batch, strict)
 
     @cached_property
     def shortlist(self) -> Shortlist | None:
@@ -378,10 +350,3 @@ class Kit(Reader):
             if role in ("bos", "eos", "pad") and config.get(f"{role}_token_id") is None:
                 config[f"{role}_token_id"] = number
         return config
-
-
-def row_lengths(ids: Tensor, mask: Tensor | None) -> list[int]:
-    """Real tokens of each row, so that a limit does not depend on the neighbours."""
-    if mask is None:
-        return [ids.shape[1]] * len(ids)
-    return [int(n) for n in mask.sum(1).tolist()]

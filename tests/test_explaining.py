@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from regard.data.words import write_counts
-from regard.decode.write import without_end
+from regard.decode.step import without_end
 from regard.explaining import (
     Explanation,
     SourceWord,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from regard.cli.fill import encode_gaps
 from regard.cli.lengths import check_length
-from regard.decode.prompt import prompt_ids
+from regard.decode.continuation import prompt_ids
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
 from regard.kit import Kit

@@ -21,7 +21,7 @@ from regard.data.files import find_files, read_lines, read_pieces
 from regard.data.overlap import WORDS, Overlap, overlap, pair_overlap
 from regard.data.pairs import Pair, read_pairs
 from regard.data.speech import versions
-from regard.decode.score import Counted, stream_logprobs, window_logprobs, windows
+from regard.decode.scoring import Counted, stream_logprobs, window_logprobs, windows
 from regard.errors import DataError, UsageError
 from regard.files import file_hash
 from regard.history.ngram_model import NgramModel

@@ -15,7 +15,7 @@ from regard.cli.measured import check_outputs
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show, human_bytes, human_time
 from regard.cli.view_flags import LONGEST
-from regard.decode.write import without_end
+from regard.decode.step import without_end
 from regard.errors import DataError, UsageError
 from regard.files import write_whole
 from regard.interop.side import start_id

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from regard.cli.translate import Answer, Crew
-from regard.decode.score import windows
+from regard.decode.scoring import windows
 from regard.errors import UsageError
 from regard.files import file_hash
 from regard.interop.families import bind

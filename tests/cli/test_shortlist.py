@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load as load_parts
 
 from regard import kit as module
-from regard.decode.narrow import write_narrow
+from regard.decode.loop import write_narrow
 from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import DataError
 from regard.loading import load

@@ -7,8 +7,8 @@ import torch
 
 from regard.decode.alternatives import after_each, alternatives, extend
 from regard.decode.beam import BeamConfig
-from regard.decode.generate import Ends
-from regard.decode.write import write
+from regard.decode.sampling import Ends
+from regard.decode.loop import run_search
 from regard.errors import UsageError
 from regard.model.batch import Batch
 from tests.properties.small_models import WRITERS, example, small_kit

@@ -9,10 +9,10 @@ import torch
 
 from regard.decode import beam as module
 from regard.decode.beam import BeamConfig, beam
-from regard.decode.constrain import at_least, ban, begin_with, no_repeat, prefix_constraint
+from regard.decode.constraints import at_least, ban, begin_with, no_repeat, prefix_constraint
 from regard.decode.exhaustive import exhaustive
-from regard.decode.generate import Ends, generate
-from regard.decode.penalty import length_penalty
+from regard.decode.sampling import Ends, generate
+from regard.decode.beam import length_penalty
 from regard.decode.pool import Pool
 from regard.errors import UsageError
 from regard.model import native

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from regard.decode.constrain import at_least, ban, begin_with, no_repeat, prefix_constraint
+from regard.decode.constraints import at_least, ban, begin_with, no_repeat, prefix_constraint
 from regard.errors import UsageError
 
 LOGITS = torch.tensor([[0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 1.0, 0.0]])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.decode.exhaustive import exhaustive
-from regard.decode.penalty import length_penalty
+from regard.decode.beam import length_penalty
 from regard.errors import UsageError
 from tests.decode.toy import hashed, scored
 

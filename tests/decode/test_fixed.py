@@ -7,12 +7,12 @@ import torch
 
 from regard.decode import recorded
 from regard.decode.beam import BeamConfig
-from regard.decode.constrain import ban
-from regard.decode.fixed import FixedPace, rounded, split_last
-from regard.decode.generate import Ends
-from regard.decode.penalty import length_penalty
-from regard.decode.sample import SampleConfig
-from regard.decode.write import write
+from regard.decode.constraints import ban
+from regard.decode.cuda_graph import FixedPace, rounded, split_last
+from regard.decode.sampling import Ends
+from regard.decode.beam import length_penalty
+from regard.decode.sampling import SampleConfig
+from regard.decode.loop import run_search
 from regard.errors import UsageError
 from regard.model.batch import Batch
 from tests.properties.small_models import WRITERS, small_kit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.decode.constrain import ban, begin_with
-from regard.decode.generate import Ends, generate
+from regard.decode.constraints import ban, begin_with
+from regard.decode.sampling import Ends, generate
 from regard.errors import UsageError
 from tests.decode.toy import Toy, hashed, scored, table_rule
 

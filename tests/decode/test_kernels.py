@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.decode.top import Scored, best_tokens, chunk_maxima
+from regard.decode.ranking import Scored, best_tokens, chunk_maxima
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

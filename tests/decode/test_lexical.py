@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from regard.decode.beam import BeamConfig, beam
-from regard.decode.constrain import ban
-from regard.decode.lexical import held_tokens, holds, lexical_beam
-from regard.decode.penalty import length_penalty
+from regard.decode.constraints import ban
+from regard.decode.constraints import held_tokens, holds, lexical_beam
+from regard.decode.beam import length_penalty
 from regard.errors import UsageError
 from tests.decode.test_beam import oracle
 from tests.decode.toy import Toy, hashed, scored
@@ -54,7 +54,7 @@ def test_no_words_is_a_beam_at_least_as_good():
 
 
 def test_on_a_model_with_a_source():
-    from regard.decode.model_step import ModelStep
+    from regard.decode.step import ModelStep
 
     kit = small_kit("transformer")
     one = example(kit, 1, 0, 7)

@@ -7,8 +7,8 @@ import torch
 
 from regard.decode import model_step
 from regard.decode.beam import BeamConfig
-from regard.decode.model_step import ModelStep, read_apart, take_last
-from regard.decode.write import write
+from regard.decode.step import ModelStep, read_apart, take_last
+from regard.decode.loop import run_search
 from regard.model.batch import Batch
 from tests.properties.small_models import DECODERS, PAIRS, VOCAB, random_ids, small_kit
 from tests.properties.threads import one_thread  # noqa: F401

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from regard.core.tap import taps
 from regard.decode.beam import BeamConfig
-from regard.decode.generate import Ends
-from regard.decode.narrow import can_narrow, write_narrow
-from regard.decode.sample import SampleConfig
+from regard.decode.sampling import Ends
+from regard.decode.loop import can_narrow, write_narrow
+from regard.decode.sampling import SampleConfig
 from regard.decode.shortlist import Shortlist
 from regard.decode.step import Hypothesis
-from regard.decode.write import write
+from regard.decode.loop import run_search
 from regard.history.ibm1 import Rows
 from regard.model.batch import Batch, pad_rows
 from regard.model.model import Model

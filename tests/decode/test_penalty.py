@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.decode.penalty import length_penalty
+from regard.decode.beam import length_penalty
 from regard.errors import UsageError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regard.decode.prompt import prompt_ids
+from regard.decode.continuation import prompt_ids
 from regard.errors import DataError
 from regard.tokens.train import train_tokenizer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from regard.decode.random import draw, mix, uniform
+from regard.decode.sampling import draw, mix, uniform
 
 
 def reference(x):

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from regard.decode.constrain import ban, begin_with
-from regard.decode.generate import Ends, generate, greedy
-from regard.decode.sample import SampleConfig, Sampler, penalties, sample_config
+from regard.decode.constraints import ban, begin_with
+from regard.decode.sampling import Ends, generate, greedy
+from regard.decode.sampling import SampleConfig, Sampler, penalties, sample_config
 from regard.errors import UsageError
 from tests.decode.toy import Toy, hashed, scored
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.decode.stop import StopText
+from regard.decode.constraints import StopText
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz \n"
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.decode import top
-from regard.decode.top import CHUNK, Scored, best_tokens, leading
+from regard.decode.ranking import CHUNK, Scored, best_tokens, leading
 
 
 def wanted(x, count):

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from regard.decode.exhaustive import exhaustive
-from regard.decode.penalty import length_penalty
-from regard.decode.viterbi import viterbi
+from regard.decode.beam import length_penalty
+from regard.decode.exhaustive import viterbi
 from regard.errors import UsageError
 
 

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from regard.decode.beam import BeamConfig
-from regard.decode.constrain import ban
-from regard.decode.generate import Ends
-from regard.decode.penalty import length_penalty
-from regard.decode.sample import SampleConfig
-from regard.decode.write import without_end, write
+from regard.decode.constraints import ban
+from regard.decode.sampling import Ends
+from regard.decode.beam import length_penalty
+from regard.decode.sampling import SampleConfig
+from regard.decode.loop import run_search
+from regard.decode.step import without_end
 from regard.errors import UsageError
 from tests.properties.small_models import example, small_kit
 from tests.properties.threads import one_thread  # noqa: F401

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from regard.cli.main import main
 from regard.decode.beam import BeamConfig
-from regard.decode.penalty import length_penalty
+from regard.decode.beam import length_penalty
 from regard.errors import DataError
 from regard.interop.ct2 import check_shape
 from regard.kit import Kit

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from regard.decode.beam import BeamConfig, beam
-from regard.decode.constrain import no_repeat
-from regard.decode.generate import Ends, generate
-from regard.decode.penalty import length_penalty
-from regard.decode.sample import SampleConfig
-from regard.decode.write import write
+from regard.decode.constraints import no_repeat
+from regard.decode.sampling import Ends, generate
+from regard.decode.beam import length_penalty
+from regard.decode.sampling import SampleConfig
+from regard.decode.loop import run_search
 from regard.model.batch import Batch
 from tests.properties.small_models import VOCAB, WRITERS, Example, example, small_kit
 

@@ -1,4 +1,4 @@
-"""Source texts: what of them is translated, and how the model reads it."""
+"""Normalisation of source texts: what of them is translated, and how the model reads it."""
 
 from __future__ import annotations
 

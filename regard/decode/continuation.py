@@ -1,4 +1,4 @@
-"""Prompts: a text as the beginning of what a decoder writes."""
+"""Continuations: texts that a model goes on with."""
 
 from __future__ import annotations
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.data.words import WORDS_FILE, Span, key, read_counts, word_spans, words
-from regard.decode.write import without_end
+from regard.decode.step import without_end
 from regard.errors import UsageError
 from regard.look.align import (
     AlignConfig,
@@ -23,9 +23,10 @@ from regard.look.align import (
     word_weights,
 )
 from regard.look.page import Section, Word, page
-from regard.passages import Answer
-from regard.pieces import Part
-from regard.translating import Searcher, Translation, shares
+from regard.translation.document import Candidate, Document, Part
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
 
 RARE = 10  # a word seen less often than this was hardly learnt
 MANY = 3  # pieces of a word that the vocabulary hardly knows, where no counts are at hand
@@ -63,7 +64,7 @@ class Explanation:
     """Of each target word (row) on each source word; a row sums to 1."""
     links: list[Link]
     """(source word, target word)."""
-    translations: list[Translation]
+    translations: list[Candidate]
     """The best, then the others that were asked for."""
     copied: bool = False
     """Nothing was translated: no letters, an address, code, a script the model does not know."""
@@ -94,48 +95,42 @@ def times(count: int) -> str:
     return special.get(count, f"seen {count:,} times")
 
 
-class Explainer(Searcher, Protocol):
-    """What explaining needs of a Kit."""
-
-    files: dict[str, bytes]
-
-    @property
-    def taps(self) -> list[str]:
-        """Names of places that can be read."""
-
-    def run(self, inputs: Any, target: Any, *, taps: str, strict: bool | None) -> Any:
-        """Logits and activations."""
-
-
-def seen_in_training(kit: Explainer) -> dict[str, int] | None:
+def seen_in_training(kit: Kit) -> dict[str, int] | None:
     """Words and how often each was seen, where the folder says so."""
     return read_counts(kit.files[WORDS_FILE]) if WORDS_FILE in kit.files else None
 
 
-def explain_answer(
-    kit: Explainer, answer: Answer, counts: Mapping[str, int] | None, strict: bool | None = None
+def shares(translations: Sequence[Candidate]) -> list[float]:
+    """The probability of each among these."""
+    best = max(t.logprob for t in translations)
+    weights = [math.exp(t.logprob - best) for t in translations]
+    return [weight / sum(weights) for weight in weights]
+
+
+def explain_document(
+    kit: Kit, document: Document, counts: Mapping[str, int] | None, strict: bool | None = None
 ) -> list[Explanation]:
-    """Each sentence of an answer."""
-    return [explain_part(kit, part, counts, strict) for part in answer.parts]
+    """Each sentence of a document."""
+    return [explain_part(kit, part, counts, strict) for part in document.parts]
 
 
 def explain_part(
-    kit: Explainer, part: Part, counts: Mapping[str, int] | None, strict: bool | None
+    kit: Kit, part: Part, counts: Mapping[str, int] | None, strict: bool | None
 ) -> Explanation:
     """One sentence: the translation is read once more with the taps open."""
-    piece, best = part.piece, part.translations[0]
-    if not piece.ids:
-        return Explanation(piece.text, best.text, [], [], [], [], part.translations, copied=True)
+    segment, best = part.segment, part.translations[0]
+    if not segment.ids:
+        return Explanation(segment.text, best.text, [], [], [], [], part.translations, copied=True)
     assert kit.tokenizer is not None
     tokens = without_end(best.tokens, kit.stops)
-    across = look_across(kit, piece.ids, tokens, strict)
-    aligned = align_words(kit, piece.text, tokens, across, align_config(kit.config))
-    offsets = kit.tokenizer.offsets(piece.text)
+    across = look_across(kit, segment.ids, tokens, strict)
+    aligned = align_words(kit, segment.text, tokens, across, align_config(kit.config))
+    offsets = kit.tokenizer.offsets(segment.text)
     return Explanation(
-        piece.text,
+        segment.text,
         best.text,
-        [source_word(piece.text, span, offsets, counts) for span in word_spans(piece.text)],
-        target_words(kit, tokens, across.logprobs, piece.raised),
+        [source_word(segment.text, span, offsets, counts) for span in word_spans(segment.text)],
+        target_words(kit, tokens, across.logprobs, segment.raised),
         aligned.weights.tolist(),
         aligned.links,
         part.translations,
@@ -143,7 +138,7 @@ def explain_part(
 
 
 def target_words(
-    kit: Searcher, tokens: Sequence[int], logprobs: Sequence[float], raised: bool
+    kit: Kit, tokens: Sequence[int], logprobs: Sequence[float], raised: bool
 ) -> list[TargetWord]:
     """Words of a translation; a token counts for the word that has most of it."""
     text, spans = token_spans(kit, tokens)
@@ -169,7 +164,7 @@ def source_word(
     return SourceWord(word, pieces, seen, rare)
 
 
-def token_spans(kit: Searcher, tokens: Sequence[int]) -> tuple[str, list[Span]]:
+def token_spans(kit: Kit, tokens: Sequence[int]) -> tuple[str, list[Span]]:
     """The text of tokens that were written, and where each stands in it."""
     texts = [kit.text(list(tokens[: n + 1])) for n in range(len(tokens))]
     ends = [len(text) for text in texts]
@@ -189,7 +184,7 @@ class Across(NamedTuple):
 
 @torch.no_grad()
 def look_across(
-    kit: Explainer, row: Sequence[int], tokens: Sequence[int], strict: bool | None = None
+    kit: Kit, row: Sequence[int], tokens: Sequence[int], strict: bool | None = None
 ) -> Across:
     """Cross-attention and log-probabilities of a translation that is there already."""
     if not any(name.endswith(".cross.pattern") for name in kit.taps):
@@ -213,7 +208,7 @@ class Aligned(NamedTuple):
 
 
 def align_words(
-    kit: Explainer, text: str, tokens: Sequence[int], across: Across, how: AlignConfig
+    kit: Kit, text: str, tokens: Sequence[int], across: Across, how: AlignConfig
 ) -> Aligned:
     """Which words of a source text became which of the tokens of its translation."""
     assert kit.tokenizer is not None
