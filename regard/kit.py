@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
@@ -23,7 +23,6 @@ from regard.decode.sampling import Ends, sample_config
 from regard.decode.shortlist import SHORTLIST_FILE, Shortlist
 from regard.decode.step import Hypothesis, without_end
 from regard.errors import UsageError
-from regard.explaining import Explanation, explain_answer, seen_in_training
 from regard.interop.folder import write_folder
 from regard.interop.side import read_pooling, stop_ids
 from regard.interop.stored import INT8, STORED
@@ -36,10 +35,13 @@ from regard.model.batch import Batch, check_filled, check_ids, pad_rows
 from regard.model.config import TextConfig
 from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
-from regard.passages import Answer, translate_passages, word_choices
 from regard.reading import Ids, Masks, Reader, Text, is_text, listed_texts
 from regard.tokens.tokenizer import Tokenizer
-from regard.translating import TranslateConfig, Word, translate, translate_config
+from regard.translation.config import TranslateConfig, translate_config
+from regard.translation.document import Document, Word
+from regard.translation.explanation import Explanation, explain_document, seen_in_training
+from regard.translation.translator import SentenceSearch, Translator
+from regard.translation.word_choices import word_choices
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class Kit(Reader):
     """Run in strict mode unless a call says otherwise."""
     driver: Driver = "auto"
     """How generation takes its steps; the answers are the same."""
+    path: Path | None = None
+    """Where it was opened; None for a model made here."""
 
     def __post_init__(self) -> None:
         self.board = Board(self.model)
@@ -229,14 +233,14 @@ class Kit(Reader):
         Wishes are fields of TranslateConfig: must=["word"], ban=["word"], begin="…", limit …
         shortlist=False scores all words at each step, also where the folder has a shortlist.
         """
-        how = translate_config({"beams": beams, "count": alternatives, **wishes})
+        how = translate_config({"beams": beams, "alternatives": alternatives, **wishes})
         texts = listed_texts(texts)
         if len(texts) == 0 and not isinstance(texts, str):
             return []
         if is_text(texts):
-            found = [answer.translations for answer in self.answers(texts, how, strict)]
+            found = [document.translations for document in self.documents(texts, how, strict)]
         else:
-            found = translate(self, self.sources(texts), how, strict)
+            found = SentenceSearch(self, how, strict).translate(self.sources(texts))
         read = [[(answer.text, answer.logprob) for answer in row] for row in found]
         answers = read if alternatives > 1 else [row[0][0] for row in read]
         return answers[0] if isinstance(texts, str) else answers
@@ -245,25 +249,23 @@ class Kit(Reader):
         self, text: str, alternatives: int = 1, strict: bool | None = None, **wishes: Any
     ) -> list[Explanation]:
         """For each sentence of a text its translation, alignment, rare words and confidence."""
-        how = translate_config({"count": alternatives, **wishes})
+        how = translate_config({"alternatives": alternatives, **wishes})
         if not isinstance(text, str):
             raise UsageError("explaining", f"{type(text).__name__}", "one text, a str")
-        (answer,) = self.answers(text, how, strict)
-        return explain_answer(self, answer, seen_in_training(self), strict)
+        (document,) = self.documents(text, how, strict)
+        return explain_document(self, document, seen_in_training(self), strict)
 
     def alternatives(
         self, text: str, count: int = 4, strict: bool | None = None, **wishes: Any
     ) -> list[Word]:
         """Each word of the translation of a text, with others that could stand in its place."""
-        how = translate_config(wishes)
-        (answer,) = self.answers(text, how, strict)
-        return word_choices(self, text, answer.parts, replace(how, count=count), strict)
+        translator = Translator(self, translate_config(wishes), strict)
+        return word_choices(translator, translator.translate([text])[0], count)
 
-    def answers(self, texts: Text, how: TranslateConfig, strict: bool | None) -> list[Answer]:
+    def documents(self, texts: Text, how: TranslateConfig, strict: bool | None) -> list[Document]:
         """Translations of texts, with their sentences."""
-        self.sources("a" if self.tokenizer else texts)  # is it an encoder-decoder that reads text?
         listed = [texts] if isinstance(texts, str) else list(texts)
-        return translate_passages(self, listed, how, strict)
+        return Translator(self, how, strict).translate(listed)
 
     def sources(self, texts: Text) -> list[list[int]]:
         """Texts to be translated as ids."""

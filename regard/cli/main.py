@@ -344,7 +344,7 @@ def drop_output() -> None:
 def refuse_models(args: argparse.Namespace) -> None:
     """Stop at a model that the verb does not take, before torch is loaded."""
     if any(getattr(args, name, None) for name in ("path", "model", "folders")):
-        from regard.kinds import check_models
+        from regard.model_kinds import check_models
 
         check_models(args)
 

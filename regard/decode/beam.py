@@ -168,7 +168,7 @@ class BeamSearch:
         self.key: Hashable | None = None if processes else key
 
     def begin(self, column: Tensor, limits: Sequence[int], columns: int) -> Beams:
-        """An empty prefix per source, or `width` of them, of which each group has one that counts."""
+        """An empty prefix per source, or `width`, of which each group has one that counts."""
         config, sources, device = self.config, len(limits), column.device
         prefixes = len(column) // sources if sources else 1
         tokens = column.new_zeros(sources, prefixes, columns)
@@ -243,7 +243,7 @@ class BeamSearch:
         )
 
     def read(self, state: Beams, over: list[int]) -> list[tuple[int, list[Hypothesis]]]:
-        """Sources' answers with their numbers: finished ones first, then, if too few, what lived."""
+        """Sources' answers with their numbers: finished ones, then, if too few, what lived."""
         config, kept = self.config, torch.tensor(over, device=state.over.device)
         parts = [part[kept, : config.count].tolist() for part in state.pool.parts()]
         ended = list(zip(*parts, strict=True))

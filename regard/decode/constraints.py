@@ -227,7 +227,7 @@ class LexicalSearch:
         return Banks(live, done, column, torch.tensor([[p.parent for p in live]]), over)
 
     def expand(self, live: Sequence[Prefix], log: Tensor) -> list[Prefix]:
-        """Each prefix with its likeliest tokens, and with those that go on with a missing phrase."""
+        """Each prefix with its likeliest tokens and those that go on with a missing phrase."""
         top = log.topk(min(2 * self.config.width, log.shape[-1]), -1).indices.tolist()
         grown = []
         for row, (prefix, likely) in enumerate(zip(live, top, strict=True)):

@@ -49,7 +49,7 @@ class GraphLoop(Loop):
         self.model, self.batch, self.graphs = model, batch, graphs
         self.prefixes, self.compiled = search.width, compiled
         self.room = rounded(room, 32)
-        self.size = rounded(batch.ids.shape[1] + self.room * width)
+        self.size = rounded(batch.ids.shape[1] + self.room * search.width)
         self.key: Hashable = (
             search.key,
             search.width,

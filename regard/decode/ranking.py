@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from copy import copy
-from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.core.kernel import runs_kernels
-from regard.model import native
+from regard.native import inference
+from regard.native.gpu import runs_kernels
 
 CHUNK = 64
 SHORT = 1024  # so many numbers are sorted on a CPU before their keys were made
-BLOCK = 4096  # scores that a GPU's kernel reads at once
 
 
 class Scored:
@@ -54,7 +51,7 @@ class Scored:
         """
         if self.norm is None or self.logits.is_cuda:
             return None
-        return native.continuations(self.logits, self.norm, self.maxima, logprob, CHUNK, count)
+        return inference.continuations(self.logits, self.norm, self.maxima, logprob, CHUNK, count)
 
     def logprob(self, token: Tensor) -> Tensor:
         """Log-probabilities of tokens (N, C), in float32."""
@@ -67,55 +64,11 @@ class Scored:
 
 def summarise(logits: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     """Log-sum-exp (N,), best token (N,) and chunk maxima (N, C) of logits (N, V), by a kernel."""
-    if not runs_kernels(logits):
-        return None if torch.compiler.is_compiling() else native.row_summary(logits, CHUNK)
-    rows, vocab = logits.shape
-    chunks = -(-vocab // CHUNK)
-    norm = torch.empty(rows, dtype=torch.float32, device=logits.device)
-    best = torch.empty(rows, dtype=torch.long, device=logits.device)
-    maxima = torch.empty(rows, chunks, dtype=logits.dtype, device=logits.device)
-    shape = (vocab, logits.stride(0), chunks)
-    sizes = {"block": BLOCK, "chunk": CHUNK, "num_warps": 8}
-    summary_kernel()[(rows,)](logits, norm, best, maxima, *shape, **sizes)
-    return norm, best, maxima
+    if runs_kernels(logits):
+        from regard.native.triton_kernels import row_summary
 
-
-@cache
-def summary_kernel() -> Any:
-    """The GPU kernel of `summarise`, in Triton, which comes with torch on CUDA.
-
-    A row of scores is read once; of equals the lowest id is the best.
-    """
-    import triton
-    import triton.language as tl
-
-    @triton.jit  # type: ignore[untyped-decorator]
-    def row_summary(  # type: ignore[no-untyped-def]
-        logits, norm, best, maxima, vocab, stride, chunks, block: tl.constexpr, chunk: tl.constexpr
-    ):
-        row = tl.program_id(0).to(tl.int64)
-        logits += row * stride
-        maxima += row * chunks
-        most = tl.full((), -float("inf"), tl.float32)
-        total = tl.zeros((), tl.float32)
-        place = tl.zeros((), tl.int64)
-        for begin in range(0, vocab, block):
-            at = begin + tl.arange(0, block)
-            value = tl.load(logits + at, mask=at < vocab, other=-float("inf")).to(tl.float32)
-            each = tl.max(tl.reshape(value, (block // chunk, chunk)), 1)
-            number = begin // chunk + tl.arange(0, block // chunk)
-            tl.store(maxima + number, each.to(maxima.dtype.element_ty), mask=number < chunks)
-            here = tl.max(value)
-            first = begin + tl.argmax(value, 0, tie_break_left=True)
-            place = tl.where(here > most, first, place)
-            above = tl.maximum(most, here)
-            safe = tl.where(above == -float("inf"), 0.0, above)  # a row without any score so far
-            total = total * tl.exp(most - safe) + tl.sum(tl.exp(value - safe))
-            most = above
-        tl.store(norm + row, most + tl.log(total))
-        tl.store(best + row, place)
-
-    return row_summary
+        return row_summary(logits, CHUNK)
+    return None if torch.compiler.is_compiling() else inference.row_summary(logits, CHUNK)
 
 
 def leading(x: Tensor, count: int) -> Tensor:

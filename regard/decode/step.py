@@ -1,4 +1,4 @@
-"""Step: a model as a search sees it, ids in and next-token scores out; and what a search returns."""
+"""Step: a model as a search sees it, ids in and next-token scores out; what a search returns."""
 
 from __future__ import annotations
 

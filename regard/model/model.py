@@ -19,7 +19,7 @@ from regard.model.config import ModelConfig
 from regard.model.front import Sequence, build_front
 from regard.model.front_text import TextFront
 from regard.model.heads import Head
-from regard.model.native import reorder
+from regard.native.inference import reorder
 
 
 class Memory(NamedTuple):

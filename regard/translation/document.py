@@ -54,6 +54,22 @@ class Part(NamedTuple):
     translations: list[Candidate]
 
 
+class OtherWord(NamedTuple):
+    """Another word for a place, and the translation that goes on from it."""
+
+    text: str
+    logprob: float
+    translation: str
+
+
+class Word(NamedTuple):
+    """A word of a translation: its tokens' log-probability, and what else could stand there."""
+
+    text: str
+    logprob: float
+    others: list[OtherWord]
+
+
 class Document(NamedTuple):
     """What became of one text."""
 
@@ -61,6 +77,8 @@ class Document(NamedTuple):
     parts: list[Part]
     translations: list[Candidate]
     """Of the whole text: the best of each segment, then the likeliest mixtures."""
+    words: list[Word] = []
+    """Of the first translation, where they were asked for."""
 
 
 def gap_before(text: str, parts: Sequence[Part], n: int) -> str:

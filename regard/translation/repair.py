@@ -165,7 +165,8 @@ def read_numbers(files: Mapping[str, bytes]) -> Numbers | None:
         )
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, re.error) as error:
         told = f"{type(error).__name__}: {error}"
-        raise DataError(f"reading {NUMBERS_FILE}", told, "what translation/repair.py lists") from None
+        expected = "what translation/repair.py lists"
+        raise DataError(f"reading {NUMBERS_FILE}", told, expected) from None
 
 
 def alike(number: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Translator: texts of any length and kind, cut into sentences, searched in batches, mended, joined.
+"""Translator: texts of any length, cut into sentences, searched in batches, mended and joined.
 
 A sentence is searched by beams, with words that must and must not be there. What a translation
 lost, addresses, numbers, words that exist, is searched for again.
@@ -46,7 +46,7 @@ class Job(NamedTuple):
     rows: list[Row]
     config: TranslateConfig
     optional: bool = False
-    """There may be no answer: it is asked for what perhaps cannot be had. Such a source is alone."""
+    """There may be no answer: what is asked for perhaps cannot be had. Its source is alone."""
     text: str = ""
     """A translation that is there already: what is asked for is its log-probability."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 
@@ -13,24 +12,8 @@ from regard.decode.loop import search_kit
 from regard.decode.scoring import score_rows
 from regard.decode.step import Hypothesis, without_end
 from regard.model.batch import Batch
-from regard.translation.document import Candidate, Document, gap_before
+from regard.translation.document import Candidate, Document, OtherWord, Word, gap_before
 from regard.translation.translator import Row, SentenceSearch, Translator, bans
-
-
-class OtherWord(NamedTuple):
-    """Another word for a place, and the translation that goes on from it."""
-
-    text: str
-    logprob: float
-    translation: str
-
-
-class Word(NamedTuple):
-    """A word of a translation: its tokens' log-probability, and what else could stand there."""
-
-    text: str
-    logprob: float
-    others: list[OtherWord]
 
 
 def word_choices(

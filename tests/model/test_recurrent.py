@@ -31,8 +31,7 @@ from regard.model.recurrent import Recurrent
 from regard.tokens.train import train_tokenizer
 from regard.train.checkpoint import weight_hash
 from regard.train.config import TrainConfig
-from regard.train.job import Job, with_dropout
-from regard.train.loop import Trainer
+from regard.train.loop import Job, Trainer, with_dropout
 from regard.train.objectives import token_loss
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.train.runs import Killed, kill_at, load_model, write_text
