@@ -39,7 +39,7 @@ def prepare(settings: dict[str, Any], precision: str | None) -> Run:
     batch = Batch(torch.randint(50257, (settings["batch"], settings["prompt"]), generator=draw))
 
     def run() -> int:
-        found = write(model, batch, settings["tokens"])
+        found = run_search(model, batch, settings["tokens"])
         return sum(len(row[0].tokens) for row in found)
 
     return run

@@ -12,8 +12,7 @@ import torch
 
 import regard
 from regard.decode.beam import BeamConfig
-from regard.decode.sampling import Ends
-from regard.decode.sampling import SampleConfig
+from regard.decode.sampling import Ends, SampleConfig
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.look.trace import find_path

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
 
 import regard
-from regard import passages, pieces
 from regard.kit import Kit
-from regard.passages import Answer, join, read_passages
-from regard.pieces import Part, Piece
-from regard.source_text import is_copied, recased, tidy
 from regard.tokens.train import train_tokenizer
-from regard.translating import TranslateConfig, Translation, given, translate
+from regard.translation import segment
+from regard.translation.config import TranslateConfig
+from regard.translation.document import Candidate, Document, Part, Segment, join
+from regard.translation.normalise import is_copied, recased, tidy
+from regard.translation.repair import NUMBERS_FILE
+from regard.translation.segment import Segmenter
+from regard.translation.translator import SentenceSearch, Translator
+from regard.zoo import HOME
 from tests.properties.threads import one_thread  # noqa: F401
-from tests.test_translating import made
+from tests.translation.test_translator import made
 
 CORPUS = [
     "Le chat dort sur la table rouge, et le chien mange. Il pleut : où est l'homme ? "
@@ -37,23 +39,21 @@ def echo(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Translating gives back the source in brackets; what was read is kept."""
     read: list[str] = []
 
-    def translate(
-        kit: Kit, rows: Sequence[list[int]], how: TranslateConfig, strict: bool | None
-    ) -> list[list[Translation]]:
+    def translate(search: SentenceSearch, rows: Sequence[list[int]]) -> list[list[Candidate]]:
         assert kit.tokenizer is not None
         texts = [kit.tokenizer.decode(row).strip() for row in rows]
         read.extend(texts)
         return [
-            [Translation(f"<{n}:{text}>", -float(n), [n]) for n in range(how.count)]
+            [Candidate(f"<{n}:{text}>", -float(n), [n]) for n in range(search.config.alternatives)]
             for text in texts
         ]
 
-    monkeypatch.setattr(pieces, "translate", translate)
+    monkeypatch.setattr(SentenceSearch, "translate", translate)
     return read
 
 
-def answer(kit: Kit, text: str, **how: Any) -> Answer:
-    (found,) = passages.translate_passages(kit, [text], TranslateConfig(**how))
+def answer(kit: Kit, text: str, **how: Any) -> Document:
+    (found,) = Translator(kit, TranslateConfig(**how)).translate([text])
     return found
 
 
@@ -93,16 +93,16 @@ def test_what_a_translation_loses_is_put_back(
 ) -> None:
     """Addresses and emoji: kept by the translation, or the rest is translated around them."""
     assert said(kit, "Écrire à a@b.fr vite.") == "<0:Écrire à a@b.fr vite.>"
-    real: Any = vars(pieces)["translate"]
+    real: Any = SentenceSearch.translate
 
-    def forgetful(*given: Any) -> list[list[Translation]]:
+    def forgetful(*given: Any) -> list[list[Candidate]]:
         rows = real(*given)
         return [
             [t._replace(text=t.text.replace("a@b.fr", "").replace("😀", "")) for t in r]
             for r in rows
         ]
 
-    monkeypatch.setattr(pieces, "translate", forgetful)
+    monkeypatch.setattr(SentenceSearch, "translate", forgetful)
     assert said(kit, "Écrire à a@b.fr vite 😀. Il dort.") == (
         "<0:Écrire à> a@b.fr <0:vite> 😀. <0:Il dort.>"
     )
@@ -163,18 +163,16 @@ def test_a_sentence_is_read_with_a_stop_and_comes_back_without(
 ) -> None:
     seen: list[str] = []
 
-    def translate(
-        kit: Kit, rows: Sequence[list[int]], how: TranslateConfig, strict: bool | None
-    ) -> list[list[Translation]]:
+    def translate(search: SentenceSearch, rows: Sequence[list[int]]) -> list[list[Candidate]]:
         assert kit.tokenizer is not None
         texts = [kit.tokenizer.decode(row).strip() for row in rows]
         seen.extend(texts)
         lost = [text.replace(" 😀", "") for text in texts]
-        return [[Translation(t, -1.0, [1]), Translation(t[:-1], -2.0, [2])] for t in lost]
+        return [[Candidate(t, -1.0, [1]), Candidate(t[:-1], -2.0, [2])] for t in lost]
 
-    monkeypatch.setattr(pieces, "translate", translate)
+    monkeypatch.setattr(SentenceSearch, "translate", translate)
     monkeypatch.setitem(kit.config, "languages", ["fr", "xx"])
-    found = [translation.text for translation in answer(kit, text, count=2).translations]
+    found = [translation.text for translation in answer(kit, text, alternatives=2).translations]
     assert read in seen and found[0] == expected and len(found) == len({*found})
 
 
@@ -182,22 +180,23 @@ def test_a_sentence_is_read_with_a_stop_and_comes_back_without(
 def test_lost_numbers_are_searched_for_and_wrong_ones_put_right(
     wrong: str, searches: int, kit: Kit, echo: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real: Any = vars(pieces)["translate"]
+    real: Any = SentenceSearch.translate
     asked: list[tuple[str, ...]] = []
 
     def say(text: str, how: TranslateConfig) -> str:
         return text if how.must else text.replace("1838", wrong)
 
-    def careless(kit: Any, rows: Any, how: TranslateConfig, *more: Any) -> Any:
-        asked.append(how.must)
+    def careless(search: SentenceSearch, rows: Any) -> Any:
+        asked.append(search.config.must)
         return [
-            [t._replace(text=say(t.text.replace("0:", ""), how)) for t in row]
-            for row in real(kit, rows, replace(how, must=()), *more)
+            [t._replace(text=say(t.text.replace("0:", ""), search.config)) for t in row]
+            for row in real(search, rows)
         ]
 
-    monkeypatch.setattr(pieces, "translate", careless)
+    monkeypatch.setattr(SentenceSearch, "translate", careless)
     assert said(kit, "En 1838.") == f"<En {wrong}.>"
-    monkeypatch.setitem(kit.config, "languages", ["fr", "en"])
+    numbers = (HOME / "fr-en" / NUMBERS_FILE).read_bytes()
+    monkeypatch.setitem(kit.files, NUMBERS_FILE, numbers)
     assert said(kit, "En 1838. En 12.") == "<En 1838.> <En 12.>"
     assert asked.count(("1838",)) == searches
 
@@ -205,23 +204,23 @@ def test_lost_numbers_are_searched_for_and_wrong_ones_put_right(
 def test_a_mended_translation_has_the_score_of_its_own_words() -> None:
     kit = regard.load("fr-en")
     row = kit.tokenizer.encode("Bonjour.")
-    (best,) = translate(kit, [row], TranslateConfig(shortlist=False))[0]
-    again = given(kit, row, best.text, None)
+    search = SentenceSearch(kit, TranslateConfig(shortlist=False))
+    (best,) = search.translate([row])[0]
+    again = search.judge(row, best.text)
     assert again.tokens == best.tokens
     assert again.logprob == pytest.approx(best.logprob, abs=1e-4)
 
 
 def test_blank_lines_stay_blank(kit: Kit, echo: list[str]) -> None:
-    how = TranslateConfig()
     texts = ["", "Le chat", "  ", "Il pleut"]
-    found = passages.translate_passages(kit, texts, how)
+    found = Translator(kit, TranslateConfig()).translate(texts)
     assert [a.translations[0].text for a in found] == ["", "<0:Le chat>", "", "<0:Il pleut>"]
 
 
 def test_a_long_line_is_read_in_parts(
     kit: Kit, echo: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passages, "LONGEST", 20)
+    monkeypatch.setattr(segment, "MAX_SOURCE_TOKENS", 20)
     assert kit.tokenizer is not None
     text = " ".join(["chat"] * 500)
     found = said(kit, text)
@@ -232,9 +231,9 @@ def test_a_long_line_is_read_in_parts(
 
 def test_a_wish_for_the_whole_keeps_it_whole(kit: Kit, echo: list[str]) -> None:
     text = "Le chat dort. Il pleut."
-    assert len(read_passages(kit, [text], TranslateConfig())[0]) == 2
-    assert len(read_passages(kit, [text], TranslateConfig(must=("cat",)))[0]) == 1
-    assert len(read_passages(kit, [text], TranslateConfig(begin="The"))[0]) == 1
+    assert len(Segmenter(kit).cut([text])[0]) == 2
+    for config in (TranslateConfig(must=("cat",)), TranslateConfig(begin="The")):
+        assert len(Segmenter(kit).cut([text], config.keeps_whole)[0]) == 1
 
 
 def test_the_best_mixtures_of_sentences() -> None:
@@ -242,8 +241,8 @@ def test_the_best_mixtures_of_sentences() -> None:
     logs = [[-0.5, -0.7, -3.0], [-1.0, -1.1, -1.2], [-0.1, -5.0, -6.0]]
     parts = [
         Part(
-            Piece((4 * n, 4 * n + 3), "abc", [1], False),
-            [Translation(f"{n}{k}", log, [n, k]) for k, log in enumerate(row)],
+            Segment((4 * n, 4 * n + 3), "abc", [1], False),
+            [Candidate(f"{n}{k}", log, [n, k]) for k, log in enumerate(row)],
         )
         for n, row in enumerate(logs)
     ]
@@ -258,7 +257,7 @@ def test_the_best_mixtures_of_sentences() -> None:
 
 
 def test_several_answers_are_distinct(kit: Kit, echo: list[str]) -> None:
-    found = answer(kit, "Le chat dort. Il pleut.", count=4).translations
+    found = answer(kit, "Le chat dort. Il pleut.", alternatives=4).translations
     assert len({t.text for t in found}) == 4
     assert [t.logprob for t in found] == sorted((t.logprob for t in found), reverse=True)
 
@@ -273,9 +272,9 @@ def test_code_and_addresses() -> None:
 
 def test_the_real_search_gives_the_same_alone_or_together(kit: Kit) -> None:
     texts = ["Le chat dort. Il pleut.", "LE CHIEN MANGE", "42", "Une femme lit un livre"]
-    together = kit.translate(texts, beams=2, limit=6)
-    assert together == [kit.translate(text, beams=2, limit=6) for text in texts]
-    one, two = kit.translate(["Le chat dort.", "Il pleut."], beams=2, limit=6)
+    together = kit.translate(texts, beams=2, max_new=6)
+    assert together == [kit.translate(text, beams=2, max_new=6) for text in texts]
+    one, two = kit.translate(["Le chat dort.", "Il pleut."], beams=2, max_new=6)
     assert (
         together[0] == f"{one} {two}" and together[1] == together[1].upper() and together[2] == "42"
     )
@@ -283,9 +282,9 @@ def test_the_real_search_gives_the_same_alone_or_together(kit: Kit) -> None:
 
 def test_other_words_stand_in_the_whole_text(kit: Kit) -> None:
     text = "Le chat dort. 42 ! Il pleut."
-    parts = [kit.translate(piece, limit=6) for piece in ("Le chat dort.", "Il pleut.")]
-    words = kit.alternatives(text, count=2, limit=6)
-    first = kit.alternatives("Le chat dort.", count=2, limit=6)
+    parts = [kit.translate(piece, max_new=6) for piece in ("Le chat dort.", "Il pleut.")]
+    words = kit.alternatives(text, count=2, max_new=6)
+    first = kit.alternatives("Le chat dort.", count=2, max_new=6)
     assert [w.text for w in words[: len(first)]] == [w.text for w in first]
     assert any(word.others for word in words)
     for number, word in enumerate(words):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.decode.beam import BeamConfig
+from regard.decode.beam import BeamConfig, length_penalty
 from regard.decode.constraints import ban
-from regard.decode.sampling import Ends
-from regard.decode.beam import length_penalty
-from regard.decode.sampling import SampleConfig
 from regard.decode.loop import run_search
+from regard.decode.sampling import Ends, SampleConfig
 from regard.decode.step import without_end
 from regard.errors import UsageError
 from tests.properties.small_models import example, small_kit
@@ -26,23 +24,23 @@ def given():
 
 def test_hypotheses_of_each_kind(given):
     model, batch = given
-    greedy = write(model, batch, 6)
+    greedy = run_search(model, batch, 6)
     assert len(greedy) == len(greedy[0]) == 1 and len(greedy[0][0].tokens) == 6
-    one = write(model, batch, 6, BeamConfig(1, 1, length_penalty("none")))
+    one = run_search(model, batch, 6, BeamConfig(1, 1, length_penalty("none")))
     assert one[0][0].tokens == greedy[0][0].tokens
     assert one[0][0].logprob == pytest.approx(greedy[0][0].logprob, abs=1e-4)
-    assert len(write(model, batch, 6, BeamConfig(4, 3), Ends({0}))[0]) == 3
-    cold = write(model, batch, 6, SampleConfig(temperature=0))
+    assert len(run_search(model, batch, 6, BeamConfig(4, 3), Ends({0}))[0]) == 3
+    cold = run_search(model, batch, 6, SampleConfig(temperature=0))
     assert cold[0][0].tokens == greedy[0][0].tokens
 
 
 def test_processes_and_penalties_reach_every_search(given):
     model, batch = given
-    banned = set(write(model, batch, 6)[0][0].tokens)
+    banned = set(run_search(model, batch, 6)[0][0].tokens)
     for how in (None, SampleConfig(), BeamConfig()):
-        found = write(model, batch, 6, how, processes=[ban(banned)])[0][0]
+        found = run_search(model, batch, 6, how, processes=[ban(banned)])[0][0]
         assert not banned & set(found.tokens)
-    often = write(model, batch, 9, SampleConfig(temperature=0, presence=1e6))[0][0]
+    often = run_search(model, batch, 9, SampleConfig(temperature=0, presence=1e6))[0][0]
     assert len(set(often.tokens)) == 9
 
 
@@ -52,10 +50,10 @@ def test_a_limit_of_each_row(given):
     from regard.model.batch import Batch
 
     for how in (None, BeamConfig(2)):
-        found = write(model, Batch(sources, target), [2, 5], how)
+        found = run_search(model, Batch(sources, target), [2, 5], how)
         assert [len(row[0].tokens) for row in found] == [2, 5]
     with pytest.raises(UsageError, match="1 or more"):
-        write(model, Batch(sources, target), 0)
+        run_search(model, Batch(sources, target), 0)
 
 
 def test_without_end():

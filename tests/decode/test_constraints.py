@@ -1,21 +1,124 @@
-"""Beam search that must use given words, against a filtered oracle."""
+"""Bans, beginnings, stop strings, words that must be there."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 
-from regard.decode.beam import BeamConfig, beam
-from regard.decode.constraints import ban
-from regard.decode.constraints import held_tokens, holds, lexical_beam
-from regard.decode.beam import length_penalty
+from regard.decode.beam import BeamConfig, length_penalty
+from regard.decode.constraints import (
+    StopText,
+    at_least,
+    ban,
+    begin_with,
+    held_tokens,
+    holds,
+    no_repeat,
+    prefix_constraint,
+)
 from regard.errors import UsageError
 from tests.decode.test_beam import oracle
-from tests.decode.toy import Toy, hashed, scored
+from tests.decode.toy import Toy, beam, hashed, lexical_beam, scored
 from tests.properties.small_models import example, small_kit
 from tests.properties.threads import one_thread  # noqa: F401
+
+# constraints -------------------------------------------------------------------------------------
+
+
+LOGITS = torch.tensor([[0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 1.0, 0.0]])
+NOTHING = torch.zeros(2, 0, dtype=torch.long)
+
+
+def closed(process, history):
+    """Ids that may not come next, of each row; what may keeps its logit."""
+    found = process(LOGITS, history)
+    shut = found == -math.inf
+    assert torch.equal(found[~shut], LOGITS[~shut])
+    return [row.nonzero()[:, 0].tolist() for row in shut]
+
+
+def test_ban():
+    assert closed(ban({3, 1}), NOTHING) == [[1, 3], [1, 3]]
+    assert closed(ban(()), NOTHING) == [[], []]
+
+
+def test_at_least():
+    process = at_least(2, {0})
+    assert closed(process, NOTHING) == [[0], [0]]
+    assert closed(process, torch.tensor([[1], [2]])) == [[0], [0]]
+    assert closed(process, torch.tensor([[1, 1], [2, 2]])) == [[], []]
+
+
+def test_begin_with():
+    process = begin_with([2, 0])
+    assert closed(process, NOTHING) == [[0, 1, 3]] * 2
+    assert closed(process, torch.tensor([[2], [2]])) == [[1, 2, 3]] * 2
+    assert closed(process, torch.tensor([[2, 0], [2, 0]])) == [[], []]
+
+
+def test_no_repeat():
+    history = torch.tensor([[1, 2, 1], [3, 3, 3]])
+    assert closed(no_repeat(1), history) == [[1, 2], [3]]
+    assert closed(no_repeat(2), history) == [[2], [3]]
+    assert closed(no_repeat(3), history) == [[], [3]]
+    assert closed(no_repeat(4), history) == [[], []]
+    assert closed(no_repeat(1), NOTHING) == [[], []]
+    longer = torch.tensor([[1, 2, 3, 1, 2], [0, 1, 0, 2, 0]])
+    assert closed(no_repeat(3), longer) == [[3], []]
+    assert closed(no_repeat(2), longer) == [[3], [1, 2]]
+    with pytest.raises(UsageError, match="1 or more"):
+        no_repeat(0)
+
+
+def test_prefix_constraint():
+    process = prefix_constraint(lambda tokens: {len(tokens), sum(tokens) % 4})
+    assert closed(process, NOTHING) == [[1, 2, 3]] * 2
+    assert closed(process, torch.tensor([[1, 2], [2, 2]])) == [[0, 1], [1, 3]]
+
+
+# stop --------------------------------------------------------------------------------------------
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz \n"
+
+
+def decode(tokens):
+    return "".join(LETTERS[token] for token in tokens)
+
+
+def encode(text):
+    return [LETTERS.index(letter) for letter in text]
+
+
+def test_true_once_the_text_holds_one():
+    stop = StopText(decode, ["the end", "\n"])
+    tokens = encode("this is the end of it")
+    ends = [n for n in range(len(tokens) + 1) if stop(tokens[:n])]
+    assert ends[0] == len("this is the end")
+    assert stop(encode("a\n")) and not stop(encode("a")) and not stop([])
+
+
+def test_only_the_end_is_decoded():
+    asked = []
+    stop = StopText(lambda tokens: asked.append(len(tokens)) or decode(tokens), ["abc"])
+    assert not stop(encode("x" * 1000)) and asked == [7]
+
+
+def test_cut_at_the_first():
+    stop = StopText(decode, ["b", "cd"])
+    assert stop.cut("aacdb") == "aa" and stop.cut("xyz") == "xyz" and stop.cut("b") == ""
+
+
+def test_empty_strings_stop_nothing():
+    stop = StopText(decode, ["", ""])
+    assert not stop(encode("abc")) and stop.cut("abc") == "abc"
+
+
+# lexical_search ----------------------------------------------------------------------------------
+
 
 START = torch.tensor([[0]])
 CASES = ([(1,)], [(2, 3)], [(1,), (3,)], [(2, 2)], [(1, 2), (1, 3)], [])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.decode import model_step
+from regard.decode import step as step_module
 from regard.decode.beam import BeamConfig
-from regard.decode.step import ModelStep, read_apart, take_last
 from regard.decode.loop import run_search
+from regard.decode.step import ModelStep, read_apart, take_last
 from regard.model.batch import Batch
 from tests.properties.small_models import DECODERS, PAIRS, VOCAB, random_ids, small_kit
 from tests.properties.threads import one_thread  # noqa: F401
@@ -128,7 +128,7 @@ def test_a_source_is_read_and_projected_once(monkeypatch):
     for place in places:
         place.register_forward_hook(see)
     sources, target = torch.randint(0, VOCAB, (3, 6)), torch.full((3, 1), 4)
-    found = write(model, Batch(sources, target), 9, BeamConfig(4))
+    found = run_search(model, Batch(sources, target), 9, BeamConfig(4))
     assert all(len(row[0].tokens) == 9 for row in found)
     assert count == {"encode": 1, "keys": 2}
 
@@ -159,7 +159,7 @@ def test_take_last():
 @pytest.mark.parametrize("tokens", [1, 8, 400])  # read together: one row, two rows, all
 @torch.no_grad()
 def test_sources_read_apart_are_each_read_alone(side, tokens, monkeypatch):
-    monkeypatch.setattr(model_step, "READ", tokens)
+    monkeypatch.setattr(step_module, "SOURCE_TOKENS", tokens)
     model = small_kit("transformer").model
     rows, ids, mask = ragged((4, 1, 3, 4), side)
     mask[1] = False  # an empty source
@@ -174,10 +174,10 @@ def test_who_listens_to_a_search_may_go_on_with_gradients():
     batch, heard = Batch(random_ids(5, 0)[None], random_ids(1, 1)[None]), []
     tap = model.decoder.blocks[0].at.resid_post
     tap.fn = lambda x: heard.append(x) or x
-    write(model, batch, 2)
+    run_search(model, batch, 2)
     tap.fn = None
     scale = torch.ones((), requires_grad=True)
     (heard[0] * scale).sum().backward()
     assert scale.grad == heard[0].sum()
-    write(model, batch, 2)  # nobody listens: what the model keeps must still serve training
+    run_search(model, batch, 2)  # nobody listens: what the model keeps must still serve training
     model(batch).sum().backward()

@@ -11,7 +11,10 @@ import torch
 
 from regard.data.words import write_counts
 from regard.decode.step import without_end
-from regard.explaining import (
+from regard.kit import Kit
+from regard.look.align import alignment_error_rate, read_links
+from regard.tokens.train import train_tokenizer
+from regard.translation.explanation import (
     Explanation,
     SourceWord,
     TargetWord,
@@ -21,13 +24,10 @@ from regard.explaining import (
     times,
     token_spans,
 )
-from regard.kit import Kit
-from regard.look.align import alignment_error_rate, read_links
-from regard.tokens.train import train_tokenizer
 from tests.look.test_align import PAIRS
 from tests.properties.threads import one_thread  # noqa: F401
-from tests.test_passages import CORPUS
-from tests.test_translating import made
+from tests.translation.test_segment import CORPUS
+from tests.translation.test_translator import made
 
 TEXT = "Le chat dort sur la table."
 
@@ -41,7 +41,7 @@ def kit(request: pytest.FixtureRequest) -> Kit:
 
 def test_confidence_is_the_probability_of_the_translation(kit: Kit) -> None:
     """The words' probabilities, with that of the end, make up the one of the search."""
-    (found,) = kit.explain(TEXT, limit=8)
+    (found,) = kit.explain(TEXT, max_new=8)
     best = found.translations[0]
     end = best.tokens[-1] in kit.stops
     tokens = without_end(best.tokens, kit.stops)
@@ -75,13 +75,13 @@ def test_a_word_is_as_likely_as_all_its_tokens() -> None:
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_weights_and_links(kit: Kit, strict: bool) -> None:
-    (found,) = kit.explain(TEXT, limit=8, strict=strict)
+    (found,) = kit.explain(TEXT, max_new=8, strict=strict)
     assert [w.text for w in found.source_words] == ["Le", "chat", "dort", "sur", "la", "table", "."]
     weights = torch.tensor(found.weights)
     assert weights.shape == (len(found.target_words), 7)
     torch.testing.assert_close(weights.sum(1), torch.ones(len(weights)))
     assert all(0 <= s < 7 and 0 <= t < len(weights) for s, t in found.links)
-    assert found.target == kit.translate(TEXT, limit=8)
+    assert found.target == kit.translate(TEXT, max_new=8)
     assert "".join(w.text for w in found.target_words) == "".join(found.target.split())
 
 
@@ -92,7 +92,7 @@ def test_the_pattern_is_that_of_the_chosen_block(kit: Kit) -> None:
     place, block = 3, len(kit.model.decoder.blocks) - 1
     spans = kit.tokenizer.offsets(TEXT)
     name = f"decoder.blocks.{block}.cross.pattern"
-    before = kit.explain(TEXT, limit=8)[0]
+    before = kit.explain(TEXT, max_new=8)[0]
     tap = kit.board.taps[name]
     real = kit.run
 
@@ -104,7 +104,7 @@ def test_the_pattern_is_that_of_the_chosen_block(kit: Kit) -> None:
 
     kit.run = forced  # type: ignore[method-assign, assignment]
     try:
-        found = kit.explain(TEXT, limit=8)[0]
+        found = kit.explain(TEXT, max_new=8)[0]
     finally:
         del kit.run
     start = spans[place][0] + (TEXT[spans[place][0]] == " ")
@@ -116,30 +116,30 @@ def test_the_pattern_is_that_of_the_chosen_block(kit: Kit) -> None:
 def test_rarity(kit: Kit) -> None:
     counts = {"le": 900, "chat": 9, "dort": 10}
     seen = replace(kit, files=kit.files | {"words.tsv.gz": write_counts(counts)})  # type: ignore[arg-type]
-    (found,) = seen.explain(TEXT, limit=8)
+    (found,) = seen.explain(TEXT, max_new=8)
     known = {word.text: (word.seen, word.rare) for word in found.source_words}
     assert known["Le"] == (900, False) and known["chat"] == (9, True)
     assert known["dort"] == (10, False) and known["table"] == (0, True) and known["."] == (0, False)
     assert len(found.notes) == 4 and "“table” (never seen in training)" in found.notes[-1]
-    assert all(word.seen is None for word in kit.explain(TEXT, limit=8)[0].source_words)
+    assert all(word.seen is None for word in kit.explain(TEXT, max_new=8)[0].source_words)
 
 
 def test_pieces_make_up_the_word(kit: Kit) -> None:
-    (found,) = kit.explain("Le chat entarté dort.", limit=8)
+    (found,) = kit.explain("Le chat entarté dort.", max_new=8)
     for word in found.source_words:
         assert "".join(word.pieces) == word.text or len(word.pieces) == 1
     assert kit.tokenizer is not None
 
 
 def test_copied_and_raised_sentences(kit: Kit) -> None:
-    number, raised = kit.explain("42 ! LE CHAT DORT.", limit=8)
+    number, raised = kit.explain("42 ! LE CHAT DORT.", max_new=8)
     assert number.copied and number.target == "42 !" and "Copied" in number.notes[0]
     assert raised.target.isupper() or not any(map(str.isalpha, raised.target))
     assert all(word.text == word.text.upper() for word in raised.target_words)
 
 
 def test_data_and_page_hold_everything(kit: Kit) -> None:
-    found = kit.explain(f"{TEXT} 42 !", alternatives=2, limit=8)
+    found = kit.explain(f"{TEXT} 42 !", alternatives=2, max_new=8)
     data = as_data(found[0])
     assert data["links"] == [list(link) for link in found[0].links]
     assert len(data["weights"]) == len(data["words"]) == len(found[0].target_words)
@@ -164,5 +164,5 @@ def test_the_error_rate_of_a_model_can_be_measured(kit: Kit) -> None:
     """A smoke test: random weights, so that any rate will do."""
     source, target, notation = PAIRS[0].split("\t")
     sure, possible = read_links(source, target, notation)
-    links = kit.explain(source, limit=8)[0].links
+    links = kit.explain(source, max_new=8)[0].links
     assert 0 <= alignment_error_rate([links], [sure], [possible]) <= 1
