@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 import regard
-from regard.data.batch import Examples
+from regard.data.windows import Examples
 from regard.decode.loop import run_search
 from regard.decode.sampling import Ends
 from regard.decode.step import without_end

@@ -24,7 +24,13 @@ from tokenizers import Tokenizer
 
 from regard.cli.evaluate import training_pairs
 from regard.cli.main import main as regard
-from regard.data.words import WORDS_FILE, WRITTEN_FILE, count_words, write_counts, write_words
+from regard.data.word_frequencies import (
+    WORDS_FILE,
+    WRITTEN_FILE,
+    count_words,
+    write_counts,
+    write_words,
+)
 from regard.translation.repair import NUMBERS_FILE, letter_runs
 from regard.zoo import HOME
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.core.cache import Cache
-from regard.data.words import WRITTEN_FILE, read_words
+from regard.data.word_frequencies import WRITTEN_FILE, read_words
 from regard.decode.constraints import StopText
 from regard.decode.continuation import prompt_ids
 from regard.decode.loop import Driver, search_kit
@@ -43,7 +43,7 @@ from regard.model.batch import (
     to_signal,
 )
 from regard.model.config import FrontConfig, TextConfig
-from regard.model.front_text import TextFront, too_long
+from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
 from regard.tokens.tokenizer import Side, Tokenizer

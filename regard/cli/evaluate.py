@@ -12,15 +12,14 @@ from typing import Any, NamedTuple
 from regard.cli.opening import open_kit, wrong_network
 from regard.cli.show import Show
 from regard.cli.texts import at_least, check_finite, likelihood, perplexity
-from regard.cli.tok import open_any
 from regard.cli.train_data import all_pairs
 from regard.cli.train_ngram import is_ngrams, measure
 from regard.cli.translate import at_work, one_line
-from regard.data.build import fingerprint
-from regard.data.files import find_files, read_lines, read_pieces
-from regard.data.overlap import WORDS, Overlap, overlap, pair_overlap
+from regard.data.duplicates import WORDS, Overlap, overlap, pair_overlap
 from regard.data.pairs import Pair, read_pairs
 from regard.data.speech import versions
+from regard.data.text_files import find_files, read_lines, read_pieces
+from regard.data.token_store import fingerprint
 from regard.decode.scoring import Counted, stream_logprobs, window_logprobs, windows
 from regard.errors import DataError, UsageError
 from regard.files import file_hash
@@ -28,6 +27,7 @@ from regard.history.ngram_model import NgramModel
 from regard.kit import Kit
 from regard.model.config import TextConfig
 from regard.receipt import changed_files, find_receipt, read_receipt, training_files
+from regard.tokens import load as load_tokenizer
 from regard.translation.config import TranslateConfig
 from regard.translation.translator import Translator
 from regard.zoo import locate
@@ -138,7 +138,7 @@ def check_tokenizer(kit: Kit, path: str) -> None:
     if kit.text_tokenizer.size > vocab:
         found = f"a tokenizer of {kit.text_tokenizer.size:,} ids, a model of {vocab:,}"
     elif (own / "tokenizer.json").is_file() and find_receipt(Path(path)) is not None:
-        if fingerprint(open_any(str(own))) == fingerprint(kit.text_tokenizer):
+        if fingerprint(load_tokenizer(str(own))) == fingerprint(kit.text_tokenizer):
             return
         found = f"a tokenizer that differs from the one of the run, in {own}"
     else:

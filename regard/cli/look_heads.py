@@ -10,7 +10,7 @@ from regard.cli.lengths import check_length, check_room
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show
 from regard.cli.texts import groups
-from regard.data.files import read_lines
+from regard.data.text_files import read_lines
 from regard.errors import DataError
 from regard.interop.side import start_id
 from regard.kit import Kit

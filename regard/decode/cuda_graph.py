@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.core.attention import Attention, View
-from regard.core.fixed import FixedCache
+from regard.core.cache import FixedCache
 from regard.decode.loop import Loop, S, Search, has_listener
 from regard.model.batch import Batch
 from regard.model.model import Model

@@ -23,7 +23,7 @@ from regard.decode.shortlist import Shortlist
 from regard.decode.step import Hypothesis, Limit, ModelStep, Process, Step, limits_of
 from regard.errors import UsageError
 from regard.model.batch import Batch, check_filled
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.model.model import Model
 from regard.model.precision import same_in_any_company
 

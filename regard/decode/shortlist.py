@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from regard.errors import DataError, UsageError
 from regard.model.batch import Batch
-from regard.model.heads import Head
 from regard.model.int8 import map_levels, to_levels
+from regard.model.model import Head
 from regard.model.precision import Map, PackedLinear, pack
 
 Ids = NDArray[np.int64]

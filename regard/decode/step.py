@@ -13,7 +13,7 @@ from regard.core.cache import Cache
 from regard.decode.shortlist import Shortlist, ShortlistHead
 from regard.errors import UsageError
 from regard.model.batch import Batch
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.model.model import Memory, Model
 from regard.model.strict import StrictCache, strict_logits
 

@@ -17,14 +17,14 @@ from safetensors.numpy import load_file, save
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
-from regard.data.files import read_lines
+from regard.data.text_files import read_lines
 from regard.errors import DataError, UsageError
 from regard.files import read_json, read_shapes, write_whole
 from regard.history.arpa import read_arpa, write_arpa
 from regard.history.class_ngrams import ClassNgrams
 from regard.history.ngrams import Floats, Ids, Level, Ngrams
-from regard.tokens.folder import open_tokenizer
 from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.tokenizer_folder import open_tokenizer
 
 KIND = "regard-ngram"
 WEIGHTS = "model.safetensors"
@@ -244,7 +244,7 @@ def tokenizer_of(words: Sequence[str], path: Path) -> Tokenizer:
     specials = {role: ids[spelt] for role, spelt in USUAL.items() if spelt in ids}
     rust.add_special_tokens([spelt for role, spelt in USUAL.items() if spelt in ids])
     if "bos" in specials and "eos" in specials:
-        from regard.tokens.train import wrap_texts
+        from regard.tokens.trainers import wrap_texts
 
         wrap_texts(rust, "bos-eos", USUAL, specials)
     return Tokenizer.from_rust(rust, specials)

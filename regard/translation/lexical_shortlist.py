@@ -11,9 +11,8 @@ import numpy as np
 import torch
 
 from regard.ambient import progress
-from regard.data.files import chunks
 from regard.data.pairs import Pair
-from regard.data.sample import evenly
+from regard.data.text_files import chunks, evenly
 from regard.decode.shortlist import SHORTLIST_FILE, Ids, Shortlist
 from regard.errors import DataError, UsageError
 from regard.files import write_whole

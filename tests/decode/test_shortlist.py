@@ -23,7 +23,7 @@ from regard.history.ibm1 import IBM1, Rows
 from regard.model.batch import Batch, pad_rows
 from regard.model.model import Model
 from regard.model.precision import set_precision
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from regard.translation.lexical_shortlist import coverage, make_shortlist, spelling_ids
 from tests.properties.small_models import CONFIGS, PAIRS, VOCAB, small_kit
 from tests.properties.threads import one_thread  # noqa: F401

@@ -14,9 +14,8 @@ import regard
 from regard.cli.main import main
 from regard.cli.train_data import source
 from regard.cli.train_flags import RunConfig
-from regard.data.batch import Windows
-from regard.data.build import text_store
-from regard.data.stream import Streams
+from regard.data.token_store import text_store
+from regard.data.windows import Streams, Windows
 from regard.decode.beam import BeamConfig
 from regard.decode.exhaustive import exhaustive
 from regard.decode.scoring import score_rows, stream_logprobs, windows
@@ -28,7 +27,7 @@ from regard.model.cells import CELL_TYPES, WINDOW
 from regard.model.config import CELLS, RecurrentConfig
 from regard.model.presets import recurrent_lm
 from regard.model.recurrent import Recurrent
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from regard.train.checkpoint import weight_hash
 from regard.train.config import TrainConfig
 from regard.train.loop import Job, Trainer, with_dropout

@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LEVELS = """
 errors
 files ambient energy heap seed
-result receipt
+result
+receipt
 verbs
 core tokens
 native
@@ -26,7 +27,8 @@ translation
 kit
 loading
 rules serve
-cli mechanism __init__
+mechanism __init__
+cli
 __main__
 """
 """A part of the package may import what stands on lines above its own."""

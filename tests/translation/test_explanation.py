@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.data.words import write_counts
+from regard.data.word_frequencies import write_counts
 from regard.decode.step import without_end
 from regard.kit import Kit
 from regard.look.align import alignment_error_rate, read_links
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from regard.translation.explanation import (
     Explanation,
     SourceWord,

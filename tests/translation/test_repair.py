@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.words import WRITTEN_FILE, read_words, write_words
+from regard.data.word_frequencies import WRITTEN_FILE, read_words, write_words
 from regard.errors import DataError
 from regard.loading import load
 from regard.translation.repair import NUMBERS_FILE, coined_words, read_numbers

@@ -10,7 +10,7 @@ import pytest
 
 import regard
 from regard.kit import Kit
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from regard.translation import segment
 from regard.translation.config import TranslateConfig
 from regard.translation.document import Candidate, Document, Part, Segment, join

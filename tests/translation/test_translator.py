@@ -19,7 +19,7 @@ from regard.kit import Kit
 from regard.model.config import TextConfig
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from regard.translation import translator
 from regard.translation.config import TranslateConfig
 from regard.translation.document import Candidate

@@ -1,0 +1,326 @@
+"""Structural probe: is the tree of a sentence a distance of its vectors? (Hewitt and Manning 2019)
+
+A matrix B is fitted so that |B (h_i − h_j)|² is the number of edges between words i and j of the
+tree, and another so that |B h_i|² is the depth of word i.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.data.statistics import share_interval, spearman
+from regard.errors import DataError, UsageError
+from regard.look.probing import Split, mean_and_spread
+
+Kind = Literal["distance", "depth"]
+Edge = tuple[int, int]
+"""Two words, the first one first."""
+
+ROWS, EPOCHS = 20, 60  # sentences of a batch, passes over all
+RATE = 0.25  # of Adam at first, in sizes of the matrix's first numbers
+LENGTHS = range(5, 51)  # of the sentences that correlations are averaged over
+
+
+class DependencyTree(NamedTuple):
+    """The tree of one sentence."""
+
+    heads: list[int]
+    """Places of heads; −1 is the root."""
+    counted: list[int]
+    """Words that edges and roots are counted of: all but punctuation marks."""
+
+
+class StructuralProbe(NamedTuple):
+    """A fitted matrix, for vectors that are standardised."""
+
+    kind: Kind
+    mean: Tensor
+    spread: Tensor
+    matrix: Tensor  # (k, D)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Vectors (n, D) → squared distances (n, n), or depths (n,)."""
+        return squared_values((x - self.mean) / self.spread @ self.matrix.T, self.kind)
+
+
+def squared_values(z: Tensor, kind: Kind) -> Tensor:
+    """Projected vectors (…, n, k) → squared norms (…, n) or squared distances (…, n, n)."""
+    norms = z.square().sum(-1)
+    if kind == "depth":
+        return norms
+    square = norms[..., :, None] + norms[..., None, :] - 2 * z @ z.transpose(-1, -2)
+    return square.clamp(min=0)  # rounding may leave a little less
+
+
+def gold(tree: DependencyTree, kind: Kind) -> Tensor:
+    """What is to be predicted."""
+    return (tree_depths if kind == "depth" else tree_distances)(tree.heads).float()
+
+
+class PaddedSentences:
+    """Standardised vectors and true values of sentences, from which batches are cut."""
+
+    def __init__(
+        self, vectors: Sequence[Tensor], trees: Sequence[DependencyTree], kind: Kind
+    ) -> None:
+        self.kind: Kind = kind
+        self.x = torch.cat(list(vectors))  # (words, D)
+        self.sizes = torch.tensor([len(x) for x in vectors], device=self.x.device)
+        first = self.sizes.cumsum(0) - self.sizes
+        self.width = int(self.sizes.max())
+        columns = torch.arange(self.width, device=self.x.device)
+        self.real = columns < self.sizes[:, None]  # (S, n)
+        self.places = torch.where(self.real, first[:, None] + columns, 0)
+        shape = (self.width,) if kind == "depth" else (self.width, self.width)
+        self.true = torch.zeros(len(trees), *shape, dtype=torch.int16)
+        for n, tree in enumerate(trees):
+            values = gold(tree, kind)
+            self.true[n][tuple(slice(side) for side in values.shape)] = values.to(torch.int16)
+        self.true = self.true.to(self.x.device)
+
+    def mean_value(self) -> float:
+        """The mean of what is to be predicted."""
+        cells = self.sizes if self.kind == "depth" else self.sizes.square()
+        return float(self.true.sum() / cells.sum())
+
+    def mean_error(self, matrix: Tensor, some: Tensor) -> Tensor:
+        """Mean over some sentences of the mean absolute error in each."""
+        sizes = self.sizes[some]
+        width = int(sizes.max())
+        real, true = self.real[some, :width], self.true[some, :width]
+        if self.kind == "distance":
+            real, true = real[:, :, None] & real[:, None, :], true[:, :, :width]
+            sizes = sizes.square()
+        found = squared_values(self.x[self.places[some, :width]] @ matrix.T, self.kind)
+        error = torch.where(real, (found - true).abs(), 0).flatten(1).sum(1)
+        return (error / sizes).mean()
+
+
+def fit_structure(
+    vectors: Sequence[Tensor],
+    trees: Sequence[DependencyTree],
+    parts: Split,
+    kind: Kind = "distance",
+    rank: int | None = None,
+    seed: int = 0,
+) -> StructuralProbe:
+    """Fit B (rank, D) on the training sentences by Adam on Σ |predicted − true| / n².
+
+    The rate falls to nothing in a straight line; the B that was best on the dev sentences is kept.
+    """
+    mean, spread = mean_and_spread(torch.cat([vectors[n] for n in parts.train.tolist()]))
+    near = [(x - mean) / spread for x in vectors]
+    train, dev = (
+        PaddedSentences([near[n] for n in part.tolist()], [trees[n] for n in part.tolist()], kind)
+        for part in (parts.train, parts.dev)
+    )
+    width = len(mean)
+    rank = min(rank or width, width)
+    each = rank * width * (2 if kind == "distance" else 1)
+    size = math.sqrt(
+        max(train.mean_value(), 1e-6) / each
+    )  # the first guesses are right in the mean
+    generator = torch.Generator().manual_seed(seed)
+    matrix = (torch.randn(rank, width, generator=generator) * size).to(mean).requires_grad_()
+    adam = torch.optim.Adam([matrix], size * RATE)
+    best, kept = math.inf, matrix.detach().clone()
+    for epoch in range(EPOCHS):
+        order = torch.randperm(len(train.sizes), generator=generator).to(mean.device)
+        for some in order.split(ROWS):
+            with torch.enable_grad():
+                value = train.mean_error(matrix, some)
+                adam.zero_grad()
+                value.backward()
+            adam.step()
+        adam.param_groups[0]["lr"] = size * RATE * (1 - (epoch + 1) / EPOCHS)
+        with torch.no_grad():
+            now = float(dev.mean_error(matrix, torch.arange(len(dev.sizes), device=mean.device)))
+        if now < best:
+            best, kept = now, matrix.detach().clone()
+    return StructuralProbe(kind, mean, spread, kept)
+
+
+# Grading ----------------------------------------------------------------------------------------
+
+
+class TreeCounts(NamedTuple):
+    """How far predicted trees agree with the true ones."""
+
+    distances: float | None
+    """Spearman's ρ of distances, mean by length of 5 to 50 words; None: there is no such."""
+    depths: float | None
+    """Spearman's ρ of depths, likewise."""
+    edges: int
+    """Right edges of the spanning trees."""
+    all_edges: int
+    roots: int
+    """Sentences whose root is right."""
+    sentences: int
+
+    @property
+    def uuas(self) -> float:
+        """Share of right edges (undirected unlabelled attachment score)."""
+        return self.edges / self.all_edges if self.all_edges else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the share, as if edges were drawn one by one."""
+        return share_interval(self.edges, self.all_edges)
+
+    @property
+    def root(self) -> float:
+        """Share of right roots."""
+        return self.roots / self.sentences if self.sentences else 0.0
+
+
+class PredictedTree(NamedTuple):
+    """What a probe says of one sentence: distances (n, n) and depths (n,)."""
+
+    distances: Tensor
+    depths: Tensor
+
+    def root(self, tree: DependencyTree) -> int:
+        """The word that is least deep."""
+        return min(tree.counted, key=lambda word: float(self.depths[word]))
+
+    def edges(self, tree: DependencyTree) -> set[Edge]:
+        """The spanning tree of the words that count."""
+        return spanning_tree(self.distances, tree.counted)
+
+
+def chain_tree(count: int) -> PredictedTree:
+    """The baseline: words hang together as they stand, the first one on top."""
+    places = torch.arange(count).float()
+    return PredictedTree((places[:, None] - places).abs(), places)
+
+
+def compare_trees(guesses: Sequence[PredictedTree], trees: Sequence[DependencyTree]) -> TreeCounts:
+    """Compare; sentences in which no word counts are left out of edges and roots."""
+    by_length: dict[int, tuple[list[float], list[float]]] = {}
+    edges = every = roots = sentences = 0
+    for guess, tree in zip(guesses, trees, strict=True):
+        distances, depths = by_length.setdefault(len(tree.heads), ([], []))
+        rows = zip(guess.distances.tolist(), gold(tree, "distance").tolist(), strict=True)
+        distances += [spearman(found, true) for found, true in rows]
+        depths.append(spearman(guess.depths.tolist(), gold(tree, "depth").tolist()))
+        if tree.counted:
+            true_edges = {edge for edge in tree_edges(tree.heads) if set(edge) <= set(tree.counted)}
+            edges, every = edges + len(guess.edges(tree) & true_edges), every + len(true_edges)
+            if tree.heads.index(-1) in tree.counted:
+                roots += guess.root(tree) == tree.heads.index(-1)
+                sentences += 1
+    means = [
+        [sum(pair[n]) / len(pair[n]) for length, pair in by_length.items() if length in LENGTHS]
+        for n in (0, 1)
+    ]
+    distance, depth = (sum(each) / len(each) if each else None for each in means)
+    return TreeCounts(distance, depth, edges, every, roots, sentences)
+
+
+def probe_structure(
+    vectors: Sequence[Tensor],
+    trees: Sequence[DependencyTree],
+    parts: Split,
+    rank: int | None = None,
+    seed: int = 0,
+) -> tuple[TreeCounts, list[PredictedTree]]:
+    """Both probes of one place: their grade on the test sentences, and what they say of each."""
+    if rank is not None and rank < 1:
+        raise UsageError("fitting a structural probe", f"rank {rank}", "1 or more")
+    if not any(len(trees[n].heads) > 1 for n in parts.train.tolist()):
+        found = "no sentence of two words to train on"
+        raise DataError("fitting a structural probe", found, "sentences of words", "more sentences")
+    fitted = [
+        fit_structure(vectors, trees, parts, kind, rank, seed) for kind in ("distance", "depth")
+    ]
+    test = parts.test.tolist()
+    guesses = [PredictedTree(*(probe(vectors[n]).cpu() for probe in fitted)) for n in test]
+    return compare_trees(guesses, [trees[n] for n in test]), guesses
+
+
+# Trees ------------------------------------------------------------------------------------------
+
+
+def tree_depths(heads: Sequence[int]) -> Tensor:
+    """Steps from each word up to the root (n,); heads are places of words, −1 for the root."""
+    return torch.tensor([len(way_up(heads, word)) - 1 for word in range(len(heads))])
+
+
+def tree_distances(heads: Sequence[int]) -> Tensor:
+    """Edges between every two words (n, n)."""
+    ways = [set(way_up(heads, word)) for word in range(len(heads))]
+    return torch.tensor([[len(a ^ b) for b in ways] for a in ways]).view(len(heads), len(heads))
+
+
+def way_up(heads: Sequence[int], word: int) -> list[int]:
+    """A word and all words above it."""
+    way = [word]
+    while heads[way[-1]] >= 0:
+        way.append(heads[way[-1]])
+    return way
+
+
+def tree_edges(heads: Sequence[int]) -> set[Edge]:
+    """Words that are next to each other in the tree, whichever is the head."""
+    return {(min(n, head), max(n, head)) for n, head in enumerate(heads) if head >= 0}
+
+
+def spanning_tree(distances: Tensor, words: Sequence[int] | None = None) -> set[Edge]:
+    """The tree of least length through the words (Prim 1957); of equal edges the first."""
+    left = list(range(len(distances)) if words is None else words)
+    table = distances.tolist()
+    edges: set[Edge] = set()
+    joined = left[:1]
+    left = left[1:]
+    while left:
+        _, near, new = min((table[a][b], a, b) for a in joined for b in left)
+        edges.add((min(near, new), max(near, new)))
+        joined.append(new)
+        left.remove(new)
+    return edges
+
+
+def rooted(edges: set[Edge], root: int, count: int) -> list[int]:
+    """Heads of a tree that hangs from `root`; words outside it have −2."""
+    heads = [-2] * count
+    heads[root] = -1
+    todo = [root]
+    while todo:
+        above = todo.pop()
+        for a, b in edges:
+            for near, new in ((a, b), (b, a)):
+                if near == above and heads[new] == -2:
+                    heads[new] = above
+                    todo.append(new)
+    return heads
+
+
+def tree_lines(words: Sequence[str], heads: Sequence[int], marked: set[int] | None = None) -> str:
+    """A tree for a terminal: one word a line under its head, `*` after marked ones."""
+    lines: list[str] = []
+
+    def write(word: int, before: str, branch: str, under: str) -> None:
+        star = " *" if marked and word in marked else ""
+        lines.append(f"{before}{branch}{words[word]}{star}")
+        below = [n for n, head in enumerate(heads) if head == word]
+        for n in below:
+            last = n == below[-1]
+            write(n, before + under, "└─ " if last else "├─ ", "   " if last else "│  ")
+
+    for root in (n for n, head in enumerate(heads) if head == -1):
+        write(root, "", "", "")
+    return "\n".join(lines)
+
+
+def beside(left: str, right: str, gap: int = 4) -> str:
+    """Two blocks of text side by side."""
+    one, other = left.split("\n"), right.split("\n")
+    width = max(map(len, one)) + gap
+    count = max(len(one), len(other))
+    one, other = one + [""] * (count - len(one)), other + [""] * (count - len(other))
+    return "\n".join(f"{a:{width}}{b}".rstrip() for a, b in zip(one, other, strict=True))

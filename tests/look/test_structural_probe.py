@@ -1,0 +1,177 @@
+"""Structural probe: planted trees are found again; spanning trees, grades and prints by hand."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data.statistics import spearman
+from regard.errors import DataError, UsageError
+from regard.look.probing import Split, split_sentences
+from regard.look.structural_probe import (
+    DependencyTree,
+    PaddedSentences,
+    PredictedTree,
+    StructuralProbe,
+    beside,
+    chain_tree,
+    compare_trees,
+    fit_structure,
+    probe_structure,
+    rooted,
+    spanning_tree,
+    tree_depths,
+    tree_distances,
+    tree_edges,
+    tree_lines,
+    way_up,
+)
+
+HEADS = [1, -1, 4, 4, 1]  # b over a and e, e over c and d
+
+
+def random_heads(count, rng):
+    heads, order = [-1] * count, rng.sample(range(count), count)
+    for k in range(1, count):
+        heads[order[k]] = order[rng.randrange(k)]
+    return heads
+
+
+def planted(count=80, seed=0):
+    """Sentences whose vectors tell the words above each: |h_i − h_j|² is the tree's distance."""
+    rng = random.Random(seed)
+    trees = [
+        DependencyTree(h, list(range(len(h)))) for h in (random_heads(6, rng) for _ in range(count))
+    ]
+    vectors = []
+    for tree in trees:
+        x = torch.zeros(6, 6)
+        for word in range(6):
+            x[word, way_up(tree.heads, word)[:-1]] = 1  # the root is above all, and tells nothing
+        vectors.append(x)
+    return vectors, trees
+
+
+def test_distances_and_depths_by_hand():
+    assert tree_depths(HEADS).tolist() == [1, 0, 2, 2, 1]
+    wanted = [[0, 1, 3, 3, 2], [1, 0, 2, 2, 1], [3, 2, 0, 2, 1], [3, 2, 2, 0, 1], [2, 1, 1, 1, 0]]
+    assert tree_distances(HEADS).tolist() == wanted
+    assert tree_edges(HEADS) == {(0, 1), (1, 4), (2, 4), (3, 4)}
+
+
+def test_a_spanning_tree_by_hand():
+    table = torch.tensor([[0, 2, 9, 6], [2, 0, 3, 8], [9, 3, 0, 7], [6, 8, 7, 0]])
+    assert spanning_tree(table) == {(0, 1), (1, 2), (0, 3)}
+    assert spanning_tree(table, [0, 2, 3]) == {(0, 3), (2, 3)}
+    assert spanning_tree(torch.zeros(1, 1)) == set() == spanning_tree(table, [2])
+
+
+def test_spanning_trees_are_those_of_scipy():
+    graph = pytest.importorskip("scipy.sparse.csgraph")
+    for seed in range(5):
+        points = torch.randn(9, 3, generator=torch.Generator().manual_seed(seed))
+        table = torch.cdist(points, points)
+        theirs = graph.minimum_spanning_tree(table.numpy()).toarray().nonzero()
+        wanted = {(min(a, b), max(a, b)) for a, b in np.stack(theirs, 1).tolist()}
+        assert spanning_tree(table) == wanted
+
+
+def test_every_tree_spans_itself():
+    rng = random.Random(1)
+    for count in range(1, 12):
+        heads = random_heads(count, rng)
+        edges = spanning_tree(tree_distances(heads))
+        assert edges == tree_edges(heads)
+        assert rooted(edges, heads.index(-1), count) == heads
+
+
+def test_the_identity_measures_planted_trees_exactly():
+    vectors, trees = planted()
+    stay = torch.zeros(6), torch.ones(6), torch.eye(6)
+    found = [
+        PredictedTree(StructuralProbe("distance", *stay)(x), StructuralProbe("depth", *stay)(x))
+        for x in vectors
+    ]
+    for guess, tree in zip(found, trees, strict=True):
+        assert torch.equal(guess.distances, tree_distances(tree.heads).float())
+        assert torch.equal(guess.depths, tree_depths(tree.heads).float())
+    made = compare_trees(found, trees)
+    assert made.distances == pytest.approx(1) and made.depths == pytest.approx(1)
+    assert made.uuas == made.root == 1 and made.all_edges == 5 * 80 and made.sentences == 80
+
+
+def test_planted_trees_are_found_in_turned_vectors():
+    vectors, trees = planted(300)
+    turn = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(3)))[0]
+    vectors = [torch.cat([3 * x @ turn + 5, torch.ones(6, 1)], 1) for x in vectors]
+    parts = split_sentences(torch.arange(300))
+    made, guesses = probe_structure(vectors, trees, parts)
+    assert made.uuas == 1.0 and made.root > 0.9
+    true = torch.cat([tree_distances(trees[n].heads).flatten() for n in parts.test.tolist()])
+    found = torch.cat([guess.distances.flatten() for guess in guesses])
+    assert np.corrcoef(true, found)[0, 1] > 0.99
+    assert made.distances > 0.9  # ranks of equal distances are left to chance
+    again = fit_structure(vectors, trees, parts)
+    assert torch.equal(again(vectors[0]), fit_structure(vectors, trees, parts)(vectors[0]))
+    assert fit_structure(vectors, trees, parts, rank=2).matrix.shape == (2, 7)
+
+
+def test_vectors_that_tell_nothing_find_nothing():
+    _, trees = planted(100)
+    generator = torch.Generator().manual_seed(0)
+    vectors = [torch.randn(6, 4, generator=generator) for _ in trees]
+    made, _ = probe_structure(vectors, trees, split_sentences(torch.arange(100)))
+    assert made.uuas < 0.6 and made.distances < 0.4
+
+
+def test_the_misfit_by_hand():
+    trees = [DependencyTree([-1, 0], [0, 1]), DependencyTree([1, -1, 1], [0, 1, 2])]
+    vectors = [torch.tensor([[0.0], [2.0]]), torch.tensor([[0.0], [1.0], [3.0]])]
+    both, one = torch.tensor([0, 1]), torch.eye(1)
+    first = 2 * 3 / 4  # |4 − 1|, twice, of 4 cells
+    second = 2 * (0 + 7 + 3) / 9  # |1 − 1|, |9 − 2|, |4 − 1|
+    found = PaddedSentences(vectors, trees, "distance").mean_error(one, both)
+    assert float(found) == pytest.approx((first + second) / 2)
+    depths = (0 + 3) / 2, (1 + 1 + 8) / 3
+    assert float(PaddedSentences(vectors, trees, "depth").mean_error(one, both)) == pytest.approx(
+        sum(depths) / 2
+    )
+    assert PaddedSentences(vectors, trees, "distance").mean_value() == pytest.approx((2 + 8) / 13)
+
+
+def test_punctuation_and_length_count_as_they_should():
+    tree = DependencyTree([1, -1, 1, 1], [0, 1, 2])  # the last word is a mark
+    made = compare_trees([chain_tree(4)], [tree])
+    assert (made.edges, made.all_edges) == (2, 2) and (made.roots, made.sentences) == (0, 1)
+    assert made.distances is None and made.depths is None  # fewer than five words
+    long = DependencyTree([-1, 0, 1, 2, 3], list(range(5)))
+    short_and_long = compare_trees([chain_tree(4), chain_tree(5)], [tree, long])
+    assert short_and_long.distances == pytest.approx(1) and short_and_long.roots == 1
+    other = DependencyTree([-1, 0, 0, 0, 0], [])
+    mixed = compare_trees([chain_tree(5), chain_tree(5)], [long, other])
+    rows = [
+        spearman([abs(n - m) for m in range(5)], row.tolist())
+        for n, row in enumerate(tree_distances(other.heads))
+    ]
+    assert mixed.distances == pytest.approx((5 + sum(rows)) / 10)
+    assert mixed.all_edges == 4 and mixed.sentences == 1
+
+
+def test_what_is_refused():
+    vectors, trees = planted(5)
+    parts = split_sentences(torch.arange(5))
+    with pytest.raises(UsageError, match="rank 0"):
+        probe_structure(vectors, trees, parts, rank=0)
+    lonely = [DependencyTree([-1], [0])] * 5
+    with pytest.raises(DataError, match="two words"):
+        probe_structure([torch.ones(1, 2)] * 5, lonely, Split(*parts))
+
+
+def test_the_print_of_a_tree():
+    drawn = tree_lines("abcde", HEADS, {4})
+    assert drawn == "b\n├─ a\n└─ e *\n   ├─ c\n   └─ d"
+    assert beside("one\nlonger", "x") == "one       x\nlonger"
+    assert tree_lines("abc", [-2, -1, 1]) == "b\n└─ c"  # a word outside the tree is not drawn
