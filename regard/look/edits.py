@@ -1,20 +1,25 @@
 """Edits: change an activation while the model runs. Zero, mean, patch, add, resample, draw.
 
 An edit is a few tensors and flags, not a closure: `torch.compile` compiles a kind of edit once and
-later ones of that kind, with other heads or values, run without compiling again.
+later ones of that kind, with other heads or values, run without compiling again. Commands write
+edits as `TAP=zero,head=3`; `parse_edits` reads that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import index as whole
-from typing import Literal
+from operator import index as to_int
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from regard.errors import UsageError
+from regard.errors import DataError, UsageError, check_known
+from regard.look.activation_store import Extracted
 
 Indices = int | Sequence[int] | None
 
@@ -63,15 +68,15 @@ class Edit:
             raise UsageError(
                 "editing an activation", found, "regard.mean(reference), of a run before"
             )
-        made = replace(self, place=place)
+        placed = replace(self, place=place)
         vectors = self.value is not None and self.value.dim() == (2 if self.kind == "draw" else 1)
         if place in ("q", "k", "v", "z") and self.value is not None and vectors:
             width = int(owner.width)  # type: ignore[arg-type]
             if self.value.shape[-1] % width == 0:  # one head, or heads side by side
-                made.value = self.value.unflatten(-1, (-1, width))
+                placed.value = self.value.unflatten(-1, (-1, width))
         if self.kind == "mean" and self.value is not None:  # of another run, known beforehand
-            made.kind, made.value = "replace", self.value.mean(made.over, keepdim=True)
-        return made
+            placed.kind, placed.value = "replace", self.value.mean(placed.over, keepdim=True)
+        return placed
 
     @property
     def of_positions(self) -> bool:
@@ -90,42 +95,38 @@ class Edit:
 
     def __call__(self, x: Tensor) -> Tensor:
         """The activation with the chosen part changed."""
-        where = self.where(x)
-        if self.kind == "draw":
-            return replace(self, kind="replace", value=self.drawn(x))(x)
+        where, value = self.where(x), self.value
+        if self.kind == "draw":  # a row for each position, from the first again after the last
+            assert value is not None
+            at = torch.arange(x.shape[1]) if self.columns is None else self.columns
+            drawn = value.to(x)[at.to(x.device) % len(value)]
+            return replace(self, kind="replace", value=drawn)(x)
         self.check_shapes(x)
         if self.kind == "mean":
             return torch.where(where, x.mean(self.over, keepdim=True), x)
         if self.kind == "resample":
-            return torch.where(where, x[self.others(x)], x)
-        assert self.value is not None
-        value = self.value.to(x)
+            assert self.rows is not None
+            if len(self.rows) != len(x):
+                found = f"{len(self.rows)} rows to take from, in a batch of {len(x)}"
+                raise UsageError("resampling", found, "as many")
+            return torch.where(where, x[self.rows.to(x.device)], x)
+        assert value is not None
+        value = value.to(x)
         return torch.where(where, value if self.kind == "replace" else x + value, x)
 
     def check_shapes(self, x: Tensor) -> None:
         """Refuse a value or a mask that cannot be laid over the activation."""
-        for name, given in (("value", self.value), ("mask", self.mask)):
-            if given is None or fits(given, x):
+        for name, tensor in (("value", self.value), ("mask", self.mask)):
+            if tensor is None:
                 continue
-            found = f"a {name} of shape {tuple(given.shape)} at {self.place}, {tuple(x.shape)}"
-            fix = "prompts of as many tokens: `regard patch` shows those of a pair side by side"
-            longer = given.dim() == x.dim() and given.shape[-1] == x.shape[-1]
+            sizes = zip(reversed(tensor.shape), reversed(x.shape), strict=False)
+            if tensor.dim() <= x.dim() and all(size in (1, own) for size, own in sizes):
+                continue
+            found = f"a {name} of shape {tuple(tensor.shape)} at {self.place}, {tuple(x.shape)}"
+            fix = "prompts of as many tokens: `regard look patch` shows a pair's side by side"
+            longer = tensor.dim() == x.dim() and tensor.shape[-1] == x.shape[-1]
             expected = "a shape that can be broadcast to the activation's"
             raise UsageError("editing an activation", found, expected, fix if longer else "")
-
-    def drawn(self, x: Tensor) -> Tensor:
-        """For each position a row of those that were drawn, from the first again after the last."""
-        assert self.value is not None
-        at = torch.arange(x.shape[1]) if self.columns is None else self.columns
-        return self.value.to(x)[at.to(x.device) % len(self.value)]
-
-    def others(self, x: Tensor) -> Tensor:
-        """The row that each row of x takes its value from."""
-        assert self.rows is not None
-        if len(self.rows) != len(x):
-            found = f"{len(self.rows)} rows to take from, in a batch of {len(x)}"
-            raise UsageError("resampling", found, "as many")
-        return self.rows.to(x.device)
 
     def where(self, x: Tensor) -> Tensor:
         """True at what is to change, broadcastable to x."""
@@ -146,10 +147,8 @@ class Edit:
         return chosen
 
 
-def fits(value: Tensor, x: Tensor) -> bool:
-    """Whether a value can be broadcast to x, and not the other way round."""
-    sizes = zip(reversed(value.shape), reversed(x.shape), strict=False)
-    return value.dim() <= x.dim() and all(size in (1, own) for size, own in sizes)
+Edits = Mapping[str, Edit | Sequence[Edit]]
+"""Name of a tap, or a pattern of names → what is done there."""
 
 
 def last_width(owner: nn.Module, place: str) -> int | None:
@@ -170,7 +169,7 @@ def choose(index: Indices) -> Tensor | None:
         return None
     try:
         chosen = torch.tensor(
-            [whole(n) for n in (index if isinstance(index, Sequence) else [index])]
+            [to_int(n) for n in (index if isinstance(index, Sequence) else [index])]
         )
     except TypeError:
         chosen = torch.zeros(0)
@@ -267,6 +266,104 @@ def other_rows(count: int, seed: int = 0) -> Tensor:
         raise UsageError("resampling", f"{count} rows", "two or more")
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(count, generator=generator)
-    made = torch.empty_like(order)
-    made[order] = order.roll(1)
-    return made
+    others = torch.empty_like(order)
+    others[order] = order.roll(1)
+    return others
+
+
+# Edits as commands write them -----------------------------------------------------------------------
+
+OPTIONS = {
+    "zero": (),
+    "mean": (),
+    "add": ("file", "minus", "scale"),
+    "patch": ("file",),
+    "resample": ("file", "seed"),
+}
+"""Each kind of edit, and the options it has beside the choices."""
+CHOICES = ("head", "position", "neuron")
+FORM = f"TAP={'|'.join(OPTIONS)}[,head=N+N][,position=N][,neuron=N][,file=F][,minus=F][,scale=X]"
+PARSING = "reading an edit"
+
+
+def parse_edits(edits: Sequence[str] | Edits) -> Edits:
+    """Taps, or patterns of them, and what is done there, from texts such as `TAP=zero,head=3`.
+
+    A mapping of edits that were made by `regard.zero(…)` and its relatives is returned as it is.
+    """
+    if isinstance(edits, Mapping):
+        return edits
+    parsed: dict[str, list[Edit]] = {}
+    for text in edits:
+        tap, equals, rest = text.partition("=")
+        kind, *options = rest.split(",")
+        if not tap or not equals:
+            raise UsageError(PARSING, f"{text!r}", FORM)
+        parsed.setdefault(tap, []).append(parse_edit(tap, kind, options, text))
+    return parsed
+
+
+def parse_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
+    """One edit from its words."""
+    check_known(kind, OPTIONS, PARSING, f"{kind!r} in {text!r}")
+    known = (*CHOICES, *OPTIONS[kind])
+    values = {}
+    for option in options:
+        name, _, value = option.partition("=")
+        if name not in known or not value:
+            expected = f"{', '.join(f'{n}=' for n in known)} after {kind}"
+            raise UsageError(PARSING, f"{option!r} in {text!r}", expected)
+        values[name] = value
+
+    def numbers(name: str, default: str = "") -> list[int]:
+        parts = values.get(name, default).split("+")
+        if not all(part.isdecimal() for part in parts):
+            raise UsageError(PARSING, f"{values[name]!r} in {text!r}", "whole numbers joined by +")
+        return [int(part) for part in parts]
+
+    where: dict[str, Any] = {name: numbers(name) for name in CHOICES if name in values}
+    if kind in ("zero", "mean"):
+        return zero(**where) if kind == "zero" else mean(None, **where)
+    if "file" not in values:
+        expected = "a folder of `regard look extract`, whose rows are drawn"
+        if kind != "resample":
+            expected = f"the vector to {kind}: a .safetensors file or a folder of `look extract`"
+        raise UsageError(PARSING, f"{text!r}", f"{kind},file=F, {expected}")
+    if kind == "resample":
+        store = Extracted(values["file"])
+        bank = store.tensor(store.taps[0] if len(store.taps) == 1 else tap)
+        return resample_from(bank, numbers("seed", "0")[0], **where)
+    vector = read_vector(values["file"], tap)
+    if kind == "patch":
+        return patch(vector, **where)
+    if "minus" in values:
+        other = read_vector(values["minus"], tap)
+        if vector.shape != other.shape:
+            found = f"{list(vector.shape)} less {list(other.shape)} in {text!r}"
+            expected = "as many numbers in file= as in minus=, from the same tap"
+            raise DataError(PARSING, found, expected)
+        vector = vector - other
+    try:
+        scale = float(values.get("scale", "1"))
+    except ValueError:
+        found = f"scale {values['scale']!r} in {text!r}"
+        raise UsageError(PARSING, found, "a number") from None
+    return add(vector * scale, **where)
+
+
+def read_vector(path: str, tap: str) -> Tensor:
+    """The one tensor of a safetensors file, or the mean of what was extracted at a tap."""
+    doing, expected = f"reading the vector in {path}", "a .safetensors file with one tensor"
+    if Path(path).is_dir():
+        store = Extracted(path)
+        return store.mean(store.taps[0] if len(store.taps) == 1 else tap)
+    if not Path(path).is_file():
+        raise DataError(doing, "no such file", expected)
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise DataError(doing, str(error), expected) from None
+    if len(tensors) != 1:
+        raise DataError(doing, f"{len(tensors)} tensors: {', '.join(tensors)}", "one")
+    (vector,) = tensors.values()
+    return vector.float()

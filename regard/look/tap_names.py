@@ -1,4 +1,4 @@
-"""Names of taps: patterns, short forms, and the names TransformerLens made common."""
+"""Names of taps: patterns, short forms, and the names that TransformerLens made common."""
 
 from __future__ import annotations
 
@@ -26,39 +26,33 @@ ALIASES = (
 )
 
 
-def resolve(patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:
+def find_taps(patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:
     """The taps that the patterns name, in the model's order; an unknown one gets suggestions.
 
     `*` stands for anything. A model with one stack may leave `encoder.` or `decoder.` away.
     """
     wanted = (patterns,) if isinstance(patterns, str) else tuple(patterns)
-    return list(find(wanted, tuple(names)))
+    return list(_find_taps(wanted, tuple(names)))
 
 
-@lru_cache(maxsize=256)  # a sweep asks for the same places in every run
-def find(wanted: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """What `resolve` finds; a new search takes 0.1 ms for each pattern, more than a capture."""
-    found: set[str] = set()
-    for pattern in wanted:
-        hits = match(pattern, names)
+@lru_cache(maxsize=256)  # a new search takes 0.1 ms for each pattern, more than a capture
+def _find_taps(patterns: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    chosen: set[str] = set()
+    for pattern in patterns:
+        hits = match_pattern(pattern, names)
         if not hits:
-            shown = {name.removeprefix("encoder.").removeprefix("decoder."): name for name in names}
-            close = nearest(pattern, names) or nearest(pattern, shown) or ", ".join(names[:3])
-            told, fix = f"no tap is called {pattern!r}", "use * for any part of a name"
-            raise UsageError("finding a tap", told, f"a name such as {close}", fix)
-        found.update(hits)
-    return tuple(name for name in names if name in found)
+            short = {name.removeprefix("encoder.").removeprefix("decoder."): name for name in names}
+            close = nearest(pattern, names) or nearest(pattern, short) or ", ".join(names[:3])
+            found, fix = f"no tap is called {pattern!r}", "use * for any part of a name"
+            raise UsageError("finding a tap", found, f"a name such as {close}", fix)
+        chosen.update(hits)
+    return tuple(name for name in names if name in chosen)
 
 
-def match(pattern: str, names: tuple[str, ...]) -> list[str]:
+def match_pattern(pattern: str, names: tuple[str, ...]) -> list[str]:
     """Taps that one pattern names: as it is, by an alias, or without the name of the stack."""
-    ours = pattern
-    for theirs, place in ALIASES:
-        ours = re.sub(theirs, place, ours)
+    for theirs, ours in ALIASES:
+        pattern = re.sub(theirs, ours, pattern)
     stacks = {name.split(".")[0] for name in names} & {"encoder", "decoder"}
     prefixes = ["", *(f"{stack}." for stack in stacks if len(stacks) == 1)]
-    for prefix in prefixes:
-        hits = fnmatch.filter(names, prefix + ours)
-        if hits:
-            return hits
-    return []
+    return next((hits for p in prefixes if (hits := fnmatch.filter(names, p + pattern))), [])
