@@ -16,8 +16,8 @@ from regard.cli.measured import check_outputs
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.data.files import read_pieces
-from regard.disk import write_whole
 from regard.errors import DataError, UsageError
+from regard.files import write_whole
 from regard.history.gradients import gradient_by_lag
 from regard.history.seq2seq import model_class
 from regard.kit import Kit

@@ -9,8 +9,8 @@ from typing import Any
 
 from regard.cli.discover_show import notes, print_found
 from regard.cli.show import Show
-from regard.disk import check_places
 from regard.errors import DataError, UsageError
+from regard.files import check_places
 from regard.lang import lines as reading
 from regard.lang.automaton import automaton
 from regard.lang.checker import checker

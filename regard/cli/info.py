@@ -12,8 +12,8 @@ from regard.cli.opening import find_source
 from regard.cli.show import Show, human_bytes
 from regard.core.config import StackConfig
 from regard.core.tap import taps
-from regard.disk import read_json
 from regard.errors import RegardError
+from regard.files import read_json
 from regard.history.config import RecurrentConfig
 from regard.interop.families import bind
 from regard.interop.folder import INDEX, SINGLE

@@ -24,8 +24,8 @@ from regard.cli.train_flags import CONFIG, KNOWN, RunConfig, resolve_run
 from regard.cli.train_init import open_init
 from regard.cli.train_samples import make_sampler
 from regard.cli.train_show import Watcher
-from regard.disk import FULL, LOCK, hold, is_taken
 from regard.errors import ResourceError, UsageError
+from regard.files import FULL, LOCK, hold, is_taken
 from regard.history.config import CELLS
 from regard.history.seq2seq import model_class
 from regard.interop.families import bind

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from regard.data.words import WORDS_FILE, WRITTEN_FILE
 from regard.decode.shortlist import SHORTLIST_FILE
-from regard.disk import file_hash
 from regard.errors import DataError
+from regard.files import file_hash
 from regard.history.config import RecurrentConfig
 from regard.kit import Kit
 from regard.loading import load

@@ -23,8 +23,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from regard.disk import file_hash, sync
 from regard.errors import DataError, ResourceError
+from regard.files import file_hash, sync
 from regard.train.world import part_of
 
 NAME = re.compile(r"step-(\d+)")
