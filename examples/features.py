@@ -16,7 +16,7 @@ import argparse
 import torch
 from torch import Tensor
 
-from regard.look.capture import Board
+from regard.look.hooks import Board
 from regard.look.probe import by_layer
 from regard.look.task import make_task
 from regard.model import presets

@@ -23,13 +23,13 @@ from torch import Tensor
 
 import regard
 from regard.data.files import read_lines
-from regard.look.capture import Board
+from regard.look.hooks import Board
 from regard.look.circuit import CircuitConfig, find_circuit
 from regard.look.goal import Goal
-from regard.look.heads import best_heads, head_scores
+from regard.look.head_scores import best_heads, head_scores
 from regard.look.patching import Pairs
 from regard.look.picture import can_draw, png
-from regard.look.repeats import random_repeats
+from regard.look.head_scores import random_repeats
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import regard
 from regard.look.labels import token_label, token_labels
-from regard.look.view import View, gather_view
+from regard.look.attention_maps import View, gather_view
 from regard.look.view_effects import with_effects
 from regard.look.view_html import view_page
 

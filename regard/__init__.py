@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from regard.core.tap import Tap, taps
     from regard.kit import Kit
     from regard.loading import build, load
-    from regard.look.edit import add, mean, other_rows, patch, resample, resample_from, zero
-    from regard.look.extracted import Extracted
+    from regard.look.edits import add, mean, other_rows, patch, resample, resample_from, zero
+    from regard.look.activation_store import Extracted
     from regard.look.steer import head_mask, steering_vector
 
 __version__ = "0.1.0"
@@ -22,8 +22,8 @@ _HOMES = {
     "regard.core.tap": ("Tap", "taps"),
     "regard.kit": ("Kit",),
     "regard.loading": ("build", "load"),
-    "regard.look.edit": ("add", "mean", "other_rows", "patch", "resample", "resample_from", "zero"),
-    "regard.look.extracted": ("Extracted",),
+    "regard.look.edits": ("add", "mean", "other_rows", "patch", "resample", "resample_from", "zero"),
+    "regard.look.activation_store": ("Extracted",),
     "regard.look.steer": ("head_mask", "steering_vector"),
 }
 

@@ -32,9 +32,9 @@ from regard.interop.side import read_pooling, stop_ids
 from regard.interop.stored import INT8, STORED
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
-from regard.look.capture import Board, Edits
-from regard.look.gather import Gather
-from regard.look.trace import Captured, capture, following
+from regard.look.hooks import Board, Edits
+from regard.look.activations import Gather
+from regard.look.activations import Captured, capture, following
 from regard.model.batch import Batch, check_filled, check_ids, pad_rows
 from regard.model.config import TextConfig
 from regard.model.model import Model

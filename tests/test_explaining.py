@@ -22,7 +22,7 @@ from regard.explaining import (
     token_spans,
 )
 from regard.kit import Kit
-from regard.look.align import alignment_error_rate, read_links
+from regard.look.word_alignment import alignment_error_rate, read_links
 from regard.tokens.train import train_tokenizer
 from tests.look.test_align import PAIRS
 from tests.properties.threads import one_thread  # noqa: F401

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from regard.cli.fill import encode_gaps
-from regard.cli.lengths import check_length
+from regard.look.text_limits import check_length
 from regard.decode.prompt import prompt_ids
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id

@@ -16,11 +16,11 @@ from regard.cli.texts import at_least
 from regard.core.attention import Attention
 from regard.errors import UsageError
 from regard.files import write_whole
-from regard.look.capture import Board
+from regard.look.hooks import Board
 from regard.look.circuit import Certificate, Circuit, CircuitConfig, Share, find_circuit
 from regard.look.edges import Edge, edge_scores
 from regard.look.patching import Pairs
-from regard.look.picture import draw_map
+from regard.look.picture import draw_map, png
 from regard.look.sites import Site
 
 
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         effects = torch.tensor([found.effects[site] for site in heads])
         rows, names, across = grid(heads, effects)
         kept = [(names.index(s.tap), s.head) for s in found.nodes if s.head is not None]
-        write_whole(Path(args.png), draw_map(rows, names, across, "heads", kept))
+        write_whole(Path(args.png), png(draw_map(rows, names, across, "heads", kept)))
     if show.as_json:
         show.result(made)
     else:

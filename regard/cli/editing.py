@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.errors import DataError, UsageError, check_known
-from regard.look.edit import Edit, add, mean, patch, resample_from, zero
-from regard.look.extracted import Extracted
+from regard.look.edits import Edit, add, mean, patch, resample_from, zero
+from regard.look.activation_store import Extracted
 
 DOING = "reading --edit"
 KINDS = {

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from safetensors.numpy import save
 from torch import Tensor
 
-from regard.cli.lengths import most_tokens
+from regard.look.text_limits import max_tokens_of
 from regard.cli.lines import FAULTS, Faults, line_groups
 from regard.cli.opening import open_kit
 from regard.cli.probe_reading import Corpus, chosen_taps, vectors_of
@@ -87,7 +87,7 @@ def read_places(paths: Sequence[str], faults: Faults) -> Iterator[Place]:
 def run_lines(args: argparse.Namespace, show: Show, faults: Faults) -> None:
     """One vector per line, as `Kit.embed` gives them: written, or printed as they come."""
     kit = open_kit(args.path, args.device, "fp32", edits=args.edit)
-    most_tokens(kit, DOING)  # says so where no text is read
+    max_tokens_of(kit, DOING)  # says so where no text is read
     made, count = list[Tensor](), 0
     for group in groups(read_places(args.files, faults), TOGETHER):
         for place, vector in embed_group(kit, group, faults):
@@ -193,7 +193,7 @@ def read_layers(
 ) -> tuple[list[Place], list[Data]]:
     """The word by the model's table of tokens, and by each layer asked for."""
     kit = open_kit(args.path, args.device, "fp32", edits=args.edit)
-    most, taps = most_tokens(kit, DOING), chosen_taps(kit, args.layer or "last")
+    most, taps = max_tokens_of(kit, DOING), chosen_taps(kit, args.layer or "last")
     assert isinstance(kit.model.front, TextFront)
     read = [(s, read_words(kit.text_tokenizer, s.place.text, s.spans, "all")) for s in given]
     why = f"more than {most:,} tokens"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.cli.explain_flags import METHODS
 from regard.cli.explain_goal import DOING, Question, ask, baseline_of
-from regard.cli.lengths import check_room
+from regard.look.text_limits import check_memory
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show
 from regard.cli.texts import check_finite
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     question = ask(kit, args.text, args.target, args.against, show)
     methods = set(METHODS if args.compare else [args.method])
     heads = len(head_sites(kit.board)) if methods & set(ATTENTION) else 0
-    check_room(kit, len(question.ids), DOING, heads, bool(methods & {"gradient", "ig"}))
+    check_memory(kit, len(question.ids), DOING, heads, bool(methods & {"gradient", "ig"}))
     baseline, name = baseline_of(kit, args.baseline)
     ids = [question.ids[n] for n in question.players]
     tokens = Tokens(kit.board, question.batch, question.goal, baseline, question.players)

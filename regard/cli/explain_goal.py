@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from regard.cli.answers import Asked, find_token, read_asked
-from regard.cli.lengths import check_length, most_tokens
+from regard.look.text_limits import check_length, max_tokens_of
 from regard.cli.show import Show
 from regard.errors import DataError, UsageError, did_you_mean
 from regard.kit import Kit
@@ -78,7 +78,7 @@ def ask(kit: Kit, text: str, target: str | None, against: str | None, show: Show
     """The question that a command asks a model."""
     if not text.strip():
         raise DataError(DOING, "an empty text", "at least one word")
-    most_tokens(kit, DOING)  # says so where it reads no text
+    max_tokens_of(kit, DOING)  # says so where it reads no text
     if kit.model.config.head.size is None:
         raise UsageError(DOING, "a model that gives vectors only", "one that answers")
     if kit.model.config.head.take == "first":

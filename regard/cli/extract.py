@@ -18,12 +18,12 @@ from regard.cli.extract_room import Room
 from regard.cli.lines import Faults, Line, line_groups
 from regard.cli.opening import open_kit
 from regard.cli.show import Show, human_bytes
-from regard.cli.view_flags import LONGEST
+from regard.look.text_limits import LONGEST
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
 from regard.kit import Kit
 from regard.look.extract import Choice, Item, Kind, Shards, choose_taps, kind_of
-from regard.look.extracted import PART, Settings, Writer, check_free, import_arrow, publish, writing
+from regard.look.activation_store import PART, Settings, Writer, check_free, import_arrow, publish, writing
 from regard.model.config import TextConfig
 from regard.receipt import make_receipt
 from regard.train.checkpoint import weight_hash

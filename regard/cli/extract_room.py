@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import cached_property
 
-from regard.cli.lengths import free_bytes, most_that, room_of, run_bytes
+from regard.look.text_limits import free_bytes, longest_that_fits, front_length, run_bytes
 from regard.cli.show import human_bytes
 from regard.errors import DataError
 from regard.kit import Kit
@@ -22,7 +22,7 @@ class Room:
     def __init__(self, kit: Kit, shards: Shards) -> None:
         self.kit, self.shards = kit, shards
         self.positions, self.written = (
-            room_of(front) if isinstance(front, TextFront) else 0
+            front_length(front) if isinstance(front, TextFront) else 0
             for front in (kit.model.front, kit.model.reader)
         )
 
@@ -45,7 +45,7 @@ class Room:
         longest = max(len(item.ids), len(target))
         if longest > CPU and self.needed(longest) > self.free:
             found = f"{longest:,} tokens in text {number}"
-            most = most_that(longest, self.needed, self.free)
+            most = longest_that_fits(longest, self.needed, self.free)
             wanted = f"at most {most:,}, which fit into {human_bytes(self.free)}"
             raise DataError(DOING, found, wanted, "cut it into shorter lines")
         return rows

@@ -15,8 +15,8 @@ from regard.cli.show import Show, human_bytes
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.look.extract import INDEX, Choice, choose_taps, kind_of
-from regard.look.extracted import Writer, check_free, publish, writing
-from regard.look.trace import Captured
+from regard.look.activation_store import Writer, check_free, publish, writing
+from regard.look.activations import Captured
 
 SHARD = 256_000_000  # bytes
 NEW = "new"  # 1 at tokens that the model wrote, 0 at those it was given

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from regard.cli.lengths import check_length, check_room
+from regard.look.text_limits import check_length, check_memory
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show
 from regard.cli.texts import groups
@@ -14,10 +14,10 @@ from regard.data.files import read_lines
 from regard.errors import DataError
 from regard.interop.side import start_id
 from regard.kit import Kit
-from regard.look.heads import HeadScores, best_heads, head_scores
-from regard.look.rebuild import attention_names
-from regard.look.repeats import repeats_for
-from regard.look.view import head_counts
+from regard.look.head_scores import HeadScores, best_heads, head_scores
+from regard.look.attention_patterns import attention_names
+from regard.look.head_scores import repeats_for
+from regard.look.attention_maps import head_counts
 from regard.model.batch import Batch
 
 DOING = "measuring heads"
@@ -66,7 +66,7 @@ def read_group(kit: Kit, lines: Sequence[str]) -> Batch:
     encode, pair = kit.text_tokenizer.encode, kit.model.target is not None
     sides = [line.partition("\t") if pair else (line, "", "") for line in lines]
     rows = [check_length(kit, encode(source), DOING, source) for source, _, _ in sides]
-    check_room(kit, max(map(len, rows)), DOING, len(rows) * max(head_counts(kit.board)))
+    check_memory(kit, max(map(len, rows)), DOING, len(rows) * max(head_counts(kit.board)))
     if not pair:
         return kit.batch(rows)
     begin = start_id(kit.files, kit.config)

@@ -16,7 +16,7 @@ from regard.cli.texts import check_finite
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.look.goal import Goal
-from regard.look.lens import Attribution, direct_attribution, last_stack, logit_lens, standing
+from regard.look.logit_lens import Attribution, direct_attribution, last_stack, logit_lens, standing
 from regard.model.batch import Batch
 
 DOING = "looking through the logit lens"

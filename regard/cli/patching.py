@@ -17,12 +17,12 @@ from regard.cli.show import Show
 from regard.errors import DataError, UsageError
 from regard.files import write_whole
 from regard.kit import Kit
-from regard.look.capture import Board
-from regard.look.edit import zero
+from regard.look.hooks import Board
+from regard.look.edits import zero
 from regard.look.ioi import FRAMES, make_prompts
-from regard.look.names import resolve
+from regard.look.tap_names import resolve
 from regard.look.patching import Effects, Pairs, attribute_sites, patch_paths, patch_sites
-from regard.look.picture import draw_map
+from regard.look.picture import draw_map, png
 from regard.look.sites import Site, head_sites, mlp_sites
 
 DOING = "patching activations"
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         found = patched(args, kit.board, pairs, sites)
     made = as_data(args, sites, found)
     if args.png:
-        write_whole(Path(args.png), draw_map(*grid(sites, found.mean), args.over))
+        write_whole(Path(args.png), png(draw_map(*grid(sites, found.mean), args.over)))
     if show.as_json:
         show.result(made)
         return 0

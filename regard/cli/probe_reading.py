@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from regard.cli.lengths import most_tokens
+from regard.look.text_limits import max_tokens_of
 from regard.cli.show import Progress
 from regard.cli.texts import groups
 from regard.data.treebank import Words
@@ -43,7 +43,7 @@ def chosen_taps(kit: Kit, layer: str, patterns: Sequence[str] | None = None) -> 
 
 def read_corpus(kit: Kit, sentences: Sequence[Words], take: Take | None) -> Corpus:
     """Ids of each sentence, if the model has room for it."""
-    most = most_tokens(kit, "probing")
+    most = max_tokens_of(kit, "probing")
     take = take or ("last" if kit.model.encoder is None else "first")
     rows = [read_words(kit.text_tokenizer, *sentence.text(), take) for sentence in sentences]
     filled = [n for n, row in enumerate(rows) if row.words]

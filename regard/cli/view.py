@@ -9,19 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.cli.lengths import check_length, check_room, most_tokens
+from regard.look.text_limits import check_length, check_memory, max_tokens_of
 from regard.cli.lines import numbered_lines
 from regard.cli.measured import check_outputs
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show, human_bytes, human_time
-from regard.cli.view_flags import LONGEST
+from regard.look.text_limits import LONGEST
 from regard.decode.write import without_end
 from regard.errors import DataError, UsageError
 from regard.files import write_whole
 from regard.interop.side import start_id
 from regard.kit import Kit
 from regard.look.labels import token_label, token_labels
-from regard.look.view import Maps, View, attention_taps, gather_view, head_counts
+from regard.look.attention_maps import Maps, View, attention_taps, gather_view, head_counts
 from regard.look.view_effects import with_effects
 from regard.look.view_html import view_page
 from regard.look.view_png import draw_head, draw_heads
@@ -112,7 +112,7 @@ def check_choice(view: View, stack: str | None, head: tuple[int, int] | None) ->
 def read(kit: Kit, text: str, target: str | None, most: int, progress: Progress) -> Shown:
     """The text as a batch, with its tokens; an encoder-decoder without target translates first."""
     config, tokenizer = kit.model.config, kit.text_tokenizer
-    most_tokens(kit, DOING)  # says so where it reads no text
+    max_tokens_of(kit, DOING)  # says so where it reads no text
     if config.target is None and target is not None:
         raise UsageError(DOING, "two texts", "one; or an encoder-decoder")
     if not text.strip():
@@ -138,7 +138,7 @@ def check_cost(kit: Kit, shown: Shown, show: Show) -> None:
     """Refuse what does not fit; say beforehand what a long text takes."""
     heads = head_counts(kit.board)
     longest = max(map(len, shown.sides.values()))
-    needed = check_room(kit, longest, DOING, max(heads))
+    needed = check_memory(kit, longest, DOING, max(heads))
     if longest > LONGEST:
         time = human_time(PACE * sum(heads) * longest**2)
         place = "of a core" if kit.device.type == "cpu" else "on a CPU, less here"

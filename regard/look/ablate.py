@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import check_known
-from regard.look.capture import Board
+from regard.look.hooks import Board
 from regard.look.sites import Fills, Site, taps_of
 from regard.model.batch import Batch
 

@@ -16,8 +16,8 @@ from regard.core import mask as masks
 from regard.core.attention import Attention, View
 from regard.core.stack import Stack, cross_view
 from regard.errors import UsageError
-from regard.look.capture import Board
-from regard.look.names import resolve
+from regard.look.hooks import Board
+from regard.look.tap_names import find_taps
 from regard.model.batch import Batch
 from regard.model.model import Model
 
@@ -38,7 +38,7 @@ def find_attention(board: Board, layer: int | str) -> tuple[str, nn.Module]:
     if isinstance(layer, int):
         stack = "encoder" if board.model.decoder is None else "decoder"
         layer = f"{stack}.blocks.{layer}.attn"
-    (name,) = resolve(f"{layer}.pattern", [f"{n}.pattern" for n in attention_names(board)])
+    (name,) = find_taps(f"{layer}.pattern", [f"{n}.pattern" for n in attention_names(board)])
     path = name.removesuffix(".pattern")
     return path, board.model.get_submodule(path)
 
@@ -93,7 +93,7 @@ def pattern_rows(
         view = view_of(board.model, name, batch) if view is None else view
         if rows is not None:
             chosen = choose_rows(rows, q.shape[1]).to(q.device)
-            view = of_rows(view, chosen, q.shape[1], k.shape[1])
+            view = select_queries(view, chosen, q.shape[1], k.shape[1])
             q = q[:, chosen]
     return attention.pattern(q.transpose(1, 2), k.transpose(1, 2), view)
 
@@ -107,7 +107,7 @@ def choose_rows(rows: Sequence[int] | Tensor, count: int) -> Tensor:
     return chosen % count
 
 
-def of_rows(view: View, rows: Tensor, queries: int, keys: int) -> View:
+def select_queries(view: View, rows: Tensor, queries: int, keys: int) -> View:
     """The view of some queries."""
     mask, live = view.mask, view.live
     if view.causal:
@@ -119,7 +119,7 @@ def of_rows(view: View, rows: Tensor, queries: int, keys: int) -> View:
     return replace(view, mask=mask, live=live, causal=False)
 
 
-def rebuilt(
+def rebuild_pattern(
     board: Board, name: str, seen: Mapping[str, Tensor], batch: Batch, views: dict[str, View]
 ) -> Tensor:
     """The pattern of an attention whose `pattern_taps` were captured; `views` remembers views."""
@@ -136,8 +136,8 @@ def patterns(board: Board, batch: Batch, layers: str | Iterable[str] = "*") -> d
     """Attention weights (B, H, T, S) of each attention whose path matches, from one fused run."""
     wanted = [layers] if isinstance(layers, str) else layers
     known = [f"{name}.pattern" for name in attention_names(board)]
-    chosen = resolve([f"{name}.pattern" for name in wanted], known)
+    chosen = find_taps([f"{name}.pattern" for name in wanted], known)
     names = [name.removesuffix(".pattern") for name in chosen]
     _, seen = board.run(batch, [tap for name in names for tap in pattern_taps(board, name)])
     views: dict[str, View] = {}
-    return {name: rebuilt(board, name, seen, batch, views) for name in names}
+    return {name: rebuild_pattern(board, name, seen, batch, views) for name in names}

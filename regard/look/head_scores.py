@@ -1,51 +1,142 @@
-"""What each head does: scores on random repeats (Olsson 2022), spread, reach and size."""
+"""What each head does: scores on random repeats (Olsson 2022), spread, reach and size.
+
+A text A A, with A drawn at random, shows what heads do with what they have seen before. A
+previous-token head looks one token back, a duplicate-token head at the same token of the first A,
+an induction head at the token after that one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import batched
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from regard.ambient import current, track
 from regard.core.attention import Attention, View
-from regard.errors import check_known
-from regard.look.capture import Board
-from regard.look.lens import out_weights, with_output
-from regard.look.rebuild import attention_names, pattern_taps, rebuilt
-from regard.look.repeats import Repeats
+from regard.errors import DataError, UsageError, check_known
+from regard.interop.side import start_id
+from regard.look.attention_maps import head_counts
+from regard.look.attention_patterns import attention_names, pattern_taps, rebuild_pattern
+from regard.look.hooks import Board
+from regard.look.logit_lens import find_output_attention, output_weights
+from regard.look.results import HeadScore, HeadScores
+from regard.look.text_limits import check_length, check_memory
 from regard.model.batch import Batch
+from regard.model.front_text import TextFront
+from regard.model.model import Model
+from regard.tokens.tokenizer import Tokenizer
 
-REPEATS = ("previous", "duplicate", "induction")
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+DOING = "measuring heads"
+DRAWING = "drawing random repeats"
+HALF_TOKENS = 100  # of A, where a model reads so many
+VOCABULARY = 2000  # tokens of a vocabulary that are looked at
+REPEAT_SCORES = ("previous", "duplicate", "induction")
+HeadMeasure = Literal["previous", "duplicate", "induction", "entropy", "distance", "norm"]
+
+
+# Random repeats -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class HeadScores:
-    """What was measured of one head; None where there is no such thing."""
+class Repeats:
+    """Rows of random tokens, each written twice: A A."""
 
-    layer: str
-    """Path of its attention."""
-    block: int
-    head: int
-    previous: float | None = None
-    """Mean weight of the token before."""
-    duplicate: float | None = None
-    """Mean weight, in the second A, of the same token in the first."""
-    induction: float | None = None
-    """Mean weight, in the second A, of the token after the same one in the first."""
-    entropy: float | None = None
-    """Mean entropy of its rows, in nats."""
-    distance: float | None = None
-    """Mean distance between query and key, in tokens."""
-    norm: float | None = None
-    """Mean length of what it writes into the stream."""
+    batch: Batch
+    length: int
+    """Tokens of A."""
+    before: int = 0
+    """Columns of the input before the first A; a target has one."""
 
-    @property
-    def name(self) -> str:
-        """As people write it: block.head, with the part of the model where that is not clear."""
-        stack, kind = self.layer.split(".")[0], self.layer.rpartition(".")[2]
-        where = "" if (stack, kind) == ("decoder", "attn") else f" ({stack} {kind})"
-        return f"{self.block}.{self.head}{where}"
+    def start(self, layer: str) -> int:
+        """The column where the first A begins for an attention."""
+        target = self.batch.target is not None and layer.startswith("decoder.")
+        return 1 if target else self.before
+
+
+def random_repeats(
+    ids: Sequence[int],
+    length: int,
+    rows: int = 4,
+    seed: int = 0,
+    first: Sequence[int] = (),
+    begin: int | None = None,
+) -> Repeats:
+    """Rows `first` A A, each A of `length` different ones of the ordinary tokens `ids`.
+
+    For an encoder-decoder `begin` begins a target that is A A as well.
+    """
+    if not 2 <= length <= len(ids):
+        expected = f"2 to {len(ids)}, for the tokens of a half are all different"
+        raise UsageError(DRAWING, f"length {length}", expected)
+    generator = torch.Generator().manual_seed(seed)
+    known = torch.tensor(list(ids))
+    half = torch.stack(
+        [known[torch.randperm(len(known), generator=generator)[:length]] for _ in range(rows)]
+    )
+    opening = torch.tensor(list(first), dtype=torch.long).expand(rows, -1)
+    target = None
+    if begin is not None:
+        target = torch.cat([torch.full((rows, 1), begin), half, half], 1)
+    return Repeats(Batch(torch.cat([opening, half, half], 1), target), length, len(first))
+
+
+def repeats_for(
+    model: Model,
+    tokenizer: Tokenizer | None = None,
+    length: int | None = None,
+    rows: int = 4,
+    seed: int = 0,
+    begin: int = 0,
+) -> Repeats:
+    """Random repeats of ordinary tokens, as long as suits a model, begun as it wants texts begun.
+
+    `begin` begins a target. Without a tokenizer every id is an ordinary token.
+    """
+    fronts = [front for front in (model.front, model.target) if front is not None]
+    texts = [front for front in fronts if isinstance(front, TextFront)]
+    if len(texts) < len(fronts):
+        found = f"a model that reads {model.config.front.kind}"
+        raise UsageError(DRAWING, found, "a model that reads text")
+    size = min(front.config.vocab for front in texts)
+    ids, first = list(range(size)), list[int]()
+    if tokenizer is not None:
+        ids, first = ordinary_ids(tokenizer, size, seed), opening_ids(tokenizer)
+    room = min(longest(front) for front in texts) - max(len(first), int(len(texts) > 1))
+    most = min(room // 2, len(ids))
+    if length is not None and length > most:
+        expected = f"at most {most}, for this model's length and vocabulary"
+        raise UsageError(DRAWING, f"length {length}", expected)
+    begun = begin if len(texts) > 1 else None
+    return random_repeats(ids, length or min(HALF_TOKENS, most), rows, seed, first, begun)
+
+
+def longest(front: TextFront) -> int:
+    """The most tokens that a front has positions for, or that its model was trained on."""
+    table = None if front.positions is None else front.positions.size
+    return table or front.config.length or 10 * HALF_TOKENS
+
+
+def ordinary_ids(tokenizer: Tokenizer, size: int, seed: int = 0) -> list[int]:
+    """Tokens that stand for some text, so no control tokens; of a large vocabulary a part."""
+    generator = torch.Generator().manual_seed(seed)
+    known = min(size, tokenizer.size)
+    drawn = sorted(torch.randperm(known, generator=generator)[:VOCABULARY].tolist())
+    controls = set(tokenizer.specials.values())
+    return [id for id in drawn if id not in controls and tokenizer.decode([id]).strip()]
+
+
+def opening_ids(tokenizer: Tokenizer) -> list[int]:
+    """What a tokenizer puts before each text: the id that begins texts, or none."""
+    first = tokenizer.encode("")[:1]
+    begins = {tokenizer.specials.get(role) for role in ("bos", "cls")}
+    return first if first and first[0] in begins else []
 
 
 # From a pattern ---------------------------------------------------------------------------------
@@ -57,8 +148,8 @@ def repeat_scores(pattern: Tensor, length: int, start: int = 0) -> dict[str, Ten
     second = inside[..., length:, :]
     same = second.diagonal(0, -2, -1)  # query A[i] of the second time, key A[i] of the first
     after = second.diagonal(1, -2, -1)
-    found = inside.diagonal(-1, -2, -1), same, after
-    return {name: part.mean((0, 2)) for name, part in zip(REPEATS, found, strict=True)}
+    parts = inside.diagonal(-1, -2, -1), same, after
+    return {name: part.mean((0, 2)) for name, part in zip(REPEAT_SCORES, parts, strict=True)}
 
 
 def row_entropy(pattern: Tensor) -> Tensor:
@@ -76,7 +167,7 @@ def row_distance(pattern: Tensor) -> Tensor:
 
 def written_norms(attention: Attention, x: Tensor) -> Tensor:
     """Length of x W_O for each head, x (B, T, H, K) → (B, H, T), without making x W_O itself."""
-    weights = out_weights(attention).to(x.dtype)
+    weights = output_weights(attention).to(x.dtype)
     gram = torch.einsum("dhk,dhj->hkj", weights, weights)
     square = (torch.einsum("bthk,hkj->bthj", x, gram) * x).sum(-1)
     return square.clamp(min=0).sqrt().transpose(1, 2)
@@ -87,7 +178,7 @@ def value_weighted(board: Board, layer: int | str, pattern: Tensor, v: Tensor) -
 
     Attention to a key whose value is next to nothing counts for next to nothing.
     """
-    attention = with_output(board, layer)
+    attention = find_output_attention(board, layer)
     per_head = attention.per_head(v.transpose(1, 2)).transpose(1, 2)  # (B, S, H, K)
     return pattern * written_norms(attention, per_head)[:, :, None]
 
@@ -95,7 +186,7 @@ def value_weighted(board: Board, layer: int | str, pattern: Tensor, v: Tensor) -
 # All heads of a model ---------------------------------------------------------------------------
 
 
-class Measure:
+class HeadMeasurement:
     """Sums over batches, so that a mean over many texts needs the memory of one."""
 
     def __init__(self, board: Board) -> None:
@@ -112,7 +203,7 @@ class Measure:
         _, seen = self.board.run(batch, taps)
         views: dict[str, View] = {}
         for name in self.names:
-            pattern = rebuilt(self.board, name, seen, batch, views).float()
+            pattern = rebuild_pattern(self.board, name, seen, batch, views).float()
             if repeats is not None and not name.endswith(".cross"):
                 start = repeats.start(name)
                 self.repeats[name] = repeat_scores(pattern, repeats.length, start)
@@ -121,20 +212,20 @@ class Measure:
 
     def add(self, name: str, pattern: Tensor, z: Tensor | None, real: Tensor) -> None:
         """Add one batch's rows; real (B, T) are those that count."""
-        found = {"entropy": row_entropy(pattern)}
+        measured = {"entropy": row_entropy(pattern)}
         if not name.endswith(".cross"):
-            found["distance"] = row_distance(pattern)
+            measured["distance"] = row_distance(pattern)
         attention = self.board.model.get_submodule(name)
         if z is not None and isinstance(attention, Attention):
-            found["norm"] = written_norms(attention, z.float())
-        for what, values in found.items():  # (B, H, T)
+            measured["norm"] = written_norms(attention, z.float())
+        for what, values in measured.items():  # (B, H, T)
             total = values.masked_fill(~real[:, None], 0).double().sum((0, 2))
             self.sums[name][what] = self.sums[name].get(what, 0) + total
         self.counts[name] = self.counts.get(name, 0) + real.sum()
 
-    def scores(self) -> list[HeadScores]:
+    def scores(self) -> list[HeadScore]:
         """What was measured of each head, in the model's order."""
-        made = []
+        scores = []
         for name in self.names:
             means = {what: total / self.counts[name] for what, total in self.sums[name].items()}
             columns = {what: x.tolist() for what, x in (self.repeats[name] | means).items()}
@@ -142,8 +233,8 @@ class Measure:
             block = int(parts[2]) if "blocks" in parts else 0
             for head in range(max(map(len, columns.values()), default=0)):
                 values = {what: column[head] for what, column in columns.items()}
-                made.append(HeadScores(name, block, head, **values))
-        return made
+                scores.append(HeadScore(name, block, head, **values))
+        return scores
 
 
 def real_queries(name: str, batch: Batch, pattern: Tensor) -> Tensor:
@@ -154,24 +245,75 @@ def real_queries(name: str, batch: Batch, pattern: Tensor) -> Tensor:
     return every if mask is None else mask
 
 
-def head_scores(
+def score_heads(
     board: Board, repeats: Repeats | None = None, batches: Iterable[Batch] | None = None
-) -> list[HeadScores]:
+) -> list[HeadScore]:
     """Every head: the repeat scores, and entropy, distance and norm over `batches`.
 
     Without batches the latter are taken on the repeats too, in the same pass.
     """
-    measure = Measure(board)
+    measurement = HeadMeasurement(board)
     if repeats is not None:
-        measure.read(repeats.batch.to(board.model.device), repeats, general=batches is None)
+        measurement.read(repeats.batch.to(board.model.device), repeats, general=batches is None)
     for batch in batches or ():
-        measure.read(batch)
-    return measure.scores()
+        measurement.read(batch)
+    return measurement.scores()
 
 
-def best_heads(scores: Iterable[HeadScores], by: str, count: int | None = None) -> list[HeadScores]:
+def best_heads(scores: Iterable[HeadScore], by: str, count: int | None = None) -> list[HeadScore]:
     """Largest first, of entropy smallest first; heads without that score are left out."""
-    check_known(by, [f.name for f in fields(HeadScores)][3:], "sorting heads")
+    check_known(by, get_args(HeadMeasure), "sorting heads")
     sign = 1 if by == "entropy" else -1
     having = [s for s in scores if getattr(s, by) is not None]
     return sorted(having, key=lambda s: sign * getattr(s, by))[:count]
+
+
+# Heads of a model by its text ---------------------------------------------------------------------
+
+
+def measure_heads(
+    kit: Kit,
+    name: str,
+    texts: Iterable[str] | None = None,
+    *,
+    length: int | None = None,
+    rows: int = 4,
+    sort: HeadMeasure | None = None,
+    top: int | None = None,
+    measured_on: str | None = None,
+) -> HeadScores:
+    """Score the heads of a model on random repeats, and on texts where there are any."""
+    attention_names(kit.board)  # says so where there are none
+    seed, begin = current().seed, start_id(kit.files, kit.config)
+    repeats = repeats_for(kit.model, kit.tokenizer, length, rows, seed, begin)
+    batches = None if texts is None else read_batches(kit, texts, rows, measured_on or "the text")
+    scores = score_heads(kit.board, repeats, batches)
+    chosen = best_heads(scores, sort) if sort else scores
+    return HeadScores(name, repeats.length, rows, seed, measured_on, chosen[:top])
+
+
+def read_batches(kit: Kit, lines: Iterable[str], rows: int, name: str) -> Iterator[Batch]:
+    """Lines that are not empty as a model reads them, so many at once.
+
+    An encoder-decoder reads source TAB target, which may be missing. Patterns take room with the
+    square of a line's length, so long lines are refused first.
+    """
+    encode, pair = kit.text_tokenizer.encode, kit.model.target is not None
+    empty = True
+    for group in track(batched(filter(str.strip, lines), rows), DOING):
+        empty = False
+        sides = [line.partition("\t") if pair else (line, "", "") for line in group]
+        ids = [check_length(kit, encode(source), DOING, source) for source, _, _ in sides]
+        check_memory(kit, max(map(len, ids)), DOING, len(ids) * max(head_counts(kit.board)))
+        if not pair:
+            yield kit.batch(ids)
+            continue
+        begin = start_id(kit.files, kit.config)
+        targets = [
+            [begin, *(encode(target, side="target") if tab else [])] for _, tab, target in sides
+        ]
+        for written, (_, _, target) in zip(targets, sides, strict=True):
+            check_length(kit, written, DOING, target, "target")
+        yield kit.batch(ids, targets)
+    if empty:
+        raise DataError(DOING, f"no text in {name}", "some lines")

@@ -15,13 +15,13 @@ from torch import Tensor
 
 from regard.errors import DataError, UsageError
 from regard.look.ablate import fill
-from regard.look.capture import Board
-from regard.look.edit import Edit, patch
+from regard.look.hooks import Board
+from regard.look.edits import Edit, patch
 from regard.look.goal import last_columns
-from regard.look.heads import HeadScores, head_scores
+from regard.look.head_scores import HeadScores, head_scores
 from regard.look.ioi import Roles, find_roles
 from regard.look.patching import Pairs, ends, patch_paths, spread
-from regard.look.repeats import Repeats
+from regard.look.head_scores import Repeats
 from regard.look.sites import ROWS, Site, head_sites
 
 LOOKS = 0.2  # attention from which a head is said to look there

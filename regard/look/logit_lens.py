@@ -1,4 +1,4 @@
-"""Lenses: what each block would say (nostalgebraist 2020), and who wrote it (Elhage 2021).
+"""The logit lens (nostalgebraist 2020), and who wrote a logit (Elhage 2021).
 
 The logit lens sends the stream after each block through the final norm and the output head. Direct
 attribution takes a logit apart: with the final norm's scale held at its actual value the logit is
@@ -7,8 +7,8 @@ linear in the stream, and the stream is a sum of what embedding, heads, MLPs and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,17 +19,22 @@ from regard.core.mlp import MLP
 from regard.core.norm import RMSNorm
 from regard.core.stack import Stack
 from regard.errors import UsageError
-from regard.look.capture import Board
+from regard.look.attention_patterns import find_attention
 from regard.look.goal import Goal, goal_columns
-from regard.look.rebuild import find_attention
+from regard.look.hooks import Board
+from regard.look.results import Contribution, Lens, LensLayer, Token
 from regard.model.batch import Batch
 from regard.model.model import Model
 
-TAKING = "taking a logit apart"
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+LOOKING = "looking through the logit lens"
+TAKING_APART = "taking a logit apart"
 
 
-class Standing(NamedTuple):
-    """How a token stands by layer, each (L + 1, …): first the embedding, then after each block."""
+class TokenByLayer(NamedTuple):
+    """How likely a token is by layer, each (L + 1, …): first the embedding, then after each block."""
 
     probability: Tensor
     rank: Tensor
@@ -37,7 +42,7 @@ class Standing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Part:
+class StreamPart:
     """One writer into the stream, or a constant."""
 
     kind: str
@@ -60,10 +65,10 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Attribution:
-    """A goal as a sum."""
+class DirectAttribution:
+    """A goal as a sum over the parts that wrote into the stream."""
 
-    parts: list[Part]
+    parts: list[StreamPart]
     values: Tensor
     """(parts, B)"""
     goal: Tensor
@@ -100,17 +105,17 @@ def last_stack(model: Model, doing: str) -> tuple[str, Stack]:
 
 
 @torch.no_grad()
-def logit_lens(board: Board, batch: Batch, columns: Tensor | None = None) -> Tensor:
+def lens_scores(board: Board, batch: Batch, columns: Tensor | None = None) -> Tensor:
     """Scores (L + 1, B, C, V) after the embedding and after each block, at columns (B, C) or all.
 
     Of a head that takes one position, a classifier's, (L + 1, B, classes), without columns.
     """
     model = board.model
-    name, stack = last_stack(model, "looking through the logit lens")
+    name, stack = last_stack(model, LOOKING)
     whole = model.head.config.take == "first"
     if whole and columns is not None:
         found = "columns, and an output head that takes the first position"
-        raise UsageError("looking through the logit lens", found, "no columns")
+        raise UsageError(LOOKING, found, "no columns")
     taps = [f"{name}.embed", *(f"{name}.blocks.{n}.resid_post" for n in range(len(stack.blocks)))]
     _, seen = board.run(batch, taps)
     scores = []
@@ -125,18 +130,18 @@ def take_columns(x: Tensor, columns: Tensor) -> Tensor:
     return x[torch.arange(len(x), device=x.device)[:, None], columns.to(x.device)]
 
 
-def standing(scores: Tensor, token: Tensor) -> Standing:
+def follow_token(scores: Tensor, token: Tensor) -> TokenByLayer:
     """Probability and rank of a token (…) by layer, from scores (L + 1, …, V)."""
     index = token.to(scores.device).expand(scores.shape[:-1])[..., None]
     mine = scores.gather(-1, index)
     rank = 1 + (scores > mine).sum(-1)
-    return Standing(scores.softmax(-1).gather(-1, index)[..., 0], rank)
+    return TokenByLayer(scores.softmax(-1).gather(-1, index)[..., 0], rank)
 
 
 # Heads and what they write ----------------------------------------------------------------------
 
 
-def with_output(board: Board, layer: int | str) -> Attention:
+def find_output_attention(board: Board, layer: int | str) -> Attention:
     """An attention that writes into the stream by an output map."""
     name, attention = find_attention(board, layer)
     if isinstance(attention, Attention):
@@ -145,7 +150,7 @@ def with_output(board: Board, layer: int | str) -> Attention:
     raise UsageError("looking at heads", found, "attention of a Transformer block")
 
 
-def out_weights(attention: Attention) -> Tensor:
+def output_weights(attention: Attention) -> Tensor:
     """The output map by heads (D, H, K)."""
     if attention.o.weight.numel() == 0:
         found, fix = "weights that were dropped after packing", "open the model in fp32"
@@ -156,7 +161,7 @@ def out_weights(attention: Attention) -> Tensor:
 
 def head_outputs(board: Board, z: Tensor, layer: int | str) -> Tensor:
     """What each head adds to the stream (B, T, H, D) of z (B, T, H, K); the bias is not in it."""
-    weights = out_weights(with_output(board, layer)).to(z.dtype)
+    weights = output_weights(find_output_attention(board, layer)).to(z.dtype)
     return torch.einsum("bthk,dhk->bthd", z, weights)
 
 
@@ -169,7 +174,7 @@ def copy_score(board: Board, layer: int | str, head: int, batch: Batch, top: int
     token is among the `top` best.
     """
     name, stack = last_stack(board.model, "scoring copies")
-    attention = with_output(board, layer)
+    attention = find_output_attention(board, layer)
     if stack.config.block.norm_at == "post" or attention.cross or board.model.head.dense:
         found = "cross-attention, a post-norm model or a transforming output head"
         raise UsageError("scoring copies", found, "self-attention of a pre-norm language model")
@@ -179,7 +184,7 @@ def copy_score(board: Board, layer: int | str, head: int, batch: Batch, top: int
     (x,) = seen.values()
     v = attention.v(attention.norm(x)).unflatten(-1, (attention.groups, attention.width))
     mine = v[:, :, head * attention.groups // attention.heads]  # (B, T, K)
-    scores = board.model.head(stack.norm(mine @ out_weights(attention)[:, head].T))
+    scores = board.model.head(stack.norm(mine @ output_weights(attention)[:, head].T))
     hit = (scores.topk(min(top, scores.shape[-1])).indices == batch.ids[..., None]).any(-1)
     return float((hit if batch.mask is None else hit[batch.mask]).float().mean())
 
@@ -190,7 +195,7 @@ def copy_score(board: Board, layer: int | str, head: int, batch: Batch, top: int
 @torch.no_grad()
 def direct_attribution(
     board: Board, batch: Batch, goal: Goal, neurons: bool = False
-) -> Attribution:
+) -> DirectAttribution:
     """The goal's logit, or difference of two, as what each part wrote towards it.
 
     An MLP is one part, or, by `neurons`, each of its neurons and its bias.
@@ -203,7 +208,7 @@ def direct_attribution(
     last = f"{name}.blocks.{len(blocks) - 1}.resid_post"
     logits, seen = board.run(batch, [*written, last])
     way = direction(board.model, stack.norm, seen[last], batch, goal)
-    parts = [Part("embed", f"{name}.embed")]
+    parts = [StreamPart("embed", f"{name}.embed")]
     values = [dot(seen[f"{name}.embed"], way)]
     for n, block in enumerate(blocks):
         path = f"{name}.blocks.{n}"
@@ -212,25 +217,25 @@ def direct_attribution(
                 continue
             each = by_head(attention, seen[f"{path}.{kind}.z"], way)  # (H, B)
             role = "head" if kind == "attn" else "cross"
-            parts += [Part(role, f"{path}.{kind}", n, head) for head in range(len(each))]
+            parts += [StreamPart(role, f"{path}.{kind}", n, head) for head in range(len(each))]
             values += list(each)
             if attention.o.bias is not None:
-                parts.append(Part("bias", f"{path}.{kind}", n))
+                parts.append(StreamPart("bias", f"{path}.{kind}", n))
                 values.append(way.along @ attention.o.bias)
         if not neurons:
-            parts.append(Part("mlp", f"{path}.mlp", n))
+            parts.append(StreamPart("mlp", f"{path}.mlp", n))
             values.append(dot(seen[f"{path}.mlp.out"], way))
             continue
         each = by_neuron(block.mlp, seen[f"{path}.mlp.post"], way)
-        parts += [Part("neuron", f"{path}.mlp", n, number) for number in range(len(each))]
+        parts += [StreamPart("neuron", f"{path}.mlp", n, number) for number in range(len(each))]
         values += list(each)
         if block.mlp.down.bias is not None:
-            parts.append(Part("bias", f"{path}.mlp", n))
+            parts.append(StreamPart("bias", f"{path}.mlp", n))
             values.append(way.along @ block.mlp.down.bias)
     for what, constant in way.constants.items():
-        parts.append(Part("bias", what))
+        parts.append(StreamPart("bias", what))
         values.append(constant)
-    return Attribution(parts, torch.stack(values), goal(logits, batch))
+    return DirectAttribution(parts, torch.stack(values), goal(logits, batch))
 
 
 def by_neuron(mlp: MLP, post: Tensor, way: Direction) -> Tensor:
@@ -247,7 +252,7 @@ def stack_blocks(stack: Stack) -> list[Block]:
 
 def check_linear(model: Model, goal: Goal) -> tuple[str, Stack]:
     """The stack whose stream the goal is linear in; says why where there is none."""
-    name, stack = last_stack(model, TAKING)
+    name, stack = last_stack(model, TAKING_APART)
     found = ""
     if stack.config.block.norm_at == "post":
         found = "a post-norm model: each norm rescales all that was written before it"
@@ -258,10 +263,10 @@ def check_linear(model: Model, goal: Goal) -> tuple[str, Stack]:
     elif not all(block.residual for block in stack_blocks(stack)):
         found = "a block without its shortcut"
     if found:
-        raise UsageError(TAKING, found, "a pre-norm Transformer whose head is one linear map")
+        raise UsageError(TAKING_APART, found, "a pre-norm Transformer whose head is one linear map")
     if goal.kind == "logprob" and goal.bad is None:
         found, fix = "a log-probability, which is no sum", "a logit, or against another token"
-        raise UsageError(TAKING, found, "a logit or a difference", fix)
+        raise UsageError(TAKING_APART, found, "a logit or a difference", fix)
     return name, stack
 
 
@@ -304,5 +309,5 @@ def dot(written: Tensor, way: Direction) -> Tensor:
 def by_head(attention: Attention, z: Tensor, way: Direction) -> Tensor:
     """What each head of z (B, T, H, K) gives to the goal (H, B)."""
     here = take_columns(z, way.at[:, None])[:, 0]  # (B, H, K)
-    asked = torch.einsum("bd,dhk->bhk", way.along, out_weights(attention).to(z.dtype))
+    asked = torch.einsum("bd,dhk->bhk", way.along, output_weights(attention).to(z.dtype))
     return (here * asked).sum(-1).T

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from regard.core.stack import Stack
 from regard.errors import UsageError
-from regard.look.capture import Board, Edits
-from regard.look.edit import Edit, patch
+from regard.look.hooks import Board, Edits
+from regard.look.edits import Edit, patch
 from regard.look.goal import Goal
 from regard.look.sites import ROWS, Fills, Site, head_sites, masks, measure, mlp_sites, taps_of
 from regard.model.batch import Batch, tile_rows

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from regard.core.attention import Attention
-from regard.look.capture import Board
-from regard.look.edit import HEAD, Edit, patch
+from regard.look.hooks import Board
+from regard.look.edits import HEAD, Edit, patch
 from regard.look.goal import Goal
 from regard.model.batch import Batch, tile_rows
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardError, UsageError
-from regard.look.capture import Board
+from regard.look.hooks import Board
 from regard.look.goal import Goal
 from regard.look.inputs import (
     Baseline,

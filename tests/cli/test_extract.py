@@ -14,7 +14,7 @@ from regard.cli.extract_room import Room
 from regard.errors import DataError
 from regard.loading import load
 from regard.look.extract import Item, Shards, choose_taps
-from regard.look.extracted import Extracted, Writer
+from regard.look.activation_store import Extracted, Writer
 from tests.cli.conftest import ROOT
 from tests.cli.small_folders import masker, pair, stdin, writer  # noqa: F401
 

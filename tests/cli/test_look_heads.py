@@ -9,7 +9,7 @@ import torch
 
 from regard.kit import Kit
 from regard.loading import load
-from regard.look.heads import head_scores
+from regard.look.head_scores import head_scores
 from regard.tokens.train import train_tokenizer
 from tests.cli.small_folders import masker, pair, writer  # noqa: F401
 from tests.look.planted import planted_induction

@@ -12,7 +12,7 @@ import torch
 from regard.cli.main import join_verb
 from regard.errors import UsageError
 from regard.loading import load
-from regard.look.edit import zero
+from regard.look.edits import zero
 from regard.look.steer import head_mask
 from tests.cli.small_folders import masker, pair, stdin, writer  # noqa: F401
 
@@ -131,7 +131,7 @@ def test_a_long_text_says_what_it_takes_or_what_fits(here, pair, tmp_path, monke
     monkeypatch.setattr("regard.cli.view.LONGEST", 3)
     code, _, err = here(*words)
     assert code == 0 and " tokens: about " in err and "of a core" in err
-    monkeypatch.setattr("regard.cli.lengths.free_memory", lambda device: 4_000)
+    monkeypatch.setattr("regard.look.text_limits.free_memory", lambda device: 4_000)
     code, out, err = here(*words)
     assert (code, out) == (3, "") and "which fit into 3.9 KiB" in err
 

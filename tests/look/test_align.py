@@ -9,7 +9,7 @@ import torch
 
 from regard.data.words import words
 from regard.errors import UsageError
-from regard.look.align import (
+from regard.look.word_alignment import (
     AlignConfig,
     align_config,
     alignment_error_rate,

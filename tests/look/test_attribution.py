@@ -18,7 +18,7 @@ from regard.look.attribution import (
     integrate,
     integrated_gradients,
 )
-from regard.look.capture import Board
+from regard.look.hooks import Board
 from regard.look.goal import Goal
 from regard.look.rollout import flow, rollout
 from regard.look.subsets import Tokens

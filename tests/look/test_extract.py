@@ -10,7 +10,7 @@ from regard.history.config import RecurrentConfig
 from regard.history.recurrent import Recurrent
 from regard.kit import Kit
 from regard.look.extract import Item, Shards, choose_taps
-from regard.look.extracted import Extracted, publish, writing
+from regard.look.activation_store import Extracted, publish, writing
 from regard.model.batch import like_lengths
 from regard.model.config import HeadConfig, TextConfig
 from tests.properties.small_models import TEXT, VOCAB, assert_near, random_ids, randomise, small_kit

@@ -10,8 +10,8 @@ import torch
 from regard.errors import UsageError
 from regard.history.config import encoder_decoder
 from regard.history.seq2seq import RecurrentPair
-from regard.look.capture import Board
-from regard.look.heads import (
+from regard.look.hooks import Board
+from regard.look.head_scores import (
     best_heads,
     head_scores,
     repeat_scores,
@@ -19,8 +19,8 @@ from regard.look.heads import (
     row_entropy,
     value_weighted,
 )
-from regard.look.lens import head_outputs
-from regard.look.repeats import random_repeats
+from regard.look.logit_lens import head_outputs
+from regard.look.head_scores import random_repeats
 from regard.model.batch import Batch
 from tests.look.planted import forget_induction, planted_induction
 from tests.properties.small_models import VOCAB, example, random_ids, small_kit

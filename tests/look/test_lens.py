@@ -11,10 +11,10 @@ from regard.errors import UsageError
 from regard.history.config import language_model
 from regard.history.recurrent import Recurrent
 from regard.kit import Kit
-from regard.look.capture import Board
-from regard.look.edit import zero
+from regard.look.hooks import Board
+from regard.look.edits import zero
 from regard.look.goal import Goal
-from regard.look.lens import (
+from regard.look.logit_lens import (
     copy_score,
     direct_attribution,
     head_outputs,

@@ -9,8 +9,8 @@ from regard.errors import UsageError
 from regard.history.config import encoder_decoder, language_model
 from regard.history.recurrent import Recurrent
 from regard.history.seq2seq import RecurrentPair
-from regard.look.capture import Board
-from regard.look.rebuild import attention_names, pattern_rows, patterns
+from regard.look.hooks import Board
+from regard.look.attention_patterns import attention_names, pattern_rows, patterns
 from regard.model.batch import Batch
 from tests.properties.small_models import EVERY, example, random_ids, small_kit
 

@@ -8,18 +8,18 @@ import torch
 from regard.errors import UsageError
 from regard.history.config import encoder_decoder, language_model
 from regard.history.seq2seq import model_class
-from regard.look.capture import Board
+from regard.look.hooks import Board
 from regard.look.circuit import CircuitConfig, find_circuit
 from regard.look.edges import edge_scores
-from regard.look.edit import mean, patch, zero
+from regard.look.edits import mean, patch, zero
 from regard.look.goal import Goal
-from regard.look.heads import head_scores
+from regard.look.head_scores import head_scores
 from regard.look.ioi_heads import Search
-from regard.look.lens import copy_score, direct_attribution, logit_lens
+from regard.look.logit_lens import copy_score, direct_attribution, logit_lens
 from regard.look.patching import Pairs, attribute_sites, patch_paths, patch_sites
-from regard.look.repeats import repeats_for
+from regard.look.head_scores import repeats_for
 from regard.look.sites import Site, head_sites, mlp_sites
-from regard.look.view import gather_view
+from regard.look.attention_maps import gather_view
 from regard.look.words import word_taps
 from regard.model.batch import Batch
 from tests.properties.small_models import randomise

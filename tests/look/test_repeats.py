@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.repeats import opening, ordinary_ids, random_repeats, repeats_for
+from regard.look.head_scores import opening, ordinary_ids, random_repeats, repeats_for
 from regard.tokens.train import train_tokenizer
 from tests.properties.small_models import VOCAB, small_kit
 

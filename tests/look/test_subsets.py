@@ -8,7 +8,7 @@ import torch
 from regard.errors import UsageError
 from regard.history.config import language_model
 from regard.history.seq2seq import model_class
-from regard.look.capture import Board
+from regard.look.hooks import Board
 from regard.look.faithful import curves
 from regard.look.goal import Goal
 from regard.look.lime import lime

@@ -19,7 +19,7 @@ from regard.history.config import RecurrentConfig
 from regard.history.recurrent import Recurrent
 from regard.history.seq2seq import RecurrentPair
 from regard.kit import Kit
-from regard.look.trace import find_path
+from regard.look.activations import find_path
 from regard.model.config import HeadConfig, TextConfig
 from regard.model.precision import set_precision
 from tests.properties.small_models import (

@@ -15,9 +15,9 @@ from regard.history.seq2seq import RecurrentPair
 from regard.kit import Kit
 from regard.look import view as views
 from regard.look import view_effects
-from regard.look.edit import zero
+from regard.look.edits import zero
 from regard.look.goal import Goal
-from regard.look.view import gather_view
+from regard.look.attention_maps import gather_view
 from regard.look.view_effects import with_effects
 from tests.properties.small_models import EVERY, example, randomise, small_kit
 

@@ -17,7 +17,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.look.view import gather_view, sparse
+from regard.look.attention_maps import gather_view, sparse
 from regard.look.view_effects import with_effects
 from regard.look.view_html import pack, unpack, view_page
 from tests.look.test_page import Reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regard.look.labels import cell_width, fit, token_label, token_labels
-from regard.look.view import gather_view
+from regard.look.attention_maps import gather_view
 from regard.look.view_effects import with_effects
 from regard.look.view_png import draw_head, draw_heads
 from regard.look.view_text import forecast_line, text_view

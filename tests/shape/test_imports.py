@@ -158,7 +158,7 @@ def test_every_import_points_towards_level_zero():
         ),
         ("model/model.py", "from regard import load"),
         ("data/text.py", "import regard.history.ngram"),
-        ("decode/beam.py", "from regard.look.capture import capture"),
+        ("decode/beam.py", "from regard.look.hooks import capture"),
         ("cli/main.py", "import torch"),
         ("look/capture.py", "import pickle"),
         ("look/capture.py", "import torch\nx = torch.load('a')"),

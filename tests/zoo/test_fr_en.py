@@ -12,7 +12,7 @@ import regard
 from regard.cli.main import main
 from regard.explaining import align_words, look_across
 from regard.kit import Kit
-from regard.look.align import align_config, alignment_error_rate, read_links
+from regard.look.word_alignment import align_config, alignment_error_rate, read_links
 from regard.passages import translate_passages
 from regard.translating import TranslateConfig
 from regard.zoo import HOME

@@ -1,5 +1,5 @@
 "use strict";
-// One head drawn large, and what is predicted with it and without; view.js calls these.
+// One head drawn large, and what is predicted with it and without; attention.js calls these.
 // One head ----------------------------------------------------------------------------------------
 
 const chosenMap = () => {

@@ -1,4 +1,4 @@
-// Draws a View (view_html.py). Nothing is fetched; a map is unpacked when it is first looked at.
+// Draws AttentionMaps (page.py). Nothing is fetched; a map is unpacked when it is first looked at.
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
 const predicting = data.sides.target ? "target" : "text";
