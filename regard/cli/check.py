@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from regard.cli.doctor import choose_device
+from regard.ambient import choose_device
 from regard.cli.opening import find_source
 from regard.cli.properties import Property, run_properties
 from regard.cli.show import Progress, Show

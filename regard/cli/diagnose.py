@@ -18,11 +18,11 @@ from regard.cli.show import Show
 from regard.data.files import read_pieces
 from regard.errors import DataError, UsageError
 from regard.files import write_whole
-from regard.history.gradients import gradient_by_lag
-from regard.history.seq2seq import model_class
 from regard.kit import Kit
+from regard.look.gradient_reach import gradient_by_lag
 from regard.look.picture import draw_curves, png
 from regard.model.model import Model
+from regard.model.recurrent import model_class
 from regard.train.shape import ShapeConfig
 
 DOING = "diagnosing gradients"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.cli.doctor import choose_device
+from regard.ambient import choose_device
 from regard.cli.evaluate import window_length
 from regard.cli.ladder_split import Split
 from regard.cli.ladder_vectors import measure_vectors, token_ids, train_vectors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from regard.cli.doctor import choose_device
+from regard.ambient import choose_device
 from regard.cli.editing import read_edits
 from regard.cli.show import Show
 from regard.errors import DataError, UsageError, nearest

@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from regard.cli.doctor import choose_device, free_memory
+from regard.ambient import choose_device
 from regard.cli.opening import open_config
 from regard.cli.show import Show, human_bytes, human_count, human_time
 from regard.cli.timing import OPTIMISER, Timer
 from regard.errors import ResourceError, UsageError
+from regard.heap import free_memory
 from regard.model.config import ModelConfig, TextConfig
 from regard.model.cost import PARTS, Run, count_flops, count_params, passes, table_size
 from regard.model.memory import Memory, count_disk, count_memory, fit_batch

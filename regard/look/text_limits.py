@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from regard.data.pairs import shorten
 from regard.errors import DataError, UsageError
+from regard.heap import free_memory
 from regard.model.cost import Run
 from regard.model.front_text import TextFront
-from regard.model.memory import count_memory, free_memory, kept_bytes
+from regard.model.memory import count_memory, kept_bytes
 from regard.result import human_bytes
 from regard.tokens.tokenizer import Side
 

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = """
 errors
-files ambient compiler energy heap seed
+files ambient energy heap seed
 result receipt
 verbs
 core tokens
