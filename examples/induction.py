@@ -26,7 +26,7 @@ from regard.data.files import read_lines
 from regard.look.hooks import Board
 from regard.look.circuit import CircuitConfig, find_circuit
 from regard.look.goal import Goal
-from regard.look.head_scores import best_heads, head_scores
+from regard.look.head_scores import best_heads, score_heads
 from regard.look.patching import Pairs
 from regard.look.picture import can_draw, png
 from regard.look.head_scores import random_repeats
@@ -127,7 +127,7 @@ def train(data: Repeats | Pages, steps: int, device: str) -> tuple[Board, list[R
         if step % 50 == 0:
             with torch.no_grad():
                 loss = token_loss(model, Batch(asked[0]), asked[1])
-            scores = head_scores(board, test)
+            scores = score_heads(board, test)
             best = (best_heads(scores, by)[0] for by in ("previous", "induction"))
             previous, induction = ((head.previous, head.induction) for head in best)
             seen.append(

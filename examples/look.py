@@ -17,9 +17,9 @@ from pathlib import Path
 
 import regard
 from regard.look.labels import token_label, token_labels
-from regard.look.attention_maps import View, gather_view
-from regard.look.view_effects import with_effects
-from regard.look.view_html import view_page
+from regard.look.attention_maps import View, collect_maps
+from regard.look.attention_maps import add_effects
+from regard.look.page import view_page
 
 SENTENCES = {  # page → sentence, the pronoun, and what it could stand for
     "tired": (
@@ -54,7 +54,7 @@ def look(kit: regard.Kit, text: str) -> View:
         "source": token_labels(kit.tokenizer, source, "source"),
         "target": token_labels(kit.tokenizer, batch.ids[0].tolist(), "target"),
     }
-    return with_effects(kit.board, batch, gather_view(kit.board, batch, sides))
+    return add_effects(kit.board, batch, collect_maps(kit.board, batch, sides))
 
 
 def places(kit: regard.Kit, text: str, word: str) -> list[int]:

@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from regard.core.tap import Tap, taps
     from regard.kit import Kit
     from regard.loading import build, load
-    from regard.look.edits import add, mean, other_rows, patch, resample, resample_from, zero
     from regard.look.activation_store import Extracted
-    from regard.look.steer import head_mask, steering_vector
+    from regard.look.activations import steering_vector
+    from regard.look.edits import add, mean, other_rows, patch, resample, resample_from, zero
+    from regard.look.hooks import head_mask
 
 __version__ = "0.1.0"
 
@@ -22,9 +23,18 @@ _HOMES = {
     "regard.core.tap": ("Tap", "taps"),
     "regard.kit": ("Kit",),
     "regard.loading": ("build", "load"),
-    "regard.look.edits": ("add", "mean", "other_rows", "patch", "resample", "resample_from", "zero"),
+    "regard.look.edits": (
+        "add",
+        "mean",
+        "other_rows",
+        "patch",
+        "resample",
+        "resample_from",
+        "zero",
+    ),
     "regard.look.activation_store": ("Extracted",),
-    "regard.look.steer": ("head_mask", "steering_vector"),
+    "regard.look.activations": ("steering_vector",),
+    "regard.look.hooks": ("head_mask",),
 }
 
 __all__ = [

@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.data.words import WORDS_FILE, Span, key, read_counts, word_spans, words
 from regard.decode.write import without_end
 from regard.errors import UsageError
+from regard.look.page import AlignedSentence, AlignedWord, alignment_page
 from regard.look.word_alignment import (
     AlignConfig,
     Link,
@@ -22,7 +23,6 @@ from regard.look.word_alignment import (
     token_shares,
     word_weights,
 )
-from regard.look.page import AlignedSentence, AlignedWord, alignment_page
 from regard.passages import Answer
 from regard.pieces import Part
 from regard.translating import Searcher, Translation, shares

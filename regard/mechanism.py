@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from regard.kit import Kit
     from regard.look.edits import Edit
-    from regard.look.head_scores import HeadScores
+    from regard.look.results import HeadScore
     from regard.model.batch import Batch
     from regard.model.model import Model
 
@@ -57,15 +57,15 @@ class Mechanism:
         return repeats_for(self.kit.model, self.kit.tokenizer, *sizes, begin)
 
     @cached_property
-    def scores(self) -> list[HeadScores]:
+    def scores(self) -> list[HeadScore]:
         """Every head, measured once."""
-        from regard.look.head_scores import head_scores
+        from regard.look.head_scores import score_heads
 
-        return head_scores(self.kit.board, self.repeats)
+        return score_heads(self.kit.board, self.repeats)
 
     def some_head(
         self, kind: str, at_least: float = 0.5, blocks: Container[int] | None = None
-    ) -> HeadScores:
+    ) -> HeadScore:
         """Claim that a head of some block has this score of induction, previous or duplicate."""
         __tracebackhide__ = True
         from regard.errors import check_known
@@ -263,7 +263,7 @@ def ablation(by: str, head: int | Sequence[int] | None) -> Edit:
     return mean(head=head) if by == "mean" else zero(head=head)
 
 
-def listing(scores: Sequence[HeadScores], kind: str) -> str:
+def listing(scores: Sequence[HeadScore], kind: str) -> str:
     """Heads with their scores, in words."""
     return ", ".join(f"head {s.name} {getattr(s, kind):.3f}" for s in scores) or "none there"
 

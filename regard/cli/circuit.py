@@ -16,9 +16,9 @@ from regard.cli.texts import at_least
 from regard.core.attention import Attention
 from regard.errors import UsageError
 from regard.files import write_whole
-from regard.look.hooks import Board
 from regard.look.circuit import Certificate, Circuit, CircuitConfig, Share, find_circuit
 from regard.look.edges import Edge, edge_scores
+from regard.look.hooks import Board
 from regard.look.patching import Pairs
 from regard.look.picture import draw_map, png
 from regard.look.sites import Site

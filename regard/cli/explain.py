@@ -10,7 +10,6 @@ from torch import Tensor
 
 from regard.cli.explain_flags import METHODS
 from regard.cli.explain_goal import DOING, Question, ask, baseline_of
-from regard.look.text_limits import check_memory
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show
 from regard.cli.texts import check_finite
@@ -29,6 +28,7 @@ from regard.look.lime import lime
 from regard.look.shap import Shap, shap
 from regard.look.sites import head_sites
 from regard.look.subsets import Tokens
+from regard.look.text_limits import check_memory
 
 BAR = 10  # characters of the longest bar
 ATTENTION = {"attention": attention_row, "rollout": attention_rollout, "flow": attention_flow}

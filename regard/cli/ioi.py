@@ -13,11 +13,11 @@ from regard.cli.opening import open_kit
 from regard.cli.patching import ioi_lines
 from regard.cli.prompts import make_pairs
 from regard.cli.show import Show
-from regard.look.hooks import Board
 from regard.look.goal import last_columns
+from regard.look.head_scores import repeats_for
+from regard.look.hooks import Board
 from regard.look.ioi_heads import COUNTS, LOOKS, RULES, Found, find_classes
 from regard.look.patching import Pairs
-from regard.look.head_scores import repeats_for
 
 Z95 = 1.96
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 
 from regard.ambient import choose_device
-from regard.cli.editing import read_edits
 from regard.cli.show import Show
 from regard.errors import DataError, UsageError, nearest
 from regard.heap import large_apart
@@ -14,6 +13,7 @@ from regard.interop.source import Source, open_source
 from regard.interop.weights import outline
 from regard.kit import Kit
 from regard.loading import load
+from regard.look.edits import parse_edits
 from regard.model.config import ModelConfig
 from regard.model.presets import PRESETS, preset
 from regard.zoo import locate
@@ -50,7 +50,7 @@ def open_kit(
 
     None is plain maps in float32, for gradients and for patching without rounding. Edits stay.
     """
-    changes = read_edits(edits)
+    changes = parse_edits(edits)
     if find_source(path) is None:
         found = f"{path!r} is a preset, a shape without weights"
         raise UsageError("opening a model", found, "a folder with weights", "regard train")

@@ -17,13 +17,13 @@ from regard.cli.show import Show
 from regard.errors import DataError, UsageError
 from regard.files import write_whole
 from regard.kit import Kit
-from regard.look.hooks import Board
 from regard.look.edits import zero
+from regard.look.hooks import Board
 from regard.look.ioi import FRAMES, make_prompts
-from regard.look.tap_names import resolve
 from regard.look.patching import Effects, Pairs, attribute_sites, patch_paths, patch_sites
 from regard.look.picture import draw_map, png
 from regard.look.sites import Site, head_sites, mlp_sites
+from regard.look.tap_names import find_taps
 
 DOING = "patching activations"
 
@@ -128,7 +128,7 @@ def receivers(given: Sequence[str], board: Board) -> list[Site]:
         pattern, _, head = text.partition(":")
         if head and not head.isdecimal():
             raise UsageError(DOING, f"head {head!r} in {text!r}", "TAP:HEAD, such as *.9.attn.q:3")
-        for tap in resolve(pattern, board.taps):
+        for tap in find_taps(pattern, board.taps):
             made.append(Site(tap, int(head) if head else None))
             if head:
                 board.place({tap: zero(head=int(head))})  # says which heads there are

@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from regard.look.text_limits import max_tokens_of
 from regard.cli.opening import open_kit
 from regard.cli.probe_reading import Corpus, chosen_taps, read_corpus, vectors_of
 from regard.cli.probe_tree import run_tree
@@ -20,6 +19,7 @@ from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.look.probe import Measured, by_layer
 from regard.look.task import Task, make_task
+from regard.look.text_limits import max_tokens_of
 
 
 def run(args: argparse.Namespace, show: Show) -> int:

@@ -12,10 +12,10 @@ from regard.cli.probe_reading import Corpus, vectors_of
 from regard.cli.show import Progress, Show
 from regard.data.treebank import Words, heads_of
 from regard.kit import Kit
+from regard.look.activations import split_by_sentence
 from regard.look.structural import Grade, Guess, Tree, chain, grade, probe_structure
 from regard.look.task import Split, split_sentences
 from regard.look.tree import beside, rooted, tree_edges, tree_lines
-from regard.look.words import by_row
 
 MARKS = ("PUNCT",)
 LONGEST = 256  # words: of each two there is a distance
@@ -35,7 +35,9 @@ def run_tree(
     parts = split_sentences(torch.arange(len(trees)), args.seed)
     made: dict[str, tuple[Grade, list[Guess]]] = {}
     for tap, x in vectors_of(kit, whole, taps, progress):
-        made[tap] = probe_structure(by_row(x, whole.rows), trees, parts, args.rank, args.seed)
+        made[tap] = probe_structure(
+            split_by_sentence(x, whole.rows), trees, parts, args.rank, args.seed
+        )
     test = parts.test.tolist()
     plain = grade([chain(len(trees[n].heads)) for n in test], [trees[n] for n in test])
     best = max(made, key=lambda tap: made[tap][0].uuas)

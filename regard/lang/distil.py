@@ -16,9 +16,9 @@ from regard.lang.network import Network
 from regard.lang.rules import Accepts
 from regard.lang.strings import Strings
 from regard.look.ablate import fill
-from regard.look.hooks import Board
-from regard.look.goal import Goal
 from regard.look.attention_patterns import patterns
+from regard.look.goal import Goal
+from regard.look.hooks import Board
 from regard.look.sites import head_sites, measure
 
 FRESH = 2000  # words that an automaton is held against

@@ -23,8 +23,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.files import LOCK, cannot_write, file_hash, hold, read_json, sync, write_whole
 from regard.errors import DataError, UsageError, nearest
+from regard.files import LOCK, cannot_write, file_hash, hold, read_json, sync, write_whole
 from regard.look.tap_names import match_pattern
 
 DOING = "extracting"

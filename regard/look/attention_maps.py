@@ -159,8 +159,8 @@ def spell_words(maps: AttentionMaps, spell: Callable[[int], str]) -> AttentionMa
     """The maps with the words of all their forecasts."""
     every = [e.tokens for e in maps.effects.values()]
     every += [] if maps.forecast is None else [maps.forecast.tokens]
-    ids = np.unique(np.concatenate([tokens.ravel() for tokens in every])) if every else []
-    return replace(maps, words={int(id): spell(int(id)) for id in ids})
+    ids = {int(id) for tokens in every for id in np.unique(tokens)}
+    return replace(maps, words={id: spell(id) for id in ids})
 
 
 # Maps ---------------------------------------------------------------------------------------------

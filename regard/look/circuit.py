@@ -20,8 +20,8 @@ from torch import Tensor
 
 from regard.errors import DataError, UsageError, check_known
 from regard.look.ablate import KINDS, Kind, fill
-from regard.look.hooks import Board
 from regard.look.goal import Goal
+from regard.look.hooks import Board
 from regard.look.patching import Pairs, ends
 from regard.look.sites import Site, head_sites, measure, mlp_sites
 

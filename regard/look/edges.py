@@ -20,8 +20,8 @@ from regard.core.norm import RMSNorm
 from regard.core.position import rotate
 from regard.core.stack import Stack
 from regard.errors import UsageError
-from regard.look.hooks import Board
 from regard.look.edits import patch
+from regard.look.hooks import Board
 from regard.look.patching import Pairs, slopes_at, spread
 from regard.look.sites import Site
 from regard.model.batch import Batch

@@ -271,7 +271,7 @@ def other_rows(count: int, seed: int = 0) -> Tensor:
     return others
 
 
-# Edits as commands write them -----------------------------------------------------------------------
+# Edits as commands write them ---------------------------------------------------------------------
 
 OPTIONS = {
     "zero": (),

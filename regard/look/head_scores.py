@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import batched
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
@@ -299,8 +299,10 @@ def read_batches(kit: Kit, lines: Iterable[str], rows: int, name: str) -> Iterat
     square of a line's length, so long lines are refused first.
     """
     encode, pair = kit.text_tokenizer.encode, kit.model.target is not None
+    filled = filter(str.strip, lines)
+    groups = iter(lambda: list(islice(filled, rows)), [])
     empty = True
-    for group in track(batched(filter(str.strip, lines), rows), DOING):
+    for group in track(groups, DOING):
         empty = False
         sides = [line.partition("\t") if pair else (line, "", "") for line in group]
         ids = [check_length(kit, encode(source), DOING, source) for source, _, _ in sides]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from regard.core.attention import Attention
 from regard.core.tap import taps
-from regard.errors import UsageError
-from regard.look.edits import Edit, Edits
+from regard.errors import UsageError, nearest
+from regard.look.edits import Edit, Edits, zero
 from regard.look.tap_names import find_taps
 from regard.model.batch import Batch
 from regard.model.model import Model
 
 if TYPE_CHECKING:
     from regard.look.activations import Captured
+
 
 class Hook:
     """Changes and remembers what passes a tap.
@@ -80,8 +83,8 @@ class Board:
                     fix = "regard.mean(reference), regard.patch(value)"
                     raise UsageError(f"editing {name}", f"{kind}, in {doing}", expected, fix)
 
-    def attach(self, edits: Edits) -> dict[str, list[Edit]]:
-        """Change activations from now on; what was attached, by the names of the taps."""
+    def place(self, edits: Edits) -> dict[str, list[Edit]]:
+        """Each tap that the patterns name, and its edits, checked."""
         placed: dict[str, list[Edit]] = {}
         for pattern, wanted in edits.items():
             listed = list(wanted) if isinstance(wanted, Sequence) else [wanted]
@@ -91,6 +94,11 @@ class Board:
                     raise UsageError("editing an activation", found, "regard.zero(…) or a relative")
                 owner = self.model.get_submodule(name.rpartition(".")[0])
                 placed.setdefault(name, []).extend(edit.at(name, owner) for edit in listed)
+        return placed
+
+    def attach(self, edits: Edits) -> dict[str, list[Edit]]:
+        """Change activations from now on; what was attached, by the names of the taps."""
+        placed = self.place(edits)
         for name, added in placed.items():
             self.hook(name).edits += added
             self.update(name)
@@ -123,3 +131,37 @@ class Board:
                 hook.readers -= 1
                 hook.seen = None
                 self.update(name)
+
+
+def head_mask(
+    board: Board, heads: str | Sequence[str], keep: bool = False
+) -> dict[str, list[Edit]]:
+    """Edits that switch heads off by name (Michel 2019); with `keep`, all the others.
+
+    A head is called by its tap and number, `decoder.blocks.9.attn.z.6`, or `decoder.9.attn.6`, and
+    in a model of one stack `9.6`. `*` stands for anything.
+    """
+    names: dict[tuple[str, int], list[str]] = {}
+    for path, module in board.model.named_modules():
+        if isinstance(module, Attention):
+            stack, _, layer, kind = path.split(".")
+            for head in range(module.heads):
+                called = [f"{path}.z.{head}", f"{stack}.{layer}.{kind}.{head}"]
+                called += [f"{layer}.{head}"] if len(board.model.stacks) == 1 else []
+                names[f"{path}.z", head] = called
+    if not names:
+        raise UsageError("masking heads", "a model without attention", "one with heads")
+    chosen: set[tuple[str, int]] = set()
+    for pattern in [heads] if isinstance(heads, str) else heads:
+        hits = {head for head, called in names.items() if fnmatch.filter(called, pattern)}
+        if not hits:
+            close = nearest(pattern, [name for called in names.values() for name in called])
+            close = close or ", ".join(called[-1] for called in [*names.values()][:3])
+            found = f"no head is called {pattern!r}"
+            raise UsageError("masking heads", found, f"a name such as {close}")
+        chosen |= hits
+    off: dict[str, list[int]] = {}
+    for tap, head in names:
+        if ((tap, head) in chosen) != keep:
+            off.setdefault(tap, []).append(head)
+    return {tap: [zero(head=numbers)] for tap, numbers in off.items()}

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.func import functional_call
 
 from regard.errors import ResourceError, UsageError, is_out_of_memory
-from regard.look.hooks import Board
 from regard.look.edits import patch
 from regard.look.goal import Goal
+from regard.look.hooks import Board
 from regard.model.batch import Batch
 from regard.model.front_text import TextFront
 

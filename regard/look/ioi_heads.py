@@ -15,13 +15,13 @@ from torch import Tensor
 
 from regard.errors import DataError, UsageError
 from regard.look.ablate import fill
-from regard.look.hooks import Board
 from regard.look.edits import Edit, patch
 from regard.look.goal import last_columns
-from regard.look.head_scores import HeadScores, head_scores
+from regard.look.head_scores import Repeats, score_heads
+from regard.look.hooks import Board
 from regard.look.ioi import Roles, find_roles
 from regard.look.patching import Pairs, ends, patch_paths, spread
-from regard.look.head_scores import Repeats
+from regard.look.results import HeadScore
 from regard.look.sites import ROWS, Site, head_sites
 
 LOOKS = 0.2  # attention from which a head is said to look there
@@ -88,9 +88,9 @@ class Search:
         return sorted((n for n, x in self.direct.items() if x >= COUNTS), key=self.direct.get)[::-1]  # type: ignore[arg-type]
 
     @cached_property
-    def scores(self) -> dict[tuple[str, int], HeadScores]:
+    def scores(self) -> dict[tuple[str, int], HeadScore]:
         """On random repeats."""
-        return {(s.layer, s.head): s for s in head_scores(self.board, self.repeats)}
+        return {(s.layer, s.head): s for s in score_heads(self.board, self.repeats)}
 
     def looking(self, place: str) -> list[int]:
         """Heads with enough attention there."""

@@ -18,7 +18,8 @@ from regard.core.block import Block
 from regard.core.mlp import MLP
 from regard.core.norm import RMSNorm
 from regard.core.stack import Stack
-from regard.errors import UsageError
+from regard.errors import RegardError, UsageError
+from regard.look.answer_tokens import find_token, read_asked
 from regard.look.attention_patterns import find_attention
 from regard.look.goal import Goal, goal_columns
 from regard.look.hooks import Board
@@ -34,7 +35,7 @@ TAKING_APART = "taking a logit apart"
 
 
 class TokenByLayer(NamedTuple):
-    """How likely a token is by layer, each (L + 1, …): first the embedding, then after each block."""
+    """How likely a token is by layer, each (L + 1, …): the embedding, then after each block."""
 
     probability: Tensor
     rank: Tensor
@@ -136,6 +137,63 @@ def follow_token(scores: Tensor, token: Tensor) -> TokenByLayer:
     mine = scores.gather(-1, index)
     rank = 1 + (scores > mine).sum(-1)
     return TokenByLayer(scores.softmax(-1).gather(-1, index)[..., 0], rank)
+
+
+def read_lens(
+    kit: Kit,
+    name: str,
+    text: str,
+    *,
+    target: str | None = None,
+    against: str | None = None,
+    neurons: bool = False,
+    top: int = 20,
+) -> Lens:
+    """Follow one token, the target or else the likeliest, through the layers of a model."""
+    last_stack(kit.model, LOOKING)  # says so where there is none
+    source, _, begun = text.partition("\t" if kit.model.target is not None else "\0")
+    asked, tokenizer = read_asked(kit, source, LOOKING, begun), kit.text_tokenizer
+    batch = kit.batch([asked.ids], None if asked.written is None else [asked.written])
+    column = batch.ids.shape[1] - 1 if asked.gap is None else asked.gap
+    scores = lens_scores(kit.board, batch, torch.tensor([[column]]))[:, 0, 0].float()
+    if bool(scores[-1].isnan().any()):
+        found = "scores of the model that are NaN"
+        raise RegardError(LOOKING, found, "numbers", "check its weights")
+    scores = scores[:, : tokenizer.size]  # a table of embeddings may be longer
+    followed, other = (
+        None if word is None else find_token(tokenizer, asked.before, word)
+        for word in (target, against)
+    )
+    token = int(scores[-1].argmax()) if followed is None else followed
+
+    def piece(id: int) -> str:
+        return tokenizer.pieces([id])[0]
+
+    by_layer, best = follow_token(scores, torch.tensor(token)), scores.softmax(-1).max(-1)
+    layers = [
+        LensLayer(
+            "embedding" if n == 0 else f"block {n - 1}",
+            piece(int(best.indices[n])),
+            float(best.values[n]),
+            float(by_layer.probability[n]),
+            int(by_layer.rank[n]),
+        )
+        for n in range(len(scores))
+    ]
+    tokens = Token(token, piece(token)), None if other is None else Token(other, piece(other))
+    bad = None if other is None else torch.tensor([other])
+    goal = Goal(torch.tensor([token]), bad, torch.tensor([column]))
+    try:
+        sum_of = direct_attribution(kit.board, batch, goal, neurons)
+    except UsageError as error:
+        return Lens(name, text, *tokens, layers, None, error.found, top=top)
+    values = sum_of.values[:, 0].tolist()
+    contributions = [
+        Contribution(**asdict(part), name=part.name, value=value)
+        for part, value in zip(sum_of.parts, values, strict=True)
+    ]
+    total = float(sum_of.goal[0]), float(sum_of.error[0])
+    return Lens(name, text, *tokens, layers, contributions, "", *total, top)
 
 
 # Heads and what they write ----------------------------------------------------------------------

@@ -241,7 +241,9 @@ def attention_page(maps: AttentionMaps) -> str:
     body, call = ATTENTION_BODY, vars(maps).get("call")
     if call is not None:
         arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
-        body += f"<footer>made by <code>{html.escape(f'{call.function}({arguments})')}</code></footer>"
+        body += (
+            f"<footer>made by <code>{html.escape(f'{call.function}({arguments})')}</code></footer>"
+        )
     data = attention_data(maps)
     return make_page(maps.heading, ATTENTION_LEGEND, body, style, drawing + script, data)
 
@@ -255,9 +257,7 @@ def attention_data(maps: AttentionMaps) -> dict[str, Any]:
         small = {"shape": stack.small.shape[2:], "data": pack_arrays([stack.small])}
         about = {"name": stack.stack, "sides": stack.sides, "kept": stack.kept, "facts": facts}
         heads = [[pack_map(one) for one in block] for block in stack.heads]
-        data["stacks"].append(
-            about | {"small": small, "maps": heads, "mean": pack_map(stack.mean)}
-        )
+        data["stacks"].append(about | {"small": small, "maps": heads, "mean": pack_map(stack.mean)})
     data["forecast"] = None
     if maps.forecast is not None:
         data["forecast"] = {

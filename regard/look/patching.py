@@ -16,9 +16,9 @@ from torch import Tensor
 
 from regard.core.stack import Stack
 from regard.errors import UsageError
-from regard.look.hooks import Board, Edits
-from regard.look.edits import Edit, patch
+from regard.look.edits import Edit, Edits, patch
 from regard.look.goal import Goal
+from regard.look.hooks import Board
 from regard.look.sites import ROWS, Fills, Site, head_sites, masks, measure, mlp_sites, taps_of
 from regard.model.batch import Batch, tile_rows
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from regard.core.attention import Attention
-from regard.look.hooks import Board
 from regard.look.edits import HEAD, Edit, patch
 from regard.look.goal import Goal
+from regard.look.hooks import Board
 from regard.model.batch import Batch, tile_rows
 
 ROWS = 256  # of one forward pass

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardError, UsageError
-from regard.look.hooks import Board
 from regard.look.goal import Goal
+from regard.look.hooks import Board
 from regard.look.inputs import (
     Baseline,
     Watch,

@@ -6,10 +6,10 @@ import json
 
 import pytest
 import torch
+from regard.cli.editing import read_edits
 from safetensors.torch import save_file
 
 import regard
-from regard.cli.editing import read_edits
 from regard.cli.main import main
 from regard.errors import DataError, UsageError
 from regard.kit import Kit

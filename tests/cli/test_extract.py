@@ -8,12 +8,12 @@ import sys
 
 import pytest
 import torch
+from regard.cli.extract_room import Room
+from regard.look.extract_ import Item, Shards, select_taps
 
 from regard.cli import extract
-from regard.cli.extract_room import Room
 from regard.errors import DataError
 from regard.loading import load
-from regard.look.extract import Item, Shards, choose_taps
 from regard.look.activation_store import Extracted, Writer
 from tests.cli.conftest import ROOT
 from tests.cli.small_folders import masker, pair, stdin, writer  # noqa: F401
@@ -116,7 +116,7 @@ def test_edits_change_what_is_read(here, masker, stdin, tmp_path):  # noqa: F811
 
 def test_what_fits_is_said(writer, pair):  # noqa: F811
     kit = load(pair)
-    shards = Shards(kit.board, choose_taps(kit.board, "encoder.*.z"), 1000, list)
+    shards = Shards(kit.board, select_taps(kit.board, "encoder.*.z"), 1000, list)
     room = Room(kit, shards)
     with pytest.raises(DataError, match=f"at most {shards.capacity}, a shard"):
         room.check(Item(0, [5] * 100))

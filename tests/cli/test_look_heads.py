@@ -9,7 +9,7 @@ import torch
 
 from regard.kit import Kit
 from regard.loading import load
-from regard.look.head_scores import head_scores
+from regard.look.head_scores import score_heads
 from regard.tokens.train import train_tokenizer
 from tests.cli.small_folders import masker, pair, writer  # noqa: F401
 from tests.look.planted import planted_induction
@@ -55,7 +55,7 @@ def test_measured_on_texts(here, planted, tmp_path):
     code, out, _ = here("look", "heads", planted, "--file", file, "--batch", 1, "--json")
     kit = load(planted)
     with torch.no_grad():
-        wanted = head_scores(kit.board, None, [kit.batch("abcabcabc"), kit.batch("hello")])
+        wanted = score_heads(kit.board, None, [kit.batch("abcabcabc"), kit.batch("hello")])
     for found, expected in zip(json.loads(out)["heads"], wanted, strict=True):
         assert found["entropy"] == pytest.approx(expected.entropy, abs=1e-5)
         assert found["norm"] == pytest.approx(expected.norm, rel=1e-4)

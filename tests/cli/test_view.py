@@ -8,12 +8,12 @@ import shutil
 
 import pytest
 import torch
+from regard.look.steer import head_mask
 
 from regard.cli.main import join_verb
 from regard.errors import UsageError
 from regard.loading import load
 from regard.look.edits import zero
-from regard.look.steer import head_mask
 from tests.cli.small_folders import masker, pair, stdin, writer  # noqa: F401
 
 TEXT = "the cat sat on the mat"

@@ -16,8 +16,8 @@ from regard.look.attribution import (
     integrate,
     integrated_gradients,
 )
-from regard.look.hooks import Board
 from regard.look.goal import Goal
+from regard.look.hooks import Board
 from regard.look.rollout import flow, rollout
 from regard.look.subsets import Tokens
 from regard.model.batch import Batch

@@ -7,9 +7,9 @@ import torch
 
 from regard.errors import DataError, UsageError
 from regard.look.ablate import fill
-from regard.look.hooks import Board
 from regard.look.circuit import CircuitConfig, find_circuit
 from regard.look.goal import Goal
+from regard.look.hooks import Board
 from regard.look.patching import Pairs
 from regard.look.sites import Site
 from regard.model.batch import Batch

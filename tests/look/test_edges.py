@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.hooks import Board
 from regard.look.edges import edge_scores, only_stack, pull_back, rotation
+from regard.look.hooks import Board
 from regard.look.patching import last_stream, slopes_at
 from regard.look.sites import Site
 from regard.model import presets

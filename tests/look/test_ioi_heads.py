@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from regard.look import ioi_heads
-from regard.look.hooks import Board
 from regard.look.edits import patch
 from regard.look.goal import Goal
+from regard.look.head_scores import random_repeats
+from regard.look.hooks import Board
 from regard.look.ioi_heads import RULES, Search, find_classes
 from regard.look.patching import Pairs, patch_paths
-from regard.look.head_scores import random_repeats
 from regard.model.batch import Batch
 from tests.properties.small_models import small_kit
 

@@ -9,8 +9,8 @@ import torch
 
 from regard.errors import UsageError
 from regard.look.ablate import fill, mean_of
-from regard.look.hooks import Board
 from regard.look.goal import Goal
+from regard.look.hooks import Board
 from regard.look.patching import (
     Pairs,
     attribute_sites,

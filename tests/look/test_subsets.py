@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.hooks import Board
 from regard.look.faithful import curves
 from regard.look.goal import Goal
+from regard.look.hooks import Board
 from regard.look.lime import lime
 from regard.look.shap import exact_shapley, shap
 from regard.look.subsets import Tokens

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.hooks import Board
 from regard.look.attention_patterns import attention_names, pattern_rows, patterns
+from regard.look.hooks import Board
 from regard.model.batch import Batch
 from regard.model.presets import recurrent_lm, recurrent_seq2seq
 from regard.model.recurrent import Recurrent

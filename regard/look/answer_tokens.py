@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from regard.cli.fill import encode_gaps
-from regard.look.text_limits import check_length
-from regard.decode.prompt import prompt_ids
+from regard.ambient import note
+from regard.decode.prompt import encode_gaps, prompt_ids
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
-from regard.kit import Kit
+from regard.look.text_limits import check_length
 from regard.tokens.tokenizer import Side, Tokenizer
 
+if TYPE_CHECKING:
+    from regard.kit import Kit
 
-class Asked(NamedTuple):
+
+class AskedText(NamedTuple):
     """A text whose next or missing word is asked for."""
 
     ids: list[int]
@@ -26,7 +28,7 @@ class Asked(NamedTuple):
     """What an encoder-decoder has written."""
 
 
-def read_asked(kit: Kit, text: str, doing: str, begun: str = "") -> Asked:
+def read_asked(kit: Kit, text: str, doing: str, begun: str = "") -> AskedText:
     """A text as a model of its kind reads it; `begun` is how an encoder-decoder's answer begins."""
     model, tokenizer = kit.model, kit.tokenizer
     if tokenizer is None or model.config.head.take == "first" or model.head.out is None:
@@ -35,21 +37,25 @@ def read_asked(kit: Kit, text: str, doing: str, begun: str = "") -> Asked:
         ids = check_length(kit, tokenizer.encode(text), doing, text)
         after = tokenizer.encode(begun, special=False, side="target")
         kit.check_room(len(after) + 1)
-        return Asked(ids, begun, written=[start_id(kit.files, kit.config), *after])
+        return AskedText(ids, begun, written=[start_id(kit.files, kit.config), *after])
     if model.decoder is not None:
-        return Asked(check_length(kit, prompt_ids(tokenizer, text), doing, text), text)
+        return AskedText(check_length(kit, prompt_ids(tokenizer, text), doing, text), text)
     mask = tokenizer.specials.get("mask")
     if mask is None or model.config.head.size != getattr(model.config.front, "vocab", None):
         raise UsageError(doing, "an encoder that predicts no words", "a masked language model")
     ids = check_length(kit, encode_gaps(tokenizer, text, mask, doing), doing, text)
     gap = ids.index(mask)
-    return Asked(ids, tokenizer.decode(ids[:gap]), gap)
+    return AskedText(ids, tokenizer.decode(ids[:gap]), gap)
 
 
 def find_token(
-    tokenizer: Tokenizer, before: str, word: str, note: Callable[[str], None], side: Side = "target"
+    tokenizer: Tokenizer,
+    before: str,
+    word: str,
+    tell: Callable[[str], object] = note,
+    side: Side = "target",
 ) -> int:
-    """The first token of a word as it goes on after a text; `note` is told where it has several."""
+    """The first token of a word as it goes on after a text; `tell` hears where it has several."""
     ids = ids_after(tokenizer, before, word, side) if word else []
     while word.strip() and ids and not tokenizer.decode(ids[:1], side=side).strip():
         ids = ids[1:]  # a blank before the word is not what is asked for
@@ -58,12 +64,12 @@ def find_token(
             "finding the token of an answer",
             f"{word!r} is no token of this model",
             "a word, or part of one, of its vocabulary",
-            "`regard tok encode` shows how a model cuts words",
+            "`regard tokens encode` shows how a model cuts words",
         )
     if len(ids) > 1:
         first, *rest = tokenizer.pieces(ids, side)
         cut = " ".join((first, *rest))
-        note(f"{word!r} is {len(ids)} tokens, {cut}: its first, {first}, counts")
+        tell(f"{word!r} is {len(ids)} tokens, {cut}: its first, {first}, counts")
     return ids[0]
 
 

@@ -7,8 +7,9 @@ import torch
 
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
-from regard.look.extract import Item, Shards, choose_taps
-from regard.look.activation_store import Extracted, publish, writing
+from regard.look.activation_store import Extracted, open_writer
+from regard.look.activations import TextIds, select_taps
+from regard.look.extraction import Shards
 from regard.model.batch import like_lengths
 from regard.model.config import HeadConfig, RecurrentConfig, TextConfig
 from regard.model.recurrent import Recurrent
@@ -23,14 +24,14 @@ def items_of(kit, target):
     made = []
     for n, length in enumerate(LENGTHS):
         written = random_ids(LENGTHS[-1 - n], 50 + n).tolist() if target else None
-        made.append(Item(2 * n, random_ids(length, n).tolist(), written))
+        made.append(TextIds(2 * n, random_ids(length, n).tolist(), written))
     return made
 
 
 def extract(kit, items, patterns, size=1 << 20, tokens=64, **choice):
     """All rows of the shards joined, and how many each shard had."""
     shards = []
-    made = Shards(kit.board, choose_taps(kit.board, patterns, **choice), size, shards.append)
+    made = Shards(kit.board, select_taps(kit.board, patterns, **choice), size, shards.append)
     made.read(iter(items), tokens)
     made.flush()
     return {n: torch.cat([s[n] for s in shards]) for n in shards[0]}, [
@@ -74,7 +75,7 @@ def test_an_encoder_is_read_without_targets_and_cross_keys_belong_to_the_source(
     x = alone(kit, last, "decoder.blocks.1.cross.k")["decoder.blocks.1.cross.k"]
     assert_near(also["decoder.blocks.1.cross.k"][-len(last.ids) :], x.flatten(1))
     with pytest.raises(UsageError, match="run once for each"):
-        choose_taps(kit.board, "*.resid_post")
+        select_taps(kit.board, "*.resid_post")
 
 
 @pytest.mark.parametrize("position", ["last", "mean", 2, -3])
@@ -151,7 +152,7 @@ def test_what_cannot_be_extracted(patterns, choice, told):
         extract(kit, items_of(kit, False), patterns, **choice)
     classes = small_kit("gpt2", head=HeadConfig(3, take="first"))
     with pytest.raises(UsageError, match="whole text"):
-        choose_taps(classes.board, "logits")
+        select_taps(classes.board, "logits")
 
 
 # Folders ------------------------------------------------------------------------------------------
@@ -165,20 +166,17 @@ def rows(start, stop):
     }
 
 
-def write(folder, form, parts, force=False):
-    with writing(folder, form, force) as writer:
+def write(folder, parts, force=False):
+    with open_writer(folder, force) as writer:
         for part in parts:
             writer.write(part)
         writer.wait()
-        publish(folder, writer, {"taps": {"a.b": {}}, "rows": 5, "shards": writer.shards})
+        writer.publish({"taps": {"a.b": {}}, "rows": 5, "shards": writer.shards})
 
 
-@pytest.mark.parametrize("form", ["safetensors", "arrow"])
-def test_a_folder_gives_back_what_was_written(tmp_path, form):
-    if form == "arrow":
-        pytest.importorskip("pyarrow")
+def test_a_folder_gives_back_what_was_written(tmp_path):
     parts = [rows(0, 3), rows(3, 5)]
-    write(tmp_path / "x", form, parts)
+    write(tmp_path / "x", parts)
     found = Extracted(tmp_path / "x")
     wanted = torch.cat([part["a.b"] for part in parts])
     assert len(found) == 5 and found.taps == ["a.b"] and torch.equal(found.tensor("a.b"), wanted)
@@ -189,23 +187,23 @@ def test_a_folder_gives_back_what_was_written(tmp_path, form):
     with pytest.raises(UsageError, match="did you mean a.b"):
         found.tensor("a.c")
     assert not list((tmp_path / "x").glob(".*"))
-    write(tmp_path / "x", form, parts[1:], force=True)
+    write(tmp_path / "x", parts[1:], force=True)
     assert len(list((tmp_path / "x").iterdir())) == 2  # no shard of before is left
 
 
 def test_a_folder_is_whole_or_not_there(tmp_path):
-    with pytest.raises(RuntimeError), writing(tmp_path / "x", "safetensors") as writer:
+    with pytest.raises(RuntimeError), open_writer(tmp_path / "x") as writer:
         writer.write(rows(0, 3))
         raise RuntimeError
     assert not (tmp_path / "x").exists()
     (tmp_path / "y" / ".part").mkdir(parents=True)
-    write(tmp_path / "y", "safetensors", [rows(0, 3)])
+    write(tmp_path / "y", [rows(0, 3)])
     with pytest.raises(UsageError, match="or --force"):
-        write(tmp_path / "y", "safetensors", [rows(0, 3)])
+        write(tmp_path / "y", [rows(0, 3)])
     (tmp_path / "z").mkdir()
     (tmp_path / "z" / "thesis.txt").write_text("all")
     with pytest.raises(UsageError, match="already"):
-        write(tmp_path / "z", "safetensors", [rows(0, 3)], force=True)
+        write(tmp_path / "z", [rows(0, 3)], force=True)
     (tmp_path / "y" / "rows-00000.safetensors").unlink()
     with pytest.raises(DataError, match="missing"):
         Extracted(tmp_path / "y")

@@ -9,15 +9,15 @@ import torch
 
 from regard.errors import UsageError
 from regard.kit import Kit
-from regard.look.hooks import Board
 from regard.look.edits import zero
 from regard.look.goal import Goal
+from regard.look.hooks import Board
 from regard.look.logit_lens import (
     copy_score,
     direct_attribution,
+    follow_token,
     head_outputs,
-    logit_lens,
-    standing,
+    lens_scores,
 )
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig
@@ -70,18 +70,18 @@ def test_the_last_layer_gives_the_models_scores(name):
     batch = two_rows(kit)
     with torch.no_grad():
         logits = kit.model(batch)
-    found = logit_lens(kit.board, batch)
+    found = lens_scores(kit.board, batch)
     assert found.shape == (3, *logits.shape)
     torch.testing.assert_close(found[-1], logits)
     assert not torch.allclose(found[0], logits, atol=1e-2)
     if logits.dim() == 3:
         columns = torch.tensor([[1, 5], [6, 3]])
-        some = logit_lens(kit.board, batch, columns)
+        some = lens_scores(kit.board, batch, columns)
         torch.testing.assert_close(some[:, 1, 0], found[:, 1, 6])
         torch.testing.assert_close(some[:, 0, 1], found[:, 0, 5])
     else:
         with pytest.raises(UsageError, match="first position"):
-            logit_lens(kit.board, batch, torch.zeros(2, 1).long())
+            lens_scores(kit.board, batch, torch.zeros(2, 1).long())
 
 
 @torch.no_grad()
@@ -95,12 +95,12 @@ def test_a_layer_is_a_model_without_the_later_blocks():
         less.load_state_dict({k: own[k] for k in less.state_dict()})
         if depth == 0:
             del less.decoder.blocks[0]
-        torch.testing.assert_close(logit_lens(kit.board, batch)[depth], less(batch))
+        torch.testing.assert_close(lens_scores(kit.board, batch)[depth], less(batch))
 
 
 def test_standing_counts_the_better_ones():
     scores = torch.tensor([[[1.0, 3.0, 2.0, 0.0]], [[0.0, -1.0, 5.0, 5.0]]])  # (2, 1, 4)
-    found = standing(scores, torch.tensor([2]))
+    found = follow_token(scores, torch.tensor([2]))
     assert found.rank.tolist() == [[2], [1]]
     torch.testing.assert_close(found.probability, scores.softmax(-1)[..., 2])
 
@@ -211,7 +211,7 @@ def test_where_it_does_not_apply_it_says_why():
     with pytest.raises(UsageError, match="recurrent"):
         direct_attribution(lstm, Batch(torch.zeros(2, 3).long()), goal)
     with pytest.raises(UsageError, match="recurrent"):
-        logit_lens(lstm, Batch(torch.zeros(2, 3).long()))
+        lens_scores(lstm, Batch(torch.zeros(2, 3).long()))
     head = HeadConfig(VOCAB, transform="gelu")
     kit = small_kit("gpt2", head=head)
     with pytest.raises(UsageError, match="non-linear"):
@@ -235,9 +235,13 @@ def test_the_planted_induction_head_writes_the_answer():
     best = found.parts[int(found.values[:, 0].argmax())]
     assert (best.kind, best.block, best.head) == ("head", 1, 2)
     assert found.values.max() > 9.5 and found.error.abs() < 1e-4
-    scores = logit_lens(Board(model), batch, torch.tensor([[13]]))
-    assert standing(scores, half[4]).rank[-1] == 1
-    assert standing(scores, half[4]).probability[1] < 0.1 < standing(scores, half[4]).probability[2]
+    scores = lens_scores(Board(model), batch, torch.tensor([[13]]))
+    assert follow_token(scores, half[4]).rank[-1] == 1
+    assert (
+        follow_token(scores, half[4]).probability[1]
+        < 0.1
+        < follow_token(scores, half[4]).probability[2]
+    )
 
 
 def test_who_copies():

@@ -10,12 +10,10 @@ import torch
 
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
-from regard.look import view as views
-from regard.look import view_effects
+from regard.look import attention_maps
+from regard.look.attention_maps import add_effects, collect_maps
 from regard.look.edits import zero
 from regard.look.goal import Goal
-from regard.look.attention_maps import gather_view
-from regard.look.view_effects import with_effects
 from regard.model.presets import recurrent_lm, recurrent_seq2seq
 from regard.model.recurrent import Recurrent
 from tests.properties.small_models import EVERY, example, randomise, small_kit
@@ -43,7 +41,7 @@ def additive():
 def test_maps_are_the_patterns(name):
     kit = additive() if name == "additive" else small_kit(name)
     batch, sides, seen = prepare(kit)
-    view = gather_view(kit.board, batch, sides)
+    view = collect_maps(kit.board, batch, sides)
     assert [tap for maps in view.maps for tap in maps.taps] == sorted(
         seen, key=lambda tap: ("cross" in tap, tap.startswith("decoder"))
     )
@@ -51,16 +49,16 @@ def test_maps_are_the_patterns(name):
         for tap, heads, small in zip(maps.taps, maps.heads, maps.small, strict=True):
             assert len(heads) == len(seen[tap])
             for head, wanted, little in zip(heads, seen[tap], small, strict=True):
-                assert (head.dense() - wanted).abs().max() <= 1 / 510 + 1e-6
+                assert abs(head.dense() - wanted.numpy()).max() <= 1 / 510 + 1e-6
                 assert np.allclose(little / 255, head.dense()[:64, :64])
         mean = torch.cat([seen[tap] for tap in maps.taps]).mean(0)
-        assert (maps.mean.dense() - mean).abs().max() <= 1 / 510 + 1e-6
+        assert abs(maps.mean.dense() - mean.numpy()).max() <= 1 / 510 + 1e-6
 
 
 def test_facts_by_hand():
     kit = small_kit("gpt2")
     batch, sides, seen = prepare(kit)
-    (maps,) = gather_view(kit.board, batch, sides).maps
+    (maps,) = collect_maps(kit.board, batch, sides).maps
     pattern, fact = seen[maps.taps[1]][2].double(), maps.facts[1][2]
     rows, columns = pattern.shape
     cells = [(q, k, float(pattern[q, k])) for q in range(rows) for k in range(columns)]
@@ -79,15 +77,15 @@ def test_facts_by_hand():
 def test_long_texts_keep_the_heaviest_links(monkeypatch):
     kit = small_kit("llama")
     batch, sides, seen = prepare(kit, 90)
-    whole = gather_view(kit.board, batch, sides).maps[0]
-    monkeypatch.setattr(views, "WHOLE", 50)
-    monkeypatch.setattr(views, "LINKS", 90 * 8 * 9)  # 90 tokens, 8 heads, 9 links
-    monkeypatch.setattr(views, "AT_ONCE", 1)  # a block at a time
-    maps = gather_view(kit.board, batch, sides).maps[0]
+    whole = collect_maps(kit.board, batch, sides).maps[0]
+    monkeypatch.setattr(attention_maps, "WHOLE", 50)
+    monkeypatch.setattr(attention_maps, "LINKS", 90 * 8 * 9)  # 90 tokens, 8 heads, 9 links
+    monkeypatch.setattr(attention_maps, "AT_ONCE", 1)  # a block at a time
+    maps = collect_maps(kit.board, batch, sides).maps[0]
     assert whole.kept is None and maps.kept == 9
     for tap, heads in zip(maps.taps, maps.heads, strict=True):
         for head, wanted in zip(heads, seen[tap], strict=True):
-            kept = head.dense()
+            kept = torch.from_numpy(head.dense())
             assert int((kept > 0).sum(-1).max()) == 9
             top = wanted.topk(9).values.sum(-1)
             assert (kept.sum(-1) - top).abs().max() <= 9 / 510
@@ -100,7 +98,7 @@ def test_long_texts_keep_the_heaviest_links(monkeypatch):
 def test_effects_are_runs_without_the_head(name):
     kit = additive() if name == "additive" else small_kit(name)
     batch, sides, _ = prepare(kit)
-    view = with_effects(kit.board, batch, gather_view(kit.board, batch, sides))
+    view = add_effects(kit.board, batch, collect_maps(kit.board, batch, sides))
     with torch.no_grad():
         plain = kit.board.run(batch)[0].flatten(0, -2)  # (T, V)
         assert view.forecast.tokens.tolist() == plain.topk(5).indices.tolist()
@@ -123,17 +121,17 @@ def test_effects_are_runs_without_the_head(name):
                     top = logits.flatten(0, -2).softmax(-1).topk(5)
                     found = torch.from_numpy(effects.probabilities[block, head])
                     assert torch.allclose(found, top.values, atol=1e-5)
-    assert all(station.edits == [] for station in kit.board.stations.values())
+    assert all(hook.edits == [] for hook in kit.board.hooks.values())
 
 
 def test_effects_of_a_long_text_are_of_its_end(monkeypatch):
     kit = small_kit("gpt2")
     batch, sides, _ = prepare(kit)
-    view = gather_view(kit.board, batch, sides)
-    whole = with_effects(kit.board, batch, view).effects["decoder"]
-    monkeypatch.setattr(view_effects, "KEPT", 8 * 5)  # 8 heads
-    monkeypatch.setattr(view_effects, "TOKENS", 30)  # two rows at once
-    part = with_effects(kit.board, batch, view).effects["decoder"]
+    view = collect_maps(kit.board, batch, sides)
+    whole = add_effects(kit.board, batch, view).effects["decoder"]
+    monkeypatch.setattr(attention_maps, "KEPT", 8 * 5)  # 8 heads
+    monkeypatch.setattr(attention_maps, "TOKENS", 30)  # two rows at once
+    part = add_effects(kit.board, batch, view).effects["decoder"]
     assert part.first == 7 and part.changes.shape == (2, 4, 5)
     assert np.allclose(part.changes, whole.changes[..., 7:], atol=1e-5)
 
@@ -142,13 +140,13 @@ def test_refusals():
     kit = small_kit("gpt2")
     batch, sides, _ = prepare(kit)
     with pytest.raises(DataError, match="12 queries"):
-        gather_view(kit.board, batch, {"text": ["a"] * 11})
+        collect_maps(kit.board, batch, {"text": ["a"] * 11})
     with pytest.raises(DataError, match="0 tokens"):
-        gather_view(kit.board, batch, {"text": []})
+        collect_maps(kit.board, batch, {"text": []})
     with pytest.raises(UsageError, match="2 texts"):
-        gather_view(kit.board, kit.batch(torch.zeros(2, 3).long()), {"text": ["a"] * 3})
+        collect_maps(kit.board, kit.batch(torch.zeros(2, 3).long()), {"text": ["a"] * 3})
     with pytest.raises(UsageError, match="one of decoder"):
-        gather_view(kit.board, batch, sides).stack("cross")
+        collect_maps(kit.board, batch, sides).stack("cross")
     lstm = Kit(Recurrent(recurrent_lm("lstm", 8, 8, 1, 61)).eval())
     with pytest.raises(UsageError, match="additive attention"):
-        gather_view(lstm.board, lstm.batch([[1, 2]]), {"text": ["a", "b"]})
+        collect_maps(lstm.board, lstm.batch([[1, 2]]), {"text": ["a", "b"]})

@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.hooks import Board
 from regard.look.head_scores import (
     best_heads,
-    head_scores,
+    random_repeats,
     repeat_scores,
     row_distance,
     row_entropy,
+    score_heads,
     value_weighted,
 )
+from regard.look.hooks import Board
 from regard.look.logit_lens import head_outputs
-from regard.look.head_scores import random_repeats
 from regard.model.batch import Batch
 from regard.model.presets import recurrent_seq2seq
 from regard.model.recurrent import Recurrent
@@ -61,7 +61,7 @@ def test_entropy_and_distance():
 @pytest.mark.parametrize("idle", [0.0, 0.02])
 def test_exactly_the_planted_heads_are_found(heads, previous, induction, idle):
     model = planted_induction(24, 48, heads, previous, induction, idle)
-    found = head_scores(Board(model), random_repeats(range(24), 20))
+    found = score_heads(Board(model), random_repeats(range(24), 20))
     assert len(found) == 2 * heads
     for kind, place in (("previous", (0, previous)), ("induction", (1, induction))):
         best, *others = best_heads(found, kind)
@@ -71,7 +71,7 @@ def test_exactly_the_planted_heads_are_found(heads, previous, induction, idle):
 
 
 def test_a_model_that_forgot_has_no_induction_head():
-    found = head_scores(Board(forget_induction(planted_induction())), random_repeats(range(24), 20))
+    found = score_heads(Board(forget_induction(planted_induction())), random_repeats(range(24), 20))
     assert max(s.induction for s in found) < 0.3
     assert best_heads(found, "previous", 1)[0].previous > 0.9
 
@@ -95,7 +95,7 @@ def test_measures_against_the_explicit_pattern(name):
     kit = small_kit(name)
     pair = kit.model.target is not None
     repeats = random_repeats(range(5, VOCAB), 8, 3, first=[1], begin=0 if pair else None)
-    found = head_scores(kit.board, repeats)
+    found = score_heads(kit.board, repeats)
     _, seen = kit.board.run(repeats.batch, ["*.pattern", "*.z"])
     for s in found:
         pattern = seen[f"{s.layer}.pattern"][:, s.head]
@@ -124,8 +124,8 @@ def test_texts_count_by_their_tokens_and_padding_does_not():
     mask[0, 5:] = False
     ids = torch.zeros(2, 9).long()
     ids[0, :5], ids[1] = rows
-    together = head_scores(kit.board, None, [Batch(ids, mask=mask)])
-    apart = head_scores(kit.board, None, [Batch(row[None]) for row in rows])
+    together = score_heads(kit.board, None, [Batch(ids, mask=mask)])
+    apart = score_heads(kit.board, None, [Batch(row[None]) for row in rows])
     for a, b in zip(together, apart, strict=True):
         assert a.previous is None
         assert (a.entropy, a.distance, a.norm) == pytest.approx(
@@ -138,13 +138,13 @@ def test_pictures_and_sound_have_heads_too(name):
     kit = small_kit(name)
     one = example(kit, 6, 1)
     batch = Batch(one.inputs[None], None if one.target is None else one.target[None])
-    found = head_scores(kit.board, None, [batch])
+    found = score_heads(kit.board, None, [batch])
     assert len(found) == (8 if name == "vit" else 24) and all(s.norm > 0 for s in found)
 
 
 def test_additive_attention_has_one_head():
     pair = Recurrent.fresh(recurrent_seq2seq("gru", 8, 8, 1, 20, "additive"))
-    (found,) = head_scores(Board(pair), random_repeats(range(20), 5, begin=0))
+    (found,) = score_heads(Board(pair), random_repeats(range(20), 5, begin=0))
     assert found.name == "0.0 (decoder cross)" and found.norm is None and found.entropy > 0
 
 
@@ -165,7 +165,7 @@ def test_values_weigh_attention(name):
 
 def test_sorting():
     kit = small_kit("t5")
-    found = head_scores(kit.board, random_repeats(range(5, VOCAB), 8, first=[], begin=0))
+    found = score_heads(kit.board, random_repeats(range(5, VOCAB), 8, first=[], begin=0))
     values = [s.entropy for s in best_heads(found, "entropy")]
     assert values == sorted(values) and len(values) == 24
     assert len(best_heads(found, "induction")) == 16  # those of cross-attention have none

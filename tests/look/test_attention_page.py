@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from base64 import b64decode
+from dataclasses import replace
 from hashlib import sha256
 from zlib import decompress
 
@@ -17,9 +18,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.look.attention_maps import gather_view, sparse
-from regard.look.view_effects import with_effects
-from regard.look.view_html import pack, unpack, view_page
+from regard.look.attention_maps import add_effects, collect_maps, sparse_map, spell_words
+from regard.look.page import pack_map
+from regard.look.results import HeadMap
+from regard.verbs import Call
 from tests.look.test_page import Reader
 from tests.properties.small_models import example, small_kit
 
@@ -33,9 +35,24 @@ def make(name: str, effects: bool = True):
     one = example(kit, len(NASTY), source=len(NASTY))
     names = ["text"] if one.target is None else ["source", "target"]
     batch = kit.batch(one.inputs[None], None if one.target is None else one.target[None])
-    view = gather_view(kit.board, batch, {side: NASTY for side in names})
-    view = with_effects(kit.board, batch, view) if effects else view
-    return view, view_page(view, "A <title> & more", WORDS.__getitem__, "regard look 'a <b>'")
+    view = collect_maps(kit.board, batch, {side: NASTY for side in names})
+    view = add_effects(kit.board, batch, view) if effects else view
+    view = replace(spell_words(view, WORDS.__getitem__), heading="A <title> & more")
+    object.__setattr__(view, "call", Call("regard.look.attention", {"text": "a <b>"}, []))
+    return view, view.page()
+
+
+def unpack(text, queries, width):
+    """The inverse of `pack_map`."""
+    data = decompress(b64decode(text))
+    counts = np.frombuffer(data, "<u2", queries)
+    links = int(counts.sum())
+    gaps = np.frombuffer(data, "<u2", links, 2 * queries).astype(np.int64)
+    starts = np.repeat(np.cumsum(counts.astype(np.int64)) - counts, counts)
+    before = np.concatenate([[0], np.cumsum(gaps)])[starts]
+    keys = (np.cumsum(gaps) - before).astype(np.uint16)
+    weights = np.frombuffer(data, np.uint8, links, 2 * (queries + links))
+    return HeadMap(counts, keys, weights, width)
 
 
 def json_of(page: str) -> str:
@@ -83,13 +100,13 @@ def test_data_come_back(name):
     sides = {"text": ["a"] * size} if one.target is None else {"source": ["a"] * 9}
     sides |= {} if one.target is None else {"target": ["b"] * 12}
     batch = kit.batch(*given_)
-    view = with_effects(kit.board, batch, gather_view(kit.board, batch, sides))
-    found = data_of(view_page(view, "title", str))
+    view = add_effects(kit.board, batch, collect_maps(kit.board, batch, sides))
+    found = data_of(spell_words(view, str).page())
     for stack, maps in zip(found["stacks"], view.maps, strict=True):
         queries, keys = (len(sides[side]) for side in stack["sides"])
         for tap, row in zip(maps.taps, stack["maps"], strict=True):
             for text, wanted in zip(row, seen[tap][0], strict=True):
-                assert (unpack(text, queries, keys).dense() - wanted).abs().max() <= 1 / 255
+                assert abs(unpack(text, queries, keys).dense() - wanted.numpy()).max() <= 1 / 255
         effects, given = view.effects[stack["name"]], found["effects"][stack["name"]]
         raw = decompress(b64decode(given["data"]))
         count = effects.changes.size
@@ -105,8 +122,8 @@ def test_data_come_back(name):
 def test_maps_travel(queries, keys, seed, most):
     noise = torch.randn(queries, keys, generator=torch.Generator().manual_seed(seed)) * 3
     noise[0] = 0  # all alike: of many keys nothing is left
-    map = sparse(noise.softmax(-1), most)
-    back = unpack(pack(map), queries, keys)
+    map = sparse_map(noise.softmax(-1), most)
+    back = unpack(pack_map(map), queries, keys)
     for ours, theirs in zip(map[:3], back[:3], strict=True):
         assert np.array_equal(ours, theirs)
 

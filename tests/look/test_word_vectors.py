@@ -8,11 +8,11 @@ import torch
 from regard.core.config import BlockConfig, StackConfig
 from regard.errors import UsageError
 from regard.kit import Kit
-from regard.look.words import (
-    by_row,
-    mean_by,
-    read_words,
+from regard.look.activations import (
+    find_word_tokens,
+    group_means,
     sense_cosines,
+    split_by_sentence,
     word_taps,
     word_vectors,
 )
@@ -66,28 +66,30 @@ def kit_of(kind):
 def test_a_word_s_token_holds_its_first_or_last_letter(take):
     for text in TEXTS:
         spans = spans_of(text)
-        read = read_words(TOKENIZER, text, spans, take)
+        read = find_word_tokens(TOKENIZER, text, spans, take)
         assert read.ids == TOKENIZER.encode(text) and read.words == list(range(len(spans)))
         tokens = TOKENIZER.offsets(text)
         for (start, end), column in zip(spans, read.columns, strict=True):
             letter = end - 1 if take == "last" else start
             assert tokens[column][0] <= letter < tokens[column][1]
-    split = read_words(TOKENIZER, TEXTS[2], spans_of(TEXTS[2]), "last")
-    assert split.columns != read_words(TOKENIZER, TEXTS[2], spans_of(TEXTS[2]), "first").columns
-    none = read_words(TOKENIZER, "a b", [(0, 1), (5, 9), (2, 3)])
+    split = find_word_tokens(TOKENIZER, TEXTS[2], spans_of(TEXTS[2]), "last")
+    assert (
+        split.columns != find_word_tokens(TOKENIZER, TEXTS[2], spans_of(TEXTS[2]), "first").columns
+    )
+    none = find_word_tokens(TOKENIZER, "a b", [(0, 1), (5, 9), (2, 3)])
     assert none.words == [0, 2]  # no token stands there
 
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder", "pair", "lstm", "bahdanau"])
 def test_a_batch_gives_what_each_sentence_gives_alone(kind):
     kit = kit_of(kind)
-    rows = [read_words(TOKENIZER, text, spans_of(text)) for text in TEXTS]
+    rows = [find_word_tokens(TOKENIZER, text, spans_of(text)) for text in TEXTS]
     taps = word_taps(kit.board)
     told = []
-    together = word_vectors(kit.board, kit.batch, rows, taps, told.append)
+    together = word_vectors(kit.board, rows, taps, told.append)
     assert list(together) == taps and told[-1] == 3
     for tap in taps:
-        parts = by_row(together[tap], rows)
+        parts = split_by_sentence(together[tap], rows)
         assert [len(part) for part in parts] == [len(row.columns) for row in rows]
         for row, part in zip(rows, parts, strict=True):
             _, seen = kit.run([row.ids], taps=tap)
@@ -107,8 +109,8 @@ def test_the_usual_places():
 
 def test_heads_lie_side_by_side():
     kit = kit_of("decoder")
-    rows = [read_words(TOKENIZER, TEXTS[0], spans_of(TEXTS[0]))]
-    (x,) = word_vectors(kit.board, kit.batch, rows, ["decoder.blocks.1.attn.z"]).values()
+    rows = [find_word_tokens(TOKENIZER, TEXTS[0], spans_of(TEXTS[0]))]
+    (x,) = word_vectors(kit.board, rows, ["decoder.blocks.1.attn.z"]).values()
     _, seen = kit.run([rows[0].ids], taps="blocks.1.attn.z")
     wanted = seen["decoder.blocks.1.attn.z"][0, rows[0].columns].flatten(1)
     torch.testing.assert_close(x, wanted, atol=1e-5, rtol=1e-5)
@@ -132,7 +134,10 @@ def test_places_without_a_vector_of_each_word(kind, tap, said):
 def test_every_token_of_a_word_stands_for_it():
     """Letter by letter: each token of a word, and no other, has a letter of it."""
     for text in TEXTS:
-        read, tokens = read_words(TOKENIZER, text, spans_of(text), "all"), TOKENIZER.offsets(text)
+        read, tokens = (
+            find_word_tokens(TOKENIZER, text, spans_of(text), "all"),
+            TOKENIZER.offsets(text),
+        )
         for n, (start, end) in enumerate(spans_of(text)):
             mine = [c for w, c in zip(read.words, read.columns, strict=True) if w == n]
             assert mine == [c for c, (a, b) in enumerate(tokens) if max(a, start) < min(b, end)]
@@ -141,8 +146,8 @@ def test_every_token_of_a_word_stands_for_it():
 
 def test_means_of_groups_and_cosines_of_senses_by_hand():
     x = torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, 2.0], [0.0, 5.0]])
-    assert torch.allclose(mean_by(x, [0, 1, 0, 0]), torch.tensor([[1 / 3, 7 / 3], [3.0, 4.0]]))
-    assert mean_by(x[:0], []).shape == (0, 2)
+    assert torch.allclose(group_means(x, [0, 1, 0, 0]), torch.tensor([[1 / 3, 7 / 3], [3.0, 4.0]]))
+    assert group_means(x[:0], []).shape == (0, 2)
     found = sense_cosines(x, [0, 0, 1, 1])
     wanted = [[0.6, 0.0], [0.6, 0.8], [0.4, 1.0], [0.4, 1.0]]
     assert torch.allclose(found, torch.tensor(wanted, dtype=torch.float64))
