@@ -23,17 +23,16 @@ from torch import Tensor
 
 import regard
 from regard.data.files import read_lines
-from regard.look.hooks import Board
 from regard.look.circuit import CircuitConfig, find_circuit
 from regard.look.goal import Goal
-from regard.look.head_scores import best_heads, score_heads
+from regard.look.head_scores import best_heads, random_repeats, score_heads
+from regard.look.hooks import Board
 from regard.look.patching import Pairs
 from regard.look.picture import can_draw, png
-from regard.look.head_scores import random_repeats
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model
-from regard.tokens import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from regard.train.objectives import token_loss
 
 COLUMNS = ("step", "loss", "previous", "induction")

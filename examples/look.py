@@ -16,9 +16,8 @@ import tempfile
 from pathlib import Path
 
 import regard
+from regard.look.attention_maps import View, add_effects, collect_maps
 from regard.look.labels import token_label, token_labels
-from regard.look.attention_maps import View, collect_maps
-from regard.look.attention_maps import add_effects
 from regard.look.page import view_page
 
 SENTENCES = {  # page → sentence, the pronoun, and what it could stand for

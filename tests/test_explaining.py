@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tests.look.test_align import PAIRS
 
 from regard.data.words import write_counts
 from regard.decode.write import without_end
@@ -24,7 +23,8 @@ from regard.explaining import (
 )
 from regard.kit import Kit
 from regard.look.word_alignment import alignment_error_rate, read_links
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
+from tests.look.test_word_alignment import PAIRS
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.test_passages import CORPUS
 from tests.test_translating import made

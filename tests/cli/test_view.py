@@ -10,7 +10,7 @@ import pytest
 import torch
 from regard.look.steer import head_mask
 
-from regard.cli.main import join_verb
+from regard.cli.legacy import join_verb
 from regard.errors import UsageError
 from regard.loading import load
 from regard.look.edits import zero

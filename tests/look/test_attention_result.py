@@ -9,7 +9,7 @@ import pytest
 from regard.look.attention_maps import add_effects, collect_maps, spell_words
 from regard.look.labels import cell_width, fit, token_label, token_labels
 from regard.look.picture import png
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.properties.small_models import example, small_kit
 
 TOKENS = [

@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LEVELS = """
 errors
 files ambient energy heap seed
-result receipt
+result
+receipt
 verbs
 core tokens
 native
@@ -21,7 +22,7 @@ history
 interop decode look train
 tune nvib score evaluate lang formal
 zoo
-kinds
+model_kinds
 reading figures coined source_text translating
 wording pieces
 mending
@@ -157,13 +158,13 @@ def test_every_import_points_towards_level_zero():
             "def f():\n    from regard.tokens import x\n    from regard.data import y",
         ),
         ("model/model.py", "from regard import load"),
-        ("data/text.py", "import regard.history.ngram"),
-        ("decode/beam.py", "from regard.look.hooks import capture"),
+        ("data/text.py", "import regard.history.ngrams"),
+        ("decode/beam.py", "from regard.look.hooks import Board"),
         ("cli/main.py", "import torch"),
-        ("look/capture.py", "import pickle"),
-        ("look/capture.py", "import torch\nx = torch.load('a')"),
-        ("look/capture.py", "from torch import load"),
-        ("look/capture.py", "import numpy\nnumpy.load('a', allow_pickle=True)"),
+        ("look/hooks.py", "import pickle"),
+        ("look/hooks.py", "import torch\nx = torch.load('a')"),
+        ("look/hooks.py", "from torch import load"),
+        ("look/hooks.py", "import numpy\nnumpy.load('a', allow_pickle=True)"),
         ("interop/parity.py", "import transformers"),
         ("interop/folder.py", "def f():\n    import transformers"),
         ("unheard/of.py", ""),
