@@ -33,7 +33,7 @@ from regard.interop.stored import INT8, STORED
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
 from regard.look.activations import Captured, StrictCollector, capture, following
-from regard.look.edits import Edits
+from regard.look.edits import Edits, parse_edits
 from regard.look.hooks import Board
 from regard.model.batch import Batch, check_filled, check_ids, pad_rows
 from regard.model.config import TextConfig
@@ -156,9 +156,12 @@ class Kit(Reader):
             seen = {name: hook.seen for name, hook in hooks.items() if hook.seen is not None}
         return Output(logits, batch), seen
 
-    def edit(self, edits: Edits) -> AbstractContextManager[None]:
-        """Change activations inside the `with` block: tap name or pattern → edit or edits."""
-        return self.board.editing(edits)
+    def edit(self, edits: Edits | Sequence[str]) -> AbstractContextManager[None]:
+        """Change activations inside the `with` block: tap name or pattern → edit or edits.
+
+        Words as commands write them do too: `kit.edit(["decoder.blocks.9.attn.z=zero,head=3"])`.
+        """
+        return self.board.editing(parse_edits(edits))
 
     def capture(self, taps: str | Sequence[str]) -> AbstractContextManager[list[Captured]]:
         """Keep what passes taps while texts are written inside the block, one `Captured` each."""

@@ -41,6 +41,7 @@ PANELS = {
 
 GROUPS = {
     "tokens": "texts to tokens and back: train, inspect and explain tokenizers",
+    "look": "inside a model: attention, heads, layers, activations",
 }
 """What the commands of a group do."""
 
@@ -106,6 +107,42 @@ COMMANDS = [
             "regard tokens vocab corpus.txt --min-count 2",
             "regard tokens vocab corpus.txt --kind chars --top 100",
             "regard tokens vocab texts/ --out vocab.json",
+        ),
+    ),
+    Command(
+        "look attention",
+        "regard.look:attention",
+        (
+            "regard look attention fr-en \"L'animal n'a pas traversé la rue.\" --save look.html",
+            'regard look attention folder "When Mary and John went to the store, John gave it to"',
+            'regard look attention folder "The cat sat." --head 5.3 --save head.png',
+        ),
+    ),
+    Command(
+        "look heads",
+        "regard.look:heads",
+        (
+            "regard look heads folder --sort induction --top 10",
+            "regard look heads folder --corpus test.txt --sort entropy",
+            "regard look heads folder --length 50 --batch 8 --seed 7 --json",
+        ),
+    ),
+    Command(
+        "look lens",
+        "regard.look:lens",
+        (
+            'regard look lens folder "When Mary and John went to the bar, John gave a drink to"',
+            'regard look lens folder "Mary and John … a drink to" --target Mary --against John',
+            'regard look lens bert "Paris is the <mask> of France." --target capital --json',
+        ),
+    ),
+    Command(
+        "look extract",
+        "regard.look:extract",
+        (
+            "regard look extract folder --file corpus.txt --tap '*.resid_post' --out acts",
+            "regard look extract folder --tap blocks.5.attn.z --head 3 --out z < a.txt",
+            "regard look extract fr-en --file pairs.tsv --tap 'decoder.*.mlp.post' --out acts",
         ),
     ),
 ]

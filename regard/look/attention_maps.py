@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from regard.look.results import (
     HeadFacts,
     HeadMap,
     StackMaps,
+    StackName,
 )
 from regard.look.text_limits import LONGEST, check_length, check_memory, max_tokens_of
 from regard.model.batch import Batch
@@ -56,7 +57,6 @@ SECONDS = 4e-8  # of a core for each weight of a map
 WORK = 1e13  # multiplications that effects may take unasked on a CPU: a few minutes
 
 Say = Callable[[str], None]
-StackName = Literal["encoder", "decoder", "cross"]
 
 
 # A text of people ---------------------------------------------------------------------------------

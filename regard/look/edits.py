@@ -286,7 +286,7 @@ FORM = f"TAP={'|'.join(OPTIONS)}[,head=N+N][,position=N][,neuron=N][,file=F][,mi
 PARSING = "reading an edit"
 
 
-def parse_edits(edits: Sequence[str] | Edits) -> Edits:
+def parse_edits(edits: Edits | Sequence[str]) -> Edits:
     """Taps, or patterns of them, and what is done there, from texts such as `TAP=zero,head=3`.
 
     A mapping of edits that were made by `regard.zero(…)` and its relatives is returned as it is.

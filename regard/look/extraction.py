@@ -217,6 +217,17 @@ def extract_corpus(
     return Extraction(str(out), **kept, tokens_per_second=counts.tokens / seconds)
 
 
+def parse_position(position: str | int) -> Position:
+    """Which tokens have rows, from a word or a number."""
+    if position in ("all", "last", "mean"):
+        return position  # type: ignore[return-value]
+    try:
+        return int(position)
+    except ValueError:
+        found = f"position {position!r}"
+        raise UsageError(DOING, found, "all, last, mean or a whole number") from None
+
+
 class TextCheck:
     """How long a text may be: positions of the model, memory, and the size of a shard."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from regard.look.attention_maps import head_counts
 from regard.look.attention_patterns import attention_names, pattern_taps, rebuild_pattern
 from regard.look.hooks import Board
 from regard.look.logit_lens import find_output_attention, output_weights
-from regard.look.results import HeadScore, HeadScores
+from regard.look.results import HeadMeasure, HeadScore, HeadScores
 from regard.look.text_limits import check_length, check_memory
 from regard.model.batch import Batch
 from regard.model.front_text import TextFront
@@ -38,7 +38,6 @@ DRAWING = "drawing random repeats"
 HALF_TOKENS = 100  # of A, where a model reads so many
 VOCABULARY = 2000  # tokens of a vocabulary that are looked at
 REPEAT_SCORES = ("previous", "duplicate", "induction")
-HeadMeasure = Literal["previous", "duplicate", "induction", "entropy", "distance", "norm"]
 
 
 # Random repeats -----------------------------------------------------------------------------------

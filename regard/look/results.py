@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from regard.errors import DataError, UsageError
 from regard.result import Grid, Result, Row, human, human_bytes, shown
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Attention ----------------------------------------------------------------------------------------
 
+StackName = Literal["encoder", "decoder", "cross"]
 LEVELS = 255  # steps of a weight from 0 to 1
 LINKS_SHOWN = 3  # of a token
 HEADS_SHOWN = 10  # described one by one
@@ -266,6 +267,8 @@ class AttentionMaps(Result):
 
 
 # Heads --------------------------------------------------------------------------------------------
+
+HeadMeasure = Literal["previous", "duplicate", "induction", "entropy", "distance", "norm"]
 
 
 @dataclass(frozen=True)

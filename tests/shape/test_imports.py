@@ -19,7 +19,8 @@ core tokens
 native
 model data
 history
-interop decode look train
+interop decode train
+look
 tune nvib score evaluate lang formal
 zoo
 model_kinds
