@@ -23,11 +23,10 @@ from torch import Tensor
 
 import regard
 from regard.data.files import read_lines
-from regard.look.circuit import CircuitConfig, find_circuit
-from regard.look.goal import Goal
+from regard.look.circuit_search import CircuitConfig, find_circuit
 from regard.look.head_scores import best_heads, random_repeats, score_heads
 from regard.look.hooks import Board
-from regard.look.patching import Pairs
+from regard.look.patching import Goal, Pairs
 from regard.look.picture import can_draw, png
 from regard.model import presets
 from regard.model.batch import Batch

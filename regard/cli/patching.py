@@ -19,10 +19,18 @@ from regard.files import write_whole
 from regard.kit import Kit
 from regard.look.edits import zero
 from regard.look.hooks import Board
-from regard.look.ioi import FRAMES, make_prompts
-from regard.look.patching import Effects, Pairs, attribute_sites, patch_paths, patch_sites
+from regard.look.ioi_task import FRAMES, make_prompts
+from regard.look.patching import (
+    Effects,
+    Pairs,
+    Site,
+    attribute_sites,
+    head_sites,
+    mlp_sites,
+    patch_paths,
+    patch_sites,
+)
 from regard.look.picture import draw_map, png
-from regard.look.sites import Site, head_sites, mlp_sites
 from regard.look.tap_names import find_taps
 
 DOING = "patching activations"

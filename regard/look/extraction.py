@@ -96,7 +96,7 @@ class Shards:
     def read(
         self, texts: Iterable[TextIds], tokens: int, tell: Callable[[int], None] = lambda done: None
     ) -> None:
-        """Read texts, each of which must fit into a shard."""
+        """WordTokens texts, each of which must fit into a shard."""
         window, rows, length = list[TextIds](), 0, 0
 
         def fill() -> int:

@@ -21,8 +21,8 @@ from regard.core.stack import Stack
 from regard.errors import RegardError, UsageError
 from regard.look.answer_tokens import find_token, read_asked
 from regard.look.attention_patterns import find_attention
-from regard.look.goal import Goal, goal_columns
 from regard.look.hooks import Board
+from regard.look.patching import Goal, goal_columns
 from regard.look.results import Contribution, Lens, LensLayer, Token
 from regard.model.batch import Batch
 from regard.model.model import Model

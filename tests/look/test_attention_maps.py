@@ -13,7 +13,7 @@ from regard.kit import Kit
 from regard.look import attention_maps
 from regard.look.attention_maps import add_effects, collect_maps
 from regard.look.edits import zero
-from regard.look.goal import Goal
+from regard.look.patching import Goal
 from regard.model.presets import recurrent_lm, recurrent_seq2seq
 from regard.model.recurrent import Recurrent
 from tests.properties.small_models import EVERY, example, randomise, small_kit

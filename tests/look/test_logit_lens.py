@@ -10,7 +10,6 @@ import torch
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.look.edits import zero
-from regard.look.goal import Goal
 from regard.look.hooks import Board
 from regard.look.logit_lens import (
     copy_score,
@@ -19,6 +18,7 @@ from regard.look.logit_lens import (
     head_outputs,
     lens_scores,
 )
+from regard.look.patching import Goal
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig
 from regard.model.model import Model

@@ -7,17 +7,23 @@ import torch
 
 from regard.errors import UsageError
 from regard.look.activations import word_taps
-from regard.look.attention_maps import collect_maps
-from regard.look.circuit import CircuitConfig, find_circuit
-from regard.look.edges import edge_scores
+from regard.look.attention_maps import gather_view
+from regard.look.circuit_search import CircuitConfig, edge_scores, find_circuit
 from regard.look.edits import mean, patch, zero
-from regard.look.goal import Goal
 from regard.look.head_scores import repeats_for, score_heads
 from regard.look.hooks import Board
-from regard.look.ioi_heads import Search
-from regard.look.logit_lens import copy_score, direct_attribution, lens_scores
-from regard.look.patching import Pairs, attribute_sites, patch_paths, patch_sites
-from regard.look.sites import Site, head_sites, mlp_sites
+from regard.look.ioi_task import HeadClasses
+from regard.look.logit_lens import copy_score, direct_attribution, logit_lens
+from regard.look.patching import (
+    Goal,
+    Pairs,
+    Site,
+    attribute_sites,
+    head_sites,
+    mlp_sites,
+    patch_paths,
+    patch_sites,
+)
 from regard.model.batch import Batch
 from regard.model.presets import recurrent_lm, recurrent_seq2seq
 from regard.model.recurrent import model_class
@@ -105,7 +111,7 @@ def test_states_stand_for_blocks_in_probes():
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda b: lens_scores(b, PAIRS.clean),
+        lambda b: logit_lens(b, PAIRS.clean),
         lambda b: direct_attribution(b, PAIRS.clean, GOAL),
         lambda b: copy_score(b, 0, 0, PAIRS.clean),
         lambda b: score_heads(b, repeats_for(b.model)),
@@ -115,8 +121,8 @@ def test_states_stand_for_blocks_in_probes():
         lambda b: patch_paths(b, PAIRS, head_sites(b)),
         lambda b: edge_scores(b, PAIRS),
         lambda b: find_circuit(b, MANY, CircuitConfig()),
-        lambda b: collect_maps(b, Batch(CLEAN[:1]), {"text": list("abcd")}),
-        lambda b: Search(b, PAIRS, repeats_for(b.model)),
+        lambda b: gather_view(b, Batch(CLEAN[:1]), {"text": list("abcd")}),
+        lambda b: HeadClasses(b, PAIRS, repeats_for(b.model)),
         lambda b: b.run(PAIRS.clean, "*.attn.z"),
         lambda b: b.run(PAIRS.clean, (), {TOP: zero(head=0)}),
         lambda b: b.run(PAIRS.clean, (), {TOP: patch(torch.zeros(2, 5, 16))}),
@@ -135,7 +141,7 @@ def test_a_recurrent_translator_has_one_attention():
     batch = Batch(CLEAN[:1], torch.tensor([[1, 5]]))
     (only,) = score_heads(board, None, [batch])
     assert only.layer == "decoder.cross" and only.entropy > 0 and only.induction is None
-    view = collect_maps(board, batch, {"source": list("abcd"), "target": list("ab")})
+    view = gather_view(board, batch, {"source": list("abcd"), "target": list("ab")})
     assert view.stack(None).small.shape[:2] == (1, 1)
     with pytest.raises(UsageError):
-        lens_scores(board, batch)
+        logit_lens(board, batch)
