@@ -41,7 +41,7 @@ from regard.look.text_limits import (
     run_bytes,
 )
 from regard.model.config import TextConfig
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.receipt import make_receipt
 from regard.result import human_bytes
 from regard.train.checkpoint import weight_hash
