@@ -11,9 +11,9 @@ from regard.cli.opening import open_kit
 from regard.cli.probe_reading import Corpus, chosen_taps, read_corpus, vectors_of
 from regard.cli.probe_tree import run_tree
 from regard.cli.show import Progress, Show
-from regard.data.sample import evenly
 from regard.data.speech import clean_tree
 from regard.data.statistics import share_interval
+from regard.data.text_files import evenly
 from regard.data.treebank import Words, heads_of, read_treebank
 from regard.errors import DataError, UsageError
 from regard.kit import Kit

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from regard.data.files import read_lines
+from regard.data.text_files import read_lines
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.look.answer_tokens import AskedText, find_token, read_asked

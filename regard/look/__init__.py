@@ -103,7 +103,7 @@ def heads(
         $ regard look heads folder --corpus test.txt --sort entropy
         $ regard look heads folder --length 50 --batch 8 --seed 7 --json
     """
-    from regard.data.files import read_lines
+    from regard.data.text_files import read_lines
     from regard.errors import UsageError
     from regard.loading import open_kit
     from regard.look.head_scores import measure_heads
