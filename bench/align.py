@@ -14,7 +14,7 @@ from pathlib import Path
 
 from regard.kit import Kit
 from regard.loading import load
-from regard.look.align import AlignConfig, Link, alignment_error_rate, read_links
+from regard.look.word_alignment import AlignConfig, Link, alignment_error_rate, read_links
 from regard.translation.explanation import Across, align_words, look_across
 
 PAIRS = Path(__file__).parents[1] / "tests/look/aligned.tsv"

@@ -18,8 +18,8 @@ from torch import Tensor
 from regard.core.cache import Cache
 from regard.data.word_frequencies import WRITTEN_FILE, read_words
 from regard.decode.constraints import StopText
-from regard.decode.continuation import prompt_ids
 from regard.decode.loop import Driver, search_kit
+from regard.decode.prompt import prompt_ids
 from regard.decode.sampling import Ends, sample_config
 from regard.decode.shortlist import SHORTLIST_FILE, Shortlist
 from regard.decode.step import Hypothesis, without_end
@@ -29,9 +29,15 @@ from regard.interop.side import read_pooling, start_id, stop_ids
 from regard.interop.stored import INT8, STORED
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
-from regard.look.capture import Board, Edits
-from regard.look.gather import Gather
-from regard.look.trace import Captured, Follower, capture, following
+from regard.look.activations import (
+    Captured,
+    SearchFollower,
+    StrictCollector,
+    capture,
+    following,
+)
+from regard.look.edits import Edits, parse_edits
+from regard.look.hooks import Board
 from regard.model.batch import (
     Batch,
     check_batch,
@@ -261,18 +267,21 @@ class Kit:
         """Run once and read activations: (output, tap name → tensor)."""
         batch = self.batch(inputs, target, **masks)
         strict = self.strict if strict is None else strict
-        with self.board.reading(taps) as stations:
+        with self.board.reading(taps) as hooks:
             if strict:
-                gather = Gather(stations, batch)
-                logits = self.score(batch, None, True, gather)
-                return Output(logits, batch), gather.seen
+                collector = StrictCollector(hooks, batch)
+                logits = self.score(batch, None, True, collector)
+                return Output(logits, batch), collector.seen
             logits = self.score(batch, None, False)
-            seen = {name: s.seen for name, s in stations.items() if s.seen is not None}
+            seen = {name: hook.seen for name, hook in hooks.items() if hook.seen is not None}
         return Output(logits, batch), seen
 
-    def edit(self, edits: Edits) -> AbstractContextManager[None]:
-        """Change activations inside the `with` block: tap name or pattern → edit or edits."""
-        return self.board.editing(edits)
+    def edit(self, edits: Edits | Sequence[str]) -> AbstractContextManager[None]:
+        """Change activations inside the `with` block: tap name or pattern → edit or edits.
+
+        Words as commands write them do too: `kit.edit(["decoder.blocks.9.attn.z=zero,head=3"])`.
+        """
+        return self.board.editing(parse_edits(edits))
 
     def capture(self, taps: str | Sequence[str]) -> AbstractContextManager[list[Captured]]:
         """Keep what passes taps while texts are written inside the block, one `Captured` each."""
@@ -400,7 +409,9 @@ class Kit:
         """Hypotheses for each row of a batch, best first; see `decode.loop.search_kit`."""
         return search_kit(self, *args, **options)
 
-    def following(self, batch: Batch, strict: bool) -> AbstractContextManager[Follower | None]:
+    def following(
+        self, batch: Batch, strict: bool
+    ) -> AbstractContextManager[SearchFollower | None]:
         """Who is told what a search reads, where somebody captures or edits positions."""
         return following(self.board, batch, strict)
 

@@ -20,8 +20,8 @@ from regard.cli.texts import at_least, check_finite, groups, print_json
 from regard.decode.alternatives import extend
 from regard.decode.beam import BeamConfig
 from regard.decode.constraints import StopText, end_after
-from regard.decode.continuation import prompt_ids
 from regard.decode.exhaustive import exhaustive
+from regard.decode.prompt import prompt_ids
 from regard.decode.sampling import Ends, SampleConfig
 from regard.decode.step import Hypothesis, Process
 from regard.errors import DataError, RegardError, UsageError

@@ -29,7 +29,7 @@ from regard.model.precision import same_in_any_company
 
 if TYPE_CHECKING:
     from regard.kit import Kit
-    from regard.look.trace import Follower
+    from regard.look.activations import SearchFollower
 
 Driver = Literal["auto", "plain", "fixed", "compiled"]
 """How steps are taken. plain: one by one. fixed: at fixed shapes, as a CUDA graph where there is
@@ -155,7 +155,7 @@ def run_search(
     *,
     strict: bool = False,
     driver: Driver = "auto",
-    follower: Follower | None = None,
+    follower: SearchFollower | None = None,
     shortlist: Shortlist | None = None,
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each row after `batch.ids`, best first; greedy unless `how` says otherwise.

@@ -18,7 +18,7 @@ from regard.model.model import Memory, Model
 from regard.model.strict import StrictCache, strict_logits
 
 if TYPE_CHECKING:
-    from regard.look.trace import Follower
+    from regard.look.activations import SearchFollower
 
 SOURCE_TOKENS = 400  # that are read together on a CPU
 
@@ -69,7 +69,7 @@ class ModelStep:
         batch: Batch,
         room: int,
         strict: bool = False,
-        follower: Follower | None = None,
+        follower: SearchFollower | None = None,
         shortlist: Shortlist | None = None,
     ) -> None:
         self.model, self.begin, self.follower = model, batch, follower

@@ -16,7 +16,7 @@ from regard.decode import step
 from regard.decode.shortlist import SHORTLIST_FILE, ShortlistHead
 from regard.errors import DataError
 from regard.loading import load
-from regard.look.edit import zero
+from regard.look.edits import zero
 from regard.translation.config import translate_config
 from tests.cli.small_folders import pair, writer  # noqa: F401
 

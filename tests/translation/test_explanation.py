@@ -12,7 +12,7 @@ import torch
 from regard.data.word_frequencies import write_counts
 from regard.decode.step import without_end
 from regard.kit import Kit
-from regard.look.align import alignment_error_rate, read_links
+from regard.look.word_alignment import alignment_error_rate, read_links
 from regard.tokens.trainers import train_tokenizer
 from regard.translation.explanation import (
     Explanation,
@@ -24,7 +24,7 @@ from regard.translation.explanation import (
     times,
     token_spans,
 )
-from tests.look.test_align import PAIRS
+from tests.look.test_word_alignment import PAIRS
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.translation.test_segment import CORPUS
 from tests.translation.test_translator import made
