@@ -25,6 +25,7 @@ PANELS = {
 
 GROUPS = {
     "data": "check",
+    "look": "attention heads lens extract",
     "tokens": "encode decode train info merges explain vocab",
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""
