@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from regard.look.activations import steering_vector
     from regard.look.edits import add, mean, other_rows, patch, resample, resample_from, zero
     from regard.look.hooks import head_mask
+    from regard.translation import translate
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,7 @@ _HOMES = {
     "regard.look.activation_store": ("Extracted",),
     "regard.look.activations": ("steering_vector",),
     "regard.look.hooks": ("head_mask",),
+    "regard.translation": ("translate",),
 }
 """Where other public names live. Loaded on first use: `import regard` needs no torch."""
 
@@ -68,6 +70,7 @@ __all__ = [
     "steering_vector",
     "taps",
     "tokens",
+    "translate",
     "zero",
 ]
 

@@ -30,7 +30,7 @@ GROUPS = {
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""
 
-ALONE: tuple[str, ...] = ()
+ALONE: tuple[str, ...] = ("translate",)
 """Commands without a group."""
 
 
