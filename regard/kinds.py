@@ -60,9 +60,9 @@ class Found(NamedTuple):
 
 def find_kind(path: str) -> Found | None:
     """The kind of model at a path; None where nothing that is known lies there."""
-    from regard.history.counting import KINDS
     from regard.history.ngram_model import KIND
-    from regard.history.vectors import WEIGHTS, is_folder, is_vectors
+    from regard.history.word_translator import KINDS
+    from regard.history.word_vectors import WEIGHTS, is_folder, is_vectors
 
     place = Path(path)
     if not place.exists():

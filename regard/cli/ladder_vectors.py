@@ -18,11 +18,11 @@ from regard.cli.texts import perplexity
 from regard.cli.tok import open_any
 from regard.data.files import read_parts
 from regard.errors import DataError
-from regard.history.next_word import WINDOW, NextWord, fit_scales, train_next_word
-from regard.history.ngram import Ids
+from regard.history.cbow import WINDOW, NextWord, fit_scales, train_next_word
 from regard.history.ngram_model import encode_lines, joined
-from regard.history.vectors import save_folder
+from regard.history.ngrams import Ids
 from regard.history.word2vec import Word2VecConfig
+from regard.history.word_vectors import save_folder
 from regard.tokens.tokenizer import Tokenizer
 
 PACE = 50_000  # tokens a second at least

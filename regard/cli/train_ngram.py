@@ -17,10 +17,11 @@ from regard.data.files import find_files, read_lines, read_parts
 from regard.errors import DataError, ResourceError, UsageError
 from regard.files import file_hash
 from regard.heap import free_memory
-from regard.history.class_ngram import ClassNgrams, brown_classes, train_class_ngrams
-from regard.history.ngram import Ids, Ngrams
+from regard.history.class_ngrams import ClassNgrams, train_class_ngrams
+from regard.history.clusters import brown_classes
 from regard.history.ngram_model import NgramModel, encode_lines, joined
-from regard.history.smooth import train_ngrams
+from regard.history.ngrams import Ids, Ngrams
+from regard.history.smoothing import train_ngrams
 from regard.kinds import NGRAMS, find_kind
 from regard.tokens import open_tokenizer, train_tokenizer
 from regard.tokens.tokenizer import Tokenizer

@@ -21,8 +21,8 @@ from regard.data.files import read_lines
 from regard.errors import DataError, UsageError
 from regard.files import read_json, write_whole
 from regard.history.arpa import read_arpa, write_arpa
-from regard.history.class_ngram import ClassNgrams
-from regard.history.ngram import Floats, Ids, Level, Ngrams
+from regard.history.class_ngrams import ClassNgrams
+from regard.history.ngrams import Floats, Ids, Level, Ngrams
 from regard.tokens.folder import open_tokenizer
 from regard.tokens.tokenizer import Tokenizer
 

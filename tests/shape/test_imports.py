@@ -157,7 +157,7 @@ def test_every_import_points_towards_level_zero():
             "def f():\n    from regard.tokens import x\n    from regard.data import y",
         ),
         ("model/model.py", "from regard import load"),
-        ("data/text.py", "import regard.history.ngram"),
+        ("data/text.py", "import regard.history.ngrams"),
         ("decode/beam.py", "from regard.look.capture import capture"),
         ("cli/main.py", "import torch"),
         ("look/capture.py", "import pickle"),

@@ -6,15 +6,15 @@ sets the words of a class apart after a context is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from regard.errors import UsageError
-from regard.history.cluster import Whole, brown
-from regard.history.ngram import Drawn, Floats, Ids, Level, Ngrams, check_ids
-from regard.history.smooth import Way, train_ngrams
+from regard.history.clusters import Whole
+from regard.history.ngrams import Drawn, Floats, Ids, Level, Ngrams, check_ids
+from regard.history.smoothing import Way, train_ngrams
 
 
 @dataclass(frozen=True)
@@ -89,30 +89,3 @@ def train_class_ngrams(
         emission = np.log(even)
     model = train_ngrams(classes[ids], size, order, way, k, first, prune)
     return ClassNgrams(classes, model, emission, start)
-
-
-def brown_classes(
-    ids: Ids,
-    vocab: int,
-    k: int,
-    apart: Sequence[int] = (),
-    progress: Callable[[int, int], None] | None = None,
-) -> Ids:
-    """The class (V,) of each word of a text: Brown's, of the words that are in it.
-
-    Tokens `apart`, which stand between sentences, have a class each, and words that the text does
-    not have are one class.
-    """
-    counts = np.bincount(ids, minlength=vocab)
-    counts[list(apart)] = 0
-    words = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
-    rank = np.full(vocab, -1)
-    rank[words] = np.arange(len(words))
-    ranked = rank[ids]
-    inside = ranked >= 0
-    ends = np.cumsum(inside)[~inside]  # how many words stand before each token that is apart
-    bounds = np.unique(np.concatenate(([0], ends, [inside.sum()])))
-    classes = np.full(vocab, k)  # of words that are not there
-    classes[words] = brown(ranked[inside], bounds, len(words), k, progress).classes
-    classes[list(apart)] = k + 1 + np.arange(len(apart))
-    return np.unique(classes, return_inverse=True)[1].reshape(-1)  # no class without words

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from regard.errors import DataError, UsageError
-from regard.history.cluster import (
+from regard.history.clusters import (
     Bigrams,
     Joining,
     ami,
     brown,
-    exchange,
     k_means,
 )
 from tests.history.planted_classes import planted, same_split
@@ -31,20 +30,6 @@ def test_planted_classes_are_found(text):
     assert len(set(made.bits)) == 4 and sorted(made.bits) == made.bits
     for a, b in combinations(made.bits, 2):  # no class stands on the way to another
         assert not b.startswith(a)
-
-
-def test_exchange_mends_a_bad_start_and_never_loses(text):
-    ids, bounds, truth = text
-    pairs = Bigrams(ids, bounds, len(truth))
-    start = np.random.default_rng(3).integers(4, size=len(truth))
-    found, before = start, ami(pairs.between(start, 4))
-    for _ in range(8):
-        found = exchange(ids, bounds, found, 4, rounds=1)
-        after = ami(pairs.between(found, 4))
-        assert after >= before - 1e-9
-        before = after
-    assert same_split(found, truth)
-    assert (exchange(ids, bounds, found, 4) == found).all()
 
 
 def test_losses_are_those_of_the_definition(text):
@@ -99,7 +84,6 @@ def test_more_classes_than_words(text, k):
     ids, bounds, truth = text
     for call in (
         lambda: brown(ids, bounds, 32, k),
-        lambda: exchange(ids, bounds, truth, k),
         lambda: k_means(np.eye(32, dtype=np.float32), k),
     ):
         with pytest.raises(UsageError, match=f"k = {k}"):

@@ -1,4 +1,4 @@
-"""Words in classes: Brown's clusters, exchange, k-means of vectors.
+"""Words in classes: Brown's clusters, k-means of vectors.
 
 A class bigram model has p(w | v) = p(w | c(w)) p(c(w) | c(v)). Its likelihood depends on the
 classes by the average mutual information of neighbouring classes alone (AMI, in bits):
@@ -8,12 +8,12 @@ classes by the average mutual information of neighbouring classes alone (AMI, in
 Brown's way (1992) gives each of the k most frequent words a class, adds the next word as one more
 and joins the two classes that lose least, and so on; the last k are joined to a tree, in which a
 class is a string of bits. Losses are kept and mended after each change, so that a step takes k²
-sums instead of k³ (Liang 2005). Exchange moves each word to its best class until none gains.
+sums instead of k³ (Liang 2005).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,6 @@ Ids = NDArray[np.int64]
 Whole = NDArray[np.integer]
 Floats = NDArray[np.float64]
 ROWS = 8192  # vectors whose distances are computed together
-GAIN = 1e-12  # bits; a smaller gain may be rounding
 
 
 class Bigrams:
@@ -193,6 +192,33 @@ def brown(
     return build_tree(state, classes)
 
 
+def brown_classes(
+    ids: Ids,
+    vocab: int,
+    k: int,
+    apart: Sequence[int] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> Ids:
+    """The class (V,) of each word of a text: Brown's, of the words that are in it.
+
+    Tokens `apart`, which stand between sentences, have a class each, and words that the text does
+    not have are one class.
+    """
+    counts = np.bincount(ids, minlength=vocab)
+    counts[list(apart)] = 0
+    words = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
+    rank = np.full(vocab, -1)
+    rank[words] = np.arange(len(words))
+    ranked = rank[ids]
+    inside = ranked >= 0
+    ends = np.cumsum(inside)[~inside]  # how many words stand before each token that is apart
+    bounds = np.unique(np.concatenate(([0], ends, [inside.sum()])))
+    classes = np.full(vocab, k)  # of words that are not there
+    classes[words] = brown(ranked[inside], bounds, len(words), k, progress).classes
+    classes[list(apart)] = k + 1 + np.arange(len(apart))
+    return np.unique(classes, return_inverse=True)[1].reshape(-1)  # no class without words
+
+
 def build_tree(state: Joining, classes: Ids) -> Brown:
     """Join what is left to one class; left is 0, right is 1."""
     slots = np.flatnonzero(state.alive)
@@ -216,39 +242,6 @@ def check_k(k: int, count: int) -> None:
     """There are at most as many classes as words."""
     if not 1 <= k <= count:
         raise UsageError("clustering words", f"k = {k:,}", f"1 to {count:,}, the vocabulary")
-
-
-# Exchange -----------------------------------------------------------------------------------------
-
-
-def exchange(ids: Whole, bounds: Ids, classes: Ids, k: int, rounds: int = 20) -> Ids:
-    """Move each word to the class that says most, until none gains (Kneser and Ney 1993).
-
-    Each word counts all bigrams anew: for thousands of words, not for tens of thousands.
-    """
-    vocab, classes = len(classes), np.array(classes, np.int64)
-    check_k(k, vocab)
-    pairs = Bigrams(ids, bounds, vocab)
-    for _ in range(rounds):
-        moved = 0
-        for word in range(vocab):
-            old = int(classes[word])
-            classes[word] = k  # a class of its own, for a moment
-            gains = gains_of(pairs, classes, word, k)
-            best = int(gains.argmax())
-            classes[word] = best if gains[best] > gains[old] + GAIN else old
-            moved += best != old and classes[word] == best
-        if not moved:
-            break
-    return classes
-
-
-def gains_of(pairs: Bigrams, classes: Ids, word: int, k: int) -> Floats:
-    """AMI (k,), up to a constant, with a word, which is alone in class k, in each class."""
-    n = pairs.between(classes, k + 1)
-    state = Joining(k + 1, pairs.total)
-    state.counts, state.before, state.after = n, n.sum(1), n.sum(0)
-    return -state.losses_of(k)[:k]
 
 
 # k-means ------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.errors import DataError
-from regard.history.next_word import WINDOW, NextWord, fit_scales, train_next_word
+from regard.history.cbow import WINDOW, NextWord, fit_scales, train_next_word
 from regard.history.word2vec import Word2VecConfig
 
 

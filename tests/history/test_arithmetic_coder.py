@@ -1,4 +1,4 @@
-"""Arithmetic coding: round trips, sizes, files that are broken or were made with another model."""
+"""Arithmetic coding: round trips and sizes."""
 
 from __future__ import annotations
 
@@ -9,21 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import DataError, UsageError
-from regard.history import coder
-from regard.history.coder import (
+from regard.history import arithmetic_coder
+from regard.history.arithmetic_coder import (
     LEAST,
     Ranges,
-    check_decoded,
-    check_fingerprint,
-    from_bytes,
     pack,
     rows_of,
     text_of,
-    to_bytes,
     unpack,
 )
-from regard.history.predictor import Adaptive, NgramPredictor, StepPredictor
-from regard.history.smooth import train_ngrams
+from regard.history.predictors import Adaptive, NgramPredictor, StepPredictor
+from regard.history.smoothing import train_ngrams
 
 
 class Fixed:
@@ -57,7 +53,7 @@ def skewed(draw):
 def test_every_text_comes_back(case, rows):
     ids, p = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coder, "rows_for", lambda count, vocab: rows)
+        patch.setattr(arithmetic_coder, "rows_for", lambda count, vocab: rows)
         packed = pack(ids, Fixed(p))
         np.testing.assert_array_equal(unpack(packed, Fixed(p)), ids)
         learning = Adaptive(len(p), 3, len(ids))
@@ -191,52 +187,3 @@ def test_a_model_with_little_room_begins_again(first):
     assert (predictor.predict()[0] == 0.2).all() != bool(first)
     with pytest.raises(UsageError, match="room for 1"):
         StepPredictor(lambda ids: CountingStep(ids, 1), 5, 1)
-
-
-# Files --------------------------------------------------------------------------------------------
-
-IDS = np.random.default_rng(7).integers(0, 27, 12_000)
-
-
-@pytest.fixture(scope="module")
-def file():
-    packed = pack(IDS, Fixed([1 / 27] * 27))
-    return to_bytes(packed, IDS, "0123456789abcdef", {"symbols": "été🦊"})
-
-
-def test_a_file_holds_all_of_it(file):
-    packed, header = from_bytes(file, "f")
-    assert header["symbols"] == "été🦊"
-    check_fingerprint(header, "0123456789abcdef", file, "f")
-    check_decoded(header, unpack(packed, Fixed([1 / 27] * 27)), "f", 0)
-
-
-def test_any_byte_that_changed_is_found_near_its_place(file):
-    for at in [*range(0, 160, 7), *range(160, len(file), 501), len(file) - 1]:
-        broken = bytearray(file)
-        broken[at] ^= 1
-        with pytest.raises(DataError, match="byte"):
-            from_bytes(bytes(broken), "f")
-    broken = bytearray(file)
-    broken[6000] ^= 64
-    with pytest.raises(DataError) as found:
-        from_bytes(bytes(broken), "f")
-    place = int(str(found.value).split("byte ")[1].split(":")[0].replace(",", ""))
-    assert 6000 - 4096 < place <= 6000
-
-
-def test_files_that_are_cut_or_too_long(file):
-    for length in (0, 3, 9, 50, 200, 5000, len(file) - 1):
-        with pytest.raises(DataError, match=f"byte {length if length > 7 else 0:,}:"):
-            from_bytes(file[:length], "f")
-    with pytest.raises(DataError, match=f"byte {len(file):,}:"):
-        from_bytes(file + b"x", "f")
-
-
-def test_another_model(file):
-    packed, header = from_bytes(file, "f")
-    with pytest.raises(DataError, match=r"byte \d+: coded with the model 0123456789abcdef"):
-        check_fingerprint(header, "another", file, "f")
-    other = unpack(packed, Fixed([1 / 54] * 26 + [28 / 54]))
-    with pytest.raises(DataError, match="byte 99"):
-        check_decoded(header, other, "f", 99)

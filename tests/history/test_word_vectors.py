@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from regard.cli.main import main
-from regard.errors import DataError, RegardWarning, UsageError
-from regard.history.analogy import (
+from regard.errors import DataError, RegardWarning
+from regard.history.analogies import (
     OWN,
     Solved,
     agree,
@@ -20,8 +20,8 @@ from regard.history.analogy import (
     spearman,
     total,
 )
-from regard.history.vectors import (
-    Vectors,
+from regard.history.word_vectors import (
+    WordVectors,
     is_vectors,
     read_vectors,
     save_folder,
@@ -34,7 +34,7 @@ WORDS = ["the", "Ärger", "猫", "naïve", "x"]
 
 def table(seed=0, dim=7, words=WORDS):
     dice = np.random.default_rng(seed)
-    return Vectors(words, dice.normal(size=(len(words), dim)).astype(np.float32))
+    return WordVectors(words, dice.normal(size=(len(words), dim)).astype(np.float32))
 
 
 def same(a, b):
@@ -94,7 +94,7 @@ def test_answers_are_gensims(tmp_path):
 
 
 def test_neighbours_and_analogies_by_hand():
-    made = Vectors(
+    made = WordVectors(
         ["man", "woman", "king", "queen", "apple"],
         np.array([[1, 0, 0], [1, 1, 0], [1, 0, 1], [1, 1, 1], [0, 0, -1]], np.float32),
     )
@@ -104,12 +104,12 @@ def test_neighbours_and_analogies_by_hand():
         best = made.analogy("man", "woman", "king", 9, way)
         assert [near.word for near in best] == ["queen", "apple"]  # the three are left out
     assert made.analogy("man", "man", "man", 1)[0].word != "man"
-    zero = Vectors(["a", "b"], np.zeros((2, 3), np.float32))
+    zero = WordVectors(["a", "b"], np.zeros((2, 3), np.float32))
     assert zero.neighbours("a") == [("b", 0.0)]
 
 
 def test_large_numbers_have_a_direction_too():
-    table = Vectors(["a", "b", "c"], np.array([[3e30, 4e30], [0.6, 0.8], [0, 0]], np.float32))
+    table = WordVectors(["a", "b", "c"], np.array([[3e30, 4e30], [0.6, 0.8], [0, 0]], np.float32))
     assert table.similarity("a", "b") == pytest.approx(1)
     assert table.similarity("a", "c") == 0
 
@@ -220,12 +220,7 @@ def test_a_folder_keeps_both_matrices(tmp_path):
     save_folder(tmp_path / "m", WORDS, range(5), {"in": a.matrix, "out": b.matrix}, {"dim": 7})
     assert same(read_vectors(tmp_path / "m"), a)
     assert same(read_vectors(tmp_path / "m", "out"), b)
-    save_folder(tmp_path / "t", WORDS, range(5), {"in": a.matrix, "out": b.matrix[1:]}, TREE)
-    with pytest.raises(UsageError, match="inner nodes"):
-        read_vectors(tmp_path / "t", "out")
 
-
-TREE = {"hierarchical": True}
 
 # Sets of questions --------------------------------------------------------------------------------
 
@@ -249,7 +244,7 @@ def test_questions(tmp_path):
 
 
 def test_solving_counts_and_skips():
-    made = Vectors(
+    made = WordVectors(
         ["man", "woman", "king", "queen"],
         np.array([[1, 0, 0], [1, 1, 0], [1, 0, 1], [1, 1, 1]], np.float32),
     )
@@ -269,7 +264,7 @@ def test_similarity(tmp_path):
     file.write_text("word1,word2,mean\n# remark\na,b,9.5\nA\tc\t1\nb c 2\nb z 3\n")
     pairs = read_similarity(file)
     assert pairs[0] == ("a", "b", 9.5) and len(pairs) == 4
-    made = Vectors(["a", "b", "c"], np.array([[1, 0], [1, 0.1], [0, 1]], np.float32))
+    made = WordVectors(["a", "b", "c"], np.array([[1, 0], [1, 0.1], [0, 1]], np.float32))
     assert agree(made, pairs) == (1.0, 3, 1)
     for text, said in (("a b 1\na b\n", "line 2: 'a b'"), ("a b nan\n", "line 1: 'a b nan'")):
         file.write_text(text)

@@ -14,7 +14,7 @@ import numpy as np
 from regard.data.files import read_lines
 from regard.data.statistics import share_interval, spearman
 from regard.errors import DataError
-from regard.history.vectors import Vectors
+from regard.history.word_vectors import WordVectors
 
 OWN = Path(__file__).with_name("analogies.txt")
 """Pairs of words of our own, for whoever has no set at hand."""
@@ -67,7 +67,7 @@ def crossed(rows: list[list[str]]) -> list[list[str]]:
 
 
 def solve(
-    vectors: Vectors, questions: Questions, way: Literal["add", "mul"] = "add"
+    vectors: WordVectors, questions: Questions, way: Literal["add", "mul"] = "add"
 ) -> dict[str, Solved]:
     """Each section's score: the nearest word, the three of the question left out, is the fourth."""
     made = {}
@@ -84,7 +84,7 @@ def solve(
     return made
 
 
-def place(vectors: Vectors, word: str) -> int:
+def place(vectors: WordVectors, word: str) -> int:
     """The row of a word as it is written, else in lower case; −1 where it has none."""
     return vectors.index.get(word, vectors.index.get(word.lower(), -1))
 
@@ -129,7 +129,7 @@ def read_similarity(path: str | os.PathLike[str]) -> list[tuple[str, str, float]
     return pairs
 
 
-def agree(vectors: Vectors, pairs: Pairs) -> Agreement:
+def agree(vectors: WordVectors, pairs: Pairs) -> Agreement:
     """Spearman's rank correlation (1904) over the pairs whose words both have vectors."""
     rows = [(place(vectors, a), place(vectors, b), score) for a, b, score in pairs]
     known = [row for row in rows if min(row[:2]) >= 0]

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import UsageError
-from regard.history.class_ngram import ClassNgrams
-from regard.history.ngram import Floats, Ids, Ngrams
+from regard.history.class_ngrams import ClassNgrams
+from regard.history.ngrams import Floats, Ids, Ngrams
 
 
 class Predictor(Protocol):

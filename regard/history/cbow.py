@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import DataError
-from regard.history.ngram import Floats, Ids
+from regard.history.ngrams import Floats, Ids
 from regard.history.word2vec import Corpus, Word2VecConfig, train_word2vec
 
 WINDOW = 5  # words before

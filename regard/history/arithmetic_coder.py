@@ -8,20 +8,15 @@ A text lies in rows that are coded side by side, each into its own bytes, so tha
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import DataError
-from regard.files import BROKEN, corrupt, parse_json
-from regard.history.ngram import Floats, Ids
-from regard.history.predictor import Predictor
+from regard.history.ngrams import Floats, Ids
+from regard.history.predictors import Predictor
 
 Whole = NDArray[np.uint64]
 Bytes = NDArray[np.uint8]
@@ -221,83 +216,3 @@ def streams(packed: Packed) -> tuple[Bytes, Ids, Ids]:
     if past[-1] != len(packed.data):
         raise DataError("decoding a text", f"{len(packed.data)} bytes", f"{past[-1]}")
     return np.frombuffer(packed.data + b"\0", np.uint8), past - lengths, past
-
-
-# Files --------------------------------------------------------------------------------------------
-
-MAGIC = b"regard\0\1"
-BLOCK = 4096  # bytes that have a checksum together, so that an error has a place
-
-
-def to_bytes(packed: Packed, ids: Ids, fingerprint: str, about: Mapping[str, Any]) -> bytes:
-    """A file: magic, length of the header, header in JSON, its checksum, the code, its checksums.
-
-    `fingerprint` tells the predictor; `about` is what a reader must know to make it again.
-    """
-    header = {
-        "count": packed.count,
-        "rows": packed.rows,
-        "bytes": len(packed.data),
-        "bits": packed.bits,
-        "check": zlib.crc32(ids.astype("<i8").tobytes()),
-        "fingerprint": fingerprint,
-        **about,
-    }
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    head = MAGIC + struct.pack("<I", len(text)) + text
-    head += struct.pack("<I", zlib.crc32(head))
-    return head + packed.data + block_checks(packed.data)
-
-
-def block_checks(data: bytes) -> bytes:
-    """Four bytes for each block."""
-    sums = [zlib.crc32(data[at : at + BLOCK]) for at in range(0, len(data), BLOCK)]
-    return struct.pack(f"<{len(sums)}I", *sums)
-
-
-def from_bytes(data: bytes, name: str) -> tuple[Packed, dict[str, Any]]:
-    """What a file holds, and its header; an error names the byte at which it breaks."""
-    if not data.startswith(MAGIC):
-        raise corrupt(name, 0, f"{data[:8]!r}", "a file of `regard entropy --compress`")
-    if len(data) < len(MAGIC) + 4:
-        raise corrupt(name, len(data), "the file ends", "the length of its header")
-    begin = len(MAGIC) + 4
-    end = begin + struct.unpack_from("<I", data, len(MAGIC))[0]
-    if end + 4 > len(data):
-        raise corrupt(name, len(data), "the file ends", f"a header up to byte {end + 4:,}")
-    if zlib.crc32(data[:end]) != struct.unpack_from("<I", data, end)[0]:
-        raise corrupt(name, end, "the checksum of the header differs", "a header as it was written")
-    header = parse_json(data[begin:end], name, start=begin)
-    start, size = end + 4, int(header["bytes"])
-    whole = start + size + 4 * -(-size // BLOCK)
-    if len(data) != whole:
-        raise corrupt(name, min(len(data), whole), f"{len(data):,} bytes", f"{whole:,}")
-    code, sums = data[start : start + size], data[start + size :]
-    for at in range(0, size, BLOCK):
-        if block_checks(code[at : at + BLOCK]) != sums[at // BLOCK * 4 :][:4]:
-            last = start + min(at + BLOCK, size) - 1
-            found = f"up to byte {last:,} the checksum differs"
-            raise corrupt(name, start + at, found, "bytes as they were written")
-    return Packed(code, header["count"], header["rows"], header["bits"]), header
-
-
-def check_fingerprint(header: Mapping[str, Any], fingerprint: str, data: bytes, name: str) -> None:
-    """Whether a predictor is the one a file was coded with."""
-    if header["fingerprint"] != fingerprint:
-        at = data.find(header["fingerprint"].encode())
-        found = f"byte {at:,}: coded with the model {header['fingerprint']}"
-        fix = f"give the model it was coded with{made_with(header)}"
-        raise DataError(f"reading {name}", found, f"this model, {fingerprint}", fix)
-
-
-def made_with(header: Mapping[str, Any]) -> str:
-    """The path that a model had when a text was coded."""
-    return f": it was {header['model']}" if header.get("model") else ""
-
-
-def check_decoded(header: Mapping[str, Any], ids: Ids, name: str, start: int) -> None:
-    """Whether what was decoded is what was coded."""
-    if zlib.crc32(ids.astype("<i8").tobytes()) != header["check"]:
-        found = f"byte {start:,}: what was decoded from here on has another checksum"
-        fix = "a model's last bits may differ on another machine, or with more threads: " + BROKEN
-        raise DataError(f"reading {name}", found, "the text that was coded", fix)

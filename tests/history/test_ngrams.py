@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from regard.errors import DataError, UsageError
-from regard.history.ngram import count_ngrams
-from regard.history.smooth import USUAL, WAYS, check_cuts, discounts, good_turing, train_ngrams
+from regard.history.ngrams import count_ngrams
+from regard.history.smoothing import USUAL, WAYS, check_cuts, discounts, good_turing, train_ngrams
 from tests.history.naive_ngrams import Add, JelinekMercer, Katz, KneserNey, WittenBell
 
 START, END, VOCAB = 0, 1, 9

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import DataError, UsageError
-from regard.history import entropy
-from regard.history.entropy import (
+from regard.history import shannon
+from regard.history.ngrams import count_ngrams
+from regard.history.predictors import Folded, NgramPredictor
+from regard.history.shannon import (
     bounds,
     bytes_of,
     clean,
@@ -19,9 +21,7 @@ from regard.history.entropy import (
     letters_of,
     rank_shares,
 )
-from regard.history.ngram import count_ngrams
-from regard.history.predictor import Folded, NgramPredictor
-from regard.history.smooth import train_ngrams
+from regard.history.smoothing import train_ngrams
 
 DICE = np.random.default_rng(0)
 CHAIN = np.array([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7], [0.8, 0.1, 0.1]])
@@ -155,8 +155,8 @@ def test_without_a_letter_the_alphabet_is_all_there_is(alphabet, bits, printed):
     found = estimate(letters.ids, len(letters.symbols), 1)
     for values in (found.plug_in, found.miller_madow, found.held_out):
         assert values[0] == pytest.approx(bits, abs=5e-5)
-    assert entropy.SHANNON[alphabet] == printed and printed[0] == pytest.approx(bits, abs=6e-3)
+    assert shannon.SHANNON[alphabet] == printed and printed[0] == pytest.approx(bits, abs=6e-3)
 
 
 def test_the_reason_for_the_gap_is_given():
-    assert "two words" in entropy.GAP
+    assert "two words" in shannon.GAP

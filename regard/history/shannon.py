@@ -15,9 +15,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from regard.errors import DataError, UsageError, check_known
-from regard.history.ngram import Counts, Floats, Ids, Ngrams, count_ngrams
-from regard.history.predictor import Predictor
-from regard.history.smooth import interpolate, kneser_ney_shares
+from regard.history.ngrams import Counts, Floats, Ids, Ngrams, count_ngrams
+from regard.history.predictors import Predictor
+from regard.history.smoothing import interpolate, kneser_ney_shares
 
 Alphabet = Literal["27", "26", "as-is"]
 ALPHABETS: tuple[str, ...] = get_args(Alphabet)

@@ -52,7 +52,7 @@ class Near(NamedTuple):
     score: float
 
 
-class Vectors:
+class WordVectors:
     """Words and their vectors (V, D), the most frequent first where that is known."""
 
     def __init__(
@@ -158,9 +158,9 @@ def is_folder(path: Path) -> bool:
     return (path / WEIGHTS).is_file() and (path / WORDS).is_file()
 
 
-def read_folder(folder: Path, matrix: Matrix = "in") -> Vectors:
+def read_folder(folder: Path, matrix: Matrix = "in") -> WordVectors:
     """The words of a folder with one of its matrices."""
-    config = read_json(folder / CONFIG, "the settings of word vectors")
+    read_json(folder / CONFIG, "the settings of word vectors")  # which says what is wrong with it
     try:
         held = load((folder / WEIGHTS).read_bytes())
     except SafetensorError as error:
@@ -168,16 +168,13 @@ def read_folder(folder: Path, matrix: Matrix = "in") -> Vectors:
     words = [line.partition("\t")[0] for line in read_lines(folder / WORDS) if line]
     if matrix not in held:
         raise DataError(f"reading {folder / WEIGHTS}", f"no matrix {matrix!r}", "in and out")
-    if matrix == "out" and config.get("hierarchical"):
-        found = "a tree's inner nodes in the output matrix (trained with --hierarchical)"
-        raise UsageError(f"reading {folder}", found, "a row for each word", "--matrix in")
-    return Vectors(words, held[matrix], f"reading {folder / WORDS}")
+    return WordVectors(words, held[matrix], f"reading {folder / WORDS}")
 
 
 # Files of word2vec, gensim and GloVe --------------------------------------------------------------
 
 
-def read_vectors(path: str | os.PathLike[str], matrix: Matrix = "in") -> Vectors:
+def read_vectors(path: str | os.PathLike[str], matrix: Matrix = "in") -> WordVectors:
     """A folder of ours, or a file of word2vec's: text, with or without a first line, or binary."""
     place = Path(path)
     if is_folder(place):
@@ -252,7 +249,7 @@ def are_numbers(parts: Sequence[bytes]) -> bool:
     return True
 
 
-def read_text(data: bytes, name: Path, start: int) -> Vectors:
+def read_text(data: bytes, name: Path, start: int) -> WordVectors:
     """A word and its numbers on each line."""
     rows, dim, _ = read_header(data, name)
     words: list[str] = []
@@ -274,7 +271,7 @@ def read_text(data: bytes, name: Path, start: int) -> Vectors:
     return table_of(words, np.array(matrix, np.float32).reshape(-1, dim), name)
 
 
-def read_binary(data: bytes, name: Path) -> Vectors:
+def read_binary(data: bytes, name: Path) -> WordVectors:
     """A word, a space and float32 numbers in each row; a line feed before a word is dropped."""
     rows, dim, at = read_header(data, name)
     if rows < 0:
@@ -314,20 +311,20 @@ def finite(numbers: Floats, name: Path, at: int, row: int) -> Floats:
     return numbers
 
 
-def table_of(words: list[str], matrix: Floats, name: Path) -> Vectors:
+def table_of(words: list[str], matrix: Floats, name: Path) -> WordVectors:
     """The rows of a file, each word once."""
     if not words:
         raise DataError(f"reading {name}", "no vectors", "one or more")
-    made = Vectors(words, matrix)
+    made = WordVectors(words, matrix)
     if len(made.index) == len(words):
         return made
     first = sorted(made.index.values())
     told = f"[twice] {len(words) - len(first):,} words stand twice in {name}: the first row counts."
     warnings.warn(told, RegardWarning, stacklevel=4)
-    return Vectors([words[n] for n in first], matrix[first])
+    return WordVectors([words[n] for n in first], matrix[first])
 
 
-def write_text(vectors: Vectors, path: str | os.PathLike[str]) -> None:
+def write_text(vectors: WordVectors, path: str | os.PathLike[str]) -> None:
     """word2vec's text: the numbers in as many digits as bring them back bit by bit."""
     lines = [f"{len(vectors)} {vectors.dim}"]
     for word, row in zip(plain_words(vectors, path), vectors.matrix, strict=True):
@@ -335,7 +332,7 @@ def write_text(vectors: Vectors, path: str | os.PathLike[str]) -> None:
     write_whole(Path(path), ("\n".join(lines) + "\n").encode())
 
 
-def write_binary(vectors: Vectors, path: str | os.PathLike[str]) -> None:
+def write_binary(vectors: WordVectors, path: str | os.PathLike[str]) -> None:
     """word2vec's binary form, each row ended by a line feed as in the authors' code."""
     parts = [f"{len(vectors)} {vectors.dim}\n".encode()]
     for word, row in zip(plain_words(vectors, path), vectors.matrix, strict=True):
@@ -343,7 +340,7 @@ def write_binary(vectors: Vectors, path: str | os.PathLike[str]) -> None:
     write_whole(Path(path), b"".join(parts))
 
 
-def plain_words(vectors: Vectors, path: str | os.PathLike[str]) -> list[str]:
+def plain_words(vectors: WordVectors, path: str | os.PathLike[str]) -> list[str]:
     """The words, unless one has a blank in it, which these files cannot hold."""
     bad = next((word for word in vectors.words if not word or word.split() != [word]), None)
     if bad is not None:

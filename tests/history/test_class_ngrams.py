@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from regard.errors import DataError, UsageError
-from regard.history.class_ngram import brown_classes, train_class_ngrams
+from regard.history.class_ngrams import train_class_ngrams
+from regard.history.clusters import brown_classes
 from regard.history.ngram_model import NgramModel
-from regard.history.predictor import ClassPredictor
-from regard.history.smooth import train_ngrams
+from regard.history.predictors import ClassPredictor
+from regard.history.smoothing import train_ngrams
 from regard.tokens.train import train_tokenizer
 from tests.history.planted_classes import planted, same_split
 

@@ -19,7 +19,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from regard.errors import UsageError, check_known
-from regard.history.ngram import Counts, Flags, Floats, Ids, Level, Ngrams, count_ngrams
+from regard.history.ngrams import Counts, Flags, Floats, Ids, Level, Ngrams, count_ngrams
 
 Way = Literal["kneser-ney", "witten-bell", "jelinek-mercer", "katz", "add"]
 WAYS: tuple[str, ...] = get_args(Way)
