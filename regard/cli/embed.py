@@ -26,10 +26,10 @@ from regard.data.words import Span, key, word_spans
 from regard.errors import DataError, UsageError, nearest
 from regard.files import write_whole
 from regard.history.word_vectors import WordVectors, read_vectors
-from regard.kinds import VECTORS, find_kind
 from regard.kit import Kit
 from regard.look.words import mean_by, read_words, sense_cosines
 from regard.model.front_text import TextFront
+from regard.model_kinds import VECTORS, find_kind
 
 DOING = "embedding"
 TOGETHER = 32  # lines that run together

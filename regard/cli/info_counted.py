@@ -14,7 +14,7 @@ from regard.history.bag_of_words import BagModel
 from regard.history.ngram_model import NgramModel
 from regard.history.word_translator import WordTranslator
 from regard.history.word_vectors import is_folder, measure_file, read_vectors
-from regard.kinds import NGRAMS, TRANSLATOR, VECTORS, Found, Kind
+from regard.model_kinds import NGRAMS, TRANSLATOR, VECTORS, Found, Kind
 
 
 def show_counted(path: str, found: Found, taps: bool, show: Show) -> None:

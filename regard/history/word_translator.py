@@ -25,7 +25,7 @@ from safetensors.numpy import load_file, save
 from regard.data.pairs import Pair
 from regard.data.words import words
 from regard.errors import DataError
-from regard.files import read_json, write_whole
+from regard.files import read_json, read_shapes, write_whole
 from regard.history.bag_of_words import BagModel, Classes
 from regard.history.ibm1 import Ids, Rows, Slot, Sparse, WordByWord
 
@@ -154,6 +154,7 @@ class WordTranslator:
             raise DataError(f"opening {folder}", "no translator that counts", expected)
         path, words = folder / WEIGHTS, read_json(folder / WORDS, "source and target words")
         try:
+            read_shapes(path)  # which says that a file was cut
             arrays = load_file(path)
             known = WordNumbers(list(words["source"]), list(words["target"]))
             model = from_arrays(kind, arrays, known)

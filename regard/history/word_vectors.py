@@ -23,7 +23,7 @@ from safetensors.numpy import load, save
 
 from regard.data.files import read_lines
 from regard.errors import DataError, RegardWarning, UsageError
-from regard.files import corrupt, read_json, write_whole
+from regard.files import corrupt, read_json, read_shapes, write_whole
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -161,6 +161,7 @@ def is_folder(path: Path) -> bool:
 def read_folder(folder: Path, matrix: Matrix = "in") -> WordVectors:
     """The words of a folder with one of its matrices."""
     read_json(folder / CONFIG, "the settings of word vectors")  # which says what is wrong with it
+    read_shapes(folder / WEIGHTS)  # which says that a file was cut
     try:
         held = load((folder / WEIGHTS).read_bytes())
     except SafetensorError as error:

@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LEVELS = """
 errors
 files ambient energy heap seed
-result receipt
+result
+receipt
 verbs
 core tokens
 native
@@ -21,7 +22,7 @@ history
 interop decode look train
 tune nvib score evaluate lang formal
 zoo
-kinds
+model_kinds
 reading figures coined source_text translating
 wording pieces
 mending
