@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import tokens
+    from regard import tokens, train
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from regard.look.edit import add, mean, other_rows, patch, resample, resample_from, zero
     from regard.look.extracted import Extracted
     from regard.look.steer import head_mask, steering_vector
+    from regard.train import replay, verify
+    from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 
 __version__ = "0.1.0"
 
-_ROOMS = ("tokens",)
+_ROOMS = ("tokens", "train")
 """Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
 
 _HOMES = {
@@ -33,13 +35,18 @@ _HOMES = {
     "regard.look.edit": ("add", "mean", "other_rows", "patch", "resample", "resample_from", "zero"),
     "regard.look.extracted": ("Extracted",),
     "regard.look.steer": ("head_mask", "steering_vector"),
+    "regard.train": ("replay", "verify"),
+    "regard.train.config": ("DataConfig", "ShapeConfig", "TrainConfig"),
 }
 """Where other public names live. Loaded on first use: `import regard` needs no torch."""
 
 __all__ = [
+    "DataConfig",
     "Extracted",
     "Kit",
+    "ShapeConfig",
     "Tap",
+    "TrainConfig",
     "add",
     "attend",
     "attention",
@@ -50,12 +57,15 @@ __all__ = [
     "mean",
     "other_rows",
     "patch",
+    "replay",
     "resample",
     "resample_from",
     "settings",
     "steering_vector",
     "taps",
     "tokens",
+    "train",
+    "verify",
     "zero",
 ]
 

@@ -17,7 +17,7 @@ from regard.cli.commands import COMMANDS, GROUPS, PANELS, Command
 from regard.cli.render import render
 from regard.cli.streams import read_texts, read_whole
 from regard.errors import UsageError
-from regard.verbs import FILES, FLAT, Words, hints_of, marks
+from regard.verbs import FILES, FLAT, Flag, Words, hints_of, marks
 
 EVERYWHERE = Group("Everywhere", sort_key=9)
 EXIT_CODES = "0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interrupted"
@@ -94,7 +94,8 @@ def own_parameters(
             kind = inspect.Parameter.POSITIONAL_ONLY
         if any(isinstance(mark, Words) for mark in marks(hints[name])):
             default = None  # no words: lines of --file or stdin
-        hint = Annotated[hint, Parameter(help=helps.get(name))]
+        named = next((mark.name for mark in marks(hints[name]) if isinstance(mark, Flag)), None)
+        hint = Annotated[hint, Parameter(name=named, help=helps.get(name))]
         yield inspect.Parameter(name, kind, default=default, annotation=hint)
 
 
@@ -142,9 +143,10 @@ def build_app(only: Sequence[str] | None = None) -> App:
         help_epilogue=f"Exit codes: {EXIT_CODES}.",
         **options,
     )
+    groups_of = [Group(title, sort_key=number) for number, title in enumerate(PANELS)]
     panels = {
-        word: Group(title, sort_key=number)
-        for number, (title, words) in enumerate(PANELS.items())
+        word: panel
+        for panel, words in zip(groups_of, PANELS.values(), strict=True)
         for word in words.split()
     }
     groups = {

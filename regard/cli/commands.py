@@ -40,11 +40,93 @@ PANELS = {
 """The panels of `regard --help`, and the commands and groups in each."""
 
 GROUPS = {
+    "train": "files to a trained model, resumable with the same bits",
     "tokens": "texts to tokens and back: train, inspect and explain tokenizers",
 }
 """What the commands of a group do."""
 
 COMMANDS = [
+    Command(
+        "train lm",
+        "regard.train:lm",
+        (
+            "regard train lm tale.txt --out run --steps 1000 --tokens chars",
+            "regard train lm --out run --resume",
+            "torchrun --nproc-per-node 2 -m regard train lm texts/ --out run --preset gpt2",
+        ),
+    ),
+    Command(
+        "train mlm",
+        "regard.train:mlm",
+        (
+            "regard train mlm tale.txt --out run --steps 1000",
+            "regard train mlm texts/ --valid dev.txt --out run --preset bert-base --dry-run",
+            "regard train mlm tale.txt --out run --mask 0.3 --json",
+        ),
+    ),
+    Command(
+        "train seq2seq",
+        "regard.train:seq2seq",
+        (
+            "regard train seq2seq pairs.tsv --valid dev.tsv --out run --lr 1e-3",
+            "regard train seq2seq train.fr train.en --out run --preset transformer-base",
+            "regard train seq2seq pairs.tsv --out run --family gru --attention additive",
+        ),
+    ),
+    Command(
+        "train rnn",
+        "regard.train:rnn",
+        (
+            "regard train rnn tale.txt --out run --steps 1000 --tokens words",
+            "regard train rnn tale.txt --out run --dim 128 --depth 1 --json",
+            "regard train rnn --out run --resume --steps 2000",
+        ),
+    ),
+    Command(
+        "train lstm",
+        "regard.train:lstm",
+        (
+            "regard train lstm tale.txt --out run --steps 1000 --tokens words",
+            "regard train lstm tale.txt --out run --dim 128 --depth 1 --json",
+            "regard train lstm --out run --resume --steps 2000",
+        ),
+    ),
+    Command(
+        "train gru",
+        "regard.train:gru",
+        (
+            "regard train gru tale.txt --out run --steps 1000 --tokens words",
+            "regard train gru tale.txt --out run --dim 128 --depth 1 --json",
+            "regard train gru --out run --resume --steps 2000",
+        ),
+    ),
+    Command(
+        "train mlp",
+        "regard.train:mlp",
+        (
+            "regard train mlp tale.txt --out run --steps 1000 --tokens words",
+            "regard train mlp tale.txt --out run --dim 128 --depth 1 --json",
+            "regard train mlp --out run --resume --steps 2000",
+        ),
+    ),
+    Command(
+        "verify",
+        "regard.train:verify",
+        (
+            "regard verify resume",
+            "regard verify resume --kind seq2seq --kills 20",
+            "regard verify resume --kills 3 --json",
+        ),
+    ),
+    Command(
+        "replay",
+        "regard.train:replay",
+        (
+            "regard replay run/receipt.json",
+            "regard replay run --json",
+            "regard replay run/receipt.json --keep folder",
+        ),
+    ),
     Command(
         "tokens encode",
         "regard.tokens:encode",

@@ -23,7 +23,7 @@ from regard.look.gradient_reach import gradient_by_lag
 from regard.look.picture import draw_curves
 from regard.model.model import Model
 from regard.model.recurrent import model_class
-from regard.train.shape import ShapeConfig
+from regard.train.config import ShapeConfig
 
 DOING = "diagnosing gradients"
 VOCAB = 64  # tokens of fresh models

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from regard.cli.opening import open_kit, wrong_network
 from regard.cli.show import Show
 from regard.cli.texts import at_least, check_finite, likelihood, perplexity
-from regard.cli.train_data import all_pairs
 from regard.cli.train_ngram import is_ngrams, measure
 from regard.cli.translate import Crew, at_work, one_line
 from regard.data.build import fingerprint
@@ -28,6 +27,7 @@ from regard.kit import Kit
 from regard.model.config import TextConfig
 from regard.receipt import changed_files, find_receipt, read_receipt, training_files
 from regard.tokens import load as load_tokenizer
+from regard.train.data import all_pairs
 from regard.translating import TranslateConfig
 from regard.zoo import locate
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show, human_bytes
-from regard.cli.train_data import all_pairs
 from regard.data.files import chunks
 from regard.data.pairs import Pair
 from regard.data.sample import evenly
@@ -22,6 +21,7 @@ from regard.history.ibm1 import IBM1, Rows, TranslationTable
 from regard.kit import Kit
 from regard.model.config import TextConfig
 from regard.tokens.tokenizer import Tokenizer
+from regard.train.data import all_pairs
 from regard.zoo import locate
 
 DOING = "making a shortlist"

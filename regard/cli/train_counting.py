@@ -11,11 +11,11 @@ import numpy as np
 from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.show import Progress, Show, human
 from regard.cli.texts import at_least
-from regard.cli.train_data import all_pairs
 from regard.errors import DataError, UsageError
 from regard.history.bag_of_words import BagModel, train_bayes, train_logreg
 from regard.history.ibm1 import train_words
 from regard.history.word_translator import WordTranslator, number_words
+from regard.train.data import all_pairs
 
 DOING = "training a translator that counts words"
 SETTINGS = ("k", "l2", "best", "steps", "rounds")

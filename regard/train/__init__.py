@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 from regard.train.results import DryRun, Replay, ResumeCheck, Run, RunSettings
-from regard.verbs import FLAT, Count, File, Files, verb
+from regard.verbs import FLAT, Count, File, Files, Flag, verb
 
 Trained = Run | DryRun | RunSettings
 """A run; with `dry_run` what it would take, with `print_config` its settings."""
@@ -16,7 +16,8 @@ Shape = Annotated[ShapeConfig, FLAT]
 Data = Annotated[DataConfig, FLAT]
 TRAINING, SHAPE, DATA = TrainConfig(), ShapeConfig(), DataConfig()
 
-Toml = str | Path | None
+Toml = Annotated[str | Path | None, Flag("--config")]
+
 
 @verb
 def lm(
@@ -258,7 +259,7 @@ def _train(
 def verify(
     what: Literal["resume"] = "resume",
     *,
-    kind: Literal["lm", "mlm", "seq2seq"] = "lm",
+    kind: Literal["lm", "mlm", "seq2seq", "lstm"] = "lm",
     kills: Count = 20,
 ) -> ResumeCheck:
     """Prove that a killed run ends with the same bits as one that nobody stopped.

@@ -59,7 +59,9 @@ class Config:
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self), include_extras=True)
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            check_value(type(self).__name__, field.name, getattr(self, field.name), hints[field.name])
+            check_value(
+                type(self).__name__, field.name, getattr(self, field.name), hints[field.name]
+            )
 
 
 @dataclass(frozen=True)

@@ -218,9 +218,7 @@ def pair_store_of(
     return pair_store(path, couples([Path(file) for file in files]), tokenizer, *tell)
 
 
-def make_source(
-    plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
-) -> Source:
+def make_source(plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say) -> Source:
     """Batches of a store: shuffled for training, in order for validation."""
     config, specials = plan.train, tokenizer.specials
     seed = plan.seed if train else None
@@ -236,9 +234,7 @@ def make_source(
         return Packed(store, config.length, rows, seed, masker=masker)
     start, end = specials.get("pad", specials["eos"]), specials["eos"]
     even = train and config.compile
-    buckets = Buckets(
-        store, config.batch_tokens, start, end, seed, limit=config.length, even=even
-    )
+    buckets = Buckets(store, config.batch_tokens, start, end, seed, limit=config.length, even=even)
     if buckets.left_out:
         say(f"left out: {buckets.left_out:,} pairs with a side over {config.length} tokens")
     return buckets

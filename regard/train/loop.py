@@ -52,7 +52,6 @@ from regard.train.distributed import (
 )
 from regard.train.fp8 import use_fp8
 from regard.train.objectives import Compiling, check_labels, compile_blocks, token_loss
-from regard.train.results import METRICS, read_metrics
 from regard.train.optim import (
     Mean,
     build_optimizer,
@@ -61,6 +60,7 @@ from regard.train.optim import (
     first_bad,
     first_bad_output,
 )
+from regard.train.results import METRICS, read_metrics
 
 LOW = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
 

@@ -1,4 +1,4 @@
-"""Train again and compare: a run killed at random moments, and a run that a receipt tells of (N2)."""
+"""Train again and compare: a run killed at random moments (N2), a run that a receipt tells of."""
 
 from __future__ import annotations
 

@@ -38,12 +38,12 @@ class Run(Result):
     best_step: int | None
     final: str
     """Which weights `kit` has: the best step's, the last one's, or an average."""
+    out: str
+    """The run's folder."""
     weights: str = shown("{:.12}")
     """SHA-256 of those weights."""
     last_weights: str = shown("{:.12}")
     """SHA-256 of the weights after the last step."""
-    out: str
-    """The run's folder."""
     path: Path = shown(json=False, table=False)
     """The folder of the weights, which `regard.load` opens."""
 
@@ -55,9 +55,9 @@ class Run(Result):
     @property
     def kit(self) -> Kit:
         """The trained model with its tokenizer."""
-        from regard.loading import load
+        from regard.loading import load_kit
 
-        return load(self.path)
+        return load_kit(self.path)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -141,12 +141,13 @@ class DryRun(Result):
 class Kill(Row):
     """How one process was ended."""
 
-    number: int = shown(title="kill")
-    moment: str = shown(title="aimed at")
+    number: int
+    moment: str
+    """What was aimed at."""
     step: int
     """The last step in metrics.jsonl."""
-    writing: bool = shown(title="half a checkpoint")
-    """Whether a half-written checkpoint was left behind."""
+    writing: bool
+    """Whether a checkpoint was half written."""
     workers: int
 
 

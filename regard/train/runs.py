@@ -29,9 +29,8 @@ from regard.errors import DataError, ResourceError, UsageError
 from regard.files import FULL, LOCK, file_hash, hold, is_taken
 from regard.heap import free_memory
 from regard.interop.families import bind
-from regard.kinds import check_model
 from regard.kit import Kit
-from regard.loading import load
+from regard.loading import load_kit
 from regard.model.batch import Batch
 from regard.model.config import CELLS, ModelConfig, RecurrentConfig
 from regard.model.cost import Run as Workload
@@ -39,6 +38,7 @@ from regard.model.empty import empty_model
 from regard.model.memory import count_memory, disk_of, largest_tensor
 from regard.model.model import Model
 from regard.model.recurrent import model_class
+from regard.model_kinds import check_model
 from regard.receipt import NAME, make_receipt, write_receipt
 from regard.result import human_count
 from regard.train.checkpoint import (
@@ -102,9 +102,12 @@ def train_files(
     with joined(device) as world, ambient(quiet=current().quiet or not world.leads):
         plan = make_plan(settings, None if out is None else Path(out), resume, device, world)
         if dry_run:
-            return world.same(world.lead(lambda: estimate(plan, resume)))
-        monitor = Monitor(plan.folder, plan.train, world.leads)
-        return world.same(train_guarded(plan, resume, monitor))
+            result: DryRun | Run | None = world.lead(lambda: estimate(plan, resume))
+        else:
+            result = train_guarded(plan, resume, Monitor(plan.folder, plan.train, world.leads))
+        result = world.same(result)
+    assert result is not None
+    return result
 
 
 def make_plan(
@@ -196,7 +199,7 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
             clear_folder(plan.folder, monitor)
         raise
     if resume:
-        path = trainer.restore(lambda folder: load(folder).model)
+        path = trainer.restore(lambda folder: load_kit(folder).model)
         where = f"resuming from {path}, at step {trainer.state.step} of {plan.train.steps}"
         nowhere = f"no whole checkpoint in {trainer.checkpoints}: starting at step 0"
         monitor.say(where if path is not None else nowhere)
@@ -298,7 +301,7 @@ def make_kit(plan: RunPlan, data: RunData, say: Callable[[str], None]) -> Kit:
 
 def open_init(path: str, kind: str, length: int) -> Kit:
     """The model of a folder, to be trained further; lists of its old training words stay behind."""
-    kit, doing = load(path, precision=None), f"beginning `train {kind}` with {path}"
+    kit, doing = load_kit(path, precision=None), f"beginning `train {kind}` with {path}"
     config = kit.model.config
     if kind_of(config) != kind:
         found = WANTED.get(kind_of(config) or "", "a model without scores for each token")
@@ -436,8 +439,8 @@ def make_result(plan: RunPlan, trainer: Trainer, path: Path, taken: str) -> Run:
         best_valid=state.best,
         best_step=state.best_step,
         final=taken,
-        weights=weight_hash(load(path).model),
-        last_weights=weight_hash(load(last).model),
+        weights=weight_hash(load_kit(path).model),
+        last_weights=weight_hash(load_kit(last).model),
         out=str(plan.folder),
         path=path,
     )
@@ -471,7 +474,7 @@ def write_final(kit: Kit, trainer: Trainer, draft: Path) -> str:
     config, state, runs = trainer.config, trainer.state, trainer.checkpoints
     if config.average > 1:
         folders = last_checkpoints(runs, config.average, config.save_every, state.step)
-        replace(kit, model=load(folders[-1]).model).save(draft)
+        replace(kit, model=load_kit(folders[-1]).model).save(draft)
         write_average(folders, draft)
         steps = ", ".join(str(step_of(folder)) for folder in folders)
         return f"average of the checkpoints of steps {steps}"
@@ -485,7 +488,7 @@ def write_final(kit: Kit, trainer: Trainer, draft: Path) -> str:
             taken = f"step {state.best_step}, the best on validation ({state.best:.4f})"
         else:
             taken += f"; the best, {best.name}, is damaged"
-    model = load(chosen).model
+    model = load_kit(chosen).model
     if config.ema:
         means = read_checkpoint(chosen)[0]["mean"]
         with torch.no_grad():

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pytest
-
 from regard.cli.flags import resolve, settings_of, to_toml
+from regard.cli.train_flags import KNOWN, resolve_run
+
 from regard.cli.legacy import main, parse
 from regard.cli.options import natural
-from regard.cli.train_flags import KNOWN, resolve_run
 from regard.errors import DataError, UsageError
 
 

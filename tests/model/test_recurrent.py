@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from regard.cli.train_data import source
+from regard.cli.train_flags import RunConfig
 from torch import nn
 
 import regard
 from regard.cli.main import main
-from regard.cli.train_data import source
-from regard.cli.train_flags import RunConfig
 from regard.data.batch import Windows
 from regard.data.build import text_store
 from regard.data.stream import Streams
