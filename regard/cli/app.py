@@ -107,7 +107,8 @@ def own_parameters(
                 hint = Annotated[hint, Parameter(name=own.name)]
             elif own is FLAT:  # fields are flags of their own, in a panel of their own
                 panel = Group(name.capitalize(), sort_key=8)
-                hint = Annotated[hint, Parameter(name="*", group=panel, consume_multiple=True)]
+                rest = Parameter(name="*", group=panel, consume_multiple=True, negative_iterable="")
+                hint = Annotated[hint, rest]
         yield inspect.Parameter(name, kind, default=default, annotation=hint)
 
 
