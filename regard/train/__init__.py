@@ -279,11 +279,11 @@ def verify(
 
 
 @verb
-def replay(receipt: File, *, keep: str | Path | None = None) -> Replay:
+def replay(path: File, *, keep: str | Path | None = None) -> Replay:
     """Train again what a receipt tells of, and compare weights and losses.
 
     Args:
-        receipt: a receipt.json, or the folder of a run.
+        path: a receipt.json, or the folder of a run.
         keep: keep the new run here.
 
     Example:
@@ -292,4 +292,4 @@ def replay(receipt: File, *, keep: str | Path | None = None) -> Replay:
     """
     from regard.train.reproduction import replay_receipt
 
-    return replay_receipt(Path(receipt), None if keep is None else Path(keep))
+    return replay_receipt(Path(path), None if keep is None else Path(keep))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
 import subprocess
@@ -22,6 +23,7 @@ from regard.files import is_taken
 from regard.receipt import changed_files, compare, read_receipt
 from regard.train.results import Kill, Replay, ResumeCheck, read_metrics
 from regard.train.settings import CONFIG, to_toml
+from regard.verbs import hints_of
 
 DOING = "verifying resume"
 WORDS = "the a cat dog sees likes old red house tree runs and then under big small".split()
@@ -188,7 +190,13 @@ def train_again(before: dict[str, Any], folder: Path, draft: Path, doing: str) -
         if name not in COUNTING:
             raise DataError(doing, f"function {before.get('function')!r}", "a function of training")
         function = getattr(regard.train, name)
-        function(**config | {"out": folder})
+        hints = hints_of(inspect.unwrap(function))
+        arguments = {  # a dataclass is written as its fields
+            name: hints[name].__origin__(**value) if isinstance(value, dict) else value
+            for name, value in config.items()
+        }
+        with settings(seed=before.get("seed") or 0):
+            function(**arguments | {"out": folder})
         return
     if config["kind"] not in ("lm", "mlm", "seq2seq"):
         raise DataError(doing, f"kind = {config['kind']!r}", "lm, mlm or seq2seq")

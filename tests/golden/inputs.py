@@ -69,7 +69,7 @@ def build(base: Path) -> dict[str, str]:
     for name in TOKENIZERS:
         places[name] = str(base / name)
         words = base / ("names.txt" if name == "names" else "corpus.txt")
-        make(f"tok train {words} --out {base / name} {TOKENIZERS[name]}")
+        make(f"tokens train {words} --out {base / name} {TOKENIZERS[name]}")
     save_models(base)
     shutil.copytree(base / "t5", base / "t5_copy")
     places |= {"vit": str(base / "vit"), "t5_copy": str(base / "t5_copy")}
