@@ -34,8 +34,8 @@ def lm(
 ) -> Trained:
     """Train a decoder to predict the next token of a text.
 
-    Stopped by Ctrl-C in a notebook, it returns what there is, and `resume=True` goes on; killed at
-    any moment, a run goes on from its last checkpoint and ends with the same bits.
+    Killed at any moment and resumed, a run ends with the same bits.
+    Stopped by Ctrl-C in a notebook, it returns what there is, and `resume=True` goes on.
 
     Args:
         files: text files or folders, compressed or not.
@@ -51,6 +51,9 @@ def lm(
     Example:
         >>> run = regard.train.lm("tale.txt", out="run", config=regard.TrainConfig(steps=300))
         >>> run.kit.generate("Once upon a time")
+        $ regard train lm tale.txt --out run --steps 1000 --tokens chars
+        $ regard train lm --out run --resume
+        $ torchrun --nproc-per-node 2 -m regard train lm texts/ --out run --preset gpt2
     """
     return _train("lm", **locals())
 
@@ -83,6 +86,9 @@ def mlm(
 
     Example:
         >>> regard.train.mlm("tale.txt", out="run").kit.fill("Once upon a [MASK]")
+        $ regard train mlm tale.txt --out run --steps 1000
+        $ regard train mlm texts/ --valid dev.txt --out run --preset bert-base --dry-run
+        $ regard train mlm tale.txt --out run --mask 0.3 --json
     """
     return _train("mlm", **locals())
 
@@ -115,6 +121,9 @@ def seq2seq(
 
     Example:
         >>> regard.train.seq2seq("pairs.tsv", out="run").kit.translate("Je suis un chat.")
+        $ regard train seq2seq pairs.tsv --valid dev.tsv --out run --lr 1e-3
+        $ regard train seq2seq train.fr train.en --out run --preset transformer-base
+        $ regard train seq2seq pairs.tsv --out run --family gru --attention additive
     """
     return _train("seq2seq", **locals())
 
@@ -147,6 +156,9 @@ def rnn(
 
     Example:
         >>> regard.train.rnn("tale.txt", out="run")
+        $ regard train rnn tale.txt --out run --steps 1000 --tokens words
+        $ regard train rnn tale.txt --out run --dim 128 --depth 1 --json
+        $ regard train rnn --out run --resume --steps 2000
     """
     return _train("rnn", **locals())
 
@@ -179,6 +191,9 @@ def lstm(
 
     Example:
         >>> regard.train.lstm("tale.txt", out="run")
+        $ regard train lstm tale.txt --out run --steps 1000 --tokens words
+        $ regard train lstm tale.txt --out run --dim 128 --depth 1 --json
+        $ regard train lstm --out run --resume --steps 2000
     """
     return _train("lstm", **locals())
 
@@ -211,6 +226,9 @@ def gru(
 
     Example:
         >>> regard.train.gru("tale.txt", out="run")
+        $ regard train gru tale.txt --out run --steps 1000 --tokens words
+        $ regard train gru tale.txt --out run --dim 128 --depth 1 --json
+        $ regard train gru --out run --resume --steps 2000
     """
     return _train("gru", **locals())
 
@@ -243,6 +261,9 @@ def mlp(
 
     Example:
         >>> regard.train.mlp("tale.txt", out="run")
+        $ regard train mlp tale.txt --out run --steps 1000 --tokens words
+        $ regard train mlp tale.txt --out run --dim 128 --depth 1 --json
+        $ regard train mlp --out run --resume --steps 2000
     """
     return _train("mlp", **locals())
 
@@ -272,6 +293,9 @@ def verify(
     Example:
         >>> regard.verify("resume", kills=5).same
         True
+        $ regard verify resume
+        $ regard verify resume --kind seq2seq --kills 20
+        $ regard verify resume --kills 3 --json
     """
     from regard.train.reproduction import verify_resume
 
@@ -289,6 +313,9 @@ def replay(path: File, *, keep: str | Path | None = None) -> Replay:
     Example:
         >>> regard.replay("run").match
         True
+        $ regard replay run/receipt.json
+        $ regard replay run --json
+        $ regard replay run/receipt.json --keep folder
     """
     from regard.train.reproduction import replay_receipt
 

@@ -150,8 +150,8 @@ the king sees the tree, and _ is red\tthe king\tthe tree\tb\t2
 """
 PROMPTS = """the cat sat on\tthe dog sat on\t the\t a
 a cat sat on\ta dog sat on\t the\t a
-and the cat sat on\tand the dog sat on\t the\t a
-Hello cat sat on\tHello dog sat on\t the\t a
+is cat sat on\tis dog sat on\t the\t a
+you cat sat on\tyou dog sat on\t the\t a
 """
 
 

@@ -34,7 +34,8 @@ loading
 train/runs
 train/reproduction
 rules serve
-cli mechanism __init__
+mechanism __init__
+cli
 __main__
 """
 """A part of the package may import what stands on lines above its own."""

@@ -1,4 +1,4 @@
-"""The settings of a run: fields, flags and TOML keys are one thing, and every value has an origin."""
+"""Settings of a run: fields, flags and TOML keys are one thing; every value has an origin."""
 
 from __future__ import annotations
 
