@@ -80,8 +80,6 @@ class Job:
     """The run's folder; checkpoints go to `checkpoints/` in it."""
     save: Callable[[Path, Model], None] | None = None
     """Writes a model as a folder that `regard.load` opens."""
-    seed: int = 0
-    """Of what is drawn while it trains: dropout. The model and the sources have theirs already."""
     valid: Source | None = None
     identity: dict[str, Any] = field(default_factory=dict)
     """What a resumed run must share: shapes, data, tokenizer."""
@@ -93,6 +91,8 @@ class Job:
     """Called at each validation, to write what the model says by now."""
     world: World = World()
     """The processes that train together."""
+    seed: int = 0
+    """Of what is drawn while it trains: dropout. The model and the sources have theirs already."""
 
 
 @dataclass

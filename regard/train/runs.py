@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-import regard
+from regard import __version__
 from regard.ambient import choose_device, current, note, progress
 from regard.ambient import settings as ambient
 from regard.data.words import WORDS_FILE, WRITTEN_FILE
@@ -33,10 +33,8 @@ from regard.kit import Kit
 from regard.loading import load_kit
 from regard.model.batch import Batch
 from regard.model.config import CELLS, ModelConfig, RecurrentConfig
-from regard.model.cost import Run as Workload
-from regard.model.empty import empty_model
-from regard.model.memory import count_memory, disk_of, largest_tensor
-from regard.model.model import Model
+from regard.model.cost import RunShape, count_memory, disk_of, largest_tensor
+from regard.model.model import Model, empty_model
 from regard.model.recurrent import model_class
 from regard.model_kinds import check_model
 from regard.receipt import NAME, make_receipt, write_receipt
@@ -418,7 +416,7 @@ def finish(
         place["device_name"] = torch.cuda.get_device_name()
     if plan.world.size > 1:
         place["processes"] = plan.world.size
-    versions = {"regard": regard.__version__, "torch": torch.__version__}
+    versions = {"regard": __version__, "torch": torch.__version__}
     results = {name: value for name, value in result.to_dict().items() if name != "out"}
     inputs = data.hashes | init_hashes(plan.data.init)
     receipt = make_receipt(command_of(plan), config, inputs, results, versions, place)
@@ -549,7 +547,7 @@ def peak_memory(plan: RunPlan, config: ModelConfig) -> int:
     """Bytes of a step on one process, by formula, in float32; lower precisions keep less."""
     train, size = plan.train, plan.world.size
     rows = -(-max(train.batch_tokens // train.length, 1) // size)
-    memory = count_memory(config, Workload(rows, train.length, train.length, ITEM), train=True)
+    memory = count_memory(config, RunShape(rows, train.length, train.length, ITEM), train=True)
     # The loop scores in chunks: of the logits only one chunk is ever there.
     labels, vocab = rows * train.length, config.head.size or 0
     spared = 3 * (labels - chunk_rows(labels, max(vocab, 1), plan.device)) * vocab * ITEM
