@@ -27,9 +27,8 @@ from regard.decode.stop import StopText
 from regard.decode.write import Driver, wants_fixed, without_end, write
 from regard.errors import UsageError
 from regard.explaining import Explanation, explain_answer, seen_in_training
-from regard.interop.folder import write_folder
+from regard.interop.folder import INT8, STORED, write_folder
 from regard.interop.side import read_pooling, stop_ids
-from regard.interop.stored import INT8, STORED
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
 from regard.look.capture import Board, Edits
@@ -359,7 +358,7 @@ class Kit(Reader):
     def save(self, folder: str | os.PathLike[str], stored: str | None = None) -> None:
         """Write a folder that regard and, where the family exists there, transformers open.
 
-        stored="int8" takes a quarter of the room; only regard opens that (`interop/stored.py`).
+        stored="int8" takes a quarter of the room; only regard opens that (`interop/folder.py`).
         """
         if not isinstance(folder, str | os.PathLike) or "\0" in str(folder):
             raise UsageError("saving a model", f"{folder!r}", "the path of a folder")

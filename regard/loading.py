@@ -12,10 +12,10 @@ from regard.ambient import choose_device
 from regard.errors import DataError, UsageError, nearest
 from regard.heap import large_apart
 from regard.interop.families import bind
+from regard.interop.folder import INT8, STORED
 from regard.interop.gguf_file import GGUFSource
 from regard.interop.side import read_side_files
 from regard.interop.source import Source, open_source
-from regard.interop.stored import INT8, STORED
 from regard.interop.weights import load_model
 from regard.kit import Kit
 from regard.model.model import Model
