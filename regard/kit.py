@@ -34,7 +34,7 @@ from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
 from regard.look.activations import Captured, StrictCollector, capture, following
 from regard.look.edits import Edits, parse_edits
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.model.batch import Batch, check_filled, check_ids, pad_rows
 from regard.model.config import TextConfig
 from regard.model.model import Model
@@ -76,7 +76,7 @@ class Kit(Reader):
     """Where it was opened; None for a model made here."""
 
     def __post_init__(self) -> None:
-        self.board = Board(self.model)
+        self.hooked = HookedModel(self.model)
 
     def __repr__(self) -> str:
         kind = self.binding.architecture if self.binding else "regard's own"
@@ -86,7 +86,7 @@ class Kit(Reader):
     @property
     def taps(self) -> list[str]:
         """Names of all places that can be read and changed."""
-        return list(self.board.taps)
+        return list(self.hooked.taps)
 
     # Running ------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Kit(Reader):
             found = f"{len(batch.ids)} rows and a cache of {cache.batch}"
             raise UsageError("running with a cache", found, "as many rows as the cache has")
         if isinstance(cache, StrictCache) or strict:
-            self.board.check_alone("a strict run", columns=True)
+            self.hooked.check_alone("a strict run", columns=True)
             return strict_logits(self.model, batch, cache, watch)  # type: ignore[arg-type]
         return self.model(batch, cache)  # type: ignore[no-any-return]
 
@@ -147,7 +147,7 @@ class Kit(Reader):
         """Run once and read activations: (output, tap name → tensor)."""
         batch = self.batch(inputs, target, **masks)
         strict = self.strict if strict is None else strict
-        with self.board.reading(taps) as hooks:
+        with self.hooked.reading(taps) as hooks:
             if strict:
                 collector = StrictCollector(hooks, batch)
                 logits = self.score(batch, None, True, collector)
@@ -161,11 +161,11 @@ class Kit(Reader):
 
         Words as commands write them do too: `kit.edit(["decoder.blocks.9.attn.z=zero,head=3"])`.
         """
-        return self.board.editing(parse_edits(edits))
+        return self.hooked.editing(parse_edits(edits))
 
     def capture(self, taps: str | Sequence[str]) -> AbstractContextManager[list[Captured]]:
         """Keep what passes taps while texts are written inside the block, one `Captured` each."""
-        return capture(self.board, taps)
+        return capture(self.hooked, taps)
 
     @torch.no_grad()
     def embed(self, texts: Text) -> Tensor:
@@ -309,7 +309,7 @@ class Kit(Reader):
         strict = strict and not same_in_any_company(self.model)
         plain = not (strict or processes or wants_fixed(self.model, self.driver))
         few = self.shortlist if shortlist and plain else None
-        with following(self.board, batch, strict) as follower:
+        with following(self.hooked, batch, strict) as follower:
             ends = replace(ends or Ends(self.stops), listener=follower)
             if few is not None and can_narrow(self.model, batch, how, ends):
                 found = write_narrow(self.model, batch, limit, how, ends, few)

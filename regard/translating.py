@@ -22,7 +22,7 @@ from regard.decode.step import Hypothesis, Limit, Process
 from regard.decode.write import without_end
 from regard.errors import UsageError, check_names
 from regard.look.activations import following
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
@@ -132,7 +132,7 @@ class Searcher(Protocol):
     """What translating needs of a Kit."""
 
     model: Model
-    board: Board
+    hooked: HookedModel
     strict: bool
     config: dict[str, Any]
 
@@ -272,7 +272,7 @@ class Wishes:
         strict = self.kit.strict if self.strict is None else self.strict
         rules = self.processes(banned)
         stops, joins = self.kit.stops, cache(self.joins)
-        with following(self.kit.board, batch, strict) as follower:
+        with following(self.kit.hooked, batch, strict) as follower:
             step = ModelStep(self.kit.model, batch, limit, strict, follower)
             words = self.phrases
             found = lexical_beam(step, batch.ids, limit, stops, config, words, rules, joins)
