@@ -24,12 +24,7 @@ look
 tune nvib score evaluate lang formal
 zoo
 model_kinds
-reading figures coined source_text translating
-wording pieces
-mending
-schedule
-passages
-explaining translation
+translation
 kit
 loading
 rules serve
