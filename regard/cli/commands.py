@@ -24,6 +24,7 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
+    "data": "check",
     "look": "attention heads lens extract",
     "tokens": "encode decode train info merges explain vocab",
 }
