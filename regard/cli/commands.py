@@ -24,6 +24,8 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
+    "data": "check",
+    "look": "attention heads lens extract",
     "train": "lm mlm seq2seq rnn lstm gru mlp",
     "tokens": "encode decode train info merges explain vocab",
 }

@@ -23,7 +23,7 @@ import torch
 from regard import __version__
 from regard.ambient import choose_device, current, note, progress
 from regard.ambient import settings as ambient
-from regard.data.words import WORDS_FILE, WRITTEN_FILE
+from regard.data.word_frequencies import WORDS_FILE, WRITTEN_FILE
 from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import DataError, ResourceError, UsageError
 from regard.files import FULL, LOCK, file_hash, hold, is_taken
