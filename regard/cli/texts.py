@@ -59,18 +59,6 @@ def check_finite(doing: str, logprobs: Iterable[float]) -> None:
 
 
 @contextmanager
-def naming(files: Sequence[object], doing: str) -> Iterator[None]:
-    """Errors in what was read say of which files; those of one file have said so already."""
-    try:
-        yield
-    except DataError as error:
-        if error.doing != doing:
-            raise
-        told = f"{doing} ({', '.join(map(str, files))})"
-        raise DataError(told, error.found, error.expected, error.fix) from None
-
-
-@contextmanager
 def noted(show: Show) -> Iterator[None]:
     """Warnings of ours as messages on stderr, the first of each code."""
     told = set[str]()

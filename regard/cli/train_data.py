@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.cli.texts import naming
 from regard.cli.tok import open_any
 from regard.cli.train_flags import RunConfig
 from regard.data.batch import Source, Windows
 from regard.data.bucket import Buckets
 from regard.data.build import fingerprint, pair_store, text_store
-from regard.data.files import find_files, read_lines, read_parts
+from regard.data.files import find_files, naming, read_lines, read_parts
 from regard.data.mask import Masker
 from regard.data.overlap import WORDS, overlap, pair_overlap
 from regard.data.pack import Packed

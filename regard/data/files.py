@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -179,3 +180,15 @@ def chunks(items: Iterable[Text]) -> Iterator[list[Text]]:
             held, size = [], 0
     if held:
         yield held
+
+
+@contextmanager
+def naming(files: Sequence[object], doing: str) -> Iterator[None]:
+    """Errors in what was read say of which files; those of one file have said so already."""
+    try:
+        yield
+    except DataError as error:
+        if error.doing != doing:
+            raise
+        read = f"{doing} ({', '.join(map(str, files))})"
+        raise DataError(read, error.found, error.expected, error.fix) from None
