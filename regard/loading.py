@@ -24,10 +24,10 @@ from regard.model.precision import same_in_any_company, set_precision
 from regard.model.presets import PRESETS, architecture, preset
 from regard.model_kinds import NETWORK, NGRAMS, VECTORS, check_kind, find_kind
 from regard.native.gpu import expect_many_shapes
-from regard.tokens.folder import open_tokenizer
-from regard.tokens.gguf import from_gguf
+from regard.tokens.gguf_tokenizer import from_gguf
 from regard.tokens.scored import from_llama2c
 from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.tokenizer_folder import open_tokenizer
 from regard.verbs import ModelLike
 from regard.zoo import locate
 

@@ -10,7 +10,7 @@ import shutil
 import pytest
 
 import regard
-from regard.cli.main import VERBS, main
+from regard.cli.legacy import VERBS, main
 from regard.errors import UsageError
 from regard.history.ngram_model import NgramModel
 from regard.history.word_translator import WordTranslator

@@ -23,9 +23,9 @@ from regard.history.ngram_model import NgramModel, encode_lines, joined
 from regard.history.ngrams import Ids, Ngrams
 from regard.history.smoothing import train_ngrams
 from regard.model_kinds import NGRAMS, find_kind
-from regard.tokens import open_tokenizer, train_tokenizer
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.train import KINDS, usual_size
+from regard.tokens.tokenizer_folder import open_tokenizer
+from regard.tokens.trainers import KINDS, train_tokenizer, usual_size
 
 DOING = "training an n-gram model"
 USUAL_CLASSES = 100

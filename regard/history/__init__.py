@@ -1,1 +1,290 @@
-"""What came before attention: models of translation and of language that count words."""
+"""What came before attention: word vectors, clusters, entropy and guessing, n-grams, the ladder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from regard.history.config import Alphabet
+from regard.history.results import (
+    Analogy,
+    Clusters,
+    Entropy,
+    Guesses,
+    Ladder,
+    Neighbours,
+    Samples,
+)
+from regard.verbs import FILES, Amount, Count, File, ModelLike, Natural, verb
+
+if TYPE_CHECKING:
+    from regard.history.ngram_model import NgramModel
+    from regard.history.predictors import TextPredictor
+    from regard.history.word_vectors import WordVectors
+
+    VectorsLike = str | Path | WordVectors
+    NgramsLike = str | Path | NgramModel
+else:
+    VectorsLike = NgramsLike = Annotated[str, FILES]
+"""A folder or a file, or what `regard.load` made of it."""
+Matrix = Literal["in", "out"]
+
+
+@verb
+def neighbours(
+    vectors: VectorsLike, word: str, *, top: Count = 10, matrix: Matrix = "in"
+) -> Neighbours:
+    """The words nearest to a word.
+
+    Args:
+        vectors: a folder of `regard train w2v`, or a file of word2vec's, text or binary.
+        word: whose neighbours.
+        top: neighbours.
+        matrix: vectors of words as inputs, or as what is predicted.
+
+    Example:
+        >>> regard.history.neighbours("vectors", "king", top=3).neighbours[0].word
+    """
+    from regard.history.results import NearWord
+
+    near = _open_vectors(vectors, matrix).neighbours(word, top)
+    return Neighbours(word, [NearWord(*pair) for pair in near])
+
+
+@verb
+def analogy(
+    vectors: VectorsLike,
+    a: str,
+    b: str,
+    c: str,
+    *,
+    top: Count = 10,
+    mul: bool = False,
+    matrix: Matrix = "in",
+) -> Analogy:
+    """Man is to woman as king is to whom? By vectors of words.
+
+    Args:
+        vectors: a folder of `regard train w2v`, or a file of word2vec's, text or binary.
+        a: a is to b,
+        b: as c
+        c: is to whom?
+        top: answers.
+        mul: 3CosMul instead of 3CosAdd.
+        matrix: vectors of words as inputs, or as what is predicted.
+
+    Example:
+        >>> regard.history.analogy("vectors", "man", "woman", "king").answers[0].word
+    """
+    from regard.history.results import NearWord
+
+    way: Literal["add", "mul"] = "mul" if mul else "add"
+    near = _open_vectors(vectors, matrix).analogy(a, b, c, top, way)
+    return Analogy([a, b, c], way, [a, b, c], [NearWord(*pair) for pair in near])
+
+
+@verb
+def cluster(
+    source: VectorsLike,
+    *,
+    k: Count,
+    brown: bool = False,
+    out: str | Path | None = None,
+    top: Count = 10,
+    tokens: Literal["words", "spaced"] = "words",
+    lower: bool = False,
+    min_count: Count = 5,
+    matrix: Matrix = "in",
+) -> Clusters:
+    """Words in classes: k-means of vectors, or Brown's clusters of a text.
+
+    Args:
+        source: vectors, clustered by k-means; or a text, by Brown's way.
+        k: clusters.
+        brown: cluster the words of a text by their neighbours (Brown 1992).
+        out: write all to this file: bits or number TAB word, on each line.
+        top: words of each that are shown.
+        tokens: of a text: words and marks apart, or what stands between blanks.
+        lower: read the text in lower case.
+        min_count: rarer words of the text are left out.
+        matrix: of vectors: of words as inputs, or as what is predicted.
+
+    Example:
+        >>> regard.history.cluster("tale.txt", k=50, brown=True).classes[0].words
+    """
+    from regard.errors import UsageError
+    from regard.history.clusters import cluster_text, cluster_vectors, write_classes
+    from regard.history.word2vec import read_texts
+    from regard.history.word_vectors import is_folder, is_vectors
+
+    path = Path(source) if isinstance(source, str | Path) else None
+    if path is None or is_folder(path) or (not brown and is_vectors(path)):
+        if brown:
+            fix = "give the text that the vectors were trained on, or leave --brown out"
+            raise UsageError("clustering", f"--brown, but {path} holds vectors", "a text", fix)
+        classes = cluster_vectors(_open_vectors(source, matrix), k, str(source), top)
+    else:
+        corpus = read_texts(path, tokens, lower, min_count)
+        classes = cluster_text(corpus, k, str(source), top)
+    if out is not None:
+        write_classes(classes, Path(out))
+    return classes
+
+
+def _open_vectors(vectors: VectorsLike, matrix: Matrix) -> WordVectors:
+    """Word vectors that a path names; opened ones are themselves."""
+    from regard.history.word_vectors import WordVectors, read_vectors
+    from regard.model_kinds import VECTORS, check_kind
+
+    if isinstance(vectors, WordVectors):
+        return vectors
+    check_kind(str(vectors), VECTORS)
+    return read_vectors(vectors, matrix)
+
+
+@verb
+def entropy(
+    file: File,
+    *,
+    model: ModelLike | None = None,
+    order: Annotated[Count, "-n"] = 6,
+    alphabet: Alphabet | None = None,
+    letters: Count | None = None,
+) -> Entropy:
+    """Bits per letter of a text: Shannon's F0 … FN, and what an arithmetic coder reaches.
+
+    Args:
+        file: a text, compressed or not.
+        model: a model folder or ARPA file that predicts the text too; its tokens may be any.
+        order: up to F_N, and letters that the learning n-grams look at.
+        alphabet: 27: a to z and the blank; 26: a to z; as-is: every character (27; with a model
+            as-is).
+        letters: of the file's beginning (all).
+
+    Example:
+        >>> regard.history.entropy("tale.txt", order=3).F
+    """
+    from regard.history.shannon import measure_entropy
+
+    predictor = None if model is None else _open_predictor(model)
+    return measure_entropy(file, predictor, order, alphabet, letters)
+
+
+@verb
+def guess(
+    file: File,
+    *,
+    auto: bool = False,
+    model: list[str] | None = None,
+    orders: list[Count] | None = None,
+    letters: Count | None = None,
+    alphabet: Alphabet = "27",
+) -> Guesses:
+    """Shannon's game: guess a text letter by letter, beside the models.
+
+    Args:
+        file: a text, compressed or not.
+        auto: only models play.
+        model: models that play too, whose tokens are characters.
+        orders: n-grams that play, trained on the rest of the file (1 2 3 5 8).
+        letters: letters to guess (50; where only models play 1000).
+        alphabet: 27: a to z and the blank; 26: a to z; as-is: every character.
+
+    Example:
+        >>> regard.history.guess("tale.txt", auto=True, orders=[3]).players[0].upper
+    """
+    from regard.history.shannon import play_game
+
+    models = [_open_predictor(path) for path in model or ()]
+    return play_game(file, models, orders or (1, 2, 3, 5, 8), letters, alphabet, auto)
+
+
+def _open_predictor(model: ModelLike) -> TextPredictor:
+    """An n-gram model or a decoder as one that predicts texts."""
+    from regard.history.ngram_model import NgramModel
+    from regard.history.predictors import predict_by_kit, predict_by_ngrams
+    from regard.loading import open_kit
+    from regard.model_kinds import NGRAMS, find_kind
+
+    name = str(getattr(model, "path", model))
+    kind = find_kind(name) if isinstance(model, str | Path) else None
+    if kind is not None and kind.kind is NGRAMS:
+        return predict_by_ngrams(NgramModel.open(Path(name)), name)
+    return predict_by_kit(open_kit(model), name)
+
+
+@verb
+def sample(
+    model: NgramsLike,
+    prompt: str | None = None,
+    *,
+    orders: list[Count] | None = None,
+    words: Count = 40,
+) -> Samples:
+    """Texts drawn by n-grams of every order, side by side.
+
+    Args:
+        model: a folder of `regard train ngram`, `bow` or `classes`.
+        prompt: words to go on from.
+        orders: orders to show (1 to the model's).
+        words: words of each text.
+
+    Example:
+        >>> regard.history.sample("m", "the king of", words=20)
+    """
+    from regard.history.ngram_model import NgramModel, draw_samples
+    from regard.model_kinds import NGRAMS, check_kind
+
+    if not isinstance(model, NgramModel):
+        check_kind(str(model), NGRAMS)
+        model = NgramModel.open(Path(model))
+    return draw_samples(model, prompt, orders, words)
+
+
+@verb
+def ladder(
+    file: File,
+    *,
+    valid: File | None = None,
+    test: File | None = None,
+    minutes: Amount = 20.0,
+    steps: Count | None = None,
+    rungs: str | None = None,
+    out: str | Path | None = None,
+    tokens: str | None = None,
+    vocab: Count | None = None,
+    min_count: Count = 2,
+    dim: Count = 128,
+    watts: Amount | None = None,
+) -> Ladder:
+    """Train every rung from counting words to the Transformer on one split, in one table.
+
+    Args:
+        file: sentence pairs (.tsv: source TAB target) or a text, compressed or not.
+        valid: validation data of the same form (a part of the file's end is held out).
+        test: test data of the same form (a part of the file's end is held out).
+        minutes: budget of all rungs together; those that are trained share what is left.
+        steps: train so many steps instead, however long they take: the same figures every time.
+        rungs: some of them, with commas: bayes,logreg,ibm1,fixed,additive,transformer; of a text
+            1-gram,2-gram,3-gram,5-gram,classes,word2vec,mlp,rnn,lstm,gru,transformer (all).
+        out: keep the split, the models and ladder.png in this new or empty folder.
+        tokens: of a text: spaced (default), words, chars, bpe; of pairs: pieces.
+        vocab: tokens at most (pairs: 4000).
+        min_count: of words: how often one must stand in the text to be known.
+        dim: width of the trained rungs.
+        watts: of a busy core, for the energy, instead of the machine's counters (10 W without any).
+
+    Example:
+        >>> regard.ladder("pairs.tsv", minutes=20, out="ladder")
+    """
+    from regard.history.rungs import LadderConfig, climb
+
+    config = LadderConfig(
+        *(str(file), _path(valid), _path(test), minutes, steps, rungs),
+        *(_path(out), tokens, vocab, min_count, dim, watts),
+    )
+    return climb(config)
+
+
+def _path(path: str | Path | None) -> str | None:
+    return None if path is None else str(path)

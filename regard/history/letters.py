@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
 from regard.errors import check_known
+from regard.history.config import Alphabet
 from regard.history.ngrams import Ids
 
-Alphabet = Literal["27", "26", "as-is"]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MARKS = re.compile("[\u0300-\u036f]+")  # accents, apart from their letters
 CHARACTERS = 256

@@ -22,18 +22,19 @@ from tokenizers import models, pre_tokenizers
 from regard.ambient import current, note, progress
 from regard.data.files import Paths, find_files, naming, read_lines, read_parts
 from regard.errors import DataError, ResourceError, UsageError
-from regard.files import read_json, read_shapes, write_whole
+from regard.files import check_new, file_hash, read_json, read_shapes, write_whole
+from regard.heap import free_memory
 from regard.history.arpa import read_arpa, write_arpa
 from regard.history.class_ngrams import ClassNgrams, train_class_ngrams
 from regard.history.clusters import brown_classes
 from regard.history.ngrams import Floats, Ids, Level, Ngrams
-from regard.history.receipts import check_new, leave_receipt
 from regard.history.results import NgramRun, Sample, Samples
-from regard.history.smoothing import Way, train_ngrams
+from regard.history.config import Smoothing
+from regard.history.smoothing import train_ngrams
 from regard.result import human_bytes
-from regard.tokens.folder import open_tokenizer
+from regard.tokens.tokenizer_folder import open_tokenizer
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.train import KINDS, train_tokenizer, usual_size, wrap_texts
+from regard.tokens.trainers import KINDS, train_tokenizer, usual_size, wrap_texts
 
 KIND = "regard-ngram"
 WEIGHTS = "model.safetensors"
@@ -333,7 +334,7 @@ class NgramShape(NamedTuple):
     """How long n-grams are, and how they are smoothed and pruned."""
 
     order: int = 5
-    way: Way = "kneser-ney"
+    way: Smoothing = "kneser-ney"
     k: float = 1.0
     prune: Sequence[int] = ()
     classes: int | None = 0
@@ -344,14 +345,14 @@ def train_from_files(
     files: Paths, out: Path, tokens: TextTokens, shape: NgramShape, valid: Paths = ()
 ) -> NgramRun:
     """Count n-grams of texts, smooth them and write a folder."""
-    paths = check_new(files, out, DOING, "text files or folders")
-    find_files(valid)  # which says that one is not there, before any work
+    check_new(out, DOING)
+    paths, held_out = find_files(files), find_files(valid)  # which says that one is not there
     began = time.perf_counter()
     with progress("training") as say:
         model, count = count_texts(paths, tokens, shape, say)
         seconds = time.perf_counter() - began
         say("validation")
-        measured = model.measure(valid) if valid else None  # what fails leaves no folder
+        measured = model.measure(held_out) if held_out else None  # what fails leaves no folder
         say("writing")
         began = time.perf_counter()
         model.save(out)
@@ -360,11 +361,11 @@ def train_from_files(
     if tables.order < shape.order:
         why = "no longer run of words is in the text, or is left by --prune"
         note(f"order {tables.order} instead of {shape.order}: {why}")
-    if shared := {file_hash(file) for file in paths} & {file_hash(f) for f in find_files(valid)}:
-        same = next(str(file) for file in find_files(valid) if file_hash(file) in shared)
+    hashes = {file_hash(file) for file in paths} if held_out else set()
+    if same := next((file for file in held_out if file_hash(file) in hashes), None):
         note(f"warning: {same} is validated on and trained on: its perplexity is no measure")
     loss = None if measured is None else -measured.logprob / measured.tokens
-    run = NgramRun(
+    return NgramRun(
         str(out),
         count,
         tables.vocab,
@@ -375,10 +376,6 @@ def train_from_files(
         None if loss is None else math.exp(loss) if loss < 700 else math.inf,
         None if loss is None else loss / math.log(2),
     )
-    verb = "bow" if shape.order == 1 and shape.way == "add" else "ngram"
-    verb = verb if shape.classes == 0 else "classes"
-    leave_receipt(out, verb, paths, tokens._asdict() | shape._asdict() | {"valid": valid}, run)
-    return run
 
 
 def count_texts(

@@ -20,7 +20,8 @@ from regard.decode.model_step import ModelStep
 from regard.errors import DataError, UsageError
 from regard.files import file_hash
 from regard.history.class_ngrams import ClassNgrams
-from regard.history.letters import Alphabet, clean
+from regard.history.config import Alphabet
+from regard.history.letters import clean
 from regard.history.ngram_model import NgramModel, encode_lines, joined
 from regard.history.ngrams import Floats, Ids, Ngrams
 from regard.model.batch import Batch

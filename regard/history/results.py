@@ -364,32 +364,156 @@ ENOUGH = 10  # lines of a length for a point of the picture
 
 
 @dataclass(frozen=True)
-class LengthBand(Row):
-    """BLEU of sources of some lengths."""
-
-    low: int
-    high: int
-    lines: int
-    mean: float
-    bleu: float
-
-
-@dataclass(frozen=True)
 class RungScore(Row):
     """One rung of the ladder, trained and measured."""
 
     name: str
     title: str
-    quality: dict[str, Any]
-    """What was measured, by its name: BLEU or perplexity first."""
-    costs: dict[str, Any]
-    beaten_by: list[str]
-
-    def __getitem__(self, name: str) -> Any:
-        """A figure by its name."""
-        return self.to_dict()[name]
+    bleu: float | None
+    """Of translators."""
+    perplexity: float | None
+    """Of language models."""
+    bits: float | None
+    """A token, of the test text, or of the validation pairs."""
+    parameters: int
+    seconds: float
+    tokens_per_s: float
+    joules: float
+    steps: int | None = None
+    """Of translators that are trained step by step."""
+    by_length: list[dict[str, Any]] | None = None
+    """BLEU by words of the source."""
+    french: list[float | None] | None = None
+    """p(French) by words between; None where a model has no room for so many."""
+    beaten_by: list[str] = shown(default_factory=list)
+    """Lower rungs that are as good or better."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures side by side."""
-        order = {"out_of_order": bool(self.beaten_by), "beaten_by": self.beaten_by}
-        return {"name": self.name, "title": self.title, **self.quality, **self.costs, **order}
+        """Figures of texts or of pairs."""
+        figures = super().to_dict() | {"out_of_order": bool(self.beaten_by)}
+        other = ("bleu", "by_length") if self.bleu is None else ("perplexity", "french")
+        return {
+            name: value
+            for name, value in figures.items()
+            if name not in other and not (name == "steps" and value is None)
+        }
+
+
+@dataclass(frozen=True)
+class Ladder(Result):
+    """{file}: every rung from counting words to the Transformer."""
+
+    file: str
+    kind: str
+    """translation or text."""
+    lines: dict[str, int]
+    taken_out: int
+    """Lines of the training part that stood in the others too."""
+    minutes: float | None
+    steps: int | None
+    seed: int
+    seconds: float
+    out: str | None
+    rungs: list[RungScore]
+    energy: dict[str, Any]
+    """source: where the figures come from; measured: whether a counter was read."""
+    french: dict[str, Any] | None
+    """distances of the curve, and words of it that are lacking in the vocabulary."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The curve only where there is one."""
+        figures = super().to_dict()
+        if self.french is None:
+            del figures["french"]
+        return figures
+
+    @property
+    def pairs(self) -> bool:
+        """Whether the rungs are translators."""
+        return self.kind == "translation"
+
+    def title(self) -> str:
+        """What was learnt from, and how long it took."""
+        budget = f"{self.steps} steps each" if self.steps else f"{self.minutes:g} minutes for all"
+        lines = ", ".join(f"{count:,} {name}" for name, count in self.lines.items())
+        return f"{self.file}: {lines} lines; {budget}, took {self.seconds / 60:.1f}"
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Quality and cost of each rung, then how it changes with length or distance."""
+        quality = ("BLEU", "{:,.2f}") if self.pairs else ("perplexity", "{:,.1f}")
+        about = "" if self.energy["measured"] else "~"
+        columns = ("rung", quality[0], "bits/token", "parameters", "seconds", "tokens/s", "energy")
+        rows = [
+            (
+                row.title,
+                human(row.bleu if self.pairs else row.perplexity, quality[1]),
+                human(row.bits, "{:.3f}"),
+                human_count(row.parameters),
+                f"{row.seconds:.1f}",
+                f"{row.tokens_per_s:,.0f}",
+                about + human_energy(row.joules),
+            )
+            for row in self.rungs
+        ]
+        yield Grid(self.title(), columns, rows)
+        titles = {row.name: row.title for row in self.rungs}
+        for row in self.rungs:
+            if row.beaten_by:
+                lower = ", ".join(titles[name] for name in row.beaten_by)
+                yield f"{row.title} is OUT OF ORDER: not better than {lower}"
+        yield f"energy of training: {self.energy['source']}"
+        yield from self.length_parts() if self.pairs else self.distance_parts()
+
+    def length_parts(self) -> Iterator[str | Grid]:
+        """BLEU by length."""
+        yield "bits: of the validation pairs; rungs that count words know no other words"
+        columns = ("words", "lines", *(row.title for row in self.rungs))
+        bands = zip(*(row.by_length or () for row in self.rungs), strict=True)
+        rows = [
+            (
+                f"{band[0]['from']} to {band[0]['to']}",
+                f"{band[0]['lines']:,}",
+                *(f"{each['bleu']:.1f}" for each in band),
+            )
+            for band in bands
+        ]
+        yield Grid("BLEU by words of the source", columns, rows)
+
+    def distance_parts(self) -> Iterator[str | Grid]:
+        """p(French) by distance."""
+        french = self.french or {}
+        if french.get("lacking"):
+            lacking = ", ".join(french["lacking"])
+            yield f"no curve of p(French): not in the vocabulary: {lacking} (--tokens bpe has all)"
+            return
+        rows = [
+            (str(distance), *(human((row.french or [])[n], "{:.2g}") for row in self.rungs))
+            for n, distance in enumerate(french["distances"])
+        ]
+        title = "p(French) after “I grew up in France … I speak fluent”, by words between"
+        yield Grid(title, ("words", *(row.title for row in self.rungs)), rows)
+
+    def plot(self) -> Any:
+        """A bar for each rung and, where there are any, curves beside."""
+        from regard.look.picture import plot_ladder
+
+        bars = {row.title: row.bleu if self.pairs else row.perplexity for row in self.rungs}
+        curves: dict[str, list[tuple[float, float]]] = {}
+        for row in self.rungs:
+            if self.pairs:
+                bands = [band for band in row.by_length or () if band["lines"] >= ENOUGH]
+                points = [(band["mean"], band["bleu"]) for band in bands]
+            else:
+                distances = (self.french or {}).get("distances", ())
+                both = zip(distances, row.french or (), strict=False)
+                points = [(x, p) for x, p in both if p is not None]
+            curves |= {row.title: points} if points else {}
+        names = ("BLEU", "words of the source", "BLEU")
+        if not self.pairs:
+            names = ("perplexity", "words between", "p(French)")
+        return plot_ladder(bars, curves, names, logarithmic=not self.pairs)
+
+
+def human_energy(joules: float) -> str:
+    """12345 → '12.3 kJ'."""
+    return f"{joules / 1000:,.3g} kJ" if joules >= 1000 else f"{joules:.3g} J"

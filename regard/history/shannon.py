@@ -20,7 +20,8 @@ from regard.ambient import current, is_terminal, note, progress
 from regard.data.files import naming, read_parts
 from regard.errors import DataError, RegardError, UsageError
 from regard.history.arithmetic_coder import pack, unpack
-from regard.history.letters import Alphabet, Letters, bytes_of, letters_of
+from regard.history.config import Alphabet
+from regard.history.letters import Letters, bytes_of, letters_of
 from regard.history.ngrams import Counts, Floats, Ids, Ngrams, count_ngrams
 from regard.history.predictors import Adaptive, NgramPredictor, Predictor, TextPredictor
 from regard.history.results import BLANK, SPELT, YOU, CodedText, Entropy, Guesses, Player

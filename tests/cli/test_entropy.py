@@ -15,7 +15,7 @@ import pytest
 from regard.cli.guess import ask, two_lines
 from regard.cli.main import main
 from regard.history.shannon import LETTERS, letters_of
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.cli.small_folders import save_model, writer  # noqa: F401
 
 WORDS = "the cat sat on a mat and then the dog ate that hat in the sun".split()

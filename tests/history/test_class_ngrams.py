@@ -13,7 +13,7 @@ from regard.history.clusters import brown_classes
 from regard.history.ngram_model import NgramModel
 from regard.history.predictors import ClassPredictor
 from regard.history.smoothing import train_ngrams
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.history.planted_classes import planted, same_split
 
 

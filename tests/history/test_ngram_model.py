@@ -14,7 +14,7 @@ from regard.errors import DataError, UsageError
 from regard.history import ngram_model
 from regard.history.ngram_model import NgramModel, encode_lines
 from regard.history.smoothing import train_ngrams
-from regard.tokens import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 
 LINES = ["the cat sat on the mat", "the dog sat", "", "a cat on a mat sat on the dog", "the mat"]
 WRAPPED = {"specials": ["bos", "eos"], "wrap": "bos-eos"}

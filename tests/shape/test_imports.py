@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LEVELS = """
 errors
 files ambient energy heap seed
-result receipt
+result
+receipt
 verbs
 core tokens
 native
