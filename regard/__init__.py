@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import tokens
+    from regard import history, tokens, train
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("tokens",)
+_ROOMS = ("history", "tokens", "train")
 """Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
 
 _HOMES = {
@@ -45,6 +45,7 @@ __all__ = [
     "attention",
     "build",
     "head_mask",
+    "history",
     "kernel_regression",
     "load",
     "mean",
@@ -56,6 +57,7 @@ __all__ = [
     "steering_vector",
     "taps",
     "tokens",
+    "train",
     "zero",
 ]
 

@@ -83,6 +83,12 @@ def find_kind(path: str) -> Found | None:
     return Found(VECTORS, "by its first line") if is_vectors(place) else None
 
 
+def is_ngrams(path: str) -> bool:
+    """Whether a path holds an n-gram model: a folder of ours, or an ARPA file."""
+    found = find_kind(path)
+    return found is not None and found.kind is NGRAMS
+
+
 def check_kind(path: str, *wanted: Kind) -> Kind | None:
     """The kind of model at a path, None where none is known; another than is wanted is refused."""
     found = find_kind(path)

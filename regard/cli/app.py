@@ -142,11 +142,8 @@ def build_app(only: Sequence[str] | None = None) -> App:
         help_epilogue=f"Exit codes: {EXIT_CODES}.",
         **options,
     )
-    panels = {
-        word: Group(title, sort_key=number)
-        for number, (title, words) in enumerate(PANELS.items())
-        for word in words.split()
-    }
+    titles = {title: Group(title, sort_key=number) for number, title in enumerate(PANELS)}
+    panels = {word: titles[title] for title, words in PANELS.items() for word in words.split()}
     groups = {
         name: App(
             name=name,

@@ -19,12 +19,12 @@ from regard.cli.ladder_vectors import measure_vectors, token_ids, train_vectors
 from regard.cli.legacy import load_verb, parse
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
-from regard.cli.train_ngram import is_ngrams
 from regard.decode.score import score_rows
 from regard.energy import Meter
 from regard.errors import DataError
 from regard.history.ladder import Question, Rung, answer_curve
 from regard.history.ngram_model import NgramModel
+from regard.model_kinds import is_ngrams
 from regard.tokens import load as load_tokenizer
 
 TRIAL = 12  # steps that the pace of a rung is taken from, at least

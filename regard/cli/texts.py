@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
 from regard.cli.show import Show, finite
-from regard.errors import DataError, RegardError, RegardWarning, UsageError
+from regard.errors import RegardError, RegardWarning, UsageError
 
 Item = TypeVar("Item")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from regard.data.files import find_files, naming, read_lines, read_parts
 from regard.data.mask import Masker
 from regard.data.overlap import WORDS, overlap, pair_overlap
 from regard.data.pack import Packed
-from regard.data.pairs import Pair, read_pairs
+from regard.data.pairs import all_pairs, couples
 from regard.data.split import hold_out
 from regard.data.store import Store
 from regard.data.stream import Streams
@@ -130,23 +130,6 @@ def learn_tokenizer(run: RunConfig, progress: Say) -> Tokenizer:
     progress("learning the tokenizer")
     with naming(run.files, "training a tokenizer"):
         return train_tokenizer(texts, run.tokens, size, specials=roles, wrap=wrap)
-
-
-def all_pairs(files: Sequence[str]) -> Iterator[Pair]:
-    """The pairs of files, which may be a source and a target file."""
-    for couple in couples([Path(file) for file in files]):
-        if isinstance(couple, tuple):
-            yield from read_pairs(*couple)
-        else:
-            yield from (pair for path in find_files(couple) for pair in read_pairs(path))
-
-
-def couples(files: Sequence[Path]) -> list[Path | str | tuple[Path | str, Path | str]]:
-    """TSV files and folders as they are; two other files are source and target."""
-    plain = [file for file in files if ".tsv" not in file.suffixes and not file.is_dir()]
-    if len(files) == 2 and len(plain) == 2:
-        return [(files[0], files[1])]
-    return list(files)
 
 
 def warn_of_leaks(run: RunConfig, train: Store, valid: Store, say: Say) -> None:

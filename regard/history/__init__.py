@@ -11,11 +11,10 @@ from regard.history.results import (
     Clusters,
     Entropy,
     Guesses,
-    Ladder,
     Neighbours,
     Samples,
 )
-from regard.verbs import FILES, Amount, Count, File, ModelLike, Natural, verb
+from regard.verbs import FILES, Count, File, ModelLike, verb
 
 if TYPE_CHECKING:
     from regard.history.ngram_model import NgramModel
@@ -144,17 +143,17 @@ def _open_vectors(vectors: VectorsLike, matrix: Matrix) -> WordVectors:
 
 @verb
 def entropy(
-    file: File,
+    path: File,
     *,
     model: ModelLike | None = None,
-    order: Annotated[Count, "-n"] = 6,
+    order: Count = 6,
     alphabet: Alphabet | None = None,
     letters: Count | None = None,
 ) -> Entropy:
     """Bits per letter of a text: Shannon's F0 … FN, and what an arithmetic coder reaches.
 
     Args:
-        file: a text, compressed or not.
+        path: a text, compressed or not.
         model: a model folder or ARPA file that predicts the text too; its tokens may be any.
         order: up to F_N, and letters that the learning n-grams look at.
         alphabet: 27: a to z and the blank; 26: a to z; as-is: every character (27; with a model
@@ -167,12 +166,12 @@ def entropy(
     from regard.history.shannon import measure_entropy
 
     predictor = None if model is None else _open_predictor(model)
-    return measure_entropy(file, predictor, order, alphabet, letters)
+    return measure_entropy(path, predictor, order, alphabet, letters)
 
 
 @verb
 def guess(
-    file: File,
+    path: File,
     *,
     auto: bool = False,
     model: list[str] | None = None,
@@ -183,7 +182,7 @@ def guess(
     """Shannon's game: guess a text letter by letter, beside the models.
 
     Args:
-        file: a text, compressed or not.
+        path: a text, compressed or not.
         auto: only models play.
         model: models that play too, whose tokens are characters.
         orders: n-grams that play, trained on the rest of the file (1 2 3 5 8).
@@ -195,8 +194,8 @@ def guess(
     """
     from regard.history.shannon import play_game
 
-    models = [_open_predictor(path) for path in model or ()]
-    return play_game(file, models, orders or (1, 2, 3, 5, 8), letters, alphabet, auto)
+    models = [_open_predictor(name) for name in model or ()]
+    return play_game(path, models, orders or (1, 2, 3, 5, 8), letters, alphabet, auto)
 
 
 def _open_predictor(model: ModelLike) -> TextPredictor:
@@ -239,52 +238,3 @@ def sample(
         check_kind(str(model), NGRAMS)
         model = NgramModel.open(Path(model))
     return draw_samples(model, prompt, orders, words)
-
-
-@verb
-def ladder(
-    file: File,
-    *,
-    valid: File | None = None,
-    test: File | None = None,
-    minutes: Amount = 20.0,
-    steps: Count | None = None,
-    rungs: str | None = None,
-    out: str | Path | None = None,
-    tokens: str | None = None,
-    vocab: Count | None = None,
-    min_count: Count = 2,
-    dim: Count = 128,
-    watts: Amount | None = None,
-) -> Ladder:
-    """Train every rung from counting words to the Transformer on one split, in one table.
-
-    Args:
-        file: sentence pairs (.tsv: source TAB target) or a text, compressed or not.
-        valid: validation data of the same form (a part of the file's end is held out).
-        test: test data of the same form (a part of the file's end is held out).
-        minutes: budget of all rungs together; those that are trained share what is left.
-        steps: train so many steps instead, however long they take: the same figures every time.
-        rungs: some of them, with commas: bayes,logreg,ibm1,fixed,additive,transformer; of a text
-            1-gram,2-gram,3-gram,5-gram,classes,word2vec,mlp,rnn,lstm,gru,transformer (all).
-        out: keep the split, the models and ladder.png in this new or empty folder.
-        tokens: of a text: spaced (default), words, chars, bpe; of pairs: pieces.
-        vocab: tokens at most (pairs: 4000).
-        min_count: of words: how often one must stand in the text to be known.
-        dim: width of the trained rungs.
-        watts: of a busy core, for the energy, instead of the machine's counters (10 W without any).
-
-    Example:
-        >>> regard.ladder("pairs.tsv", minutes=20, out="ladder")
-    """
-    from regard.history.rungs import LadderConfig, climb
-
-    config = LadderConfig(
-        *(str(file), _path(valid), _path(test), minutes, steps, rungs),
-        *(_path(out), tokens, vocab, min_count, dim, watts),
-    )
-    return climb(config)
-
-
-def _path(path: str | Path | None) -> str | None:
-    return None if path is None else str(path)

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import DataError
-from regard.history.ngrams import Floats, Ids
 from regard.history.config import Word2VecConfig
+from regard.history.ngrams import Floats, Ids
 from regard.history.word2vec import Corpus, train_word2vec
 
 WINDOW = 5  # words before

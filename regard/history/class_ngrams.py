@@ -13,8 +13,8 @@ import numpy as np
 
 from regard.errors import UsageError
 from regard.history.clusters import Whole
-from regard.history.ngrams import Drawn, Floats, Ids, Level, Ngrams, check_ids
 from regard.history.config import Smoothing
+from regard.history.ngrams import Drawn, Floats, Ids, Level, Ngrams, check_ids
 from regard.history.smoothing import train_ngrams
 
 

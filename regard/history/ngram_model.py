@@ -1,4 +1,4 @@
-"""An n-gram model of text: tables (`ngram.py`) with a tokenizer, in a folder or an ARPA file."""
+"""An n-gram model of text: tables (`ngrams.py`) with a tokenizer, in a folder or an ARPA file."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from regard.heap import free_memory
 from regard.history.arpa import read_arpa, write_arpa
 from regard.history.class_ngrams import ClassNgrams, train_class_ngrams
 from regard.history.clusters import brown_classes
+from regard.history.config import Smoothing
 from regard.history.ngrams import Floats, Ids, Level, Ngrams
 from regard.history.results import NgramRun, Sample, Samples
-from regard.history.config import Smoothing
 from regard.history.smoothing import train_ngrams
 from regard.result import human_bytes
-from regard.tokens.tokenizer_folder import open_tokenizer
 from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.tokenizer_folder import open_tokenizer
 from regard.tokens.trainers import KINDS, train_tokenizer, usual_size, wrap_texts
 
 KIND = "regard-ngram"
@@ -402,7 +402,9 @@ def count_texts(
         def tell(done: int, whole: int) -> None:
             say(f"classes: {done:,} of {whole:,} words")
 
-        tables = train_class_ngrams(ids, brown_classes(ids, tokenizer.size, count, apart, tell), *how)
+        tables = train_class_ngrams(
+            ids, brown_classes(ids, tokenizer.size, count, apart, tell), *how
+        )
     way = f"{shape.way} {shape.k}" if shape.way == "add" else shape.way
     return NgramModel(tables, tokenizer, way), len(ids)
 

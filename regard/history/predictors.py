@@ -325,7 +325,9 @@ class TextPredictor:
             long = max(pieces, key=len)
             found = "a model of sentences" if self.lines is not None else f"tokens such as {long!r}"
             expected = "a model whose tokens are characters (`--tokens chars`)"
-            raise UsageError(doing, found, expected, "`regard history entropy --model` takes any tokens")
+            raise UsageError(
+                doing, found, expected, "`regard history entropy --model` takes any tokens"
+            )
         for symbol, ids in zip(symbols, token, strict=True):
             if len(ids) != 1 or self.unknown(np.array(ids)):
                 raise DataError(doing, f"no token for {symbol!r}", "every letter of the alphabet")

@@ -24,7 +24,7 @@ class NearWord(Row):
 class Neighbours(Result):
     """Nearest to {word}, by cosine."""
 
-    word: str = shown(table=False)
+    word: str
     neighbours: list[NearWord]
 
     def parts(self) -> Iterator[str | Grid]:
@@ -432,6 +432,11 @@ class Ladder(Result):
         """Whether the rungs are translators."""
         return self.kind == "translation"
 
+    @property
+    def distances(self) -> list[int]:
+        """Words between the two halves of the sentence of the curve."""
+        return list((self.french or {}).get("distances", ()))
+
     def title(self) -> str:
         """What was learnt from, and how long it took."""
         budget = f"{self.steps} steps each" if self.steps else f"{self.minutes:g} minutes for all"
@@ -481,37 +486,50 @@ class Ladder(Result):
 
     def distance_parts(self) -> Iterator[str | Grid]:
         """p(French) by distance."""
-        french = self.french or {}
-        if french.get("lacking"):
-            lacking = ", ".join(french["lacking"])
+        if self.french and self.french["lacking"]:
+            lacking = ", ".join(self.french["lacking"])
             yield f"no curve of p(French): not in the vocabulary: {lacking} (--tokens bpe has all)"
             return
         rows = [
             (str(distance), *(human((row.french or [])[n], "{:.2g}") for row in self.rungs))
-            for n, distance in enumerate(french["distances"])
+            for n, distance in enumerate(self.distances)
         ]
         title = "p(French) after “I grew up in France … I speak fluent”, by words between"
         yield Grid(title, ("words", *(row.title for row in self.rungs)), rows)
 
     def plot(self) -> Any:
         """A bar for each rung and, where there are any, curves beside."""
-        from regard.look.picture import plot_ladder
+        from matplotlib.figure import Figure
 
-        bars = {row.title: row.bleu if self.pairs else row.perplexity for row in self.rungs}
         curves: dict[str, list[tuple[float, float]]] = {}
         for row in self.rungs:
             if self.pairs:
                 bands = [band for band in row.by_length or () if band["lines"] >= ENOUGH]
                 points = [(band["mean"], band["bleu"]) for band in bands]
             else:
-                distances = (self.french or {}).get("distances", ())
-                both = zip(distances, row.french or (), strict=False)
+                both = zip(self.distances, row.french or (), strict=False)
                 points = [(x, p) for x, p in both if p is not None]
             curves |= {row.title: points} if points else {}
         names = ("BLEU", "words of the source", "BLEU")
         if not self.pairs:
             names = ("perplexity", "words between", "p(French)")
-        return plot_ladder(bars, curves, names, logarithmic=not self.pairs)
+        figure = Figure(figsize=(12 if curves else 6, 4.5), layout="constrained")
+        left, *beside = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
+        colours = {row.title: f"C{n}" for n, row in enumerate(self.rungs)}  # of its bar and curve
+        values = [row.bleu if self.pairs else row.perplexity for row in self.rungs]
+        bars = left.barh(list(colours), values, color=list(colours.values()))
+        left.bar_label(bars, fmt="{:,.1f}", padding=3)
+        left.margins(x=0.18)
+        left.invert_yaxis()
+        left.set(xlabel=names[0])
+        for axes in beside:
+            for name, points in curves.items():
+                x, y = zip(*points, strict=True)
+                axes.plot(x, y, marker="o", label=name, color=colours[name])
+            scale = "linear" if self.pairs else "log"
+            axes.set(xlabel=names[1], ylabel=names[2], yscale=scale)
+            figure.legend(loc="outside right center")
+        return figure
 
 
 def human_energy(joules: float) -> str:

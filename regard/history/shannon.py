@@ -42,7 +42,7 @@ def measure_entropy(
     alphabet: Alphabet | None = None,
     letters: int | None = None,
 ) -> Entropy:
-    """F_0 to F_N of a text, and what an arithmetic coder reaches by learning n-grams and a model."""
+    """F_0 to F_N of a text, and what an arithmetic coder reaches by n-grams and by a model."""
     doing = "measuring entropy"
     chosen: Alphabet = alphabet or ("27" if model is None else "as-is")
     with progress(doing) as say:
@@ -61,7 +61,9 @@ def measure_entropy(
         if model is not None:
             if model.was_trained_on(file):
                 note(f"{model.name} was trained on this file: its bits are no measure of it")
-            coded.append(code_text(model.name, model.encode(text), model.predictor, text, say, model))
+            coded.append(
+                code_text(model.name, model.encode(text), model.predictor, text, say, model)
+            )
     values = asdict(estimates)
     return Entropy(
         str(file),
@@ -190,6 +192,7 @@ def bounds(q: Floats) -> tuple[float, float]:
     some = q[q > 0]
     return float(lower), float(-(some * np.log2(some)).sum()) + 0.0
 
+
 # The game -----------------------------------------------------------------------------------------
 
 PERSON, MACHINE = 50, 1000  # letters to guess unless said otherwise
@@ -206,7 +209,7 @@ def play_game(
     alphabet: Alphabet = "27",
     auto: bool = False,
 ) -> Guesses:
-    """Let n-grams of the rest of a text, models, and unless `auto` a person guess a passage of it."""
+    """Let n-grams of the rest, models, and unless `auto` a person guess a passage of a text."""
     if not auto and not sys.stdin.isatty():
         fix = "--auto lets models play"
         raise UsageError(PLAYING, "stdin is not a terminal", "someone who guesses", fix)

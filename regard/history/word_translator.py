@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from regard.ambient import note, progress
-from regard.data.pairs import Pair
+from regard.data.pairs import Pair, all_pairs
 from regard.data.words import words
 from regard.errors import DataError
 from regard.files import check_new, read_json, read_shapes, write_whole
@@ -246,13 +246,15 @@ def likeliest(slots: list[Slot], count: int) -> list[Candidate]:
 DOING = "training a translator that counts words"
 
 
-def train_translator(kind: str, files: Sequence[str | Path], out: Path, **settings: Any) -> TranslatorRun:
+def train_translator(
+    kind: str, files: Sequence[str | Path], out: Path, **settings: Any
+) -> TranslatorRun:
     """Count or fit on sentence pairs, and write a folder."""
     check_new(out, DOING)
     began = time.perf_counter()
     with progress("training") as say:
         say("reading")
-        pairs = list(read_all_pairs(files))
+        pairs = list(all_pairs(files))
         if not pairs:
             raise DataError(DOING, f"no pairs in {', '.join(map(str, files))}", "one or more")
         numbers, sources, targets = number_words(pairs)

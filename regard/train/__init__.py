@@ -12,7 +12,7 @@ from regard.verbs import FLAT, Amount, Count, Files, Natural, verb
 WORD2VEC = Word2VecConfig()
 
 
-# By counting: what came before attention -----------------------------------------------------------
+# By counting --------------------------------------------------------------------------------------
 
 
 @verb
