@@ -25,7 +25,8 @@ EXIT_CODES = "0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interr
 
 def flag(name: str, kind: Any, default: Any, text: str, alias: str = "") -> inspect.Parameter:
     """One of the options that every command has."""
-    mark = Parameter(help=text, group=EVERYWHERE, negative="", alias=[alias] if alias else None)
+    more: dict[str, Any] = {"alias": [alias]} if alias else {}
+    mark = Parameter(help=text, group=EVERYWHERE, negative="", show_default=bool(default), **more)
     hint = Annotated[kind, mark]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
@@ -94,7 +95,13 @@ def own_parameters(
             kind = inspect.Parameter.POSITIONAL_ONLY
         if any(isinstance(mark, Words) for mark in marks(hints[name])):
             default = None  # no words: lines of --file or stdin
-        hint = Annotated[hint, Parameter(help=helps.get(name))]
+        off = default is False  # a switch that is off needs no second name to be off
+        mark = Parameter(
+            help=helps.get(name),
+            negative="" if off else None,
+            show_default=None if default else False,
+        )
+        hint = Annotated[hint, mark]
         yield inspect.Parameter(name, kind, default=default, annotation=hint)
 
 
@@ -126,6 +133,22 @@ def flag_type(hint: Any) -> Any:
     return str if getattr(hint, "__name__", "") in ("Path", "PathLike") else None
 
 
+def show_panel(console: Any, options: Any, panel: Any) -> None:
+    """A panel of help in as few lines as it has entries, under its title."""
+    from cyclopts.help import TableSpec
+    from cyclopts.help.specs import get_default_command_columns, get_default_parameter_columns
+    from rich.padding import Padding
+    from rich.text import Text
+
+    if not panel.entries:
+        return
+    commands = panel.format == "command"
+    columns = get_default_command_columns if commands else get_default_parameter_columns
+    table = TableSpec().build(columns(console, options, panel.entries), panel.entries)
+    console.print(Text(panel.title.plain if hasattr(panel.title, "plain") else panel.title, "bold"))
+    console.print(Padding(table, (0, 0, 0, 2)))
+
+
 def examples(command: Command) -> str:
     """The three examples at the end of a help page."""
     return "Examples:\n\n" + "\n\n".join(f"  {line}" for line in command.examples)
@@ -134,11 +157,15 @@ def examples(command: Command) -> str:
 def build_app(only: Sequence[str] | None = None) -> App:
     """The app with the doors of the commands named `only` and bare entries for the others."""
     options: dict[str, Any] = dict(
-        version=__version__, help_format="plaintext", version_flags=["--version"]
+        version=__version__,
+        help_format="plaintext",
+        version_flags=["--version"],
+        help_formatter=show_panel,
+        default_parameter=Parameter(consume_multiple=True, negative_iterable=()),
     )
     app = App(
         name="regard",
-        help="One Transformer layer for text, images and sound.",
+        help="One Transformer layer for text, images and sound, with everything in view.",
         help_epilogue=f"Exit codes: {EXIT_CODES}.",
         **options,
     )
@@ -156,10 +183,12 @@ def build_app(only: Sequence[str] | None = None) -> App:
     }
     for group in groups.values():
         app.command(group)
-    for command in COMMANDS:
+    app["--help"].show = app["--version"].show = False
+    app.register_install_completion_command(show=False)
+    for number, command in enumerate(COMMANDS):
         first, _, last = command.name.rpartition(" ")
         parent = groups[first] if first else app
-        more: dict[str, Any] = {} if first else {"group": panels[last]}
+        more: dict[str, Any] = {"sort_key": number} | ({} if first else {"group": panels[last]})
         if only is None or command.name in only:
             target: Any = door(command)
             parent.command(target, name=last, help_epilogue=examples(command), **more)

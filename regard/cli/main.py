@@ -57,7 +57,7 @@ def run(words: list[str]) -> int:
 
     if words and legacy.knows(words):
         return legacy.main([*before, *words])
-    asked = {"--help", "-h", "--version"}
+    asked = {"--help", "-h", "--version", "--install-completion"}
     if not words or (words[0] in GROUPS and set(words[1:]) <= asked):
         return show_help([*words, *before])
     raise unknown(words)
@@ -67,12 +67,14 @@ def show_help(words: Sequence[str]) -> int:
     """Print the help of the program or of a group; asked for without a command it is an error."""
     from regard.cli.app import build_app
 
-    build_app([])(words or ["--help"], exit_on_error=False, result_action="return_value")
+    build_app(None if "--install-completion" in words else [])(
+        words or ["--help"], exit_on_error=False, result_action="return_value"
+    )
     if not set(words) - {"--help", "-h"}:
         from regard.cli.legacy import VERBS
 
         print(f"Also: {', '.join(VERBS)}")
-    return 0 if {"--help", "-h", "--version"} & set(words) else UsageError.exit_code
+    return 0 if any(word.startswith("-") for word in words) else UsageError.exit_code
 
 
 def unknown(words: Sequence[str]) -> UsageError:

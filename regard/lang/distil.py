@@ -15,11 +15,9 @@ from regard.lang.lstar import Learnt, disagreements, learn
 from regard.lang.network import Network
 from regard.lang.rules import Accepts
 from regard.lang.strings import Strings
-from regard.look.ablate import fill
 from regard.look.capture import Board
-from regard.look.goal import Goal
+from regard.look.patching import Goal, ablation_values, head_sites, measure_sets
 from regard.look.rebuild import patterns
-from regard.look.sites import head_sites, measure
 
 FRESH = 2000  # words that an automaton is held against
 SAME = 0.993  # agreement that is enough: a network errs on some words that no rule tells
@@ -125,8 +123,13 @@ def head_uses(network: Network, words: Sequence[Word], count: int = 256) -> list
     goal = Goal(said.long(), (~said).long(), torch.zeros(len(chosen), dtype=torch.long))
     sites = head_sites(board)
     none, each = torch.zeros(1, len(sites), dtype=torch.bool), torch.eye(len(sites)).bool()
-    margins = measure(
-        board, batch, goal, sites, torch.cat((none, each)), fill(board, sites, "mean", batch)
+    margins = measure_sets(
+        board,
+        batch,
+        goal,
+        sites,
+        torch.cat((none, each)),
+        ablation_values(board, sites, "mean", batch),
     )
     whole = float(margins[0].mean())
     looks = looked_at(network, board, chosen)
