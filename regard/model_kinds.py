@@ -32,12 +32,14 @@ NETWORK = Kind(
 NGRAMS = Kind(
     "n-grams",
     "regard train ngram, bow or classes, or an ARPA file",
-    ("score", "sample", "eval lm", "eval winograd", "entropy", "guess", "export arpa"),
+    ("score", "history sample", "eval lm", "eval winograd", "history entropy", "history guess")
+    + ("export arpa",),
 )
 VECTORS = Kind(
     "vectors of words",
     "regard train w2v, or a file of word2vec's",
-    ("neighbours", "analogy", "cluster", "eval analogies", "eval similarity", "embed"),
+    ("history neighbours", "history analogy", "history cluster")
+    + ("eval analogies", "eval similarity", "embed"),
 )
 TRANSLATOR = Kind(
     "a translator that counts words",
@@ -45,7 +47,11 @@ TRANSLATOR = Kind(
     ("translate", "eval translate"),
 )
 COUNTED = (NGRAMS, VECTORS, TRANSLATOR)
-NOT_NETWORKS = ("sample", "export arpa", *(verb for verb in VECTORS.verbs if verb != "embed"))
+NOT_NETWORKS = (
+    "history sample",
+    "export arpa",
+    *(verb for verb in VECTORS.verbs if verb != "embed"),
+)
 NO_MODEL = ("replay", "tok")
 """Verbs whose `path` is no model."""
 

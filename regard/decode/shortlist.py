@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,9 +19,12 @@ from safetensors.numpy import load, save
 from torch import Tensor
 
 from regard.errors import DataError, UsageError
-from regard.history.ibm1 import Ids, Rows, TranslationTable
 from regard.tokens.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from regard.history.ibm1 import TranslationTable
+
+Ids = NDArray[np.int64]
 SHORTLIST_FILE = "shortlist.safetensors"
 LIKELY = 1e-4  # t(target | source) below which no translation is listed
 OFTEN = 0.5  # expected count below which two words met by chance
@@ -163,8 +167,9 @@ def make_shortlist(
         if own and seen[source] and not allowed[source]:
             ids = np.append(ids, source)
         lists.append(sorted(ids.tolist()))
-    flat = Rows.of(lists)
-    return Shortlist(np.flatnonzero(allowed), flat.ids, flat.bounds, len(seen))
+    bounds = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+    flat = np.fromiter(chain.from_iterable(lists), np.int64, int(bounds[-1]))
+    return Shortlist(np.flatnonzero(allowed), flat, bounds, len(seen))
 
 
 def spelling_ids(tokenizer: Tokenizer) -> list[int]:

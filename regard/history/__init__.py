@@ -115,8 +115,11 @@ def cluster(
     from regard.history.clusters import cluster_text, cluster_vectors, write_classes
     from regard.history.word2vec import read_texts
     from regard.history.word_vectors import is_folder, is_vectors
+    from regard.model_kinds import VECTORS, check_kind
 
     path = Path(source) if isinstance(source, str | Path) else None
+    if path is not None:
+        check_kind(str(path), VECTORS)
     if path is None or is_folder(path) or (not brown and is_vectors(path)):
         if brown:
             fix = "give the text that the vectors were trained on, or leave --brown out"
@@ -203,11 +206,10 @@ def _open_predictor(model: ModelLike) -> TextPredictor:
     from regard.history.ngram_model import NgramModel
     from regard.history.predictors import predict_by_kit, predict_by_ngrams
     from regard.loading import open_kit
-    from regard.model_kinds import NGRAMS, find_kind
+    from regard.model_kinds import NETWORK, NGRAMS, check_kind
 
     name = str(getattr(model, "path", model))
-    kind = find_kind(name) if isinstance(model, str | Path) else None
-    if kind is not None and kind.kind is NGRAMS:
+    if isinstance(model, str | Path) and check_kind(name, NETWORK, NGRAMS) is NGRAMS:
         return predict_by_ngrams(NgramModel.open(Path(name)), name)
     return predict_by_kit(open_kit(model), name)
 

@@ -298,7 +298,7 @@ def nearest(x: NDArray[np.float32], centres: NDArray[np.float32]) -> tuple[Ids, 
 
 def cluster_vectors(vectors: WordVectors, k: int, source: str, top: int) -> Clusters:
     """k-means of vectors at length 1."""
-    labels = k_means(vectors.unit, k, current().seed).tolist()
+    labels = k_means(vectors.unit, k, current().seed % (1 << 64)).tolist()
     return gather("k-means", k, vectors.words, [str(label) for label in labels], source, top)
 
 

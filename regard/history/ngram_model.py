@@ -98,7 +98,7 @@ class NgramModel:
         end = tokenizer.specials.get("eos") if self.lines else None
         first = tokenizer.encode(prompt, special=False) if prompt else []
         context, ids, marks = [*begin, *first], list[int](), list[bool]()
-        for chance in np.random.default_rng(current().seed).random(count):
+        for chance in np.random.default_rng(current().seed % (1 << 64)).random(count):
             word, used, _ = tables.draw(context, order, float(chance))
             ids.append(word)
             marks.append(used < min(order, len(context) + 1))

@@ -249,7 +249,7 @@ def choose_passage(letters: Letters, asked: int | None, count: int) -> int:
         raise DataError(PLAYING, found, needed, "a longer text or fewer --letters")
     places = np.flatnonzero(letters.ids[: most - 1] == letters.symbols.find(" ")) + 1
     places = places if len(places) else np.arange(1, most)
-    return int(np.random.default_rng(current().seed).choice(places))
+    return int(np.random.default_rng(current().seed % (1 << 64)).choice(places))
 
 
 def judge_player(name: str, ranks: Ids, symbols: int) -> Player:

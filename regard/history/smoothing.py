@@ -45,7 +45,7 @@ def train_ngrams(
     The last of `prune` holds for longer ones too; single words all stay.
     """
     check_known(way, WAYS, "smoothing n-grams")
-    if k < 0:
+    if not 0 <= k < np.inf:
         raise UsageError("smoothing n-grams", f"k = {k}", "0 or more")
     counts = count_ngrams(ids, vocab, order, start)
     if start is not None:

@@ -114,7 +114,7 @@ def train_word2vec(
         raise UsageError(DOING, f"workers = {workers}", "1 or more")
     vocab, width = len(corpus.words), -(-config.dim // LANES) * LANES
     inputs, outputs = aligned(vocab, width), aligned(vocab, width)
-    dice = np.random.default_rng(seed)
+    dice = np.random.default_rng(seed & WORD)
     inputs[:, : config.dim] = (2 * dice.random((vocab, config.dim), np.float32) - 1) / config.dim
     steps = Steps(make_plan(corpus, config), inputs, outputs)
     total = config.times(len(corpus.ids)) * len(corpus.ids)

@@ -79,12 +79,16 @@ CASES = [
     # Tokens -------------------------------------------------------------------------------------
     Case("tok-encode", "tokens encode 'the cat sat' 'déjà vu' --tokenizer {gpt2}"),
     Case("tok-encode-words", "tokens encode 'Je suis un chat.'"),
-    Case("tok-encode-stdin", "tokens encode --tokenizer {t5} --no-wrap", stdin="the cat\nthe dog\n"),
+    Case(
+        "tok-encode-stdin", "tokens encode --tokenizer {t5} --no-wrap", stdin="the cat\nthe dog\n"
+    ),
     Case("tok-encode-special", "tokens encode 'the [MASK] sat' --tokenizer {bert} --allow-special"),
     Case("tok-encode-bad-kind", "tokens encode hello --kind runes"),
     Case("tok-encode-nowhere", "tokens encode hello --tokenizer {tmp}/nowhere"),
     Case("tok-decode", "tokens decode 70 71 72 --tokenizer {gpt2}"),
-    Case("tok-decode-lines", "tokens decode --tokenizer {bert} --special", stdin="2 30 31 3\n40 41\n"),
+    Case(
+        "tok-decode-lines", "tokens decode --tokenizer {bert} --special", stdin="2 30 31 3\n40 41\n"
+    ),
     Case("tok-decode-bad-id", "tokens decode 99999 --tokenizer {gpt2}"),
     Case("tok-explain", "tokens explain 'the naïve cats' --tokenizer {bert}"),
     Case("tok-explain-no-tokenizer", "tokens explain 'the cat'"),
