@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from regard.data.files import read_lines
+from regard.data.text_files import read_lines
 from regard.history.analogies import OWN, agree, read_questions, read_similarity, solve, total
 from regard.history.config import Word2VecConfig
 from regard.history.word2vec import Corpus, read_corpus, train_word2vec

@@ -16,7 +16,7 @@ import argparse
 import torch
 from torch import Tensor
 
-from regard.look.capture import Board
+from regard.look.hooks import Board
 from regard.look.probing import make_task, probe_layers
 from regard.model import presets
 from regard.model.batch import Batch

@@ -22,13 +22,12 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.data.files import read_lines
-from regard.look.capture import Board
+from regard.data.text_files import read_lines
 from regard.look.circuit_search import CircuitConfig, find_circuit
-from regard.look.heads import best_heads, head_scores
+from regard.look.head_scores import best_heads, random_repeats, score_heads
+from regard.look.hooks import Board
 from regard.look.patching import Goal, Pairs
 from regard.look.picture import can_draw, png
-from regard.look.repeats import random_repeats
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -126,7 +125,7 @@ def train(data: Repeats | Pages, steps: int, device: str) -> tuple[Board, list[R
         if step % 50 == 0:
             with torch.no_grad():
                 loss = token_loss(model, Batch(asked[0]), asked[1])
-            scores = head_scores(board, test)
+            scores = score_heads(board, test)
             best = (best_heads(scores, by)[0] for by in ("previous", "induction"))
             previous, induction = ((head.previous, head.induction) for head in best)
             seen.append(

@@ -9,19 +9,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import history, tokens, train
+    from regard import history, look, tokens, train
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
     from regard.kit import Kit
     from regard.loading import build, load
-    from regard.look.edit import add, mean, other_rows, patch, resample, resample_from, zero
-    from regard.look.extracted import Extracted
-    from regard.look.steer import head_mask, steering_vector
+    from regard.look.activation_store import Extracted
+    from regard.look.activations import steering_vector
+    from regard.look.edits import add, mean, other_rows, patch, resample, resample_from, zero
+    from regard.look.hooks import head_mask
 
 __version__ = "0.1.0"
 
-_ROOMS = ("history", "tokens", "train")
+_ROOMS = ("history", "look", "tokens", "train")
 """Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
 
 _HOMES = {
@@ -30,9 +31,18 @@ _HOMES = {
     "regard.core.tap": ("Tap", "taps"),
     "regard.kit": ("Kit",),
     "regard.loading": ("build", "load"),
-    "regard.look.edit": ("add", "mean", "other_rows", "patch", "resample", "resample_from", "zero"),
-    "regard.look.extracted": ("Extracted",),
-    "regard.look.steer": ("head_mask", "steering_vector"),
+    "regard.look.edits": (
+        "add",
+        "mean",
+        "other_rows",
+        "patch",
+        "resample",
+        "resample_from",
+        "zero",
+    ),
+    "regard.look.activation_store": ("Extracted",),
+    "regard.look.activations": ("steering_vector",),
+    "regard.look.hooks": ("head_mask",),
 }
 """Where other public names live. Loaded on first use: `import regard` needs no torch."""
 
@@ -48,6 +58,7 @@ __all__ = [
     "history",
     "kernel_regression",
     "load",
+    "look",
     "mean",
     "other_rows",
     "patch",

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from regard.data.words import WORDS_FILE, Span, key, read_counts, word_spans, words
+from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, word_spans, words
 from regard.decode.write import without_end
 from regard.errors import UsageError
-from regard.look.align import (
+from regard.look.page import AlignedSentence, AlignedWord, alignment_page
+from regard.look.word_alignment import (
     AlignConfig,
     Link,
     align_config,
@@ -22,7 +23,6 @@ from regard.look.align import (
     token_shares,
     word_weights,
 )
-from regard.look.page import Section, Word, page
 from regard.passages import Answer
 from regard.pieces import Part
 from regard.translating import Searcher, Translation, shares
@@ -243,10 +243,10 @@ def as_data(explanation: Explanation) -> dict[str, Any]:
 
 def explain_page(explained: Sequence[Explanation], title: str = "Translations explained") -> str:
     """One self-contained HTML page."""
-    return page(title, [to_section(e) for e in explained])
+    return alignment_page(title, [to_section(e) for e in explained])
 
 
-def to_section(e: Explanation) -> Section:
+def to_section(e: Explanation) -> AlignedSentence:
     """A sentence as the page shows it."""
     source = [(word.text, source_hint(word), float(word.rare)) for word in e.source_words]
     target = [
@@ -257,9 +257,9 @@ def to_section(e: Explanation) -> Section:
         f"{t.text} ({share:.0%})"
         for t, share in zip(e.translations, shares(e.translations), strict=True)
     ]
-    return Section(
-        set_out(e.source, source) or [Word("", e.source, "")],
-        set_out(e.target, target) or [Word("", e.target, "")],
+    return AlignedSentence(
+        set_out(e.source, source) or [AlignedWord("", e.source, "")],
+        set_out(e.target, target) or [AlignedWord("", e.target, "")],
         e.weights,
         e.links,
         e.notes,
@@ -278,11 +278,11 @@ def doubt(probability: float) -> float:
     return max(0.0, 1 - probability / UNSURE)
 
 
-def set_out(text: str, listed: Sequence[tuple[str, str, float]]) -> list[Word]:
+def set_out(text: str, listed: Sequence[tuple[str, str, float]]) -> list[AlignedWord]:
     """Words with the blanks that stand before them in a text."""
-    found, at = list[Word](), 0
+    found, at = list[AlignedWord](), 0
     for word, hint, strength in listed:
         start = max(at, text.find(word, at))
-        found.append(Word(text[at:start], word, hint, strength))
+        found.append(AlignedWord(text[at:start], word, hint, strength))
         at = start + len(word)
     return found

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.core.cache import Cache
-from regard.data.words import WRITTEN_FILE, read_words
+from regard.data.word_frequencies import WRITTEN_FILE, read_words
 from regard.decode.beam import BeamConfig
 from regard.decode.generate import Ends
 from regard.decode.narrow import can_narrow, write_narrow
@@ -32,9 +32,9 @@ from regard.interop.side import read_pooling, stop_ids
 from regard.interop.stored import INT8, STORED
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
-from regard.look.capture import Board, Edits
-from regard.look.gather import Gather
-from regard.look.trace import Captured, capture, following
+from regard.look.activations import Captured, StrictCollector, capture, following
+from regard.look.edits import Edits, parse_edits
+from regard.look.hooks import Board
 from regard.model.batch import Batch, check_filled, check_ids, pad_rows
 from regard.model.config import TextConfig
 from regard.model.model import Model
@@ -147,18 +147,21 @@ class Kit(Reader):
         """Run once and read activations: (output, tap name → tensor)."""
         batch = self.batch(inputs, target, **masks)
         strict = self.strict if strict is None else strict
-        with self.board.reading(taps) as stations:
+        with self.board.reading(taps) as hooks:
             if strict:
-                gather = Gather(stations, batch)
-                logits = self.score(batch, None, True, gather)
-                return Output(logits, batch), gather.seen
+                collector = StrictCollector(hooks, batch)
+                logits = self.score(batch, None, True, collector)
+                return Output(logits, batch), collector.seen
             logits = self.score(batch, None, False)
-            seen = {name: s.seen for name, s in stations.items() if s.seen is not None}
+            seen = {name: hook.seen for name, hook in hooks.items() if hook.seen is not None}
         return Output(logits, batch), seen
 
-    def edit(self, edits: Edits) -> AbstractContextManager[None]:
-        """Change activations inside the `with` block: tap name or pattern → edit or edits."""
-        return self.board.editing(edits)
+    def edit(self, edits: Edits | Sequence[str]) -> AbstractContextManager[None]:
+        """Change activations inside the `with` block: tap name or pattern → edit or edits.
+
+        Words as commands write them do too: `kit.edit(["decoder.blocks.9.attn.z=zero,head=3"])`.
+        """
+        return self.board.editing(parse_edits(edits))
 
     def capture(self, taps: str | Sequence[str]) -> AbstractContextManager[list[Captured]]:
         """Keep what passes taps while texts are written inside the block, one `Captured` each."""

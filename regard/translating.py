@@ -21,8 +21,8 @@ from regard.decode.penalty import length_penalty
 from regard.decode.step import Hypothesis, Limit, Process
 from regard.decode.write import without_end
 from regard.errors import UsageError, check_names
-from regard.look.capture import Board
-from regard.look.trace import following
+from regard.look.activations import following
+from regard.look.hooks import Board
 from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer

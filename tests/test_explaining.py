@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.data.words import write_counts
+from regard.data.word_frequencies import write_counts
 from regard.decode.write import without_end
 from regard.explaining import (
     Explanation,
@@ -22,9 +22,9 @@ from regard.explaining import (
     token_spans,
 )
 from regard.kit import Kit
-from regard.look.align import alignment_error_rate, read_links
+from regard.look.word_alignment import alignment_error_rate, read_links
 from regard.tokens.trainers import train_tokenizer
-from tests.look.test_align import PAIRS
+from tests.look.test_word_alignment import PAIRS
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.test_passages import CORPUS
 from tests.test_translating import made

@@ -15,7 +15,6 @@ from regard.cli.show import Show
 from regard.cli.texts import at_least
 from regard.errors import UsageError
 from regard.files import write_whole
-from regard.look.capture import Board
 from regard.look.circuit_search import (
     Certificate,
     CircuitConfig,
@@ -25,8 +24,9 @@ from regard.look.circuit_search import (
     edges_within,
     find_circuit,
 )
+from regard.look.hooks import Board
 from regard.look.patching import Pairs, Site
-from regard.look.picture import draw_map
+from regard.look.picture import draw_map, png
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         effects = torch.tensor([found.effects[site] for site in heads])
         rows, names, across = grid(heads, effects)
         kept = [(names.index(s.tap), s.head) for s in found.nodes if s.head is not None]
-        write_whole(Path(args.png), draw_map(rows, names, across, "heads", kept))
+        write_whole(Path(args.png), png(draw_map(rows, names, across, "heads", kept)))
     if show.as_json:
         show.result(made)
     else:

@@ -15,12 +15,12 @@ from regard.cli.diagnose_flags import KINDS
 from regard.cli.measured import check_outputs
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
-from regard.data.files import read_pieces
+from regard.data.text_files import read_pieces
 from regard.errors import DataError, UsageError
 from regard.files import write_whole
 from regard.kit import Kit
 from regard.look.gradient_reach import gradient_by_lag
-from regard.look.picture import draw_curves
+from regard.look.picture import draw_curves, png
 from regard.model.model import Model
 from regard.model.recurrent import model_class
 from regard.train.shape import ShapeConfig
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
             curves[name] = gradient_by_lag(model, ids)
     if args.picture:
         labels = "steps before the loss", "gradient of the loss by the state"
-        write_whole(Path(args.picture), draw_curves(curves, *labels))
+        write_whole(Path(args.picture), png(draw_curves(curves, *labels)))
         show.note(f"picture: {args.picture}")
     if show.as_json:
         listed = [{"name": name, "gradient": found} for name, found in curves.items()]

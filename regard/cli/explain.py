@@ -9,7 +9,6 @@ from torch import Tensor
 
 from regard.cli.explain_flags import METHODS
 from regard.cli.explain_goal import DOING, Question, ask, baseline_of
-from regard.cli.lengths import check_room
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.cli.texts import check_finite
@@ -30,6 +29,7 @@ from regard.look.masked_input import MaskedInput
 from regard.look.patching import head_sites
 from regard.look.results import GradientScores, ShapScores
 from regard.look.shap import shapley_values
+from regard.look.text_limits import check_memory
 
 BAR = 10  # characters of the longest bar
 ATTENTION = {"attention": attention_row, "rollout": attention_rollout, "flow": attention_flow}
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     question = ask(kit, args.text, args.target, args.against, show)
     methods = set(METHODS if args.compare else [args.method])
     heads = len(head_sites(kit.board)) if methods & set(ATTENTION) else 0
-    check_room(kit, len(question.ids), DOING, heads, bool(methods & {"gradient", "ig"}))
+    check_memory(kit, len(question.ids), DOING, heads, bool(methods & {"gradient", "ig"}))
     baseline, name = baseline_of(kit, args.baseline)
     ids = [question.ids[n] for n in question.players]
     tokens = MaskedInput(kit.board, question.batch, question.goal, baseline, question.players)

@@ -13,10 +13,10 @@ from regard.cli.opening import open_kit
 from regard.cli.patching import ioi_lines
 from regard.cli.prompts import make_pairs
 from regard.cli.show import Show
-from regard.look.capture import Board
+from regard.look.head_scores import repeats_for
+from regard.look.hooks import Board
 from regard.look.ioi_task import MIN_ATTENTION, MIN_EFFECT, RULES, ClassHead, HeadClasses
 from regard.look.patching import Pairs, last_columns
-from regard.look.repeats import repeats_for
 
 Z95 = 1.96
 

@@ -23,13 +23,11 @@ from regard.cli.failures import explain
 from regard.cli.ladder_flags import LADDER
 from regard.cli.lang_flags import LANG
 from regard.cli.learn_flags import LEARN
-from regard.cli.look_flags import LOOK
 from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.probe_flags import PROBE
 from regard.cli.show import Show
 from regard.cli.texts import noted
 from regard.cli.train_flags import add_train
-from regard.cli.view_flags import VIEW
 from regard.cli.word_flags import WORDS
 from regard.cli.write_flags import WRITING, Row
 from regard.errors import UsageError, did_you_mean, nearest
@@ -37,7 +35,7 @@ from regard.files import FULL
 
 INTERRUPTED = 130
 FAMILIES = WRITING | WORDS | DIAGNOSE | LADDER
-FAMILIES |= VIEW | LOOK | EXPLAIN | CAUSE | PROBE | EXTRACT
+FAMILIES |= EXPLAIN | CAUSE | PROBE | EXTRACT
 FAMILIES |= LANG | LEARN | DISCOVER
 READING = "reading the command line"
 

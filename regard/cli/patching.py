@@ -17,10 +17,9 @@ from regard.cli.show import Show
 from regard.errors import DataError, UsageError
 from regard.files import write_whole
 from regard.kit import Kit
-from regard.look.capture import Board
-from regard.look.edit import zero
+from regard.look.edits import zero
+from regard.look.hooks import Board
 from regard.look.ioi_task import FRAMES, make_prompts
-from regard.look.names import resolve
 from regard.look.patching import (
     Effects,
     Pairs,
@@ -31,7 +30,8 @@ from regard.look.patching import (
     patch_paths,
     patch_sites,
 )
-from regard.look.picture import draw_map
+from regard.look.picture import draw_map, png
+from regard.look.tap_names import find_taps
 
 DOING = "patching activations"
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         found = patched(args, kit.board, pairs, sites)
     made = as_data(args, sites, found)
     if args.png:
-        write_whole(Path(args.png), draw_map(*grid(sites, found.mean), args.over))
+        write_whole(Path(args.png), png(draw_map(*grid(sites, found.mean), args.over)))
     if show.as_json:
         show.result(made)
         return 0
@@ -136,7 +136,7 @@ def receivers(given: Sequence[str], board: Board) -> list[Site]:
         pattern, _, head = text.partition(":")
         if head and not head.isdecimal():
             raise UsageError(DOING, f"head {head!r} in {text!r}", "TAP:HEAD, such as *.9.attn.q:3")
-        for tap in resolve(pattern, board.taps):
+        for tap in find_taps(pattern, board.taps):
             made.append(Site(tap, int(head) if head else None))
             if head:
                 board.place({tap: zero(head=int(head))})  # says which heads there are

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from regard.data.files import find_files, read_lines
+from regard.data.text_files import find_files, read_lines
 from regard.errors import DataError
 
 Pair = tuple[str, str]

@@ -43,6 +43,9 @@ def neighbours(
 
     Example:
         >>> regard.history.neighbours("vectors", "king", top=3).neighbours[0].word
+        $ regard history neighbours vectors king
+        $ regard history neighbours vectors.bin king --top 20
+        $ regard history neighbours vectors king --matrix out --json
     """
     from regard.history.results import NearWord
 
@@ -74,6 +77,9 @@ def analogy(
 
     Example:
         >>> regard.history.analogy("vectors", "man", "woman", "king").answers[0].word
+        $ regard history analogy vectors man woman king
+        $ regard history analogy vectors.bin France Paris Italy --mul
+        $ regard history analogy vectors man woman king --top 3 --json
     """
     from regard.history.results import NearWord
 
@@ -110,6 +116,9 @@ def cluster(
 
     Example:
         >>> regard.history.cluster("tale.txt", k=50, brown=True).classes[0].words
+        $ regard history cluster vectors --k 50
+        $ regard history cluster tale.txt --k 50 --brown --out classes.tsv
+        $ regard history cluster tale.txt --k 20 --min-count 2 --json
     """
     from regard.errors import UsageError
     from regard.history.clusters import cluster_text, cluster_vectors, write_classes
@@ -165,6 +174,9 @@ def entropy(
 
     Example:
         >>> regard.history.entropy("tale.txt", order=3).F
+        $ regard history entropy tale.txt
+        $ regard history entropy tale.txt --model m
+        $ regard history entropy tale.txt --order 8 --alphabet 26 --json
     """
     from regard.history.shannon import measure_entropy
 
@@ -194,6 +206,9 @@ def guess(
 
     Example:
         >>> regard.history.guess("tale.txt", auto=True, orders=[3]).players[0].upper
+        $ regard history guess tale.txt
+        $ regard history guess tale.txt --auto --letters 2000
+        $ regard history guess tale.txt --auto --model m --json
     """
     from regard.history.shannon import play_game
 
@@ -232,6 +247,9 @@ def sample(
 
     Example:
         >>> regard.history.sample("m", "the king of", words=20)
+        $ regard history sample m
+        $ regard history sample m "the king of" --orders 1 2 3 --words 20
+        $ regard history sample m --seed 7 --json
     """
     from regard.history.ngram_model import NgramModel, draw_samples
     from regard.model_kinds import NGRAMS, check_kind

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
 from regard.ambient import current, note, progress
-from regard.data.files import Paths, find_files, naming, read_lines, read_parts
+from regard.data.text_files import Paths, find_files, naming, read_lines, read_parts
 from regard.errors import DataError, ResourceError, UsageError
 from regard.files import check_new, file_hash, read_json, read_shapes, write_whole
 from regard.heap import free_memory

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.files import CHUNK, cut_at_blanks, split_lines
+from regard.data.text_files import CHUNK, cut_at_blanks, split_lines
 from regard.decode.model_step import ModelStep
 from regard.errors import DataError, UsageError
 from regard.files import file_hash

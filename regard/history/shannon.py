@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.ambient import current, is_terminal, note, progress
-from regard.data.files import naming, read_parts
+from regard.data.text_files import naming, read_parts
 from regard.errors import DataError, RegardError, UsageError
 from regard.history.arithmetic_coder import pack, unpack
 from regard.history.config import Alphabet

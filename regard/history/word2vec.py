@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.files import Paths, find_files, naming, read_lines
-from regard.data.words import words
+from regard.data.text_files import Paths, find_files, naming, read_lines
+from regard.data.word_frequencies import words
 from regard.errors import DataError, RegardError, ResourceError, UsageError
 from regard.history.config import DOING, Word2VecConfig
 from regard.native.build import NativeLibrary, build_library, vector_flags

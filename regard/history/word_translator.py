@@ -25,7 +25,7 @@ from safetensors.numpy import load_file, save
 
 from regard.ambient import note, progress
 from regard.data.pairs import Pair, all_pairs
-from regard.data.words import words
+from regard.data.word_frequencies import words
 from regard.errors import DataError
 from regard.files import check_new, read_json, read_shapes, write_whole
 from regard.history.bag_of_words import BagModel, Classes, train_bayes, train_logreg

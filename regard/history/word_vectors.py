@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from regard.ambient import current, progress
-from regard.data.files import read_lines
+from regard.data.text_files import read_lines
 from regard.errors import DataError, RegardWarning, UsageError
 from regard.files import check_new, corrupt, read_json, read_shapes, write_whole
 from regard.history.config import DOING, Word2VecConfig

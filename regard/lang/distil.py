@@ -15,9 +15,9 @@ from regard.lang.lstar import Learnt, disagreements, learn
 from regard.lang.network import Network
 from regard.lang.rules import Accepts
 from regard.lang.strings import Strings
-from regard.look.capture import Board
+from regard.look.attention_patterns import patterns
+from regard.look.hooks import Board
 from regard.look.patching import Goal, ablation_values, head_sites, measure_sets
-from regard.look.rebuild import patterns
 
 FRESH = 2000  # words that an automaton is held against
 SAME = 0.993  # agreement that is enough: a network errs on some words that no rule tells

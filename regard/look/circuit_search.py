@@ -27,8 +27,8 @@ from regard.core.norm import RMSNorm
 from regard.core.position import rotate
 from regard.core.stack import Stack
 from regard.errors import DataError, UsageError, check_known
-from regard.look.capture import Board
-from regard.look.edit import patch
+from regard.look.edits import patch
+from regard.look.hooks import Board
 from regard.look.patching import (
     ABLATIONS,
     Ablation,

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from regard.ambient import progress
 from regard.errors import DataError, UsageError
-from regard.look.capture import Board
-from regard.look.edit import Edit, patch
-from regard.look.heads import HeadScores, head_scores
+from regard.look.edits import Edit, patch
+from regard.look.head_scores import Repeats, score_heads
+from regard.look.hooks import Board
 from regard.look.patching import (
     ROWS,
     Pairs,
@@ -33,7 +33,7 @@ from regard.look.patching import (
     mean_gap,
     patch_paths,
 )
-from regard.look.repeats import Repeats
+from regard.look.results import HeadScore
 from regard.result import Row
 
 MIN_ATTENTION = 0.2  # from which a head is said to look there
@@ -196,9 +196,9 @@ class HeadClasses:
         return [n for _, n in sorted(strong, reverse=True)]
 
     @cached_property
-    def repeat_scores(self) -> dict[tuple[str, int], HeadScores]:
+    def repeat_scores(self) -> dict[tuple[str, int], HeadScore]:
         """Scores of heads on random repeats."""
-        return {(s.layer, s.head): s for s in head_scores(self.board, self.repeats)}
+        return {(s.layer, s.head): s for s in score_heads(self.board, self.repeats)}
 
     def looking(self, place: str) -> list[int]:
         """Heads with enough attention there."""

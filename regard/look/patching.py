@@ -18,8 +18,8 @@ from torch import Tensor
 from regard.core.attention import Attention
 from regard.core.stack import Stack
 from regard.errors import UsageError, check_known
-from regard.look.capture import Board, Edits
-from regard.look.edit import HEAD, Edit, patch
+from regard.look.edits import HEAD, Edit, Edits, patch
+from regard.look.hooks import Board
 from regard.model.batch import Batch, tile_rows
 from regard.model.model import Model
 

@@ -47,6 +47,9 @@ def ngram(
 
     Example:
         >>> regard.train.ngram("train.txt", out="m", order=3, valid="valid.txt").perplexity
+        $ regard train ngram train.txt --out m --order 5 --valid valid.txt
+        $ regard train ngram tale.txt --out m --tokens chars --order 8
+        $ regard train ngram train.txt --out m --smoothing katz --prune 0 0 1
     """
     arguments = locals()
     from regard.history.ngram_model import NgramShape, TextTokens, train_from_files
@@ -84,6 +87,9 @@ def bow(
 
     Example:
         >>> regard.train.bow("train.txt", out="m", k=0.1).vocabulary
+        $ regard train bow train.txt --out m
+        $ regard train bow train.txt --out m --k 0.1 --valid valid.txt
+        $ regard train bow train.txt --out m --no-smoothing
     """
     arguments = locals()
     from regard.history.ngram_model import NgramShape, TextTokens, train_from_files
@@ -127,6 +133,9 @@ def classes(
 
     Example:
         >>> regard.train.classes("train.txt", out="m", classes=200).ngrams
+        $ regard train classes train.txt --out m --classes 200 --valid valid.txt
+        $ regard train classes train.txt --out m --order 2 --min-count 2
+        $ regard train classes train.txt --out m --smoothing witten-bell --json
     """
     arguments = locals()
     from regard.history.ngram_model import NgramShape, TextTokens, train_from_files
@@ -160,6 +169,9 @@ def w2v(
 
     Example:
         >>> regard.train.w2v("tale.txt", out="vectors").words
+        $ regard train w2v tale.txt --out vectors
+        $ regard train w2v tale.txt --out vectors --mode cbow --window 5 --dim 300
+        $ regard train w2v corpus.txt.xz more.txt --out vectors.bin --lower --seed 7
     """
     arguments = locals()
     from regard.history.word2vec import read_texts
@@ -182,6 +194,9 @@ def bayes(files: Files, *, out: str | Path, k: Amount = 0.1) -> TranslatorRun:
 
     Example:
         >>> regard.train.bayes("pairs.tsv", out="m").weights
+        $ regard train bayes pairs.tsv --out m
+        $ regard train bayes train.fr train.en --out m --k 1
+        $ regard train bayes pairs.tsv.xz --out m --json
     """
     arguments = locals()
     from regard.history.word_translator import train_translator
@@ -209,6 +224,9 @@ def logreg(
 
     Example:
         >>> regard.train.logreg("pairs.tsv", out="m", steps=200).weights
+        $ regard train logreg pairs.tsv --out m
+        $ regard train logreg pairs.tsv --out m --l2 0.1 --best 50
+        $ regard train logreg pairs.tsv.xz --out m --steps 200 --json
     """
     arguments = locals()
     from regard.history.word_translator import train_translator
@@ -229,6 +247,9 @@ def ibm1(files: Files, *, out: str | Path, rounds: Count = 10) -> TranslatorRun:
 
     Example:
         >>> regard.train.ibm1("pairs.tsv", out="m", rounds=20).weights
+        $ regard train ibm1 pairs.tsv --out m
+        $ regard train ibm1 train.fr train.en --out m --rounds 20
+        $ regard train ibm1 pairs.tsv.xz --out m --json
     """
     arguments = locals()
     from regard.history.word_translator import train_translator

@@ -17,7 +17,7 @@ from regard.decode.narrow import write_narrow
 from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import DataError
 from regard.loading import load
-from regard.look.edit import zero
+from regard.look.edits import zero
 from regard.translating import translate_config
 from tests.cli.small_folders import pair, writer  # noqa: F401
 

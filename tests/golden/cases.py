@@ -274,11 +274,11 @@ CASES = [
     Case("eval-ioi-translator", "eval ioi fr-en"),
     Case("eval-unknown-kind", "eval poems {gpt2}"),
     # Look inside --------------------------------------------------------------------------------
-    Case("look", "look {gpt2} 'the cat sat' --out {out}.html"),
-    Case("look-pair", "look {t5} 'the cat' 'the dog' --out {out}.html --stack cross --head 1.0"),
-    Case("look-encoder", "look {bert} 'the cat sat' --out {out}.html --no-effects"),
-    Case("look-bad-head", "look {gpt2} 'the cat' --out {out}.html --head 9.9"),
-    Case("look-ngram", "look {ngram} 'the cat' --out {out}.html"),
+    Case("look", "look attention {gpt2} 'the cat sat'"),
+    Case("look-pair", "look attention {t5} 'the cat' --target 'the dog' --stack cross --head 1.0"),
+    Case("look-encoder", "look attention {bert} 'the cat sat' --no-effects"),
+    Case("look-bad-head", "look attention {gpt2} 'the cat' --head 9.9"),
+    Case("look-ngram", "look attention {ngram} 'the cat'"),
     Case("look-heads", "look heads {gpt2} --length 10 --batch 2"),
     Case("look-heads-text", "look heads {bert} --text 'the cat sat on' --sort entropy --top 2"),
     Case("look-heads-bad-sort", "look heads {gpt2} --sort beauty"),
@@ -318,13 +318,16 @@ CASES = [
     Case("probe-no-column", "probe {gpt2} {treebank} --label mood"),
     Case("probe-no-label", "probe {gpt2} {treebank}"),
     Case("probe-ngram", "probe {ngram} {treebank} --label upos"),
-    Case("extract", "extract {gpt2} {river} --tap '*.resid_post' --out {out}"),
+    Case("extract", "look extract {gpt2} --file {river} --tap '*.resid_post' --out {out}"),
     Case(
         "extract-head",
-        "extract {bert} {river} --tap '*.0.attn.z' --head 1 --position mean --out {out}",
+        "look extract {bert} --file {river} --tap '*.0.attn.z' --head 1 --position mean"
+        " --out {out}",
     ),
-    Case("extract-no-tap", "extract {gpt2} {river} --tap nose --out {out}"),
-    Case("extract-not-empty", "extract {gpt2} {river} --tap '*.resid_post' --out {run}"),
+    Case("extract-no-tap", "look extract {gpt2} --file {river} --tap nose --out {out}"),
+    Case(
+        "extract-not-empty", "look extract {gpt2} --file {river} --tap '*.resid_post' --out {run}"
+    ),
     # Structure ----------------------------------------------------------------------------------
     Case("lang-make", "lang make 'a*b' --length 3-6 --count 4 --negatives 4 --seed 2"),
     Case("lang-make-dyck", "lang make dyck-1 --length 6 --count 3"),

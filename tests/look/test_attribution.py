@@ -21,7 +21,7 @@ from regard.look.attribution import (
     random_areas,
     spearman,
 )
-from regard.look.capture import Board
+from regard.look.hooks import Board
 from regard.look.masked_input import MaskedInput
 from regard.look.patching import Goal
 from regard.look.rollout import flow, mix_residual, rollout

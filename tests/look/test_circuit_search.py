@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from regard.errors import DataError, UsageError
-from regard.look.capture import Board
 from regard.look.circuit_search import (
     CircuitConfig,
     edge_scores,
@@ -17,6 +16,7 @@ from regard.look.circuit_search import (
     rotary_angles,
     single_stack,
 )
+from regard.look.hooks import Board
 from regard.look.patching import Goal, Pairs, Site, ablation_values, goal_gradients, last_stream
 from regard.model import presets
 from regard.model.batch import Batch

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from regard.look import ioi_task
-from regard.look.capture import Board
-from regard.look.edit import patch
+from regard.look.edits import patch
+from regard.look.head_scores import random_repeats
+from regard.look.hooks import Board
 from regard.look.ioi_task import RULES, HeadClasses
 from regard.look.patching import Goal, Pairs, patch_paths
-from regard.look.repeats import random_repeats
 from regard.model.batch import Batch
 from tests.properties.small_models import small_kit
 

@@ -7,7 +7,7 @@ import torch
 
 from regard.errors import UsageError
 from regard.look.attribution import deletion_and_insertion
-from regard.look.capture import Board
+from regard.look.hooks import Board
 from regard.look.lime import fit_lime
 from regard.look.masked_input import MaskedInput
 from regard.look.patching import Goal

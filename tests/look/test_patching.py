@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.capture import Board
+from regard.look.hooks import Board
 from regard.look.patching import (
     Goal,
     Pairs,
@@ -73,7 +73,7 @@ def test_a_whole_stream_is_the_other_run(name):
 
 
 def test_sites_are_what_edits_do():
-    from regard.look.edit import patch
+    from regard.look.edits import patch
 
     board, pairs = make_board(), make_pairs()
     sites = [*head_sites(board), *mlp_sites(board), Site("decoder.blocks.1.resid_pre", None, 2)]
@@ -91,7 +91,7 @@ def test_sites_are_what_edits_do():
 
 
 def test_sets_of_sites_act_together():
-    from regard.look.edit import zero
+    from regard.look.edits import zero
 
     board, pairs = make_board(), make_pairs()
     sites = head_sites(board)
@@ -152,7 +152,7 @@ def test_the_direct_path_of_a_head_is_what_it_writes(name):
     board, pairs = make_board(CONFIGS[name]), make_pairs()
     stream, sites = last_stream(board), head_sites(board)
     found = patch_paths(board, pairs, sites, freeze_mlps=True)
-    from regard.look.edit import patch
+    from regard.look.edits import patch
 
     with torch.no_grad():
         _, old = board.run(pairs.clean, ["*.attn.z", stream])

@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.capture import Board
+from regard.look.activations import word_taps
+from regard.look.attention_maps import collect_maps
 from regard.look.circuit_search import CircuitConfig, edge_scores, find_circuit
-from regard.look.edit import mean, patch, zero
-from regard.look.heads import head_scores
+from regard.look.edits import mean, patch, zero
+from regard.look.head_scores import repeats_for, score_heads
+from regard.look.hooks import Board
 from regard.look.ioi_task import HeadClasses
-from regard.look.lens import copy_score, direct_attribution, logit_lens
+from regard.look.logit_lens import copy_score, direct_attribution, lens_scores
 from regard.look.patching import (
     Goal,
     Pairs,
@@ -22,9 +24,6 @@ from regard.look.patching import (
     patch_paths,
     patch_sites,
 )
-from regard.look.repeats import repeats_for
-from regard.look.view import gather_view
-from regard.look.words import word_taps
 from regard.model.batch import Batch
 from regard.model.presets import recurrent_lm, recurrent_seq2seq
 from regard.model.recurrent import model_class
@@ -112,17 +111,17 @@ def test_states_stand_for_blocks_in_probes():
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda b: logit_lens(b, PAIRS.clean),
+        lambda b: lens_scores(b, PAIRS.clean),
         lambda b: direct_attribution(b, PAIRS.clean, GOAL),
         lambda b: copy_score(b, 0, 0, PAIRS.clean),
-        lambda b: head_scores(b, repeats_for(b.model)),
+        lambda b: score_heads(b, repeats_for(b.model)),
         lambda b: patch_sites(b, PAIRS, head_sites(b)),
         lambda b: patch_sites(b, PAIRS, mlp_sites(b)),
         lambda b: attribute_sites(b, PAIRS, [Site(TOP)]),
         lambda b: patch_paths(b, PAIRS, head_sites(b)),
         lambda b: edge_scores(b, PAIRS),
         lambda b: find_circuit(b, MANY, CircuitConfig()),
-        lambda b: gather_view(b, Batch(CLEAN[:1]), {"text": list("abcd")}),
+        lambda b: collect_maps(b, Batch(CLEAN[:1]), {"text": list("abcd")}),
         lambda b: HeadClasses(b, PAIRS, repeats_for(b.model)),
         lambda b: b.run(PAIRS.clean, "*.attn.z"),
         lambda b: b.run(PAIRS.clean, (), {TOP: zero(head=0)}),
@@ -140,9 +139,9 @@ def test_a_recurrent_translator_has_one_attention():
     config = recurrent_seq2seq("gru", 12, 12, 1, 30, "additive")
     board = Board(model_class(config).fresh(config))
     batch = Batch(CLEAN[:1], torch.tensor([[1, 5]]))
-    (only,) = head_scores(board, None, [batch])
+    (only,) = score_heads(board, None, [batch])
     assert only.layer == "decoder.cross" and only.entropy > 0 and only.induction is None
-    view = gather_view(board, batch, {"source": list("abcd"), "target": list("ab")})
+    view = collect_maps(board, batch, {"source": list("abcd"), "target": list("ab")})
     assert view.stack(None).small.shape[:2] == (1, 1)
     with pytest.raises(UsageError):
-        logit_lens(board, batch)
+        lens_scores(board, batch)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.errors import DataError, UsageError
-from regard.look.rebuild import patterns
+from regard.look.attention_patterns import patterns
 from regard.look.rollout import UNITS, flow, mix_residual, rollout
 from regard.model.batch import Batch
 from tests.properties.small_models import random_ids, small_kit

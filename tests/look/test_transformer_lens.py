@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 import regard
-from regard.look.rebuild import patterns
+from regard.look.attention_patterns import patterns
 from tests.parity.compare import Case, make_pair
 
 bridges = pytest.importorskip("transformer_lens.model_bridge", reason="needs TransformerLens")

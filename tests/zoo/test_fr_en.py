@@ -7,16 +7,16 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from tests.look.test_align import PAIRS
 
 import regard
 from regard.cli.main import main
 from regard.explaining import align_words, look_across
 from regard.kit import Kit
-from regard.look.align import align_config, alignment_error_rate, read_links
+from regard.look.word_alignment import align_config, alignment_error_rate, read_links
 from regard.passages import translate_passages
 from regard.translating import TranslateConfig
 from regard.zoo import HOME
-from tests.look.test_align import PAIRS
 from tests.properties.threads import one_thread  # noqa: F401
 
 FOLDER = HOME / "fr-en"
