@@ -185,7 +185,8 @@ def build_app(only: Sequence[str] | None = None) -> App:
     for group in groups.values():
         app.command(group)
     app["--help"].show = app["--version"].show = False
-    app.register_install_completion_command(show=False)
+    if only is None:
+        app.register_install_completion_command(show=False)
     for number, command in enumerate(COMMANDS):
         first, _, last = command.name.rpartition(" ")
         parent = groups[first] if first else app

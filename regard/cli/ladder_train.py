@@ -20,7 +20,7 @@ from regard.cli.ladder_vectors import measure_vectors, token_ids, train_vectors
 from regard.cli.legacy import load_verb, parse
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
-from regard.decode.score import score_rows
+from regard.decode.scoring import score_rows
 from regard.energy import Meter
 from regard.errors import DataError
 from regard.history.ladder import Question, Rung, answer_curve

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.data.text_files import CHUNK, cut_at_blanks, split_lines
-from regard.decode.model_step import ModelStep
+from regard.decode.step import ModelStep
 from regard.errors import DataError, UsageError
 from regard.files import file_hash
 from regard.history.class_ngrams import ClassNgrams

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ambient import note, progress
-from regard.decode.write import without_end
+from regard.decode.step import without_end
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
 from regard.look.edits import Edits, patch, zero

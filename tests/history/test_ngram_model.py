@@ -12,13 +12,14 @@ import torch
 
 import regard
 from regard.cli.main import main
-from regard.decode.beam import BeamConfig, beam
+from regard.decode.beam import BeamConfig
 from regard.decode.exhaustive import exhaustive
 from regard.errors import DataError, ResourceError, UsageError
 from regard.history import ngram_model
 from regard.history.ngram_model import NgramModel, encode_lines
 from regard.history.smoothing import train_ngrams
 from regard.tokens.trainers import train_tokenizer
+from tests.decode.toy import beam
 
 LINES = ["the cat sat on the mat", "the dog sat", "", "a cat on a mat sat on the dog", "the mat"]
 WRAPPED = {"specials": ["bos", "eos"], "wrap": "bos-eos"}

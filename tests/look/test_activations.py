@@ -12,8 +12,7 @@ import torch
 
 import regard
 from regard.decode.beam import BeamConfig
-from regard.decode.generate import Ends
-from regard.decode.sample import SampleConfig
+from regard.decode.sampling import Ends, SampleConfig
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.look.activations import find_path

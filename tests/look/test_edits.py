@@ -7,7 +7,7 @@ import torch
 
 import regard
 from regard.decode.beam import BeamConfig
-from regard.decode.generate import Ends
+from regard.decode.sampling import Ends
 from regard.errors import UsageError
 from regard.look.patching import head_sites
 from tests.properties.small_models import assert_near, random_ids, small_kit

@@ -26,12 +26,7 @@ history/shannon
 tune nvib score evaluate lang formal
 zoo
 model_kinds
-reading figures coined source_text translating
-wording pieces
-mending
-schedule
-passages
-explaining translation
+translation
 kit
 loading
 rules serve
