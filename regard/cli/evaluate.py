@@ -13,8 +13,9 @@ from regard.cli.opening import open_kit, wrong_network
 from regard.cli.show import Show
 from regard.cli.texts import at_least, check_finite, likelihood, perplexity
 from regard.cli.translate import at_work, one_line
-from regard.data.duplicates import WORDS, Overlap, overlap, pair_overlap
+from regard.data.duplicates import WORDS, overlap, pair_overlap
 from regard.data.pairs import Pair, all_pairs, read_pairs
+from regard.data.results import Overlap
 from regard.data.speech import versions
 from regard.data.text_files import find_files, read_lines, read_pieces
 from regard.data.token_store import fingerprint

@@ -117,23 +117,6 @@ def add_list(parser: argparse.ArgumentParser) -> None:
     """`regard list` has no arguments of its own."""
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard data`."""
-    kinds = ("text", "pairs", "table", "labelled", "conll")
-    parser.add_argument("action", metavar="check", choices=("check",), help="what to do")
-    parser.add_argument(
-        "files", metavar="FILES", nargs="+", help="files, compressed or not, or folders"
-    )
-    for name, text in (
-        ("--target", "the other side of each file, for sentence pairs in two files"),
-        ("--test", "files whose lines should not stand in FILES"),
-        ("--test-target", "the other side of each file of --test"),
-    ):
-        parser.add_argument(name, metavar="FILES", nargs="+", help=text)
-    parser.add_argument("--kind", choices=kinds, help="instead of what name and first lines say")
-    parser.add_argument("--label", metavar="COLUMN", help="count the values of this column")
-
-
 def add_replay(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard replay`."""
     parser.add_argument("path", metavar="RECEIPT", help="a receipt.json, or a run's folder")
@@ -190,14 +173,6 @@ ROWS: dict[str, Row] = {
         "regard plan gpt2 --batch 4 --length 512",
         "regard plan --dim 1024 --depth 12 --heads 16 --length 8192",
         "regard plan folder --train --batch 8 --steps 10000 --require-fit",
-    ),
-    "data": (
-        "regard.cli.data",
-        "encoding, duplicates, overlap between splits and lengths of data files",
-        add_data,
-        "regard data check train.txt --test test.txt",
-        "regard data check train.tsv.xz --json",
-        "regard data check train.fr --target train.en --test test.fr --test-target test.en",
     ),
     "train": (
         "regard.cli.train",

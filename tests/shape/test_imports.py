@@ -160,7 +160,7 @@ def test_every_import_points_towards_level_zero():
         ),
         ("model/model.py", "from regard import load"),
         ("data/text.py", "import regard.history.ngrams"),
-        ("decode/beam.py", "from regard.look.hooks import Board"),
+        ("decode/beam.py", "from regard.look.hooks import HookedModel"),
         ("cli/main.py", "import torch"),
         ("look/hooks.py", "import pickle"),
         ("look/hooks.py", "import torch\nx = torch.load('a')"),
