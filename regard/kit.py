@@ -24,9 +24,8 @@ from regard.decode.sampling import Ends, sample_config
 from regard.decode.shortlist import SHORTLIST_FILE, Shortlist
 from regard.decode.step import Hypothesis, without_end
 from regard.errors import RegardWarning, UsageError, check_names
-from regard.interop.folder import write_folder
+from regard.interop.folder import INT8, STORED, write_folder
 from regard.interop.side import read_pooling, start_id, stop_ids
-from regard.interop.stored import INT8, STORED
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
 from regard.look.activations import (
@@ -458,7 +457,7 @@ class Kit:
     def save(self, folder: str | os.PathLike[str], stored: str | None = None) -> None:
         """Write a folder that regard and, where the family exists there, transformers open.
 
-        stored="int8" takes a quarter of the room; only regard opens that (`interop/stored.py`).
+        stored="int8" takes a quarter of the room; only regard opens that (`interop/folder.py`).
         """
         if not isinstance(folder, str | os.PathLike) or "\0" in str(folder):
             raise UsageError("saving a model", f"{folder!r}", "the path of a folder")

@@ -61,7 +61,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 
 def add_info(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard info`."""
-    shape = "a folder, .gguf, llama2.c .bin, ARPA, vectors of words, a model in the box, a preset"
+    shape = "a folder, .gguf, ARPA, vectors of words, a model in the box, a preset"
     parser.add_argument("path", metavar="PATH", help=shape)
     parser.add_argument("--taps", action="store_true", help="list every tap with its shape")
 

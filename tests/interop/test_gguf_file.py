@@ -21,8 +21,7 @@ from transformers import (
 )
 
 from regard.errors import DataError
-from regard.interop.gguf import GGUFFile, dequantise
-from regard.interop.gguf_llama import ARCHITECTURES, INNER, OUTER, GGUFSource
+from regard.interop.gguf_file import ARCHITECTURES, INNER, OUTER, GGUFSource
 
 CLASSES = {
     "llama": (LlamaConfig, LlamaForCausalLM),
@@ -70,7 +69,7 @@ def gguf_name(name: str) -> str:
     return f"blk.{i}.{ {v: k for k, v in INNER.items()}[part] }.{end}"
 
 
-def write(path, model=None, kind=Kind.F32, change=None, extra=None, drop=()):
+def write(path, model=None, kind=Kind.F32, change=None, extra=None, drop=(), replaced=None):
     """Write a model as convert_hf_to_gguf.py does; `change(writer, arch)` adds metadata."""
     model = model or tiny()
     c, arch = model.config, model.config.model_type
@@ -106,7 +105,9 @@ def write(path, model=None, kind=Kind.F32, change=None, extra=None, drop=()):
         if arch == "llama" and ".k_proj." in name:
             weight = permute(weight, c.num_key_value_heads)
         use = kind if weight.ndim > 1 else Kind.F32
-        writer.add_tensor(gguf_name(name), gguf.quantize(weight, use), raw_dtype=use)
+        stored = (gguf.quantize(weight, use), use)
+        raw, use = (replaced or {}).get(gguf_name(name), stored)
+        writer.add_tensor(gguf_name(name), raw, raw_dtype=use)
     for name, weight in (extra or {}).items():
         writer.add_tensor(name, weight)
     writer.write_header_to_file()
@@ -139,42 +140,48 @@ def test_equals_the_model_it_was_written_from(tmp_path, arch, more, tied):
     assert torch.equal(again(ids).logits, model(ids).logits)
 
 
-@pytest.mark.parametrize("kind", [Kind.F16, Kind.BF16, Kind.Q8_0, Kind.Q4_0, Kind.Q4_1])
-def test_every_type_equals_the_gguf_package(tmp_path, kind):
-    write(tmp_path / "m.gguf", kind=kind)
-    file = GGUFFile(tmp_path / "m.gguf")
-    theirs = gguf.GGUFReader(tmp_path / "m.gguf")
-    assert set(file.places) == {t.name for t in theirs.tensors}
-    for tensor in theirs.tensors:
-        ours = file.read(tensor.name)
-        expected = gguf.dequantize(tensor.data, tensor.tensor_type)
-        plain = {Kind.F16: torch.float16, Kind.BF16: torch.bfloat16}
-        assert ours.dtype == plain.get(tensor.tensor_type, torch.float32)
-        assert np.array_equal(ours.float().numpy(), expected)
+BLOCKS = [Kind.Q8_0, Kind.Q5_1, Kind.Q5_0, Kind.Q4_1, Kind.Q4_0]
+K_QUANTS = [Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K]
+
+
+@pytest.mark.parametrize("kind", [Kind.F16, Kind.BF16, *BLOCKS])
+def test_every_type_holds_what_was_quantised(tmp_path, kind):
+    """As the package quantises and dequantises; q and k come back in Hugging Face's order."""
+    model = write(tmp_path / "m.gguf", kind=kind)
+    source = GGUFSource(tmp_path / "m.gguf")
     names = {Kind.F16: "float16", Kind.BF16: "bfloat16"}
-    assert GGUFSource(tmp_path / "m.gguf").config["dtype"] == names.get(kind, "float32")
+    assert source.config["dtype"] == names.get(kind, "float32")
+    for name in source.shapes:
+        weight, ours = model.state_dict()[name], source.tensor(name)
+        matrix = weight.dim() > 1
+        assert ours.dtype == getattr(torch, names.get(kind, "float32") if matrix else "float32")
+        if matrix and "q_proj" not in name and "k_proj" not in name:
+            weight = torch.from_numpy(gguf.dequantize(gguf.quantize(weight.numpy(), kind), kind))
+            assert torch.equal(ours.float(), weight)
+        assert torch.allclose(ours.float(), weight, atol=0.2)
 
 
-@pytest.mark.parametrize("kind", [Kind.Q8_0, Kind.Q4_0, Kind.Q4_1])
-def test_dequantises_any_bytes_as_the_gguf_package(kind):
-    size = gguf.GGML_QUANT_SIZES[kind][1]
-    raw = np.random.default_rng(0).integers(0, 256, (500, size), dtype=np.uint8)
-    raw[:, 1] &= 0x3F  # finite scales
-    raw[:, 3] &= 0x3F
-    ours = dequantise(torch.from_numpy(raw), kind.name)
+@pytest.mark.parametrize("kind", K_QUANTS)
+def test_k_quants(tmp_path, kind):
+    """The package cannot write them: random blocks of a plain matrix, as its dequantiser reads."""
+    path, (block, size) = tmp_path / "m.gguf", gguf.GGML_QUANT_SIZES[kind]
+    model = tiny(hidden_size=block, num_attention_heads=4, head_dim=64, intermediate_size=block)
+    raw = np.random.default_rng(0).integers(0, 256, (block, size), dtype=np.uint8)
+    scales = {Kind.Q2_K: (81, 83), Kind.Q3_K: (109,), Kind.Q6_K: (209,)}.get(kind, (1, 3))
+    raw[:, list(scales)] &= 0x3F  # the high bytes of half-precision scales: finite ones
+    write(path, model, replaced={"blk.1.ffn_down.weight": (raw, kind)})
+    source = GGUFSource(path)
+    ours = source.tensor("model.layers.1.mlp.down_proj.weight")
+    assert source.shapes["model.layers.1.mlp.down_proj.weight"] == (block, block)
+    assert ours.dtype == torch.float32 and ours.isfinite().all()
     assert np.array_equal(ours.numpy(), gguf.dequantize(raw, kind))
-
-
-def test_large_tensors_are_dequantised_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("regard.interop.gguf.CHUNK", 7)
-    test_every_type_equals_the_gguf_package(tmp_path, Kind.Q4_1)
 
 
 def test_metadata_stays_for_the_tokenizer(tmp_path):
     write(tmp_path / "m.gguf")
     source = GGUFSource(tmp_path / "m.gguf")
     assert source.metadata["tokenizer.ggml.tokens"] == [f"t{i}" for i in range(40)]
-    assert source.metadata["tokenizer.ggml.token_type"].tolist() == [1] * 40
+    assert source.metadata["tokenizer.ggml.token_type"] == [1] * 40
     assert source.metadata["tokenizer.ggml.add_bos_token"] is True
     assert source.config["bos_token_id"] == 1 and source.config["eos_token_id"] == 2
 
@@ -224,11 +231,11 @@ def adding(method: str, key: str, value):
         (adding("add_uint32", "{arch}.attention.key_length", 32), (), "blk.0.attn_q.weight"),
         (adding("add_uint16", "split.count", 3), (), "split.count is 3"),
         (adding("add_array", "split.count", [3, 4]), (), "split.count"),
-        (adding("add_uint32", "general.alignment", 12), (), "general.alignment is 12"),
+        (adding("add_uint32", "general.alignment", 12), (), "alignment"),
         (None, ("block_count",), "llama.block_count is missing"),
         (adding("add_uint32", "{arch}.block_count", 10**9), ("block_count",), "1000000000"),
         (adding("add_string", "{arch}.block_count", "2"), ("block_count",), "is '2'"),
-        (adding("add_array", "{arch}.block_count", [2, 2]), ("block_count",), "array([2, 2]"),
+        (adding("add_array", "{arch}.block_count", [2, 2]), ("block_count",), "[2, 2]"),
         (adding("add_uint32", "{arch}.embedding_length", 32), ("embedding_length",), "token_embd"),
         (adding("add_uint32", "{arch}.attention.head_count", 0), ("attention.head_count",), "is 0"),
     ],
@@ -238,10 +245,9 @@ def test_metadata_that_does_not_fit(tmp_path, change, drop, message):
     with pytest.raises(DataError) as caught:
         GGUFSource(tmp_path / "m.gguf")
     assert message in caught.value.found and "m.gguf" in caught.value.doing
-    assert caught.value.found.startswith("byte ")
 
 
-def test_unknown_tensors_types_and_architectures(tmp_path):
+def test_unknown_tensors_and_architectures(tmp_path):
     path = tmp_path / "m.gguf"
     write(path, extra={"blk.0.ffn_gate_exps.weight": np.zeros((2, 4), np.float32)})
     with pytest.raises(DataError, match=r"blk\.0\.ffn_gate_exps\.weight"):
@@ -249,13 +255,6 @@ def test_unknown_tensors_types_and_architectures(tmp_path):
     write(path, extra={"blk.1.attn_k.bias": np.zeros(31, np.float32)})
     with pytest.raises(DataError, match=r"blk\.1\.attn_k\.bias"):
         GGUFSource(path)
-    writer = gguf.GGUFWriter(path, "llama")
-    raw = np.zeros((2, gguf.GGML_QUANT_SIZES[Kind.Q4_K][1]), np.uint8)
-    writer.add_tensor("blk.0.ffn_up.weight", raw, raw_dtype=Kind.Q4_K)
-    close(writer)
-    with pytest.raises(DataError, match=r"'blk\.0\.ffn_up\.weight' has type Q4_K") as caught:
-        GGUFSource(path)
-    assert "F32, F16, BF16, Q4_0, Q4_1, Q8_0" in caught.value.expected
     close(gguf.GGUFWriter(path, "mamba"))
     with pytest.raises(DataError, match="'mamba'"):
         GGUFSource(path)
@@ -291,27 +290,21 @@ HUGE = 2**63
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (b"GGUF", "byte 4: the file ends inside"),
-        (b"GGML" + bytes(40), "byte 0: starts with b'GGML'"),
+        (b"GGUF", "byte 4: "),
+        (b"GGML" + bytes(40), "magic"),
         (raw_header(version=1), "version 1"),
         (raw_header(version=3 << 24), "big-endian"),
-        (raw_header(tensors=HUGE), "table of"),
-        (raw_header(pairs=HUGE), "byte 24: metadata of"),
-        (raw_header(pairs=1, rest=text(b"k", HUGE) + bytes(9)), "byte 32: a string needs"),
-        (raw_header(pairs=1, rest=text(b"\xff") + bytes(9)), "byte 32: a string that is not"),
-        (raw_header(pairs=1, rest=text(b"k") + struct.pack("<I", 13) + bytes(9)), "type 13"),
-        (raw_header(pairs=1, rest=array(8, HUGE)), "an array of strings needs"),
-        (raw_header(pairs=1, rest=array(0, HUGE)), "an array needs"),
-        (raw_header(pairs=1, rest=array(12, 2**61)), "an array needs"),
-        (raw_header(pairs=1, rest=array(9, 1) + bytes(20)), "array of type 9"),
-        (raw_header(tensors=1, rest=tensor(count=2**31)), "2147483648 dimensions"),
-        (raw_header(tensors=1, rest=tensor(dims=(HUGE, HUGE))), "tensor 't' lies at"),
-        (raw_header(tensors=1, rest=tensor(offset=HUGE) + bytes(64)), "tensor 't' lies at"),
-        (raw_header(tensors=1, rest=tensor(offset=5) + bytes(64)), "data at 5"),
-        (raw_header(tensors=1, rest=tensor(dims=(0, 5))), "shape (5, 0)"),
-        (raw_header(tensors=1, rest=tensor(dims=(33,), kind=8) + bytes(64)), "rows of 32n"),
-        (raw_header(tensors=2, rest=tensor() + tensor(name=b"u") + bytes(64)), "once"),
-        (raw_header(tensors=2, rest=tensor() + tensor(offset=32) + bytes(99)), "once"),
+        (raw_header(tensors=HUGE), "byte 24: "),
+        (raw_header(pairs=HUGE), "byte 24: "),
+        (raw_header(pairs=1, rest=text(b"k", HUGE) + bytes(9)), "byte 32: "),
+        (raw_header(pairs=1, rest=text(b"\xff") + bytes(9)), "decode byte 0xff"),
+        (raw_header(pairs=1, rest=text(b"k") + struct.pack("<I", 13) + bytes(9)), "13"),
+        (raw_header(pairs=1, rest=array(8, HUGE)), "byte 49: "),
+        (raw_header(pairs=1, rest=array(0, HUGE)), "byte 49: "),
+        (raw_header(pairs=1, rest=array(12, 2**61)), "byte 49: "),
+        (raw_header(tensors=1, rest=tensor(count=2**31)), "2,147,483,648 values"),
+        (raw_header(tensors=1, rest=tensor(offset=HUGE) + bytes(64)), "4 values"),
+        (raw_header(tensors=2, rest=tensor() + tensor() + bytes(99)), "duplicated"),
         (raw_header(), "general.architecture is missing"),
     ],
 )
@@ -320,8 +313,7 @@ def test_corrupt_files(tmp_path, raw, message):
     path.write_bytes(raw)
     with pytest.raises(DataError) as caught:
         GGUFSource(path)
-    assert message in caught.value.found + caught.value.expected
-    assert caught.value.found.startswith("byte ") and str(path) in caught.value.doing
+    assert message in caught.value.found and str(path) in caught.value.doing
 
 
 @pytest.fixture(scope="module")
@@ -333,11 +325,11 @@ def whole(tmp_path_factory) -> bytes:
 
 @given(st.data())
 @settings(max_examples=60, deadline=None, suppress_health_check=EVERYTHING)
-def test_every_truncation_is_named_with_its_offset(tmp_path, whole, data):
+def test_every_truncation_is_refused_with_its_file(tmp_path, whole, data):
     # The writer pads the last tensor to 32 bytes: losing the padding alone loses nothing.
     cut = data.draw(st.integers(0, len(whole) - 32))
     (tmp_path / "m.gguf").write_bytes(whole[:cut])
-    with pytest.raises(DataError, match=r"m\.gguf: byte [\d,]+: "):
+    with pytest.raises(DataError, match=r"m\.gguf: "):
         GGUFSource(tmp_path / "m.gguf")
 
 
@@ -352,7 +344,7 @@ def test_flipped_header_bytes_are_refused_or_harmless(tmp_path, whole, data):
     try:
         source = GGUFSource(tmp_path / "m.gguf")
     except DataError as error:
-        assert "m.gguf" in str(error) and "byte " in error.found
+        assert "m.gguf" in str(error)
         return
     for name, shape in source.shapes.items():
         assert tuple(source.tensor(name).shape) == shape

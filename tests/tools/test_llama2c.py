@@ -1,5 +1,6 @@
-"""llama2.c files against the tiny transformers model they were written from."""
+"""tools/llama2c.py against the tiny transformers model its files were written from."""
 
+import importlib.util
 import os
 import struct
 from pathlib import Path
@@ -8,10 +9,17 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+import regard
 from regard.errors import DataError
-from regard.interop.llama2c import Llama2cSource
+from tests.tokens.small_tokenizers import TEXTS
+
+SCRIPT = Path(__file__).parents[2] / "tools" / "llama2c.py"
+spec = importlib.util.spec_from_file_location("llama2c", SCRIPT)
+llama2c = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(llama2c)
+Llama2cSource = llama2c.Llama2cSource
 
 EVERYTHING = list(HealthCheck)
 
@@ -89,6 +97,15 @@ def test_equals_the_model_it_was_written_from(tmp_path, tied, kv_heads):
     assert torch.equal(again(ids).logits, model(ids).logits)
 
 
+def test_the_folder_opens_and_scores_as_the_model(tmp_path):
+    model = tiny()
+    (tmp_path / "model.bin").write_bytes(legacy_export(model, True))
+    llama2c.convert(tmp_path / "model.bin", tmp_path / "folder")
+    ids = torch.randint(20, (2, 10))
+    ours = regard.load(tmp_path / "folder").logits(ids)
+    assert torch.allclose(ours, model(ids).logits, atol=1e-5)
+
+
 @given(st.data())
 @settings(max_examples=40, deadline=None, suppress_health_check=EVERYTHING)
 def test_any_other_length_is_refused_with_both_numbers(tmp_path, data):
@@ -135,6 +152,52 @@ def test_later_exports_are_refused_with_the_way_out(tmp_path):
     with pytest.raises(DataError, match="version 2") as caught:
         Llama2cSource(path)
     assert "--version 0" in caught.value.fix
+
+
+WORDS = [" ", *"thecaso", " t", "he", " the", "at", " c", " cat"]
+
+
+def write_bin(path, spell_byte):
+    """tokenizer.bin as llama2.c's tokenizer.py writes it; its versions spell bytes differently."""
+    spelled = [b"<unk>", b"\n<s>\n", b"\n</s>\n", *map(spell_byte, range(256))]
+    spelled += [word.encode() for word in WORDS]
+    scores = [0.0] * 259 + [-float(rank) for rank in range(len(WORDS))]
+    data = struct.pack("<i", max(map(len, spelled)))
+    for score, raw in zip(scores, spelled, strict=True):
+        data += struct.pack("<fi", score, len(raw)) + raw
+    path.write_bytes(data)
+    return len(spelled)
+
+
+@pytest.mark.parametrize(
+    "spell_byte", [lambda b: bytes([b]), lambda b: chr(b).encode(), lambda b: b"<0x%02X>" % b]
+)
+def test_llama2c_file(tmp_path, spell_byte):
+    size = write_bin(tmp_path / "tokenizer.bin", spell_byte)
+    ours = llama2c.open_tokenizer(tmp_path / "tokenizer.bin", size)
+    assert ours.size == size and ours.specials == {"unk": 0, "bos": 1, "eos": 2}
+    assert ours.encode("") == [1]
+    assert ours.pieces(ours.encode("the cat\n")) == ["<s>", "▁the", "▁cat", "<0x0A>"]
+    assert ours.offsets("the cat\n") == [(0, 0), (0, 3), (3, 7), (7, 8)]
+    for text in TEXTS:
+        assert ours.decode(ours.encode(text)) == text
+    ours.save(tmp_path / "saved")
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert theirs.bos_token_id == 1 and theirs.eos_token_id == 2
+    for text in TEXTS:
+        assert theirs.encode(text, split_special_tokens=True) == ours.encode(text)
+        assert theirs.encode(text) == ours.encode(text, allow_special=True)
+
+
+def test_llama2c_file_of_another_size(tmp_path):
+    path = tmp_path / "tokenizer.bin"
+    size = write_bin(path, lambda b: bytes([b]))
+    with pytest.raises(DataError, match=f"piece {size} at byte"):
+        llama2c.open_tokenizer(path, size + 1)
+    with pytest.raises(DataError, match=f"bytes after piece {size - 2}"):
+        llama2c.open_tokenizer(path, size - 1)
+    with pytest.raises(DataError, match="256 bytes"):
+        llama2c.open_tokenizer(path, 100)
 
 
 @pytest.mark.slow

@@ -17,8 +17,7 @@ import regard
 from regard.cli.main import main
 from regard.errors import DataError, UsageError
 from regard.interop.families import bind
-from regard.interop.folder import SINGLE, FolderSource
-from regard.interop.stored import from_whole, to_whole
+from regard.interop.folder import SINGLE, FolderSource, from_whole, to_whole
 from regard.kit import Kit
 from regard.model import int8, presets
 from regard.model.config import ModelConfig

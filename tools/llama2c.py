@@ -1,30 +1,30 @@
-"""Read a llama2.c model.bin (github.com/karpathy/llama2.c, the legacy version 0 export)."""
+"""Turn a llama2.c model.bin into a Hugging Face folder: llama2c.py model.bin FOLDER.
+
+Reads the legacy version 0 export (github.com/karpathy/llama2.c), and the tokenizer.bin beside it.
+"""
 
 from __future__ import annotations
 
+import argparse
 import math
 import mmap
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.errors import DataError
+from regard.errors import DataError, RegardError
+from regard.interop.folder import write_folder
+from regard.interop.gguf_file import half_split
+from regard.tokens.scored import Kind, Piece, scored_bpe
+from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.vocabulary_files import surround
 
 HEADER = struct.Struct("<7i")  # dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len
 NEWER = 0x616B3432  # "ak42", the first word of llama2.c's later exports
-
-
-def half_split(weight: Tensor, heads: int) -> Tensor:
-    """Reorder the rows of a q or k weight from interleaved rotary pairs to Hugging Face halves.
-
-    Within a head, rows (0, 1), (2, 3), … rotate together in Meta's order; rows i and i + K/2 in
-    Hugging Face's. llama.cpp and llama2.c both store Meta's order. (H K, D) or, for biases, (H K).
-    """
-    pairs = weight.reshape(heads, -1, 2, *weight.shape[1:])  # (H, K / 2, 2, D)
-    return pairs.transpose(1, 2).reshape(weight.shape)
 
 
 class Llama2cSource:
@@ -32,7 +32,6 @@ class Llama2cSource:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.metadata: dict[str, Any] = {}
         size = path.stat().st_size
         with path.open("rb") as file:
             head = file.read(HEADER.size)
@@ -131,3 +130,78 @@ class Llama2cSource:
     def _error(self, found: str, expected: str, fix: str = "") -> DataError:
         fix = fix or "copy the file again; only llama2.c's legacy model.bin is read"
         return DataError(f"reading llama2.c file {self.path}", found, expected, fix)
+
+
+def open_tokenizer(path: Path | str, vocab_size: int) -> Tokenizer:
+    """The tokenizer of a llama2.c model, from its tokenizer.bin; encoding adds <s>."""
+    rust = scored_bpe(read_pieces(Path(path), vocab_size))
+    surround(rust, bos=1, eos=None)
+    return Tokenizer.from_rust(rust, {"unk": 0, "bos": 1, "eos": 2})
+
+
+def read_pieces(path: Path, vocab_size: int) -> list[Piece]:
+    """The pieces of tokenizer.bin: int32 longest piece, then float32 score, int32 length, bytes."""
+    if vocab_size < 259:
+        raise DataError(f"reading {path}", f"{vocab_size} pieces", "3 control tokens and 256 bytes")
+    data, place, pieces = path.read_bytes(), 4, []
+    for id in range(vocab_size):
+        try:
+            score, length = struct.unpack_from("<fi", data, place)
+            place += 8
+            raw = struct.unpack_from(f"{length}s", data, place)[0]
+            place += length
+            pieces.append(read_piece(id, raw, score))
+        except (struct.error, UnicodeDecodeError) as error:
+            raise DataError(
+                f"reading {path}",
+                f"piece {id} at byte {place}: {error}",
+                f"{vocab_size} pieces",
+                "use the tokenizer.bin that belongs to the model",
+            ) from None
+    if place != len(data):
+        raise DataError(
+            f"reading {path}",
+            f"{len(data) - place} bytes after piece {vocab_size - 1}",
+            f"{vocab_size} pieces, as many as the model has",
+            "use the tokenizer.bin that belongs to the model",
+        )
+    return pieces
+
+
+def read_piece(id: int, raw: bytes, score: float) -> Piece:
+    """One piece; the format fixes the first 259 ids, which its versions spell differently."""
+    if id < 3:
+        kind = Kind.UNKNOWN if id == 0 else Kind.CONTROL
+        return Piece(("<unk>", "<s>", "</s>")[id], score, kind)
+    if id < 259:
+        return Piece(f"<0x{id - 3:02X}>", score, Kind.BYTE)
+    return Piece(raw.decode().replace(" ", "▁"), score)
+
+
+def convert(path: Path, folder: Path) -> None:
+    """Read a model.bin and write the Hugging Face folder, with the tokenizer where there is one."""
+    source, beside = Llama2cSource(path), path.parent / "tokenizer.bin"
+    files = {}
+    if beside.exists():
+        files = open_tokenizer(beside, source.config["vocab_size"]).files
+    weights = ((name, source.tensor(name)) for name in source.shapes)
+    write_folder(folder, source.config, weights, files)
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("file", type=Path, help="a model.bin of llama2.c")
+    parser.add_argument("folder", type=Path, help="the folder to write")
+    options = parser.parse_args()
+    try:
+        convert(options.file, options.folder)
+    except RegardError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    print(f"wrote {options.folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
