@@ -27,7 +27,7 @@ class Kind(NamedTuple):
 NETWORK = Kind(
     "a Transformer or a recurrent network",
     "regard train lm, mlm, seq2seq, rnn, lstm, gru, mlp, or a checkpoint",
-    ("generate", "translate", "score", "fill", "eval lm", "look"),
+    ("generate", "translate", "score", "fill", "eval lm", "look attention"),
 )
 NGRAMS = Kind(
     "n-grams",

@@ -42,7 +42,7 @@ COMMANDS = {
     "generate": ("generate", "M", "the cat"),
     "history sample": ("history", "sample", "M"),
     "fill": ("fill", "M", "the [MASK]"),
-    "look": ("look", "M", "the cat"),
+    "look attention": ("look", "attention", "M", "the cat"),
     "look lens": ("look", "lens", "M", "the cat"),
     "explain": ("explain", "M", "the cat"),
     "history neighbours": ("history", "neighbours", "M", "cat"),
