@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import data, look, tokens, train
+    from regard import data, history, look, tokens, train
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("data", "look", "tokens", "train")
+_ROOMS = ("data", "history", "look", "tokens", "train")
 """Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
 
 _HOMES = {
@@ -63,6 +63,7 @@ __all__ = [
     "build",
     "data",
     "head_mask",
+    "history",
     "kernel_regression",
     "load",
     "look",

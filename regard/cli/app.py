@@ -181,12 +181,8 @@ def build_app(only: Sequence[str] | None = None) -> App:
         help_epilogue=f"Exit codes: {EXIT_CODES}.",
         **options,
     )
-    groups_of = [Group(title, sort_key=number) for number, title in enumerate(PANELS)]
-    panels = {
-        word: panel
-        for panel, words in zip(groups_of, PANELS.values(), strict=True)
-        for word in words
-    }
+    titles = {title: Group(title, sort_key=number) for number, title in enumerate(PANELS)}
+    panels = {word: titles[title] for title, words in PANELS.items() for word in words}
     groups = {
         name: App(
             name=name, help=room_summary(name), help_epilogue="", group=panels[name], **options

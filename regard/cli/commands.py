@@ -24,9 +24,10 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
+    "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1",
+    "history": "neighbours analogy cluster entropy guess sample",
     "data": "check",
     "look": "attention heads lens extract",
-    "train": "lm mlm seq2seq rnn lstm gru mlp",
     "tokens": "encode decode train info merges explain vocab",
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""

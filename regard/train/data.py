@@ -13,7 +13,7 @@ from regard import tokens
 from regard.data.bucket import Buckets
 from regard.data.duplicates import WORDS, overlap, pair_overlap
 from regard.data.packing import Masker, Packed
-from regard.data.pairs import Pair, read_pairs
+from regard.data.pairs import all_pairs, couples
 from regard.data.text_files import find_files, read_lines, read_parts
 from regard.data.token_store import Store, fingerprint, hold_out, pair_store, text_store
 from regard.data.windows import Source, Streams, Windows
@@ -154,23 +154,6 @@ def learn_tokenizer(plan: RunPlan, kind: str) -> Tokenizer:
             raise
         named = f"{doing} ({', '.join(plan.files)})"
         raise DataError(named, error.found, error.expected, error.fix) from None
-
-
-def all_pairs(files: Sequence[str]) -> Iterator[Pair]:
-    """The pairs of files, which may be a source and a target file."""
-    for couple in couples([Path(file) for file in files]):
-        if isinstance(couple, tuple):
-            yield from read_pairs(*couple)
-        else:
-            yield from (pair for path in find_files(couple) for pair in read_pairs(path))
-
-
-def couples(files: Sequence[Path]) -> list[Path | str | tuple[Path | str, Path | str]]:
-    """TSV files and folders as they are; two other files are source and target."""
-    plain = [file for file in files if ".tsv" not in file.suffixes and not file.is_dir()]
-    if len(files) == 2 and len(plain) == 2:
-        return [(files[0], files[1])]
-    return list(files)
 
 
 def warn_of_leaks(plan: RunPlan, train: Store, valid: Store, say: Say) -> None:

@@ -22,6 +22,8 @@ model data
 history
 interop decode train
 look
+history/predictors
+history/shannon
 tune nvib score evaluate lang formal
 model_kinds
 translation
@@ -41,8 +43,9 @@ UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marsh
 
 def part(path: str) -> str:
     """What has a level: the file itself, or else its folder: core/block.py is core."""
-    file = path.removesuffix(".py")
-    return file if file in LEVEL else file.split("/")[0]
+    names = path.removesuffix(".py").split("/")
+    ways = ("/".join(names[:count]) for count in range(len(names), 0, -1))
+    return next((way for way in ways if way in LEVEL), names[0])
 
 
 def imported(node: ast.Import | ast.ImportFrom, path: str) -> list[str]:
