@@ -182,7 +182,7 @@ def extract(
     model: ModelLike,
     texts: Texts,
     *,
-    tap: list[str],
+    tap: list[str] | str,
     out: str | Path,
     position: str | int = "all",
     head: Natural | None = None,

@@ -143,7 +143,7 @@ class CorpusCounts:
     """Tokens of texts that an interrupted run had done."""
 
     def add(self, text: str) -> None:
-        """One more text."""
+        """Count one more text."""
         self.texts += 1
         self.digest.update(text.encode() + b"\n")
 
