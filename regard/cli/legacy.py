@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
 from regard.cli.cause_flags import CAUSE
-from regard.cli.diagnose_flags import DIAGNOSE
 from regard.cli.discover_flags import DISCOVER
 from regard.cli.explain_flags import EXPLAIN
 from regard.cli.extract_flags import EXTRACT
@@ -33,7 +32,7 @@ from regard.errors import UsageError, did_you_mean, nearest
 from regard.files import FULL
 
 INTERRUPTED = 130
-FAMILIES = WRITING | WORDS | DIAGNOSE | LADDER
+FAMILIES = WRITING | WORDS | LADDER
 FAMILIES |= EXPLAIN | CAUSE | PROBE | EXTRACT
 FAMILIES |= LANG | LEARN | DISCOVER
 READING = "reading the command line"

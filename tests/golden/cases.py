@@ -191,10 +191,10 @@ CASES = [
     Case("eval-analogies-nowhere", "eval analogies {vectors} {tmp}/nowhere.txt"),
     Case("eval-similarity", "eval similarity {vectors} {similar}"),
     Case("eval-similarity-bad-file", "eval similarity {vectors} {text}"),
-    Case("diagnose", "diagnose gradients --kinds mlp lstm transformer --length 8 --rows 2 --dim 8"),
-    Case("diagnose-trained", "diagnose gradients {run}/final --text {test} --length 8 --rows 2"),
-    Case("diagnose-bad-kind", "diagnose gradients --kinds perceptron"),
-    Case("diagnose-no-text", "diagnose gradients {run}/final"),
+    Case("diagnose", "look gradients --kinds mlp lstm transformer --length 8 --rows 2 --dim 8"),
+    Case("diagnose-trained", "look gradients {run}/final --text {test} --length 8 --rows 2"),
+    Case("diagnose-bad-kind", "look gradients --kinds perceptron"),
+    Case("diagnose-no-text", "look gradients {run}/final"),
     Case(
         "ladder-pairs",
         "ladder {pairs} --steps 2 --dim 16 --vocab 300 --rungs ibm1,additive,transformer "

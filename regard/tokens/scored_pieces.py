@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Rust
 from regard.errors import DataError
 
 
-class Kind(IntEnum):
+class PieceKind(IntEnum):
     """What a piece is for, with the numbers that GGUF gives them."""
 
     NORMAL = 1
@@ -23,21 +23,21 @@ class Kind(IntEnum):
     BYTE = 6
 
 
-class Piece(NamedTuple):
+class ScoredPiece(NamedTuple):
     """An entry of the vocabulary; spaces are written '▁', bytes '<0x0A>'."""
 
     text: str
     score: float
-    kind: Kind = Kind.NORMAL
+    kind: PieceKind = PieceKind.NORMAL
 
 
-def merges_by_score(pieces: Sequence[Piece]) -> list[tuple[str, str]]:
+def merges_by_score(pieces: Sequence[ScoredPiece]) -> list[tuple[str, str]]:
     """All ways to make a piece from two others, the best piece first.
 
     SentencePiece merges the neighbours that make the piece of best score; `tokenizers` wants
     pairs in the order of their rank, so each way to make a piece becomes a pair.
     """
-    mergeable = {piece.text for piece in pieces if piece.kind in (Kind.NORMAL, Kind.USER)}
+    mergeable = {piece.text for piece in pieces if piece.kind in (PieceKind.NORMAL, PieceKind.USER)}
     ranked = [
         (-score, id, text[:cut], text[cut:])
         for id, (text, score, _) in enumerate(pieces)
@@ -48,7 +48,7 @@ def merges_by_score(pieces: Sequence[Piece]) -> list[tuple[str, str]]:
     return [(left, right) for _, _, left, right in sorted(ranked)]
 
 
-def scored_bpe(pieces: Sequence[Piece], prefix_space: bool = True) -> Rust:
+def scored_bpe(pieces: Sequence[ScoredPiece], prefix_space: bool = True) -> Rust:
     """The pipeline of Llama's tokenizer: no words, spaces as '▁', unknown characters as bytes."""
     vocab: dict[str, int] = {}
     for id, piece in enumerate(pieces):
@@ -58,7 +58,7 @@ def scored_bpe(pieces: Sequence[Piece], prefix_space: bool = True) -> Rust:
                 f"{piece.text!r} both at {vocab[piece.text]} and at {id}",
                 "each piece once",
             )
-    unk = next((piece.text for piece in pieces if piece.kind == Kind.UNKNOWN), None)
+    unk = next((piece.text for piece in pieces if piece.kind == PieceKind.UNKNOWN), None)
     model = models.BPE(
         vocab, merges_by_score(pieces), unk_token=unk, fuse_unk=True, byte_fallback=True
     )
@@ -73,9 +73,9 @@ def scored_bpe(pieces: Sequence[Piece], prefix_space: bool = True) -> Rust:
     return rust
 
 
-def mark_kinds(rust: Rust, kinds: Sequence[tuple[str, Kind]]) -> None:
+def mark_kinds(rust: Rust, kinds: Sequence[tuple[str, PieceKind]]) -> None:
     """Tell the pipeline which pieces are control tokens and which are never cut."""
-    control = [t for t, kind in kinds if kind in (Kind.CONTROL, Kind.UNKNOWN)]
+    control = [t for t, kind in kinds if kind in (PieceKind.CONTROL, PieceKind.UNKNOWN)]
     rust.add_special_tokens([AddedToken(t, normalized=False) for t in control])
-    user = [t for t, kind in kinds if kind == Kind.USER]
+    user = [t for t, kind in kinds if kind == PieceKind.USER]
     rust.add_tokens([AddedToken(t, normalized=False) for t in user])

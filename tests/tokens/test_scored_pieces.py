@@ -4,18 +4,18 @@ from hypothesis import strategies as st
 
 from regard.errors import DataError
 from regard.tokens.rust import RustEngine
-from regard.tokens.scored import Kind, Piece, scored_bpe
+from regard.tokens.scored_pieces import PieceKind, ScoredPiece, scored_bpe
 
-BYTES = [Piece(f"<0x{byte:02X}>", 0.0, Kind.BYTE) for byte in range(256)]
+BYTES = [ScoredPiece(f"<0x{byte:02X}>", 0.0, PieceKind.BYTE) for byte in range(256)]
 FIRST = [
-    Piece("<unk>", 0.0, Kind.UNKNOWN),
-    Piece("<s>", 0.0, Kind.CONTROL),
-    Piece("</s>", 0.0, Kind.CONTROL),
+    ScoredPiece("<unk>", 0.0, PieceKind.UNKNOWN),
+    ScoredPiece("<s>", 0.0, PieceKind.CONTROL),
+    ScoredPiece("</s>", 0.0, PieceKind.CONTROL),
     *BYTES,
 ]
 
 
-def greedy(pieces: list[Piece], text: str) -> list[int]:
+def greedy(pieces: list[ScoredPiece], text: str) -> list[int]:
     """The encoder of llama2.c's run.c: merge the best neighbours until nothing can be merged."""
     ids = {piece.text: id for id, piece in enumerate(pieces) if id >= 259}
     found: list[int] = []
@@ -41,7 +41,7 @@ def vocabularies(draw):
         pick = st.integers(0, len(texts) - 1)
         new = texts[draw(pick)] + texts[draw(pick)]
         texts += [new] if new not in texts else []
-    return FIRST + [Piece(text, -float(rank)) for rank, text in enumerate(texts)]
+    return FIRST + [ScoredPiece(text, -float(rank)) for rank, text in enumerate(texts)]
 
 
 @given(pieces=vocabularies(), text=st.text("ab c") | st.text("aé日 🎉", max_size=30) | st.text())
@@ -55,10 +55,10 @@ def test_merges_as_llama2c(pieces, text):
 
 
 def test_without_byte_pieces_unknown_is_unknown():
-    engine = RustEngine(scored_bpe([FIRST[0], Piece("▁", 0.0), Piece("a", -1.0)]))
+    engine = RustEngine(scored_bpe([FIRST[0], ScoredPiece("▁", 0.0), ScoredPiece("a", -1.0)]))
     assert engine.encode("aéé", True, False, "source") == [1, 2, 0]
 
 
 def test_piece_given_twice():
     with pytest.raises(DataError, match="'a' both at 0 and at 1"):
-        scored_bpe([Piece("a", 0.0), Piece("a", 1.0)])
+        scored_bpe([ScoredPiece("a", 0.0), ScoredPiece("a", 1.0)])
