@@ -24,9 +24,8 @@ from regard.decode.sampling import Ends, sample_config
 from regard.decode.shortlist import SHORTLIST_FILE, Shortlist
 from regard.decode.step import Hypothesis, without_end
 from regard.errors import RegardWarning, UsageError, check_names
-from regard.interop.folder import write_folder
+from regard.interop.folder import INT8, STORED, write_folder
 from regard.interop.side import read_pooling, start_id, stop_ids
-from regard.interop.stored import INT8, STORED
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
 from regard.look.activations import (
@@ -37,7 +36,7 @@ from regard.look.activations import (
     following,
 )
 from regard.look.edits import Edits, parse_edits
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.model.batch import (
     Batch,
     check_batch,
@@ -99,7 +98,7 @@ class Kit:
     """Where it was opened; None for a model made here."""
 
     def __post_init__(self) -> None:
-        self.board = Board(self.model)
+        self.hooked = HookedModel(self.model)
 
     def __repr__(self) -> str:
         kind = self.binding.architecture if self.binding else "regard's own"
@@ -137,7 +136,7 @@ class Kit:
     @property
     def taps(self) -> list[str]:
         """Names of all places that can be read and changed."""
-        return list(self.board.taps)
+        return list(self.hooked.taps)
 
     # Reading ------------------------------------------------------------------------------------
 
@@ -240,7 +239,7 @@ class Kit:
             found = f"{len(batch.ids)} rows and a cache of {cache.batch}"
             raise UsageError("running with a cache", found, "as many rows as the cache has")
         if isinstance(cache, StrictCache) or strict:
-            self.board.check_alone("a strict run", columns=True)
+            self.hooked.check_alone("a strict run", columns=True)
             return strict_logits(self.model, batch, cache, watch)  # type: ignore[arg-type]
         return self.model(batch, cache)  # type: ignore[no-any-return]
 
@@ -262,7 +261,7 @@ class Kit:
         """Run once and read activations: (output, tap name → tensor)."""
         batch = self.batch(inputs, target, **masks)
         strict = self.strict if strict is None else strict
-        with self.board.reading(taps) as hooks:
+        with self.hooked.reading(taps) as hooks:
             if strict:
                 collector = StrictCollector(hooks, batch)
                 logits = self.score(batch, None, True, collector)
@@ -276,11 +275,11 @@ class Kit:
 
         Words as commands write them do too: `kit.edit(["decoder.blocks.9.attn.z=zero,head=3"])`.
         """
-        return self.board.editing(parse_edits(edits))
+        return self.hooked.editing(parse_edits(edits))
 
     def capture(self, taps: str | Sequence[str]) -> AbstractContextManager[list[Captured]]:
         """Keep what passes taps while texts are written inside the block, one `Captured` each."""
-        return capture(self.board, taps)
+        return capture(self.hooked, taps)
 
     @torch.no_grad()
     def embed(self, texts: Text) -> Tensor:
@@ -353,7 +352,7 @@ class Kit:
         self, batch: Batch, strict: bool
     ) -> AbstractContextManager[SearchFollower | None]:
         """Who is told what a search reads, where somebody captures or edits positions."""
-        return following(self.board, batch, strict)
+        return following(self.hooked, batch, strict)
 
     @cached_property
     def shortlist(self) -> Shortlist | None:
@@ -398,7 +397,7 @@ class Kit:
     def save(self, folder: str | os.PathLike[str], stored: str | None = None) -> None:
         """Write a folder that regard and, where the family exists there, transformers open.
 
-        stored="int8" takes a quarter of the room; only regard opens that (`interop/stored.py`).
+        stored="int8" takes a quarter of the room; only regard opens that (`interop/folder.py`).
         """
         if not isinstance(folder, str | os.PathLike) or "\0" in str(folder):
             raise UsageError("saving a model", f"{folder!r}", "the path of a folder")

@@ -24,13 +24,15 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
+    "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1",
+    "history": "neighbours analogy cluster entropy guess sample",
     "data": "check",
-    "look": "attention heads lens extract",
+    "look": "attention heads lens extract gradients",
     "tokens": "encode decode train info merges explain vocab",
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""
 
-ALONE: tuple[str, ...] = ("translate",)
+ALONE: tuple[str, ...] = ("translate", "verify", "replay")
 """Commands without a group."""
 
 

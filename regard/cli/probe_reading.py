@@ -36,7 +36,7 @@ class Corpus(NamedTuple):
 
 def chosen_taps(kit: Kit, layer: str, patterns: Sequence[str] | None = None) -> list[str]:
     """The taps that --taps or --layer asks for; else the usual ones."""
-    taps = word_taps(kit.board, patterns or ())
+    taps = word_taps(kit.hooked, patterns or ())
     if patterns or layer == "all":
         return taps
     layers = [name for name in taps if not name.endswith("embed")]
@@ -61,7 +61,7 @@ def vectors_of(
     kit: Kit, corpus: Corpus, taps: Sequence[str], progress: Progress
 ) -> Iterator[tuple[str, Tensor]]:
     """Each tap's vectors on the model's device, some taps for each run of the model."""
-    one = word_vectors(kit.board, corpus.rows[:1], taps)
+    one = word_vectors(kit.hooked, corpus.rows[:1], taps)
     words = sum(len(row.columns) for row in corpus.rows)
     widest = max(x.shape[1] for x in one.values())
     count = max(1, ROOM // (4 * words * widest))  # taps for each run
@@ -70,7 +70,7 @@ def vectors_of(
         progress(f"reading, {done:,} of {len(corpus.rows):,} sentences")
 
     for some in groups(taps, count):
-        found = word_vectors(kit.board, corpus.rows, some, tell)
+        found = word_vectors(kit.hooked, corpus.rows, some, tell)
         for tap in some:
             progress(tap)
             yield tap, found.pop(tap).to(kit.device)

@@ -227,9 +227,9 @@ def test_what_must_run_as_python_does(turns):
         calls.append(x)
         return x
 
-    kit.board.taps["decoder.blocks.1.attn.q"].fn = seen
+    kit.hooked.taps["decoder.blocks.1.attn.q"].fn = seen
     kit.search(batch, 4)
-    kit.board.taps["decoder.blocks.1.attn.q"].fn = None
+    kit.hooked.taps["decoder.blocks.1.attn.q"].fn = None
     assert len(calls) == 4
     hook = model.decoder.blocks[0].register_forward_hook(lambda *_: calls.append(1))
     kit.search(batch, 4)

@@ -103,7 +103,7 @@ def test_the_pattern_is_that_of_the_chosen_block(kit: Kit) -> None:
     spans = kit.tokenizer.offsets(TEXT)
     name = f"decoder.blocks.{block}.cross.pattern"
     before = explain(kit, TEXT, max_new=8)[0]
-    tap = kit.board.taps[name]
+    tap = kit.hooked.taps[name]
     real = kit.run
 
     def forced(*args: object, **given: object) -> object:

@@ -112,7 +112,7 @@ def test_the_beginning_can_be_given(kit: Kit) -> None:
 class Pieces:
     """A kit whose texts are letters, and whose search takes the first answer that is allowed."""
 
-    stops, room, strict, board, model = {0}, None, False, None, None
+    stops, room, strict, hooked, model = {0}, None, False, None, None
     letters = {1: "c", 2: "a", 3: "t", 4: "ca", 5: "at", 6: "cat", 7: " ", 8: "s"}
 
     def __init__(self, answers: Sequence[Sequence[int]]) -> None:
