@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from regard.lang.dfa import DFA
-from regard.lang.discover import Discovery, discover
-from regard.lang.lines import Line
+from regard.formal.dfa import DFA
+from regard.rules.discovery import Discovery, discover
+from regard.rules.labelled_lines import Line
 
 Test = Callable[[Sequence[str]], bool]
 FRESH = 2000

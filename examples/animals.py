@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import regard.lang
-from regard.lang.discover import Discovery, discover
-from regard.lang.lines import Cut, Line, read_blocks
+import regard.rules
+from regard.rules.discovery import Discovery, discover
+from regard.rules.labelled_lines import Cut, Line, read_blocks
 
-ANIMALS = Path(regard.lang.__file__).with_name("animals.txt")
+ANIMALS = Path(regard.rules.__file__).with_name("animals.txt")
 
 
 def tell(found: Discovery, count: int) -> None:

@@ -11,13 +11,13 @@ from regard.cli.discover_show import notes, print_found
 from regard.cli.show import Show
 from regard.disk import check_places
 from regard.errors import DataError, UsageError
-from regard.lang import lines as reading
-from regard.lang.automaton import automaton
-from regard.lang.checker import checker
-from regard.lang.discover import Discovery, Hypothesis, discover
-from regard.lang.draw import check_drawing, dot, draw
-from regard.lang.lines import MOST, RANDOM, Cut, Line
-from regard.lang.probes import Probe
+from regard.formal.state_diagram import check_drawing, dot, draw
+from regard.rules import labelled_lines as reading
+from regard.rules.checker import checker
+from regard.rules.discovery import Discovery, Hypothesis, discover
+from regard.rules.labelled_lines import MOST, RANDOM, Cut, Line
+from regard.rules.nerode import automaton
+from regard.rules.probes import Probe
 
 ANIMALS = Path(reading.__file__).with_name("animals.txt")
 PROVEN = 2_000_000  # tokens by which printed programs are compared with the search

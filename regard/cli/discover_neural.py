@@ -6,10 +6,10 @@ from typing import Any
 
 from regard.cli.doctor import choose_device
 from regard.cli.show import Show
-from regard.lang.discover import Discovery
-from regard.lang.draw import dot
-from regard.lang.network import NetworkConfig
-from regard.lang.study import Study, study
+from regard.formal.state_diagram import dot
+from regard.rules.discovery import Discovery
+from regard.rules.study import Study, study
+from regard.rules.tiny_transformer import NetworkConfig
 
 SHOWN = 12  # states up to which an automaton is printed
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from regard.cli.show import Show
-from regard.lang.discover import LEVEL, Discovery, Hypothesis
-from regard.lang.draw import dot
-from regard.lang.lines import RANDOM
+from regard.formal.state_diagram import dot
+from regard.rules.discovery import LEVEL, Discovery, Hypothesis
+from regard.rules.labelled_lines import RANDOM
 
 SHOWN, EXCEPTIONS = 10, 5
 CLIP = 300  # characters of a line that is shown

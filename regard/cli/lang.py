@@ -11,10 +11,10 @@ from regard.cli.show import Show
 from regard.data.files import decode, join_lines, read_lines
 from regard.disk import check_places, write_whole
 from regard.errors import DataError, ResourceError, UsageError
-from regard.lang.dfa import DFA
-from regard.lang.languages import MAKERS, Language, language
-from regard.lang.opening import join_word, open_language, split_word
-from regard.lang.tasks import TASKS
+from regard.formal.dfa import DFA
+from regard.formal.hierarchy import MAKERS, find_language, open_language
+from regard.formal.language import Language
+from regard.formal.tasks import TASKS
 
 CLIP, LONG = 60, 300  # characters of a line in the table, of an expression
 
@@ -47,11 +47,11 @@ def run_make(args: argparse.Namespace, show: Show) -> int:
         members, strangers = list[str](), list[str]()
         for n in range(args.count):
             progress(f"{n} of {args.count}")
-            members.append(join_word(made.member(rng.choice(sizes), rng), made.alphabet))
+            members.append(made.join(made.member(rng.choice(sizes), rng)))
         for n in range(args.negatives):
             progress(f"{n} of {args.negatives} that are none")
             word = made.stranger(rng.randint(low, high), rng, near=n % 2 == 0)
-            strangers.append(join_word(word, made.alphabet))
+            strangers.append(made.join(word))
     give(args, show, made, members, strangers)
     return 0
 
@@ -103,7 +103,7 @@ def run_test(args: argparse.Namespace, show: Show) -> int:
             if not line.strip():
                 blank += 1
                 continue
-            fault = made.fault(split_word(line, made.alphabet))
+            fault = made.fault(made.split(line))
             members += fault is None
             rows.append((number, line.strip(), fault.why if fault else ""))
     if not rows:
@@ -131,8 +131,8 @@ def run_test(args: argparse.Namespace, show: Show) -> int:
 
 def run_draw(args: argparse.Namespace, show: Show) -> int:
     """The automaton of a regular language."""
-    from regard.lang.draw import dot, draw
-    from regard.lang.regex_text import dfa_regex
+    from regard.formal.regex_syntax import dfa_regex
+    from regard.formal.state_diagram import dot, draw
 
     made = open_language(args.language, args.words)
     if not isinstance(made.source, DFA):
@@ -164,7 +164,7 @@ def run_draw(args: argparse.Namespace, show: Show) -> int:
 
 def run_list(args: argparse.Namespace, show: Show) -> int:
     """Languages and tasks."""
-    known = [language(name) for name in MAKERS]
+    known = [find_language(name) for name in MAKERS]
     if show.as_json:
         languages = [
             {"name": k.name, "kind": k.kind, "summary": k.summary, "alphabet": list(k.alphabet)}
@@ -194,4 +194,4 @@ def run_list(args: argparse.Namespace, show: Show) -> int:
 def example(made: Language) -> str:
     """A member of about six symbols."""
     length = next(n for n in (6, 8, 5, 4) if made.has(n))
-    return join_word(made.member(length, Random(1)), made.alphabet)
+    return made.join(made.member(length, Random(1)))

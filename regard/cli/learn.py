@@ -14,8 +14,8 @@ from regard.cli.doctor import choose_device
 from regard.cli.learn_flags import MODELS
 from regard.cli.show import Show
 from regard.errors import UsageError, check_known
-from regard.lang.generalise import CELLS, Lesson, accuracy, train
-from regard.lang.tasks import Task, task
+from regard.formal.length_generalisation import CELLS, Lesson, accuracy, train
+from regard.formal.tasks import LengthTask, find_task
 
 NEAR = 100  # lengths up to here are told apart from the rest
 EACH = 20  # of longer ones, every so many-th is tested
@@ -23,7 +23,7 @@ EACH = 20  # of longer ones, every so many-th is tested
 
 def run(args: argparse.Namespace, show: Show) -> int:
     """Train and test every task with every model and seed."""
-    tasks = [task(name) for name in args.tasks]
+    tasks = [find_task(name) for name in args.tasks]
     check(args)
     device, made = choose_device(args.device), []
     for chosen in tasks:
@@ -52,7 +52,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def run_one(
-    args: argparse.Namespace, chosen: Task, name: str, seed: int, device: str, show: Show
+    args: argparse.Namespace, chosen: LengthTask, name: str, seed: int, device: str, show: Show
 ) -> dict[str, Any]:
     """One training and its test."""
     start = time.monotonic()
@@ -107,7 +107,7 @@ def mean(found: dict[int, float], above: int, up_to: int) -> float | None:
     return total / count if count else None
 
 
-def published(chosen: Task, name: str) -> float | None:
+def published(chosen: LengthTask, name: str) -> float | None:
     """The study's best accuracy; a Transformer's is over all its positions."""
     if name in CELLS:
         return getattr(chosen.published, name, None)
@@ -123,7 +123,10 @@ def told(line: dict[str, Any], short: int) -> str:
 
 
 def print_table(
-    args: argparse.Namespace, tasks: Sequence[Task], made: Sequence[dict[str, Any]], show: Show
+    args: argparse.Namespace,
+    tasks: Sequence[LengthTask],
+    made: Sequence[dict[str, Any]],
+    show: Show,
 ) -> None:
     """Best and mean of the seeds, beside the study's figures."""
     end, short = args.test_length, args.train_length

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from regard.lang.lines import thin
+from regard.rules.labelled_lines import thin
 
 
 @pytest.fixture
@@ -242,14 +242,14 @@ def test_columns_go_with_tables_only(here, given):
 
 
 def test_rules_of_very_long_lines_are_told_apart_on_their_beginnings():
-    from regard.lang.discover import SHORT, short_lines
-    from regard.lang.lines import Line
+    from regard.rules.discovery import SHORT, short_lines
+    from regard.rules.labelled_lines import Line
 
     long = Line(("a",) * 50_000, True, "x", 1, "")
     assert [len(word) for word in short_lines([long])] == [SHORT]
 
 
 def test_rests_are_below_their_divisor():
-    from regard.lang.kinds import KINDS
+    from regard.rules.atoms import KINDS
 
     assert KINDS["every"].words("a", 2, 1) == "some a at a position that is 0 mod 2"

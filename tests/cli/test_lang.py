@@ -10,7 +10,7 @@ import pytest
 
 from regard.cli.lang_flags import ACTIONS
 from regard.cli.main import main
-from regard.lang.languages import language
+from regard.formal.hierarchy import find_language
 
 GRAMMAR = "S -> NP sees NP\nNP -> the N | the N PP\nPP -> with NP\nN -> man | dog\n"
 
@@ -42,7 +42,7 @@ def test_make(folder, capsys):
     words = ("lang", "make", "dyck-2", "-n", "0-12", "--count", 30, "--negatives", 20)
     code, said, _ = call(capsys, *words, "--seed", 3)
     members, others = (part.split("\n") for part in said.strip().split("\n\n"))
-    known = language("dyck-2")
+    known = find_language("dyck-2")
     assert len(members) == 30 and len(others) == 20 and "ε" in members
     assert all(known.accepts(word.replace("ε", "")) for word in members)
     assert not any(known.accepts(word) for word in others)

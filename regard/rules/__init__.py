@@ -1,0 +1,1 @@
+"""Formal languages: automata, grammars, the tasks of the Chomsky hierarchy."""

@@ -1,0 +1,127 @@
+"""Which rules are one rule, and the shortest sequences that tell the others apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from regard.rules.encoded_lines import Bools
+from regard.rules.rule import Accepts, Rule
+from regard.rules.rule_search import Candidate
+
+NEAR = 300  # changed lines that are tried as well
+
+
+class Probe(NamedTuple):
+    """A sequence, what each rule says of it, and how much the answer tells."""
+
+    tokens: tuple[str, ...]
+    verdicts: tuple[bool, ...]
+    bits: float
+    """Expected bits about which of the rules is the right one."""
+
+
+def short_words(symbols: Sequence[str], most: int) -> Iterator[tuple[str, ...]]:
+    """All sequences of some symbols, shortest first."""
+    made, length = 0, 1
+    while made < most and symbols and length <= 40:
+        for word in product(symbols, repeat=length):
+            yield word
+            made += 1
+            if made >= most:
+                return
+        length += 1
+
+
+def changed(
+    lines: Sequence[Sequence[str]], vocabulary: Sequence[str], rng: np.random.Generator
+) -> list[tuple[str, ...]]:
+    """Lines with one to three tokens replaced, taken out, put in, or moved."""
+    made = []
+    for _ in range(NEAR):
+        line = list(lines[int(rng.integers(len(lines)))])
+        for _ in range(rng.integers(1, 4)):
+            at = int(rng.integers(len(line) + 1))
+            symbol = vocabulary[int(rng.integers(len(vocabulary)))]
+            how = rng.integers(4)
+            if how == 0:
+                line.insert(at, symbol)
+            elif how == 1 and len(line) > 1:
+                del line[min(at, len(line) - 1)]
+            elif how == 2:
+                line[min(at, len(line) - 1)] = symbol
+            else:
+                line.insert(at, line.pop(int(rng.integers(len(line)))))
+        made.append(tuple(line))
+    return made
+
+
+def distinct(
+    candidates: Sequence[Candidate], words: Sequence[Sequence[str]], most: int
+) -> list[Candidate]:
+    """One of those that say the same on every line and every word: the cheapest."""
+    seen: dict[bytes, list[tuple[Candidate, bytes]]] = {}
+    kept: list[Candidate] = []
+    for one in candidates:
+        rivals = seen.setdefault(one.row.tobytes(), [])
+        verdicts = verdicts_of(one.rule.compile(), words)
+        if all(verdicts != other for _, other in rivals):
+            rivals.append((one, verdicts))
+            kept.append(one)
+            if len(kept) >= most:
+                break
+    return kept
+
+
+def verdicts_of(accepts: Accepts, words: Sequence[Sequence[str]]) -> bytes:
+    """What a rule says of some words."""
+    return bytes(accepts(word) for word in words)
+
+
+def named(rules: Sequence[Rule], vocabulary: Sequence[str], most: int = 4) -> list[str]:
+    """Symbols that the first rules name, and one that none of them does."""
+    found = list(dict.fromkeys(symbol for rule in rules for symbol in rule.symbols))[:most]
+    rest = [symbol for symbol in vocabulary if symbol not in found]
+    return [*found, *rest[: 1 if found else most]]
+
+
+def find_probes(
+    rules: Sequence[Rule],
+    weights: Sequence[float],
+    words: Sequence[tuple[str, ...]],
+    most: int = 8,
+) -> list[Probe]:
+    """Probes that split the rules step by step until all are apart or nothing more tells.
+
+    Each is the word that tells most for its length, given the answers to those before it.
+    """
+    if len(rules) < 2:
+        return []
+    verdicts = np.array([[rule(word) for word in words] for rule in map(Rule.compile, rules)])
+    weight = np.asarray(weights) / np.sum(weights)
+    lengths = np.array([len(word) for word in words])
+    group, probes = np.zeros(len(rules), int), list[Probe]()
+    while len(probes) < most:
+        told = information(verdicts, group, weight)
+        chosen = int(np.argmax(told / lengths))
+        if told[chosen] <= 1e-9:
+            break
+        says = tuple(bool(v) for v in verdicts[:, chosen])
+        probes.append(Probe(tuple(words[chosen]), says, float(told[chosen])))
+        group = group * 2 + verdicts[:, chosen]
+    return probes
+
+
+def information(verdicts: Bools, group: Any, weight: Any) -> Any:
+    """Expected bits of the answer to each word, given the answers before."""  # (words,)
+    total = np.zeros(verdicts.shape[1])
+    for number in np.unique(group):
+        inside = group == number
+        mass = weight[inside].sum()
+        yes = weight[inside] @ verdicts[inside]
+        for part in (yes, mass - yes):
+            total -= part * np.log2(np.maximum(part, 1e-300) / mass)
+    return total
