@@ -26,8 +26,7 @@ from regard.model.batch import Batch, pad_rows
 from regard.model.model import Model
 from regard.model.presets import transformer
 from regard.train.config import TrainConfig
-from regard.train.job import Job
-from regard.train.loop import Trainer
+from regard.train.loop import Job, Trainer
 
 LONGEST, START, END = 10, 10, 11  # symbols are the digits 0 to 9
 GOAL = 0.99

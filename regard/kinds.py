@@ -9,8 +9,8 @@ import argparse
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.disk import read_json
 from regard.errors import UsageError
+from regard.files import read_json
 from regard.zoo import shipped
 
 

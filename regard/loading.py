@@ -6,7 +6,6 @@ import os
 
 import torch
 
-from regard.core.kernel import expect_many_shapes
 from regard.errors import UsageError
 from regard.interop.families import bind
 from regard.interop.gguf_llama import GGUFSource
@@ -20,6 +19,7 @@ from regard.kit import Kit
 from regard.model.model import Model
 from regard.model.precision import same_in_any_company, set_precision
 from regard.model.presets import architecture, preset
+from regard.native.gpu import expect_many_shapes
 from regard.tokens.folder import open_tokenizer
 from regard.tokens.gguf import from_gguf
 from regard.tokens.scored import from_llama2c

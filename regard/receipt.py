@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.disk import file_hash, read_json, write_whole
 from regard.errors import DataError
+from regard.files import file_hash, read_json, write_whole
 
 NAME = "receipt.json"
 TOLERANCE = 0.01

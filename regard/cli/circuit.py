@@ -14,8 +14,8 @@ from regard.cli.patching import grid, open_pairs
 from regard.cli.show import Show
 from regard.cli.texts import at_least
 from regard.core.attention import Attention
-from regard.disk import write_whole
 from regard.errors import UsageError
+from regard.files import write_whole
 from regard.look.capture import Board
 from regard.look.circuit import Certificate, Circuit, CircuitConfig, Share, find_circuit
 from regard.look.edges import Edge, edge_scores

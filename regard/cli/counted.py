@@ -10,8 +10,8 @@ import numpy as np
 
 from regard import __version__
 from regard.data.files import find_files
-from regard.disk import file_hash, is_taken
 from regard.errors import UsageError
+from regard.files import file_hash, is_taken
 from regard.receipt import NAME, make_receipt, write_receipt
 
 

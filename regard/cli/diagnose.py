@@ -16,13 +16,13 @@ from regard.cli.measured import check_outputs
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.data.files import read_pieces
-from regard.disk import write_whole
 from regard.errors import DataError, UsageError
-from regard.history.gradients import gradient_by_lag
-from regard.history.seq2seq import model_class
+from regard.files import write_whole
 from regard.kit import Kit
+from regard.look.gradient_reach import gradient_by_lag
 from regard.look.picture import draw_curves
 from regard.model.model import Model
+from regard.model.recurrent import model_class
 from regard.train.shape import ShapeConfig
 
 DOING = "diagnosing gradients"

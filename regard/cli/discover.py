@@ -9,8 +9,8 @@ from typing import Any
 
 from regard.cli.discover_show import notes, print_found
 from regard.cli.show import Show
-from regard.disk import check_places
 from regard.errors import DataError, UsageError
+from regard.files import check_places
 from regard.formal.state_diagram import check_drawing, dot, draw
 from regard.rules import labelled_lines as reading
 from regard.rules.checker import checker

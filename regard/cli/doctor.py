@@ -56,7 +56,7 @@ def look_at_torch(device: str) -> dict[str, Any]:
     """Devices, threads, kernels and speed."""
     import torch
 
-    from regard.model.native import find_native
+    from regard.native.inference import find_native
 
     devices = ["cpu"]
     for n in range(torch.cuda.device_count()):

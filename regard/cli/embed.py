@@ -23,8 +23,8 @@ from regard.cli.show import Show
 from regard.cli.texts import groups, print_json
 from regard.data.files import find_files
 from regard.data.words import Span, key, word_spans
-from regard.disk import write_whole
 from regard.errors import DataError, UsageError, nearest
+from regard.files import write_whole
 from regard.history.vectors import Vectors, read_vectors
 from regard.kinds import VECTORS, find_kind
 from regard.kit import Kit

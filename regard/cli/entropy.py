@@ -14,8 +14,8 @@ from regard.cli.predicting import Model, mark, open_model
 from regard.cli.show import Progress, Show
 from regard.cli.texts import at_least, naming
 from regard.data.files import read_parts
-from regard.disk import check_places, write_whole
 from regard.errors import DataError, RegardError, UsageError
+from regard.files import check_places, write_whole
 from regard.history.coder import (
     Packed,
     check_decoded,

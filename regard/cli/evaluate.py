@@ -22,8 +22,8 @@ from regard.data.overlap import WORDS, Overlap, overlap, pair_overlap
 from regard.data.pairs import Pair, read_pairs
 from regard.data.speech import versions
 from regard.decode.score import Counted, stream_logprobs, window_logprobs, windows
-from regard.disk import file_hash
 from regard.errors import DataError, UsageError
+from regard.files import file_hash
 from regard.history.ngram_model import NgramModel
 from regard.kit import Kit
 from regard.model.config import TextConfig

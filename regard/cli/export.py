@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from regard.cli.show import Show, human_bytes
-from regard.disk import cannot_write, is_taken
 from regard.errors import UsageError
+from regard.files import cannot_write, is_taken
 from regard.history.ngram_model import NgramModel
 from regard.interop.ct2 import build_spec, check_shape, import_specs, write_spec
 from regard.interop.side import start_id

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from regard.disk import FULL, cannot_write
 from regard.errors import DataError, RegardError, ResourceError, is_out_of_memory
+from regard.files import FULL, cannot_write
 
 
 def explain(error: Exception) -> RegardError:

@@ -12,9 +12,8 @@ from regard.cli.opening import find_source
 from regard.cli.show import Show, human_bytes
 from regard.core.config import StackConfig
 from regard.core.tap import taps
-from regard.disk import read_json
 from regard.errors import RegardError
-from regard.history.config import RecurrentConfig
+from regard.files import read_json
 from regard.interop.families import bind
 from regard.interop.folder import INDEX, SINGLE
 from regard.interop.parity import PARITY
@@ -23,7 +22,7 @@ from regard.interop.table import Binding
 from regard.interop.weights import OWN, outline
 from regard.kinds import NETWORK, find_kind
 from regard.loading import read_tokenizer
-from regard.model.config import FrontConfig, ModelConfig, TextConfig
+from regard.model.config import FrontConfig, ModelConfig, RecurrentConfig, TextConfig
 from regard.model.cost import count_tokens, table_size
 from regard.model.empty import empty_model
 from regard.model.model import Model

@@ -8,8 +8,8 @@ from typing import Any
 
 from regard.cli.show import Show, human, human_bytes
 from regard.cli.train_ngram import count_classes
-from regard.disk import read_json
 from regard.errors import UsageError
+from regard.files import read_json
 from regard.history.bag import BagModel
 from regard.history.counting import Counting
 from regard.history.ngram_model import NgramModel

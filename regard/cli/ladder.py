@@ -12,8 +12,8 @@ from regard.cli.ladder_split import DOING, Split, is_pairs, make_split
 from regard.cli.ladder_train import Climb, Clock
 from regard.cli.show import Show, human_count
 from regard.cli.tok import open_any
-from regard.disk import is_taken, write_whole
 from regard.errors import UsageError, check_known
+from regard.files import is_taken, write_whole
 from regard.history.ladder import PAIRS, TEXTS, Rung, beaten_by, lacking, questions
 from regard.look.picture import MISSING, can_draw, draw_ladder
 

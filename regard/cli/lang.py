@@ -9,8 +9,8 @@ from random import Random
 
 from regard.cli.show import Show
 from regard.data.files import decode, join_lines, read_lines
-from regard.disk import check_places, write_whole
 from regard.errors import DataError, ResourceError, UsageError
+from regard.files import check_places, write_whole
 from regard.formal.dfa import DFA
 from regard.formal.hierarchy import MAKERS, find_language, open_language
 from regard.formal.language import Language

@@ -35,8 +35,8 @@ from regard.cli.train_flags import add_train
 from regard.cli.view_flags import VIEW
 from regard.cli.word_flags import WORDS
 from regard.cli.write_flags import WRITING, Row
-from regard.disk import FULL
 from regard.errors import UsageError, did_you_mean, nearest
+from regard.files import FULL
 
 INTERRUPTED = 130
 FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER

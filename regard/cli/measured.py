@@ -11,8 +11,8 @@ import torch
 
 from regard import __version__
 from regard.cli.show import finite
-from regard.disk import check_places, file_hash
 from regard.errors import UsageError
+from regard.files import check_places, file_hash
 from regard.kit import Kit
 from regard.look.picture import can_draw
 from regard.receipt import make_receipt, write_receipt

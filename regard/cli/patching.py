@@ -14,8 +14,8 @@ from regard.cli.measured import check_outputs
 from regard.cli.opening import open_kit
 from regard.cli.prompts import Line, check_writer, make_pairs, read_prompts
 from regard.cli.show import Show
-from regard.disk import write_whole
 from regard.errors import DataError, UsageError
+from regard.files import write_whole
 from regard.kit import Kit
 from regard.look.capture import Board
 from regard.look.edit import zero

@@ -15,8 +15,8 @@ from regard.cli.opening import open_kit
 from regard.cli.train_ngram import is_ngrams
 from regard.data.files import CHUNK, cut_at_blanks, split_lines
 from regard.decode.model_step import ModelStep
-from regard.disk import file_hash
 from regard.errors import DataError, UsageError
+from regard.files import file_hash
 from regard.history.entropy import Alphabet, clean
 from regard.history.ngram import Ids
 from regard.history.ngram_model import NgramModel, encode_lines, joined

@@ -12,8 +12,8 @@ from typing import Any
 
 from regard.cli.flags import to_toml
 from regard.cli.show import Show
-from regard.disk import is_taken
 from regard.errors import DataError, RegardError, UsageError
+from regard.files import is_taken
 from regard.receipt import changed_files, compare, read_receipt
 
 

@@ -16,8 +16,8 @@ from regard.data.files import chunks
 from regard.data.pairs import Pair
 from regard.data.sample import evenly
 from regard.decode.shortlist import SHORTLIST_FILE, coverage, make_shortlist
-from regard.disk import write_whole
 from regard.errors import DataError, UsageError
+from regard.files import write_whole
 from regard.history.ibm1 import IBM1, Rows, Table
 from regard.kit import Kit
 from regard.model.config import TextConfig

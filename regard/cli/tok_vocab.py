@@ -13,8 +13,8 @@ from tokenizers import pre_tokenizers
 
 from regard.cli.show import Show
 from regard.data.files import decode, read_parts, split_lines
-from regard.disk import write_whole
 from regard.errors import DataError
+from regard.files import write_whole
 from regard.tokens.count import count_words, rank
 from regard.tokens.kinds import GRAPHEMES
 

@@ -24,19 +24,18 @@ from regard.cli.train_flags import CONFIG, KNOWN, RunConfig, resolve_run
 from regard.cli.train_init import open_init
 from regard.cli.train_samples import make_sampler
 from regard.cli.train_show import Watcher
-from regard.disk import FULL, LOCK, hold, is_taken
 from regard.errors import ResourceError, UsageError
-from regard.history.config import CELLS
-from regard.history.seq2seq import model_class
+from regard.files import FULL, LOCK, hold, is_taken
 from regard.interop.families import bind
 from regard.kinds import check_model
 from regard.kit import Kit
 from regard.loading import load
+from regard.model.config import CELLS
+from regard.model.recurrent import model_class
 from regard.train.config import FREE, TrainConfig
-from regard.train.job import Job, check_same, with_dropout
-from regard.train.loop import Trainer
+from regard.train.distributed import World, joined
+from regard.train.loop import Job, Trainer, check_same, with_dropout
 from regard.train.shape import ShapeConfig
-from regard.train.world import World, joined
 
 FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
 

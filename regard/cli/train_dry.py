@@ -11,11 +11,11 @@ from regard.cli.doctor import free_memory
 from regard.cli.show import Show, human_bytes, human_count
 from regard.cli.train_data import prepare
 from regard.cli.train_init import open_init
-from regard.history.seq2seq import model_class
 from regard.model.config import ModelConfig
 from regard.model.cost import Run
 from regard.model.empty import empty_model
 from regard.model.memory import count_memory, disk_of, largest_tensor
+from regard.model.recurrent import model_class
 from regard.train.cross_entropy import chunk_rows
 
 if TYPE_CHECKING:

@@ -18,10 +18,15 @@ from regard.kit import Kit
 from regard.loading import load
 from regard.model.model import Model
 from regard.receipt import NAME, make_receipt, write_receipt
-from regard.train.average import last_checkpoints, write_average
-from regard.train.checkpoint import fault_of, read_checkpoint, step_of, weight_hash
-from regard.train.loop import Trainer
-from regard.train.metrics import last_loss
+from regard.train.checkpoint import (
+    fault_of,
+    last_checkpoints,
+    read_checkpoint,
+    step_of,
+    weight_hash,
+    write_average,
+)
+from regard.train.loop import Trainer, read_metrics
 
 if TYPE_CHECKING:
     from regard.cli.train import Plan
@@ -38,10 +43,11 @@ def finish(
     told = write_final(kit, trainer, draft)
     shutil.rmtree(final, ignore_errors=True)
     os.replace(draft, final)
+    losses = [line["loss"] for line in read_metrics(plan.folder) if "loss" in line]
     results = {
         "steps": state.step,
         "tokens": state.tokens,
-        "loss": last_loss(plan.folder),
+        "loss": losses[-1] if losses else None,
         "best_valid": state.best,
         "best_step": state.best_step,
         "final": told,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from regard.cli.flags import Settings, add_flags, read_toml, resolve, settings_of
 from regard.errors import DataError, UsageError, nearest
-from regard.history.config import CELLS
+from regard.model.config import CELLS
 from regard.train.config import TrainConfig
 from regard.train.shape import ShapeConfig, preset_values
 from regard.zoo import locate

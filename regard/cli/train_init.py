@@ -7,12 +7,11 @@ from pathlib import Path
 
 from regard.data.words import WORDS_FILE, WRITTEN_FILE
 from regard.decode.shortlist import SHORTLIST_FILE
-from regard.disk import file_hash
 from regard.errors import DataError
-from regard.history.config import RecurrentConfig
+from regard.files import file_hash
 from regard.kit import Kit
 from regard.loading import load
-from regard.model.config import ModelConfig
+from regard.model.config import ModelConfig, RecurrentConfig
 
 WANTED = {
     "lm": "a decoder that predicts the next token",

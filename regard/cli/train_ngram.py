@@ -15,8 +15,8 @@ from regard.cli.doctor import free_memory
 from regard.cli.show import Progress, Show, human, human_bytes
 from regard.cli.texts import at_least, likelihood, naming
 from regard.data.files import find_files, read_lines, read_parts
-from regard.disk import file_hash
 from regard.errors import DataError, ResourceError, UsageError
+from regard.files import file_hash
 from regard.history.class_ngram import ClassNgrams, brown_classes, train_class_ngrams
 from regard.history.ngram import Ids, Ngrams
 from regard.history.ngram_model import NgramModel, encode_lines, joined

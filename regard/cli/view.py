@@ -16,8 +16,8 @@ from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show, human_bytes, human_time
 from regard.cli.view_flags import LONGEST
 from regard.decode.write import without_end
-from regard.disk import write_whole
 from regard.errors import DataError, UsageError
+from regard.files import write_whole
 from regard.interop.side import start_id
 from regard.kit import Kit
 from regard.look.labels import token_label, token_labels

@@ -14,8 +14,8 @@ from regard.cli.show import Show
 from regard.cli.texts import at_least, naming
 from regard.data.files import read_lines
 from regard.data.words import words
-from regard.disk import check_places, write_whole
 from regard.errors import DataError, UsageError
+from regard.files import check_places, write_whole
 from regard.history.analogy import OWN, Solved, agree, read_questions, read_similarity, solve, total
 from regard.history.cluster import brown, k_means
 from regard.history.vectors import (

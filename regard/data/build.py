@@ -11,8 +11,8 @@ from typing import Any, Literal
 from regard.data.files import Paths, chunks, cut_at_blanks, find_files, read_lines, read_pieces
 from regard.data.pairs import read_pairs
 from regard.data.store import Store, Writer, read_header
-from regard.disk import file_hash
 from regard.errors import DataError
+from regard.files import file_hash
 from regard.tokens.tokenizer import Tokenizer
 
 Say = Callable[[str], None]

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.order import Counts
-from regard.disk import FULL
 from regard.errors import DataError, ResourceError
+from regard.files import FULL
 
 MAGIC = b"regard1\n"
 FRONT = 16  # bytes before the ids

@@ -7,8 +7,8 @@ from copy import copy
 import torch
 from torch import Tensor
 
-from regard.core.kernel import runs_kernels
-from regard.model import native
+from regard.native import inference
+from regard.native.gpu import runs_kernels
 
 CHUNK = 64
 SHORT = 1024  # so many numbers are sorted on a CPU before their keys were made
@@ -51,7 +51,7 @@ class Scored:
         """
         if self.norm is None or self.logits.is_cuda:
             return None
-        return native.continuations(self.logits, self.norm, self.maxima, logprob, CHUNK, count)
+        return inference.continuations(self.logits, self.norm, self.maxima, logprob, CHUNK, count)
 
     def logprob(self, token: Tensor) -> Tensor:
         """Log-probabilities of tokens (N, C), in float32."""
@@ -65,10 +65,10 @@ class Scored:
 def summarise(logits: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     """Log-sum-exp (N,), best token (N,) and chunk maxima (N, C) of logits (N, V), by a kernel."""
     if runs_kernels(logits):
-        from regard.decode.kernels import row_summary
+        from regard.native.triton_kernels import row_summary
 
         return row_summary(logits, CHUNK)
-    return None if torch.compiler.is_compiling() else native.row_summary(logits, CHUNK)
+    return None if torch.compiler.is_compiling() else inference.row_summary(logits, CHUNK)
 
 
 def leading(x: Tensor, count: int) -> Tensor:

@@ -20,14 +20,12 @@ from regard.core.config import BlockConfig, StackConfig
 from regard.data.batch import Examples, mask_of, tensor
 from regard.data.mask import IGNORED
 from regard.formal.tasks import LengthTask
-from regard.history.config import RecurrentConfig
-from regard.history.recurrent import Recurrent
 from regard.model.batch import Batch
-from regard.model.config import HeadConfig, ModelConfig, TextConfig
+from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig, TextConfig
 from regard.model.model import Model
+from regard.model.recurrent import Recurrent
 from regard.train.config import TrainConfig
-from regard.train.job import Job
-from regard.train.loop import Trainer
+from regard.train.loop import Job, Trainer
 
 Watch = Callable[[int, float], None]
 """Called with the number of steps done and the loss."""
@@ -103,7 +101,7 @@ def train(
         dropout=0.1,
         compile=device == "cuda" and name not in CELLS,
     )
-    trainer = Trainer(Job.of_steps(config, model))
+    trainer = Trainer(Job(config, model))
     for index in range(steps):
         made = trainer.step([lesson.batch(index)])
         if watch is not None:

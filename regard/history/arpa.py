@@ -12,8 +12,8 @@ from typing import TextIO
 
 import numpy as np
 
-from regard.disk import BROKEN
 from regard.errors import DataError
+from regard.files import BROKEN
 from regard.history.ngram import Floats, Ids, Level, Ngrams
 
 NEVER = -99.0

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.disk import BROKEN, corrupt, parse_json
 from regard.errors import DataError
+from regard.files import BROKEN, corrupt, parse_json
 from regard.history.ngram import Floats, Ids
 from regard.history.predictor import Predictor
 

@@ -15,9 +15,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from regard.disk import read_json, write_whole
 from regard.errors import DataError
-from regard.header import read_header
+from regard.files import read_json, write_whole
 from regard.history.bag import BagModel, Classes, Slot, Sparse
 from regard.history.ibm1 import Ids
 from regard.history.vocabulary import Vocabulary, cut
@@ -88,7 +87,6 @@ class Counting:
             raise DataError(f"opening {folder}", "no translator that counts", expected)
         path, words = folder / WEIGHTS, read_json(folder / WORDS, "source and target words")
         try:
-            read_header(path)  # which says where a cut file ends
             arrays = load_file(path)
             known = Vocabulary(list(words["source"]), list(words["target"]))
             model = from_arrays(kind, arrays, known)

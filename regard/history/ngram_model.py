@@ -18,9 +18,8 @@ from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
 from regard.data.files import read_lines
-from regard.disk import read_json, write_whole
 from regard.errors import DataError, UsageError
-from regard.header import read_header
+from regard.files import read_json, write_whole
 from regard.history.arpa import read_arpa, write_arpa
 from regard.history.class_ngram import ClassNgrams
 from regard.history.ngram import Floats, Ids, Level, Ngrams
@@ -166,7 +165,6 @@ def read_tables(folder: Path, config: dict[str, Any]) -> Ngrams | ClassNgrams:
     path = folder / WEIGHTS
     if not path.is_file():
         raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the tables of the model")
-    read_header(path)  # which says where a cut file ends
     try:
         order, vocab, start = (read_whole(config, name) for name in ("order", "vocab", "start"))
         base = -np.inf if config.get("base") is None else float(config["base"])
@@ -178,7 +176,7 @@ def read_tables(folder: Path, config: dict[str, Any]) -> Ngrams | ClassNgrams:
         return join_levels(levels, vocab, classes, start, base, arrays)
     except (KeyError, ValueError, TypeError, IndexError, SafetensorError) as error:
         found = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise DataError(f"reading {folder}", found, "tables of an n-gram model") from None
+        raise DataError(f"reading {path}", found, "tables of an n-gram model") from None
 
 
 def read_whole(config: dict[str, Any], name: str) -> int | None:

@@ -22,9 +22,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from regard.data.files import read_lines
-from regard.disk import corrupt, read_json, write_whole
 from regard.errors import DataError, RegardWarning, UsageError
-from regard.header import read_header as check_weights
+from regard.files import corrupt, read_json, write_whole
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -162,7 +161,6 @@ def is_folder(path: Path) -> bool:
 def read_folder(folder: Path, matrix: Matrix = "in") -> Vectors:
     """The words of a folder with one of its matrices."""
     config = read_json(folder / CONFIG, "the settings of word vectors")
-    check_weights(folder / WEIGHTS)  # which says where a cut file ends
     try:
         held = load((folder / WEIGHTS).read_bytes())
     except SafetensorError as error:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.compiler import Native, compiled, vector_flags
 from regard.data.order import mix as mix_all
+from regard.native.build import NativeLibrary, build_library, vector_flags
 
 Floats = NDArray[np.float32]
 Short = NDArray[np.int32]
@@ -84,9 +83,9 @@ class DrawStruct(ctypes.Structure):
 
 
 @cache
-def find_library() -> Native:
+def find_library() -> NativeLibrary:
     """word2vec.c with the vectors of this machine, or why not."""
-    made = compiled(Path(__file__).with_name("word2vec.c"), [*FLAGS, *vector_flags()])
+    made = build_library("word2vec.c", [*FLAGS, *vector_flags()])
     if made.library is not None:
         pointer, whole = ctypes.c_void_p, ctypes.c_int64
         draw, learn = made.library.draw, made.library.learn

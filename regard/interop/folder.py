@@ -18,9 +18,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.disk import cannot_write, corrupt, read_json, sync
 from regard.errors import DataError
-from regard.header import read_header
+from regard.files import cannot_write, corrupt, read_json, read_shapes, sync
 from regard.interop.stored import INT8, PEAK, STORED, WHOLE, check_kinds, from_whole, join_pairs
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -37,7 +36,7 @@ class FolderSource:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._files: dict[str, Path] = {}
         if (path / SINGLE).exists():  # as in transformers, it comes before an index
-            self.shapes = read_header(path / SINGLE)
+            self.shapes = read_shapes(path / SINGLE)
             self._files = dict.fromkeys(self.shapes, path / SINGLE)
         elif (path / INDEX).exists():
             self._read_shards(path / INDEX)
@@ -91,7 +90,7 @@ class FolderSource:
                 if not (self.path / file).is_file():
                     found = f"shard {file} is missing (it holds {name!r})"
                     raise DataError(f"opening {self.path}", found, f"all files of {INDEX}")
-                shards[file] = read_header(self.path / file)
+                shards[file] = read_shapes(self.path / file)
             if name not in shards[file]:
                 found = f"{file} has no tensor {name!r}, though {INDEX} lists it there"
                 raise DataError(f"opening {self.path}", found, "index and shards of one export")

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from regard import __version__
-from regard.disk import write_whole
 from regard.errors import DataError
+from regard.files import write_whole
 from regard.interop.source import Source
 from regard.interop.table import Binding
 from regard.model.batch import Batch

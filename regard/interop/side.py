@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.disk import parse_json
 from regard.errors import DataError
+from regard.files import parse_json
 
 KEPT = (
     "generation_config.json",

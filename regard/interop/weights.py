@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import DataError
-from regard.history.config import RecurrentConfig
-from regard.history.seq2seq import model_class
 from regard.interop.families import recognise
 from regard.interop.source import Source
 from regard.interop.stored import PEAK, WHOLE, to_whole
@@ -25,9 +23,10 @@ from regard.interop.table import (
     refuse_misfits,
     write_config,
 )
-from regard.model.config import ModelConfig, from_plain
+from regard.model.config import ModelConfig, RecurrentConfig, from_plain
 from regard.model.empty import empty_model
 from regard.model.model import Model
+from regard.model.recurrent import model_class
 
 OWN = "regard"  # `model_type` of a folder whose shape no other family holds
 

@@ -24,8 +24,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.disk import LOCK, cannot_write, file_hash, hold, read_json, sync, write_whole
 from regard.errors import DataError, UsageError, nearest
+from regard.files import LOCK, cannot_write, file_hash, hold, read_json, sync, write_whole
 from regard.look.extract import DOING, INDEX
 from regard.look.names import match
 

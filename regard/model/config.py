@@ -145,6 +145,11 @@ class ModelConfig:
             raise DataError("building a model", "neither encoder nor decoder", "at least one")
         return stack
 
+    @property
+    def width(self) -> int:
+        """Of the vectors that the head scores."""
+        return self.last.block.dim
+
     def to_dict(self) -> dict[str, Any]:
         """Nested plain dicts, as stored in a folder of regard's own."""
         return dataclasses.asdict(self)
@@ -153,6 +158,43 @@ class ModelConfig:
     def from_dict(cls, values: dict[str, Any]) -> ModelConfig:
         """The inverse of `to_dict`; an unknown key fails with the nearest name."""
         return typing.cast(ModelConfig, from_plain(cls, values, "model"))
+
+
+CELLS = ("rnn", "lstm", "gru", "mlp")
+
+
+@dataclass(frozen=True)
+class RecurrentConfig(ModelConfig):
+    """Embeddings, recurrent layers where a Transformer has its stacks, and an output head."""
+
+    cell: Literal["rnn", "lstm", "gru", "mlp"] = "lstm"
+    """tanh (Elman 1990), LSTM (Hochreiter 1997), GRU (Cho 2014), last five words (Bengio 2003)."""
+    hidden: int = 256
+    """Width of the state."""
+    depth: int = 1
+    """Layers: of a language model, and of an encoder."""
+    attention: Literal["none", "additive"] = "none"
+    """What an encoder-decoder sees of its source: one vector, or all states (Bahdanau 2015)."""
+    kind: Literal["recurrent"] = "recurrent"
+
+    def __post_init__(self) -> None:
+        check_names(self, "building a recurrent model")
+
+    @property
+    def last(self) -> StackConfig:
+        """There is none: whoever asks means a Transformer."""
+        found = f"a recurrent model ({self.cell})"
+        raise UsageError("looking for a stack of blocks", found, "a Transformer")
+
+    @property
+    def width(self) -> int:
+        """Of the vectors that the head scores."""
+        return self.hidden if self.target is None else self.target.dim
+
+    @property
+    def source_width(self) -> int:
+        """Of what a decoder sees of its source: states of both directions, or one vector."""
+        return 2 * self.hidden if self.attention == "additive" else self.hidden
 
 
 def from_plain(kind: Any, value: Any, path: str) -> Any:

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.model.native import pack_native
+from regard.native.inference import pack_native
 
 LEVELS = 127  # of a weight and, where the machine adds up exactly, of an activation
 SMALL = 63  # of an activation where two products of bytes overflow 16 bits (x86 without VNNI)

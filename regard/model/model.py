@@ -1,4 +1,4 @@
-"""Model: fronts, encoder, decoder, head; `history/recurrent.py` puts other parts in its place."""
+"""Model: fronts, encoder, decoder, head; `model/recurrent.py` puts other parts in their place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.model.config import ModelConfig
 from regard.model.front import Sequence, build_front
 from regard.model.front_text import TextFront
 from regard.model.heads import Head
-from regard.model.native import reorder
+from regard.native.inference import reorder
 
 
 class Memory(NamedTuple):
@@ -40,12 +40,17 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         self.front = build_front(config.front)
-        self.encoder = None if config.encoder is None else Stack(config.encoder)
+        self.encoder = self.build_part("encoder")
         self.target = None if config.target is None else build_front(config.target)
-        self.decoder = None if config.decoder is None else Stack(config.decoder)
-        self.head = Head(config.head, config.last.block.dim)
+        self.decoder = self.build_part("decoder")
+        self.head = Head(config.head, config.width)
         self.at = Taps("logits")
         self.tie()
+
+    def build_part(self, name: str) -> Stack | None:
+        """The stack `encoder` or `decoder`, where the config has one."""
+        stack = getattr(self.config, name)
+        return None if stack is None else Stack(stack)
 
     @classmethod
     def fresh(cls, config: ModelConfig, seed: int = 0) -> Model:
@@ -107,10 +112,13 @@ class Model(nn.Module):
         segments: Tensor | None = None,
     ) -> Memory:
         """Read the whole input: ids (B, S), pixels or mel → memory (B, S, D)."""
+        return self.read(self.embed(self.front, inputs, mask, documents, segments))
+
+    def read(self, source: Sequence) -> Memory:
+        """Run the encoder on what its front made."""
         assert self.encoder is not None
-        given = self.embed(self.front, inputs, mask, documents, segments)
-        view = self.encoder.view(given.x, given.positions, given.real, given.document)
-        return Memory(self.encoder(given.x, Context(view, View())), given.real, given.document)
+        view = self.encoder.view(source.x, source.positions, source.real, source.document)
+        return Memory(self.encoder(source.x, Context(view, View())), source.real, source.document)
 
     def decode(
         self,
@@ -122,17 +130,24 @@ class Model(nn.Module):
         prefix: Tensor | None = None,
     ) -> Tensor:
         """Vectors that predict the token after each of `ids` (B, T), given memory and cache."""
+        target = self.embed(self.reader, ids, mask, documents, cache=cache)
+        return self.write(target, memory, cache, prefix)
+
+    def write(
+        self, target: Sequence, memory: Memory | None, cache: Cache | None, prefix: Tensor | None
+    ) -> Tensor:
+        """Run the decoder on what its front made."""
         assert self.decoder is not None
-        given = self.embed(self.reader, ids, mask, documents, cache=cache)
-        own = self.decoder.view(given.x, given.positions, given.real, given.document, cache, prefix)
+        x, positions, real, document = target
+        own = self.decoder.view(x, positions, real, document, cache, prefix)
         if memory is None:
-            x: Tensor = self.decoder(given.x, Context(own, View()))
-            return x
+            out: Tensor = self.decoder(x, Context(own, View()))
+            return out
         pair = None
-        if given.document is not None and memory.document is not None:
-            pair = given.document, memory.document
-        x = self.decoder(given.x, Context(own, cross_view(memory.real, pair, cache)), memory.x)
-        return x
+        if document is not None and memory.document is not None:
+            pair = document, memory.document
+        out = self.decoder(x, Context(own, cross_view(memory.real, pair, cache)), memory.x)
+        return out
 
     def embed(
         self,

@@ -20,7 +20,7 @@ from regard.errors import UsageError, did_you_mean
 from regard.heap import give_back_memory, large_apart
 from regard.model.int8 import int8_map
 from regard.model.model import Model
-from regard.model.native import attend, library
+from regard.native.inference import attend, library
 
 Precision = Literal["fp32", "bf16", "int8"]
 Map = Callable[[Tensor], Tensor]  # rows (M, K) → (M, N)

@@ -7,7 +7,14 @@ from typing import Any
 
 from regard.core.config import BlockConfig, RotaryScaling, StackConfig
 from regard.errors import check_known
-from regard.model.config import AudioConfig, HeadConfig, ImageConfig, ModelConfig, TextConfig
+from regard.model.config import (
+    AudioConfig,
+    HeadConfig,
+    ImageConfig,
+    ModelConfig,
+    RecurrentConfig,
+    TextConfig,
+)
 
 
 def gpt2(dim: int, depth: int, heads: int, vocab: int = 50257, length: int = 1024) -> ModelConfig:
@@ -109,7 +116,23 @@ def whisper(
 
 LLAMA3 = RotaryScaling(32.0, 1.0, 4.0, 8192)
 
+
 # name: (shape, architecture that it is saved as; None is regard's own)
+def recurrent_lm(cell: str, dim: int, hidden: int, depth: int, vocab: int) -> RecurrentConfig:
+    """Next-token prediction; embeddings serve as output weights where the widths agree."""
+    head = HeadConfig(vocab, bias=True, tied=hidden == dim)
+    return RecurrentConfig(TextConfig(dim, vocab), head, cell=cell, hidden=hidden, depth=depth)  # type: ignore[arg-type]
+
+
+def recurrent_seq2seq(
+    cell: str, dim: int, hidden: int, depth: int, vocab: int, attention: str
+) -> RecurrentConfig:
+    """Translation; one vocabulary, whose embeddings both sides and the output share."""
+    text, head = TextConfig(dim, vocab), HeadConfig(vocab, bias=True, tied=True)
+    sizes = {"cell": cell, "hidden": hidden, "depth": depth, "attention": attention}
+    return RecurrentConfig(text, head, target=text, shared=True, **sizes)  # type: ignore[arg-type]
+
+
 PRESETS: dict[str, tuple[Callable[[], ModelConfig], str | None]] = {
     "gpt2": (lambda: gpt2(768, 12, 12), "GPT2LMHeadModel"),
     "gpt2-medium": (lambda: gpt2(1024, 24, 16), "GPT2LMHeadModel"),

@@ -26,8 +26,7 @@ from regard.model.config import HeadConfig, ModelConfig, TextConfig
 from regard.model.model import Model
 from regard.rules.atoms import Word
 from regard.train.config import TrainConfig
-from regard.train.job import Job
-from regard.train.loop import Trainer
+from regard.train.loop import Job, Trainer
 
 Watch = Callable[[float], None]
 """Called with the share that is done."""
@@ -117,7 +116,7 @@ def train_network(
     options = TrainConfig(
         steps=config.steps, lr=config.lr, warm_up=min(20, config.steps), weight_decay=0.01
     )
-    trainer = Trainer(Job.of_steps(options, model))
+    trainer = Trainer(Job(options, model))
     small, rows, all_at_once = 0, range(len(words)), len(words) <= ROWS
     for step in range(config.steps):
         chosen = rows if all_at_once else dice.sample(rows, ROWS)

@@ -8,8 +8,8 @@ from typing import Any
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Rust
 
-from regard.disk import parse_json, read_json
 from regard.errors import DataError, bad_byte
+from regard.files import parse_json, read_json
 from regard.tokens.rust import RustEngine, control_tokens
 from regard.tokens.special import WELL_KNOWN, Settings
 from regard.tokens.spm_families import marian, single_model

@@ -9,8 +9,8 @@ from typing import Any, Literal, Protocol
 
 from tokenizers import Tokenizer as Rust
 
-from regard.disk import cannot_write, write_whole
 from regard.errors import DataError, UsageError
+from regard.files import cannot_write, write_whole
 from regard.tokens.rust import RustEngine
 
 Side = Literal["source", "target"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from regard.data.batch import Examples
-from regard.history.recurrent import Past
 from regard.model.model import Model
+from regard.model.recurrent import Past
 from regard.train.checkpoint import join_generators, own_generators
 from regard.train.world import World
 

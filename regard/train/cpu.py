@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from regard.core.attention import Attention, View
 from regard.core.mlp import MLP, gelu_tanh
 from regard.model.model import Model
-from regard.train import native
+from regard.native import training as native
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.core.kernel import runs_kernels
+from regard.native.gpu import runs_kernels
 
 ChunkLoss = Callable[[Tensor, Tensor | None, Tensor, float], tuple[Tensor, Tensor, Tensor]]
 
@@ -65,7 +65,7 @@ def compiled_chunk_loss() -> ChunkLoss:
 def best_chunk_loss(logits: Tensor, compiled: bool) -> ChunkLoss:
     """The fastest of its kinds: a kernel of our own on a GPU, compiled if asked for, as written."""
     if runs_kernels(logits):
-        from regard.train.kernels import cross_entropy_rows
+        from regard.native.triton_kernels import cross_entropy_rows
 
         return cross_entropy_rows
     return compiled_chunk_loss() if compiled else chunk_loss

@@ -54,7 +54,7 @@ def compiled_cast() -> Callable[[Tensor, Tensor, torch.dtype], Tensor]:
 
 def transposed(x: Tensor) -> Tensor:
     """x (N, M) of one-byte elements → (M, N), contiguous."""
-    from regard.train.kernels import transpose_bytes  # needs Triton
+    from regard.native.triton_kernels import transpose_bytes  # needs Triton
 
     made: Tensor = transpose_bytes(x)
     return made
@@ -133,7 +133,7 @@ class Fp8Scores(Scores):
         self, x: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor, Tensor]:
         """`chunk_loss` with the gradient in fp8."""
-        from regard.train.kernels import cross_entropy_rows
+        from regard.native.triton_kernels import cross_entropy_rows
 
         self.piece, self.at = self.x8[self.at : self.at + len(x)], self.at + len(x)
         logits = scaled_product(self.piece, self.w8, self.scale_x, self.scale_w)

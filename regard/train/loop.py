@@ -6,25 +6,24 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.core.kernel import expect_many_shapes
 from regard.data.batch import Examples, Source
 from regard.data.bucket import Buckets
 from regard.data.loader import Loaded, Loader
-from regard.errors import RegardError
+from regard.errors import RegardError, UsageError
 from regard.heap import keep_memory
 from regard.model.batch import Batch
 from regard.model.model import Model
-from regard.train.carry import Carry
+from regard.native.gpu import expect_many_shapes
 from regard.train.checkpoint import (
     clear_leftovers,
     fault_of,
@@ -39,18 +38,125 @@ from regard.train.checkpoint import (
     restore_optimizer,
     write_checkpoint,
 )
-from regard.train.config import FREE
+from regard.train.config import FREE, TrainConfig
 from regard.train.cpu import train_on_cpu
 from regard.train.cross_entropy import IGNORE
+from regard.train.distributed import (
+    Objective,
+    World,
+    exchanging,
+    gather,
+    part_of,
+    spread,
+    whole_model,
+)
 from regard.train.fp8 import use_fp8
-from regard.train.job import Interrupted, Job, State, check_same
-from regard.train.metrics import cut_metrics, write_metrics
 from regard.train.objectives import Compiling, check_labels, compile_blocks, token_loss
-from regard.train.optim import Mean, build_optimizer, clip, first_bad, first_bad_output
-from regard.train.schedule import build_schedule
-from regard.train.world import Objective, exchanging, gather, part_of, spread, whole_model
+from regard.train.optim import (
+    Mean,
+    build_optimizer,
+    build_schedule,
+    clip,
+    first_bad,
+    first_bad_output,
+)
 
 LOW = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
+METRICS = "metrics.jsonl"
+"""What a run measured, one line of JSON each time."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run: what to train, on what, where to, and the callbacks that are told of it.
+
+    Only the first of several processes writes: `save`, `report`, `say` and `sample` are its own.
+    Whoever calls `Trainer.step` alone gives a config and a model: a step reads no files.
+    """
+
+    config: TrainConfig
+    model: Model
+    train: Source | None = None
+    folder: Path = Path()
+    """The run's folder; checkpoints go to `checkpoints/` in it."""
+    save: Callable[[Path, Model], None] | None = None
+    """Writes a model as a folder that `regard.load` opens."""
+    valid: Source | None = None
+    identity: dict[str, Any] = field(default_factory=dict)
+    """What a resumed run must share: shapes, data, tokenizer."""
+    report: Callable[[dict[str, Any]], None] = lambda line: None
+    """Called with each line of metrics."""
+    say: Callable[[str], None] = lambda text: None
+    """Called with messages a person should read."""
+    sample: Callable[[int, Model], None] | None = None
+    """Called at each validation, to write what the model says by now."""
+    world: World = World()
+    """The processes that train together."""
+
+
+@dataclass
+class State:
+    """Where a run is; with weights, optimizer and generators it is all of it."""
+
+    step: int = 0
+    epoch: int = 0
+    index: int = 0
+    """Next batch of the epoch."""
+    tokens: int = 0
+    best: float | None = None
+    best_step: int | None = None
+    waited: int = 0
+    """Validations since the best one."""
+    stopped: bool = False
+    """Early stopping ended the run."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """SIGTERM or Ctrl-C arrived; the checkpoint is written."""
+
+
+class Carry:
+    """The state that a recurrent model takes from batch to batch (truncated BPTT).
+
+    Values go on, gradients stop: backpropagation reaches as far back as a window (Williams and
+    Peng 1990). Where rows do not follow those of the batch before, the state begins anew; a
+    Transformer has none. Checkpoints hold it, so that a resumed run goes on with the same bits.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.past: Any = None  # a `Past` of history/recurrent.py
+
+    def take(self, examples: Examples) -> Any:
+        """The state before this batch; the model leaves in it the state after."""
+        past, rows = self.past, len(examples.labels)
+        if past is not None and examples.follows and past.batch == rows:
+            past.detach()
+        else:
+            self.past = self.model.carry(rows)
+        return self.past
+
+    def tensors(self, world: World) -> dict[str, dict[str, Tensor]]:
+        """A file for a checkpoint, with the states of all processes; none where none is carried."""
+        states = [] if self.past is None else self.past.states
+        own = {
+            f"{layer}-{part}": tensor.detach().cpu().contiguous()
+            for layer, state in enumerate(states)
+            for part, tensor in enumerate(state)
+        }
+        held, _ = join_generators([(named, {}) for named in world.all(own)])
+        return {"carried": held} if held else {}
+
+    def restore(self, files: dict[str, dict[str, Tensor]], world: World) -> None:
+        """Take the states from a checkpoint of as many processes as there are now."""
+        own = own_generators(files.get("carried", {}), world.rank)
+        if not own:
+            return
+        self.past = self.model.carry(len(next(iter(own.values()))))
+        self.past.states = [
+            tuple(own[f"{layer}-{part}"].to(old) for part, old in enumerate(state))
+            for layer, state in enumerate(self.past.states)
+        ]
 
 
 class Trainer:
@@ -235,8 +341,9 @@ class Trainer:
             self.loss(batch, torch.full_like(labels, IGNORE)).sum.backward()
         self.optimizer.zero_grad(set_to_none=True)
 
-    def loader(self, source: Source) -> Loader:
+    def loader(self, source: Source | None) -> Loader:
         """This process's rows of the batches of a source."""
+        assert source is not None
         pin, world = self.device.type == "cuda", self.world
         return Loader(source, self.config.workers, pin=pin, rank=world.rank, size=world.size)
 
@@ -268,7 +375,8 @@ class Trainer:
         if self.device.type == "cuda":
             line["memory"] = torch.cuda.max_memory_allocated()
         if self.world.leads:
-            write_metrics(self.job.folder, line)
+            with (self.job.folder / METRICS).open("a") as file:
+                file.write(json.dumps(line) + "\n")
             self.job.report(line)
 
     def validate(self) -> None:
@@ -341,12 +449,14 @@ class Trainer:
             "processes": world.size,
         }
         step, keep = self.state.step, max(self.config.keep, self.config.average)
+        save = self.job.save
+        assert save is not None
 
         def write() -> None:
             if world.leads:
                 self.checkpoints.mkdir(parents=True, exist_ok=True)
                 write_checkpoint(
-                    self.checkpoints, step, lambda part: self.job.save(part, model), held, state
+                    self.checkpoints, step, lambda part: save(part, model), held, state
                 )
                 prune(self.checkpoints, step, keep, self.state.best_step, self.config.save_every)
 
@@ -398,3 +508,42 @@ class Trainer:
         if path is None:
             cut_metrics(self.job.folder, 0)
         return path
+
+
+def check_same(
+    folder: Path, now: dict[str, Any], then: dict[str, Any], free: Collection[str]
+) -> None:
+    """A run goes on only as the run it was; how often it reports or saves may change."""
+    differing = [key for key in now if key not in free and now[key] != then.get(key)]
+    if differing:
+        raise UsageError(
+            f"resuming {folder}",
+            ", ".join(f"{k} = {now[k]!r}, was {then.get(k)!r}" for k in differing),
+            "the values the run began with",
+            "give them again, or begin another run with another --out",
+        )
+
+
+def with_dropout(model: Model, share: float) -> Model:
+    """Set the dropout of every part of a model."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = share
+    return model
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl that were written to their end."""
+    path = folder / METRICS
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+
+def cut_metrics(folder: Path, step: int) -> None:
+    """Forget lines past a step: they will be written again."""
+    path = folder / METRICS
+    if path.exists():
+        kept = [line for line in read_metrics(folder) if line["step"] <= step]
+        draft = path.with_suffix(".part")
+        draft.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        draft.replace(path)

@@ -1,7 +1,9 @@
-"""Optimizers with decay on matrices only, and a running mean of weights."""
+"""Optimizers with decay on matrices only, learning rates by step, a running mean of weights."""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +12,9 @@ from torch import Tensor, nn
 
 from regard.core.block import Block
 from regard.core.position import Learned
+from regard.errors import check_known
 from regard.train.config import TrainConfig
-from regard.train.muon import Muon
-from regard.train.world import whole
+from regard.train.distributed import whole
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -39,6 +41,125 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
     matrices = [p for p in decayed if id(p) in inside]
     groups[0]["params"] = [p for p in decayed if id(p) not in inside]
     return Muon(matrices, config.weight_decay, [g for g in groups if g["params"]], **how)
+
+
+# Muon -------------------------------------------------------------------------------------------
+
+MOMENTUM = 0.95
+POLYNOMIAL = 3.4445, -4.7750, 2.0315
+"""Of Newton and Schulz's iteration: five rounds bring singular values from 0.01 to 1 near one."""
+ROUNDS = 5
+RMS = 0.2
+"""Size of a step, as AdamW's usually is, so that both have one learning rate (Liu 2025)."""
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon (Jordan 2024) for the matrices, AdamW for `groups`; one state for both.
+
+    A matrix is moved by its mean gradient with all singular values made one. AdamW moves each
+    weight by itself and finds the same few directions again and again; made orthogonal, a step has
+    all of them in equal strength. Matrices of one shape are worked on together: torch.optim.Muon
+    takes them one by one, 25 small kernels each.
+    """
+
+    def __init__(
+        self, matrices: list[nn.Parameter], decay: float, groups: list[dict[str, Any]], **adamw: Any
+    ) -> None:
+        own = {"params": matrices, "weight_decay": decay}
+        super().__init__([own, *groups], {"lr": adamw["lr"], "weight_decay": 0.0})
+        self.adamw = torch.optim.AdamW(groups, **adamw)
+        # The same groups and state, so that whoever sets a rate or saves the state sees them all.
+        for group, shared in zip(self.adamw.param_groups, self.param_groups[1:], strict=True):
+            shared.update(group)
+        self.adamw.param_groups = self.param_groups[1:]
+        self.adamw.state = self.state
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Move every parameter that has a gradient."""
+        group = self.param_groups[0]
+        alike: dict[torch.Size, list[Tensor]] = defaultdict(list)
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                alike[parameter.shape].append(parameter)
+        for shape, weights in alike.items():
+            for weight in weights:
+                if "momentum" not in self.state[weight]:
+                    self.state[weight]["momentum"] = torch.zeros_like(weight)
+            means = [self.state[weight]["momentum"] for weight in weights]
+            gradients = [weight.grad for weight in weights if weight.grad is not None]
+            torch._foreach_lerp_(means, gradients, 1 - MOMENTUM)
+            ahead = torch.stack(torch._foreach_lerp(gradients, means, MOMENTUM))  # Nesterov
+            moves = orthogonal(ahead).to(ahead.dtype) * (RMS * max(shape) ** 0.5)
+            torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+            torch._foreach_add_(weights, list(moves), alpha=-group["lr"])
+        self.adamw.step(closure)
+
+
+def orthogonal(x: Tensor) -> Tensor:
+    """Matrices (N, A, B) with their singular values made about one, by products alone."""
+    a, b, c = POLYNOMIAL
+    tall = x.shape[1] > x.shape[2]
+    x = x.mT if tall else x
+    if x.is_cuda:
+        x = x.bfloat16()
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(ROUNDS):
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x.mT if tall else x
+
+
+# Learning rates ---------------------------------------------------------------------------------
+
+Schedule = Callable[[int], float]
+"""Step, counted from 1 → factor on the peak rate."""
+
+
+def constant(warm_up: int, steps: int, floor: float) -> Schedule:
+    """Linear warm-up, then the peak."""
+    return lambda step: min(1.0, step / max(warm_up, 1))
+
+
+def inverse_sqrt(warm_up: int, steps: int, floor: float) -> Schedule:
+    """Linear warm-up, then ∝ 1 / sqrt(step) (Vaswani 2017, 5.3); the peak is at `warm_up`."""
+    turn = max(warm_up, 1)
+    return lambda step: min(step / turn, (turn / step) ** 0.5)
+
+
+def cosine(warm_up: int, steps: int, floor: float) -> Schedule:
+    """Linear warm-up, then half a cosine down to `floor` at the last step."""
+
+    def rate(step: int) -> float:
+        if step <= warm_up:
+            return step / max(warm_up, 1)
+        done = min(1.0, (step - warm_up) / max(steps - warm_up, 1))
+        return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * done))
+
+    return rate
+
+
+def wsd(warm_up: int, steps: int, floor: float, share: float = 0.2) -> Schedule:
+    """Warm-up, stable, then linear decay to `floor` in the last `share` of the steps (Hu 2024)."""
+    fall = max(1, int(steps * share))
+
+    def rate(step: int) -> float:
+        left = (steps - step) / fall
+        return min(step / max(warm_up, 1), 1.0, floor + (1 - floor) * max(0.0, left))
+
+    return rate
+
+
+SCHEDULES = {"constant": constant, "inverse_sqrt": inverse_sqrt, "cosine": cosine, "wsd": wsd}
+
+
+def build_schedule(name: str, warm_up: int, steps: int, floor: float = 0.1) -> Schedule:
+    """The schedule called `name`."""
+    check_known(name, SCHEDULES, "choosing a schedule")
+    return SCHEDULES[name](warm_up, steps, floor)
+
+
+# Weights and gradients --------------------------------------------------------------------------
 
 
 class Mean:

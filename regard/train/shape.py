@@ -7,9 +7,17 @@ from typing import Any, Literal
 
 from regard.core.config import StackConfig, check_names
 from regard.errors import UsageError, check_known
-from regard.history.config import CELLS, encoder_decoder, language_model
-from regard.model.config import ModelConfig, TextConfig
-from regard.model.presets import architecture, bert, gpt2, llama, preset, transformer
+from regard.model.config import CELLS, ModelConfig, TextConfig
+from regard.model.presets import (
+    architecture,
+    bert,
+    gpt2,
+    llama,
+    preset,
+    recurrent_lm,
+    recurrent_seq2seq,
+    transformer,
+)
 
 FAMILIES = {
     "lm": ("llama", "gpt2", *CELLS),
@@ -100,8 +108,8 @@ class ShapeConfig:
         if self.family in CELLS:
             recurrent = (self.family, self.dim, self.hidden, self.depth, vocab)
             if self.attention == "multi-head":
-                return language_model(*recurrent), None
-            return encoder_decoder(*recurrent, self.attention), None
+                return recurrent_lm(*recurrent), None
+            return recurrent_seq2seq(*recurrent, self.attention), None
         sizes = self.dim, self.depth, self.heads
         if self.family == "llama":
             groups = self.kv_heads or self.heads

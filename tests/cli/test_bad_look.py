@@ -7,10 +7,10 @@ import torch
 from safetensors.torch import save_file
 
 from regard.cli.main import main
-from regard.history.config import language_model
-from regard.history.seq2seq import model_class
 from regard.kit import Kit
 from regard.loading import load
+from regard.model.presets import recurrent_lm
+from regard.model.recurrent import model_class
 from tests.cli.small_folders import masker, pair, save_model, writer  # noqa: F401
 from tests.properties.small_models import randomise
 
@@ -22,7 +22,7 @@ LONG = "the cat sat on the mat " * 2000
 def places(tmp_path_factory, writer, masker, pair):  # noqa: F811
     """Models of every kind, with the writer's tokenizer, and files."""
     folder, tokenizer = tmp_path_factory.mktemp("kinds"), load(writer).tokenizer
-    model = model_class(config := language_model("lstm", 12, 16, 1, tokenizer.size)).fresh(config)
+    model = model_class(config := recurrent_lm("lstm", 12, 16, 1, tokenizer.size)).fresh(config)
     randomise(model)
     Kit(model, tokenizer).save(folder / "lstm")
     sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)

@@ -11,8 +11,8 @@ import torch
 
 from regard.cli.translate import Answer, Crew
 from regard.decode.score import windows
-from regard.disk import file_hash
 from regard.errors import UsageError
+from regard.files import file_hash
 from regard.interop.families import bind
 from regard.kit import Kit
 from regard.loading import load

@@ -8,10 +8,10 @@ import shutil
 import pytest
 import torch
 
-from regard.history.config import language_model
-from regard.history.seq2seq import model_class
 from regard.kit import Kit
 from regard.loading import load
+from regard.model.presets import recurrent_lm
+from regard.model.recurrent import model_class
 from tests.cli.small_folders import masker, pair, save_model, writer  # noqa: F401
 from tests.properties.small_models import randomise
 
@@ -45,7 +45,7 @@ def classifier(tmp_path_factory, masker):  # noqa: F811
 def recurrent(tmp_path_factory, writer):  # noqa: F811
     """An LSTM with the decoder's tokenizer."""
     folder, tokenizer = tmp_path_factory.mktemp("recurrent"), load(writer).tokenizer
-    config = language_model("lstm", 12, 16, 1, tokenizer.size)
+    config = recurrent_lm("lstm", 12, 16, 1, tokenizer.size)
     model = model_class(config).fresh(config)
     randomise(model)
     Kit(model, tokenizer).save(folder)

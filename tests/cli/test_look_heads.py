@@ -97,11 +97,11 @@ def test_wrong_calls(arguments, code, said, here, planted):
 
 
 def test_a_model_without_heads(here, tmp_path):
-    from regard.history.config import language_model
-    from regard.history.recurrent import Recurrent
+    from regard.model.presets import recurrent_lm
+    from regard.model.recurrent import Recurrent
 
     made = train_tokenizer(["abc"], "chars", 30, specials=())
-    Kit(Recurrent.fresh(language_model("lstm", 8, 8, 1, made.size)), made).save(tmp_path / "lstm")
+    Kit(Recurrent.fresh(recurrent_lm("lstm", 8, 8, 1, made.size)), made).save(tmp_path / "lstm")
     for arguments in (("heads",), ("lens", "abc")):
         verb, *text = arguments
         code, _, err = here("look", verb, tmp_path / "lstm", *text)

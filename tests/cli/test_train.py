@@ -370,7 +370,7 @@ def test_validation_without_tokens_measures_nothing(here, corpus, tmp_path):
 
 def test_a_folder_is_written_by_one_process(tmp_path, capsys):
     from regard.cli.main import main
-    from regard.disk import hold
+    from regard.files import hold
 
     text = tmp_path / "t.txt"
     text.write_text("a b c d e f g h i j k l m\n" * 60)

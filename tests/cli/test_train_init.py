@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from regard.disk import file_hash
+from regard.files import file_hash
 from regard.loading import load
 from regard.train.checkpoint import weight_hash
 from tests.cli.train_runs import words, write_corpus

@@ -15,7 +15,7 @@ from regard.decode.generate import Ends, generate
 from regard.decode.penalty import length_penalty
 from regard.decode.pool import Pool
 from regard.errors import UsageError
-from regard.model import native
+from regard.native import inference
 from tests.decode.toy import Toy, hashed, scored, table_rule
 
 START = torch.tensor([[0]])
@@ -93,7 +93,7 @@ def test_the_short_way_of_living_prefixes_changes_nothing(penalty, width, monkey
         )
         found = beam(*step)
         with monkeypatch.context() as plain:
-            plain.setattr(native, "row_summary", lambda *given: None)
+            plain.setattr(inference, "row_summary", lambda *given: None)
             plain.setattr(torch.compiler, "is_compiling", lambda: True)  # takes the long way
             wanted = beam(Toy(hashed(9, seed)), *step[1:])
         assert words(found) == words(wanted)

@@ -48,7 +48,7 @@ def sentences(count=300, vocab=30, seed=0):
 def plain(monkeypatch):
     """As on a machine without a compiler."""
     monkeypatch.setattr(
-        word2vec_steps, "find_library", lambda: word2vec_steps.Native(None, "none here")
+        word2vec_steps, "find_library", lambda: word2vec_steps.NativeLibrary(None, "none here")
     )
 
 

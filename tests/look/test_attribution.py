@@ -6,8 +6,6 @@ import pytest
 import torch
 
 from regard.errors import RegardWarning, ResourceError, UsageError
-from regard.history.config import encoder_decoder, language_model
-from regard.history.seq2seq import model_class
 from regard.loading import load
 from regard.look import inputs
 from regard.look.attribution import (
@@ -24,6 +22,8 @@ from regard.look.rollout import flow, rollout
 from regard.look.subsets import Tokens
 from regard.model.batch import Batch
 from regard.model.precision import set_precision
+from regard.model.presets import recurrent_lm, recurrent_seq2seq
+from regard.model.recurrent import model_class
 from tests.properties.small_models import EVERY, example, randomise, small_kit
 
 WEIGHT = torch.tensor([1.5, -2.0, 0.25, 0.0], dtype=torch.float64)
@@ -213,7 +213,7 @@ def test_tokens_that_are_always_there_get_no_share():
 
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 def test_a_recurrent_language_model(cell):
-    config = language_model(cell, 12, 16, 2, 30)
+    config = recurrent_lm(cell, 12, 16, 2, 30)
     model = model_class(config).fresh(config)
     randomise(model)
     batch = Batch(torch.tensor([[4, 9, 2, 7]]))
@@ -232,7 +232,7 @@ def test_a_recurrent_language_model(cell):
 
 
 def test_a_recurrent_translator_with_attention():
-    config = encoder_decoder("gru", 12, 12, 1, 30, "additive")
+    config = recurrent_seq2seq("gru", 12, 12, 1, 30, "additive")
     model = model_class(config).fresh(config)
     batch = Batch(torch.tensor([[4, 9, 2, 7]]), torch.tensor([[1, 5]]))
     tokens = Tokens(Board(model), batch, Goal(torch.tensor([3])))

@@ -6,13 +6,12 @@ import pytest
 import torch
 
 from regard.errors import DataError, UsageError
-from regard.history.config import RecurrentConfig
-from regard.history.recurrent import Recurrent
 from regard.kit import Kit
 from regard.look.extract import Item, Shards, choose_taps
 from regard.look.extracted import Extracted, publish, writing
 from regard.model.batch import like_lengths
-from regard.model.config import HeadConfig, TextConfig
+from regard.model.config import HeadConfig, RecurrentConfig, TextConfig
+from regard.model.recurrent import Recurrent
 from tests.properties.small_models import TEXT, VOCAB, assert_near, random_ids, randomise, small_kit
 
 LENGTHS = [5, 1, 17, 3, 9, 30, 2, 8]

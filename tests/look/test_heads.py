@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.history.config import encoder_decoder
-from regard.history.seq2seq import RecurrentPair
 from regard.look.capture import Board
 from regard.look.heads import (
     best_heads,
@@ -22,6 +20,8 @@ from regard.look.heads import (
 from regard.look.lens import head_outputs
 from regard.look.repeats import random_repeats
 from regard.model.batch import Batch
+from regard.model.presets import recurrent_seq2seq
+from regard.model.recurrent import Recurrent
 from tests.look.planted import forget_induction, planted_induction
 from tests.properties.small_models import VOCAB, example, random_ids, small_kit
 
@@ -143,7 +143,7 @@ def test_pictures_and_sound_have_heads_too(name):
 
 
 def test_additive_attention_has_one_head():
-    pair = RecurrentPair.fresh(encoder_decoder("gru", 8, 8, 1, 20, "additive"))
+    pair = Recurrent.fresh(recurrent_seq2seq("gru", 8, 8, 1, 20, "additive"))
     (found,) = head_scores(Board(pair), random_repeats(range(20), 5, begin=0))
     assert found.name == "0.0 (decoder cross)" and found.norm is None and found.entropy > 0
 

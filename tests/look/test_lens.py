@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.history.config import language_model
-from regard.history.recurrent import Recurrent
 from regard.kit import Kit
 from regard.look.capture import Board
 from regard.look.edit import zero
@@ -24,6 +22,8 @@ from regard.look.lens import (
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig
 from regard.model.model import Model
+from regard.model.presets import recurrent_lm
+from regard.model.recurrent import Recurrent
 from tests.look.planted import planted_induction
 from tests.properties.small_models import (
     CONFIGS,
@@ -207,7 +207,7 @@ def test_where_it_does_not_apply_it_says_why():
     batch, goal = two_rows(kit), Goal(torch.tensor([1, 2]))
     with pytest.raises(UsageError, match="post-norm"):
         direct_attribution(kit.board, batch, goal)
-    lstm = Board(Recurrent.fresh(language_model("lstm", 8, 8, 1, 20)))
+    lstm = Board(Recurrent.fresh(recurrent_lm("lstm", 8, 8, 1, 20)))
     with pytest.raises(UsageError, match="recurrent"):
         direct_attribution(lstm, Batch(torch.zeros(2, 3).long()), goal)
     with pytest.raises(UsageError, match="recurrent"):

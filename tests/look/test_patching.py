@@ -193,8 +193,8 @@ def test_pairs_must_differ():
 
 
 def test_paths_of_recurrent_models():
-    from regard.history.config import language_model
-    from regard.history.recurrent import Recurrent
+    from regard.model.presets import recurrent_lm
+    from regard.model.recurrent import Recurrent
 
     with pytest.raises(UsageError, match="recurrent"):
-        last_stream(Board(Recurrent(language_model("lstm", 8, 8, 1, VOCAB))))
+        last_stream(Board(Recurrent(recurrent_lm("lstm", 8, 8, 1, VOCAB))))

@@ -6,12 +6,11 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.history.config import encoder_decoder, language_model
-from regard.history.recurrent import Recurrent
-from regard.history.seq2seq import RecurrentPair
 from regard.look.capture import Board
 from regard.look.rebuild import attention_names, pattern_rows, patterns
 from regard.model.batch import Batch
+from regard.model.presets import recurrent_lm, recurrent_seq2seq
+from regard.model.recurrent import Recurrent
 from tests.properties.small_models import EVERY, example, random_ids, small_kit
 
 T, S = 9, 7
@@ -80,7 +79,7 @@ def test_attention_stays_fused(monkeypatch):
 
 
 def test_additive_attention_gives_its_pattern():
-    pair = RecurrentPair.fresh(encoder_decoder("gru", 8, 8, 1, 20, "additive"))
+    pair = Recurrent.fresh(recurrent_seq2seq("gru", 8, 8, 1, 20, "additive"))
     ids = torch.randint(20, (2, 5), generator=torch.Generator().manual_seed(0))
     (found,) = patterns(Board(pair), Batch(ids, ids[:, :4])).items()
     assert found[0] == "decoder.cross" and found[1].shape == (2, 1, 4, 5)
@@ -96,6 +95,6 @@ def test_what_cannot_be():
         pattern_rows(kit.board, 0, q, k, batch, [T])
     with pytest.raises(UsageError, match="blocks.7"):
         pattern_rows(kit.board, 7, q, k, batch)
-    lstm = Board(Recurrent.fresh(language_model("lstm", 8, 8, 1, 20)))
+    lstm = Board(Recurrent.fresh(recurrent_lm("lstm", 8, 8, 1, 20)))
     with pytest.raises(UsageError, match="without attention"):
         patterns(lstm, batch)

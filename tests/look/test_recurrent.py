@@ -6,8 +6,6 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.history.config import encoder_decoder, language_model
-from regard.history.seq2seq import model_class
 from regard.look.capture import Board
 from regard.look.circuit import CircuitConfig, find_circuit
 from regard.look.edges import edge_scores
@@ -22,6 +20,8 @@ from regard.look.sites import Site, head_sites, mlp_sites
 from regard.look.view import gather_view
 from regard.look.words import word_taps
 from regard.model.batch import Batch
+from regard.model.presets import recurrent_lm, recurrent_seq2seq
+from regard.model.recurrent import model_class
 from tests.properties.small_models import randomise
 
 CLEAN = torch.tensor([[4, 9, 2, 7], [4, 9, 2, 8]])
@@ -34,7 +34,7 @@ TOP = "decoder.cells.1.state"
 
 def make(cell="lstm"):
     """Two layers of random weights in float64."""
-    config = language_model(cell, 12, 16, 2, 30)
+    config = recurrent_lm(cell, 12, 16, 2, 30)
     model = model_class(config).fresh(config)
     randomise(model)
     return Board(model.double())
@@ -131,7 +131,7 @@ def test_what_a_recurrent_model_has_not(ask):
 
 
 def test_a_recurrent_translator_has_one_attention():
-    config = encoder_decoder("gru", 12, 12, 1, 30, "additive")
+    config = recurrent_seq2seq("gru", 12, 12, 1, 30, "additive")
     board = Board(model_class(config).fresh(config))
     batch = Batch(CLEAN[:1], torch.tensor([[1, 5]]))
     (only,) = head_scores(board, None, [batch])

@@ -6,8 +6,6 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.history.config import language_model
-from regard.history.seq2seq import model_class
 from regard.look.capture import Board
 from regard.look.faithful import curves
 from regard.look.goal import Goal
@@ -15,6 +13,8 @@ from regard.look.lime import lime
 from regard.look.shap import exact_shapley, shap
 from regard.look.subsets import Tokens
 from regard.model.batch import Batch
+from regard.model.presets import recurrent_lm
+from regard.model.recurrent import model_class
 from tests.properties.small_models import example, randomise, small_kit
 
 IDS = [4, 9, 2, 7, 30]
@@ -103,7 +103,7 @@ def test_pictures_lose_patches():
 
 
 def test_a_recurrent_model_by_lime_and_shap():
-    config = language_model("lstm", 12, 16, 1, 40)
+    config = recurrent_lm("lstm", 12, 16, 1, 40)
     model = model_class(config).fresh(config)
     randomise(model)
     goal = Goal(torch.tensor([3]))

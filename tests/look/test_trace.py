@@ -15,13 +15,11 @@ from regard.decode.beam import BeamConfig
 from regard.decode.generate import Ends
 from regard.decode.sample import SampleConfig
 from regard.errors import UsageError
-from regard.history.config import RecurrentConfig
-from regard.history.recurrent import Recurrent
-from regard.history.seq2seq import RecurrentPair
 from regard.kit import Kit
 from regard.look.trace import find_path
-from regard.model.config import HeadConfig, TextConfig
+from regard.model.config import HeadConfig, RecurrentConfig, TextConfig
 from regard.model.precision import set_precision
+from regard.model.recurrent import Recurrent
 from tests.properties.small_models import (
     DECODERS,
     PAIRS,
@@ -125,7 +123,7 @@ def test_recurrent_models(attention):
         model = Recurrent(RecurrentConfig(text, head, hidden=8, depth=2)).eval()
     else:
         config = RecurrentConfig(text, head, target=text, hidden=8, attention=attention)
-        model = RecurrentPair(config).eval()
+        model = Recurrent(config).eval()
     randomise(model)
     kit = Kit(model)
     taps = ["decoder.*"] if attention is None else ["decoder.*", "encoder.embed"]

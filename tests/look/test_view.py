@@ -9,9 +9,6 @@ import pytest
 import torch
 
 from regard.errors import DataError, UsageError
-from regard.history.config import encoder_decoder, language_model
-from regard.history.recurrent import Recurrent
-from regard.history.seq2seq import RecurrentPair
 from regard.kit import Kit
 from regard.look import view as views
 from regard.look import view_effects
@@ -19,6 +16,8 @@ from regard.look.edit import zero
 from regard.look.goal import Goal
 from regard.look.view import gather_view
 from regard.look.view_effects import with_effects
+from regard.model.presets import recurrent_lm, recurrent_seq2seq
+from regard.model.recurrent import Recurrent
 from tests.properties.small_models import EVERY, example, randomise, small_kit
 
 
@@ -35,7 +34,7 @@ def prepare(kit, length=12, source=9):
 
 
 def additive():
-    model = RecurrentPair(encoder_decoder("gru", 12, 16, 1, 61, "additive")).eval()
+    model = Recurrent(recurrent_seq2seq("gru", 12, 16, 1, 61, "additive")).eval()
     randomise(model)
     return Kit(model)
 
@@ -150,6 +149,6 @@ def test_refusals():
         gather_view(kit.board, kit.batch(torch.zeros(2, 3).long()), {"text": ["a"] * 3})
     with pytest.raises(UsageError, match="one of decoder"):
         gather_view(kit.board, batch, sides).stack("cross")
-    lstm = Kit(Recurrent(language_model("lstm", 8, 8, 1, 61)).eval())
+    lstm = Kit(Recurrent(recurrent_lm("lstm", 8, 8, 1, 61)).eval())
     with pytest.raises(UsageError, match="additive attention"):
         gather_view(lstm.board, lstm.batch([[1, 2]]), {"text": ["a", "b"]})

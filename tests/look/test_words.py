@@ -7,8 +7,6 @@ import torch
 
 from regard.core.config import BlockConfig, StackConfig
 from regard.errors import UsageError
-from regard.history.config import RecurrentConfig
-from regard.history.seq2seq import model_class
 from regard.kit import Kit
 from regard.look.words import (
     by_row,
@@ -18,8 +16,9 @@ from regard.look.words import (
     word_taps,
     word_vectors,
 )
-from regard.model.config import HeadConfig, ModelConfig, TextConfig
+from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig, TextConfig
 from regard.model.model import Model
+from regard.model.recurrent import model_class
 from regard.tokens.train import train_tokenizer
 
 TEXTS = ["the naïve cat sat", "on", "mats and cats, naïvely unbelievable"]

@@ -9,11 +9,10 @@ import torch.nn.functional as F
 from regard.core.config import BlockConfig, StackConfig
 from regard.data.schemas import Schema
 from regard.errors import DataError, UsageError
-from regard.history.config import RecurrentConfig
-from regard.history.recurrent import Recurrent
 from regard.model.batch import Batch, pad_rows
-from regard.model.config import HeadConfig, ModelConfig, TextConfig
+from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig, TextConfig
 from regard.model.model import Model
+from regard.model.recurrent import Recurrent
 from regard.score.winograd import Judged, Share, judge, judge_lines, lines_of, report
 from regard.tokens.train import train_tokenizer
 from tests.score.sizes import size_schemas

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -33,33 +32,28 @@ def tree(tmp_path):
     return write
 
 
-def test_size_counts_each_folder(tree, capsys):
-    root = tree(regard__core__a_py="x = 1\n" * 30, regard__core__reference_py="x = 1\n" * 200)
+def test_size_counts_code_alone(tree, capsys):
+    text = '"""Doc.\n\nMore."""\n\n# why\nx = 1\n\n\ndef f():\n    """Doc."""\n'
+    text += "    return (\n        x  # here\n    )\n"
+    root = tree(regard__core__a_py=text, regard__a_py="x = 1\n")
     assert size.main(root) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[-1] for line in lines[1:]] == ["30", "200", "230"]
+    assert [line.split()[:2] for line in lines] == [["core", "5"], ["(top)", "1"], ["package", "6"]]
 
 
-def test_a_long_file_a_large_core_and_a_large_package_fail(tree, capsys):
-    root = tree(regard__a_py="\n" * 401)
+def test_the_package_may_only_shrink_until_it_is_under_the_goal(tree, capsys, monkeypatch):
+    root = tree(regard__a_py="x = 1\n" * 9, tools__a_py="")
+    (root / "tools/size.txt").write_text("8\n")
+    monkeypatch.setattr(size, "HOUSE", 5)
     assert size.main(root) == 1
-    assert "regard/a.py: 401 lines, at most 400" in capsys.readouterr().err
-    many = {f"regard/core/{i}.py": 400 for i in range(4)}
-    assert size.excess(many) == ["regard/core without reference.py: 1600 lines, at most 1500"]
-    assert size.excess({f"regard/data/{i}.py": 400 for i in range(size.PACKAGE // 400 + 1)})
-    assert not size.excess({"regard/core/a.py": 400, size.ORACLE: 400})
-
-
-def test_size_shows_the_change_in_a_git_checkout(tree, capsys):
-    root = tree(regard__a_py="x = 1\n" * 3)
-    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for step in (["init", "-q", "-b", "main"], ["add", "."], [*who, "commit", "-q", "-m", "one"]):
-        subprocess.run(["git", "-C", str(root), *step], check=True)
-    tree(regard__a_py="x = 1\n" * 5, regard__core__new_py="x = 1\n")
+    assert "9 lines of code, at most 8" in capsys.readouterr().err
+    (root / "regard/a.py").write_text("x = 1\n" * 7)
+    assert size.main(root, "--keep") == 0 and (root / "tools/size.txt").read_text() == "7\n"
+    (root / "tools/size.txt").write_text("5\n")  # once under the goal: the ceiling
+    monkeypatch.setattr(size, "CEILING", 7)
     assert size.main(root) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert rows[0][-1] == "HEAD" and rows[1][-1] == "+2" and rows[2][-1] == "+1"
-    assert rows[-1][-1] == "+3"
+    monkeypatch.setattr(size, "CEILING", 6)
+    assert size.main(root) == 1
 
 
 HEAD = "| concept | paper | where | test | example |\n|---|---|---|---|---|\n"

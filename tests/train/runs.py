@@ -17,8 +17,7 @@ from regard.model.model import Model
 from regard.model.presets import bert, llama, transformer
 from regard.tokens.train import train_tokenizer
 from regard.train.config import TrainConfig
-from regard.train.job import Job, with_dropout
-from regard.train.loop import Trainer
+from regard.train.loop import Job, Trainer, with_dropout
 
 WORDS = "the a cat dog sees likes old red house tree runs".split()
 SMALL = dict(steps=12, length=16, batch_tokens=64, accumulate=2, warm_up=3, dropout=0.1)

@@ -9,8 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from regard.errors import DataError
-from regard.train.average import average_folders, last_checkpoints, write_average
-from regard.train.checkpoint import step_of
+from regard.train.checkpoint import average_folders, last_checkpoints, step_of, write_average
 from tests.train.runs import load_model, make_trainer
 
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.model import native as shared
 from regard.model.batch import Batch
 from regard.model.config import ModelConfig
 from regard.model.model import Model
 from regard.model.presets import gpt2, llama, transformer
-from regard.train import native
+from regard.native import inference as shared
+from regard.native import training as native
 from regard.train.cpu import NativeAttention, NativeMLP, OneDNNLinear, train_on_cpu
 from regard.train.objectives import token_loss
 

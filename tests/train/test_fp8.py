@@ -55,7 +55,7 @@ def test_scale_leaves_room_above_the_sample() -> None:
 def test_kernel_is_chunk_loss(
     dtype: torch.dtype, smoothing: float, biased: bool, vocab: int
 ) -> None:
-    from regard.train.kernels import cross_entropy_rows
+    from regard.native.triton_kernels import cross_entropy_rows
 
     torch.manual_seed(0)
     logits = (5 * torch.randn(37, vocab)).to("cuda", dtype)
@@ -74,7 +74,7 @@ def test_kernel_is_chunk_loss(
 @on_gpu
 @pytest.mark.parametrize("shape", [(16, 16), (128, 4096), (1000, 77)])
 def test_transpose_of_bytes(shape: tuple[int, int]) -> None:
-    from regard.train.kernels import transpose_bytes
+    from regard.native.triton_kernels import transpose_bytes
 
     x = torch.randint(0, 255, shape, device="cuda", dtype=torch.uint8)
     assert torch.equal(transpose_bytes(x), x.t()) and transpose_bytes(x).is_contiguous()

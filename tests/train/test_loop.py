@@ -16,9 +16,9 @@ from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.model.presets import transformer
 from regard.train.checkpoint import weight_hash
-from regard.train.job import Interrupted
+from regard.train.distributed import World
+from regard.train.loop import Interrupted
 from regard.train.objectives import compile_blocks
-from regard.train.world import World
 from tests.train.runs import Killed, kill_at, load_model, make_trainer
 
 

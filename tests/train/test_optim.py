@@ -9,8 +9,7 @@ from torch import nn
 from regard.model.model import Model
 from regard.model.presets import gpt2
 from regard.train.config import TrainConfig
-from regard.train.muon import orthogonal
-from regard.train.optim import Mean, build_optimizer, clip, first_bad
+from regard.train.optim import Mean, build_optimizer, clip, first_bad, orthogonal
 
 
 def make():

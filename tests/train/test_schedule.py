@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regard.errors import UsageError
-from regard.train.schedule import SCHEDULES, build_schedule
+from regard.train.optim import SCHEDULES, build_schedule
 
 
 @pytest.mark.parametrize(("step", "rate"), [(4000, 6.99e-4), (1, 1.747e-7), (100_000, 1.398e-4)])

@@ -1,7 +1,7 @@
-"""Native kernels for CPUs: `native.c`, compiled once on this machine where it has a compiler.
+"""Kernels of inference on CPUs (`inference.c`): int8 products, attention, steps of a search.
 
-Without one, or without AVX-512 VNNI, everything runs on torch's own kernels: the same answers,
-slower. REGARD_NATIVE=0 switches them off.
+Without a C compiler, or without AVX-512 VNNI, everything runs on torch's own kernels: equal
+answers, slower.
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ import ctypes
 import platform
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from regard.compiler import Native, compiled, switched_off
+from regard.native.build import NativeLibrary, build_library, switched_off
 
-SOURCE = Path(__file__).with_name("native.c")
 NEEDS = ("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni")
 FLAGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fopenmp", "-mfma"]
 PANEL, GROUP = 64, 4  # outputs and inputs that lie together in packed weights
 
 
-class Place(ctypes.Structure):
+class TensorLayout(ctypes.Structure):
     """`Tensor` of vector.h: where (B, H, S, K) lies, floats between batches, heads and slots."""
 
     _fields_ = [
@@ -32,18 +30,18 @@ class Place(ctypes.Structure):
     ]
 
     @classmethod
-    def of(cls, x: Tensor) -> Place:
+    def of(cls, x: Tensor) -> TensorLayout:
         """The place of a tensor, which must outlive it."""
         return cls(x.data_ptr(), *x.stride()[:3])
 
 
-class Open(ctypes.Structure):
+class MaskLayout(ctypes.Structure):
     """Which keys may be seen, and bytes between the rows of two batches and of two queries."""
 
     _fields_ = [("at", ctypes.c_void_p), ("batch", ctypes.c_int64), ("query", ctypes.c_int64)]
 
     @classmethod
-    def of(cls, mask: Tensor | None) -> Open:
+    def of(cls, mask: Tensor | None) -> MaskLayout:
         """The place of a mask (B or 1, 1, T or 1, S) without gaps, which must outlive it."""
         if mask is None:
             return cls(None, 0, 0)
@@ -52,18 +50,39 @@ class Open(ctypes.Structure):
         return cls(mask.data_ptr(), *between)
 
 
-def vector_kernels(source: Path) -> Native:
-    """The functions of a C file that needs AVX-512, compiled the first time, found again later."""
+def suits() -> bool:
+    """Whether this machine has the vectors that the C files are written for."""
+    x86 = platform.system() == "Linux" and platform.machine() == "x86_64"
+    return x86 and bool(torch.cpu._is_vnni_supported())
+
+
+def build_vector_library(name: str) -> NativeLibrary:
+    """The functions of a C file that needs AVX-512 VNNI."""
     if not switched_off() and not suits():
-        return Native(None, "they need Linux on x86-64 with AVX-512 VNNI")
-    return compiled(source, [*FLAGS, *(f"-m{name}" for name in NEEDS)])
+        return NativeLibrary(None, "they need Linux on x86-64 with AVX-512 VNNI")
+    return build_library(name, [*FLAGS, *(f"-m{name}" for name in NEEDS)])
 
 
 @cache
-def find_native() -> Native:
+def find_native() -> NativeLibrary:
     """The kernels, or why there are none."""
-    made = vector_kernels(SOURCE)
-    return made if made.library is None else Native(bind(made.library))
+    native = build_vector_library("inference.c")
+    if native.library is not None:  # say what the functions take, so that calls convert nothing
+        kernels, pointer, whole = native.library, ctypes.c_void_p, ctypes.c_int64
+        kernels.pack.argtypes = [pointer, whole, whole, pointer]
+        kernels.pack.restype = None
+        kernels.product.argtypes = [*[pointer] * 5, *[whole] * 3, ctypes.c_int]
+        kernels.attend.argtypes = [
+            *(pointer, whole, TensorLayout, TensorLayout, MaskLayout, pointer),
+            *[whole] * 6,
+            *(ctypes.c_int, ctypes.c_int, ctypes.c_float),
+        ]
+        kernels.summary.argtypes = [pointer, *[whole] * 4, *[pointer] * 3]
+        kernels.summary.restype = None
+        tables = [pointer] * 3
+        kernels.continuations.argtypes = [pointer, *[whole] * 5, *tables, whole, *tables]
+        kernels.reorder.argtypes = [pointer, whole, pointer, *[whole] * 4]
+    return native
 
 
 def library() -> ctypes.CDLL | None:
@@ -71,44 +90,20 @@ def library() -> ctypes.CDLL | None:
     return find_native().library
 
 
-def suits() -> bool:
-    """Whether this machine can run them."""
-    x86 = platform.system() == "Linux" and platform.machine() == "x86_64"
-    return x86 and bool(torch.cpu._is_vnni_supported())
-
-
-def bind(found: ctypes.CDLL) -> ctypes.CDLL:
-    """Say what the functions take, so that calls convert nothing."""
-    pointer, whole, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
-    found.pack.argtypes = [pointer, whole, whole, pointer]
-    found.pack.restype = None
-    found.product.argtypes = [*[pointer] * 5, *[whole] * 3, ctypes.c_int]
-    found.attend.argtypes = [
-        *(pointer, whole, Place, Place, Open, pointer),
-        *[whole] * 6,
-        *(ctypes.c_int, ctypes.c_int, real),
-    ]
-    found.summary.argtypes = [pointer, *[whole] * 4, *[pointer] * 3]
-    found.summary.restype = None
-    found.continuations.argtypes = [pointer, *[whole] * 5, *[pointer] * 3, whole, *[pointer] * 3]
-    found.reorder.argtypes = [pointer, whole, pointer, *[whole] * 4]
-    return found
-
-
 def pack_native(
     weight: Tensor, step: Tensor, bias: Tensor | None, levels: int
 ) -> Callable[[Tensor], Tensor]:
     """The map (…, K) → (…, N) of whole numbers (N, K), their steps (N,) and a bias (N,)."""
-    found = library()
-    if found is None:
+    kernels = library()
+    if kernels is None:
         raise RuntimeError("no native kernels here")
     outputs, inputs = weight.shape
     weight, step = weight.contiguous(), step.contiguous()
     panels, groups = -(-outputs // PANEL), -(-inputs // GROUP)
     packed = torch.empty(panels * PANEL * groups * GROUP, dtype=torch.uint8)
-    found.pack(weight.data_ptr(), outputs, inputs, packed.data_ptr())
+    kernels.pack(weight.data_ptr(), outputs, inputs, packed.data_ptr())
     held = packed.data_ptr(), step.data_ptr(), None if bias is None else bias.data_ptr()
-    product = found.product
+    product = kernels.product
 
     def run(x: Tensor, alive: object = (packed, step, bias)) -> Tensor:
         x = x.contiguous()
@@ -145,10 +140,10 @@ def attend(
     N / B neighbouring rows share a source; `mask` is (B or 1, 1, T or 1, S), True = may attend.
     Padding behind the last key changes no bit. None where the kernel does not fit.
     """
-    found = library()
+    kernels = library()
     rows, heads, count, width = q.shape
     sources, groups, span, _ = k.shape
-    if found is None or not readable(q, k, v, mask) or not span or not sources or not rows:
+    if kernels is None or not readable(q, k, v, mask) or not span or not sources or not rows:
         return None
     beams = rows // sources
     if q.stride(1) != width or (beams > 1 and count > 1):
@@ -158,8 +153,15 @@ def attend(
     mask = None if mask is None else mask.contiguous()
     stride = q.stride(0) if count == 1 else q.stride(2)
     out = torch.empty(rows, count, heads, width)
-    failed = found.attend(
-        *(q.data_ptr(), stride, Place.of(k), Place.of(v), Open.of(mask), out.data_ptr()),
+    failed = kernels.attend(
+        *(
+            q.data_ptr(),
+            stride,
+            TensorLayout.of(k),
+            TensorLayout.of(v),
+            MaskLayout.of(mask),
+            out.data_ptr(),
+        ),
         *(sources, beams * count, heads, groups, width, span),
         *(causal, count > 1, scale),
     )
@@ -174,13 +176,13 @@ def row_summary(logits: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor] | N
     Of equals the lowest id is the best. None where the kernel does not fit.
     """
     plain = logits.dtype == torch.float32 and logits.device.type == "cpu" and logits.dim() == 2
-    found = library() if plain and logits.numel() and logits.stride(1) == 1 else None
-    if found is None:
+    kernels = library() if plain and logits.numel() and logits.stride(1) == 1 else None
+    if kernels is None:
         return None
     rows, vocab = logits.shape
     norm, best = torch.empty(rows), torch.empty(rows, dtype=torch.long)
     maxima = torch.empty(rows, -(-vocab // chunk))
-    found.summary(
+    kernels.summary(
         *(logits.data_ptr(), logits.stride(0), rows, vocab, chunk),
         *(norm.data_ptr(), best.data_ptr(), maxima.data_ptr()),
     )
@@ -194,13 +196,13 @@ def continuations(
 
     Norm and maxima are those of `row_summary`. Value, prefix and token, each (A, count).
     """
-    found = library()
-    assert found is not None
+    kernels = library()
+    assert kernels is not None
     sources, prefixes = logprob.shape
     logprob = logprob.contiguous()
     value = torch.empty(sources, count)
     parent, token = torch.empty(2, sources, count, dtype=torch.long)
-    failed = found.continuations(
+    failed = kernels.continuations(
         *(logits.data_ptr(), logits.stride(0), sources, prefixes, logits.shape[1], chunk),
         *(norm.data_ptr(), maxima.data_ptr(), logprob.data_ptr(), count),
         *(value.data_ptr(), parent.data_ptr(), token.data_ptr()),
@@ -216,14 +218,14 @@ def reorder(tensors: Sequence[Tensor], rows: Tensor, group: int, used: int) -> b
     False, and nothing done, where the kernel does not fit: the rows of a group come from one group,
     and groups may be dropped but not change places.
     """
-    found, held = library(), tensors[0]
+    kernels, held = library(), tensors[0]
     plain = held.dtype == torch.float32 and held.device.type == "cpu" and len(rows) <= len(held)
-    if found is None or not plain or len(rows) % group or not held.is_contiguous():
+    if kernels is None or not plain or len(rows) % group or not held.is_contiguous():
         return False
     places = (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
     stride, size = held.stride(0), used * held.stride(1)
     rows = rows.contiguous()
-    failed: int = found.reorder(
+    failed: int = kernels.reorder(
         places, len(tensors), rows.data_ptr(), len(rows), group, stride, size
     )
     return not failed

@@ -1,4 +1,4 @@
-"""C beside the Python: compiled once on this machine where it has a compiler, found again later.
+"""Build the C files of this folder: compiled once on a machine that can, found again later.
 
 REGARD_NATIVE=0 switches all of it off; whoever asks has another way to do the same.
 """
@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+FOLDER = Path(__file__).parent
 SECONDS = 60  # a compiler that takes longer is not waited for
 
 
-class Native(NamedTuple):
+class NativeLibrary(NamedTuple):
     """Compiled functions, or why there are none."""
 
     library: ctypes.CDLL | None
@@ -31,38 +32,35 @@ def switched_off() -> bool:
     return os.environ.get("REGARD_NATIVE") == "0"
 
 
-def compiled(source: Path, flags: Sequence[str]) -> Native:
+def build_library(name: str, flags: Sequence[str]) -> NativeLibrary:
     """The functions of a C file; the name of the library says what it was made from."""
     if switched_off():
-        return Native(None, "REGARD_NATIVE=0")
-    headers = (file.read_bytes() for file in sorted(source.parent.parent.glob("*/*.h")))
-    made_from = b"".join([source.read_bytes(), *headers, repr(list(flags)).encode()])
+        return NativeLibrary(None, "REGARD_NATIVE=0")
+    source = FOLDER / name
+    headers = (file.read_bytes() for file in sorted(FOLDER.glob("*.h")))
+    inputs = b"".join([source.read_bytes(), *headers, repr(list(flags)).encode()])
     try:
-        made = home() / f"{source.stem}-{hashlib.sha256(made_from).hexdigest()[:16]}.so"
-        if not made.exists():
+        # The user's own folder for what can be made again.
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
+        library = cache / f"{source.stem}-{hashlib.sha256(inputs).hexdigest()[:16]}.so"
+        if not library.exists():
             compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
             if compiler is None:
-                return Native(None, "no C compiler (cc) on this machine")
-            compile_to(made, [compiler, *flags, "-shared", "-fPIC", str(source), "-lm"])
-        return Native(ctypes.CDLL(str(made)))
+                return NativeLibrary(None, "no C compiler (cc) on this machine")
+            run_compiler([compiler, *flags, "-shared", "-fPIC", str(source), "-lm"], library)
+        return NativeLibrary(ctypes.CDLL(str(library)))
     except (OSError, subprocess.SubprocessError, RuntimeError) as error:  # the last: no home
-        return Native(None, f"compiling them failed: {error}")
+        return NativeLibrary(None, f"compiling them failed: {error}")
 
 
-def home() -> Path:
-    """The user's own folder for what can be made again."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "regard"
-
-
-def compile_to(made: Path, command: Sequence[str]) -> None:
+def run_compiler(command: Sequence[str], library: Path) -> None:
     """Compile beside the final name and rename: two processes may do so at once."""
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=made.parent) as folder:
-        new = Path(folder) / made.name
-        done = [*command, "-o", str(new)]
-        subprocess.run(done, check=True, capture_output=True, timeout=SECONDS)
-        os.replace(new, made)
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        new = Path(folder) / library.name
+        command = [*command, "-o", str(new)]
+        subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+        os.replace(new, library)
 
 
 def vector_flags() -> list[str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from regard.disk import cannot_write, file_hash, parse_json, read_json, write_whole
 from regard.errors import DataError, ResourceError
+from regard.files import cannot_write, file_hash, parse_json, read_json, write_whole
 
 
 def test_the_hash_is_sha256_of_the_bytes(tmp_path: Path) -> None:

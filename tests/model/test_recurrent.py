@@ -21,17 +21,17 @@ from regard.decode.beam import BeamConfig
 from regard.decode.exhaustive import exhaustive
 from regard.decode.score import score_rows, stream_logprobs, windows
 from regard.errors import DataError, UsageError
-from regard.history.cells import KINDS, WINDOW
-from regard.history.config import CELLS, RecurrentConfig, language_model
-from regard.history.recurrent import Recurrent
 from regard.interop.weights import own_config
 from regard.kit import Kit
 from regard.model.batch import Batch
+from regard.model.cells import CELL_TYPES, WINDOW
+from regard.model.config import CELLS, RecurrentConfig
+from regard.model.presets import recurrent_lm
+from regard.model.recurrent import Recurrent
 from regard.tokens.train import train_tokenizer
 from regard.train.checkpoint import weight_hash
 from regard.train.config import TrainConfig
-from regard.train.job import Job, with_dropout
-from regard.train.loop import Trainer
+from regard.train.loop import Job, Trainer, with_dropout
 from regard.train.objectives import token_loss
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.train.runs import Killed, kill_at, load_model, write_text
@@ -48,7 +48,7 @@ def randomise(module: nn.Module, scale: float = 0.5) -> nn.Module:
 
 
 def make_model(cell: str = "lstm", depth: int = 2, vocab: int = 11, hidden: int = 8) -> Recurrent:
-    model = Recurrent(language_model(cell, 8, hidden, depth, vocab))
+    model = Recurrent(recurrent_lm(cell, 8, hidden, depth, vocab))
     randomise(model)
     return model
 
@@ -77,7 +77,7 @@ def listen(module: nn.Module) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("heard", [False, True])
 def test_a_cell_is_torchs_fused_and_written_out(kind, heard):
     theirs = randomise(TORCH[kind](5, 7, batch_first=True))
-    ours = KINDS[kind](5, 7)
+    ours = CELL_TYPES[kind](5, 7)
     ours.load_state_dict(theirs.state_dict())
     x, state = drawn(3, 6, 5), tuple(drawn(3, 7) for _ in range(ours.parts))
     given = tuple(part[None] for part in state)
@@ -106,7 +106,7 @@ def test_several_layers_are_torchs(kind):
 
 
 def test_an_mlp_is_a_convolution_that_looks_back():
-    cell = randomise(KINDS["mlp"](3, 7))
+    cell = randomise(CELL_TYPES["mlp"](3, 7))
     x, seen = drawn(2, 6, 3), listen(cell)
     kernel = cell.hide.weight.unflatten(1, (WINDOW, 3)).transpose(1, 2)  # (n, D, WINDOW)
     before = nn.functional.pad(x.transpose(1, 2), (WINDOW - 1, 0))
@@ -132,7 +132,7 @@ def test_an_edit_acts_inside_the_recurrence():
 
 
 def test_forget_gates_begin_open():
-    fresh = Recurrent.fresh(language_model("lstm", 8, 8, 1, 11), seed=3)
+    fresh = Recurrent.fresh(recurrent_lm("lstm", 8, 8, 1, 11), seed=3)
     bias = fresh.decoder.cells[0].bias_ih_l0 + fresh.decoder.cells[0].bias_hh_l0
     assert bias.tolist() == [0.0] * 8 + [1.0] * 8 + [0.0] * 16
     assert weight_hash(fresh) == weight_hash(Recurrent.fresh(fresh.config, seed=3))
@@ -271,7 +271,7 @@ def test_a_stream_is_scored_with_all_that_came_before():
 
 
 def test_a_linear_recurrence_forgets_as_its_radius_to_the_power():
-    cell, radius, steps = KINDS["rnn"](3, 3).double(), 0.8, 30
+    cell, radius, steps = CELL_TYPES["rnn"](3, 3).double(), 0.8, 30
     with torch.no_grad():
         for parameter in cell.parameters():
             parameter.zero_()
@@ -284,7 +284,7 @@ def test_a_linear_recurrence_forgets_as_its_radius_to_the_power():
 
 
 def test_an_lstm_that_only_remembers_keeps_its_gradient():
-    cell = randomise(KINDS["lstm"](3, 3))
+    cell = randomise(CELL_TYPES["lstm"](3, 3))
     cell.at.forget.fn, cell.at.input.fn = torch.ones_like, torch.zeros_like
     h, c = drawn(2, 3), drawn(2, 3).requires_grad_()
     _, (_, last) = cell.read(drawn(2, 40, 3), (h, c))
@@ -302,7 +302,7 @@ def make_trainer(folder, run="run", **changes):
     text = write_text(folder / "text.txt", 30)
     tokens = train_tokenizer([text.read_text()], "chars")
     store = text_store(folder / "s.store", text, tokens)
-    shape = language_model("lstm", 8, 8, 2, tokens.size)
+    shape = recurrent_lm("lstm", 8, 8, 2, tokens.size)
     kit = Kit(with_dropout(Recurrent.fresh(shape, config.seed), config.dropout), tokens)
     (folder / run).mkdir(exist_ok=True)
     streams = Streams(store, 8, 4)
@@ -417,7 +417,7 @@ def test_an_lstm_copies_ten_symbols():
         row = torch.cat((row, torch.zeros(count, 1, dtype=torch.long), row), 1)
         return Batch(row[:, :-1]), row[:, 1:].clone()
 
-    model = Recurrent.fresh(language_model("lstm", 16, 64, 1, 5)).train()
+    model = Recurrent.fresh(recurrent_lm("lstm", 16, 64, 1, 5)).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     rate = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, 2500)
     for step in range(2500):

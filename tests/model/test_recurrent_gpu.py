@@ -9,9 +9,9 @@ import torch
 
 from regard.cli.main import main
 from regard.decode.beam import BeamConfig
-from regard.history.config import CELLS
 from regard.kit import Kit
 from regard.model.batch import Batch
+from regard.model.config import CELLS
 from tests.history import test_bahdanau as pairs
 from tests.history import test_recurrent as texts
 from tests.train.runs import write_pairs, write_text

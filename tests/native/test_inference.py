@@ -15,10 +15,12 @@ from torch import Tensor
 
 from regard.decode.beam import BeamConfig
 from regard.kit import Kit
-from regard.model import native, presets
+from regard.model import presets
 from regard.model.model import Model
-from regard.model.native import (
-    Native,
+from regard.model.precision import set_precision
+from regard.native import inference
+from regard.native.build import NativeLibrary
+from regard.native.inference import (
     attend,
     continuations,
     find_native,
@@ -26,10 +28,9 @@ from regard.model.native import (
     reorder,
     row_summary,
 )
-from regard.model.precision import set_precision
 
 needs_kernels = pytest.mark.skipif(
-    native.library() is None, reason=f"no native kernels: {find_native().why}"
+    inference.library() is None, reason=f"no native kernels: {find_native().why}"
 )
 
 
@@ -222,10 +223,10 @@ def afresh() -> Iterator[None]:
 
 @pytest.mark.usefixtures("afresh")
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(native, "suits", lambda: True)
+    monkeypatch.setattr(inference, "suits", lambda: True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_native() == Native(None, "no C compiler (cc) on this machine")
+    assert find_native() == NativeLibrary(None, "no C compiler (cc) on this machine")
     with pytest.raises(RuntimeError):
         pack_native(torch.zeros(1, 4, dtype=torch.int8), torch.ones(1), None, 127)
     one = randn(1, 1, 1, 16)
@@ -237,7 +238,7 @@ def test_a_compiler_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     broken = tmp_path / "cc"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(native, "suits", lambda: True)
+    monkeypatch.setattr(inference, "suits", lambda: True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     found = find_native()
@@ -250,7 +251,7 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(user: int) -> None:
         raise KeyError(user)
 
-    monkeypatch.setattr(native, "suits", lambda: True)
+    monkeypatch.setattr(inference, "suits", lambda: True)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr("pwd.getpwuid", unknown)
@@ -260,7 +261,7 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_kernels
 def test_two_processes_may_compile_at_once(tmp_path: Path) -> None:
-    code = "from regard.model.native import library; raise SystemExit(library() is None)"
+    code = "from regard.native.inference import library; raise SystemExit(library() is None)"
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     both = [subprocess.Popen([sys.executable, "-c", code], env=env) for _ in range(2)]
     assert [process.wait(120) for process in both] == [0, 0]

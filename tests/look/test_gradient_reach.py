@@ -10,14 +10,14 @@ import torch.nn.functional as F
 
 from regard.cli.main import main
 from regard.errors import UsageError
-from regard.history.config import CELLS, language_model
-from regard.history.gradients import gradient_by_lag
-from regard.history.recurrent import Past, Recurrent
+from regard.look.gradient_reach import gradient_by_lag
 from regard.model.batch import Batch
+from regard.model.config import CELLS
 from regard.model.model import Model
-from regard.model.presets import llama
-from tests.history.test_bahdanau import make_model as make_pair
-from tests.history.test_recurrent import make_model, randomise
+from regard.model.presets import llama, recurrent_lm
+from regard.model.recurrent import Past, Recurrent
+from tests.model.test_bahdanau import make_model as make_pair
+from tests.model.test_recurrent import make_model, randomise
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.train.runs import write_text
 
@@ -58,7 +58,7 @@ def test_in_a_transformer_it_is_the_gradient_of_an_embedding():
 
 
 def test_a_linear_rnn_forgets_by_its_radius_at_every_step():
-    model, radius = Recurrent(language_model("rnn", 4, 6, 1, 11)), 0.7
+    model, radius = Recurrent(recurrent_lm("rnn", 4, 6, 1, 11)), 0.7
     randomise(model)
     cell = model.decoder.cells[0]
     with torch.no_grad():

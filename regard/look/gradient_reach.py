@@ -15,9 +15,9 @@ from torch import Tensor
 
 from regard.core.tap import taps
 from regard.errors import UsageError
-from regard.history.recurrent import Past, Recurrent
 from regard.model.batch import Batch
 from regard.model.model import Model
+from regard.model.recurrent import Past, Recurrent
 
 FIRST = "decoder.blocks.0.resid_pre"
 

@@ -4,7 +4,7 @@
 // lies behind a causal mask is not computed. Each head is done by one thread, in one order: the
 // bits do not depend on the number of threads.
 
-#include "../model/vector.h"
+#include "vector.h"
 
 #include <stdlib.h>
 

@@ -17,18 +17,17 @@ from regard.data.build import pair_store
 from regard.decode.beam import BeamConfig
 from regard.decode.score import score_rows
 from regard.errors import UsageError
-from regard.history.bahdanau import Additive, Encoder
-from regard.history.cells import Listener
-from regard.history.config import encoder_decoder
-from regard.history.seq2seq import RecurrentPair
 from regard.kit import Kit
+from regard.model.bahdanau import Additive, Encoder
 from regard.model.batch import Batch
+from regard.model.cells import StepTaps
+from regard.model.presets import recurrent_seq2seq
+from regard.model.recurrent import Recurrent
 from regard.tokens.train import train_tokenizer
 from regard.train.checkpoint import weight_hash
 from regard.train.config import TrainConfig
-from regard.train.job import Job, with_dropout
-from regard.train.loop import Trainer
-from tests.history.test_recurrent import drawn, listen, randomise
+from regard.train.loop import Job, Trainer, with_dropout
+from tests.model.test_recurrent import drawn, listen, randomise
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.train.runs import Killed, kill_at, load_model, write_pairs
 
@@ -37,7 +36,7 @@ KINDS = [("lstm", "additive"), ("gru", "additive"), ("lstm", "none"), ("rnn", "n
 
 
 def make_model(cell="lstm", attention="additive", depth=1, vocab=11):
-    model = RecurrentPair(encoder_decoder(cell, 6, 8, depth, vocab, attention))
+    model = Recurrent(recurrent_seq2seq(cell, 6, 8, depth, vocab, attention))
     randomise(model)
     return model
 
@@ -66,7 +65,7 @@ def test_without_v_it_is_the_mean_of_the_source():
     nn.init.zeros_(look.v.weight)
     seen = listen(look)
     states, real = drawn(2, 3, 6), torch.tensor([[True, True, True], [True, True, False]])
-    context = look(drawn(2, 4), look.k(states), states, real, Listener(1))
+    context = look(drawn(2, 4), look.k(states), states, real, StepTaps(1))
     assert seen["pattern"][0, 0, 0].tolist() == pytest.approx([1 / 3] * 3)
     assert seen["pattern"][1, 0, 0].tolist() == [0.5, 0.5, 0.0]
     assert (context[0] - states[0].mean(0)).abs().max() <= 1e-6
@@ -78,7 +77,7 @@ def test_small_scores_are_a_sum_of_two_dot_products():
     s, states = drawn(1, 4), drawn(1, 3, 6)
     for size in (0.1, 0.05):
         seen = listen(look)
-        look(size * s, size * look.k(states), states, None, Listener(1))
+        look(size * s, size * look.k(states), states, None, StepTaps(1))
         plain = look.v(size * (look.q(s)[:, None] + look.k(states)))[..., 0]
         errors.append(float((seen["scores"][:, 0, 0] - plain).detach().abs().max()))
     assert errors[0] / errors[1] == pytest.approx(8, rel=0.1)  # of third order
@@ -110,7 +109,7 @@ def test_an_edited_pattern_changes_what_is_said():
 @pytest.mark.parametrize("heard", [False, True])
 def test_both_directions_are_torchs(cell, theirs, heard):
     wanted = randomise(theirs(6, 8, num_layers=2, bidirectional=True, batch_first=True), 0.3)
-    ours = Encoder(encoder_decoder(cell, 6, 8, 2, 11, "additive"), 6)
+    ours = Encoder(recurrent_seq2seq(cell, 6, 8, 2, 11, "additive"))
     for layer in range(2):
         for cells, end in ((ours.ahead, ""), (ours.back, "_reverse")):
             names = [n for n, _ in cells[layer].named_parameters()]
@@ -182,7 +181,7 @@ def make_trainer(folder, pairs, shape, run="run", **settings):
     store = pair_store(folder / "pairs.store", [pairs], tokens)
     ends = tokens.specials["pad"], tokens.specials["eos"]
     config = TrainConfig(**settings)
-    made = RecurrentPair.fresh(encoder_decoder(*shape[:4], tokens.size, shape[4]), config.seed)
+    made = Recurrent.fresh(recurrent_seq2seq(*shape[:4], tokens.size, shape[4]), config.seed)
     kit = Kit(with_dropout(made, config.dropout), tokens)
     kit.config = kit.fresh_config() | {"decoder_start_token_id": ends[0]}
     (folder / run).mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Runs of several processes for test_world.py: `python -m tests.train.world_runs FOLDER KIND…`."""
+"""Runs of several processes: `python -m tests.train.distributed_runs FOLDER KIND…`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 
 from regard.errors import RegardError
 from regard.train.checkpoint import weight_hash
-from regard.train.job import Interrupted
-from regard.train.world import joined, whole_model
+from regard.train.distributed import joined, whole_model
+from regard.train.loop import Interrupted
 from tests.train.runs import Killed, kill_at, load_model, make_trainer
 
 EVEN = dict(steps=9, accumulate=3, clip=0.5, ema=0.9, dropout=0.0, eval_every=4, save_every=4)

@@ -1,13 +1,12 @@
-"""Attention and GELU with their gradients by `cpu.c`, where this machine can compile it.
+"""Kernels of float32 training on CPUs (`training.c`): attention and GELU with their gradients.
 
-Without it, torch's own kernels do the same: the same numbers to rounding, slower.
+Where they cannot be compiled, torch's own do: equal numbers to rounding, slower.
 """
 
 from __future__ import annotations
 
 import ctypes
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,43 +14,47 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mlp import gelu_tanh as plain_gelu
-from regard.model.native import Open, Place, readable, vector_kernels
+from regard.native.inference import (
+    MaskLayout,
+    TensorLayout,
+    build_vector_library,
+    readable,
+)
 
-SOURCE = Path(__file__).with_name("cpu.c")
 LONGEST = 4096  # keys whose scores stay in a core's cache
 
 
-class Question(ctypes.Structure):
-    """`Attention` of cpu.c."""
+class AttentionArguments(ctypes.Structure):
+    """`Attention` of training.c."""
 
     _fields_ = [
-        *((name, Place) for name in ("q", "k", "v", "out")),
-        *(("open", Open), ("norm", ctypes.c_void_p)),
+        *((name, TensorLayout) for name in ("q", "k", "v", "out")),
+        *(("open", MaskLayout), ("norm", ctypes.c_void_p)),
         *((name, ctypes.c_int64) for name in ("batch", "heads", "groups")),
         *((name, ctypes.c_int64) for name in ("queries", "keys", "width")),
         *(("causal", ctypes.c_int), ("scale", ctypes.c_float)),
     ]
 
 
-class Gradients(ctypes.Structure):
-    """`Gradients` of cpu.c."""
+class AttentionGradients(ctypes.Structure):
+    """`Gradients` of training.c."""
 
-    _fields_ = [(name, Place) for name in ("out", "q", "k", "v")]
+    _fields_ = [(name, TensorLayout) for name in ("out", "q", "k", "v")]
 
 
 @cache
 def library() -> ctypes.CDLL | None:
     """The kernels; None where they cannot be."""
-    found = vector_kernels(SOURCE).library
-    if found is None:
+    kernels = build_vector_library("training.c").library
+    if kernels is None:
         return None
     pointer, threads = ctypes.c_void_p, ctypes.c_int
-    found.attention_forward.argtypes = [Question, threads]
-    found.attention_backward.argtypes = [Question, Gradients, threads]
-    found.gelu_forward.argtypes = [pointer, pointer, ctypes.c_int64, threads]
-    found.gelu_backward.argtypes = [pointer, pointer, pointer, ctypes.c_int64, threads]
-    found.gelu_forward.restype = found.gelu_backward.restype = None
-    return found
+    kernels.attention_forward.argtypes = [AttentionArguments, threads]
+    kernels.attention_backward.argtypes = [AttentionArguments, AttentionGradients, threads]
+    kernels.gelu_forward.argtypes = [pointer, pointer, ctypes.c_int64, threads]
+    kernels.gelu_backward.argtypes = [pointer, pointer, pointer, ctypes.c_int64, threads]
+    kernels.gelu_forward.restype = kernels.gelu_backward.restype = None
+    return kernels
 
 
 def run(kernel: str, *arguments: Any) -> None:
@@ -68,12 +71,12 @@ def by_position(like: Tensor) -> Tensor:
 
 def question(
     tensors: tuple[Tensor, ...], mask: Tensor | None, norm: Tensor, causal: bool, scale: float
-) -> Question:
+) -> AttentionArguments:
     """Queries, keys, values and answers as the kernel reads them."""
     batch, heads, queries, width = tensors[0].shape
     sizes = batch, heads, tensors[1].shape[1], queries, tensors[1].shape[2], width
-    places = *map(Place.of, tensors), Open.of(mask), norm.data_ptr()
-    return Question(*places, *sizes, causal, scale)
+    places = *map(TensorLayout.of, tensors), MaskLayout.of(mask), norm.data_ptr()
+    return AttentionArguments(*places, *sizes, causal, scale)
 
 
 class Attend(torch.autograd.Function):
@@ -96,10 +99,10 @@ class Attend(torch.autograd.Function):
         """By q, k and v."""
         *tensors, mask, norm = ctx.saved_tensors
         pull = gradients[0] if gradients[0].stride(-1) == 1 else gradients[0].contiguous()
-        made = [by_position(x) for x in tensors[:3]]
-        places = Gradients(*map(Place.of, (pull, *made)))
+        pulls = [by_position(x) for x in tensors[:3]]
+        places = AttentionGradients(*map(TensorLayout.of, (pull, *pulls)))
         run("attention_backward", question(tuple(tensors), mask, norm, *ctx.how), places)
-        return (*made, None, None, None)
+        return (*pulls, None, None, None)
 
 
 def simple(*tensors: Tensor) -> bool:
@@ -148,5 +151,5 @@ class Gelu(torch.autograd.Function):
 
 def gelu_tanh(x: Tensor) -> Tensor:
     """`core.mlp.gelu_tanh` with its gradient."""
-    made: Tensor = Gelu.apply(x.contiguous()) if simple(x) else plain_gelu(x)
-    return made
+    activated: Tensor = Gelu.apply(x.contiguous()) if simple(x) else plain_gelu(x)
+    return activated

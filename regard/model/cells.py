@@ -66,15 +66,15 @@ class Cell(nn.Module):
     def read_written(
         self, x: Tensor, state: State, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """The same step by step, with taps."""
-        heard, out = Listener(x.shape[1]), []
+        """What `read` computes, step by step, with taps."""
+        heard, out = StepTaps(x.shape[1]), []
         for t in range(x.shape[1]):
             new = self.step(x[:, t], state, heard)
             state = new if lengths is None else chosen(lengths > t, new, state)
             out.append(new[0])
         return torch.stack(out, 1) if out else x.new_zeros(len(x), 0, self.hidden_size), state
 
-    def one(self, x: Tensor, state: State, heard: Listener) -> State:
+    def one(self, x: Tensor, state: State, heard: StepTaps) -> State:
         """One step, in torch's kernel unless somebody listens."""
         if self.heard:
             return self.step(x, state, heard)
@@ -89,12 +89,12 @@ class Cell(nn.Module):
         own = F.linear(x, self.weight_ih_l0, self.bias_ih_l0)
         return own, F.linear(h, self.weight_hh_l0, self.bias_hh_l0)
 
-    def step(self, x: Tensor, state: State, heard: Listener) -> State:
+    def step(self, x: Tensor, state: State, heard: StepTaps) -> State:
         """One step: x (B, D) and the state before it → the state after it."""
         raise NotImplementedError
 
 
-class Listener:
+class StepTaps:
     """Shows taps what a recurrence has computed so far.
 
     A tap is given (B, T, n) at every step, zeros at steps to come, and its answer at this step is
@@ -117,6 +117,19 @@ class Listener:
         return shown[:, len(past) - 1]
 
 
+def compact(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Rows with their tokens first and padding last, their lengths, and the way back."""
+    if real is None:
+        return x, None, None
+    order = (~real).long().argsort(dim=1, stable=True)  # (B, T)
+    return take(x, order), real.sum(1), order.argsort(1)
+
+
+def take(x: Tensor, order: Tensor) -> Tensor:
+    """Columns of each row of (B, T, D) in another order."""
+    return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
+
+
 def chosen(which: Tensor, new: State, old: State) -> State:
     """The new state where `which` (B,), else the old one."""
     return tuple(torch.where(which[:, None], a, b) for a, b in zip(new, old, strict=True))
@@ -129,7 +142,7 @@ class TanhCell(nn.RNN, Cell):
         super().__init__(dim, hidden, batch_first=True)
         self.at = Taps("state")
 
-    def step(self, x: Tensor, state: State, heard: Listener) -> State:
+    def step(self, x: Tensor, state: State, heard: StepTaps) -> State:
         """One step."""
         own, other = self.maps(x, state[0])
         return (heard(self.at.state, (own + other).tanh()),)
@@ -144,7 +157,7 @@ class LSTMCell(nn.LSTM, Cell):
         super().__init__(dim, hidden, batch_first=True)
         self.at = Taps("input", "forget", "candidate", "output", "cell", "state")
 
-    def step(self, x: Tensor, state: State, heard: Listener) -> State:
+    def step(self, x: Tensor, state: State, heard: StepTaps) -> State:
         """One step."""
         own, other = self.maps(x, state[0])
         i, f, g, o = (own + other).chunk(4, -1)
@@ -161,7 +174,7 @@ class GRUCell(nn.GRU, Cell):
         super().__init__(dim, hidden, batch_first=True)
         self.at = Taps("reset", "update", "candidate", "state")
 
-    def step(self, x: Tensor, state: State, heard: Listener) -> State:
+    def step(self, x: Tensor, state: State, heard: StepTaps) -> State:
         """One step."""
         (h,) = state
         own, other = (part.chunk(3, -1) for part in self.maps(x, h))
@@ -194,14 +207,9 @@ class WindowCell(Cell):
         return self.at.state(self.hide(wide).tanh()), (kept.flatten(1),)
 
 
-KINDS: dict[str, type[Any]] = {"rnn": TanhCell, "lstm": LSTMCell, "gru": GRUCell, "mlp": WindowCell}
-
-
-@torch.no_grad()
-def initialise_cell(cell: nn.RNNBase, generator: torch.Generator) -> None:
-    """Uniform in ±1/√n as torch does; an LSTM's forget gates begin open (bias 1, Gers 2000)."""
-    for name, weight in cell.named_parameters():
-        drawn = torch.rand(weight.shape, generator=generator) * 2 - 1
-        weight.copy_(drawn * cell.hidden_size**-0.5 if name.startswith("weight") else 0 * drawn)
-    if isinstance(cell, LSTMCell):
-        cell.bias_ih_l0[cell.hidden_size : 2 * cell.hidden_size] = 1.0
+CELL_TYPES: dict[str, type[Any]] = {
+    "rnn": TanhCell,
+    "lstm": LSTMCell,
+    "gru": GRUCell,
+    "mlp": WindowCell,
+}

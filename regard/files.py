@@ -1,4 +1,4 @@
-"""Files as they lie on the disk: hashes, writing that no crash can halve, JSON that says where."""
+"""Files: hashes, writing that no crash can halve, and errors that say where one breaks."""
 
 from __future__ import annotations
 
@@ -127,6 +127,18 @@ def parse_json(raw: bytes, name: Path | str, kind: type = dict, start: int = 0) 
         wanted = "a JSON object" if kind is dict else "a JSON list"
         raise corrupt(name, start, f"JSON of type {type(value).__name__}", wanted)
     return value
+
+
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Check the header of a safetensors file against its length; tensor name → shape."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.offset_keys()}
+    except (SafetensorError, OSError) as error:
+        found = f"{error}; the file has {path.stat().st_size:,} bytes"
+        raise DataError(f"reading {path}", found, "a whole safetensors file", BROKEN) from None
 
 
 def corrupt(name: Path | str, offset: int, found: str, expected: str) -> DataError:

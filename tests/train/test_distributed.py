@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from regard.loading import load
+from tests.train.distributed_runs import CUT, EVEN
 from tests.train.runs import Killed, kill_at, load_model, make_trainer
-from tests.train.world_runs import CUT, EVEN
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ["lm", "seq2seq"]
@@ -27,9 +27,9 @@ def free_port():
 
 
 def together(folder, kinds=KINDS, size=2):
-    """Run world_runs.py on processes as torchrun would start them; what each found."""
+    """Run distributed_runs.py on processes as torchrun would start them; what each found."""
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)}
-    command = [sys.executable, "-m", "tests.train.world_runs", str(folder), *kinds]
+    command = [sys.executable, "-m", "tests.train.distributed_runs", str(folder), *kinds]
     started = [
         subprocess.Popen(
             command,

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.core.tap import Taps
-from regard.history.cells import KINDS, Cell, Listener, State, chosen
-from regard.history.config import RecurrentConfig
-from regard.history.recurrent import compact, take
+from regard.model.cells import CELL_TYPES, Cell, State, StepTaps, chosen, compact, take
+from regard.model.config import RecurrentConfig
 
 
 class Additive(nn.Module):
@@ -28,7 +27,7 @@ class Additive(nn.Module):
         self.at = Taps("scores", "pattern")
 
     def forward(
-        self, s: Tensor, keys: Tensor, states: Tensor, real: Tensor | None, heard: Listener
+        self, s: Tensor, keys: Tensor, states: Tensor, real: Tensor | None, heard: StepTaps
     ) -> Tensor:
         """s (A · g, n), keys U h (A, S, a), states h (A, S, m), real (A, S) → contexts (A · g, m).
 
@@ -47,12 +46,11 @@ class Additive(nn.Module):
 class Encoder(nn.Module):
     """Reads a source from left to right, and where attention looks at all of it, back as well."""
 
-    def __init__(self, config: RecurrentConfig, dim: int) -> None:
+    def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
-        make, hidden = KINDS[config.cell], config.hidden
+        make, hidden = CELL_TYPES[config.cell], config.hidden
         self.both = config.attention == "additive"
-        self.width = 2 * hidden if self.both else hidden
-        dims = [dim, *[self.width] * (config.depth - 1)]
+        dims = [config.front.dim, *[config.source_width] * (config.depth - 1)]
         self.ahead = nn.ModuleList(make(wide, hidden) for wide in dims)
         self.back = nn.ModuleList(make(wide, hidden) for wide in dims if self.both)
         self.dropout = nn.Dropout(0.0)
@@ -88,12 +86,12 @@ def reversal(x: Tensor, lengths: Tensor | None) -> Tensor:
 class Decoder(nn.Module):
     """s_i = f(s_{i−1}, [y_{i−1}; c_i]); what it says is tanh(W [s_i; c_i; y_{i−1}])."""
 
-    def __init__(self, config: RecurrentConfig, dim: int, width: int) -> None:
+    def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
-        hidden = config.hidden
+        hidden, width, dim = config.hidden, config.source_width, config.width
         self.first = nn.Linear(hidden, hidden)  # s_0 = tanh(W h_1 read backwards), or of z*
         self.cross = Additive(hidden, width, hidden) if config.attention == "additive" else None
-        self.cells = nn.ModuleList([KINDS[config.cell](dim + width, hidden)])
+        self.cells = nn.ModuleList([CELL_TYPES[config.cell](dim + width, hidden)])
         self.mix = nn.Linear(hidden + width + dim, dim)
         self.dropout = nn.Dropout(0.0)
         self.at = Taps("embed")
@@ -105,44 +103,43 @@ class Decoder(nn.Module):
         assert isinstance(cell, Cell)
         return cell
 
-    def start(self, source: Tensor, real: Tensor | None) -> State:
+    def start(self, source: Tensor, real: Tensor | None) -> list[State]:
         """The state before the first word, of a source (A, S, m)."""
         seen = source[:, 0]
         if real is not None and self.cross is not None:  # padding may stand on the left
             rows = torch.arange(len(source), device=source.device)
             seen = source[rows, real.int().argmax(-1)]
         h = self.first(seen[:, -self.cell.hidden_size :]).tanh()
-        return (h, *self.cell.start(len(h))[1:])
+        return [(h, *self.cell.start(len(h))[1:])]
 
     def forward(
-        self, x: Tensor, state: State, source: Tensor, keys: Tensor | None, masks: Masks
-    ) -> tuple[Tensor, State]:
-        """x (N, T, D) after `state` → (N, T, D) and the state after it; source (A, S, m)."""
-        x = self.at.embed(x)
+        self,
+        x: Tensor,
+        states: list[State],
+        real: Tensor | None,
+        source: Tensor,
+        source_real: Tensor | None = None,
+        keys: Tensor | None = None,
+    ) -> tuple[Tensor, list[State]]:
+        """x (N, T, D) after `states` → (N, T, D) and the states after it.
+
+        `source` is (A, S, m), with padding where `source_real` (A, S) is False; `keys` are U h
+        (A, S, a), computed once per source.
+        """
+        x, (state,) = self.at.embed(x), states
         if self.cross is None:  # the same context at every step: all steps in one kernel
             context = source.repeat_interleave(len(x) // len(source), 0).expand(-1, x.shape[1], -1)
-            given, lengths, order = compact(torch.cat([x, context], -1), masks[0])
-            out, state = self.cell.read(given, state, lengths)
+            both, lengths, order = compact(torch.cat([x, context], -1), real)
+            out, state = self.cell.read(both, state, lengths)
             out = out if order is None else take(out, order)
-        else:
+        else:  # where to look follows from the state before: step by step
             assert keys is not None
-            out, context, state = self.look(x, state, source, keys, masks)
-        return self.mix(self.dropout(torch.cat([out, context, x], -1))).tanh(), state
-
-    def look(
-        self, x: Tensor, state: State, source: Tensor, keys: Tensor, masks: Masks
-    ) -> tuple[Tensor, Tensor, State]:
-        """States (N, T, n), contexts (N, T, m) and the last state: where to look follows from h."""
-        assert self.cross is not None
-        heard, out, contexts = Listener(x.shape[1]), list[Tensor](), list[Tensor]()
-        for t in range(x.shape[1]):
-            context = self.cross(state[0], keys, source, masks[1], heard)
-            new = self.cell.one(torch.cat([x[:, t], context], -1), state, heard)
-            state = new if masks[0] is None else chosen(masks[0][:, t], new, state)
-            out.append(new[0])
-            contexts.append(context)
-        return torch.stack(out, 1), torch.stack(contexts, 1), state
-
-
-Masks = tuple[Tensor | None, Tensor | None]
-"""Real tokens of the target (N, T) and of the source (A, S)."""
+            heard, states_seen, contexts = StepTaps(x.shape[1]), list[Tensor](), list[Tensor]()
+            for t in range(x.shape[1]):
+                now = self.cross(state[0], keys, source, source_real, heard)
+                new = self.cell.one(torch.cat([x[:, t], now], -1), state, heard)
+                state = new if real is None else chosen(real[:, t], new, state)
+                states_seen.append(new[0])
+                contexts.append(now)
+            out, context = torch.stack(states_seen, 1), torch.stack(contexts, 1)
+        return self.mix(self.dropout(torch.cat([out, context, x], -1))).tanh(), [state]

@@ -1,0 +1,318 @@
+"""What every public function returns: data that shows itself in a terminal, a pipe or a notebook.
+
+A result is a frozen dataclass. Its fields are its JSON; a list of `Row`s is a table; the first line
+of its docstring is its title, with fields in braces filled in. Most results need no code at all.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import html
+import io
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from regard.errors import RegardError, UsageError
+from regard.files import write_whole
+
+DASH = "–"  # where there is no value
+
+
+def shown(
+    form: str | None = None,
+    *,
+    title: str | None = None,
+    table: bool = True,
+    json: bool = True,
+    **options: Any,
+) -> Any:
+    """A field of a result that is shown in a way of its own.
+
+    Args:
+        form: how its values are written, such as "{:.1%}".
+        title: its name in tables, where another than the field's own reads better.
+        table: whether people see it.
+        json: whether `to_dict` has it.
+        options: those of `dataclasses.field`, such as default.
+    """
+    metadata = {"form": form, "title": title, "table": table, "json": json}
+    return dataclasses.field(metadata=metadata, **options)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: tensors are lists, paths are texts, NaN and infinity are null."""
+    if isinstance(value, Row):
+        return value.to_dict()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): plain(inside) for name, inside in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(inside) for inside in value]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):  # tensors and arrays
+        return plain(value.tolist())
+    if dataclasses.is_dataclass(value):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return value
+
+
+def human(value: Any, form: str | None = None) -> str:
+    """A value as people read it: 1536 is 1,536, no value a dash, a list has commas."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return DASH
+    if isinstance(value, list | tuple):
+        return ", ".join(human(inside, form) for inside in value)
+    if form is not None:
+        return form.format(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def human_bytes(count: float) -> str:
+    """1536 → '1.5 KiB'."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or unit == "TiB":
+            break
+        count /= 1024
+    return f"{count:.0f} B" if unit == "B" else f"{count:,.1f} {unit}"
+
+
+def human_count(count: float) -> str:
+    """124439808 → '124.44 M'."""
+    for limit, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= limit:
+            return f"{count / limit:,.2f} {unit}"
+    return f"{count:.0f}"
+
+
+def human_time(seconds: float) -> str:
+    """0.0123 → '12.3 ms'."""
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f} µs"
+    if seconds < 1:
+        return f"{seconds * 1e3:.1f} ms"
+    if seconds < 120:
+        return f"{seconds:.2f} s"
+    return f"{seconds / 60:,.1f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table as it is shown: cells are text, the first `left` columns words, others numbers."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: int = 1
+
+    def __str__(self) -> str:
+        """In plain lines, for a pipe."""
+        lines = [self.columns, *self.rows] if any(self.columns) else list(self.rows)
+        widths = [max(len(line[n]) for line in lines) for n in range(len(self.columns))]
+        text = [self.title] if self.title else []
+        for line in lines:
+            cells = [
+                cell.ljust(width) if n < self.left else cell.rjust(width)
+                for n, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ]
+            text.append(f"  {'  '.join(cells)}".rstrip())
+        return "\n".join(text)
+
+    def __rich__(self) -> Any:
+        """With colours, for a terminal."""
+        from rich import box
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        head = any(self.columns)
+        table = Table(box=box.SIMPLE_HEAD if head else box.SIMPLE, show_header=head)
+        for n, column in enumerate(self.columns):
+            style = "cyan" if n == 0 else ""
+            table.add_column(column, justify="left" if n < self.left else "right", style=style)
+        for row in self.rows:
+            table.add_row(*map(Text, row))  # Text: brackets are not markup
+        return Group(Text(self.title, "bold"), table) if self.title else table
+
+    def _repr_html_(self) -> str:
+        """For a notebook or a page."""
+        escape, sides = html.escape, ["left" if n < self.left else "right" for n in range(99)]
+        head = "".join(
+            f'<th style="text-align:{side}">{escape(column)}</th>'
+            for column, side in zip(self.columns, sides, strict=False)
+        )
+        body = "".join(
+            "<tr>"
+            + "".join(
+                f'<td style="text-align:{side}">{escape(cell)}</td>'
+                for cell, side in zip(row, sides, strict=False)
+            )
+            + "</tr>"
+            for row in self.rows
+        )
+        caption = f"<caption>{escape(self.title)}</caption>" if self.title else ""
+        top = f"<thead><tr>{head}</tr></thead>" if any(self.columns) else ""
+        return f"<table>{caption}{top}<tbody>{body}</tbody></table>"
+
+
+class Row:
+    """One row of a table, a dataclass too."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain data."""
+        return {
+            field.name: plain(getattr(self, field.name))
+            for field in dataclasses.fields(self)  # type: ignore[arg-type]
+            if field.metadata.get("json", True)
+        }
+
+
+def grid_of(title: str, rows: Sequence[Row]) -> Grid:
+    """A table whose columns are the fields of its rows."""
+    fields = [f for f in dataclasses.fields(rows[0]) if f.metadata.get("table", True)]  # type: ignore[arg-type]
+    columns = [f.metadata.get("title") or f.name.replace("_", " ") for f in fields]
+    cells = [[human(getattr(row, f.name), f.metadata.get("form")) for f in fields] for row in rows]
+    values = [[getattr(row, f.name) for row in rows] for f in fields]
+    words = [not any(isinstance(v, int | float) for v in column) for column in values]
+    left = words.index(False) if False in words else len(words)
+    return Grid(title, columns, cells, max(left, 1))
+
+
+class Result(Row):
+    """What a public function returns. Subclasses are frozen dataclasses."""
+
+    exit_code: ClassVar[int] = 0
+    """What the command ends with; a result may say that something was not as it should be."""
+
+    def __init_subclass__(cls) -> None:
+        cls.__repr__ = Result.__str__  # type: ignore[assignment]
+
+    def title(self) -> str:
+        """The first line of the class's docstring, fields in braces filled in."""
+        first = (type(self).__doc__ or "").strip().splitlines()[0].removesuffix(".")
+        return first.format_map(vars(self))
+
+    def parts(self) -> Iterator[str | Grid]:
+        """What is shown, in order: lines and tables. Scalars first, then lists and nested ones."""
+        pairs: list[tuple[str, str]] = []
+        later: list[str | Grid] = []
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            if not field.metadata.get("table", True):
+                continue
+            name = field.metadata.get("title") or field.name.replace("_", " ")
+            value = getattr(self, field.name)
+            if isinstance(value, Result):
+                later += value.parts()
+            elif isinstance(value, Row):
+                later.append(grid_of(name, [value]))
+            elif isinstance(value, Mapping):
+                cells = [(str(key), human(inside)) for key, inside in value.items()]
+                later += [Grid(name, ("", ""), cells, left=1)] if cells else []
+            elif isinstance(value, list | tuple) and value and isinstance(value[0], Row):
+                later.append(grid_of(name, value))
+            elif value not in ((), []):
+                pairs.append((name, human(value, field.metadata.get("form"))))
+        if pairs:
+            yield Grid(self.title(), ("", ""), pairs, left=2)
+        else:
+            yield self.title()
+        yield from later
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.parts()))
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        return Group(*(Text(part) if isinstance(part, str) else part for part in self.parts()))
+
+    def _repr_html_(self) -> str:
+        shown = (
+            f"<p>{html.escape(part)}</p>" if isinstance(part, str) else part._repr_html_()
+            for part in self.parts()
+        )
+        return "\n".join(shown)
+
+    def table(self) -> Sequence[Row]:
+        """The rows of its table; one row with the result itself where it has none."""
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, list | tuple) and value and isinstance(value[0], Row):
+                return value
+        return [self]
+
+    def to_frame(self) -> Any:
+        """The table as a pandas DataFrame."""
+        try:
+            import pandas
+        except ImportError as error:
+            fix = "pip install pandas"
+            raise UsageError("making a frame", "pandas is not installed", fix=fix) from error
+        return pandas.DataFrame([row.to_dict() for row in self.table()])
+
+    def page(self) -> str:
+        """The result as an HTML page that needs no network."""
+        body = self._repr_html_()
+        style = "body{font:14px sans-serif;margin:2em}td,th{padding:.1em .6em}"
+        style += "caption{text-align:left;font-weight:bold;padding:.6em 0}"
+        title = html.escape(self.title())
+        return (
+            f'<!doctype html><html><head><meta charset="utf-8"><title>{title}</title>'
+            f"<style>{style}</style></head><body>{body}</body></html>\n"
+        )
+
+    def plot(self) -> Any:
+        """The result as a matplotlib figure, where it has a picture."""
+        name = type(self).__name__
+        raise UsageError("drawing a picture", f"{name} has no picture", "a result that has one")
+
+    def save(self, path: str | Path) -> None:
+        """Write the result in the form that the name ends with: .json, .csv, .html or .png."""
+        place = Path(path)
+        if place.suffix == ".json":
+            data = json.dumps(self.to_dict(), ensure_ascii=False, indent=2) + "\n"
+        elif place.suffix == ".csv":
+            rows = [row.to_dict() for row in self.table()]
+            text = io.StringIO()
+            writer = csv.DictWriter(text, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+            data = text.getvalue()
+        elif place.suffix == ".html":
+            data = self.page()
+        elif place.suffix == ".png":
+            picture = io.BytesIO()
+            self.plot().savefig(picture, format="png", dpi=150, bbox_inches="tight")
+            write_whole(place, picture.getvalue())
+            return
+        else:
+            found = f"{place.name}, which ends with {place.suffix or 'nothing'}"
+            raise UsageError("saving a result", found, ".json, .csv, .html or .png")
+        write_whole(place, data.encode())
+
+
+@dataclass(frozen=True)
+class Failed(Result):
+    """A text of many that could not be done; the others were."""
+
+    error: RegardError = shown(json=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was being done and what was wrong."""
+        return {"error": str(self.error)}
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The error itself."""
+        yield str(self.error)

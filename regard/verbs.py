@@ -1,0 +1,172 @@
+"""What public functions share: the types of their arguments, the check of them, the noted call.
+
+Bounds and choices are written once, in a signature; a call from Python and the command line check
+them alike. Neither torch nor cyclopts is loaded here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import math
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar
+
+from regard.errors import RegardError, UsageError, did_you_mean
+from regard.result import Result
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+P = ParamSpec("P")
+R = TypeVar("R")
+MOST = (1 << 31) - 1  # of any count
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The smallest and the largest value of a number; `above` leaves out the smallest itself."""
+
+    least: float
+    most: float
+    says: str
+    above: bool = False
+
+    def holds(self, value: Any) -> bool:
+        """Whether a number is within."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+            return False
+        return self.least <= value <= self.most and not (self.above and value == self.least)
+
+
+Count = Annotated[int, Bound(1, MOST, "a whole number from 1 up")]
+Natural = Annotated[int, Bound(0, MOST, "a whole number from 0 up")]
+Share = Annotated[float, Bound(0, 1, "a number from 0 to 1")]
+Amount = Annotated[float, Bound(0, 1e300, "a number above 0", above=True)]
+
+
+@dataclass(frozen=True)
+class Words:
+    """How the words of a command become a text argument.
+
+    each: every word is a text, and so is every line of `--file` or stdin; joined: the words are one
+    text, every line is a text; whole: the words, or the whole file, are one text.
+    """
+
+    how: Literal["each", "joined", "whole"]
+
+
+Texts = Annotated[str | Iterable[str | RegardError], Words("each")]
+"""One text, which gives one result, or several, which give an iterator of results.
+
+In a stream, a line that could not be read stands as its error, and gives a `Failed` result."""
+Text = Annotated[str, Words("whole")]
+FLAT = "a dataclass whose fields are flags of their own"
+"""`Annotated[TrainConfig, FLAT]`: on the command line `--steps`, in Python `config=`."""
+
+
+class _FilesMark:
+    """Marks paths whose files belong into a receipt."""
+
+
+FILES = _FilesMark()
+File = Annotated[str | Path, FILES]
+Files = Annotated[str | Path | list[str | Path], FILES]
+"""A file or several, also folders and compressed ones."""
+if TYPE_CHECKING:
+    ModelLike = str | Path | Kit
+else:
+    ModelLike = Annotated[str, FILES]
+"""A folder, a .gguf file, the name of a model in the box, or an opened Kit."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A public function with the arguments it was called with, for a receipt."""
+
+    function: str
+    arguments: dict[str, Any]
+    files: list[Any]
+    """Arguments that name files."""
+
+
+def verb(function: Callable[P, R]) -> Callable[P, R]:
+    """A public function: checks its arguments, and notes the call in its result."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        arguments = signature.bind(*args, **kwargs).arguments
+        hints = hints_of(function)
+        for name, value in arguments.items():
+            check_value(function.__name__, name, value, hints[name])
+        result = function(*args, **kwargs)
+        if isinstance(result, Result):
+            files = [value for name, value in arguments.items() if FILES in marks(hints[name])]
+            name = f"{function.__module__}.{function.__qualname__}"
+            object.__setattr__(result, "call", Call(name, dict(arguments), files))
+        return result
+
+    return call
+
+
+@functools.cache
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a function's arguments, with their marks."""
+    return typing.get_type_hints(function, include_extras=True)
+
+
+def marks(hint: Any) -> list[Any]:
+    """What stands beside a type in `Annotated`, also inside of a union with None."""
+    if typing.get_origin(hint) is Annotated:
+        return list(hint.__metadata__)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return [mark for part in typing.get_args(hint) for mark in marks(part)]
+    return []
+
+
+def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
+    """Stop at a number out of bounds or a word that is none of the choices."""
+    if value is None:
+        return
+    if typing.get_origin(hint) is Annotated:
+        for mark in hint.__metadata__:
+            if isinstance(mark, Bound) and not mark.holds(value):
+                raise UsageError(f"calling {verb}", f"{name} = {value!r}", mark.says)
+            if mark is FLAT and dataclasses.is_dataclass(value):
+                inside = typing.get_type_hints(type(value), include_extras=True)
+                for field in dataclasses.fields(value):
+                    check_value(verb, field.name, getattr(value, field.name), inside[field.name])
+        hint = hint.__origin__
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        for part in typing.get_args(hint):
+            if typing.get_origin(part) in (Annotated, Literal):
+                check_value(verb, name, value, part)
+    elif typing.get_origin(hint) in (list, tuple) and isinstance(value, list | tuple):
+        for inside in value:
+            check_value(verb, name, inside, typing.get_args(hint)[0])
+    elif typing.get_origin(hint) is Literal and value not in (choices := typing.get_args(hint)):
+        expected = f"one of {', '.join(map(str, choices))}"
+        fix = did_you_mean(str(value), map(str, choices), 1)
+        raise UsageError(f"calling {verb}", f"{name} = {value!r}", expected, fix)
+
+
+def call_of(result: Result) -> Call:
+    """The call that made a result."""
+    call: Call = vars(result)["call"]
+    return call
+
+
+def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as a receipt has them: an opened Kit is the folder it came from."""
+    from regard.result import plain
+
+    return {
+        name: plain(getattr(value, "path", value) if hasattr(value, "model") else value)
+        for name, value in arguments.items()
+    }
