@@ -11,9 +11,10 @@ from shutil import which
 from typing import Any
 
 from regard.errors import DataError, ResourceError
+from regard.files import write_whole
 from regard.formal.dfa import DFA
 
-MOST = 60  # states that arrows of matplotlib leave readable
+MAX_STATES = 60  # that arrows of matplotlib leave readable
 
 Arrows = dict[tuple[int, int], str]
 """From a state to a state: what is written at the arrow."""
@@ -27,8 +28,8 @@ def arrows(dfa: DFA, dead: bool = False) -> Arrows:
             symbols.setdefault((state, target), []).append(symbol)
     shown = dfa.live | {dfa.start}
     return {
-        pair: label(dfa, found)
-        for pair, found in symbols.items()
+        pair: label(dfa, read)
+        for pair, read in symbols.items()
         if dead or (pair[0] in shown and pair[1] in shown)
     }
 
@@ -45,44 +46,46 @@ def label(dfa: DFA, symbols: list[str]) -> str:
 
 def dot(dfa: DFA, dead: bool = False) -> str:
     """The automaton in the language of Graphviz; double circles accept."""
-    found = arrows(dfa, dead)
-    states = sorted({dfa.start} | {state for pair in found for state in pair})
+    drawn = arrows(dfa, dead)
+    states = sorted({dfa.start} | {state for pair in drawn for state in pair})
     lines = ["digraph {", "  rankdir=LR", '  begin [shape=none, label=""]']
     for state in states:
         shape = "doublecircle" if state in dfa.accepting else "circle"
         lines.append(f"  {state} [shape={shape}]")
     lines.append(f"  begin -> {dfa.start}")
-    for (state, target), text in found.items():
+    for (state, target), text in drawn.items():
         lines.append(f"  {state} -> {target} [label={json.dumps(text, ensure_ascii=False)}]")
     return "\n".join([*lines, "}", ""])
 
 
-def check_drawing(path: str | Path) -> None:
-    """Stop where nothing can draw."""
-    if not which("dot") and not find_spec("matplotlib"):
-        fix = "install Graphviz, or pip install 'regard[plot]'"
-        raise ResourceError(f"drawing {path}", "neither Graphviz nor matplotlib", fix=fix)
-
-
-def draw(dfa: DFA, path: str | Path, dead: bool = False) -> None:
-    """Write a PNG of the automaton."""
-    check_drawing(path)
-    graphviz = which("dot")
-    if graphviz:
-        command = [graphviz, "-Tpng", "-Gdpi=120", "-o", str(path)]
+def draw_automaton(dfa: DFA | None, path: str | Path, dead: bool = False) -> bool:
+    """Write an automaton as .dot, .gv or .png; False: the name ends otherwise."""
+    place = Path(path)
+    if place.suffix not in (".dot", ".gv", ".png"):
+        return False
+    if dfa is None:
+        raise DataError(f"drawing {path}", "no small automaton decides the rule", "one that does")
+    if place.suffix != ".png":
+        write_whole(place, dot(dfa, dead).encode())
+    elif graphviz := which("dot"):
+        command = [graphviz, "-Tpng", "-Gdpi=120", "-o", str(place)]
         done = subprocess.run(command, input=dot(dfa, dead), capture_output=True, text=True)
         if done.returncode:
-            found = done.stderr.strip() or "dot failed"
-            raise DataError(f"drawing {path}", found, "a file that can be written")
+            problem = done.stderr.strip() or "dot failed"
+            raise DataError(f"drawing {path}", problem, "a file that can be written")
+    elif find_spec("matplotlib"):
+        draw_plain(dfa, place, dead)
     else:
-        draw_plain(dfa, Path(path), dead)
+        fix = "install Graphviz, or pip install 'regard[plot]'"
+        raise ResourceError(f"drawing {path}", "neither Graphviz nor matplotlib", fix=fix)
+    return True
 
 
-def layers(dfa: DFA, found: Arrows) -> dict[int, tuple[float, float]]:
+def layers(dfa: DFA, drawn: Arrows) -> dict[int, tuple[float, float]]:
     """A place for each state: to the right by its distance from the start, spread up and down."""
     depth, queue = {dfa.start: 0}, [dfa.start]
     for state in queue:
-        for source, target in found:
+        for source, target in drawn:
             if source == state and target not in depth:
                 depth[target] = depth[state] + 1
                 queue.append(target)
@@ -97,22 +100,24 @@ def layers(dfa: DFA, found: Arrows) -> dict[int, tuple[float, float]]:
 
 
 def draw_plain(dfa: DFA, path: Path, dead: bool = False) -> None:
-    """The same picture by matplotlib: states in columns, arrows as arcs."""
+    """The picture by matplotlib: states in columns, arrows as arcs."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Circle
 
-    found = arrows(dfa, dead)
-    places = layers(dfa, found)
-    if len(places) > MOST:
+    drawn = arrows(dfa, dead)
+    places = layers(dfa, drawn)
+    if len(places) > MAX_STATES:
         fix = "Graphviz can: write .dot, or install it"
-        raise ResourceError(f"drawing {path}", f"{len(places)} states", f"{MOST} at most", fix)
+        raise ResourceError(
+            f"drawing {path}", f"{len(places)} states", f"{MAX_STATES} at most", fix
+        )
     wide = max(x for x, _ in places.values()) + 2.0
     high = max(y for _, y in places.values()) - min(y for _, y in places.values()) + 2.6
     figure = Figure(figsize=(wide, high))
     axes = figure.add_axes((0, 0, 1, 1), frameon=False, aspect="equal")
     low = min(y for _, y in places.values()) - 1.2
     axes.set(xlim=(-1.3, wide - 1.3), ylim=(low, low + high), xticks=[], yticks=[])
-    for (state, target), text in found.items():
+    for (state, target), text in drawn.items():
         draw_arrow(axes, places, (state, target), text)
     for state, place in places.items():
         rings = (0.4, 0.33) if state in dfa.accepting else (0.4,)

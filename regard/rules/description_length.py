@@ -1,4 +1,4 @@
-"""How well rules explain labels: code lengths, posteriors, leave-one-out, permutation tests.
+"""Description length of labels given a rule, and what follows: posteriors, leave-one-out.
 
 A rule costs its own bits and those of the labels given the rule, with a noise rate between 0 and
 1 that is integrated out (a Beta prior of mean 5 %). Two-part codes give the posterior, and an
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ Bits = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Code:
+class LabelCode:
     """Bits of the labels by how many positives and how many negatives a rule accepts."""
 
     table: Bits  # (P + 1, B + 1)
@@ -42,8 +43,19 @@ class Code:
         return len(self.table[0]) - 1
 
     def bits(self, accepted: Any, wrongly: Any) -> Any:
-        """Look up."""
+        """Bits of the labels when so many positives and so many negatives are accepted."""
         return self.table[accepted, wrongly]
+
+    def best_bits(self, accepted: Any, wrongly: Any) -> tuple[Any, Any]:
+        """Bits of the labels by a rule or by its opposite, and whether the opposite is better."""
+        plain = self.bits(accepted, wrongly)
+        turned = self.bits(self.positives - accepted, self.negatives - wrongly)
+        return np.minimum(plain, turned), turned < plain
+
+    @cached_property
+    def either(self) -> Bits:
+        """The table of a rule or its opposite, whichever explains the labels in fewer bits."""
+        return np.minimum(self.table, self.table[::-1, ::-1])
 
 
 def beta(one: float, two: float) -> float:
@@ -58,15 +70,15 @@ def noise_bits(lines: int) -> list[float]:
     return [(prior - beta(k + one, lines - k + two)) / math.log(2) for k in range(lines + 1)]
 
 
-def label_code(positives: int, negatives: int) -> Code:
+def label_code(positives: int, negatives: int) -> LabelCode:
     """Two labelled sides: any line may be labelled wrongly."""
     by_errors = np.array(noise_bits(positives + negatives), np.float32)
     table = np.lib.stride_tricks.sliding_window_view(by_errors, negatives + 1)[::-1]  # no copy
     none = -(beta(positives + 1, negatives + 1) + math.log(positives + negatives + 1)) / math.log(2)
-    return Code(table, none)
+    return LabelCode(table, none)
 
 
-def contrast_code(positives: int, drawn: int) -> Code:
+def contrast_code(positives: int, drawn: int) -> LabelCode:
     """Positives against lines drawn at random: a rule explains the more, the rarer it is by chance.
 
     A positive is a random line that keeps the rule, but for a few (Tenenbaum 1999, size principle).
@@ -77,7 +89,7 @@ def contrast_code(positives: int, drawn: int) -> Code:
     for rate in RATES:
         gain = kept * np.log2((1 - rate) / chance + rate)[None]
         total += np.exp2(np.minimum(gain + (positives - kept) * math.log2(rate), 900)) / len(RATES)
-    return Code(-np.log2(np.maximum(total, 1e-300)).astype(np.float32), 0.0)
+    return LabelCode(-np.log2(np.maximum(total, 1e-300)).astype(np.float32), 0.0)
 
 
 def tally(rows: Bools, labels: Bools) -> tuple[Any, Any]:
@@ -100,7 +112,7 @@ def posterior(totals: Bits, none: float) -> Any:
     return weight[:-1]
 
 
-def leave_one_out(rows: Bools, bits: Bits, labels: Bools, code: Code) -> float:
+def leave_one_out(rows: Bools, bits: Bits, labels: Bools, code: LabelCode) -> float:
     """Accuracy on each line by the rule that is best without it; rules that tie are averaged."""
     good, bad = tally(rows, labels)
     right = np.zeros(len(labels))
@@ -115,48 +127,6 @@ def leave_one_out(rows: Bools, bits: Bits, labels: Bools, code: Code) -> float:
         best = total <= total.min(0) + 1e-3
         right[lines] = ((taken == positive) & best).sum(0) / best.sum(0)
     return float(right.mean())
-
-
-def shuffled(labels: Bools, times: int, rng: np.random.Generator) -> Bits:
-    """Labels in random orders, one in each column."""  # (N, times)
-    order = np.argsort(rng.random((len(labels), times)), 0)
-    return labels[order].astype(np.float32)
-
-
-def best_of_rows(rows: Bools, bits: Bits, labels: Bits, code: Code) -> Bits:
-    """The least total over rules and their opposites, for each column of labels."""
-    best = np.full(labels.shape[1], np.inf, np.float32)
-    sizes, step = rows.sum(1, dtype=np.int32), max(1, 4_000_000 // max(labels.shape[1], 1))
-    table, flipped = code.table, code.table[::-1, ::-1]
-    either = np.minimum(table, flipped)
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
-        good = (rows[part].astype(np.float32) @ labels).round().astype(np.int32)
-        bad = sizes[part, None] - good
-        total = either.ravel()[good * either.shape[1] + bad] + bits[part, None]
-        best = np.minimum(best, total.min(0))
-    return best
-
-
-def best_of_pairs(rows: Bools, bits: Bits, labels: Bits, code: Code) -> Bits:
-    """The least total over and, or, xor of two rows with any signs, for each column of labels."""
-    one, two = np.triu_indices(len(rows), 1)
-    both = (rows[one] & rows[two]).astype(np.float32)  # (pairs, N)
-    alone, price = rows.astype(np.float32), (bits[one] + bits[two])[:, None]
-    sizes = alone.sum(1)[:, None]
-    everything = combine(both.sum(1)[:, None], sizes[one], sizes[two], len(labels))
-    either = np.minimum(code.table, code.table[::-1, ::-1])
-    best = np.full(labels.shape[1], np.inf, np.float32)
-    step = max(1, 2_000_000 // max(len(one), 1))
-    for start in range(0, labels.shape[1], step):
-        part = slice(start, start + step)
-        single = alone @ labels[:, part]
-        good = combine(both @ labels[:, part], single[one], single[two], code.positives)
-        for kept, held in zip(good, everything, strict=True):
-            place = (kept * either.shape[1] + (held - kept)).astype(np.int32)
-            total = either.ravel()[place] + price
-            best[part] = np.minimum(best[part], total.min(0))
-    return best
 
 
 def combine(both: Any, first: Any, second: Any, lines: int) -> tuple[Any, ...]:

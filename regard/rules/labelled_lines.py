@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,78 +12,84 @@ import numpy as np
 from regard.data.files import read_lines
 from regard.data.table import read_table
 from regard.errors import DataError, UsageError
+from regard.rules.results import BothSides, LabelledLine
 
-MOST = 20_000  # lines that are looked at; of more, as many at even distances
+MAX_LINES = 20_000  # that are looked at; of more, as many at even distances
 RANDOM = "<random>"  # the file of lines that were drawn
+ANIMALS = Path(__file__).with_name("animals.txt")
 ANSWER = "reading --label"
 YES = ("1", "+", "yes", "true", "y", "pos", "positive")
 NO = ("0", "-", "no", "false", "n", "neg", "negative")
 
-
-class Line(NamedTuple):
-    """One line with its label and where it stands."""
-
-    tokens: tuple[str, ...]
-    positive: bool
-    file: str
-    line: int
-    text: str
-
-    @property
-    def place(self) -> str:
-        """file:line."""
-        return f"{self.file}:{self.line}"
+Side = str | Path | Sequence[str] | Sequence[Sequence[str]]
+"""The lines of one label: a file, or the lines themselves, as texts or as tokens."""
 
 
-class Cut(NamedTuple):
-    """How lines become tokens."""
+class LineFormat(NamedTuple):
+    """How lines become tokens: words or characters, of a text file or of a table's column."""
 
     chars: bool = False
     column: str | None = None
     label_column: str | None = None
 
-    def __call__(self, text: str) -> tuple[str, ...]:
+    def split(self, text: str) -> tuple[str, ...]:
         """Words, or the characters of a text without the blanks around it."""
         return tuple(text.strip()) if self.chars else tuple(text.split())
 
+    def line(self, text: str, positive: bool, file: str | Path, number: int) -> LabelledLine:
+        """A line that was read."""
+        return LabelledLine(self.split(text), positive, str(file), number, text.strip())
 
-def read_side(path: str | Path, positive: bool, cut: Cut) -> Iterator[Line]:
-    """The lines of one file, empty ones left out."""
-    if cut.column is None:
-        for number, text in enumerate(read_lines(path), 1):
-            if text.strip():
-                yield Line(cut(text), positive, str(path), number, text.strip())
+
+WORDS = LineFormat()
+
+
+def read_side(side: Side, positive: bool, form: LineFormat = WORDS) -> Iterator[LabelledLine]:
+    """The lines of one label, empty ones left out."""
+    if not isinstance(side, str | Path):
+        name = "positives" if positive else "negatives"
+        for n, line in enumerate(side, 1):
+            text = line if isinstance(line, str) else " ".join(line)
+            tokens = form.split(text) if isinstance(line, str) else tuple(line)
+            if tokens:
+                yield LabelledLine(tokens, positive, name, n, text.strip())
         return
-    for row in read_table(path, [cut.column]):
-        text = str(row.cells[cut.column])
-        if text.strip():
-            yield Line(cut(text), positive, str(path), row.line, text.strip())
+    numbered: Iterable[tuple[int, str]] = enumerate(read_lines(side), 1)
+    if form.column is not None:
+        rows = read_table(side, [form.column])
+        numbered = ((row.line, str(row.cells[form.column])) for row in rows)
+    yield from (form.line(text, positive, side, n) for n, text in numbered if text.strip())
 
 
-def read_labelled(path: str | Path, cut: Cut) -> Iterator[Line]:
+def read_labelled(path: str | Path, form: LineFormat) -> Iterator[LabelledLine]:
     """The rows of one table with both kinds of label."""
-    assert cut.column is not None and cut.label_column is not None
-    for row in read_table(path, [cut.column, cut.label_column]):
-        text, label = str(row.cells[cut.column]), str(row.cells[cut.label_column])
-        where = f"reading {path}, line {row.line}"
+    assert form.column is not None and form.label_column is not None
+    for row in read_table(path, [form.column, form.label_column]):
+        text, label = str(row.cells[form.column]), str(row.cells[form.label_column])
         if text.strip():
-            yield Line(cut(text), as_label(label, where), str(path), row.line, text.strip())
+            positive = read_label(label, f"reading {path}, line {row.line}")
+            yield form.line(text, positive, path, row.line)
 
 
-def read_blocks(path: str | Path, cut: Cut) -> Iterator[Line]:
+def read_blocks(path: str | Path, form: LineFormat = WORDS) -> Iterator[LabelledLine]:
     """One file of two blocks with an empty line between them: the first is the positive one."""
     blocks, inside = 0, False
     for number, text in enumerate(read_lines(path), 1):
         blocks += bool(text.strip()) and not inside
         inside = bool(text.strip())
         if blocks > 2:
-            found = f"a third block in line {number}"
-            raise DataError(f"reading {path}", found, "two blocks, an empty line between them")
+            problem = f"a third block in line {number}"
+            raise DataError(f"reading {path}", problem, "two blocks, an empty line between them")
         if inside:
-            yield Line(cut(text), blocks == 1, str(path), number, text.strip())
+            yield form.line(text, blocks == 1, path, number)
 
 
-def as_label(text: str, doing: str) -> bool:
+def read_animals() -> list[LabelledLine]:
+    """The 26 lines of eight animals."""
+    return [replace(line, file=ANIMALS.name) for line in read_blocks(ANIMALS)]
+
+
+def read_label(text: str, doing: str) -> bool:
     """Yes or no."""
     word = text.strip().lower()
     if word not in YES + NO:
@@ -91,27 +98,47 @@ def as_label(text: str, doing: str) -> bool:
     return word in YES
 
 
-def read_answers(given: Iterable[str], cut: Cut) -> Iterator[Line]:
+def read_answers(texts: Iterable[str], form: LineFormat = WORDS) -> Iterator[LabelledLine]:
     """Answered probes: 'leeuw olifant leeuw : yes'."""
-    for number, text in enumerate(given, 1):
+    for number, text in enumerate(texts, 1):
         words, colon, label = text.rpartition(":")
         if not colon or not words.strip():
             fix = "--label 'leeuw olifant leeuw : yes'"
             raise UsageError(ANSWER, repr(text), "a sequence, a colon, yes or no", fix)
-        yes = as_label(label, ANSWER)
-        yield Line(cut(words), yes, "--label", number, words.strip())
+        yield form.line(words, read_label(label, ANSWER), "--label", number)
 
 
-def thin(lines: Sequence[Line], most: int = MOST) -> list[Line]:
+def join_answers(
+    lines: list[LabelledLine], answers: list[LabelledLine]
+) -> tuple[list[LabelledLine], list[str]]:
+    """Lines with answered probes, of very many lines some; what a reader must know of it."""
+    notes = []
+    if not any(line.positive for line in [*lines, *answers]):
+        lines, answers = ([replace(x, positive=True) for x in part] for part in (lines, answers))
+        notes.append("there are negatives only: the rules are about what they have in common")
+    if len(lines) > MAX_LINES:
+        count = f"{len(lines):,} lines: {MAX_LINES:,} of them"
+        notes.append(f"{count}, at even distances, were looked at")
+        halves = [[x for x in lines if x.positive == sign] for sign in (True, False)]
+        room = max(MAX_LINES // 2, MAX_LINES - min(map(len, halves)))
+        lines = [line for half in halves for line in thin(half, room)][:MAX_LINES]
+    return [*lines, *answers], notes
+
+
+def thin(lines: Sequence[LabelledLine], most: int) -> list[LabelledLine]:
     """At most so many lines, at even distances."""
     if len(lines) <= most:
         return list(lines)
     return [lines[n] for n in np.linspace(0, len(lines) - 1, most).round().astype(int)]
 
 
-def in_both(lines: Sequence[Line]) -> list[tuple[Line, Line]]:
+def find_in_both(lines: Sequence[LabelledLine]) -> list[BothSides]:
     """Sequences that stand on both sides: the first place of each."""
-    sides: dict[bool, dict[tuple[str, ...], Line]] = {True: {}, False: {}}
+    sides: dict[bool, dict[tuple[str, ...], LabelledLine]] = {True: {}, False: {}}
     for line in lines:
         sides[line.positive].setdefault(line.tokens, line)
-    return [(line, sides[False][key]) for key, line in sides[True].items() if key in sides[False]]
+    return [
+        BothSides(line.text, line.place, sides[False][tokens].place)
+        for tokens, line in sides[True].items()
+        if tokens in sides[False]
+    ]

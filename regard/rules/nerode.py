@@ -10,7 +10,7 @@ from regard.errors import ResourceError
 from regard.formal.dfa import DFA, explore
 from regard.rules.rule import Accepts, Rule
 
-STATES, ENDINGS, CHECKS = 60, 400, 600
+MAX_STATES, MAX_ENDINGS, CHECKS = 60, 400, 600
 UNBOUNDED = {"more", "equal", "most", "mirror", "copy", "prefix"}  # no automaton can count these
 EQUAL = {"same", "repeat", "changes", "changemod", "kinds", "top", "mirror", "copy"}
 
@@ -28,10 +28,10 @@ class Prefix:
         return isinstance(other, Prefix) and self.verdicts == other.verdicts
 
 
-def automaton(rule: Rule, vocabulary: Sequence[str]) -> DFA | None:
+def rule_automaton(rule: Rule, vocabulary: Sequence[str]) -> DFA | None:
     """The smallest automaton of a rule over a vocabulary; None where none that small is found."""
-    kinds = {leaf.kind for leaf in rule.leaves()}
-    open_brackets = any(leaf.kind == "dyck" and not leaf.args[2] for leaf in rule.leaves())
+    kinds = {atom.kind for atom in rule.atoms()}
+    open_brackets = any(atom.kind == "dyck" and not atom.args[2] for atom in rule.atoms())
     if kinds & UNBOUNDED or open_brackets:
         return None
     named = rule.symbols if not kinds & EQUAL else tuple(vocabulary)
@@ -41,17 +41,17 @@ def automaton(rule: Rule, vocabulary: Sequence[str]) -> DFA | None:
         return None
     accepts = rule.compile()
     for longest in (3, 5, 7):
-        made = find(accepts, alphabet, longest)
-        if made is not None and agrees(made, accepts):
-            return widen(made.minimise(), others)
+        dfa = find_automaton(accepts, alphabet, longest)
+        if dfa is not None and agrees(dfa, accepts):
+            return widen(dfa.minimise(), others)
     return None
 
 
-def find(accepts: Accepts, alphabet: tuple[str, ...], longest: int) -> DFA | None:
+def find_automaton(accepts: Accepts, alphabet: tuple[str, ...], longest: int) -> DFA | None:
     """An automaton by the verdicts on all short endings."""
     endings: list[tuple[str, ...]] = []
     for length in range(longest + 1):
-        if len(endings) + len(alphabet) ** length > ENDINGS and endings:
+        if len(endings) + len(alphabet) ** length > MAX_ENDINGS and endings:
             break
         endings += product(alphabet, repeat=length)
 
@@ -64,7 +64,7 @@ def find(accepts: Accepts, alphabet: tuple[str, ...], longest: int) -> DFA | Non
             prefix(()),
             lambda state, symbol: prefix((*state.word, symbol)),
             lambda state: state.verdicts[0],
-            STATES,
+            MAX_STATES,
         )
     except ResourceError:
         return None

@@ -1,4 +1,4 @@
-"""Random lines: how often they keep a rule, and whether the negatives may be just that."""
+"""The null model: random lines, how often they keep a rule, and whether negatives may be just that."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.formal.dfa import DFA
+from regard.rules.results import Chance
 from regard.rules.rule import Accepts
 
 DRAWN = 100, 4000  # lines, least and most, where there is no automaton to count with
 TOKENS = 300_000  # of those lines, about
 
 
-class Source(NamedTuple):
+class RandomLines(NamedTuple):
     """Random lines: symbols drawn one by one, as long as some given lines."""
 
     symbols: tuple[str, ...]
@@ -36,24 +37,7 @@ class Source(NamedTuple):
         ]
 
 
-class Chance(NamedTuple):
-    """Negatives that keep a rule, when they are random lines."""
-
-    rate: float
-    expected: float
-    observed: int
-    just: float
-    """Probability of exactly as many."""
-    least: float
-    """Probability of as many or more."""
-
-    @property
-    def plausible(self) -> bool:
-        """Whether random negatives would look like these."""
-        return self.least > 0.05 and 1 - self.least + self.just > 0.05
-
-
-def source_of(lines: Sequence[Sequence[str]], vocabulary: Sequence[str]) -> Source:
+def fit_random_lines(lines: Sequence[Sequence[str]], vocabulary: Sequence[str]) -> RandomLines:
     """Even shares unless the counts speak against them (chi-square, 5 %)."""
     counts = Counter(symbol for line in lines for symbol in line)
     number = np.array([counts[symbol] for symbol in vocabulary], float)
@@ -62,7 +46,7 @@ def source_of(lines: Sequence[Sequence[str]], vocabulary: Sequence[str]) -> Sour
     even = free == 0 or chi_square_tail(statistic, free) > 0.05
     shares = np.full(len(vocabulary), 1 / len(vocabulary)) if even else number / number.sum()
     lengths = tuple(len(line) for line in lines)
-    return Source(tuple(vocabulary), tuple(shares.tolist()), lengths, even)
+    return RandomLines(tuple(vocabulary), tuple(shares.tolist()), lengths, even)
 
 
 def chi_square_tail(statistic: float, free: int) -> float:
@@ -72,7 +56,7 @@ def chi_square_tail(statistic: float, free: int) -> float:
     return 0.5 * math.erfc(normal / math.sqrt(2))
 
 
-def exact_rate(dfa: DFA, source: Source) -> float:
+def exact_rate(dfa: DFA, source: RandomLines) -> float:
     """The share of random lines that an automaton accepts."""
     step = np.zeros((len(dfa.moves), len(dfa.moves)))
     share = dict(zip(source.symbols, source.shares, strict=True))
@@ -87,7 +71,9 @@ def exact_rate(dfa: DFA, source: Source) -> float:
     return rate / len(source.lengths)
 
 
-def rate_of(accepts: Accepts, dfa: DFA | None, source: Source, rng: np.random.Generator) -> float:
+def acceptance_rate(
+    accepts: Accepts, dfa: DFA | None, source: RandomLines, rng: np.random.Generator
+) -> float:
     """Exactly where there is an automaton, else by drawing."""
     if dfa is not None:
         return exact_rate(dfa, source)

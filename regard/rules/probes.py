@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import islice, product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from regard.rules.encoded_lines import Bools
-from regard.rules.rule import Accepts, Rule
+from regard.rules.rule import Rule
 from regard.rules.rule_search import Candidate
 
 NEAR = 300  # changed lines that are tried as well
 
 
-class Probe(NamedTuple):
+class ProbeSequence(NamedTuple):
     """A sequence, what each rule says of it, and how much the answer tells."""
 
     tokens: tuple[str, ...]
@@ -26,21 +26,15 @@ class Probe(NamedTuple):
 
 def short_words(symbols: Sequence[str], most: int) -> Iterator[tuple[str, ...]]:
     """All sequences of some symbols, shortest first."""
-    made, length = 0, 1
-    while made < most and symbols and length <= 40:
-        for word in product(symbols, repeat=length):
-            yield word
-            made += 1
-            if made >= most:
-                return
-        length += 1
+    lengths = range(1, 41 if symbols else 1)
+    yield from islice((word for n in lengths for word in product(symbols, repeat=n)), most)
 
 
-def changed(
+def edit_lines(
     lines: Sequence[Sequence[str]], vocabulary: Sequence[str], rng: np.random.Generator
 ) -> list[tuple[str, ...]]:
     """Lines with one to three tokens replaced, taken out, put in, or moved."""
-    made = []
+    words = []
     for _ in range(NEAR):
         line = list(lines[int(rng.integers(len(lines)))])
         for _ in range(rng.integers(1, 4)):
@@ -55,37 +49,28 @@ def changed(
                 line[min(at, len(line) - 1)] = symbol
             else:
                 line.insert(at, line.pop(int(rng.integers(len(line)))))
-        made.append(tuple(line))
-    return made
+        words.append(tuple(line))
+    return words
 
 
 def distinct(
     candidates: Sequence[Candidate], words: Sequence[Sequence[str]], most: int
 ) -> list[Candidate]:
     """One of those that say the same on every line and every word: the cheapest."""
-    seen: dict[bytes, list[tuple[Candidate, bytes]]] = {}
-    kept: list[Candidate] = []
+    kept: dict[tuple[bytes, bytes], Candidate] = {}
     for one in candidates:
-        rivals = seen.setdefault(one.row.tobytes(), [])
-        verdicts = verdicts_of(one.rule.compile(), words)
-        if all(verdicts != other for _, other in rivals):
-            rivals.append((one, verdicts))
-            kept.append(one)
-            if len(kept) >= most:
-                break
-    return kept
+        verdicts = bytes(map(one.rule.compile(), words))
+        kept.setdefault((one.row.tobytes(), verdicts), one)
+        if len(kept) >= most:
+            break
+    return list(kept.values())
 
 
-def verdicts_of(accepts: Accepts, words: Sequence[Sequence[str]]) -> bytes:
-    """What a rule says of some words."""
-    return bytes(accepts(word) for word in words)
-
-
-def named(rules: Sequence[Rule], vocabulary: Sequence[str], most: int = 4) -> list[str]:
+def probe_symbols(rules: Sequence[Rule], vocabulary: Sequence[str], most: int = 4) -> list[str]:
     """Symbols that the first rules name, and one that none of them does."""
-    found = list(dict.fromkeys(symbol for rule in rules for symbol in rule.symbols))[:most]
-    rest = [symbol for symbol in vocabulary if symbol not in found]
-    return [*found, *rest[: 1 if found else most]]
+    named = list(dict.fromkeys(symbol for rule in rules for symbol in rule.symbols))[:most]
+    rest = [symbol for symbol in vocabulary if symbol not in named]
+    return [*named, *rest[: 1 if named else most]]
 
 
 def find_probes(
@@ -93,7 +78,7 @@ def find_probes(
     weights: Sequence[float],
     words: Sequence[tuple[str, ...]],
     most: int = 8,
-) -> list[Probe]:
+) -> list[ProbeSequence]:
     """Probes that split the rules step by step until all are apart or nothing more tells.
 
     Each is the word that tells most for its length, given the answers to those before it.
@@ -103,14 +88,14 @@ def find_probes(
     verdicts = np.array([[rule(word) for word in words] for rule in map(Rule.compile, rules)])
     weight = np.asarray(weights) / np.sum(weights)
     lengths = np.array([len(word) for word in words])
-    group, probes = np.zeros(len(rules), int), list[Probe]()
+    group, probes = np.zeros(len(rules), int), list[ProbeSequence]()
     while len(probes) < most:
-        told = information(verdicts, group, weight)
-        chosen = int(np.argmax(told / lengths))
-        if told[chosen] <= 1e-9:
+        gains = information(verdicts, group, weight)
+        chosen = int(np.argmax(gains / lengths))
+        if gains[chosen] <= 1e-9:
             break
         says = tuple(bool(v) for v in verdicts[:, chosen])
-        probes.append(Probe(tuple(words[chosen]), says, float(told[chosen])))
+        probes.append(ProbeSequence(tuple(words[chosen]), says, float(gains[chosen])))
         group = group * 2 + verdicts[:, chosen]
     return probes
 

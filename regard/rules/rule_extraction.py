@@ -1,94 +1,149 @@
-"""What a network learnt, opened: an automaton by questions, counterfactual edits, its heads."""
+"""What a network learnt, opened: an automaton by questions, counterfactual edits, its heads.
+
+What a network is worth is said by lines that it did not see. Few lines teach it nothing that could
+be opened; then a second network is taught the best rule that was found, from thousands of strings
+made for it, and is opened instead: it shows how a Transformer keeps that rule, and whether the
+lines follow it too (Weiss, Goldberg and Yahav 2018 for the automaton).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import replace
 
+import numpy as np
 import torch
 
-from regard.formal.dfa import DFA
+from regard.ambient import progress
 from regard.formal.lstar import disagreements, learn_dfa
+from regard.formal.state_diagram import dot
 from regard.look.ablate import fill
 from regard.look.capture import Board
 from regard.look.goal import Goal
 from regard.look.rebuild import patterns
 from regard.look.sites import head_sites, measure
 from regard.rules.atoms import Word
+from regard.rules.results import (
+    SMALL_STATES,
+    Counterfactuals,
+    Disagreement,
+    ExtractedAutomaton,
+    HeadUse,
+    NeuralStudy,
+)
 from regard.rules.rule import Accepts
-from regard.rules.strings import Strings
-from regard.rules.tiny_transformer import Network
+from regard.rules.tiny_transformer import (
+    DEFAULT,
+    Network,
+    NetworkConfig,
+    StringSampler,
+    cross_validate,
+    train_network,
+)
 
 FRESH = 2000  # words that an automaton is held against
-SAME = 0.993  # agreement that is enough: a network errs on some words that no rule tells
+ALIKE = 0.993  # agreement that is enough: a network errs on some words that no rule tells
+ENOUGH = 400  # lines from which a network is opened that knows nothing but them
+ALONE = 4000  # the same where a rule is known that most of them keep: fewer leave it in error
+KNOWN = 0.9  # of the lines, which such a rule has right
+TAUGHT = 10_000  # strings that a rule is taught with
+STEPS = 3000
+VALIDATED = 2000  # lines that are trained on at most while validating
 
 
-class Differs(NamedTuple):
-    """A word on which automaton and network do not agree."""
-
-    word: Word
-    network: bool
-
-
-@dataclass(frozen=True)
-class Distilled:
-    """An automaton that stands for a network."""
-
-    dfa: DFA
-    agreement: float
-    """Share of fresh words on which both say the same; none of them was used to learn it."""
-    fresh: int
-    """How many fresh words there were."""
-    queries: int
-    exact: bool
-    """While it was learnt, no word contradicted it at the end."""
-    differs: tuple[Differs, ...]
-    """The shortest of the fresh words on which they differ."""
-
-
-def distil(
-    network: Network,
+def study_network(
     words: Sequence[Word],
-    most: int = 300,
+    labels: Sequence[bool],
+    accepts: Accepts | None = None,
+    reading: str = "none",
+    config: NetworkConfig = DEFAULT,
+    device: str = "cpu",
     seconds: float = 60.0,
-    seed: int = 0,
-    fresh: int = FRESH,
-) -> Distilled:
+    blank: str = " ",
+) -> NeuralStudy:
+    """Validate on the lines, train the network that is opened, and open it.
+
+    `accepts` is the best rule that is known, `reading` its words. No seed is validated after half
+    of the `seconds`; the questions of the automaton may take all of them.
+    """
+    some = StringSampler(words, config.seed).rng.sample(
+        range(len(words)), min(VALIDATED, len(words))
+    )
+    validation = cross_validate(
+        [words[n] for n in some],
+        [labels[n] for n in some],
+        replace(config, steps=config.steps if len(some) <= 128 else 3 * config.steps),
+        folds=10 if len(some) <= 128 else 5 if len(some) < ENOUGH else 3,
+        seeds=3 if len(some) < ENOUGH else 1,
+        device=device,
+        seconds=seconds / 2,
+    )
+    known = accepts is not None and np.mean([*map(accepts, words)] == np.array(labels)) >= KNOWN
+    taught = accepts is not None and len(words) < (ALONE if known else ENOUGH)
+    lesson = list(words), list(labels)
+    if accepts is not None and taught:
+        lesson = StringSampler(words, config.seed, shorter=True).lesson(accepts, TAUGHT)
+    alphabet = sorted({symbol for word in words for symbol in word})
+    network = train_network(*lesson, replace(config, steps=STEPS), alphabet, device)
+    agreement = None
+    if accepts is not None:
+        fresh = StringSampler(words, 11).draw(FRESH)
+        agreement = network.accuracy(fresh, [bool(accepts(word)) for word in fresh])
+    with progress("opening a network") as say:
+        say("its automaton")
+        automaton = extract_automaton(network, words, seconds, config.seed, blank)
+        say("edits and heads")
+        return NeuralStudy(
+            rule=reading,
+            cross_validated=validation.accuracy,
+            by_seed=validation.by_seed,
+            folds=validation.folds,
+            majority=validation.majority,
+            taught=taught,
+            accuracy=network.accuracy(words, labels),
+            agreement_with_rule=agreement,
+            edits=counterfactuals(network, words, accepts),
+            automaton=automaton,
+            heads=head_uses(network, lesson[0]),
+        )
+
+
+def extract_automaton(
+    network: Network, words: Sequence[Word], seconds: float = 60.0, seed: int = 0, blank: str = " "
+) -> ExtractedAutomaton:
     """The automaton of a network, learnt by asking it, checked on words that were held out."""
-    strings = Strings(words, seed)
-    learnt = learn_dfa(network.decide, network.alphabet, strings.draw, most, FRESH, seconds, SAME)
-    held = list(dict.fromkeys(Strings(words, seed + 1).draw(fresh)))
-    said = network.decide(held)
-    wrong = sorted(disagreements(learnt.dfa, held, said), key=len)
-    answer = dict(zip(held, said, strict=True))
-    shown = tuple(Differs(word, answer[word]) for word in wrong[:5])
-    share = 1 - len(wrong) / max(1, len(held))
-    return Distilled(learnt.dfa, share, len(held), learnt.queries, learnt.exact, shown)
-
-
-class Counterfactuals(NamedTuple):
-    """Words changed in one place: does the network change its mind where the rule does?"""
-
-    edits: int
-    agreement: float
-    """Share of edits after which network and rule either both change or both keep their answer."""
-    symbols: dict[str, float]
-    """How often replacing a symbol changes the network's answer, for each symbol."""
+    draw = StringSampler(words, seed).draw
+    learnt = learn_dfa(
+        network.decide, network.alphabet, draw, tries=FRESH, seconds=seconds, enough=ALIKE
+    )
+    held = list(dict.fromkeys(StringSampler(words, seed + 1).draw(FRESH)))
+    answers = dict(zip(held, network.decide(held), strict=True))
+    wrong = sorted(disagreements(learnt.dfa, held, list(answers.values())), key=len)
+    states = len(learnt.dfa.moves)
+    return ExtractedAutomaton(
+        states=states,
+        agreement=1 - len(wrong) / max(1, len(held)),
+        fresh=len(held),
+        queries=learnt.queries,
+        exact=learnt.exact,
+        differs=[Disagreement(blank.join(word), answers[word]) for word in wrong[:5]],
+        dot=dot(learnt.dfa) if states <= SMALL_STATES else None,
+        dfa=learnt.dfa,
+    )
 
 
 def counterfactuals(
     network: Network, words: Sequence[Word], accepts: Accepts | None, count: int = 2000
 ) -> Counterfactuals:
     """Replace one symbol of a word by another, again and again."""
-    strings, before, after, replaced = Strings(words, 7), [], [], []
+    strings, before, after, replaced = StringSampler(words, 7), [], [], []
     known = network.alphabet
     long = [word for word in words if word]
     for _ in range(count if long and len(known) > 1 else 0):
-        word = strings.dice.choice(long)
-        at = strings.dice.randrange(len(word))
-        other = strings.dice.choice([symbol for symbol in known if symbol != word[at]])
+        word = strings.rng.choice(long)
+        at = strings.rng.randrange(len(word))
+        other = strings.rng.choice([symbol for symbol in known if symbol != word[at]])
         before.append(word)
         after.append(word[:at] + (other,) + word[at + 1 :])
         replaced.append(word[at])
@@ -101,19 +156,6 @@ def counterfactuals(
     rates = {symbol: changed[symbol] / seen[symbol] for symbol in seen}
     ordered = dict(sorted(rates.items(), key=lambda pair: -pair[1]))
     return Counterfactuals(len(flips), share, ordered)
-
-
-class HeadUse(NamedTuple):
-    """What a head does for the decision, and where it looks."""
-
-    block: int
-    head: int
-    kept: float
-    """Share of the margin that is left when its output is its mean over words."""
-    flips: float
-    """Share of decisions that change then."""
-    looks: tuple[tuple[str, str, float], ...]
-    """From symbol, to symbol, how many times as much weight as an equal share of it."""
 
 
 @torch.no_grad()
@@ -130,20 +172,18 @@ def head_uses(network: Network, words: Sequence[Word], count: int = 256) -> list
     )
     whole = float(margins[0].mean())
     looks = looked_at(network, board, chosen)
-    made = []
+    uses = []
     for n, site in enumerate(sites):
-        block = int(site.tap.split(".")[2])
-        kept, flips = (
-            float(margins[n + 1].mean()) / whole,
-            float((margins[n + 1] < 0).float().mean()),
-        )
-        made.append(HeadUse(block, site.head or 0, kept, flips, looks[block, site.head or 0]))
-    return sorted(made, key=lambda use: use.kept)
+        block, head = int(site.tap.split(".")[2]), site.head or 0
+        kept = float(margins[n + 1].mean()) / whole
+        flips = float((margins[n + 1] < 0).float().mean())
+        uses.append(HeadUse(block, head, kept, flips, looks[block, head]))
+    return sorted(uses, key=lambda use: use.kept)
 
 
 def looked_at(
     network: Network, board: Board, words: Sequence[Word], best: int = 2
-) -> dict[tuple[int, int], tuple[tuple[str, str, float], ...]]:
+) -> dict[tuple[int, int], list[tuple[str, str, float]]]:
     """For each block and head, the pairs of symbols with the most weight above an equal share."""
     names = ["[class]", "[unknown]", *network.alphabet]
     batch = network.batch(words).to(network.model.device)
@@ -154,7 +194,7 @@ def looked_at(
     equal = both.float() / real.sum(1)[:, None, None]
     cells = pair[both]
     expected = torch.zeros(len(names) ** 2).index_add_(0, cells, equal[both])
-    found = {}
+    looks = {}
     for path, weights in patterns(board, batch).items():
         for head in range(weights.shape[1]):
             weight = weights[:, head].float().cpu()[both]
@@ -162,7 +202,7 @@ def looked_at(
             lift = torch.where(expected > 0.01 * float(expected.sum()) / len(names), total, 0)
             ratio = lift / expected.clamp_min(1e-9)
             top = ratio.topk(min(best, len(ratio))).indices.tolist()
-            found[int(path.split(".")[2]), head] = tuple(
+            looks[int(path.split(".")[2]), head] = [
                 (names[n // len(names)], names[n % len(names)], float(ratio[n])) for n in top
-            )
-    return found
+            ]
+    return looks

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.formal.dfa import DFA
-from regard.rules.encoded_lines import Coded
+from regard.rules.encoded_lines import EncodedLines
 
 States = NDArray[np.int8]
 
 
-def project(coded: Coded, chosen: tuple[int, ...]) -> tuple[States, Any]:
+def project(lines: EncodedLines, chosen: tuple[int, ...]) -> tuple[States, Any]:
     """Different lines of the chosen symbols alone, as digits; which of them each line is."""
-    digit = np.full(len(coded.symbols) + 1, len(chosen), np.int8)
+    digit = np.full(len(lines.symbols) + 1, len(chosen), np.int8)
     digit[list(chosen)] = np.arange(len(chosen))
-    digits = digit[coded.ids]
+    digits = digit[lines.ids]
     skipped = digits == len(chosen)
     digits = np.take_along_axis(digits, np.argsort(skipped, 1, kind="stable"), 1)
     width = max(int((~skipped).sum(1).max(initial=0)), 1)
@@ -37,17 +37,17 @@ def run_digits(tables: Any, digits: Any) -> States:
     at = np.repeat(begin, len(digits), 1)
     for column in digits.T.astype(np.int32):
         np.take(flat, at + column, out=at, mode="clip")
-    made: States = ((at - begin) // (symbols + 1)).astype(np.int8)
-    return made
+    ends: States = ((at - begin) // (symbols + 1)).astype(np.int8)
+    return ends
 
 
-def run_tables(tables: Any, coded: Coded, chosen: tuple[int, ...]) -> States:
+def run_tables(tables: Any, lines: EncodedLines, chosen: tuple[int, ...]) -> States:
     """The state of each automaton after each line, looking at the chosen symbols alone."""
-    digits, inverse = project(coded, chosen)
+    digits, inverse = project(lines, chosen)
     return run_digits(tables, digits)[:, inverse]
 
 
-class Small(NamedTuple):
+class SmallAutomaton(NamedTuple):
     """A small automaton: the number of its table, its rows as digits, its accepting states."""
 
     table: int
@@ -56,13 +56,13 @@ class Small(NamedTuple):
 
 
 @cache
-def small_tables() -> tuple[Any, list[Small]]:
+def small_tables() -> tuple[Any, list[SmallAutomaton]]:
     """Tables of two and three states over two symbols, and accepting states that keep them so.
 
     Each language comes once, and its complement does not: 526 of the 1,052 minimal automata.
     """
     tables: list[Any] = []
-    finals: list[Small] = []
+    finals: list[SmallAutomaton] = []
     for states in (2, 3):
         for cells in product(range(states), repeat=2 * states):
             rows = tuple(cells[n : n + 2] for n in range(0, 2 * states, 2))
@@ -70,7 +70,7 @@ def small_tables() -> tuple[Any, list[Small]]:
                 continue
             kept = [f for f in accepting_sets(states) if is_minimal(rows, f)]
             moves = tuple("".join(map(str, row)) for row in rows)
-            finals += [Small(len(tables), moves, tuple(map(str, final))) for final in kept]
+            finals += [SmallAutomaton(len(tables), moves, tuple(map(str, final))) for final in kept]
             if kept:
                 tables.append(np.array([*rows, *([(2, 2)] if states == 2 else [])], np.int8))
     return np.stack(tables), finals
