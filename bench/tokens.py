@@ -45,7 +45,7 @@ def write_corpus(source: Path, target: Path, megabytes: int) -> None:
 def train_ours(file: Path, size: int) -> Any:
     """Our training."""
     from regard.data.files import read_parts
-    from regard.tokens.train import train_tokenizer
+    from regard.tokens.trainers import train_tokenizer
 
     return train_tokenizer(read_parts(file), "bpe", size)
 

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from regard.data.files import read_lines
-from regard.history.analogy import OWN, agree, read_questions, read_similarity, solve, total
-from regard.history.vectors import Vectors
+from regard.history.analogies import OWN, agree, read_questions, read_similarity, solve, total
 from regard.history.word2vec import Corpus, Word2VecConfig, read_corpus, train_word2vec
+from regard.history.word_vectors import WordVectors
 
 STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 
@@ -32,14 +32,16 @@ class Run(NamedTuple):
     figures: dict[str, float]
 
 
-def ours(corpus: Corpus, config: Word2VecConfig, workers: int) -> tuple[float, Vectors]:
+def ours(corpus: Corpus, config: Word2VecConfig, workers: int) -> tuple[float, WordVectors]:
     """Seconds and vectors."""
     start = time.perf_counter()
     made = train_word2vec(corpus, config, workers)
-    return time.perf_counter() - start, Vectors(corpus.words, made.inputs)
+    return time.perf_counter() - start, WordVectors(corpus.words, made.inputs)
 
 
-def theirs(lines: list[list[str]], config: Word2VecConfig, workers: int) -> tuple[float, Vectors]:
+def theirs(
+    lines: list[list[str]], config: Word2VecConfig, workers: int
+) -> tuple[float, WordVectors]:
     """The same by gensim."""
     from gensim.models import Word2Vec
 
@@ -50,8 +52,8 @@ def theirs(lines: list[list[str]], config: Word2VecConfig, workers: int) -> tupl
         min_count=config.min_count,
         sample=config.subsample,
         sg=int(skip),
-        hs=int(config.hierarchical),
-        negative=0 if config.hierarchical else config.negative,
+        hs=0,
+        negative=config.negative,
         alpha=config.lr or (0.025 if skip else 0.05),
         workers=workers,
         seed=config.seed,
@@ -59,7 +61,7 @@ def theirs(lines: list[list[str]], config: Word2VecConfig, workers: int) -> tupl
     model.build_vocab(lines)
     start = time.perf_counter()
     model.train(lines, total_examples=model.corpus_count, epochs=config.epochs)
-    return time.perf_counter() - start, Vectors(model.wv.index_to_key, model.wv.vectors)
+    return time.perf_counter() - start, WordVectors(model.wv.index_to_key, model.wv.vectors)
 
 
 def interval(values: list[float]) -> str:
@@ -70,7 +72,9 @@ def interval(values: list[float]) -> str:
     return f"{statistics.mean(values):.3f} ± {spread:.3f}"
 
 
-def compare(runs: dict[str, Callable[[int], tuple[float, Vectors]]], seeds: int, measure) -> None:
+def compare(
+    runs: dict[str, Callable[[int], tuple[float, WordVectors]]], seeds: int, measure
+) -> None:
     """Train in turns and print a row for each, then the table."""
     made: dict[str, list[Run]] = {name: [] for name in runs}
     for seed in range(1, seeds + 1):
@@ -94,13 +98,12 @@ def main() -> None:
     parser.add_argument("--questions")
     parser.add_argument("--pairs")
     parser.add_argument("--mode", choices=("skipgram", "cbow"), default="skipgram")
-    parser.add_argument("--hierarchical", action="store_true")
     for name, value in (("dim", 100), ("epochs", 5), ("seeds", 5), ("workers", 2)):
         parser.add_argument(f"--{name}", type=int, default=value)
     args = parser.parse_args()
     logging.disable()
     lines = [words for line in read_lines(args.text) if (words := line.lower().split())]
-    shape = Word2VecConfig(args.mode, args.dim, hierarchical=args.hierarchical, epochs=args.epochs)
+    shape = Word2VecConfig(args.mode, args.dim, epochs=args.epochs)
     corpus = read_corpus(lines, shape.min_count)
     sets = {"analogies, own": read_questions(OWN)}
     if args.questions:
@@ -108,11 +111,9 @@ def main() -> None:
     pairs = read_similarity(args.pairs) if args.pairs else None
 
     def config(seed: int, epochs: int = args.epochs) -> Word2VecConfig:
-        return Word2VecConfig(
-            args.mode, args.dim, hierarchical=args.hierarchical, epochs=epochs, seed=seed
-        )
+        return Word2VecConfig(args.mode, args.dim, epochs=epochs, seed=seed)
 
-    def measure(vectors: Vectors) -> dict[str, float]:
+    def measure(vectors: WordVectors) -> dict[str, float]:
         found = {name: total(solve(vectors, rows)).accuracy for name, rows in sets.items()}
         return found | ({"similarity": agree(vectors, pairs).spearman} if pairs else {})
 

@@ -33,7 +33,7 @@ from regard.look.repeats import random_repeats
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model
-from regard.tokens import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from regard.train.objectives import token_loss
 
 COLUMNS = ("step", "loss", "previous", "induction")

@@ -1,4 +1,7 @@
-"""regard: one Transformer layer for text, images and sound, with everything in view."""
+"""regard: one Transformer layer for text, images and sound, with everything in view.
+
+`regard A B` on the command line is `regard.A.B(...)` here: same name, arguments and result.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from regard import tokens
+    from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
     from regard.kit import Kit
@@ -16,8 +21,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Where public names live. Loaded on first use, so that `import regard` needs no torch.
+_ROOMS = ("tokens",)
+"""Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
+
 _HOMES = {
+    "regard.ambient": ("settings",),
     "regard.core.similarity": ("attend", "attention", "kernel_regression"),
     "regard.core.tap": ("Tap", "taps"),
     "regard.kit": ("Kit",),
@@ -26,6 +34,7 @@ _HOMES = {
     "regard.look.extracted": ("Extracted",),
     "regard.look.steer": ("head_mask", "steering_vector"),
 }
+"""Where other public names live. Loaded on first use: `import regard` needs no torch."""
 
 __all__ = [
     "Extracted",
@@ -43,13 +52,17 @@ __all__ = [
     "patch",
     "resample",
     "resample_from",
+    "settings",
     "steering_vector",
     "taps",
+    "tokens",
     "zero",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"regard.{name}")
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from typing import Any, Literal, TextIO, TypeVar
 
-from regard.errors import UsageError, check_known, check_names
+from regard.errors import ResourceError, UsageError, check_known, check_names
 
 Item = TypeVar("Item")
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -69,6 +69,25 @@ def settings(**changes: Any) -> Iterator[Settings]:
         yield current()
     finally:
         _current.reset(token)
+
+
+def choose_device(asked: str | None = None) -> str:
+    """The name of a device that is there: the one asked for, or in force; auto is the fastest."""
+    asked = current().device if asked is None else asked
+    import torch
+
+    there = {"cpu": True, "cuda": torch.cuda.is_available()}
+    there["mps"] = torch.backends.mps.is_available()
+    if asked == "auto":
+        return next(name for name in ("cuda", "mps", "cpu") if there[name])
+    if not there[asked]:
+        raise ResourceError(
+            f"using --device {asked}",
+            "torch sees no such device",
+            f"one of {', '.join(name for name, found in there.items() if found)}",
+            "run `regard doctor`",
+        )
+    return asked
 
 
 def note(text: str) -> None:

@@ -1,4 +1,4 @@
-"""The heap of the C library: keep what is freed for what comes next, or give it back."""
+"""Memory: what is free, and what the heap of the C library keeps or gives back."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ctypes
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # options of glibc's mallopt
@@ -50,3 +51,30 @@ def give_back_memory() -> bool:
     """Ask glibc to give free pages back, also those between blocks in use; False without glibc."""
     trim = glibc("malloc_trim")
     return trim is not None and bool(trim(0))
+
+
+def read_memory(key: str) -> int | None:
+    """Bytes that /proc/meminfo says; None where there is no such file."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    found = [line.split() for line in lines if line.startswith(f"{key}:")]
+    return int(found[0][1]) * 1024 if found else None
+
+
+def free_memory(device: str = "cpu") -> int | None:
+    """Bytes that a new process can have: what is free there, less where a container says so."""
+    if device == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info()[0])
+    free = read_memory("MemAvailable")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+    except (OSError, ValueError):
+        return free
+    if free is None or limit == "max":
+        return free
+    return max(min(free, int(limit) - used), 0)

@@ -72,6 +72,8 @@ class Kit(Reader):
     """Run in strict mode unless a call says otherwise."""
     driver: Driver = "auto"
     """How generation takes its steps; the answers are the same."""
+    path: Path | None = None
+    """Where it was opened; None for a model made here."""
 
     def __post_init__(self) -> None:
         self.board = Board(self.model)

@@ -1,12 +1,16 @@
-"""Open a checkpoint or make a model: `regard.load` and `regard.build`."""
+"""Open or make a model: `regard.load`, `regard.build`, and `open_kit` behind every verb."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any
 
 import torch
 
-from regard.errors import UsageError
+from regard.ambient import choose_device
+from regard.errors import DataError, UsageError, nearest
+from regard.heap import large_apart
 from regard.interop.families import bind
 from regard.interop.gguf_llama import GGUFSource
 from regard.interop.llama2c import Llama2cSource
@@ -14,56 +18,91 @@ from regard.interop.side import read_side_files
 from regard.interop.source import Source, open_source
 from regard.interop.stored import INT8, STORED
 from regard.interop.weights import load_model
-from regard.kinds import check_model
 from regard.kit import Kit
 from regard.model.model import Model
 from regard.model.precision import same_in_any_company, set_precision
-from regard.model.presets import architecture, preset
+from regard.model.presets import PRESETS, architecture, preset
+from regard.model_kinds import NETWORK, NGRAMS, VECTORS, check_kind, find_kind
 from regard.native.gpu import expect_many_shapes
-from regard.tokens.folder import open_tokenizer
-from regard.tokens.gguf import from_gguf
+from regard.tokens.gguf_tokenizer import from_gguf
 from regard.tokens.scored import from_llama2c
 from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.tokenizer_folder import open_tokenizer
+from regard.verbs import ModelLike
 from regard.zoo import locate
 
 
 def load(
     path: str | os.PathLike[str],
     dtype: str | torch.dtype = "float32",
+    device: str | torch.device | None = None,
+    strict: bool = False,
+    precision: str | None = "auto",
+) -> Any:
+    """Open a Hugging Face folder, a run's folder, a .gguf file, or a model in the box by name.
+
+    A network opens as a `Kit`; n-grams, vectors of words and translators that count as what they
+    are. A folder in the working directory comes before a model of that name in the box.
+
+    Args:
+        path: the folder, file or name, such as "fr-en".
+        dtype: of the weights: a torch dtype, its name, or "auto" for what the file holds.
+        device: where the model runs; None takes that of the settings.
+        strict: the same bits alone and in any batch (`model/strict.py`).
+        precision: of the matrix products: fp32, bf16 or int8 (`model/precision.py`), "auto" for
+            int8 on a CPU where the file holds such weights, or None for plain maps, which can be
+            trained; elsewhere than on a CPU, fp32 and bf16 are the dtype of the weights.
+
+    Example:
+        >>> regard.load("fr-en").translate("Bonjour.")
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError("loading a model", f"{path!r}", "the path of a folder or file")
+    found = find_kind(os.fsdecode(path))
+    if found is None or found.kind is NETWORK:
+        return load_kit(
+            path, dtype, choose_device() if device is None else device, strict, precision
+        )
+    place = Path(os.fsdecode(path))
+    if found.kind is NGRAMS:
+        from regard.history.ngram_model import NgramModel
+
+        return NgramModel.open(place)
+    if found.kind is VECTORS:
+        from regard.history.word_vectors import read_vectors
+
+        return read_vectors(place)
+    from regard.history.word_translator import WordTranslator
+
+    return WordTranslator.open(place)
+
+
+def load_kit(
+    path: str | os.PathLike[str],
+    dtype: str | torch.dtype = "float32",
     device: str | torch.device = "cpu",
     strict: bool = False,
     precision: str | None = "auto",
 ) -> Kit:
-    """Open a Hugging Face folder, a .gguf file, or a llama2.c .bin with tokenizer.bin beside it.
-
-    Or a model that came with the package, by its name, such as "fr-en"; a folder of that name in
-    the working directory comes first.
-
-    dtype, of the weights, is a torch dtype, its name, or "auto" for what the file holds. precision,
-    of the matrix products, is fp32, bf16 or int8 (`model/precision.py`), "auto" for int8 on a CPU
-    where the file holds such weights, or None for plain maps, which can be trained; elsewhere than
-    on a CPU, fp32 and bf16 are the dtype of the weights.
-    """
-    if not isinstance(path, str | os.PathLike):
-        raise UsageError("loading a model", f"{path!r}", "the path of a folder or file")
-    check_model(str(path), "load")
+    """Open a network, as `load` does."""
     source = open_source(locate(path))
     place = read_device(device)
     if place.type != "cpu" and precision in ("fp32", "bf16"):
         dtype, precision = "float32" if precision == "fp32" else "bfloat16", None
     if place.type == "cuda":
         expect_many_shapes()
-    model, binding = load_model(source, read_dtype(dtype), place)
-    if precision == "auto":
-        whole = place.type == "cpu" and source.config.get(STORED) == INT8
-        precision = INT8 if whole else None
-    if precision is not None:
-        set_precision(model, precision)
-        if strict and not same_in_any_company(model):
-            set_precision(model, None)  # quicker where each sentence runs alone
-    folder = source.path if source.path.is_dir() else None
-    files = read_side_files(folder) if folder else {}
-    return Kit(model, read_tokenizer(source), binding, source.config, files, strict)
+    with large_apart():
+        model, binding = load_model(source, read_dtype(dtype), place)
+        if precision == "auto":
+            whole = place.type == "cpu" and source.config.get(STORED) == INT8
+            precision = INT8 if whole else None
+        if precision is not None:
+            set_precision(model, precision)
+            if strict and not same_in_any_company(model):
+                set_precision(model, None)  # quicker where each sentence runs alone
+    files = read_side_files(source.path) if source.path.is_dir() else {}
+    tokenizer = read_tokenizer(source)
+    return Kit(model, tokenizer, binding, source.config, files, strict, path=Path(path))
 
 
 def build(name: str, seed: int = 0) -> Kit:
@@ -73,28 +112,79 @@ def build(name: str, seed: int = 0) -> Kit:
     return Kit(Model.fresh(preset(name), seed), None, binding)
 
 
+def open_kit(model: ModelLike, precision: str | None = "auto", strict: bool = False) -> Kit:
+    """The network that a verb names, with its tokenizer; an opened Kit is itself.
+
+    precision is that of `load`: None is plain maps in float32, for gradients and for patching
+    without rounding.
+    """
+    if isinstance(model, Kit):
+        return model
+    path = os.fspath(model)
+    check_kind(path, NETWORK)
+    if find_source(path) is None:
+        found = f"{path!r} is a preset, a shape without weights"
+        raise UsageError("opening a model", found, "a folder with weights", "regard train")
+    kit = load_kit(path, device=choose_device(), strict=strict, precision=precision)
+    if kit.tokenizer is None:
+        kind, fix = kit.model.config.front.kind, f"put a tokenizer.json into {path}"
+        fix = fix if kind == "text" else f"this model reads {kind}: take one that reads text"
+        raise DataError(f"opening {path}", "no tokenizer", "one beside the weights", fix)
+    return kit
+
+
+def find_source(path: str) -> Source | None:
+    """The checkpoint at `path` or shipped under that name, or None for the name of a preset."""
+    place = locate(path)
+    if place != path or os.path.exists(path) or os.sep in path:
+        return open_source(place)
+    if path in PRESETS:
+        return None
+    close = nearest(path, PRESETS)
+    if not close:
+        return open_source(path)  # which says that it is not there
+    raise UsageError(
+        "opening a model",
+        f"{path!r} is neither a file nor a folder here nor a preset",
+        "a path, or a name that `regard models` shows",
+        f"did you mean {close}?",
+    )
+
+
+def wrong_network(doing: str, kit: Kit, expected: str) -> UsageError:
+    """A network of another kind than is wanted: what it is, and which verbs take it."""
+    model, masks = kit.model, kit.tokenizer is not None and "mask" in kit.tokenizer.specials
+    what, verbs = "an encoder that predicts no words", ["info"]
+    if model.encoder is not None and model.decoder is not None:
+        what, verbs = "an encoder-decoder", ["translate", "evaluate translate", "score"]
+    elif model.decoder is not None:
+        what, verbs = "a decoder, which goes on with a text", ["generate", "score", "evaluate lm"]
+    elif model.config.head.take == "all" and masks:
+        what, verbs = "an encoder, which fills gaps", ["fill", "score"]
+    fix = f"verbs that take it: {', '.join(verbs)}"
+    return UsageError(f"{doing} with {kit.path or kit!r}", what, expected, fix)
+
+
 def read_dtype(dtype: str | torch.dtype) -> torch.dtype | None:
     """A floating torch dtype by name; None for "auto"."""
     if dtype == "auto":
         return None
-    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if found not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+    kind = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if kind not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         known = "float32, bfloat16, float16, float64 or auto"
         raise UsageError("loading a model", f"dtype = {dtype!r}", known)
-    return found
+    return kind
 
 
 def read_device(device: str | torch.device) -> torch.device:
     """A device that is there; "auto" is a GPU if there is one."""
     try:
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        found = torch.device(device)
-        torch.empty(0, device=found)
+        place = torch.device(choose_device("auto") if device == "auto" else device)
+        torch.empty(0, device=place)
     except (RuntimeError, AssertionError, TypeError, ValueError) as error:
-        found_text = f"device = {device!r}: {str(error).splitlines()[0]}"
-        raise UsageError("loading a model", found_text, "cpu, cuda or auto") from None
-    return found
+        found = f"device = {device!r}: {str(error).splitlines()[0]}"
+        raise UsageError("loading a model", found, "cpu, cuda or auto") from None
+    return place
 
 
 def read_tokenizer(source: Source) -> Tokenizer | None:

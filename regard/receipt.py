@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from regard.errors import DataError
+from regard.ambient import current
+from regard.errors import DataError, UsageError
 from regard.files import file_hash, read_json, write_whole
+from regard.result import Result, plain
 
 NAME = "receipt.json"
 TOLERANCE = 0.01
@@ -60,6 +64,42 @@ def make_receipt(
         "config": dict(config),
         "results": dict(results),
     }
+
+
+def write_receipt_of(result: Result, path: Path) -> None:
+    """Write a result with the call that made it, its files and the machine."""
+    call = result.call
+    if call is None:
+        raise UsageError("writing a receipt", "a result of no public function", "one of a verb")
+    torch = sys.modules.get("torch")
+    place: dict[str, Any] = {"device": current().device}
+    if torch is not None:
+        place |= {"torch": torch.__version__, "threads": torch.get_num_threads()}
+    receipt = {
+        "function": call.function,
+        "config": {name: plain(getattr(v, "path", v)) for name, v in call.arguments.items()},
+        "seed": current().seed,
+        "code": code_version(version("regard")),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        **place,
+        "data": {str(file): file_hash(file) for file in files_of(call.files)},
+        "results": result.to_dict(),
+    }
+    write_receipt(path, receipt)
+
+
+def files_of(arguments: Iterable[Any]) -> list[Path]:
+    """The files that arguments name, those of a folder one by one; models in the box have none."""
+    files: list[Path] = []
+    for argument in arguments:
+        for name in argument if isinstance(argument, list | tuple) else [argument]:
+            path = Path(str(getattr(name, "path", name)))
+            if path.is_dir():
+                files += sorted(inside for inside in path.iterdir() if inside.is_file())
+            elif path.is_file():
+                files.append(path)
+    return files
 
 
 def write_receipt(path: Path, receipt: Mapping[str, Any]) -> None:

@@ -189,8 +189,21 @@ def grid_of(title: str, rows: Sequence[Row]) -> Grid:
     return Grid(title, columns, cells, max(left, 1))
 
 
+@dataclass(frozen=True)
+class Call:
+    """A public function with the arguments it was called with, for a receipt."""
+
+    function: str
+    arguments: dict[str, Any]
+    files: list[Any]
+    """Arguments that name files."""
+
+
 class Result(Row):
     """What a public function returns. Subclasses are frozen dataclasses."""
+
+    call: ClassVar[Call | None] = None
+    """The call that made it; each result of a verb has its own."""
 
     exit_code: ClassVar[int] = 0
     """What the command ends with; a result may say that something was not as it should be."""

@@ -12,13 +12,13 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar
 
 from regard.errors import RegardError, UsageError, did_you_mean
-from regard.result import Result
+from regard.result import Call, Result
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -85,16 +85,6 @@ else:
 """A folder, a .gguf file, the name of a model in the box, or an opened Kit."""
 
 
-@dataclass(frozen=True)
-class Call:
-    """A public function with the arguments it was called with, for a receipt."""
-
-    function: str
-    arguments: dict[str, Any]
-    files: list[Any]
-    """Arguments that name files."""
-
-
 def verb(function: Callable[P, R]) -> Callable[P, R]:
     """A public function: checks its arguments, and notes the call in its result."""
     signature = inspect.signature(function)
@@ -154,19 +144,3 @@ def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
         expected = f"one of {', '.join(map(str, choices))}"
         fix = did_you_mean(str(value), map(str, choices), 1)
         raise UsageError(f"calling {verb}", f"{name} = {value!r}", expected, fix)
-
-
-def call_of(result: Result) -> Call:
-    """The call that made a result."""
-    call: Call = vars(result)["call"]
-    return call
-
-
-def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as a receipt has them: an opened Kit is the folder it came from."""
-    from regard.result import plain
-
-    return {
-        name: plain(getattr(value, "path", value) if hasattr(value, "model") else value)
-        for name, value in arguments.items()
-    }

@@ -23,7 +23,7 @@ from regard.explaining import (
 )
 from regard.kit import Kit
 from regard.look.align import alignment_error_rate, read_links
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.look.test_align import PAIRS
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.test_passages import CORPUS

@@ -12,7 +12,7 @@ from regard.kit import Kit
 from regard.loading import load, read_dtype
 from regard.model import presets
 from regard.model.model import Model
-from regard.tokens.folder import open_tokenizer
+from regard.tokens.tokenizer_folder import open_tokenizer
 from tests.properties.small_models import VOCAB, assert_near, example, random_ids, small_kit
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.tokens.small_tokenizers import byte_bpe, write_json

@@ -13,7 +13,7 @@ import regard
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.mechanism import Mechanism
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.look.planted import forget_induction, planted_induction
 from tests.properties.small_models import random_ids, small_kit
 

@@ -15,7 +15,7 @@ from regard.kit import Kit
 from regard.passages import Answer, join, read_passages
 from regard.pieces import Part, Piece
 from regard.source_text import is_copied, recased, tidy
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from regard.translating import TranslateConfig, Translation, given, translate
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.test_translating import made

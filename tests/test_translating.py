@@ -19,7 +19,7 @@ from regard.kit import Kit
 from regard.model.config import TextConfig
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from regard.translating import TranslateConfig, Wishes, distinct, translate
 from regard.wording import word_spans
 from tests.properties.small_models import CONFIGS, randomise

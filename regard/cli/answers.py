@@ -58,7 +58,7 @@ def find_token(
             "finding the token of an answer",
             f"{word!r} is no token of this model",
             "a word, or part of one, of its vocabulary",
-            "`regard tok encode` shows how a model cuts words",
+            "`regard tokens encode` shows how a model cuts words",
         )
     if len(ids) > 1:
         first, *rest = tokenizer.pieces(ids, side)

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from regard.cli.doctor import choose_device
-from regard.cli.opening import find_source
+from regard.ambient import choose_device
 from regard.cli.properties import Property, run_properties
 from regard.cli.show import Progress, Show
 from regard.errors import UsageError
@@ -16,6 +15,7 @@ from regard.interop.parity import PARITY, Parity, measure_parity, why_not, write
 from regard.interop.source import Source
 from regard.interop.weights import load_model
 from regard.kit import Kit
+from regard.loading import find_source
 
 
 def run(args: argparse.Namespace, show: Show) -> int:

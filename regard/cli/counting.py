@@ -10,7 +10,7 @@ from typing import NamedTuple
 from regard.cli.show import Show
 from regard.data.sentences import sentence_spans
 from regard.errors import UsageError
-from regard.history.counting import Counting, Sentence, counting_kind
+from regard.history.word_translator import TranslatedSentence, WordTranslator, translator_kind
 from regard.passages import Answer, join
 from regard.pieces import Part, Piece
 from regard.schedule import Tell
@@ -23,7 +23,7 @@ WISHES = ("explain", "must", "ban", "begin", "page")
 class CountingCrew(NamedTuple):
     """A translator by counting and what was asked of it."""
 
-    counting: Counting
+    counting: WordTranslator
     config: TranslateConfig
     show: Show
 
@@ -31,7 +31,7 @@ class CountingCrew(NamedTuple):
         """Answers to each text, sentence by sentence; unknown words are counted."""
         answers, unknown = list[Answer](), list[str]()
         for n, text in enumerate(texts):
-            parts, found = list[Part](), list[Sentence]()
+            parts, found = list[Part](), list[TranslatedSentence]()
             for span in sentence_spans(text):
                 sentence = self.counting.translate(text[slice(*span)], self.config.count)
                 found.append(sentence)
@@ -50,17 +50,17 @@ def open_crew(
     path: str, args: argparse.Namespace, config: TranslateConfig, show: Show
 ) -> CountingCrew | None:
     """The translator in a folder of `regard train bayes|logreg|ibm1`; None for any other."""
-    kind = counting_kind(Path(path))
+    kind = translator_kind(Path(path))
     if kind is None:
         return None
     asked = [name for name in WISHES if getattr(args, name, None)]
     if asked:
         found = f"--{asked[0]} with a folder of `regard train {kind}`"
         raise UsageError("translating", found, "a Transformer or a recurrent translator")
-    return CountingCrew(Counting.open(Path(path)), config, show)
+    return CountingCrew(WordTranslator.open(Path(path)), config, show)
 
 
-def written(sentence: Sentence) -> list[Translation]:
+def written(sentence: TranslatedSentence) -> list[Translation]:
     """The best translations; two that read the same are one."""
     made: dict[str, Translation] = {}
     for words, logprob in sentence.best:
@@ -69,7 +69,7 @@ def written(sentence: Sentence) -> list[Translation]:
     return list(made.values())
 
 
-def choices(sentence: Sentence) -> list[Word]:
+def choices(sentence: TranslatedSentence) -> list[Word]:
     """Each word of the best translation with its probability, and what else could stand there."""
     best, made = sentence.best[0].words, list[Word]()
     for n, (first, *rest) in enumerate(sentence.slots):

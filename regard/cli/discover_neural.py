@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.cli.doctor import choose_device
+from regard.ambient import choose_device
 from regard.cli.show import Show
 from regard.formal.state_diagram import dot
 from regard.rules.discovery import Discovery

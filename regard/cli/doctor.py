@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from regard import __version__
+from regard.ambient import choose_device
 from regard.cli.show import Show, human_bytes
-from regard.errors import ResourceError
+from regard.heap import free_memory, read_memory
 
 REQUIRED = ("torch", "numpy", "safetensors", "tokenizers")
 OPTIONAL = {
@@ -104,51 +105,6 @@ def find_version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def read_memory(key: str) -> int | None:
-    """Bytes that /proc/meminfo says; None where there is no such file."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    found = [line.split() for line in lines if line.startswith(f"{key}:")]
-    return int(found[0][1]) * 1024 if found else None
-
-
-def free_memory(device: str = "cpu") -> int | None:
-    """Bytes that a new process can have: what is free there, less where a container says so."""
-    if device == "cuda":
-        import torch
-
-        return int(torch.cuda.mem_get_info()[0])
-    free = read_memory("MemAvailable")
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
-    except (OSError, ValueError):
-        return free
-    if free is None or limit == "max":
-        return free
-    return max(min(free, int(limit) - used), 0)
-
-
-def choose_device(asked: str) -> str:
-    """The device of `--device`; auto takes the fastest there is."""
-    import torch
-
-    there = {"cpu": True, "cuda": torch.cuda.is_available()}
-    there["mps"] = torch.backends.mps.is_available()
-    if asked == "auto":
-        return next(name for name in ("cuda", "mps", "cpu") if there[name])
-    if not there[asked]:
-        raise ResourceError(
-            f"using --device {asked}",
-            "torch sees no such device",
-            f"one of {', '.join(name for name, found in there.items() if found)}",
-            "run `regard doctor`",
-        )
-    return asked
 
 
 def measure_speed(device: str, seconds: float = 0.3, size: int = 1024) -> float:

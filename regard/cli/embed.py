@@ -25,11 +25,11 @@ from regard.data.files import find_files
 from regard.data.words import Span, key, word_spans
 from regard.errors import DataError, UsageError, nearest
 from regard.files import write_whole
-from regard.history.vectors import Vectors, read_vectors
-from regard.kinds import VECTORS, find_kind
+from regard.history.word_vectors import WordVectors, read_vectors
 from regard.kit import Kit
 from regard.look.words import mean_by, read_words, sense_cosines
 from regard.model.front_text import TextFront
+from regard.model_kinds import VECTORS, find_kind
 
 DOING = "embedding"
 TOGETHER = 32  # lines that run together
@@ -212,7 +212,7 @@ def read_layers(
     def layer(name: str, x: Tensor) -> Data:
         x = mean_by(x.float().cpu(), owner)  # tokens → words
         others = mean_by(x[rest], [types[names[k]] for k in rest])
-        return study(name, x[own], uses, Vectors(list(types), others.numpy()), [], args.top)
+        return study(name, x[own], uses, WordVectors(list(types), others.numpy()), [], args.top)
 
     ids = torch.tensor([row.ids[column] for _, row in read for column in row.columns])
     corpus = Corpus([], [row for _, row in read], 0)
@@ -222,7 +222,7 @@ def read_layers(
 
 
 def study(
-    name: str, x: Tensor, uses: list[Place], table: Vectors, without: list[int], top: int
+    name: str, x: Tensor, uses: list[Place], table: WordVectors, without: list[int], top: int
 ) -> Data:
     """Cosines of the uses (N, D), and the words of a table that are nearest to each file's."""
     files = list(dict.fromkeys(place.file for place in uses))

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from regard.cli.opening import open_kit, wrong_network
 from regard.cli.show import Show
 from regard.cli.texts import at_least, check_finite, likelihood, perplexity
-from regard.cli.tok import open_any
 from regard.cli.train_data import all_pairs
 from regard.cli.train_ngram import is_ngrams, measure
 from regard.cli.translate import Crew, at_work, one_line
@@ -28,6 +27,7 @@ from regard.history.ngram_model import NgramModel
 from regard.kit import Kit
 from regard.model.config import TextConfig
 from regard.receipt import changed_files, find_receipt, read_receipt, training_files
+from regard.tokens import load as load_tokenizer
 from regard.translating import TranslateConfig
 from regard.zoo import locate
 
@@ -137,7 +137,7 @@ def check_tokenizer(kit: Kit, path: str) -> None:
     if kit.text_tokenizer.size > vocab:
         found = f"a tokenizer of {kit.text_tokenizer.size:,} ids, a model of {vocab:,}"
     elif (own / "tokenizer.json").is_file() and find_receipt(Path(path)) is not None:
-        if fingerprint(open_any(str(own))) == fingerprint(kit.text_tokenizer):
+        if fingerprint(load_tokenizer(str(own))) == fingerprint(kit.text_tokenizer):
             return
         found = f"a tokenizer that differs from the one of the run, in {own}"
     else:

@@ -14,7 +14,7 @@ from regard.interop.ct2 import build_spec, check_shape, import_specs, write_spec
 from regard.interop.side import start_id
 from regard.interop.stored import INT8
 from regard.kit import Kit
-from regard.loading import load
+from regard.loading import load_kit
 
 CARD = "README.md"
 ABOUT_INT8 = """\
@@ -54,9 +54,9 @@ def run(args: argparse.Namespace, show: Show) -> int:
         if args.form == "arpa":
             save_arpa(args.path, out, show)
         elif args.form == "ctranslate2":
-            save_ctranslate2(load(args.path), out)
+            save_ctranslate2(load_kit(args.path), out)
         else:
-            load(args.path).save(out, stored=INT8)
+            load_kit(args.path).save(out, stored=INT8)
             (out / CARD).write_text(ABOUT_INT8, encoding="utf-8")
     except OSError as error:
         raise cannot_write(out, error, "room for the weights") from error

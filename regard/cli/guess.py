@@ -16,10 +16,10 @@ from regard.cli.predicting import open_model
 from regard.cli.show import Show, is_fancy
 from regard.cli.texts import at_least, naming
 from regard.errors import DataError, UsageError
-from regard.history.entropy import Alphabet, Letters, bounds, guess_ranks, letters_of, rank_shares
-from regard.history.ngram import Ids
-from regard.history.predictor import NgramPredictor
-from regard.history.smooth import train_ngrams
+from regard.history.ngrams import Ids
+from regard.history.predictors import NgramPredictor
+from regard.history.shannon import Alphabet, Letters, bounds, guess_ranks, letters_of, rank_shares
+from regard.history.smoothing import train_ngrams
 
 DOING = "playing Shannon's game"
 PERSON, MACHINE = 50, 1000  # letters to guess unless said otherwise

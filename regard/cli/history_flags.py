@@ -83,16 +83,13 @@ def add_alphabet(parser: argparse.ArgumentParser, usual: str) -> None:
 
 def add_entropy(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard entropy`."""
-    parser.add_argument("file", metavar="FILE", nargs="?", help="a text, compressed or not")
+    parser.add_argument("file", metavar="FILE", help="a text, compressed or not")
     model = "a model folder or ARPA file that predicts the text too; its tokens may be any"
     parser.add_argument("--model", metavar="M", help=model)
     order = "up to F_N, and letters that the learning n-grams look at (6)"
     parser.add_argument("--order", "-n", type=whole, default=6, metavar="N", help=order)
-    add_alphabet(parser, "27; with --model or --compress as-is")
+    add_alphabet(parser, "27; with --model as-is")
     parser.add_argument("--letters", type=positive, metavar="N", help="of the file's beginning")
-    parser.add_argument("--compress", metavar="OUT", help="write the coded text here")
-    back = "give the text of a coded file back; --model if it was coded with one"
-    parser.add_argument("--decompress", nargs=2, metavar=("IN", "OUT"), help=back)
     parser.add_argument("--seed", type=whole, help="accepted as everywhere; nothing is drawn")
     add_device(parser)
 
@@ -150,8 +147,8 @@ HISTORY = {
         "bits per letter of a text: Shannon's F0 … FN, and what an arithmetic coder reaches",
         add_entropy,
         "regard entropy tale.txt",
-        "regard entropy tale.txt --model m --compress tale.coded",
-        "regard entropy --decompress tale.coded again.txt --model m",
+        "regard entropy tale.txt --model m",
+        "regard entropy tale.txt --order 8 --alphabet 26 --json",
     ),
     "guess": (
         "regard.cli.guess",

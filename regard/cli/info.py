@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli.info_counted import show_counted
-from regard.cli.opening import find_source
 from regard.cli.show import Show, human_bytes
 from regard.core.config import StackConfig
 from regard.core.tap import taps
@@ -20,13 +19,13 @@ from regard.interop.parity import PARITY
 from regard.interop.source import Source
 from regard.interop.table import Binding
 from regard.interop.weights import OWN, outline
-from regard.kinds import NETWORK, find_kind
-from regard.loading import read_tokenizer
+from regard.loading import find_source, read_tokenizer
 from regard.model.config import FrontConfig, ModelConfig, RecurrentConfig, TextConfig
 from regard.model.cost import count_tokens, table_size
 from regard.model.empty import empty_model
 from regard.model.model import Model
 from regard.model.presets import architecture, preset
+from regard.model_kinds import NETWORK, find_kind
 
 
 def run(args: argparse.Namespace, show: Show) -> int:

@@ -10,11 +10,11 @@ from regard.cli.show import Show, human, human_bytes
 from regard.cli.train_ngram import count_classes
 from regard.errors import UsageError
 from regard.files import read_json
-from regard.history.bag import BagModel
-from regard.history.counting import Counting
+from regard.history.bag_of_words import BagModel
 from regard.history.ngram_model import NgramModel
-from regard.history.vectors import is_folder, measure_file, read_vectors
-from regard.kinds import NGRAMS, TRANSLATOR, VECTORS, Found, Kind
+from regard.history.word_translator import WordTranslator
+from regard.history.word_vectors import is_folder, measure_file, read_vectors
+from regard.model_kinds import NGRAMS, TRANSLATOR, VECTORS, Found, Kind
 
 
 def show_counted(path: str, found: Found, taps: bool, show: Show) -> None:
@@ -52,7 +52,7 @@ def describe_vectors(path: Path) -> dict[str, Any]:
 
 def describe_translator(path: Path) -> dict[str, Any]:
     """What it was trained as, its words and weights."""
-    model = Counting.open(path)
+    model = WordTranslator.open(path)
     settings = {k: v for k, v in read_json(path / "config.json").items() if k != "model_type"}
     made: dict[str, Any] = {"translator": model.kind, "source_words": len(model.words.sources)}
     made["target_words"] = len(model.words.targets)

@@ -11,11 +11,11 @@ from typing import Any
 from regard.cli.ladder_split import DOING, Split, is_pairs, make_split
 from regard.cli.ladder_train import Climb, Clock
 from regard.cli.show import Show, human_count
-from regard.cli.tok import open_any
 from regard.errors import UsageError, check_known
 from regard.files import is_taken, write_whole
 from regard.history.ladder import PAIRS, TEXTS, Rung, beaten_by, lacking, questions
 from regard.look.picture import MISSING, can_draw, draw_ladder
+from regard.tokens import load as load_tokenizer
 
 PICTURE = "ladder.png"
 ENOUGH = 10  # lines of a length for a point of the picture
@@ -68,7 +68,7 @@ def climb(
         show.note(
             f"left out of training, as test or validation has them: {split.taken_out:,} lines"
         )
-    tokenizer = open_any(str(split.tokenizer))
+    tokenizer = load_tokenizer(str(split.tokenizer))
     unknown = [] if pairs else lacking(tokenizer)
     asked = None if pairs or unknown else questions(tokenizer)
     work, found = Climb(args, show, split, folder), Found()

@@ -13,7 +13,7 @@ from regard.data.overlap import WORDS, count_words, normalise
 from regard.data.pairs import read_pairs
 from regard.errors import DataError, check_known
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.train import KINDS, train_tokenizer, usual_size
+from regard.tokens.trainers import KINDS, train_tokenizer, usual_size
 
 DOING = "climbing the ladder"
 LEAST = 20  # lines that can be split

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from regard.cli.doctor import choose_device
+from regard.ambient import choose_device
 from regard.cli.evaluate import window_length
 from regard.cli.ladder_split import Split
 from regard.cli.ladder_vectors import measure_vectors, token_ids, train_vectors
-from regard.cli.main import load_verb, parse
+from regard.cli.legacy import load_verb, parse
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
-from regard.cli.tok import open_any
 from regard.cli.train_ngram import is_ngrams
 from regard.decode.score import score_rows
 from regard.energy import Meter
 from regard.errors import DataError
 from regard.history.ladder import Question, Rung, answer_curve
 from regard.history.ngram_model import NgramModel
+from regard.tokens import load as load_tokenizer
 
 TRIAL = 12  # steps that the pace of a rung is taken from, at least
 LONG = 0.04  # of a rung's time; where they take less, as many steps as take twice that are tried
@@ -160,7 +160,7 @@ class Climb:
 
     def fitting_classes(self) -> int:
         """Classes of words, whose search takes words × classes²: as the budget allows."""
-        tokenizer = open_any(str(self.split.tokenizer))
+        tokenizer = load_tokenizer(str(self.split.tokenizer))
         words = len(np.unique(token_ids(tokenizer, self.split.train)))
         if self.args.steps:
             return min(CLASSES, words)

@@ -15,14 +15,14 @@ import numpy as np
 from regard.cli.ladder_split import DOING, Split
 from regard.cli.show import Show
 from regard.cli.texts import perplexity
-from regard.cli.tok import open_any
 from regard.data.files import read_parts
 from regard.errors import DataError
-from regard.history.next_word import WINDOW, NextWord, fit_scales, train_next_word
-from regard.history.ngram import Ids
+from regard.history.cbow import WINDOW, NextWord, fit_scales, train_next_word
 from regard.history.ngram_model import encode_lines, joined
-from regard.history.vectors import save_folder
+from regard.history.ngrams import Ids
 from regard.history.word2vec import Word2VecConfig
+from regard.history.word_vectors import save_folder
+from regard.tokens import load as load_tokenizer
 from regard.tokens.tokenizer import Tokenizer
 
 PACE = 50_000  # tokens a second at least
@@ -38,7 +38,7 @@ def train_vectors(
     args: argparse.Namespace, split: Split, out: Path, seconds: float, show: Show
 ) -> tuple[NextWord, dict[str, Any]]:
     """Learn vectors, fit their scales on the validation text, keep them; what it took."""
-    tokenizer = open_any(str(split.tokenizer))
+    tokenizer = load_tokenizer(str(split.tokenizer))
     ids, began = token_ids(tokenizer, split.train), time.perf_counter()
     config = Word2VecConfig("cbow", args.dim, WINDOW, min_count=1, seed=args.seed)
     times = config.times(len(ids))
@@ -65,7 +65,7 @@ def train_vectors(
 
 def measure_vectors(model: NextWord, split: Split) -> dict[str, float]:
     """Perplexity and bits of the test text."""
-    found = model.logprobs(token_ids(open_any(str(split.tokenizer)), split.test))
+    found = model.logprobs(token_ids(load_tokenizer(str(split.tokenizer)), split.test))
     if not len(found):
         raise DataError(DOING, f"no tokens in {split.test}", "one or more")
     loss = -float(found.mean())

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.cli.doctor import choose_device
+from regard.ambient import choose_device
 from regard.cli.learn_flags import MODELS
 from regard.cli.show import Show
 from regard.errors import UsageError, check_known

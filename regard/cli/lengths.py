@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 
-from regard.cli.doctor import free_memory
 from regard.cli.show import human_bytes
 from regard.cli.view_flags import LONGEST
 from regard.data.pairs import shorten
 from regard.errors import DataError, UsageError
+from regard.heap import free_memory
 from regard.kit import Kit
 from regard.model.cost import Run
 from regard.model.front_text import TextFront

@@ -57,7 +57,7 @@ def amount(text: str) -> float:
 def add_action(
     choices: Any, name: str, summary: str, examples: Sequence[str]
 ) -> argparse.ArgumentParser:
-    """The parser of one action of a verb, such as `train` of `regard tok train`."""
+    """The parser of one action of a verb, such as `train` of `regard tokens train`."""
     made: argparse.ArgumentParser = choices.add_parser(
         name,
         help=summary,

@@ -9,15 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from regard.cli.doctor import choose_device, free_memory
-from regard.cli.opening import open_config
+from regard.ambient import choose_device
 from regard.cli.show import Show, human_bytes, human_count, human_time
 from regard.cli.timing import OPTIMISER, Timer
 from regard.errors import ResourceError, UsageError
+from regard.heap import free_memory
+from regard.interop.weights import outline
+from regard.loading import find_source
 from regard.model.config import ModelConfig, TextConfig
 from regard.model.cost import PARTS, Run, count_flops, count_params, passes, table_size
 from regard.model.memory import Memory, count_disk, count_memory, fit_batch
-from regard.model.presets import gpt2
+from regard.model.presets import gpt2, preset
 
 GIB = 2**30
 ITEM = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
@@ -69,7 +71,8 @@ def read_shape(args: argparse.Namespace) -> ModelConfig:
     if args.path is not None:
         if flags:
             raise UsageError("planning a run", f"{args.path} and {flags[0]}", "one of the two")
-        return open_config(args.path)
+        source = find_source(args.path)
+        return preset(args.path) if source is None else outline(source)[0].config
     if args.dim is None:
         raise UsageError(
             "planning a run",

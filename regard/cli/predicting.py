@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +16,14 @@ from regard.data.files import CHUNK, cut_at_blanks, split_lines
 from regard.decode.model_step import ModelStep
 from regard.errors import DataError, UsageError
 from regard.files import file_hash
-from regard.history.entropy import Alphabet, clean
-from regard.history.ngram import Ids
 from regard.history.ngram_model import NgramModel, encode_lines, joined
-from regard.history.predictor import Folded, Predictor, StepPredictor, ngram_predictor
+from regard.history.ngrams import Ids
+from regard.history.predictors import Folded, Predictor, StepPredictor, ngram_predictor
+from regard.history.shannon import Alphabet, clean
 from regard.kit import Kit
 from regard.model.batch import Batch
 from regard.model.config import TextConfig
-from regard.receipt import NAME, find_receipt, read_receipt, training_files
+from regard.receipt import find_receipt, read_receipt, training_files
 from regard.tokens.tokenizer import Tokenizer
 from regard.zoo import locate
 
@@ -55,15 +54,6 @@ class Model:
             return (line for line in lines if line.strip())
         return cut_at_blanks(text[at : at + CHUNK] for at in range(0, len(text), CHUNK))
 
-    def decode(self, ids: Ids) -> str:
-        """The text of tokens."""
-        if self.lines is None:
-            return self.tokenizer.decode(ids.tolist())
-        ends = np.flatnonzero(ids == self.tokenizer.specials["eos"])
-        return "".join(
-            f"{self.tokenizer.decode(s.tolist())}\n" for s in np.split(ids, ends + 1)[:-1]
-        )
-
     def written_at(self, text: str, place: int) -> str:
         """How a token of `encode` is written in the text; nothing for the end of a sentence."""
         for piece in self.pieces(text):
@@ -75,14 +65,6 @@ class Model:
                 return piece[slice(*kept[place])]
             place -= len(kept)
         raise UsageError("finding a token", f"place {place}", "a place in the text")
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of its files."""
-        place = Path(locate(self.path))
-        files = [place] if place.is_file() else sorted(f for f in place.iterdir() if f.is_file())
-        kept = [f for f in files if f.name not in (NAME, "README.md")]
-        return mark("".join(f"{file.name} {file_hash(file)}\n" for file in kept))
 
     def unknown(self, ids: Ids) -> int:
         """Tokens that stand for words the model does not know."""
@@ -114,11 +96,6 @@ class Model:
             read = piece if alphabet == "as-is" else clean(f"a{piece}a", alphabet)[1:-1]
             letter[id] = symbols.find(read) if len(read) == 1 else -1
         return Folded(self.predictor, letter, np.array([id for (id,) in token]))
-
-
-def mark(text: str) -> str:
-    """A short hash."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def open_model(path: str, device: str) -> Model:

@@ -18,7 +18,7 @@ from regard.data.sample import evenly
 from regard.decode.shortlist import SHORTLIST_FILE, coverage, make_shortlist
 from regard.errors import DataError, UsageError
 from regard.files import write_whole
-from regard.history.ibm1 import IBM1, Rows, Table
+from regard.history.ibm1 import IBM1, Rows, TranslationTable
 from regard.kit import Kit
 from regard.model.config import TextConfig
 from regard.tokens.tokenizer import Tokenizer
@@ -110,7 +110,7 @@ def split(sides: Sides, files: list[str]) -> tuple[Sides, Sides]:
     )
 
 
-def learn(sides: Sides, sources: int, targets: int, progress: Progress) -> Table:
+def learn(sides: Sides, sources: int, targets: int, progress: Progress) -> TranslationTable:
     """Which target words are translations of which source words."""
     progress(f"counting the words of {len(sides.sources):,} pairs")
     model = IBM1(Rows.of(sides.sources), Rows.of(sides.targets), sources, targets)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from regard.cli.doctor import choose_device
+from regard.ambient import choose_device
 from regard.cli.flags import Settings, read_toml
 from regard.cli.show import Show, human_count
 from regard.cli.train_data import Data, prepare
@@ -27,11 +27,11 @@ from regard.cli.train_show import Watcher
 from regard.errors import ResourceError, UsageError
 from regard.files import FULL, LOCK, hold, is_taken
 from regard.interop.families import bind
-from regard.kinds import check_model
 from regard.kit import Kit
-from regard.loading import load
+from regard.loading import load_kit
 from regard.model.config import CELLS
 from regard.model.recurrent import model_class
+from regard.model_kinds import check_model
 from regard.train.config import FREE, TrainConfig
 from regard.train.distributed import World, joined
 from regard.train.loop import Job, Trainer, check_same, with_dropout
@@ -230,7 +230,7 @@ def clear_folder(folder: Path, watcher: Watcher) -> None:
 
 def take_up(trainer: Trainer, plan: Plan, say: Callable[[str], None]) -> None:
     """Restore the newest whole checkpoint and say which it is."""
-    path = trainer.restore(lambda folder: load(folder).model)
+    path = trainer.restore(lambda folder: load_kit(folder).model)
     if path is None:
         say(f"no whole checkpoint in {trainer.checkpoints}: starting at step 0")
         return

@@ -13,12 +13,9 @@ from regard.cli.show import Progress, Show, human
 from regard.cli.texts import at_least
 from regard.cli.train_data import all_pairs
 from regard.errors import DataError, UsageError
-from regard.history.bag import BagModel
-from regard.history.bayes import train_bayes
-from regard.history.counting import Counting
-from regard.history.logreg import train_logreg
-from regard.history.vocabulary import number_words
-from regard.history.word_by_word import train_words
+from regard.history.bag_of_words import BagModel, train_bayes, train_logreg
+from regard.history.ibm1 import train_words
+from regard.history.word_translator import WordTranslator, number_words
 
 DOING = "training a translator that counts words"
 SETTINGS = ("k", "l2", "best", "steps", "rounds")
@@ -50,7 +47,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
 
 def train(
     args: argparse.Namespace, show: Show, progress: Progress
-) -> tuple[dict[str, Any], Counting]:
+) -> tuple[dict[str, Any], WordTranslator]:
     """The model, and what there is to say of it."""
     progress("reading")
     pairs = list(all_pairs(args.files))
@@ -79,4 +76,4 @@ def train(
             first = words.targets[model.classes.word[once[0]]]
             show.note(f"warning: {len(once):,} classes were seen once, such as {first!r}; kept")
     made["weights"] = len((model.rows if isinstance(model, BagModel) else model.table).values)
-    return made, Counting(kind, model, words)
+    return made, WordTranslator(kind, model, words)

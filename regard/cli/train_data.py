@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli.texts import naming
-from regard.cli.tok import open_any
 from regard.cli.train_flags import RunConfig
 from regard.data.batch import Source, Windows
 from regard.data.bucket import Buckets
@@ -24,8 +23,9 @@ from regard.data.split import hold_out
 from regard.data.store import Store
 from regard.data.stream import Streams
 from regard.errors import DataError, UsageError
+from regard.tokens import load as load_tokenizer
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.train import KINDS, train_tokenizer, usual_size
+from regard.tokens.trainers import KINDS, train_tokenizer, usual_size
 from regard.train.config import TrainConfig
 
 Say = Callable[[str], None]
@@ -102,7 +102,7 @@ def find_tokenizer(run: RunConfig, folder: Path, say: Say, progress: Say) -> Tok
         made.save(draft)
         os.replace(draft, place)
         say(f"tokenizer: {run.tokens}, {made.size:,} ids")
-    tokenizer = open_any(str(place))
+    tokenizer = load_tokenizer(str(place))
     needed = {"mlm": ("mask",), "seq2seq": ("eos",)}.get(run.kind, ())
     missing = [role for role in needed if role not in tokenizer.specials]
     if missing:
@@ -116,7 +116,7 @@ def open_folder(path: str) -> Tokenizer:
     if not Path(path).exists():
         expected = f"one of {', '.join(KINDS)}, or a folder"
         raise UsageError("choosing tokens", f"{path!r}", expected)
-    return open_any(path)
+    return load_tokenizer(path)
 
 
 def learn_tokenizer(run: RunConfig, progress: Say) -> Tokenizer:

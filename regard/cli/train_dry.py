@@ -7,10 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.doctor import free_memory
 from regard.cli.show import Show, human_bytes, human_count
 from regard.cli.train_data import prepare
 from regard.cli.train_init import open_init
+from regard.heap import free_memory
 from regard.model.config import ModelConfig
 from regard.model.cost import Run
 from regard.model.empty import empty_model

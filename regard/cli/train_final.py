@@ -15,7 +15,7 @@ from regard import __version__
 from regard.cli.train_data import Data
 from regard.cli.train_init import init_hashes
 from regard.kit import Kit
-from regard.loading import load
+from regard.loading import load_kit
 from regard.model.model import Model
 from regard.receipt import NAME, make_receipt, write_receipt
 from regard.train.checkpoint import (
@@ -38,7 +38,7 @@ def finish(
     """Write `final` and the receipt from the run's checkpoints; returns the results."""
     final, draft = plan.folder / "final", plan.folder / ".final.part"
     state = trainer.state
-    last = load(trainer.checkpoints / f"step-{state.step:06d}").model
+    last = load_kit(trainer.checkpoints / f"step-{state.step:06d}").model
     shutil.rmtree(draft, ignore_errors=True)
     told = write_final(kit, trainer, draft)
     shutil.rmtree(final, ignore_errors=True)
@@ -51,7 +51,7 @@ def finish(
         "best_valid": state.best,
         "best_step": state.best_step,
         "final": told,
-        "weights": weight_hash(load(final).model),
+        "weights": weight_hash(load_kit(final).model),
         "last_weights": weight_hash(last),
     }
     config = {k: v for k, v in plan.settings.values.items() if v is not None}
@@ -73,7 +73,7 @@ def write_final(kit: Kit, trainer: Trainer, draft: Path) -> str:
     config, state, runs = trainer.config, trainer.state, trainer.checkpoints
     if config.average > 1:
         folders = last_checkpoints(runs, config.average, config.save_every, state.step)
-        replace(kit, model=load(folders[-1]).model).save(draft)
+        replace(kit, model=load_kit(folders[-1]).model).save(draft)
         write_average(folders, draft)
         steps = ", ".join(str(step_of(folder)) for folder in folders)
         return f"average of the checkpoints of steps {steps}"
@@ -87,7 +87,7 @@ def write_final(kit: Kit, trainer: Trainer, draft: Path) -> str:
             taken = f"step {state.best_step}, the best on validation ({state.best:.4f})"
         else:
             taken += f"; the best, {best.name}, is damaged"
-    model = load(chosen).model
+    model = load_kit(chosen).model
     if config.ema:
         take_mean(model, chosen)
         taken += f", running mean of the weights ({config.ema})"

@@ -10,7 +10,7 @@ from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import DataError
 from regard.files import file_hash
 from regard.kit import Kit
-from regard.loading import load
+from regard.loading import load_kit
 from regard.model.config import ModelConfig, RecurrentConfig
 
 WANTED = {
@@ -22,7 +22,7 @@ WANTED = {
 
 def open_init(path: str, kind: str, length: int) -> Kit:
     """The model of a folder, to be trained further; lists of its old training words stay behind."""
-    kit, doing = load(path, precision=None), f"beginning `train {kind}` with {path}"
+    kit, doing = load_kit(path, precision=None), f"beginning `train {kind}` with {path}"
     config = kit.model.config
     if kind_of(config) != kind:
         found = "a recurrent model" if isinstance(config, RecurrentConfig) else kind_words(config)

@@ -11,20 +11,21 @@ from typing import Any
 import numpy as np
 
 from regard.cli.counted import leave_receipt, new_folder
-from regard.cli.doctor import free_memory
 from regard.cli.show import Progress, Show, human, human_bytes
 from regard.cli.texts import at_least, likelihood, naming
 from regard.data.files import find_files, read_lines, read_parts
 from regard.errors import DataError, ResourceError, UsageError
 from regard.files import file_hash
-from regard.history.class_ngram import ClassNgrams, brown_classes, train_class_ngrams
-from regard.history.ngram import Ids, Ngrams
+from regard.heap import free_memory
+from regard.history.class_ngrams import ClassNgrams, train_class_ngrams
+from regard.history.clusters import brown_classes
 from regard.history.ngram_model import NgramModel, encode_lines, joined
-from regard.history.smooth import train_ngrams
-from regard.kinds import NGRAMS, find_kind
-from regard.tokens import open_tokenizer, train_tokenizer
+from regard.history.ngrams import Ids, Ngrams
+from regard.history.smoothing import train_ngrams
+from regard.model_kinds import NGRAMS, find_kind
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.train import KINDS, usual_size
+from regard.tokens.tokenizer_folder import open_tokenizer
+from regard.tokens.trainers import KINDS, train_tokenizer, usual_size
 
 DOING = "training an n-gram model"
 USUAL_CLASSES = 100

@@ -12,8 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.ambient import choose_device
 from regard.cli.counting import CountingCrew, open_crew
-from regard.cli.doctor import choose_device
 from regard.cli.lines import Faults, Line, line_groups
 from regard.cli.opening import cap_beams, open_kit, wrong_network
 from regard.cli.show import Progress, Show

@@ -41,8 +41,6 @@ def add_w2v(parser: argparse.ArgumentParser) -> None:
         ("--workers", 2, "threads; the vectors are the same with any number (2)"),
     ):
         parser.add_argument(name, type=whole, default=value, metavar="N", help=text)
-    tree = "hierarchical softmax instead of noise"
-    parser.add_argument("--hierarchical", action="store_true", help=tree)
     thin = "words above this share of the text are thinned out (0.001); 0 keeps all"
     parser.add_argument("--subsample", type=number, default=1e-3, metavar="T", help=thin)
     rate = "learning rate at first (skipgram 0.025, cbow 0.05)"

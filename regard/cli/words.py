@@ -16,11 +16,20 @@ from regard.data.files import read_lines
 from regard.data.words import words
 from regard.errors import DataError, UsageError
 from regard.files import check_places, write_whole
-from regard.history.analogy import OWN, Solved, agree, read_questions, read_similarity, solve, total
-from regard.history.cluster import brown, k_means
-from regard.history.vectors import (
+from regard.history.analogies import (
+    OWN,
+    Solved,
+    agree,
+    read_questions,
+    read_similarity,
+    solve,
+    total,
+)
+from regard.history.clusters import brown, k_means
+from regard.history.word2vec import Corpus, Word2VecConfig, read_corpus, train_word2vec
+from regard.history.word_vectors import (
     Near,
-    Vectors,
+    WordVectors,
     is_folder,
     is_vectors,
     read_vectors,
@@ -28,7 +37,6 @@ from regard.history.vectors import (
     write_binary,
     write_text,
 )
-from regard.history.word2vec import Corpus, Word2VecConfig, read_corpus, train_word2vec
 
 FORMS = {".bin": write_binary, ".txt": write_text, ".vec": write_text}
 
@@ -78,7 +86,7 @@ def run_train(args: argparse.Namespace, show: Show) -> None:
         "tokens_per_second": epochs * len(corpus.ids) / seconds,
     }
     if out.suffix in FORMS:
-        FORMS[out.suffix](Vectors(corpus.words, made.inputs), out)
+        FORMS[out.suffix](WordVectors(corpus.words, made.inputs), out)
     else:
         settings = asdict(config) | {"epochs": epochs, "files": args.files}
         matrices = {"in": made.inputs, "out": made.outputs}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TypeVar
@@ -17,7 +18,7 @@ Progress = Callable[[int, int], None]
 """Called with the bytes read so far and the bytes in all, as they lie on the disk."""
 
 Told = Callable[[], None]
-Text = TypeVar("Text", str, tuple[str, str])
+Item = TypeVar("Item")
 CHUNK = 1 << 20  # bytes read at once, and about the characters of a piece
 
 
@@ -90,6 +91,9 @@ def find_files(paths: Paths) -> list[Path]:
 
 def read_files(paths: Paths, progress: Progress | None = None) -> Iterator[Iterator[str]]:
     """The text of each file in turn, in chunks; the progress is told after each chunk."""
+    if paths in ("-", ["-"]):
+        yield decode(sys.stdin.buffer, "stdin")
+        return
     files = find_files(paths)
     sizes = [file.stat().st_size for file in files]
     for number, file in enumerate(files):
@@ -167,13 +171,13 @@ def last_cut(text: str) -> int:
     return 0
 
 
-def chunks(items: Iterable[Text]) -> Iterator[list[Text]]:
+def chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
     """Texts or pairs of texts in lists of about CHUNK characters, to be cut into tokens at once."""
-    held: list[Text] = []
+    held: list[Item] = []
     size = 0
     for item in items:
         held.append(item)
-        size += 64 + (len(item) if isinstance(item, str) else sum(map(len, item)))
+        size += 64 + (sum(map(len, item)) if isinstance(item, tuple) else len(str(item)))
         if size >= CHUNK:
             yield held
             held, size = [], 0

@@ -18,7 +18,7 @@ from safetensors.numpy import load, save
 from torch import Tensor
 
 from regard.errors import DataError, UsageError
-from regard.history.ibm1 import Ids, Rows, Table
+from regard.history.ibm1 import Ids, Rows, TranslationTable
 from regard.tokens.tokenizer import Tokenizer
 
 SHORTLIST_FILE = "shortlist.safetensors"
@@ -135,7 +135,12 @@ def broken(found: str, expected: str) -> DataError:
 
 
 def make_shortlist(
-    table: Table, seen: Ids, tokenizer: Tokenizer, ends: Collection[int], best: int, always: int
+    table: TranslationTable,
+    seen: Ids,
+    tokenizer: Tokenizer,
+    ends: Collection[int],
+    best: int,
+    always: int,
 ) -> Shortlist:
     """The `always` most frequent of target ids seen so often (V,), `best` more for each source id.
 

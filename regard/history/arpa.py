@@ -14,7 +14,7 @@ import numpy as np
 
 from regard.errors import DataError
 from regard.files import BROKEN
-from regard.history.ngram import Floats, Ids, Level, Ngrams
+from regard.history.ngrams import Floats, Ids, Level, Ngrams
 
 NEVER = -99.0
 """log10 of no probability, by custom; also what the start of a sentence has."""

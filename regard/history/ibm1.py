@@ -12,7 +12,8 @@ pairs evenly spaced (`data/sample.py`), so that all its parts are seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -43,13 +44,13 @@ class Rows:
         return cls(np.fromiter(chain.from_iterable(sentences), np.int64, int(bounds[-1])), bounds)
 
     def after(self, id: int) -> Rows:
-        """The same with an id before each sentence."""
+        """The sentences, each with an id before it."""
         starts = self.bounds[:-1]
         return Rows(np.insert(self.ids, starts, id), self.bounds + np.arange(len(self.bounds)))
 
 
 @dataclass(frozen=True)
-class Table:
+class TranslationTable:
     """t(target | source), sparse: row n holds the target ids that source id n met, ascending."""
 
     bounds: Ids  # (rows + 1,); the last row is NULL's, which stands in every sentence
@@ -77,15 +78,15 @@ class IBM1:
         check(sources, source_ids, "source")
         check(targets, target_ids, "target")
         heard = sources.after(source_ids)  # NULL has the id after the last
-        found, self.links = list[Ids](), list[Links]()
+        parts, self.links = list[Ids](), list[Links]()
         for keys, sizes in link_keys(heard, targets, target_ids):
             cells, place = distinct(keys)
-            found.append(cells)
+            parts.append(cells)
             self.links.append(Links(place, sizes))
-        cells = np.concatenate([*found, np.zeros(0, np.int64)])
+        cells = np.concatenate([*parts, np.zeros(0, np.int64)])
         cells.sort()
         cells = cells[is_new(cells)]
-        for n, some in enumerate(found):
+        for n, some in enumerate(parts):
             place = np.searchsorted(cells, some).astype(np.int32)
             self.links[n] = self.links[n]._replace(cell=place[self.links[n].cell])
         self.bounds = np.searchsorted(cells, np.arange(source_ids + 2) * target_ids)
@@ -95,9 +96,9 @@ class IBM1:
         self.counts: Floats = np.zeros_like(self.t)
 
     @property
-    def table(self) -> Table:
+    def table(self) -> TranslationTable:
         """What is known so far."""
-        return Table(self.bounds, self.targets, self.t, self.counts)
+        return TranslationTable(self.bounds, self.targets, self.t, self.counts)
 
     def step(self) -> float:
         """One round of EM; returns the log-likelihood of the pairs before it, in nats."""
@@ -157,3 +158,108 @@ def check(rows: Rows, ids: int, side: str) -> None:
     if len(rows.ids) and not 0 <= rows.ids.min() <= rows.ids.max() < ids:
         found = f"{side} ids from {rows.ids.min()} to {rows.ids.max()}"
         raise DataError("aligning words", found, f"ids from 0 to {ids - 1}")
+
+
+# Word by word -------------------------------------------------------------------------------------
+
+LEAST = 1e-3  # translations that are less likely are left out
+CHOICES = 10  # translations of a word that may stand in a list of several
+
+
+class Option(NamedTuple):
+    """A word that could stand at a place; "" is none."""
+
+    text: str
+    logprob: float
+
+
+Slot = list[Option]
+"""What could stand at one place, the choice first."""
+
+
+def unknown_slot(word: str) -> Slot:
+    """A source word that was never seen is copied, or said to be unknown; nothing tells which."""
+    return [Option(word, math.log(0.5)), Option("<unk>", math.log(0.5))]
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """A matrix by rows: row n has values[bounds[n]:bounds[n + 1]] in these columns, ascending."""
+
+    bounds: Ids  # (rows + 1,)
+    columns: NDArray[np.int32]  # (cells,)
+    values: Floats  # (cells,)
+
+    def row(self, n: int) -> tuple[NDArray[np.int32], Floats]:
+        """Columns and values of one row."""
+        own = slice(int(self.bounds[n]), int(self.bounds[n + 1]))
+        return self.columns[own], self.values[own]
+
+    def keep(self, kept: NDArray[np.bool_], values: Floats) -> Sparse:
+        """Some of the cells, with other values for all of them."""
+        before = np.append(0, np.cumsum(kept))
+        return Sparse(before[self.bounds], self.columns[kept], values[kept])
+
+    @property
+    def row_of(self) -> Ids:
+        """The row of each cell."""
+        return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
+
+
+class WordByWord:
+    """A dictionary with probabilities: each source word becomes its likeliest target word.
+
+    A source word that accounts for less than one target word on average may become nothing: of its
+    n occurrences, those that no target word came from.
+    """
+
+    def __init__(self, table: Sparse, silent: Floats) -> None:
+        self.table = table
+        """t(target | source)."""
+        self.silent = silent
+        """How often each source word becomes nothing."""
+
+    def slots(self, sentence: list[str], ids: Ids, targets: list[str]) -> list[Slot]:
+        """What could stand at each place; unknown source words (-1) are copied."""
+        return [
+            unknown_slot(word) if id < 0 else self.options(int(id), targets)
+            for word, id in zip(sentence, ids, strict=True)
+        ]
+
+    def options(self, id: int, targets: list[str]) -> Slot:
+        """Translations of one source word, the likeliest first."""
+        columns, t = self.table.row(id)
+        nothing = float(self.silent[id])
+        order = np.argsort(-t, kind="stable")[:CHOICES]
+        logs = np.log(t[order]) + np.log1p(-nothing)
+        slot = [Option(targets[columns[n]], float(p)) for n, p in zip(order, logs, strict=True)]
+        if nothing > 0:
+            slot.append(Option("", float(np.log(nothing))))
+        return sorted(slot, key=lambda option: -option.logprob)
+
+
+def train_words(
+    sources: Rows,
+    targets: Rows,
+    sizes: tuple[int, int],
+    rounds: int,
+    say: Callable[[str], None] = lambda text: None,
+) -> WordByWord:
+    """Some rounds of EM and a last one without NULL; then what is likely enough is kept."""
+    model = IBM1(sources, targets, *sizes)
+    for number in range(rounds):
+        say(f"round {number + 1} of {rounds}")
+        model.step()
+    words = sizes[0]
+    cells = int(model.bounds[words])  # without NULL's
+    model.t[cells:] = np.finfo(np.float64).tiny  # NULL would take half of what stands everywhere
+    model.step()
+    table = model.table
+    whole = Sparse(table.bounds[: words + 1], table.targets[:cells], table.t[:cells])
+    row = whole.row_of
+    said = np.bincount(row, table.counts[:cells], words) / np.bincount(sources.ids, minlength=words)
+    silent = np.clip(1 - said, 0.0, 1 - LEAST)
+    best = np.zeros(words)
+    np.maximum.at(best, row, whole.values)
+    kept = whole.values >= np.minimum(LEAST, best[row])
+    return WordByWord(whole.keep(kept, whole.values), silent)

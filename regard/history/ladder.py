@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle, islice
 from typing import NamedTuple
 
-from regard.history.ngram import Floats
+from regard.history.ngrams import Floats
 from regard.tokens.tokenizer import Tokenizer
 
 

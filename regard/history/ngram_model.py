@@ -19,12 +19,12 @@ from tokenizers import models, pre_tokenizers
 
 from regard.data.files import read_lines
 from regard.errors import DataError, UsageError
-from regard.files import read_json, write_whole
+from regard.files import read_json, read_shapes, write_whole
 from regard.history.arpa import read_arpa, write_arpa
-from regard.history.class_ngram import ClassNgrams
-from regard.history.ngram import Floats, Ids, Level, Ngrams
-from regard.tokens.folder import open_tokenizer
+from regard.history.class_ngrams import ClassNgrams
+from regard.history.ngrams import Floats, Ids, Level, Ngrams
 from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.tokenizer_folder import open_tokenizer
 
 KIND = "regard-ngram"
 WEIGHTS = "model.safetensors"
@@ -165,6 +165,7 @@ def read_tables(folder: Path, config: dict[str, Any]) -> Ngrams | ClassNgrams:
     path = folder / WEIGHTS
     if not path.is_file():
         raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the tables of the model")
+    read_shapes(path)  # which says that a file was cut
     try:
         order, vocab, start = (read_whole(config, name) for name in ("order", "vocab", "start"))
         base = -np.inf if config.get("base") is None else float(config["base"])
@@ -243,7 +244,7 @@ def tokenizer_of(words: Sequence[str], path: Path) -> Tokenizer:
     specials = {role: ids[spelt] for role, spelt in USUAL.items() if spelt in ids}
     rust.add_special_tokens([spelt for role, spelt in USUAL.items() if spelt in ids])
     if "bos" in specials and "eos" in specials:
-        from regard.tokens.train import wrap_texts
+        from regard.tokens.trainers import wrap_texts
 
         wrap_texts(rust, "bos-eos", USUAL, specials)
     return Tokenizer.from_rust(rust, specials)

@@ -1,7 +1,7 @@
 """word2vec: vectors of words from the words around them (Mikolov 2013).
 
-Skip-gram predicts each word around from a word, CBOW a word from the mean of those around it; by
-negative sampling, or by hierarchical softmax over Huffman's tree.
+Skip-gram predicts each word around from a word, CBOW a word from the mean of those around it, both
+by negative sampling. Examples are drawn and learnt from in C (`word2vec.c`).
 
 **The same bits at any number of workers.** Random numbers are functions of seed, epoch and place.
 One worker makes all steps in the order of the text; the others draw examples ahead of it. To have
@@ -10,37 +10,34 @@ each worker learn by itself is what makes other tools' results change from run t
 
 from __future__ import annotations
 
+import ctypes
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.errors import DataError, RegardError, UsageError
-from regard.history.word2vec_steps import (
-    GOLDEN,
-    LANES,
-    MOST,
-    WORD,
-    Bits,
-    Floats,
-    Ids,
-    Plan,
-    Short,
-    Steps,
-    make_steps,
-    mix,
-)
+from regard.errors import DataError, RegardError, ResourceError, UsageError
+from regard.native.build import NativeLibrary, build_library, vector_flags
+
+Floats = NDArray[np.float32]
+Short = NDArray[np.int32]
+Ids = NDArray[np.int64]
+Bits = NDArray[np.uint64]
 
 DOING = "training word vectors"
 LONGEST = 10_000  # words of a sentence; a longer line is cut
 BLOCK = 4096  # words whose examples are drawn at once, at one learning rate
 POWER = 0.75  # of counts, for noise
 ENOUGH, EPOCHS, MANY = 5_000_000, 5, 100  # words to be read, and between which epochs
+LANES, MOST, STEPS, REACH = 16, 64, 1024, 8  # as word2vec.c has them
+GOLDEN = 0x9E3779B97F4A7C15
+WORD = (1 << 64) - 1
 Progress = Callable[[int, int], None]
 
 
@@ -56,8 +53,6 @@ class Word2VecConfig:
     """Words on each side at most; each place draws 1 to this many."""
     negative: int = 5
     """Words of noise for each word that is predicted."""
-    hierarchical: bool = False
-    """Hierarchical softmax instead of noise."""
     subsample: float = 1e-3
     """Words more frequent than this share are thinned out; 0 keeps all."""
     min_count: int = 5
@@ -74,7 +69,7 @@ class Word2VecConfig:
         for name, least, most in (
             ("dim", 1, 1 << 16),
             ("window", 1, 1000),
-            ("negative", 0 if self.hierarchical else 1, MOST - 1),
+            ("negative", 1, MOST - 1),
             ("subsample", 0, 1),
             ("min_count", 1, np.inf),
             ("epochs", 1, np.inf),
@@ -134,25 +129,25 @@ def read_corpus(sentences: Iterable[Sequence[str]], min_count: int = 1) -> Corpu
     return Corpus([names[n] for n in order], counts[order], ranked[ranked >= 0], kept)
 
 
-class Trained(NamedTuple):
-    """Vectors of words as inputs, and of what is predicted: words, or nodes of the tree."""
+class Matrices(NamedTuple):
+    """Vectors of words as inputs, and as what is predicted."""
 
     inputs: Floats  # (V, D)
-    outputs: Floats  # (V, D), of a tree (V − 1, D)
+    outputs: Floats  # (V, D)
 
 
 def train_word2vec(
     corpus: Corpus, config: Word2VecConfig, workers: int = 1, progress: Progress | None = None
-) -> Trained:
+) -> Matrices:
     """Learn from all sentences, epoch after epoch; tells the words read so far and in all."""
     config.check()
     if workers < 1:
         raise UsageError(DOING, f"workers = {workers}", "1 or more")
     vocab, width = len(corpus.words), -(-config.dim // LANES) * LANES
-    inputs, outputs = aligned(vocab, width), aligned(vocab - config.hierarchical, width)
+    inputs, outputs = aligned(vocab, width), aligned(vocab, width)
     dice = np.random.default_rng(config.seed)
     inputs[:, : config.dim] = (2 * dice.random((vocab, config.dim), np.float32) - 1) / config.dim
-    steps = make_steps(make_plan(corpus, config), inputs, outputs)
+    steps = Steps(make_plan(corpus, config), inputs, outputs)
     total = config.times(len(corpus.ids)) * len(corpus.ids)
     for examples, job in drawn(steps, jobs(corpus, config), workers):
         steps.learn(examples, job.lr)
@@ -161,7 +156,7 @@ def train_word2vec(
     if not np.isfinite(inputs).all():
         found = "vectors that are no numbers any more: the learning rate is too high"
         raise RegardError(DOING, found, "finite ones", "a lower --lr")
-    return Trained(inputs[:, : config.dim].copy(), outputs[:, : config.dim].copy())
+    return Matrices(inputs[:, : config.dim].copy(), outputs[:, : config.dim].copy())
 
 
 def aligned(rows: int, width: int) -> Floats:
@@ -213,22 +208,31 @@ def drawn(steps: Steps, work: Iterator[Job], workers: int) -> Iterator[tuple[Sho
 # What is drawn ------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How examples are drawn from a text."""
+
+    ids: Short  # (N,) the text
+    keep: Bits  # (V,) a word stays where 32 random bits are below this
+    alias: NDArray[np.uint32]  # (V, 2) Walker's tables of the noise: a threshold, another word
+    window: int
+    negative: int
+    cbow: bool
+
+    def room(self, words: int) -> int:
+        """Numbers that the examples of so many words have at most."""
+        around, targets = 2 * self.window, 1 + self.negative
+        return words * (2 + around + targets if self.cbow else around * (3 + targets))
+
+
 def make_plan(corpus: Corpus, config: Word2VecConfig) -> Plan:
-    """Chances of words to stay, noise, and ways down the tree."""
-    vocab = len(corpus.words)
-    paths, nodes = None, np.empty(0, np.int32)
-    if config.hierarchical:
-        paths, nodes = huffman(corpus.counts)
+    """Chances of words to stay, and of noise."""
     return Plan(
         corpus.ids,
         chances(corpus.counts, config.subsample),
-        alias_table(corpus.counts.astype(np.float64) ** POWER)
-        if paths is None
-        else np.empty((vocab, 2), np.uint32),
-        paths,
-        nodes,
+        alias_table(corpus.counts.astype(np.float64) ** POWER),
         config.window,
-        0 if config.hierarchical else config.negative,
+        config.negative,
         config.mode == "cbow",
     )
 
@@ -256,31 +260,74 @@ def alias_table(weights: NDArray[np.float64]) -> NDArray[np.uint32]:
     return table
 
 
-def huffman(counts: Ids) -> tuple[Ids, Short]:
-    """The way from the root to each word: 2 · inner node + 1 where it goes left (Huffman 1952).
+def mix(x: int) -> int:
+    """SplitMix64's finaliser (Steele 2014)."""
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & WORD
+    return x ^ (x >> 31)
 
-    Counts fall, so leaves from the end and inner nodes from the first are two sorted queues.
+
+# In C ---------------------------------------------------------------------------------------------
+
+
+class DrawStruct(ctypes.Structure):
+    """`Draw` of word2vec.c."""
+
+    _fields_ = [(name, ctypes.c_void_p) for name in ("ids", "keep", "alias")]
+    _fields_ += [(name, ctypes.c_int64) for name in ("vocab", "window", "negative", "cbow")]
+
+
+@cache
+def find_library() -> NativeLibrary:
+    """word2vec.c, compiled with the vectors of this machine, or why not."""
+    flags = ["-O3", "-std=gnu11", "-ffp-contract=fast", *vector_flags()]
+    native = build_library("word2vec.c", flags)
+    if native.library is not None:
+        pointer, whole = ctypes.c_void_p, ctypes.c_int64
+        draw, learn = native.library.draw, native.library.learn
+        draw.argtypes = [pointer, pointer, whole, ctypes.c_uint64, pointer, pointer, pointer]
+        draw.restype = whole
+        learn.argtypes = [pointer, whole, pointer, pointer, whole, ctypes.c_float, pointer, pointer]
+        learn.restype = None
+    return native
+
+
+class Steps:
+    """Draws examples and learns from them in C, during which Python's other threads run on.
+
+    The matrices (rows, width) change in place.
     """
-    vocab = len(counts)
-    weights = [*counts.tolist(), *[0] * (vocab - 1)]
-    parent, left = [0] * (2 * vocab - 1), [0] * (2 * vocab - 1)
-    leaf, inner = vocab - 1, vocab
-    for node in range(vocab, 2 * vocab - 1):
-        for side in (1, 0):
-            if leaf >= 0 and (inner == node or weights[leaf] < weights[inner]):
-                child, leaf = leaf, leaf - 1
-            else:
-                child, inner = inner, inner + 1
-            weights[node] += weights[child]
-            parent[child], left[child] = node, side
-    nodes, bounds = array("i"), array("q", [0])
-    for word in range(vocab):
-        way, node = [], word
-        while node != 2 * vocab - 2:
-            way.append(2 * (parent[node] - vocab) + left[node])
-            node = parent[node]
-        if len(way) > MOST:
-            raise DataError(DOING, f"a tree {len(way)} deep", f"at most {MOST}")
-        nodes.extend(reversed(way))
-        bounds.append(len(nodes))
-    return np.frombuffer(bounds, np.int64), np.frombuffer(nodes, np.int32)
+
+    def __init__(self, plan: Plan, inputs: Floats, outputs: Floats) -> None:
+        native = find_library()
+        if native.library is None:
+            raise ResourceError(DOING, native.why, "a C compiler", "install gcc or clang")
+        self.library = native.library
+        self.plan, self.inputs, self.outputs = plan, inputs, outputs
+        self.struct = DrawStruct(
+            *(plan.ids.ctypes.data, plan.keep.ctypes.data, plan.alias.ctypes.data),
+            *(len(plan.keep), plan.window, plan.negative, plan.cbow),
+        )
+        self.width = inputs.shape[1]
+        x = np.arange(STEPS + 2) * (2 * REACH / STEPS) - REACH
+        self.sigmoid = (1 / (1 + np.exp(-x))).astype(np.float32)
+        self.work = np.zeros((2, self.width), np.float32)
+
+    def draw(self, bounds: Ids, key: int) -> Short:
+        """The examples of the sentences between `bounds`, one after the other (word2vec.c)."""
+        count, longest = int(bounds[-1] - bounds[0]), int(np.diff(bounds).max(initial=0))
+        out = np.empty(self.plan.room(count), np.int32)
+        words, places = np.empty(longest, np.int32), np.empty(longest, np.uint64)
+        size = self.library.draw(
+            *(ctypes.byref(self.struct), bounds.ctypes.data, len(bounds) - 1, key),
+            *(words.ctypes.data, places.ctypes.data, out.ctypes.data),
+        )
+        return out[:size]
+
+    def learn(self, examples: Short, lr: float) -> None:
+        """A step of gradient descent for each example, in order."""
+        self.library.learn(
+            *(examples.ctypes.data, len(examples), self.inputs.ctypes.data),
+            *(self.outputs.ctypes.data, self.width, lr, self.sigmoid.ctypes.data),
+            self.work.ctypes.data,
+        )

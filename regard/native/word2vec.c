@@ -6,9 +6,8 @@
 // the result does not know who drew the examples.
 
 #include <stdint.h>
-#include <string.h>
 
-enum { LANES = 16, MOST = 64, STEPS = 1024, REACH = 8 };  // as word2vec_steps.py has them
+enum { LANES = 16, MOST = 64, STEPS = 1024, REACH = 8 };  // as word2vec.py has them
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef float loose __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -31,18 +30,11 @@ typedef struct {
     const int32_t *ids;     // the text
     const uint64_t *keep;   // (V,) a word stays where 32 random bits are below this
     const uint32_t *alias;  // (V, 2) Walker's tables of the noise: a threshold, another word
-    const int64_t *paths;   // (V + 1,) where a word's targets begin in `nodes`; NULL: noise
-    const int32_t *nodes;   // 2 · inner node + label on the way to each word
     int64_t vocab, window, negative, cbow;
 } Draw;
 
-// The targets of a word: its way down the tree, or itself and some noise.
+// The targets of a word: itself and some noise.
 static inline int32_t *put_targets(const Draw *d, int32_t word, uint64_t *state, int32_t *out) {
-    if (d->paths) {
-        int64_t count = d->paths[word + 1] - d->paths[word];
-        memcpy(out, d->nodes + d->paths[word], count * sizeof *out);
-        return out + count;
-    }
     *out++ = 2 * word + 1;
     for (int64_t n = 0; n < d->negative; n++) {
         uint64_t bits = mix(*state += GOLDEN);

@@ -1,9 +1,319 @@
-"""Text to ids and back: tokenizers read from folders, GGUF and llama2.c files, or trained here."""
+"""Texts to tokens and back: encode, decode, train, info, merges, explain, vocab."""
 
-from regard.tokens.folder import open_tokenizer
-from regard.tokens.gguf import from_gguf
-from regard.tokens.scored import from_llama2c
-from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.train import train_tokenizer
+from __future__ import annotations
 
-__all__ = ["Tokenizer", "from_gguf", "from_llama2c", "open_tokenizer", "train_tokenizer"]
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from regard.ambient import note, progress
+from regard.errors import DataError, RegardError, UsageError
+from regard.result import Failed
+from regard.tokens.results import (
+    Cuts,
+    Decoded,
+    Encoding,
+    Merges,
+    Special,
+    TokenizerInfo,
+    TrainedTokenizer,
+    Vocabulary,
+)
+from regard.verbs import Count, File, Files, Natural, Text, Texts, Words, verb
+
+if TYPE_CHECKING:
+    from regard.tokens.tokenizer import Tokenizer
+
+Counted = Literal["words", "chars", "graphemes"]
+Kind = Literal["bpe", "pieces", "wordpiece", "words", "spaced", "chars", "graphemes", "bytes"]
+Wrap = Literal["none", "bos", "eos", "bos-eos", "cls-sep"]
+
+
+def load(path: str | Path) -> Tokenizer:
+    """The tokenizer of a folder, a tokenizer.json or a .gguf file.
+
+    Args:
+        path: where it lies.
+
+    Example:
+        >>> regard.tokens.load("folder").encode("Je suis un chat.")
+    """
+    from regard.tokens.tokenizer_folder import open_tokenizer
+
+    place = Path(path)
+    if not place.exists():
+        raise DataError(f"opening {path}", "no such file or folder", "a folder with tokenizer.json")
+    if place.suffix == ".gguf":
+        from regard.interop.source import open_source
+        from regard.loading import read_tokenizer
+
+        tokenizer = read_tokenizer(open_source(place))
+    else:
+        tokenizer = open_tokenizer(place if place.is_dir() else place.parent)
+    if tokenizer is None:
+        fix = f"regard tokens train corpus.txt --out {path}"
+        raise DataError(f"opening {path}", "no tokenizer there", "tokenizer.json or the like", fix)
+    return tokenizer
+
+
+@verb
+def encode(
+    texts: Texts,
+    *,
+    tokenizer: File | None = None,
+    kind: Literal["words", "chars", "graphemes", "bytes"] | None = None,
+    wrap: bool = True,
+    allow_special: bool = False,
+) -> Encoding | Iterator[Encoding | Failed]:
+    """Texts to ids.
+
+    Args:
+        texts: one text, which gives one encoding, or several, which give an iterator of them;
+            of a stream of texts only the ids are given.
+        tokenizer: a folder, tokenizer.json or .gguf; without one the words of these texts are
+            numbered by how often they occur.
+        kind: without a tokenizer, what tokens are (words).
+        wrap: whether the control tokens that a model expects stand around each text.
+        allow_special: whether text that spells a control token, such as <mask>, becomes it.
+
+    Example:
+        >>> regard.tokens.encode("Je suis un chat.").ids
+        [0, 3, 4, 1, 2]
+    """
+    if tokenizer is not None and kind is not None:
+        raise UsageError("encoding", "a tokenizer and a kind", "one of the two")
+    several = [texts] if isinstance(texts, str) else texts
+    if tokenizer is None:
+        encodings: Iterator[Encoding | Failed] = _encode_alone(several, kind or "words")
+    else:
+        encodings = _encode_each(load(tokenizer), several, wrap, allow_special)
+    return _only(encodings) if isinstance(texts, str) else encodings
+
+
+def _only(results: Iterator[Encoding | Failed]) -> Encoding:
+    """The one result of one text."""
+    result = next(results)
+    assert isinstance(result, Encoding)
+    return result
+
+
+def _encode_alone(texts: Iterable[str | RegardError], kind: str) -> Iterator[Encoding | Failed]:
+    """Number the words or characters of the texts themselves, the most frequent first."""
+    from regard.tokens.trainers import train_tokenizer
+
+    given = list(texts)
+    readable = [text for text in given if isinstance(text, str)]
+    blank = not any(text.split() if kind == "words" else text for text in readable)
+    what = "words and marks" if kind == "words" else kind
+    note(f"no tokenizer: {what}, with ids of these texts alone")
+    tokenizer = train_tokenizer(["-"] if blank else readable, kind, specials=())
+    yield from _encode_each(tokenizer, given, wrap=False, allow_special=False)
+
+
+def _encode_each(
+    tokenizer: Tokenizer, texts: Iterable[str | RegardError], wrap: bool, allow_special: bool
+) -> Iterator[Encoding | Failed]:
+    """Encode texts: those of a list with their pieces, those of a stream in batches."""
+    from regard.data.files import chunks
+
+    if isinstance(texts, Sequence):
+        for text in texts:
+            if isinstance(text, RegardError):
+                yield Failed(text)
+                continue
+            ids = tokenizer.encode(text, wrap, allow_special=allow_special)
+            spans = tokenizer.offsets(text, wrap, allow_special=allow_special)
+            yield Encoding(ids, tokenizer.pieces(ids, "source"), spans, text)
+        return
+    for group in chunks(texts):
+        readable = [text for text in group if isinstance(text, str)]
+        encoded = iter(tokenizer.encode_batch(readable, wrap, allow_special=allow_special))
+        for text in group:
+            yield Encoding(next(encoded)) if isinstance(text, str) else Failed(text)
+
+
+@verb
+def decode(
+    ids: Annotated[str | Sequence[int] | Iterable[str | RegardError], Words("joined")],
+    *,
+    tokenizer: File,
+    special: bool = False,
+) -> Decoded | Iterator[Decoded | Failed]:
+    """Ids to text.
+
+    Args:
+        ids: a list of ids, or texts with ids in them; one list gives one text.
+        tokenizer: a folder, tokenizer.json or .gguf.
+        special: whether control tokens are shown too.
+
+    Example:
+        >>> regard.tokens.decode([15, 7, 22], tokenizer="folder").text
+    """
+    opened = load(tokenizer)
+    if isinstance(ids, Sequence) and not isinstance(ids, str):
+        numbers = [id for id in ids if isinstance(id, int)]
+        if len(numbers) == len(ids):
+            return Decoded(opened.decode(numbers, special=special))
+    if isinstance(ids, str):
+        return Decoded(opened.decode(_read_ids(ids, 1), special=special))
+    return _decode_each(opened, ids, special)  # type: ignore[arg-type]
+
+
+def _decode_each(
+    tokenizer: Tokenizer, lines: Iterable[str | RegardError], special: bool
+) -> Iterator[Decoded | Failed]:
+    """Decode one line of ids after the other."""
+    for number, line in enumerate(lines, 1):
+        if isinstance(line, RegardError):
+            yield Failed(line)
+        else:
+            yield Decoded(tokenizer.decode(_read_ids(line, number), special=special))
+
+
+def _read_ids(line: str, number: int) -> list[int]:
+    """The ids of a line."""
+    for word in line.split():
+        if not word.isdecimal():
+            raise DataError("reading ids", f"{word!r} in line {number}", "whole numbers")
+    return [int(word) for word in line.split()]
+
+
+@verb
+def train(
+    files: Files = "-",
+    *,
+    out: str | Path,
+    kind: Kind = "bpe",
+    size: Count | None = None,
+    min_count: Count = 1,
+    specials: str | Sequence[str] | Mapping[str, str] | None = None,
+    wrap: Wrap = "none",
+    lossless: bool = False,
+    force: bool = False,
+) -> TrainedTokenizer:
+    """Learn a tokenizer from files, folders or stdin, in bounded memory.
+
+    Args:
+        files: text files or folders, also .gz, .xz, .zst; - is stdin.
+        out: the folder to write it to.
+        kind: what tokens are.
+        size: ids at most, control tokens included (bpe, pieces and wordpiece 8000, else all).
+        min_count: how often a pair, word or character must occur.
+        specials: control tokens: pad,bos,eos,unk,mask,cls,sep, or with spellings:
+            pad=<pad>,mask=<m>.
+        wrap: control tokens that are put around texts.
+        lossless: words, chars and graphemes write what they do not know in bytes.
+        force: write over a tokenizer that is there.
+
+    Example:
+        >>> regard.tokens.train("corpus.txt", out="folder", size=8000)
+    """
+    from regard.data.files import read_parts
+    from regard.tokens.trainers import Ticker, read_specials, train_tokenizer, usual_size
+
+    folder = Path(out)
+    if (folder / "tokenizer.json").exists() and not force:
+        found = f"{folder} has a tokenizer.json"
+        raise UsageError("training a tokenizer", found, "a new folder, or --force")
+    with progress("training") as say, Ticker(say) as ticker:
+        tokenizer = train_tokenizer(
+            () if kind == "bytes" else read_parts(files, ticker.read),
+            kind,
+            usual_size(kind, size),
+            specials=read_specials(specials) if isinstance(specials, str) else specials,
+            min_count=min_count,
+            wrap=wrap,
+            lossless=lossless,
+            phase=ticker.say,
+        )
+    tokenizer.save(folder)
+    if size and tokenizer.size < size:
+        note(f"{tokenizer.size:,} ids, not {size:,}: the texts give no more")
+    return TrainedTokenizer(str(folder), tokenizer.size, tokenizer.specials, kind)
+
+
+@verb
+def info(tokenizer: File) -> TokenizerInfo:
+    """Kind, size and control tokens of a tokenizer.
+
+    Args:
+        tokenizer: a folder, tokenizer.json or .gguf.
+
+    Example:
+        >>> regard.tokens.info("folder").size
+    """
+    opened = load(tokenizer)
+    specials = {
+        role: Special(id, opened.pieces([id], "source")[0]) for role, id in opened.specials.items()
+    }
+    around = opened.pieces(opened.encode(""), "source")
+    return TokenizerInfo(opened.kind, opened.size, specials, around, str(tokenizer))
+
+
+@verb
+def merges(text: Text, *, top: Natural | None = None) -> Merges:
+    """Each merge of byte pair encoding on a small text.
+
+    Args:
+        text: a page at most.
+        top: merges at most (all).
+
+    Example:
+        >>> regard.tokens.merges("low lower lowest", top=3).words
+        [['low'], ['lowe', 'r'], ['lowe', 's', 't']]
+    """
+    from regard.tokens.byte_pairs import learn_merges
+
+    learnt, words = learn_merges(text, top)
+    if top and len(learnt) < top:
+        note(f"{len(learnt)} merges, not {top}: no pair occurs twice any more")
+    return Merges(learnt, words)
+
+
+@verb
+def explain(texts: Texts, *, tokenizer: File) -> Cuts | Iterator[Cuts | Failed]:
+    """Why each word of a text was cut as it was.
+
+    Args:
+        texts: one text, or several.
+        tokenizer: a folder, tokenizer.json or .gguf.
+
+    Example:
+        >>> regard.tokens.explain("pickled peppers", tokenizer="folder")
+    """
+    from regard.tokens.byte_pairs import explain_text
+
+    opened = load(tokenizer)
+    if isinstance(texts, str):
+        return Cuts(texts, explain_text(opened, texts))
+    return (
+        Failed(text) if isinstance(text, RegardError) else Cuts(text, explain_text(opened, text))
+        for text in texts
+    )
+
+
+@verb
+def vocab(
+    files: Files = "-",
+    *,
+    kind: Counted = "words",
+    min_count: Count = 1,
+    top: Count = 20,
+    out: str | Path | None = None,
+) -> Vocabulary:
+    """The words of a corpus, how often they occur, and how much of it they cover.
+
+    Args:
+        files: text files or folders, also .gz, .xz, .zst; - is stdin.
+        kind: what is counted.
+        min_count: leave out what occurs less often.
+        top: rows shown.
+        out: write all of them and their counts to this file, as JSON.
+
+    Example:
+        >>> regard.tokens.vocab("corpus.txt", min_count=2).coverage
+    """
+    from regard.data.files import read_parts
+    from regard.tokens.word_counts import list_vocabulary
+
+    return list_vocabulary(read_parts(files), kind, min_count, top, out)

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Rust
 
 from regard.errors import DataError
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.vocabulary import surround
+from regard.tokens.vocabulary_files import surround
 
 
 class Kind(IntEnum):

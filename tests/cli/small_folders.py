@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 
 CORPUS = [
     "the cat sat on the mat, and the dog sat on the log",

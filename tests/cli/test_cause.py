@@ -16,7 +16,7 @@ from regard.look.edges import Edge
 from regard.look.ioi import FRAMES, NAMES, PLACES, THINGS, Roles, find_roles, make_prompts
 from regard.look.ioi_heads import LOOKS, RULES
 from regard.look.sites import Site
-from regard.tokens import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.cli.small_folders import masker, pair  # noqa: F401
 from tests.look.planted import planted_induction
 from tests.look.test_circuit import repeats

@@ -13,7 +13,7 @@ from regard.cli.editing import read_edits
 from regard.cli.main import main
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
-from regard.tokens import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.look.planted import planted_induction
 
 TEXT = "a b c d e f g h i j k l"

@@ -10,7 +10,7 @@ import torch
 from safetensors.numpy import load_file
 
 import regard
-from regard.history.vectors import read_vectors
+from regard.history.word_vectors import read_vectors
 from regard.loading import load
 from tests.cli.small_folders import masker, pair, stdin, writer  # noqa: F401
 

@@ -14,8 +14,8 @@ import pytest
 
 from regard.cli.guess import ask, two_lines
 from regard.cli.main import main
-from regard.history.entropy import LETTERS, letters_of
-from regard.tokens.train import train_tokenizer
+from regard.history.shannon import LETTERS, letters_of
+from regard.tokens.trainers import train_tokenizer
 from tests.cli.small_folders import save_model, writer  # noqa: F401
 
 WORDS = "the cat sat on a mat and then the dog ate that hat in the sun".split()
@@ -92,48 +92,29 @@ def test_compressed_files_are_read(tale, capsys):
     assert measured(capsys, packed, "-n", 2)["F"] == measured(capsys, tale, "-n", 2)["F"]
 
 
-@pytest.mark.parametrize("text", [TALE, "Ça va — déjà vu?\r\n漢字 🦊\n" * 40, "x" * 500])
-def test_there_and_back(tmp_path, capsys, text):
-    plain, coded, again = (tmp_path / name for name in ("plain", "coded", "again"))
-    plain.write_bytes(text.encode())
-    found = measured(capsys, plain, "--compress", coded)
-    assert found["alphabet"] == "as-is" and coded.stat().st_size == found["compressed"]["bytes"]
-    assert coded.stat().st_size < len(text.encode()) / 2
-    code, said, _ = call(capsys, "entropy", "--decompress", coded, again)
-    assert code == 0 and "checksum agrees" in said
-    assert again.read_bytes() == plain.read_bytes()
-    code, _, said = call(capsys, "entropy", "--decompress", coded, again)
-    assert code == 2 and "there already" in said
-
-
 def test_many_characters_go_as_bytes(tmp_path, capsys):
     text = "".join(chr(0x4E00 + n) for n in DICE.integers(0, 700, 900))
     (tmp_path / "plain").write_text(text, encoding="utf-8")
-    found = measured(capsys, tmp_path / "plain", "-n", 1, "--compress", tmp_path / "coded")
+    found = measured(capsys, tmp_path / "plain", "-n", 1, "--alphabet", "as-is")
     assert found["symbols"] > 256 and found["letters"] == 900
     assert found["coded"][0]["tokens"] == 2700
-    back = ("entropy", "--decompress", tmp_path / "coded", tmp_path / "again")
-    assert call(capsys, *back)[0] == 0
-    assert (tmp_path / "again").read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("which", ["writer", "chars"])
 def test_a_transformer_codes_and_decodes(tale, capsys, request, which):
-    folder, out = request.getfixturevalue(which), tale.parent / "coded"
-    found = measured(capsys, tale, "--letters", 300, "--model", folder, "--compress", out, "-n", 2)
+    folder = request.getfixturevalue(which)
+    found = measured(capsys, tale, "--letters", 300, "--model", folder, "-n", 2)
     learnt, coded = found["coded"]
     assert coded["by"] == str(folder) and coded["decoded_back"]
     assert coded["bytes"] * 8 <= coded["bits_per_letter"] * 300 * 1.01 + 40
-    back = ("entropy", "--decompress", out, tale.parent / "again", "--model")
-    assert call(capsys, *back, folder)[0] == 0
-    assert (tale.parent / "again").read_text() == TALE[:300]
 
 
 def test_ngrams_of_words_and_another_model(tale, capsys):
     for name, kind in (("words", "spaced"), ("letters", "chars")):
         train = ("train", "ngram", tale, "--out", tale.parent / name, "--tokens", kind)
         assert call(capsys, *train, "--order", 2, "-q", "--json")[0] == 0
-    words, letters, coded = (tale.parent / name for name in ("words", "letters", "coded"))
+    words, letters = (tale.parent / name for name in ("words", "letters"))
+    assert measured(capsys, tale, "--model", letters, "-n", 2)["coded"][1]["decoded_back"]
     code, said, notes = call(capsys, "entropy", tale, "--model", words, "--json", "-n", 2)
     found = json.loads(said)
     assert code == 0 and "was trained on this file" in notes
@@ -143,21 +124,6 @@ def test_ngrams_of_words_and_another_model(tale, capsys):
     tale.write_text(TALE + "zebra zebra\n")
     code, said, _ = call(capsys, "entropy", tale, "--model", words, "-n", 2)
     assert code == 0 and "2 of 454 tokens are unknown words" in said
-    code, _, said = call(capsys, "entropy", tale, "--model", words, "--compress", coded)
-    assert code == 2 and "another text back" in said and not coded.exists()
-    tale.write_text(TALE)
-    assert measured(capsys, tale, "--model", letters, "--compress", coded, "-n", 2)
-    back = ("entropy", "--decompress", coded, tale.parent / "again")
-    code, _, said = call(capsys, *back)
-    assert code == 2 and f"it was {letters}" in said
-    code, _, said = call(capsys, *back, "--model", words)
-    assert code == 3 and "byte" in said and "coded with the model" in said
-    broken = bytearray(coded.read_bytes())
-    broken[-100] ^= 4
-    coded.write_bytes(broken)
-    code, _, said = call(capsys, *back, "--model", letters)
-    assert code == 3 and "the checksum differs" in said
-    assert not (tale.parent / "again").exists()
 
 
 @pytest.mark.parametrize(
@@ -170,7 +136,6 @@ def test_ngrams_of_words_and_another_model(tale, capsys):
         (TALE, ["--order", -1], 2, "--order -1"),
         (TALE, ["--alphabet", "28"], 2, "as-is"),
         (TALE, ["--model", "nothing"], 3, "nothing"),
-        (TALE, ["--decompress", "a", "b"], 2, "a file and --decompress"),
     ],
 )
 def test_bad_input(tale, capsys, text, options, code, said):
@@ -182,9 +147,6 @@ def test_bad_input(tale, capsys, text, options, code, said):
 def test_no_file_at_all(tale, capsys):
     assert call(capsys, "entropy")[0] == 2
     assert call(capsys, "entropy", tale.parent / "none.txt")[0] == 3
-    code, _, said = call(capsys, "entropy", "--decompress", tale, tale.parent / "x")
-    assert code == 3 and "byte 0" in said
-    assert call(capsys, "entropy", "--decompress", tale.parent / "none", tale.parent / "x")[0] == 3
 
 
 # The game -----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.model.presets import llama
 from regard.receipt import write_receipt
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from regard.translating import Translation
 from tests.cli.small_folders import pair, writer  # noqa: F401
 

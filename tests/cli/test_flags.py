@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 
 from regard.cli.flags import resolve, settings_of, to_toml
-from regard.cli.main import main, parse
+from regard.cli.legacy import main, parse
 from regard.cli.options import natural
 from regard.cli.train_flags import KNOWN, resolve_run
 from regard.errors import DataError, UsageError

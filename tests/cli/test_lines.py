@@ -87,7 +87,7 @@ def test_a_bad_line_stops_no_other(tmp_path, capsys, monkeypatch):
     """`generate`, `score` and `fill` name the line, do the rest, and end with exit code 3."""
     from regard.cli.main import main
     from regard.kit import Kit
-    from regard.tokens import train_tokenizer
+    from regard.tokens.trainers import train_tokenizer
     from tests.look.planted import planted_induction
 
     tokenizer = train_tokenizer(["a b c d e f"], "spaced")

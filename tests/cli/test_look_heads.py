@@ -10,7 +10,7 @@ import torch
 from regard.kit import Kit
 from regard.loading import load
 from regard.look.heads import head_scores
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.cli.small_folders import masker, pair, writer  # noqa: F401
 from tests.look.planted import planted_induction
 

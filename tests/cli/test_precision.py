@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from regard.kit import Kit
-from regard.loading import load
+from regard.loading import load_kit
 from regard.model.precision import PackedLinear
 from tests.cli.small_folders import masker, pair, writer  # noqa: F401
 
@@ -24,10 +24,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Kit]:
     kits: list[Kit] = []
 
     def keep(*args: Any, **options: Any) -> Kit:
-        kits.append(load(*args, **options))
+        kits.append(load_kit(*args, **options))
         return kits[-1]
 
-    monkeypatch.setattr("regard.cli.opening.load", keep)
+    monkeypatch.setattr("regard.loading.load_kit", keep)
     return kits
 
 

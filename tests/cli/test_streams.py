@@ -37,26 +37,26 @@ def test_a_full_disk_is_exit_4_and_leaves_nothing(corpus: Path, tmp_path: Path) 
     out = tmp_path / "vocab.json"
     out.write_text("{}")
     few = 'ulimit -f 4; "$0" -m regard "$@"'
-    code, err = shell(few, "tok", "vocab", corpus, "--out", out)
+    code, err = shell(few, "tokens", "vocab", corpus, "--out", out)
     assert code == 4 and "File too large" in err and "bytes of room" in err
     assert out.read_text() == "{}" and len(list(tmp_path.iterdir())) == 2
-    code, err = shell(few, "tok", "train", corpus, "--out", tmp_path / "tok", "--size", 400)
-    assert code == 4 and "bytes of room" in err and not list((tmp_path / "tok").iterdir())
+    code, err = shell(few, "tokens", "train", corpus, "--out", tmp_path / "tokens", "--size", 400)
+    assert code == 4 and "bytes of room" in err and not list((tmp_path / "tokens").iterdir())
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device here")
 def test_no_room_for_the_output(corpus: Path) -> None:
     line = 'unset PYTHONUNBUFFERED; "$0" -m regard "$@" > /dev/full'
-    code, err = shell(line, "tok", "vocab", corpus, "--json")
+    code, err = shell(line, "tokens", "vocab", corpus, "--json")
     assert code == 4 and "writing the output: No space left" in err and "ignored" not in err
 
 
 def test_closed_streams(corpus: Path) -> None:
-    assert shell('"$0" -m regard "$@" >&-', "tok", "vocab", corpus) == (0, "")
-    code, err = shell('"$0" -m regard "$@" <&-', "tok", "vocab")
+    assert shell('"$0" -m regard "$@" >&-', "tokens", "vocab", corpus) == (0, "")
+    code, err = shell('"$0" -m regard "$@" <&-', "tokens", "vocab")
     assert code == 3 and "no tokens" in err
     line = 'set -o pipefail; "$0" -m regard "$@" | head -1 > /dev/null'
-    assert shell(line, "tok", "vocab", corpus, "--top", 6000) == (0, "")
+    assert shell(line, "tokens", "vocab", corpus, "--top", 6000) == (0, "")
 
 
 def test_what_the_system_refuses() -> None:
@@ -70,7 +70,7 @@ def test_numbers_that_no_machine_holds(here, writer, masker, pair, tmp_path):  #
     drawn = ("generate", writer, "a", "--temperature", 1, "--max-new", 1)
     code, _, err = here(*drawn, "--seed", 10**30)
     assert code == 2 and "64 bits" in err
-    code, _, err = here("tok", "decode", 10**30, "-t", writer)
+    code, _, err = here("tokens", "decode", 10**30, "--tokenizer", writer)
     assert code == 3 and "ids of this vocabulary" in err
     code, _, err = here("plan", "--dim", 10**9, "--depth", 10**6)
     assert code == 4 and "no batch fits" in err
@@ -91,6 +91,6 @@ def test_files_of_another_kind(here, tmp_path):
 
 def test_words_are_written_as_utf8_whatever_the_locale(tmp_path):
     environment = os.environ | {"PYTHONIOENCODING": "latin-1"}
-    words = [sys.executable, "-m", "regard", "tok", "merges", "été 😀 été"]
+    words = [sys.executable, "-m", "regard", "tokens", "merges", "été 😀 été"]
     done = subprocess.run(words, capture_output=True, env=environment)
     assert done.returncode == 0 and "😀" in done.stdout.decode()

@@ -9,7 +9,7 @@ import shutil
 import pytest
 import torch
 
-from regard.cli.main import join_verb
+from regard.cli.legacy import join_verb
 from regard.errors import UsageError
 from regard.loading import load
 from regard.look.edit import zero

@@ -6,7 +6,7 @@ import pytest
 
 from regard.decode.prompt import prompt_ids
 from regard.errors import DataError
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 
 CORPUS = ["the cat sat on the mat"] * 5
 

@@ -10,7 +10,7 @@ from safetensors.numpy import load, save
 from regard.decode.shortlist import Shortlist, coverage, make_shortlist, spelling_ids
 from regard.errors import DataError, UsageError
 from regard.history.ibm1 import IBM1, Rows
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 
 LISTS = [[3, 5], [], [4], [3, 4, 11], [11]]
 WORDS = ["the cat sat on the mat", "naïve café, déjà vu", "a dog ran far"] * 5

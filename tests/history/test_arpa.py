@@ -9,8 +9,8 @@ import pytest
 
 from regard.errors import DataError
 from regard.history.arpa import read_arpa, write_arpa
-from regard.history.smooth import WAYS, train_ngrams
-from tests.history.test_ngram import START, VOCAB, flat, sentences
+from regard.history.smoothing import WAYS, train_ngrams
+from tests.history.test_ngrams import START, VOCAB, flat, sentences
 
 WORDS = ["<s>", "</s>", "<unk>", "a", "b", "c", "dé", "e", "f"]
 SMALL = """\

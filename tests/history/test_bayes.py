@@ -11,12 +11,9 @@ import numpy as np
 import pytest
 
 from regard.errors import DataError, UsageError
-from regard.history.bag import Option
-from regard.history.bayes import train_bayes
-from regard.history.counting import Counting, likeliest
-from regard.history.ibm1 import IBM1, Rows
-from regard.history.vocabulary import cut, number_words
-from regard.history.word_by_word import train_words
+from regard.history.bag_of_words import train_bayes
+from regard.history.ibm1 import IBM1, Option, Rows, train_words
+from regard.history.word_translator import WordTranslator, cut, likeliest, number_words
 from tests.cli.test_counting import TRAIN
 
 TOY = [("je suis un chat", "i am a cat")]
@@ -25,13 +22,13 @@ CATS = TRAIN[:-1]  # the last has one side only
 
 def bayes_of(pairs, k=1.0):
     words, sources, targets = number_words(pairs)
-    return Counting("bayes", train_bayes(sources, targets, len(words.sources), k), words)
+    return WordTranslator("bayes", train_bayes(sources, targets, len(words.sources), k), words)
 
 
 def words_of(pairs, rounds=20):
     words, sources, targets = number_words(pairs)
     sizes = len(words.sources), len(words.targets)
-    return Counting("ibm1", train_words(sources, targets, sizes, rounds), words)
+    return WordTranslator("ibm1", train_words(sources, targets, sizes, rounds), words)
 
 
 def said(counting, text, count=1):
@@ -138,18 +135,18 @@ def test_several_are_the_likeliest_of_all():
 def test_folders(make, tmp_path):
     counting = make(CATS)
     counting.save(tmp_path / "m", {"k": 1})
-    again = Counting.open(tmp_path / "m")
+    again = WordTranslator.open(tmp_path / "m")
     for text in ("Je suis un chat.", "Il voit la mer", ""):
         assert said(again, text, 3) == said(counting, text, 3)
     (tmp_path / "m" / "vocabulary.json").write_text('{"source": ["je"], "target": ["i"]}')
     with pytest.raises(DataError, match="does not fit"):
-        Counting.open(tmp_path / "m")
+        WordTranslator.open(tmp_path / "m")
     (tmp_path / "m" / "model.safetensors").write_bytes(b"\x08")
     with pytest.raises(DataError, match="reading"):
-        Counting.open(tmp_path / "m")
+        WordTranslator.open(tmp_path / "m")
     (tmp_path / "m" / "model.safetensors").unlink()
     with pytest.raises(DataError, match="no model.safetensors"):
-        Counting.open(tmp_path / "m")
+        WordTranslator.open(tmp_path / "m")
 
 
 def test_what_cannot_be():

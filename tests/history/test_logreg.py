@@ -9,10 +9,8 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.history.bag import classify, meetings
-from regard.history.counting import Counting
-from regard.history.logreg import Objective, telling, train_logreg
-from regard.history.vocabulary import cut, number_words
+from regard.history.bag_of_words import BagObjective, classify, meetings, telling, train_logreg
+from regard.history.word_translator import WordTranslator, cut, number_words
 
 CATS = [
     ("Je suis un chat.", "I am a cat."),
@@ -60,7 +58,7 @@ def test_value_and_slope_are_those_of_a_whole_matrix(pairs, best):
     assert len(support.values) and np.diff(support.bounds).max() <= best
     draw = np.random.default_rng(0)
     bias, weights = draw.normal(size=count), draw.normal(size=len(support.values))
-    value, *slopes = Objective(sources, said, support, count, 0.7)(bias, weights)
+    value, *slopes = BagObjective(sources, said, support, count, 0.7)(bias, weights)
     leaves = [torch.from_numpy(part).requires_grad_() for part in (bias, weights)]
     wanted = dense(sources, said, support, count, 0.7, *leaves)
     wanted.backward()
@@ -72,7 +70,7 @@ def test_value_and_slope_are_those_of_a_whole_matrix(pairs, best):
 def gradient_size(model, sources, targets, l2):
     """The largest slope at a model's weights; 0 where they are the least."""
     _, said = classify(sources, targets)
-    objective = Objective(sources, said, model.rows, len(model.base), l2)
+    objective = BagObjective(sources, said, model.rows, len(model.base), l2)
     _, *slopes = objective(model.base, model.rows.values)
     return max(np.abs(slope).max(initial=0.0) for slope in slopes)
 
@@ -91,14 +89,14 @@ def test_slope_is_zero_at_the_end(pairs):
 def test_translates_the_toy_whatever_its_order(tmp_path):
     words, sources, targets = number_words(CATS)
     model = train_logreg(sources, targets, len(words.sources), l2=0.1)
-    counting = Counting("logreg", model, words)
+    counting = WordTranslator("logreg", model, words)
     for source, target in CATS:
         sentence = counting.translate(source, 3)
         assert sentence.text(sentence.best[0].words) == " ".join(cut(target))
         shuffled = " ".join(reversed(cut(source)))
         assert counting.translate(shuffled, 3).best == sentence.best
     counting.save(tmp_path, {})
-    again = Counting.open(tmp_path).translate("Tu es un chat.", 3)
+    again = WordTranslator.open(tmp_path).translate("Tu es un chat.", 3)
     wanted = counting.translate("Tu es un chat.", 3)
     assert [guess.words for guess in again.best] == [guess.words for guess in wanted.best]
 

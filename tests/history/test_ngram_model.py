@@ -13,12 +13,32 @@ from regard.decode.exhaustive import exhaustive
 from regard.errors import DataError, UsageError
 from regard.history import ngram_model
 from regard.history.ngram_model import NgramModel, encode_lines
-from regard.history.ngram_step import NgramStep
-from regard.history.smooth import train_ngrams
-from regard.tokens import train_tokenizer
+from regard.history.smoothing import train_ngrams
+from regard.tokens.trainers import train_tokenizer
 
 LINES = ["the cat sat on the mat", "the dog sat", "", "a cat on a mat sat on the dog", "the mat"]
 WRAPPED = {"specials": ["bos", "eos"], "wrap": "bos-eos"}
+
+
+class NgramStep:
+    """Rows and what each has read (`decode/step.py`); a sentence begins with its start id."""
+
+    def __init__(self, tables, rows=1):
+        self.tables, self.rows = tables, [list[int]() for _ in range(rows)]
+
+    def __call__(self, ids):
+        """Read the next ids (N, t) of each row; log p (N, V) of the one after them."""
+        assert len(ids) == len(self.rows)
+        made = []
+        for row, new in zip(self.rows, ids.tolist(), strict=True):
+            row += new
+            del row[: max(0, len(row) - self.tables.order)]
+            made.append(self.tables.distribution(row))
+        return torch.from_numpy(np.stack(made))
+
+    def select(self, rows, group=1):
+        """Go on with these rows."""
+        self.rows = [list(self.rows[row]) for row in rows.tolist()]
 
 
 def counted(order=3, way="kneser-ney", kind="spaced", texts=LINES):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import heapq
 import os
 import subprocess
 import sys
@@ -12,25 +11,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.errors import DataError, RegardError, UsageError
-from regard.history import word2vec_steps
-from regard.history.vectors import Vectors
+from regard.errors import DataError, RegardError, ResourceError, UsageError
+from regard.history import word2vec
 from regard.history.word2vec import (
+    Steps,
     Word2VecConfig,
     alias_table,
     aligned,
     chances,
-    huffman,
     jobs,
     make_plan,
     read_corpus,
     train_word2vec,
 )
-from regard.history.word2vec_steps import NativeSteps, PlainSteps, find_library
+from regard.history.word_vectors import WordVectors
+from tests.history.plain_word2vec import PlainSteps
 
 ROOT = Path(__file__).resolve().parents[2]
-needs_c = pytest.mark.skipif(find_library().library is None, reason="no C compiler")
-WAYS = [(mode, tree) for mode in ("skipgram", "cbow") for tree in (False, True)]
+needs_c = pytest.mark.skipif(word2vec.find_library().library is None, reason="no C compiler")
+MODES = ["skipgram", "cbow"]
 
 
 def sentences(count=300, vocab=30, seed=0):
@@ -44,35 +43,23 @@ def sentences(count=300, vocab=30, seed=0):
     ]
 
 
-@pytest.fixture
-def plain(monkeypatch):
-    """As on a machine without a compiler."""
-    monkeypatch.setattr(
-        word2vec_steps, "find_library", lambda: word2vec_steps.NativeLibrary(None, "none here")
-    )
-
-
 def both(corpus, config):
     """The same beginning for C and for numpy."""
     vocab, plan = len(corpus.words), make_plan(corpus, config)
     dice = np.random.default_rng(0)
     made = []
     for _ in range(2):
-        inputs, outputs = aligned(vocab, 32), aligned(vocab - config.hierarchical, 32)
-        made.append((inputs, outputs))
+        made.append((aligned(vocab, 32), aligned(vocab, 32)))
     for n in range(2):
         made[0][n][:] = made[1][n][:] = dice.normal(0, 0.3, made[0][n].shape)
-    native = NativeSteps(find_library().library, plan, *made[0])
-    return native, PlainSteps(plan, *made[1]), made
+    return Steps(plan, *made[0]), PlainSteps(plan, *made[1]), made
 
 
 @needs_c
-@pytest.mark.parametrize(("mode", "tree"), WAYS)
-def test_c_draws_and_learns_as_numpy_does(mode, tree):
+@pytest.mark.parametrize("mode", MODES)
+def test_c_draws_and_learns_as_numpy_does(mode):
     corpus = read_corpus(sentences(60), 2)
-    config = Word2VecConfig(
-        mode, 32, window=3, hierarchical=tree, subsample=0.02, epochs=2, seed=2**70 + 5
-    )
+    config = Word2VecConfig(mode, 32, window=3, subsample=0.02, epochs=2, seed=2**70 + 5)
     native, plain, ((a, b), (c, d)) = both(corpus, config)
     drawn = 0
     for job in jobs(corpus, config):
@@ -86,7 +73,8 @@ def test_c_draws_and_learns_as_numpy_does(mode, tree):
     np.testing.assert_allclose(b, d, atol=2e-4)
 
 
-def test_learning_is_the_gradient_of_the_loss(plain):
+@needs_c
+def test_learning_is_the_gradient_of_the_loss():
     """−log σ(v′·h) − Σ log σ(−v′·h), h the mean of the inputs, by differences in float64."""
     corpus = read_corpus(sentences(40), 2)
     dice, lr, size = np.random.default_rng(1), 1e-3, 1e-5
@@ -101,9 +89,7 @@ def test_learning_is_the_gradient_of_the_loss(plain):
 
     old = inputs.astype(np.float64), outputs.astype(np.float64)
     plan = make_plan(corpus, Word2VecConfig())
-    word2vec_steps.make_steps(plan, inputs, outputs).learn(
-        np.array([2, 3, *rows, *aims], np.int32), lr
-    )
+    Steps(plan, inputs, outputs).learn(np.array([2, 3, *rows, *aims], np.int32), lr)
     for n, (new, place, share) in enumerate(((inputs, (4, 5), 2), (outputs, (3, 2), 1))):
         moved = [matrix.copy() for matrix in old]
         moved[n][place] += size
@@ -119,22 +105,22 @@ def digest(corpus, config, workers):
     return hashlib.sha256(made.inputs.tobytes() + made.outputs.tobytes()).hexdigest()
 
 
-@pytest.mark.parametrize(("mode", "tree"), WAYS)
-def test_the_same_bits_with_any_number_of_workers(mode, tree):
+@pytest.mark.parametrize("mode", MODES)
+def test_the_same_bits_with_any_number_of_workers(mode):
     corpus = read_corpus(sentences(3000), 2)
-    config = Word2VecConfig(mode, 20, hierarchical=tree, epochs=2, seed=3)
+    config = Word2VecConfig(mode, 20, epochs=2, seed=3)
     assert len(list(jobs(corpus, config))) > 8
     found = {digest(corpus, config, workers) for workers in (1, 2, 4)}
     assert len(found) == 1
-    other = Word2VecConfig(mode, 20, hierarchical=tree, epochs=2, seed=4)
+    other = Word2VecConfig(mode, 20, epochs=2, seed=4)
     assert digest(corpus, other, 1) not in found
 
 
-def test_the_same_bits_without_c(plain, monkeypatch):
-    monkeypatch.setattr("regard.history.word2vec.BLOCK", 100)
-    corpus, config = read_corpus(sentences(80), 2), Word2VecConfig(dim=8, epochs=1)
-    assert len(list(jobs(corpus, config))) > 4
-    assert len({digest(corpus, config, workers) for workers in (1, 2, 4)}) == 1
+def test_a_machine_without_a_compiler_is_told(monkeypatch):
+    native = word2vec.NativeLibrary(None, "no C compiler (cc) on this machine")
+    monkeypatch.setattr(word2vec, "find_library", lambda: native)
+    with pytest.raises(ResourceError, match="no C compiler"):
+        train_word2vec(read_corpus(sentences(80), 2), Word2VecConfig(dim=8, epochs=1))
 
 
 def test_the_same_bits_in_other_processes(tmp_path):
@@ -202,11 +188,11 @@ def grammar(count=4000):
 
 
 @needs_c
-@pytest.mark.parametrize(("mode", "tree"), WAYS)
-def test_king_minus_man_plus_woman_is_queen(mode, tree):
+@pytest.mark.parametrize("mode", MODES)
+def test_king_minus_man_plus_woman_is_queen(mode):
     corpus = read_corpus(grammar(), 5)
-    config = Word2VecConfig(mode, 24, window=4, hierarchical=tree, subsample=0, epochs=30, seed=1)
-    vectors = Vectors(corpus.words, train_word2vec(corpus, config).inputs)
+    config = Word2VecConfig(mode, 24, window=4, subsample=0, epochs=30, seed=1)
+    vectors = WordVectors(corpus.words, train_word2vec(corpus, config).inputs)
     people = list(ROYAL.values())
     right = asked = 0
     for way in ("add", "mul"):
@@ -235,7 +221,7 @@ def test_draws_follow_their_chances():
 def test_windows_and_noise_are_drawn_evenly():
     corpus = read_corpus(sentences(2000, vocab=8), 1)
     config = Word2VecConfig(window=4, subsample=0, negative=3, epochs=1)
-    steps = word2vec_steps.make_steps(make_plan(corpus, config), aligned(8, 16), aligned(8, 16))
+    steps = Steps(make_plan(corpus, config), aligned(8, 16), aligned(8, 16))
     inputs, noise, at = np.zeros(8), np.zeros(8), 0
     examples = np.concatenate([steps.draw(job.bounds, job.key) for job in jobs(corpus, config)])
     wanted = sum(
@@ -253,23 +239,6 @@ def test_windows_and_noise_are_drawn_evenly():
     power = corpus.counts**0.75 / (corpus.counts**0.75).sum()
     kept = power * (1 - corpus.counts / corpus.counts.sum())  # noise that is the word is skipped
     np.testing.assert_allclose(noise / noise.sum(), kept / kept.sum(), rtol=0.1)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_huffman_is_as_short_as_can_be(seed):
-    counts = np.sort(np.random.default_rng(seed).geometric(0.03, 20))[::-1]
-    bounds, nodes = huffman(counts)
-    lengths = np.diff(bounds)
-    heap, best = counts.tolist(), 0
-    heapq.heapify(heap)
-    while len(heap) > 1:
-        joined = heapq.heappop(heap) + heapq.heappop(heap)
-        best += joined
-        heapq.heappush(heap, joined)
-    assert (counts * lengths).sum() == best
-    ways = [tuple(nodes[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
-    assert len(set(ways)) == len(ways) and max(nodes) >> 1 == len(counts) - 2
-    assert {way[0] >> 1 for way in ways} == {len(counts) - 2}  # all begin at the root
 
 
 def test_a_corpus_counts_ranks_and_drops():

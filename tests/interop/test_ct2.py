@@ -22,7 +22,7 @@ from regard.model import presets
 from regard.model.batch import pad_rows
 from regard.model.config import ModelConfig
 from regard.model.model import Model
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.cli.small_folders import CORPUS
 
 LIMIT = 60  # tokens; at a limit, CTranslate2 takes an answer without an end before one with it

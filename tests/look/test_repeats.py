@@ -7,7 +7,7 @@ import torch
 
 from regard.errors import UsageError
 from regard.look.repeats import opening, ordinary_ids, random_repeats, repeats_for
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.properties.small_models import VOCAB, small_kit
 
 ROLES = ("pad", "unk", "cls", "sep", "mask")

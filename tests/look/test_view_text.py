@@ -9,7 +9,7 @@ from regard.look.view import gather_view
 from regard.look.view_effects import with_effects
 from regard.look.view_png import draw_head, draw_heads
 from regard.look.view_text import forecast_line, text_view
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.properties.small_models import example, small_kit
 
 TOKENS = [

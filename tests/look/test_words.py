@@ -19,7 +19,7 @@ from regard.look.words import (
 from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig, TextConfig
 from regard.model.model import Model
 from regard.model.recurrent import model_class
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 
 TEXTS = ["the naïve cat sat", "on", "mats and cats, naïvely unbelievable"]
 TOKENIZER = train_tokenizer(TEXTS[:1] * 9, "bpe", 280, specials=("pad", "eos"), wrap="eos")

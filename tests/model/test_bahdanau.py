@@ -23,7 +23,7 @@ from regard.model.batch import Batch
 from regard.model.cells import StepTaps
 from regard.model.presets import recurrent_seq2seq
 from regard.model.recurrent import Recurrent
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from regard.train.checkpoint import weight_hash
 from regard.train.config import TrainConfig
 from regard.train.loop import Job, Trainer, with_dropout

@@ -28,7 +28,7 @@ from regard.model.cells import CELL_TYPES, WINDOW
 from regard.model.config import CELLS, RecurrentConfig
 from regard.model.presets import recurrent_lm
 from regard.model.recurrent import Recurrent
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from regard.train.checkpoint import weight_hash
 from regard.train.config import TrainConfig
 from regard.train.loop import Job, Trainer, with_dropout

@@ -14,7 +14,7 @@ from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig, TextCo
 from regard.model.model import Model
 from regard.model.recurrent import Recurrent
 from regard.score.winograd import Judged, Share, judge, judge_lines, lines_of, report
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from tests.score.sizes import size_schemas
 
 SCHEMAS = size_schemas()

@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LEVELS = """
 errors
 files ambient energy heap seed
-result receipt
+result
+receipt
 verbs
 core tokens
 native
@@ -21,7 +22,7 @@ history
 interop decode look train
 tune nvib score evaluate lang formal
 zoo
-kinds
+model_kinds
 reading figures coined source_text translating
 wording pieces
 mending
@@ -157,7 +158,7 @@ def test_every_import_points_towards_level_zero():
             "def f():\n    from regard.tokens import x\n    from regard.data import y",
         ),
         ("model/model.py", "from regard import load"),
-        ("data/text.py", "import regard.history.ngram"),
+        ("data/text.py", "import regard.history.ngrams"),
         ("decode/beam.py", "from regard.look.capture import capture"),
         ("cli/main.py", "import torch"),
         ("look/capture.py", "import pickle"),

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from regard.errors import DataError
-from regard.tokens import from_llama2c
 from regard.tokens.rust import RustEngine
-from regard.tokens.scored import Kind, Piece, scored_bpe
+from regard.tokens.scored import Kind, Piece, from_llama2c, scored_bpe
 from tests.tokens.small_tokenizers import TEXTS
 
 BYTES = [Piece(f"<0x{byte:02X}>", 0.0, Kind.BYTE) for byte in range(256)]

@@ -6,7 +6,7 @@ from sentencepiece import SentencePieceProcessor
 from transformers import LlamaTokenizer, MarianTokenizer, T5Tokenizer, XLMRobertaTokenizer
 
 from regard.errors import DataError, RegardError
-from regard.tokens import open_tokenizer
+from regard.tokens.tokenizer_folder import open_tokenizer
 from tests.tokens.small_tokenizers import TEXTS, train_spm, write_json
 
 PLAIN = [text for text in TEXTS if "</s>" not in text]

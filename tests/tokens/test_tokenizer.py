@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.errors import DataError, UsageError
-from regard.tokens import Tokenizer, open_tokenizer
+from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.tokenizer_folder import open_tokenizer
 from tests.tokens.small_tokenizers import TEXTS
 
 

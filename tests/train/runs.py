@@ -15,7 +15,7 @@ from regard.kit import Kit
 from regard.loading import load
 from regard.model.model import Model
 from regard.model.presets import bert, llama, transformer
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 from regard.train.config import TrainConfig
 from regard.train.loop import Job, Trainer, with_dropout
 

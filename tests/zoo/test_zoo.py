@@ -17,7 +17,7 @@ from regard.kit import Kit
 from regard.model import presets
 from regard.model.model import Model
 from regard.model.presets import PRESETS
-from regard.tokens.train import train_tokenizer
+from regard.tokens.trainers import train_tokenizer
 
 
 def save(folder: Path, seed: int) -> Kit:

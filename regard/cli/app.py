@@ -1,0 +1,213 @@
+"""From the command table to a cyclopts app: a signature becomes flags, a docstring help."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+import docstring_parser
+from cyclopts import App, CycloptsError, Group, Parameter
+
+from regard import __version__
+from regard.ambient import Device, settings
+from regard.cli.commands import COMMANDS, GROUPS, PANELS, Command
+from regard.cli.render import render
+from regard.cli.streams import read_texts, read_whole
+from regard.errors import UsageError
+from regard.verbs import FILES, FLAT, Words, hints_of, marks
+
+EVERYWHERE = Group("Everywhere", sort_key=9)
+EXIT_CODES = "0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interrupted"
+
+
+def flag(name: str, kind: Any, default: Any, text: str, alias: str = "") -> inspect.Parameter:
+    """One of the options that every command has."""
+    more: dict[str, Any] = {"alias": [alias]} if alias else {}
+    mark = Parameter(help=text, group=EVERYWHERE, negative="", show_default=bool(default), **more)
+    hint = Annotated[kind, mark]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+COMMON = [
+    flag("json", bool, False, "Print JSON instead of tables."),
+    flag("save", list[str] | None, None, "Write the result too: .json, .csv, .html or .png."),
+    flag("receipt", str | None, None, "Write the result and all it came from."),
+    flag("device", Device, "auto", "Where models run."),
+    flag("seed", int, 0, "Of all that is drawn."),
+    flag("quiet", bool, False, "No messages on stderr but errors.", "-q"),
+    flag("no_progress", bool, False, "No progress on stderr."),
+    flag("verbose", bool, False, "Show tracebacks.", "-v"),
+]
+FILE = flag("file", list[str] | None, None, "Read texts from here, one a line.")
+SIMPLE = (str, int, float, bool)
+
+
+def door(command: Command) -> Callable[..., int]:
+    """The function that cyclopts calls for a command: reads texts, sets what is ambient, shows."""
+    function = command.load()
+    hints = hints_of(inspect.unwrap(function))
+    signature = inspect.signature(function)
+    words = {
+        name: mark.how for name in hints for mark in marks(hints[name]) if isinstance(mark, Words)
+    }
+
+    def run(*args: Any, **flags: Any) -> int:
+        positional = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY]
+        given = dict(zip([p.name for p in positional], args, strict=False)) | flags
+        common = {p.name: given.pop(p.name, p.default) for p in COMMON}
+        files = given.pop("file", None)
+        for name, how in words.items():
+            read = read_whole if how == "whole" else read_texts
+            given[name] = read(given.get(name) or [], files, joined=how == "joined")
+        with settings(
+            device=common["device"],
+            seed=common["seed"],
+            progress=not common["no_progress"],
+            quiet=common["quiet"],
+        ):
+            result = function(**given)
+            return render(result, common["json"], common["save"], common["receipt"])
+
+    doc = docstring_parser.parse(function.__doc__ or "")
+    helps = {p.arg_name: " ".join((p.description or "").split()) for p in doc.params}
+    parameters = list(own_parameters(signature, hints, helps))
+    if words:
+        parameters.append(FILE)
+    run.__signature__ = inspect.Signature([*parameters, *COMMON])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in (*parameters, *COMMON)}
+    run.__doc__, run.__name__ = doc.description, function.__name__
+    return run
+
+
+def own_parameters(
+    signature: inspect.Signature, hints: dict[str, Any], helps: dict[str, str]
+) -> Iterator[inspect.Parameter]:
+    """A function's parameters as the command line has them."""
+    for name, parameter in signature.parameters.items():
+        hint = flag_type(hints[name])
+        if hint is None:  # only Python can give it
+            continue
+        kind, default = parameter.kind, parameter.default
+        if kind is not inspect.Parameter.KEYWORD_ONLY:
+            kind = inspect.Parameter.POSITIONAL_ONLY
+        if any(isinstance(mark, Words) for mark in marks(hints[name])):
+            default = None  # no words: lines of --file or stdin
+        off = default is False  # a switch that is off needs no second name to be off
+        mark = Parameter(
+            help=helps.get(name),
+            negative="" if off else None,
+            show_default=None if default else False,
+        )
+        hint = Annotated[hint, mark]
+        yield inspect.Parameter(name, kind, default=default, annotation=hint)
+
+
+def flag_type(hint: Any) -> Any:
+    """The type that a word of the command line is read as; None where no word can say it."""
+    beside = marks(hint)
+    if any(isinstance(mark, Words) for mark in beside):
+        return list[str] | None
+    if FLAT in beside:
+        inner = hint.__origin__ if typing.get_origin(hint) is Annotated else hint
+        return Annotated[inner, Parameter(name="*")]
+    if typing.get_origin(hint) is Annotated:
+        hint = hint.__origin__
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        known = [kind for kind in map(flag_type, inner) if kind is not None]
+        lists = [kind for kind in known if typing.get_origin(kind) is list]
+        if FILES in beside and lists:
+            known = lists
+        if not known:
+            return None
+        optional = type(None) in inner
+        return known[0] | None if optional else known[0]
+    if origin is Literal or hint in SIMPLE:
+        return hint
+    if origin in (list, tuple) or getattr(origin, "__name__", "") in ("Sequence", "Iterable"):
+        item = flag_type(inner[0])
+        return list[item] if item is not None else None  # type: ignore[valid-type]
+    return str if getattr(hint, "__name__", "") in ("Path", "PathLike") else None
+
+
+def show_panel(console: Any, options: Any, panel: Any) -> None:
+    """A panel of help in as few lines as it has entries, under its title."""
+    from cyclopts.help import TableSpec
+    from cyclopts.help.specs import get_default_command_columns, get_default_parameter_columns
+    from rich.padding import Padding
+    from rich.text import Text
+
+    if not panel.entries:
+        return
+    commands = panel.format == "command"
+    columns = get_default_command_columns if commands else get_default_parameter_columns
+    table = TableSpec().build(columns(console, options, panel.entries), panel.entries)
+    console.print(Text(panel.title.plain if hasattr(panel.title, "plain") else panel.title, "bold"))
+    console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def examples(command: Command) -> str:
+    """The three examples at the end of a help page."""
+    return "Examples:\n\n" + "\n\n".join(f"  {line}" for line in command.examples)
+
+
+def build_app(only: Sequence[str] | None = None) -> App:
+    """The app with the doors of the commands named `only` and bare entries for the others."""
+    options: dict[str, Any] = dict(
+        version=__version__,
+        help_format="plaintext",
+        version_flags=["--version"],
+        help_formatter=show_panel,
+    )
+    app = App(
+        name="regard",
+        help="One Transformer layer for text, images and sound, with everything in view.",
+        help_epilogue=f"Exit codes: {EXIT_CODES}.",
+        **options,
+    )
+    panels = {
+        word: Group(title, sort_key=number)
+        for number, (title, words) in enumerate(PANELS.items())
+        for word in words.split()
+    }
+    groups = {
+        name: App(
+            name=name,
+            help=f"{text[0].upper()}{text[1:]}.",
+            help_epilogue="",
+            group=panels[name],
+            **options,
+        )
+        for name, text in GROUPS.items()
+    }
+    for group in groups.values():
+        app.command(group)
+    app["--help"].show = app["--version"].show = False
+    app.register_install_completion_command(show=False)
+    for number, command in enumerate(COMMANDS):
+        first, _, last = command.name.rpartition(" ")
+        parent = groups[first] if first else app
+        more: dict[str, Any] = {"sort_key": number} | ({} if first else {"group": panels[last]})
+        if only is None or command.name in only:
+            target: Any = door(command)
+            parent.command(target, name=last, help_epilogue=examples(command), **more)
+        else:
+            parent.command(command.function, name=last, help=command.summary(), **more)
+    return app
+
+
+def run_command(command: Command, arguments: Sequence[str]) -> int:
+    """Run one command with the words after its name; returns the exit code."""
+    app = build_app([command.name])
+    words = [*command.name.split(), *arguments]
+    try:
+        code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        error.verbose = False
+        found, _, fix = str(error).strip().partition(" Did you mean ")
+        fix = f"did you mean {fix}" if fix else f"see `regard {command.name} --help`"
+        raise UsageError(f"reading `regard {command.name}`", found.rstrip("."), fix=fix) from None
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,389 @@
+"""The command `regard`: verbs and their arguments. No torch here, so that help is quick."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import io
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn
+
+from regard import __version__
+from regard.cli.cause_flags import CAUSE
+from regard.cli.counting_flags import COUNTING
+from regard.cli.diagnose_flags import DIAGNOSE
+from regard.cli.discover_flags import DISCOVER
+from regard.cli.explain_flags import EXPLAIN
+from regard.cli.extract_flags import EXTRACT
+from regard.cli.failures import explain
+from regard.cli.history_flags import HISTORY
+from regard.cli.ladder_flags import LADDER
+from regard.cli.lang_flags import LANG
+from regard.cli.learn_flags import LEARN
+from regard.cli.look_flags import LOOK
+from regard.cli.options import add_common, add_device, amount, positive
+from regard.cli.probe_flags import PROBE
+from regard.cli.show import Show
+from regard.cli.texts import noted
+from regard.cli.train_flags import add_train
+from regard.cli.view_flags import VIEW
+from regard.cli.word_flags import WORDS
+from regard.cli.write_flags import WRITING, Row
+from regard.errors import UsageError, did_you_mean, nearest
+from regard.files import FULL
+
+INTERRUPTED = 130
+FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER
+FAMILIES |= VIEW | LOOK | EXPLAIN | CAUSE | PROBE | EXTRACT
+FAMILIES |= LANG | LEARN | DISCOVER
+READING = "reading the command line"
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are errors of ours."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of exiting."""
+        named = message.startswith("argument -")  # which says more than a list of all of them
+        usage = "" if named else " ".join(self.format_usage().split()).removeprefix("usage: ")
+        fix = f"see `{self.prog} --help`"
+        if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            close = nearest(wrong[1], re.findall(r"[\w.-]+", wrong[2]), 1)
+            fix = f"did you mean {close}? {fix}" if close else fix
+        raise UsageError(READING, message, usage, fix)
+
+
+def add_doctor(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard doctor`."""
+    add_device(parser)
+
+
+def add_info(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard info`."""
+    shape = "a folder, .gguf, llama2.c .bin, ARPA, vectors of words, a model in the box, a preset"
+    parser.add_argument("path", metavar="PATH", help=shape)
+    parser.add_argument("--taps", action="store_true", help="list every tap with its shape")
+
+
+def add_check(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard check`."""
+    parser.add_argument("path", metavar="FOLDER", help="a Hugging Face folder")
+    parser.add_argument("--properties", action="store_true", help="test what attention promises")
+    parser.add_argument("--seed", type=int, default=0, help="of the random batches (0)")
+    add_device(parser)
+
+
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard plan`."""
+    shape = "a preset or a checkpoint; else give --dim and the rest"
+    parser.add_argument("path", metavar="SHAPE", nargs="?", help=shape)
+    for names, text in (
+        (("--batch",), "sequences at once (1)"),
+        (("--length", "--n"), "tokens of each sequence (512, or the model's limit)"),
+        (("--source",), "tokens of an encoder-decoder's source (as --length)"),
+        (("--dim", "--d"), "width of a decoder to be planned"),
+        (("--depth",), "its blocks (12)"),
+        (("--heads",), "its heads (dim / 64)"),
+        (("--hidden",), "width of its MLP (4 dim)"),
+        (("--vocab",), "its vocabulary (50257)"),
+    ):
+        parser.add_argument(*names, type=positive, metavar="N", help=text)
+    dtypes = ("float32", "bfloat16", "float16", "float64")
+    parser.add_argument("--dtype", choices=dtypes, default="float32", help="of the weights")
+    parser.add_argument("--train", action="store_true", help="a training step with AdamW")
+    keep = "checkpoints that a run keeps, beside the best (3)"
+    parser.add_argument("--keep", type=positive, default=3, metavar="N", help=keep)
+    steps = "training steps, or forward passes, of the whole run (1)"
+    parser.add_argument("--steps", type=positive, default=1, metavar="N", help=steps)
+    watts = "power of the device, for the energy (what the system says is its limit)"
+    parser.add_argument("--watts", type=amount, metavar="W", help=watts)
+    parser.add_argument("--memory", type=amount, metavar="GIB", help="instead of this machine's")
+    parser.add_argument("--require-fit", action="store_true", help="exit 4 when it does not fit")
+    add_device(parser)
+
+
+def add_export(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard export`."""
+    forms = ("ctranslate2", "int8", "arpa")
+    text = "for that engine (extra ctranslate2), a quarter of the room, or n-grams as text"
+    parser.add_argument("form", metavar="FORM", choices=forms, help=f"{', '.join(forms)}: {text}")
+    opened = "a folder that `regard.load` opens, or the name of a model in the box; n-grams: theirs"
+    parser.add_argument("path", metavar="FOLDER", help=opened)
+    parser.add_argument("out", metavar="OUT", help="a new or empty folder; arpa: a new file")
+
+
+def add_list(parser: argparse.ArgumentParser) -> None:
+    """`regard list` has no arguments of its own."""
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard data`."""
+    kinds = ("text", "pairs", "table", "labelled", "conll")
+    parser.add_argument("action", metavar="check", choices=("check",), help="what to do")
+    parser.add_argument(
+        "files", metavar="FILES", nargs="+", help="files, compressed or not, or folders"
+    )
+    for name, text in (
+        ("--target", "the other side of each file, for sentence pairs in two files"),
+        ("--test", "files whose lines should not stand in FILES"),
+        ("--test-target", "the other side of each file of --test"),
+    ):
+        parser.add_argument(name, metavar="FILES", nargs="+", help=text)
+    parser.add_argument("--kind", choices=kinds, help="instead of what name and first lines say")
+    parser.add_argument("--label", metavar="COLUMN", help="count the values of this column")
+
+
+def add_replay(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard replay`."""
+    parser.add_argument("path", metavar="RECEIPT", help="a receipt.json, or a run's folder")
+    parser.add_argument("--keep", metavar="FOLDER", help="keep the new run here")
+
+
+def add_verify(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `regard verify`."""
+    parser.add_argument("what", metavar="resume", choices=("resume",), help="what to prove")
+    kinds = ("lm", "mlm", "seq2seq", "lstm")
+    parser.add_argument("--kind", choices=kinds, default="lm", help="what is trained (lm)")
+    parser.add_argument("--kills", type=positive, default=20, metavar="N", help="kills (20)")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments of the kills (0)")
+
+
+class Verb(NamedTuple):
+    """One verb: where it lives, what it does, how it is called."""
+
+    home: str
+    summary: str
+    add: Callable[[argparse.ArgumentParser], None]
+    examples: Sequence[str]
+
+
+ROWS: dict[str, Row] = {
+    "doctor": (
+        "regard.cli.doctor",
+        "versions, devices, memory and a speed figure of this machine",
+        add_doctor,
+        "regard doctor",
+        "regard doctor --json",
+        "regard doctor --device cpu",
+    ),
+    "info": (
+        "regard.cli.info",
+        "sizes, tokenizer, taps and parity of a model, without reading its weights",
+        add_info,
+        "regard info folder",
+        "regard info gpt2 --taps",
+        "regard info model.gguf --json",
+    ),
+    "check": (
+        "regard.cli.check",
+        "compare a folder with transformers, and test what attention promises",
+        add_check,
+        "regard check folder",
+        "regard check folder --properties",
+        "regard check folder --device cpu --seed 7 --json",
+    ),
+    "plan": (
+        "regard.cli.plan",
+        "FLOPs, memory, time, disk and energy of a run before it is run",
+        add_plan,
+        "regard plan gpt2 --batch 4 --length 512",
+        "regard plan --dim 1024 --depth 12 --heads 16 --length 8192",
+        "regard plan folder --train --batch 8 --steps 10000 --require-fit",
+    ),
+    "data": (
+        "regard.cli.data",
+        "encoding, duplicates, overlap between splits and lengths of data files",
+        add_data,
+        "regard data check train.txt --test test.txt",
+        "regard data check train.tsv.xz --json",
+        "regard data check train.fr --target train.en --test test.fr --test-target test.en",
+    ),
+    "train": (
+        "regard.cli.train",
+        "train a model on text or sentence pairs: lm, mlm, seq2seq, rnn, lstm, gru or mlp",
+        add_train,
+        "regard train lm tale.txt --out run --steps 1000 --tokens chars",
+        "regard train seq2seq pairs.tsv --valid dev.tsv --out run --lr 1e-3",
+        "regard train lm tale.txt --out run --steps 1000 --tokens chars --resume",
+    ),
+    "replay": (
+        "regard.cli.replay",
+        "run again what a receipt says, and compare",
+        add_replay,
+        "regard replay run/receipt.json",
+        "regard replay run --json",
+        "regard replay run/receipt.json --keep folder",
+    ),
+    "verify": (
+        "regard.cli.verify",
+        "prove a promise by trying it: resume kills a run and compares the weights",
+        add_verify,
+        "regard verify resume",
+        "regard verify resume --kind seq2seq --kills 20",
+        "regard verify resume --kills 3 --json",
+    ),
+    **FAMILIES,
+    "export": (
+        "regard.cli.export",
+        "write a model in another form: for CTranslate2, with int8 weights, as ARPA",
+        add_export,
+        "regard export ctranslate2 folder out",
+        "regard export int8 folder out",
+        "regard export arpa ngrams out.arpa",
+    ),
+    "list": (
+        "regard.cli.listing",
+        "models in the box, presets, and the architectures that can be opened",
+        add_list,
+        "regard list",
+        "regard list --json",
+        "regard list | grep -i bert",
+    ),
+}
+"""Where each verb lives, what it does, its arguments and three examples, in the order of help."""
+VERBS = {
+    name: Verb(home, summary, add, examples)
+    for name, (home, summary, add, *examples) in ROWS.items()
+}
+
+
+def build_parser() -> tuple[Parser, dict[str, Parser]]:
+    """The parser of the command and those of its verbs."""
+    shape = argparse.RawDescriptionHelpFormatter
+    lines = [f"  {name:15} {verb.summary}" for name, verb in VERBS.items()]
+    top = Parser(
+        "regard",
+        usage="regard VERB [options]",
+        description="One Transformer layer for text, images and sound.\n\nverbs:\n"
+        + "\n".join(lines),
+        epilog="`regard VERB --help` has examples of each.\n"
+        "exit codes: 0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interrupted",
+        formatter_class=shape,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"regard {__version__}")
+    add_common(top, default=False)
+    choices = top.add_subparsers(dest="verb", metavar="VERB", prog="regard", help=argparse.SUPPRESS)
+    made: dict[str, Parser] = {}
+    for name, verb in VERBS.items():
+        examples = "examples:\n" + "\n".join(f"  {line}" for line in verb.examples)
+        options: dict[str, Any] = dict(epilog=examples, formatter_class=shape, allow_abbrev=False)
+        made[name] = choices.add_parser(name, description=f"{verb.summary}.", **options)
+        verb.add(made[name])
+        add_common(made[name])
+    return top, made
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The arguments, or an error that names the nearest verb or option."""
+    top, verbs = build_parser()
+    given_arguments, arguments = list(arguments), join_verb(arguments)
+    given = next((word for word in arguments if not word.startswith("-")), None)
+    if given is not None and given not in VERBS:
+        close = nearest(given, VERBS, 1)
+        fix = f"did you mean `regard {close}`?" if close else "see `regard --help`"
+        raise UsageError(READING, f"unknown verb {given!r}", f"one of {', '.join(VERBS)}", fix)
+    args, unknown = top.parse_known_args(arguments)
+    args.arguments = given_arguments
+    for name in ("files", "texts"):  # argparse wants them side by side
+        listed = getattr(args, name, None)
+        if isinstance(listed, list) and not any(word.startswith("-") for word in unknown):
+            setattr(args, name, [*listed, *unknown])
+            unknown = []
+    if unknown:
+        parser = verbs.get(args.verb, top)
+        known = [name for action in parser._actions for name in action.option_strings]
+        fix = did_you_mean(
+            unknown[0].partition("=")[0], known, 1, otherwise=f"see `{parser.prog} --help`"
+        )
+        raise UsageError(READING, f"unknown argument {unknown[0]}", fix=fix)
+    if args.verb is None:
+        top.print_help(sys.stderr)
+        raise SystemExit(UsageError.exit_code)
+    return args
+
+
+def knows(words: Sequence[str]) -> bool:
+    """Whether a verb that has not moved to the command table is asked for."""
+    return join_verb(words)[0] in VERBS
+
+
+def join_verb(arguments: Sequence[str]) -> list[str]:
+    """The arguments with a verb of two words, such as `train ngram`, as one."""
+    made = list(arguments)
+    first = next((n for n, word in enumerate(made) if not word.startswith("-")), len(made))
+    if " ".join(made[first : first + 2]) in VERBS:
+        made[first : first + 2] = [" ".join(made[first : first + 2])]
+    return made
+
+
+def open_streams() -> None:
+    """Give a process that was started with closed streams ones that hold nothing; write UTF-8."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode))
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper) and stream.encoding != "utf-8":
+            stream.reconfigure(encoding="utf-8")  # whatever the locale says: words are kept
+
+
+def drop_output() -> None:
+    """Let what stdout still holds go nowhere: Python would fail to write it again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def refuse_models(args: argparse.Namespace) -> None:
+    """Stop at a model that the verb does not take, before torch is loaded."""
+    if any(getattr(args, name, None) for name in ("path", "model", "folders")):
+        from regard.model_kinds import check_models
+
+        check_models(args)
+
+
+def load_verb(name: str) -> Any:
+    """The module of a verb.
+
+    With torch come 170,000 objects that stay; to look among them for dead ones takes 0.25 s.
+    """
+    if "torch" in sys.modules or not gc.isenabled():
+        return import_module(VERBS[name].home)
+    gc.disable()
+    try:
+        return import_module(VERBS[name].home)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    open_streams()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    show, verbose = Show(), bool({"-v", "--verbose"} & set(arguments))
+    try:
+        args = parse(arguments)
+        show = Show(args.json, args.quiet, not args.no_progress)
+        refuse_models(args)
+        with noted(show):
+            code: int = load_verb(args.verb).run(args, show)
+        sys.stdout.flush()  # a closed pipe shows here, not when Python ends
+        return code
+    except KeyboardInterrupt:
+        show.error("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        drop_output()
+        return 0
+    except Exception as error:
+        if verbose:
+            traceback.print_exc()
+        if isinstance(error, OSError) and error.filename is None and error.errno in FULL:
+            drop_output()
+        explained = explain(error)
+        show.error(str(explained))
+        return explained.exit_code

@@ -1,0 +1,88 @@
+"""Texts for a command: its own words, lines of files, or lines of stdin as they arrive."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from io import BufferedReader
+from typing import cast
+
+from regard.data.compressed import unpack
+from regard.data.files import CHUNK, find_files, open_raw, read_chunk
+from regard.errors import DataError, RegardError, UsageError, bad_byte
+
+Line = str | RegardError
+"""A line of text, or why it could not be read."""
+
+
+def read_texts(
+    words: Sequence[str], files: Sequence[str] | None, joined: bool = False
+) -> Iterable[Line]:
+    """The words as texts, or the lines of the files, else of stdin, as a stream."""
+    if words and files:
+        raise UsageError("reading texts", "texts and --file", "one of the two")
+    if words and list(words) != ["-"]:
+        return [checked(" ".join(words))] if joined else [checked(word) for word in words]
+    if files and list(files) != ["-"]:
+        return file_lines(files)
+    stdin = cast(BufferedReader, sys.stdin.buffer)
+    return stream_lines(iter(lambda: stdin.read1(CHUNK), b""), "stdin")
+
+
+def read_whole(words: Sequence[str], files: Sequence[str] | None, joined: bool = True) -> str:
+    """The words as one text, or all of the files, else of stdin."""
+    lines = read_texts(words, files, joined=True)
+    return "\n".join(readable(line) for line in lines)
+
+
+def readable(line: Line) -> str:
+    """The text, or its error raised."""
+    if isinstance(line, RegardError):
+        raise line
+    return line
+
+
+def checked(word: str) -> str:
+    """A word of the command; bytes that are not UTF-8 come as halves of surrogate pairs."""
+    try:
+        word.encode()
+    except UnicodeEncodeError as error:
+        found = f"character {error.start} of {word[:20]!r} is not UTF-8"
+        raise DataError("reading the command line", found, "UTF-8 text") from None
+    return word
+
+
+def file_lines(files: Sequence[str]) -> Iterator[Line]:
+    """The lines of files, compressed or not, one file after the other."""
+    for file in find_files(files):
+        with open_raw(file) as raw:
+            read = partial(read_chunk, unpack(raw, str(file)), str(file))
+            yield from stream_lines(iter(read, b""), str(file))
+
+
+def stream_lines(chunks: Iterable[bytes], name: str) -> Iterator[Line]:
+    """The lines of bytes that arrive in chunks, without their ends; bad ones are told apart."""
+    rest: list[bytes] = []  # of the line that goes on; a list, lest a long line be copied often
+    number = offset = 0
+    for chunk in chunks:
+        first, *lines = chunk.split(b"\n")
+        rest.append(first)
+        for line in lines:
+            number += 1
+            whole = b"".join(rest)
+            yield decoded(whole, name, number, offset)
+            offset += len(whole) + 1
+            rest = [line]
+    if any(rest):
+        yield decoded(b"".join(rest), name, number + 1, offset)
+
+
+def decoded(line: bytes, name: str, number: int, offset: int) -> Line:
+    """A line as text; the first of a file without its byte-order mark."""
+    try:
+        text = line.decode().removesuffix("\r")
+    except UnicodeDecodeError as error:
+        found = f"{name}, line {number}, {bad_byte(error, offset)}"
+        return DataError("reading a line", found, "UTF-8 text")
+    return text.removeprefix("\ufeff") if number == 1 else text

@@ -1,0 +1,268 @@
+"""Bags of words: which target words a source has, whatever its order, by one linear classifier.
+
+A class is a target word, or the second, third, … time it stands in a sentence, so that a sentence
+is a set of classes. Of a bag of source words f with counts x
+
+    log p(class | bag) = base[class] + Σ_f x_f (each[class] + rows[f, class]) − log Z
+
+Naive Bayes counts these weights, multinomial logistic regression fits them. As many of the
+likeliest classes as sources of that length have target words are the translation, each at the place
+it mostly has. Nothing knows which source word a target word came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.errors import UsageError
+from regard.history.ibm1 import Floats, Ids, Option, Rows, Slot, Sparse, link_keys, unknown_slot
+
+RUNNERS_UP = 8  # other classes that could stand at any place
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What a bag of source words is told apart into."""
+
+    word: Ids  # (classes,) the target word
+    seen: Ids  # (classes,) in how many sentences
+    place: Floats  # (classes,) where it stands on average: 0 begins a sentence, 1 ends it
+    lengths: Floats  # (n,) target words of a source of 0, 1, 2, … words, on average
+
+
+@dataclass(frozen=True)
+class BagModel:
+    """A linear classifier of bags."""
+
+    classes: Classes
+    base: Floats  # (classes,)
+    each: Floats  # (classes,)
+    rows: Sparse  # (source words, classes)
+
+    def logprobs(self, ids: Ids) -> Floats:
+        """log p(class | bag) of each class; the order of the ids plays no part."""
+        scores: Floats = self.base + len(ids) * self.each
+        for id in np.sort(ids):  # sums in one order are the same to the bit
+            columns, values = self.rows.row(int(id))
+            scores[columns] += values
+        scores -= scores.max()
+        scores -= np.log(np.exp(scores).sum())
+        return scores
+
+    def slots(self, sentence: list[str], ids: Ids, targets: list[str]) -> list[Slot]:
+        """What could stand at each place; unknown source words (-1) are copied near theirs."""
+        logprobs = self.logprobs(ids[ids >= 0])
+        lengths = self.classes.lengths
+        full = lengths[min(len(ids), len(lengths) - 1)] * max(1, len(ids) / (len(lengths) - 1))
+        unknown = np.flatnonzero(ids < 0)
+        size = max(round(float(full)) - len(unknown), int(len(unknown) < len(ids)))
+        order = np.argsort(-logprobs, kind="stable")
+        runners_up = [self.option(n, logprobs, targets) for n in order[size : size + RUNNERS_UP]]
+        placed = [
+            (float(self.classes.place[n]), [self.option(n, logprobs, targets), *runners_up])
+            for n in order[:size]
+        ]
+        placed += [((n + 0.5) / len(ids), unknown_slot(sentence[n])) for n in unknown]
+        return [slot for _, slot in sorted(placed, key=lambda pair: pair[0])]
+
+    def option(self, n: np.integer, logprobs: Floats, targets: list[str]) -> Option:
+        """The word of a class and how likely it is."""
+        return Option(targets[self.classes.word[n]], float(logprobs[n]))
+
+
+def classify(sources: Rows, targets: Rows) -> tuple[Classes, Rows]:
+    """The classes of some pairs, and the target sentences as classes."""
+    sizes = np.diff(targets.bounds)
+    sentence = np.repeat(np.arange(len(sizes)), sizes)
+    times = nth_time(sentence, targets.ids)
+    words = int(targets.ids.max()) + 1
+    named = times * words + targets.ids
+    keys, ids, seen = np.unique(named, return_inverse=True, return_counts=True)
+    places = (np.arange(len(ids)) - targets.bounds[sentence] + 0.5) / sizes[sentence]
+    heard = np.diff(sources.bounds)
+    met = np.bincount(heard)
+    known = np.flatnonzero(met)
+    mean = np.bincount(heard, sizes)[known] / met[known]
+    lengths = np.interp(np.arange(len(met)), np.append(0, known), np.append(0.0, mean))
+    classes = Classes(keys % words, seen, np.bincount(ids, places) / seen, lengths)
+    return classes, Rows(ids, targets.bounds)
+
+
+def nth_time(sentence: Ids, ids: Ids) -> Ids:
+    """How often each word stood in its sentence before."""
+    order = np.lexsort((ids, sentence))
+    a, b = sentence[order], ids[order]
+    new = np.append(True, (a[1:] != a[:-1]) | (b[1:] != b[:-1]))
+    starts = np.flatnonzero(new)
+    times = np.empty(len(ids), np.int64)
+    times[order] = np.arange(len(ids)) - starts[np.cumsum(new) - 1]
+    return times
+
+
+def meetings(sources: Rows, classes: Rows, source_words: int, count: int) -> Sparse:
+    """How often each source word and class stood in one pair; a word twice there counts twice."""
+    parts = [np.unique(keys, return_counts=True) for keys, _ in link_keys(sources, classes, count)]
+    cells, place = np.unique(np.concatenate([keys for keys, _ in parts]), return_inverse=True)
+    values = np.bincount(place, np.concatenate([times for _, times in parts]))
+    bounds = np.searchsorted(cells, np.arange(source_words + 1) * count)
+    return Sparse(bounds, (cells % count).astype(np.int32), values.astype(np.float64))
+
+
+# Naive Bayes --------------------------------------------------------------------------------------
+
+
+def train_bayes(sources: Rows, targets: Rows, source_words: int, k: float = 1.0) -> BagModel:
+    """Count who met whom, with k (Laplace's 1, or less) more of each.
+
+        p(class | bag) ∝ p(class) Π_f p(f | class)^x_f
+        p(f | class) = (n(f, class) + k) / (Σ_f n(f, class) + k V)
+
+    *Naive*: source words are taken to be independent given the class. log p(f | class) is split
+    into what an unseen f has and what is added.
+    """
+    if not k > 0:
+        raise UsageError("training naive Bayes", f"k = {k}", "more than 0")
+    classes, said = classify(sources, targets)
+    counts = meetings(sources, said, source_words, len(classes.word))
+    totals = np.bincount(counts.columns, counts.values, len(classes.word))
+    unseen = np.log(k) - np.log(totals + k * source_words)
+    every = np.ones(len(counts.values), bool)
+    rows = counts.keep(every, np.log1p(counts.values / k))
+    return BagModel(classes, np.log(classes.seen / classes.seen.sum()), unseen, rows)
+
+
+# Logistic regression ------------------------------------------------------------------------------
+
+DOING = "training logistic regression"
+Say = Callable[[str], None]
+
+
+class BagObjective:
+    """What is minimised, with its gradient, over bias b and weights w of some pairs.
+
+        −Σ_pairs Σ_class∈target log p(class | bag) + l2/2 |w|²
+        p(class | bag) ∝ exp(b[class] + Σ_f x_f w[f, class])
+
+    It is convex, so that there is one answer. w is sparse: a source word has weights for the
+    classes that it meets more often than by chance. A class without weights in a bag has exp(b), so
+    that Z of a bag is the sum of all exp(b), corrected in the few classes with weights.
+
+    A *touch* is a weight in a pair, a *sum* a class of a pair that has weights there.
+    """
+
+    def __init__(self, sources: Rows, said: Rows, support: Sparse, count: int, l2: float) -> None:
+        self.count, self.l2 = count, l2
+        self.seen = np.bincount(said.ids, minlength=count).astype(np.float64)
+        self.said = np.diff(said.bounds).astype(np.float64)  # classes of each pair
+        sizes = np.diff(support.bounds)[sources.ids]
+        shift = support.bounds[sources.ids] - (np.cumsum(sizes) - sizes)
+        cells = np.arange(sizes.sum()) + np.repeat(shift, sizes)
+        pairs = np.repeat(np.arange(len(self.said)), np.diff(sources.bounds))
+        keys = np.repeat(pairs, sizes) * count + support.columns[cells]
+        order = np.argsort(keys, kind="stable")
+        keys, self.cells = keys[order], cells[order].astype(np.int32)
+        new = np.append(True, keys[1:] != keys[:-1]) if len(keys) else np.zeros(0, bool)
+        self.starts = np.flatnonzero(new)
+        self.sizes = np.diff(np.append(self.starts, len(keys)))
+        self.pair, self.column = np.divmod(keys[self.starts], count)
+        self.right = self.matches(said)
+        self.cell_count = len(support.columns)
+        self.wanted = self.by_cell(self.right)  # how often weight and class were both there
+
+    def matches(self, said: Rows) -> Floats:
+        """How often the class of each sum was in its pair's target: 1 or 0."""
+        pairs = np.repeat(np.arange(len(self.said)), np.diff(said.bounds))
+        there = np.isin(self.pair * self.count + self.column, pairs * self.count + said.ids)
+        return there.astype(np.float64)
+
+    def by_cell(self, sums: Floats) -> Floats:
+        """What belongs to sums, added up by weight."""
+        spread = np.repeat(sums, self.sizes)
+        return np.bincount(self.cells, spread, self.cell_count).astype(np.float64)
+
+    def __call__(self, bias: Floats, weights: Floats) -> tuple[float, Floats, Floats]:
+        """The value, and the gradients of bias and weights."""
+        shift = float(bias.max())
+        alone = np.exp(bias - shift)  # of a class without weights
+        touched = weights[self.cells]
+        extra = np.add.reduceat(touched, self.starts) if len(touched) else touched
+        moved = alone[self.column] * np.expm1(extra)
+        z = alone.sum() + np.bincount(self.pair, moved, len(self.said))  # (pairs,)
+        loss = float(self.said @ (np.log(z) + shift) - self.seen @ bias - self.right @ extra)
+        share = self.said / z  # (pairs,)
+        expected = alone * share.sum()
+        expected += np.bincount(self.column, moved * share[self.pair], self.count)
+        inside = (alone[self.column] + moved) * share[self.pair]
+        slope = self.by_cell(inside) - self.wanted + self.l2 * weights
+        return loss + self.l2 / 2 * float(weights @ weights), expected - self.seen, slope
+
+
+def train_logreg(
+    sources: Rows,
+    targets: Rows,
+    source_words: int,
+    l2: float = 1.0,
+    best: int = 50,
+    steps: int = 100,
+    say: Say = lambda text: None,
+) -> BagModel:
+    """Fit by L-BFGS from zero weights: nothing is drawn, so that two runs agree to the bit."""
+    if not l2 > 0:
+        raise UsageError(DOING, f"l2 = {l2}", "more than 0, or there is no least")
+    if best < 1 or steps < 1:
+        raise UsageError(DOING, f"best = {best}, steps = {steps}", "1 or more of both")
+    classes, said = classify(sources, targets)
+    count = len(classes.word)
+    met = meetings(sources, said, source_words, count)
+    support = met.keep(telling(met, best), met.values)
+    objective = BagObjective(sources, said, support, count, l2)
+    start = np.log(classes.seen / classes.seen.sum())
+    bias, weights = minimise(objective, start, np.zeros(len(support.values)), steps, say)
+    rows = Sparse(support.bounds, support.columns, weights)
+    return BagModel(classes, bias, np.zeros(count), rows)
+
+
+def telling(met: Sparse, best: int) -> NDArray[np.bool_]:
+    """The cells that most surprise in each row: n log n / expected, at most `best` of a row."""
+    rows, total = met.row_of, met.values.sum()
+    by_row = np.bincount(rows, met.values, len(met.bounds) - 1)[rows]
+    by_column = np.bincount(met.columns, met.values)[met.columns]
+    gain = met.values * np.log(met.values * total / (by_row * by_column))
+    order = np.lexsort((-gain, rows))
+    rank = np.empty(len(rows), np.int64)
+    rank[order] = np.arange(len(rows)) - met.bounds[rows[order]]
+    kept: NDArray[np.bool_] = (rank < best) & (gain > 0)
+    return kept
+
+
+def minimise(
+    objective: BagObjective, bias: Floats, weights: Floats, steps: int, say: Say
+) -> tuple[Floats, Floats]:
+    """The bias and weights of the least value, after at most so many steps."""
+    split = len(bias)
+    both = torch.from_numpy(np.concatenate((bias, weights))).requires_grad_()
+    scale = float(objective.said.sum())  # of a mean, the gradient's limit is the same everywhere
+    search = torch.optim.LBFGS(
+        [both],
+        max_iter=steps,
+        max_eval=2 * steps,
+        tolerance_grad=1e-9,
+        tolerance_change=1e-15,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> float:
+        now = both.detach().numpy()
+        value, *slopes = objective(now[:split], now[split:])
+        both.grad = torch.from_numpy(np.concatenate(slopes) / scale)
+        say(f"{value / scale:.4f} nats a word")
+        return value / scale
+
+    search.step(closure)
+    fitted: Floats = both.detach().numpy()
+    return fitted[:split], fitted[split:]

@@ -1,0 +1,91 @@
+"""n-grams over classes of words: p(w | h) = p(w | c(w)) p(c(w) | c(h)) (Brown 1992).
+
+A class is seen in more contexts than each of its words, so that little text goes further; what
+sets the words of a class apart after a context is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.errors import UsageError
+from regard.history.clusters import Whole
+from regard.history.ngrams import Drawn, Floats, Ids, Level, Ngrams, check_ids
+from regard.history.smoothing import Way, train_ngrams
+
+
+@dataclass(frozen=True)
+class ClassNgrams:
+    """The class of a word from the classes before it, then the word from its class."""
+
+    classes: Ids
+    """(V,) the class of each word."""
+    model: Ngrams
+    """Over classes."""
+    emission: Floats
+    """(V,) log p(word | its class)."""
+    start: int | None = None
+    """Id that stands before each sentence and is never predicted; alone in its class."""
+
+    @property
+    def vocab(self) -> int:
+        """Words that are known."""
+        return len(self.classes)
+
+    @property
+    def order(self) -> int:
+        """Words that a probability looks at, the predicted one counted."""
+        return self.model.order
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The n-grams of classes."""
+        return self.model.levels
+
+    def logprobs(self, ids: Whole | Sequence[int]) -> Floats:
+        """log p of each id (T,) given those before it; NaN at the start of a sentence."""
+        words = check_ids(ids, self.vocab)
+        return self.model.logprobs(self.classes[words]) + self.emission[words]
+
+    def distribution(self, context: Whole | Sequence[int]) -> Floats:
+        """log p (V,) of every id after a context."""
+        after = self.model.distribution(self.classes[check_ids(context, self.vocab)])
+        return after[self.classes] + self.emission
+
+    def draw(self, context: Sequence[int], order: int, chance: float) -> Drawn:
+        """A class as `Ngrams.draw` does, then a word as often as it was seen in its class."""
+        drawn = self.model.draw(
+            self.classes[check_ids(context, self.vocab)].tolist(), order, chance
+        )
+        words = np.flatnonzero(self.classes == drawn.word)
+        sums = np.cumsum(np.exp(self.emission[words]))
+        at = int(np.searchsorted(sums, drawn.rest * sums[-1], "right"))
+        return drawn._replace(word=int(words[min(at, len(words) - 1)]))
+
+
+def train_class_ngrams(
+    ids: Ids,
+    classes: Ids,
+    order: int = 2,
+    way: Way = "kneser-ney",
+    k: float = 1.0,
+    start: int | None = None,
+    prune: Sequence[int] = (),
+) -> ClassNgrams:
+    """Count classes as `train_ngrams` does words; a sentence's start needs a class of its own."""
+    classes = np.asarray(classes, np.int64)
+    if start is not None and (classes == classes[start]).sum() > 1:
+        found = f"class {classes[start]} of the start, id {start}, has other words"
+        raise UsageError("training n-grams of classes", found, "a class of its own")
+    size, first = int(classes.max()) + 1, None if start is None else int(classes[start])
+    counts = np.bincount(ids, minlength=len(classes)).astype(np.float64)
+    seen, words = np.bincount(classes, counts, size), np.bincount(classes, minlength=size)
+    # A class that was never seen shares evenly: a word alone in its class is sure, seen or not.
+    even = np.where(seen[classes] > 0, counts, 1) / np.where(seen > 0, seen, words)[classes]
+    with np.errstate(divide="ignore"):
+        emission = np.log(even)
+    model = train_ngrams(classes[ids], size, order, way, k, first, prune)
+    return ClassNgrams(classes, model, emission, start)

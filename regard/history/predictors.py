@@ -1,0 +1,245 @@
+"""Predictors: what an arithmetic coder and Shannon's guessing game know of a model.
+
+A predictor reads several rows of a text side by side, so that each step is a few operations on
+arrays: probabilities (N, V) of the next symbol of every row, then the N symbols that came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.errors import UsageError
+from regard.history.class_ngrams import ClassNgrams
+from regard.history.ngrams import Floats, Ids, Ngrams
+
+
+class Predictor(Protocol):
+    """A model that is asked for probabilities, then told what came."""
+
+    vocab: int
+
+    def start(self, rows: int) -> None:
+        """Begin so many rows afresh."""
+
+    def predict(self) -> Floats:
+        """Probabilities (N, V) of the next symbol of each row."""
+
+    def read(self, words: Ids) -> None:
+        """The next symbol (N,) of each row."""
+
+
+class NgramPredictor:
+    """An n-gram model; after `end` a sentence begins."""
+
+    def __init__(self, tables: Ngrams, end: int | None = None) -> None:
+        self.tables, self.vocab, self.end = tables, tables.vocab, end
+        first = tables.levels[0].logprob
+        self.single = np.where(np.isnan(first), tables.base, first)  # (V,)
+        if tables.start is not None:
+            self.single[tables.start] = -np.inf
+        lengths = zip(tables.levels, tables.levels[1:], strict=False)
+        self.after = [  # where in a level the n-grams of each context stand
+            np.searchsorted(longer.context, np.arange(len(level) + 1)) for level, longer in lengths
+        ]
+
+    def start(self, rows: int) -> None:
+        """Begin with nothing read, or at the start of a sentence."""
+        self.ends = [np.full(rows, -1) for _ in self.after]  # the n-gram that ends here, by length
+        if self.tables.start is not None and self.ends:
+            self.ends[0][:] = self.tables.start
+        self.rows = rows
+
+    def predict(self) -> Floats:
+        """As `Ngrams.distribution`, for all rows at once."""
+        total = np.tile(self.single, (self.rows, 1))
+        for n, (place, after) in enumerate(zip(self.ends, self.after, strict=True)):
+            rows = np.flatnonzero(place >= 0)
+            total[rows] += self.tables.levels[n].backoff[place[rows], None]
+            first, past = after[place[rows]], after[place[rows] + 1]
+            row = np.repeat(rows, past - first)
+            before = np.cumsum(past - first) - (past - first)
+            at = np.arange(len(row)) + np.repeat(first - before, past - first)
+            own = self.tables.levels[n + 1].logprob[at]
+            kept = ~np.isnan(own)
+            total[row[kept], self.tables.levels[n + 1].word[at[kept]]] = own[kept]
+        if self.tables.start is not None:
+            total[:, self.tables.start] = -np.inf
+        return np.asarray(np.exp(total))
+
+    def read(self, words: Ids) -> None:
+        """Find the n-grams that end with these words."""
+        before, self.ends = self.ends, [words, *self.ends[1:]][: len(self.after)]
+        for n in range(1, len(self.ends)):
+            self.ends[n] = self.tables.find(n, before[n - 1], words)
+        if self.end is not None and self.tables.start is not None and self.ends:
+            ended = words == self.end
+            for place in self.ends[1:]:
+                place[ended] = -1
+            self.ends[0] = np.where(ended, self.tables.start, words)
+
+
+class ClassPredictor:
+    """n-grams of classes; after `end` a sentence begins."""
+
+    def __init__(self, tables: ClassNgrams, end: int | None = None) -> None:
+        self.classes, self.vocab = tables.classes, tables.vocab
+        self.share = np.exp(tables.emission)  # (V,)
+        self.inner = NgramPredictor(tables.model, None if end is None else int(self.classes[end]))
+
+    def start(self, rows: int) -> None:
+        """Begin so many rows afresh."""
+        self.inner.start(rows)
+
+    def predict(self) -> Floats:
+        """Probabilities (N, V)."""
+        return np.asarray(self.inner.predict()[:, self.classes] * self.share)
+
+    def read(self, words: Ids) -> None:
+        """The next word (N,) of each row."""
+        self.inner.read(self.classes[words])
+
+
+def ngram_predictor(tables: Ngrams | ClassNgrams, end: int | None) -> Predictor:
+    """The predictor of n-grams of words or of classes."""
+    if isinstance(tables, Ngrams):
+        return NgramPredictor(tables, end)
+    return ClassPredictor(tables, end)
+
+
+class StepPredictor:
+    """Any model that goes on with rows of tokens: `begin(ids)` gives its step (`decode/step.py`).
+
+    Where `room` tokens have been read it begins again with the last half of them.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[Tensor], Callable[[Tensor], Tensor]],
+        vocab: int,
+        room: int,
+        first: Sequence[int] = (),
+    ) -> None:
+        if room < 2:
+            raise UsageError("predicting with a model", f"room for {room} tokens", "2 or more")
+        self.begin, self.vocab, self.room, self.first = begin, vocab, room, list(first)
+
+    def start(self, rows: int) -> None:
+        """Begin with what stands before every text, or with nothing: then all is as likely."""
+        self.held = torch.tensor(self.first, dtype=torch.long).repeat(rows, 1)  # (N, t)
+        self.step: Callable[[Tensor], Tensor] | None = None
+        self.logits: Tensor | None = None
+        if self.first:
+            self.restart()
+
+    def restart(self) -> None:
+        """Read all that is held."""
+        self.step = self.begin(self.held)
+        self.logits = self.step(self.held)
+
+    def predict(self) -> Floats:
+        """Softmax of the scores, in float64."""
+        if self.logits is None:
+            return np.full((len(self.held), self.vocab), 1 / self.vocab)
+        return np.asarray(self.logits.double().softmax(-1).cpu().numpy())
+
+    def read(self, words: Ids) -> None:
+        """Go on with these tokens."""
+        new = torch.from_numpy(np.ascontiguousarray(words))[:, None]
+        self.held = torch.cat((self.held, new), 1)
+        if self.step is None or self.held.shape[1] > self.room:
+            self.held = self.held[:, -max(1, self.room // 2) :]
+            self.restart()
+        else:
+            self.logits = self.step(new)
+
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+LOW = np.uint64(32)  # bits of a cell that count; those above tell contexts apart
+FINE = 16  # parts of a count
+DISCOUNTS = np.array([0, 11, 18, 22])
+"""Parts taken from counts of 0, 1, 2, 3 and more, for symbols not seen in a context."""
+CELLS = 22  # binary digits of the most cells of a table
+
+
+class Adaptive:
+    """n-grams that learn as they read: counts less a discount, the rest from a shorter context.
+
+    A symbol counts in a context only where it was new in the longer one (update exclusion, Moffat
+    1990), so shorter contexts count kinds of contexts, as Kneser and Ney's do. The rows share one
+    table of counts for each length of context. A cell holds a mark of its context and a count; a
+    context's V cells are neighbours. All sums are of whole numbers, and the rest is one operation
+    at a time: the same probabilities on every machine.
+    """
+
+    def __init__(self, vocab: int, order: int, length: int) -> None:
+        if order < 1 or vocab < 1:
+            found = f"order {order}, {vocab} symbols"
+            raise UsageError("predicting a text", found, "1 or more of each")
+        self.vocab, self.order = vocab, order
+        self.bits = min(CELLS, max(8, (2 * length).bit_length()))
+        self.tables = np.arange(order)[:, None] * ((1 << self.bits) + vocab)  # where each begins
+        self.powers = np.uint64(vocab + 1) ** np.arange(order - 1, dtype=np.uint64)[:, None]
+
+    def start(self, rows: int) -> None:
+        """Forget everything."""
+        self.cells = np.zeros(self.order * ((1 << self.bits) + self.vocab), np.uint64)
+        self.windows = np.lib.stride_tricks.sliding_window_view(self.cells, self.vocab)
+        self.held = np.zeros((self.order - 1, rows), np.uint64)  # symbols + 1, the last one first
+        self.rows = np.arange(rows)
+
+    def predict(self) -> Floats:
+        """From no context to the longest: own share, and what is left over for the shorter one."""
+        context = np.zeros((self.order, len(self.rows)), np.uint64)  # (n, N): as numbers
+        np.cumsum(self.held * self.powers, 0, out=context[1:])
+        mixed = context * GOLDEN
+        self.mark = mixed << LOW
+        self.place = (mixed >> np.uint64(64 - self.bits)).astype(np.int64) + self.tables
+        count = self.windows[self.place] - self.mark[..., None]  # (n, N, V); huge for others' cells
+        count *= count < np.uint64(1 << 32)
+        self.count = count.view(np.int64)
+        taken = DISCOUNTS.take(self.count, mode="clip")
+        own, left = FINE * self.count - taken, taken.sum(2)
+        total = FINE * self.count.sum(2)
+        left[total == 0] = total[total == 0] = 1  # an unseen context leaves all to the shorter one
+        p = np.full((len(self.rows), self.vocab), 1 / self.vocab)
+        for n in range(self.order):
+            p = (own[n] + left[n, :, None] * p) / total[n, :, None]
+        return p
+
+    def read(self, words: Ids) -> None:
+        """Count, from the longest context to those in which the symbol is new."""
+        new = self.count[:, self.rows, words] == 0  # (n, N)
+        counts = np.ones_like(new)
+        counts[:-1] = np.logical_and.accumulate(new[:0:-1])[::-1]
+        at = self.place + words
+        self.cells[at[counts & new]] = self.mark[counts & new]
+        np.add.at(self.cells, at[counts], np.uint64(1))
+        self.held[1:] = self.held[:-1].copy()
+        self.held[:1] = words + 1
+
+
+class Folded:
+    """A predictor of tokens as one of letters: a letter is all tokens that read as it."""
+
+    def __init__(self, inner: Predictor, letter: Ids, token: Ids) -> None:
+        """letter (V,) of each token, −1 for none; token (A,) that is read for each letter."""
+        self.inner, self.token, self.vocab = inner, token, len(token)
+        self.fold = (letter[:, None] == np.arange(self.vocab)).astype(np.float64)  # (V, A)
+
+    def start(self, rows: int) -> None:
+        """Begin afresh."""
+        self.inner.start(rows)
+
+    def predict(self) -> Floats:
+        """Sums over the tokens of each letter, of what is no letter nothing."""
+        p = self.inner.predict() @ self.fold
+        return np.asarray(p / np.maximum(p.sum(1, keepdims=True), 1e-300))
+
+    def read(self, words: Ids) -> None:
+        """The tokens of these letters."""
+        self.inner.read(self.token[words])

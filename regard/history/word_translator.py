@@ -1,0 +1,238 @@
+"""Translators that count words: naive Bayes, logistic regression, IBM model 1.
+
+Each model says what could stand at each place (a slot); here the best translations are put together
+from that. Words are the same in capitals or not: a source word is known by its small letters, a
+target word is written as it mostly is where no sentence begins.
+
+A folder has config.json (`model_type`), model.safetensors and vocabulary.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from regard.data.pairs import Pair
+from regard.data.words import words
+from regard.errors import DataError
+from regard.files import read_json, read_shapes, write_whole
+from regard.history.bag_of_words import BagModel, Classes
+from regard.history.ibm1 import Ids, Rows, Slot, Sparse, WordByWord
+
+WEIGHTS, WORDS = "model.safetensors", "vocabulary.json"
+KINDS = {f"regard-{kind}": kind for kind in ("bayes", "logreg", "ibm1")}
+"""Values of `model_type`."""
+Arrays = dict[str, np.ndarray]
+
+
+# Words as numbers ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WordNumbers:
+    """Source words in small letters, target words as they are written; the frequent ones first."""
+
+    sources: list[str]
+    targets: list[str]
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The number of each source word."""
+        return {word: id for id, word in enumerate(self.sources)}
+
+    def encode(self, sentence: Sequence[str]) -> Ids:
+        """The numbers of source words; -1 is one that is not known."""
+        return np.array([self.ids.get(word.lower(), -1) for word in sentence], np.int64)
+
+
+def cut(text: str) -> list[str]:
+    """Words and marks of a sentence."""
+    return words(text.replace("’", "'"))
+
+
+def number_words(pairs: Sequence[Pair]) -> tuple[WordNumbers, Rows, Rows]:
+    """A vocabulary, and the numbers of the pairs that have words on both sides."""
+    both = [(cut(source), cut(target)) for source, target in pairs]
+    both = [(source, target) for source, target in both if source and target]
+    if not both:
+        found = f"{len(pairs):,} pairs, none with words on both sides"
+        raise DataError("counting the words of sentence pairs", found, "one or more")
+    sources, source_rows = number_side([source for source, _ in both])
+    targets, target_rows = number_side([target for _, target in both])
+    spelt = spelling([target for _, target in both])
+    return WordNumbers(sources, [spelt[word] for word in targets]), source_rows, target_rows
+
+
+def number_side(sentences: Sequence[Sequence[str]]) -> tuple[list[str], Rows]:
+    """The different words in small letters, frequent ones first, and sentences as their numbers."""
+    small = [[word.lower() for word in sentence] for sentence in sentences]
+    counts = Counter(chain.from_iterable(small))
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    ids = {word: id for id, word in enumerate(ranked)}
+    return ranked, Rows.of([[ids[word] for word in sentence] for sentence in small])
+
+
+def spelling(sentences: Sequence[Sequence[str]]) -> dict[str, str]:
+    """How each word is mostly written: after the first of a sentence, or there if only there."""
+    later = Counter(chain.from_iterable(sentence[1:] for sentence in sentences))
+    first = Counter(sentence[0] for sentence in sentences)
+    written: dict[str, str] = {}
+    for counts in (first, later):  # what is seen later counts more
+        written |= {w.lower(): w for w in sorted(counts, key=lambda w: (counts[w], w))}
+    return written
+
+
+# Translating --------------------------------------------------------------------------------------
+
+
+class Candidate(NamedTuple):
+    """One translation: the word of each slot and its log-probability."""
+
+    words: tuple[str, ...]
+    logprob: float
+
+
+class TranslatedSentence(NamedTuple):
+    """What became of one sentence."""
+
+    slots: list[Slot]
+    best: list[Candidate]
+    unknown: list[str]
+    """Source words that were never seen; they are copied."""
+    raised: bool
+    """Whether the source begins with a capital, and so the translation."""
+
+    def text(self, words: tuple[str, ...]) -> str:
+        """Words as a line, with blanks between words and marks."""
+        line = " ".join(word for word in words if word)
+        return line[:1].upper() + line[1:] if self.raised else line
+
+
+@dataclass(frozen=True)
+class WordTranslator:
+    """A model with its vocabulary."""
+
+    kind: str
+    model: BagModel | WordByWord
+    words: WordNumbers
+
+    def translate(self, text: str, count: int = 1) -> TranslatedSentence:
+        """The best translations of a sentence, at most so many."""
+        sentence = cut(text)
+        ids: Ids = self.words.encode(sentence)
+        slots = self.model.slots(sentence, ids, self.words.targets) if sentence else []
+        unknown = [word for word, id in zip(sentence, ids, strict=True) if id < 0]
+        return TranslatedSentence(slots, likeliest(slots, count), unknown, text[:1].isupper())
+
+    # Folders --------------------------------------------------------------------------------------
+
+    def save(self, folder: Path, settings: dict[str, Any]) -> None:
+        """Write the folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        words = {"source": self.words.sources, "target": self.words.targets}
+        write_whole(folder / WORDS, json.dumps(words, ensure_ascii=False).encode())
+        write_whole(folder / WEIGHTS, save(to_arrays(self.model)))
+        config = {"model_type": f"regard-{self.kind}", **settings}
+        write_whole(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
+
+    @classmethod
+    def open(cls, folder: Path) -> WordTranslator:
+        """The model in a folder, checked."""
+        kind = translator_kind(folder)
+        if kind is None:
+            expected = "a folder of `regard train bayes|logreg|ibm1`"
+            raise DataError(f"opening {folder}", "no translator that counts", expected)
+        path, words = folder / WEIGHTS, read_json(folder / WORDS, "source and target words")
+        try:
+            read_shapes(path)  # which says that a file was cut
+            arrays = load_file(path)
+            known = WordNumbers(list(words["source"]), list(words["target"]))
+            model = from_arrays(kind, arrays, known)
+        except FileNotFoundError:
+            raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the model's weights") from None
+        except (KeyError, ValueError, TypeError, SafetensorError) as error:
+            found = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise DataError(f"reading {path}", found, f"weights of {kind}") from None
+        return cls(kind, model, known)
+
+
+def translator_kind(folder: Path) -> str | None:
+    """bayes, logreg or ibm1; None where a folder is none of them."""
+    config = folder / "config.json"
+    return KINDS.get(str(read_json(config).get("model_type"))) if config.is_file() else None
+
+
+def to_arrays(model: BagModel | WordByWord) -> Arrays:
+    """A model as named arrays; real numbers in float32."""
+    if isinstance(model, WordByWord):
+        rows, arrays = model.table, {"silent": model.silent}
+    else:
+        rows, arrays = model.rows, {"base": model.base, "each": model.each}
+        arrays |= {name: getattr(model.classes, name) for name in Classes.__annotations__}
+    arrays |= {name: getattr(rows, name) for name in Sparse.__annotations__}
+    small = {"f": np.float32, "i": np.int32}
+    return {name: np.ascontiguousarray(a, small[a.dtype.kind]) for name, a in arrays.items()}
+
+
+def from_arrays(kind: str, arrays: Arrays, words: WordNumbers) -> BagModel | WordByWord:
+    """A model from named arrays that fit each other and the vocabulary."""
+
+    def whole(name: str, size: int, below: int) -> Ids:
+        array = arrays[name].astype(np.int64)
+        if array.shape != (size,) or (size and not 0 <= array.min() <= array.max() < below):
+            raise ValueError(f"{name} does not fit")
+        return array
+
+    def real(name: str, size: int) -> np.ndarray:
+        array = arrays[name].astype(np.float64)
+        if array.shape != (size,) or not np.isfinite(array).all():
+            raise ValueError(f"{name} does not fit")
+        return array
+
+    cells, sources = arrays["columns"].size, len(words.sources)
+    bounds = whole("bounds", sources + 1, cells + 1)
+    if bounds[0] != 0 or bounds[-1] != cells or (np.diff(bounds) < 0).any():
+        raise ValueError("bounds do not fit")
+    count = len(words.targets) if kind == "ibm1" else arrays["word"].size
+    columns = whole("columns", cells, count).astype(np.int32)
+    rows = Sparse(bounds, columns, real("values", cells))
+    if kind == "ibm1":
+        return WordByWord(rows, real("silent", sources))
+    word, seen = whole("word", count, len(words.targets)), whole("seen", count, 1 << 31)
+    lengths = real("lengths", arrays["lengths"].size)
+    if len(lengths) < 2:
+        raise ValueError("lengths do not fit")
+    classes = Classes(word, seen, real("place", count), lengths)
+    return BagModel(classes, real("base", count), real("each", count), rows)
+
+
+# Several translations -----------------------------------------------------------------------------
+
+
+def likeliest(slots: list[Slot], count: int) -> list[Candidate]:
+    """The choice of each slot, then the likeliest other ways; no other word is taken twice.
+
+    Slots are independent, so that the best of the first n slots lie among the best of n - 1.
+    """
+    best = [Candidate((), 0.0)]
+    for slot in slots:
+        mixed: dict[tuple[str, ...], Candidate] = {}
+        for shorter in best:
+            for n, (text, logprob) in enumerate(slot if count > 1 else slot[:1]):
+                if n and text and text in shorter.words:
+                    continue
+                longer = Candidate((*shorter.words, text), shorter.logprob + logprob)
+                mixed.setdefault(longer.words, longer)
+        first, *rest = mixed.values()
+        best = [first, *sorted(rest, key=lambda candidate: -candidate.logprob)[: count - 1]]
+    return best

@@ -1,0 +1,349 @@
+"""A table of words and vectors: neighbours, analogies, and word2vec's files in and out.
+
+Analogies: a is to b as c is to whom? 3CosAdd takes the word nearest to b − a + c (Mikolov 2013),
+3CosMul divides and multiplies similarities instead (Levy and Goldberg 2014). The three words of the
+question are left out: c or b itself is nearly always the nearest.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from regard.data.files import read_lines
+from regard.errors import DataError, RegardWarning, UsageError
+from regard.files import corrupt, read_json, read_shapes, write_whole
+
+Floats = NDArray[np.float32]
+Ids = NDArray[np.int64]
+WEIGHTS, WORDS, CONFIG = "vectors.safetensors", "words.tsv", "config.json"
+MODEL = "word2vec"  # what config.json says of a folder of ours
+Matrix = Literal["in", "out"]
+HEAD = 1 << 20  # bytes that tell what a file is
+LONGEST = 1 << 16  # bytes of a word in a binary file; what is longer is no word
+SPELT = b"0123456789+-.eEnaif"  # what numbers are written in
+SMALL = 1e-3  # against division by nothing in 3CosMul, as its authors chose
+SPELLED = 50_000  # frequent words among which a likely spelling is looked for
+
+
+def at_length_one(x: Floats) -> Floats:
+    """Rows (N, D) divided by their lengths; nothing stays nothing."""
+    norm = np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))[:, None]  # 1e30² has no float32
+    return np.asarray(
+        np.divide(x, np.where(norm > 0, norm, 1), dtype=np.float32, casting="same_kind")
+    )
+
+
+class Near(NamedTuple):
+    """A word and how near it is."""
+
+    word: str
+    score: float
+
+
+class WordVectors:
+    """Words and their vectors (V, D), the most frequent first where that is known."""
+
+    def __init__(
+        self, words: Sequence[str], matrix: Floats, doing: str = "making a table of vectors"
+    ) -> None:
+        if len(words) != len(matrix) or matrix.ndim != 2:
+            found = f"{len(words):,} words, vectors of shape {matrix.shape}"
+            raise DataError(doing, found, "a row for each word")
+        self.words, self.matrix = list(words), np.ascontiguousarray(matrix, np.float32)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def dim(self) -> int:
+        """Numbers of a vector."""
+        return int(self.matrix.shape[1])
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The row of each word; of a word that stands twice, the first."""
+        return {word: n for n, word in reversed(list(enumerate(self.words)))}
+
+    @cached_property
+    def unit(self) -> Floats:
+        """The vectors at length 1."""
+        return at_length_one(self.matrix)
+
+    def row(self, word: str) -> int:
+        """Where a word stands, or an error with the nearest spellings."""
+        found = self.index.get(word)
+        if found is None:
+            close = ", ".join(self.spellings(word))
+            fix = f"did you mean {close}?" if close else "a word that was frequent in the text"
+            what = f"{word!r} is not among {len(self):,} words"
+            raise DataError("looking up a word", what, "a word that has a vector", fix)
+        return found
+
+    def spellings(self, word: str, count: int = 3) -> list[str]:
+        """Words that are written alike: in another case, else most letters the same."""
+        cases = {word.lower(), word.title(), word.upper()} & self.index.keys()
+        alike = [w for w in self.words[:SPELLED] if abs(len(w) - len(word)) <= 2]
+        close = difflib.get_close_matches(word, alike, count, cutoff=0.5)
+        return list(dict.fromkeys([*sorted(cases), *close]))[:count]
+
+    def similarity(self, a: str, b: str) -> float:
+        """Cosine of two words."""
+        return float(self.unit[self.row(a)] @ self.unit[self.row(b)])
+
+    def neighbours(self, word: str, count: int = 10) -> list[Near]:
+        """The words of the largest cosines, the word itself left out."""
+        row = self.row(word)
+        return self.best(self.unit @ self.unit[row], [row], count)
+
+    def analogy(
+        self, a: str, b: str, c: str, count: int = 10, way: Literal["add", "mul"] = "add"
+    ) -> list[Near]:
+        """Who is to c as b is to a, the three left out."""
+        rows = [self.row(word) for word in (a, b, c)]
+        scores = self.analogy_scores(np.array([rows]), way)[0]
+        return self.best(scores, rows, count)
+
+    def analogy_scores(self, rows: Ids, way: Literal["add", "mul"] = "add") -> Floats:
+        """Scores (Q, V) of all words for questions (Q, 3)."""
+        if way == "add":
+            a, b, c = (self.unit[rows[:, n]] for n in range(3))
+            return np.asarray(at_length_one(b - a + c) @ self.unit.T)
+        if way != "mul":
+            raise UsageError("solving an analogy", f"{way!r}", "add or mul")
+        cosines = [self.unit[rows[:, n]] @ self.unit.T for n in range(3)]
+        near_a, near_b, near_c = ((1 + cosine) / 2 for cosine in cosines)
+        return np.asarray((near_b * near_c / (near_a + SMALL)).astype(np.float32))
+
+    def best(self, scores: Floats, without: Sequence[int], count: int) -> list[Near]:
+        """The words of the highest scores (V,); equals in the order of the table."""
+        scores = scores.copy()
+        scores[list(without)] = -np.inf
+        order = np.argsort(-scores, kind="stable")[: max(0, count)]
+        return [Near(self.words[n], float(scores[n])) for n in order if scores[n] > -np.inf]
+
+
+# A folder of ours ---------------------------------------------------------------------------------
+
+
+def save_folder(
+    folder: Path,
+    words: Sequence[str],
+    counts: Sequence[int],
+    matrices: Mapping[str, Floats],
+    config: Mapping[str, Any],
+) -> None:
+    """Both matrices, `in` and `out`, the words with their counts, and how they were made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = "".join(f"{word}\t{count}\n" for word, count in zip(words, counts, strict=True))
+    write_whole(folder / WORDS, rows.encode())
+    write_whole(folder / WEIGHTS, save(dict(matrices)))
+    text = json.dumps({"model": MODEL, **config}, ensure_ascii=False, indent=2) + "\n"
+    write_whole(folder / CONFIG, text.encode())
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder holds vectors of ours."""
+    return (path / WEIGHTS).is_file() and (path / WORDS).is_file()
+
+
+def read_folder(folder: Path, matrix: Matrix = "in") -> WordVectors:
+    """The words of a folder with one of its matrices."""
+    read_json(folder / CONFIG, "the settings of word vectors")  # which says what is wrong with it
+    read_shapes(folder / WEIGHTS)  # which says that a file was cut
+    try:
+        held = load((folder / WEIGHTS).read_bytes())
+    except SafetensorError as error:
+        raise DataError(f"reading {folder / WEIGHTS}", str(error), "a safetensors file") from None
+    words = [line.partition("\t")[0] for line in read_lines(folder / WORDS) if line]
+    if matrix not in held:
+        raise DataError(f"reading {folder / WEIGHTS}", f"no matrix {matrix!r}", "in and out")
+    return WordVectors(words, held[matrix], f"reading {folder / WORDS}")
+
+
+# Files of word2vec, gensim and GloVe --------------------------------------------------------------
+
+
+def read_vectors(path: str | os.PathLike[str], matrix: Matrix = "in") -> WordVectors:
+    """A folder of ours, or a file of word2vec's: text, with or without a first line, or binary."""
+    place = Path(path)
+    if is_folder(place):
+        return read_folder(place, matrix)
+    if not place.is_file():
+        found = "a folder without word vectors" if place.is_dir() else "no such file or folder"
+        expected = f"a folder of `regard train w2v`, with {WEIGHTS}, or a file of word2vec's"
+        raise DataError(f"reading {place}", found, expected)
+    if matrix != "in":
+        raise UsageError(f"reading {place}", "a file, which has one matrix", "--matrix in")
+    data = place.read_bytes()
+    if not data:
+        raise corrupt(place, 0, "an empty file", "word2vec's vectors, text or binary")
+    _, dim, start = read_header(data, place)
+    return read_text(data, place, start) if is_text(data, start, dim) else read_binary(data, place)
+
+
+def measure_file(path: Path) -> tuple[int, int, bool]:
+    """Words, dimensions and whether in letters, of a file of word2vec's, from its head and size."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+        rows, dim, start = read_header(head, path)
+        text = is_text(head, start, dim)
+        if rows < 0:
+            file.seek(0)
+            rows = sum(bool(line.strip()) for line in file)
+    size, least = path.stat().st_size, start + rows * (2 * dim + 1 if text else 4 * dim + 2)
+    if size < least:
+        raise corrupt(path, size, "the end", f"{rows:,} rows: {least:,} bytes or more")
+    return rows, dim, text
+
+
+def is_vectors(path: Path) -> bool:
+    """Whether a file begins as one of word2vec's does: two counts, or a word and numbers."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        parts = file.readline(LONGEST).split()
+    counts = len(parts) == 2 and parts[0].isdigit() and parts[1].isdigit()
+    return counts or (len(parts) > 2 and are_numbers(parts[1:]))
+
+
+def read_header(data: bytes, name: Path) -> tuple[int, int, int]:
+    """Rows, dimensions and where they begin; without a first line of both, as of text."""
+    line = data[: data.find(b"\n")] if b"\n" in data[:LONGEST] else data[:LONGEST]
+    parts = line.split()
+    if len(parts) == 2 and all(part.isdigit() and len(part) < 19 for part in parts):
+        if not int(parts[1]):
+            raise corrupt(name, 0, "vectors without dimensions", "one or more")
+        return int(parts[0]), int(parts[1]), len(line) + 1
+    if len(parts) < 3 or not are_numbers(parts[1:]):
+        expected = "word2vec's first line: how many words, how many dimensions"
+        raise corrupt(name, 0, f"{line[:40]!r}", expected)
+    return -1, len(parts) - 1, 0
+
+
+def is_text(data: bytes, start: int, dim: int) -> bool:
+    """Whether the first row has numbers in letters, be they as many as they should or not."""
+    end = data.find(b"\n", start)
+    _, *rest = data[start : end if end >= 0 else len(data)].split(None, 1) or [b""]
+    numbers = b"".join(rest).split()
+    spelt = sum(map(len, numbers)) > 3 and not b"".join(numbers).strip(SPELT)
+    return start >= len(data) or spelt or (len(numbers) == dim and are_numbers(numbers))
+
+
+def are_numbers(parts: Sequence[bytes]) -> bool:
+    """Whether all can be read as numbers."""
+    try:
+        [float(part) for part in parts]
+    except ValueError:
+        return False
+    return True
+
+
+def read_text(data: bytes, name: Path, start: int) -> WordVectors:
+    """A word and its numbers on each line."""
+    rows, dim, _ = read_header(data, name)
+    words: list[str] = []
+    matrix: list[Floats] = []
+    at = start
+    for line in data[start:].split(b"\n"):
+        if line.strip():
+            word, *numbers = line.rstrip().rsplit(b" ", dim)
+            more = word.split(b" ")[1:][-1:]  # a word may have blanks, not numbers after them
+            if len(numbers) != dim or not are_numbers(numbers) or (more and are_numbers(more)):
+                found = f"row {len(words):,}: {line[:40]!r}"
+                raise corrupt(name, at, found, f"a word and {dim:,} numbers, with blanks between")
+            with np.errstate(over="ignore"):  # 1e39 has no float32
+                matrix.append(finite(np.array(numbers, np.float32), name, at, len(words)))
+            words.append(word_of(word, name, at, len(words)))
+        at += len(line) + 1
+    if rows >= 0 and len(words) != rows:
+        raise corrupt(name, len(data), f"row {len(words):,}: the end", f"{rows:,} rows")
+    return table_of(words, np.array(matrix, np.float32).reshape(-1, dim), name)
+
+
+def read_binary(data: bytes, name: Path) -> WordVectors:
+    """A word, a space and float32 numbers in each row; a line feed before a word is dropped."""
+    rows, dim, at = read_header(data, name)
+    if rows < 0:
+        raise corrupt(name, 0, "row 0: no first line", "how many words, how many dimensions")
+    words: list[str] = []
+    matrix = np.empty((min(rows, len(data) // (4 * dim + 1)), dim), np.float32)
+    for row in range(rows):
+        at += data[at : at + 1] == b"\n"
+        space = data.find(b" ", at, at + LONGEST)
+        end = space + 1 + 4 * dim
+        if space < 0 or end > len(data):
+            found = "no word and space" if space < 0 else f"{len(data) - space - 1:,} bytes"
+            raise corrupt(name, at, f"row {row:,}: {found}", f"a word and {4 * dim:,} bytes")
+        words.append(word_of(data[at:space], name, at, row))
+        matrix[row] = finite(np.frombuffer(data, "<f4", dim, space + 1), name, space + 1, row)
+        at = end
+    if data[at:].strip(b"\n"):
+        raise corrupt(name, at, f"row {rows:,}: {len(data) - at:,} bytes more", "the end")
+    return table_of(words, matrix, name)
+
+
+def word_of(raw: bytes, name: Path, at: int, row: int) -> str:
+    """The word in some bytes."""
+    if not raw:
+        raise corrupt(name, at, f"row {row:,}: nothing before the numbers", "a word")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        found = f"row {row:,}: a word that is not UTF-8"
+        raise corrupt(name, at + error.start, found, "a word") from None
+
+
+def finite(numbers: Floats, name: Path, at: int, row: int) -> Floats:
+    """The numbers of a row, unless one is none."""
+    if not np.isfinite(numbers).all():
+        raise corrupt(name, at, f"row {row:,}: not a number", "finite numbers")
+    return numbers
+
+
+def table_of(words: list[str], matrix: Floats, name: Path) -> WordVectors:
+    """The rows of a file, each word once."""
+    if not words:
+        raise DataError(f"reading {name}", "no vectors", "one or more")
+    made = WordVectors(words, matrix)
+    if len(made.index) == len(words):
+        return made
+    first = sorted(made.index.values())
+    told = f"[twice] {len(words) - len(first):,} words stand twice in {name}: the first row counts."
+    warnings.warn(told, RegardWarning, stacklevel=4)
+    return WordVectors([words[n] for n in first], matrix[first])
+
+
+def write_text(vectors: WordVectors, path: str | os.PathLike[str]) -> None:
+    """word2vec's text: the numbers in as many digits as bring them back bit by bit."""
+    lines = [f"{len(vectors)} {vectors.dim}"]
+    for word, row in zip(plain_words(vectors, path), vectors.matrix, strict=True):
+        lines.append(f"{word} {' '.join(map(str, row))}")
+    write_whole(Path(path), ("\n".join(lines) + "\n").encode())
+
+
+def write_binary(vectors: WordVectors, path: str | os.PathLike[str]) -> None:
+    """word2vec's binary form, each row ended by a line feed as in the authors' code."""
+    parts = [f"{len(vectors)} {vectors.dim}\n".encode()]
+    for word, row in zip(plain_words(vectors, path), vectors.matrix, strict=True):
+        parts += [f"{word} ".encode(), row.astype("<f4").tobytes(), b"\n"]
+    write_whole(Path(path), b"".join(parts))
+
+
+def plain_words(vectors: WordVectors, path: str | os.PathLike[str]) -> list[str]:
+    """The words, unless one has a blank in it, which these files cannot hold."""
+    bad = next((word for word in vectors.words if not word or word.split() != [word]), None)
+    if bad is not None:
+        raise DataError(f"writing {path}", f"the word {bad!r}", "words without blanks")
+    return vectors.words

@@ -1,0 +1,149 @@
+"""What a path holds, and which verbs take it: a model of the wrong kind is named before it opens.
+
+No torch here, so that the answer comes at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.errors import UsageError
+from regard.files import read_json
+from regard.zoo import shipped
+
+
+class Kind(NamedTuple):
+    """A kind of model."""
+
+    title: str
+    trained: str
+    """How one is made."""
+    verbs: tuple[str, ...]
+    """That take one, beside `info`; of networks, the usual ones."""
+
+
+NETWORK = Kind(
+    "a Transformer or a recurrent network",
+    "regard train lm, mlm, seq2seq, rnn, lstm, gru, mlp, or a checkpoint",
+    ("generate", "translate", "score", "fill", "eval lm", "look"),
+)
+NGRAMS = Kind(
+    "n-grams",
+    "regard train ngram, bow or classes, or an ARPA file",
+    ("score", "sample", "eval lm", "eval winograd", "entropy", "guess", "export arpa"),
+)
+VECTORS = Kind(
+    "vectors of words",
+    "regard train w2v, or a file of word2vec's",
+    ("neighbours", "analogy", "cluster", "eval analogies", "eval similarity", "embed"),
+)
+TRANSLATOR = Kind(
+    "a translator that counts words",
+    "regard train bayes, logreg or ibm1",
+    ("translate", "eval translate"),
+)
+COUNTED = (NGRAMS, VECTORS, TRANSLATOR)
+NOT_NETWORKS = ("sample", "export arpa", *(verb for verb in VECTORS.verbs if verb != "embed"))
+NO_MODEL = ("replay", "tok")
+"""Verbs whose `path` is no model."""
+
+
+class Found(NamedTuple):
+    """What lies at a path."""
+
+    kind: Kind
+    sign: str
+    """What tells so."""
+
+
+def find_kind(path: str) -> Found | None:
+    """The kind of model at a path; None where nothing that is known lies there."""
+    from regard.history.ngram_model import KIND
+    from regard.history.word_translator import KINDS
+    from regard.history.word_vectors import WEIGHTS, is_folder, is_vectors
+
+    place = Path(path)
+    if not place.exists():
+        place = shipped().get(path, place)
+    if place.is_dir():
+        if is_folder(place):
+            return Found(VECTORS, f"it has {WEIGHTS}")
+        config = place / "config.json"
+        if not config.is_file():
+            return None
+        named = str(read_json(config).get("model_type"))
+        kinds = {KIND: NGRAMS, **dict.fromkeys(KINDS, TRANSLATOR)}
+        return Found(kinds.get(named, NETWORK), f"config.json says {named}")
+    if place.suffix in (".arpa", ".lm") and place.is_file():
+        return Found(NGRAMS, "an ARPA file")
+    if place.suffix == ".gguf" and place.is_file():
+        return Found(NETWORK, "a GGUF file")
+    return Found(VECTORS, "by its first line") if is_vectors(place) else None
+
+
+def check_kind(path: str, *wanted: Kind) -> Kind | None:
+    """The kind of model at a path, None where none is known; another than is wanted is refused."""
+    found = find_kind(path)
+    if found is None or found.kind in wanted:
+        return None if found is None else found.kind
+    raise UsageError(
+        f"opening {path}",
+        f"{found.kind.title}: {found.sign}",
+        ", or ".join(f"{kind.title} ({kind.trained})" for kind in wanted),
+        f"verbs that take {found.kind.title}: {', '.join((*found.kind.verbs, 'info'))}",
+    )
+
+
+def takes(verb: str, kind: Kind) -> bool:
+    """Whether a verb takes a kind of model."""
+    if kind is NETWORK:
+        return verb not in NOT_NETWORKS
+    return verb == "info" or verb in kind.verbs
+
+
+def check_models(args: argparse.Namespace) -> None:
+    """Refuse the first model that the verb does not take, and say which verbs do."""
+    verb = args.verb
+    if verb in ("eval", "export"):
+        verb = f"{verb} {args.kind if verb == 'eval' else args.form}"
+    for path in named_models(args):
+        check_model(path, verb)
+        if getattr(args, "edit", None):
+            check_edited(path)
+
+
+def named_models(args: argparse.Namespace) -> list[str]:
+    """The paths of models that a command names."""
+    if args.verb in NO_MODEL:
+        return []
+    made = list[str]()
+    for name in ("path", "model", "folders"):
+        value = getattr(args, name, None)
+        made += [value] if isinstance(value, str) else value or []
+    return made
+
+
+def check_edited(path: str) -> None:
+    """Refuse --edit of a model that has no activations."""
+    found = find_kind(path)
+    if found is not None and found.kind is not NETWORK:
+        told = f"{found.kind.title}, which has no taps: {found.sign}"
+        raise UsageError(f"editing {path}", told, NETWORK.title, "the same without --edit")
+
+
+def check_model(path: str, verb: str) -> None:
+    """Refuse a model that a verb, or `regard.load`, does not take."""
+    found = find_kind(path)
+    if found is None or takes(verb, found.kind):
+        return
+    fits = [kind for kind in (NETWORK, *COUNTED) if takes(verb, kind)]
+    expected = ", or ".join(f"{kind.title} ({kind.trained})" for kind in fits)
+    verbs = ", ".join((*found.kind.verbs, "info"))
+    raise UsageError(
+        f"opening {path} for `regard{'.' if verb == 'load' else ' '}{verb}`",
+        f"{found.kind.title}: {found.sign}",
+        expected,
+        f"verbs that take {found.kind.title}: {verbs}",
+    )

@@ -1,0 +1,106 @@
+"""Byte pair encoding to look at: each merge of a small text, and why a word was cut as it was.
+
+Short rather than quick, for a page of text at most (Sennrich et al. 2016, algorithm 1);
+`trainers.py` is for corpora.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import pairwise
+from typing import NamedTuple
+
+from regard.errors import UsageError
+from regard.tokens.results import Cut, Merge
+from regard.tokens.rust import RustEngine
+from regard.tokens.tokenizer import Tokenizer
+
+
+def learn_merges(text: str, limit: int | None = None) -> tuple[list[Merge], list[list[str]]]:
+    """The merges in their order, and the words of the text cut into the pieces they leave.
+
+    Words are split at blanks and begin as characters, case kept. The most frequent pair is merged,
+    the first seen in the text among equals, until none occurs twice or `limit` is reached.
+    """
+    if limit is not None and limit < 0:
+        raise UsageError("learning merges", f"limit {limit}", "0 or more")
+    merges: list[Merge] = []
+    words = [list(word) for word in text.split()]
+    while limit is None or len(merges) < limit:
+        pairs = Counter(pair for word in words for pair in pairwise(word))  # in the order seen
+        pair = max(pairs, key=lambda pair: pairs[pair], default=None)  # the first of the largest
+        if pair is None or pairs[pair] < 2:
+            break
+        merges.append(Merge(pair, pairs[pair]))
+        words = [join(word, *pair) for word in words]
+    return merges, words
+
+
+def join(word: list[str], left: str, right: str) -> list[str]:
+    """The word with each `left` `right` as one piece, from its start on."""
+    made: list[str] = []
+    at = 0
+    while at < len(word):
+        both = word[at : at + 2] == [left, right]
+        made.append(left + right if both else word[at])
+        at += 2 if both else 1
+    return made
+
+
+class Step(NamedTuple):
+    """A word on its way to its pieces: which merge was made, and what it looks like now."""
+
+    rank: int | None
+    """The merge's place in the order in which they were learnt, from 1; None at the start."""
+    pieces: list[str]
+
+
+def replay_merges(word: str, ranks: dict[tuple[str, str], int]) -> list[Step]:
+    """How a trained BPE cuts one word: of the pairs it knows, the one learnt first is merged."""
+    steps = [Step(None, list(word))]
+    while True:
+        pieces = steps[-1].pieces
+        known = [pair for pair in pairwise(pieces) if pair in ranks]
+        if not known:
+            return steps
+        first = min(known, key=lambda pair: ranks[pair])
+        steps.append(Step(ranks[first] + 1, join(pieces, *first)))
+
+
+def explain_text(tokenizer: Tokenizer, text: str) -> list[Cut]:
+    """Each word of the text with its pieces and the reason for them."""
+    engine = tokenizer.engine
+    if not isinstance(engine, RustEngine):
+        found = "a SentencePiece tokenizer"
+        raise UsageError("explaining a tokenizer", found, "one with a tokenizer.json")
+    rust = engine.literal
+    model = json.loads(engine.rust.to_str())["model"]
+    pairs = [tuple(m.split(" ") if isinstance(m, str) else m) for m in model.get("merges", [])]
+    ranks = {pair: rank for rank, pair in enumerate(pairs)}
+    if rust.normalizer is not None:
+        text = rust.normalizer.normalize_str(text)
+    cut = rust.pre_tokenizer
+    words = [word for word, _ in cut.pre_tokenize_str(text)] if cut else [text] if text else []
+    return [explain_word(tokenizer, word, model, ranks) for word in words]
+
+
+def explain_word(
+    tokenizer: Tokenizer, word: str, model: dict[str, object], ranks: dict[tuple[str, ...], int]
+) -> Cut:
+    """One word, which the pre-tokenizer has cut off."""
+    assert isinstance(tokenizer.engine, RustEngine)
+    ids = [token.id for token in tokenizer.engine.literal.model.tokenize(word)]
+    pieces = [tokenizer.engine.rust.id_to_token(id) or "" for id in ids]  # as spelt elsewhere
+    unknown = model.get("unk_token")
+    if pieces == [word]:
+        return Cut(word, pieces, ["the vocabulary has it whole"])
+    if pieces == [unknown]:
+        return Cut(word, pieces, ["the vocabulary has neither it nor pieces that make it up"])
+    if model["type"] == "BPE" and ranks:
+        steps = replay_merges(word, ranks)  # type: ignore[arg-type]
+        lines = [" ".join(s.pieces) + (f"  (merge {s.rank:,})" if s.rank else "") for s in steps]
+        return Cut(word, pieces, [*lines, "no merge joins any two of these"])
+    if model["type"] == "WordPiece":
+        return Cut(word, pieces, [f"{p}: the longest piece that fits here" for p in pieces])
+    return Cut(word, pieces, ["not in the vocabulary, so written in smaller pieces"])

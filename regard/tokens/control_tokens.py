@@ -1,0 +1,74 @@
+"""Roles of control tokens (bos, eos, pad, …) and where a model folder says who plays them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+WELL_KNOWN = {
+    "bos": ("<s>", "<bos>", "<|begin_of_text|>", "<|endoftext|>"),
+    "eos": ("</s>", "<eos>", "<|end_of_text|>", "<|endoftext|>"),
+    "pad": ("<pad>", "[PAD]"),
+    "unk": ("<unk>", "[UNK]"),
+    "cls": ("[CLS]",),
+    "sep": ("[SEP]",),
+    "mask": ("[MASK]", "<mask>"),
+}
+"""Each role with the spellings that published tokenizers use for it, most usual first."""
+
+
+@dataclass(frozen=True)
+class TokenizerSettings:
+    """The parsed JSON files that lie beside a vocabulary."""
+
+    tokenizer: dict[str, Any] = field(default_factory=dict)
+    """tokenizer_config.json"""
+    special: dict[str, Any] = field(default_factory=dict)
+    """special_tokens_map.json"""
+    model: dict[str, Any] = field(default_factory=dict)
+    """config.json"""
+    added: dict[str, int] = field(default_factory=dict)
+    """added_tokens.json: spelling to id"""
+
+    @property
+    def model_type(self) -> str:
+        """The model family that config.json names, or ''."""
+        return str(self.model.get("model_type", ""))
+
+    @property
+    def outside(self) -> dict[int, dict[str, Any]]:
+        """Id to token of what is added to the vocabulary file, with {"content", "special", …}."""
+        decoder = self.tokenizer.get("added_tokens_decoder", {})
+        controls = {self.token(role) for role in WELL_KNOWN} | set().union(*WELL_KNOWN.values())
+        tokens = {id: {"content": t, "special": t in controls} for t, id in self.added.items()}
+        return dict(sorted((tokens | {int(id): value for id, value in decoder.items()}).items()))
+
+    def declares(self, role: str) -> bool:
+        """Whether a file speaks of this role, be it only to say that nobody plays it (null)."""
+        return f"{role}_token" in self.tokenizer or f"{role}_token" in self.special
+
+    def token(self, role: str, default: str = "") -> str:
+        """The spelling that the files give to a role, or the default."""
+        for source in (self.tokenizer, self.special):
+            value = source.get(f"{role}_token")
+            spelling = value.get("content") if isinstance(value, dict) else value
+            if spelling:
+                return str(spelling)
+        return default
+
+    def roles(self, find: Callable[[str], int | None]) -> dict[str, int]:
+        """Role to id: as declared, else as in config.json, else by a well-known spelling."""
+        found = {role: self._id(role, find) for role in WELL_KNOWN}
+        return {role: id for role, id in found.items() if id is not None}
+
+    def _id(self, role: str, find: Callable[[str], int | None]) -> int | None:
+        if self.declares(role):
+            spelling = self.token(role)
+            return find(spelling) if spelling else None
+        stated = self.model.get(f"{role}_token_id")
+        first = stated[0] if isinstance(stated, list) and stated else stated
+        if isinstance(first, int):
+            return first
+        ids = (find(spelling) for spelling in WELL_KNOWN[role])
+        return next((id for id in ids if id is not None), None)

@@ -1,0 +1,136 @@
+"""Tokenizers from the metadata of a GGUF file (llama.cpp)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Rust
+
+from regard.errors import DataError
+from regard.tokens.scored import Kind, Piece, mark_kinds, scored_bpe
+from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.vocabulary_files import surround
+
+DOING = "reading the tokenizer of a GGUF file"
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+QWEN2 = LLAMA3.replace("{1,3}", "")  # digits one by one
+DEFAULT = (r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]")
+
+SPLITS: dict[str, tuple[str, ...]] = {
+    "default": DEFAULT,
+    **dict.fromkeys(("gpt-2", "mpt", "olmo", "phi-2", "roberta-bpe"), (GPT2,)),
+    **dict.fromkeys(("codeshell", "command-r", "refact", "smollm", "starcoder"), (r"\p{N}", GPT2)),
+    **dict.fromkeys(("llama-bpe", "llama-v3", "llama3"), (LLAMA3,)),
+    **dict.fromkeys(("deepseek-r1-qwen", "qwen2", "stablelm2"), (QWEN2,)),
+}
+"""tokenizer.ggml.pre to the patterns that cut a text, one after the other (llama-vocab.cpp)."""
+
+LLAMA3_NAMES = ("llama-bpe", "llama-v3", "llama3")
+
+ROLE_KEYS = {
+    "bos": "bos",
+    "eos": "eos",
+    "unk": "unknown",
+    "pad": "padding",
+    "cls": "cls",
+    "sep": "seperator",  # spelled so in the GGUF specification
+    "mask": "mask",
+}
+
+
+def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer that a GGUF file carries in its metadata."""
+    fields = {
+        key.removeprefix("tokenizer.ggml."): value
+        for key, value in metadata.items()
+        if key.startswith("tokenizer.ggml.")
+    }
+    model = fields.get("model")
+    if model not in ("gpt2", "llama") or not fields.get("tokens"):
+        found = f"tokenizer.ggml.model = {model!r} with {len(fields.get('tokens') or [])} tokens"
+        raise DataError(DOING, found, "'gpt2' or 'llama', and tokenizer.ggml.tokens")
+    rust = byte_level_bpe(fields) if model == "gpt2" else sentencepiece_bpe(fields)
+    roles = {
+        role: int(fields[f"{key}_token_id"])
+        for role, key in ROLE_KEYS.items()
+        if f"{key}_token_id" in fields
+    }
+    for role, id in roles.items():
+        if rust.id_to_token(id) is None:
+            found = f"tokenizer.ggml.{ROLE_KEYS[role]}_token_id = {id}"
+            raise DataError(DOING, found, f"an id below {rust.get_vocab_size()}")
+    # Where the file is silent, llama.cpp adds bos for SentencePiece models and for Llama 3.
+    usual = model == "llama" or fields.get("pre") in LLAMA3_NAMES
+    surround(
+        rust,
+        roles.get("bos") if fields.get("add_bos_token", usual) else None,
+        roles.get("eos") if fields.get("add_eos_token", False) else None,
+    )
+    template = metadata.get("tokenizer.chat_template")
+    return Tokenizer.from_rust(rust, roles, {"chat_template": template} if template else None)
+
+
+def kinds(fields: Mapping[str, Any]) -> list[Kind]:
+    """What each token is for; a file that does not say so has control tokens by their look."""
+    tokens, stated = fields["tokens"], fields.get("token_type")
+    if stated is None:
+        looks = (
+            (r"<0x[0-9A-F]{2}>", Kind.BYTE),
+            (r"<unk>", Kind.UNKNOWN),
+            (r"</?s>", Kind.CONTROL),
+        )
+        return [
+            next((kind for look, kind in looks if re.fullmatch(look, token)), Kind.NORMAL)
+            for token in tokens
+        ]
+    check_length("token_type", stated, tokens)
+    try:
+        return [Kind(int(number) or Kind.NORMAL) for number in stated]
+    except ValueError as error:
+        found = f"in tokenizer.ggml.token_type, {error}"
+        raise DataError(DOING, found, f"numbers from 1 to {max(Kind)}") from None
+
+
+def check_length(name: str, values: Any, tokens: Any) -> None:
+    """Stop where a list does not go with the tokens."""
+    if len(values) != len(tokens):
+        found = f"{len(values)} entries in tokenizer.ggml.{name}"
+        raise DataError(DOING, found, f"{len(tokens)}, one for each token")
+
+
+def sentencepiece_bpe(fields: Mapping[str, Any]) -> Rust:
+    """Llama's tokenizer: pieces with scores."""
+    tokens, scores = fields["tokens"], fields.get("scores", ())
+    check_length("scores", scores, tokens)
+    pieces = [Piece(t, float(s), k) for t, s, k in zip(tokens, scores, kinds(fields), strict=True)]
+    return scored_bpe(pieces, prefix_space=bool(fields.get("add_space_prefix", True)))
+
+
+def byte_level_bpe(fields: Mapping[str, Any]) -> Rust:
+    """GPT-2's tokenizer: pieces and merges over bytes, with the cuts that `pre` names."""
+    pre = fields.get("pre", "default")
+    if pre not in SPLITS:
+        known, fix = ", ".join(sorted(SPLITS)), "take the tokenizer.json of the original model"
+        raise DataError(DOING, f"tokenizer.ggml.pre = {pre!r}", f"one of {known}", fix)
+    merges = [tuple(merge.split(" ")) for merge in fields.get("merges", ())]
+    vocab = {token: id for id, token in enumerate(fields["tokens"])}
+    try:
+        # Llama 3 takes a whole word that is in the vocabulary, whatever the merges say.
+        rust = Rust(models.BPE(vocab, merges, ignore_merges=pre in LLAMA3_NAMES))
+    except Exception as error:  # the library raises no narrower class
+        raise DataError("building BPE from tokenizer.ggml.merges", str(error)) from None
+    if pre in ("qwen2", "deepseek-r1-qwen"):
+        rust.normalizer = normalizers.NFC()
+    cuts = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in SPLITS[pre]]
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    rust.pre_tokenizer = pre_tokenizers.Sequence([*cuts, byte_level])
+    rust.decoder = decoders.ByteLevel()
+    mark_kinds(rust, list(zip(fields["tokens"], kinds(fields), strict=True)))
+    return rust

@@ -1,0 +1,171 @@
+"""What the verbs of `regard.tokens` return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from regard.result import Grid, Result, Row, human, shown
+
+
+@dataclass(frozen=True)
+class Encoding(Result):
+    """A text as tokens."""
+
+    ids: list[int]
+    pieces: list[str] | None = None
+    """How the vocabulary spells each, such as 'Ġthe' or '##ing'; None in a stream of texts."""
+    offsets: list[tuple[int, int]] | None = None
+    """Where each stands in the text, in characters; added control tokens have (0, 0)."""
+    text: str = shown(json=False, default="")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ids, with pieces and offsets where they were asked for."""
+        if self.pieces is None:
+            return {"ids": self.ids}
+        return super().to_dict()
+
+    def parts(self) -> Iterator[str | Grid]:
+        """A row for each token, or the ids alone."""
+        if self.pieces is None or self.offsets is None:
+            yield str(self)
+            return
+        rows = [
+            (piece, repr(self.text[start:end]), str(id), str(start), str(end))
+            for piece, id, (start, end) in zip(self.pieces, self.ids, self.offsets, strict=True)
+        ]
+        title = " · ".join(self.pieces) or "no tokens"
+        yield Grid(title, ("piece", "text", "id", "from", "to"), rows, left=2)
+
+    def __str__(self) -> str:
+        """The ids with blanks between them, which `tokens decode` reads."""
+        return " ".join(map(str, self.ids))
+
+
+@dataclass(frozen=True)
+class Decoded(Result):
+    """The text of tokens."""
+
+    text: str
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The text itself."""
+        yield self.text
+
+
+@dataclass(frozen=True)
+class Cut(Row):
+    """One word of a text and why it was cut as it was."""
+
+    word: str
+    """As the vocabulary spells it."""
+    pieces: list[str]
+    steps: list[str]
+    """What led there, a line each."""
+
+
+@dataclass(frozen=True)
+class Cuts(Result):
+    """Why each word of a text was cut as it was."""
+
+    text: str
+    words: list[Cut]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Each word with its pieces, and the steps that led there."""
+        for cut in self.words:
+            yield f"{cut.word}  →  {' · '.join(cut.pieces)}"
+            yield from (f"    {step}" for step in cut.steps)
+
+
+@dataclass(frozen=True)
+class TrainedTokenizer(Result):
+    """{kind}, {size:,} ids, in {out}."""
+
+    out: str
+    size: int
+    specials: dict[str, int]
+    kind: str = shown(json=False, default="")
+
+    def parts(self) -> Iterator[str | Grid]:
+        """One line."""
+        yield self.title()
+
+
+@dataclass(frozen=True)
+class Special(Row):
+    """A control token."""
+
+    id: int
+    piece: str
+
+
+@dataclass(frozen=True)
+class TokenizerInfo(Result):
+    """{name}."""
+
+    kind: str
+    size: int
+    specials: dict[str, Special]
+    around: list[str]
+    """What is put around each text."""
+    name: str = shown(json=False, default="")
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Kind and size, then the control tokens."""
+        around = " ".join(self.around) or "nothing"
+        pairs = [("kind", self.kind), ("size", human(self.size)), ("around each text", around)]
+        yield Grid(self.title(), ("", ""), pairs, left=2)
+        rows = [(role, token.piece, str(token.id)) for role, token in self.specials.items()]
+        if rows:
+            yield Grid("control tokens", ("role", "piece", "id"), rows, left=2)
+
+
+@dataclass(frozen=True)
+class Merge(Row):
+    """Two pieces that became one, and how often they stood side by side."""
+
+    pair: tuple[str, str]
+    count: int
+
+
+@dataclass(frozen=True)
+class Merges(Result):
+    """The merges of byte pair encoding on a small text."""
+
+    merges: list[Merge]
+    words: list[list[str]]
+    """The words of the text, cut into the pieces that the merges leave."""
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The merges in their order, then the words."""
+        for number, merge in enumerate(self.merges, 1):
+            yield f"{number:4}  {merge.pair[0]}+{merge.pair[1]}  ({merge.count}×)"
+        yield " / ".join(" ".join(word) for word in self.words)
+
+
+@dataclass(frozen=True)
+class Vocabulary(Result):
+    """{kind}."""
+
+    kind: str
+    tokens: int
+    types: int
+    kept: int
+    coverage: float
+    """The share of all tokens that those kept make up."""
+    words: dict[str, int]
+    """The most frequent and their counts."""
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Sums, then the most frequent with what they cover together."""
+        kept = f"{self.kept:,}, which cover {self.coverage:.2%}"
+        sums = [("in all", human(self.tokens)), ("different", human(self.types)), ("kept", kept)]
+        yield Grid(self.title(), ("", ""), sums, left=2)
+        rows, covered = [], 0
+        for word, count in self.words.items():
+            covered += count
+            rows.append((repr(word), human(count), f"{covered / self.tokens:.2%}"))
+        columns = (self.kind, "count", "covered so far")
+        yield Grid(f"the {len(rows)} most frequent", columns, rows)

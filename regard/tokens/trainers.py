@@ -1,0 +1,446 @@
+"""Train tokenizers on texts in bounded memory, on the library `tokenizers`.
+
+One function per kind: byte-level BPE, WordPiece, words, characters, graphemes, bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import (
+    AddedToken,
+    Regex,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+from tokenizers import Tokenizer as Rust
+
+from regard.ambient import Progress
+from regard.errors import DataError, UsageError, check_known
+from regard.result import human_bytes
+from regard.tokens.control_tokens import WELL_KNOWN
+from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.word_counts import (
+    GRAPHEMES,
+    Counts,
+    count_characters,
+    count_words,
+    rank,
+    repeat,
+    thin,
+)
+
+DOING = "training a tokenizer"
+WORD = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+"""What GPT-2 and the library's ByteLevel call a word, a blank before it included."""
+PIECE = r" ?[\p{L}\p{M}]+(?:'(?=\p{L}))?| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+"
+"""A word for `pieces`: an elided one keeps its apostrophe (l', d'), a digit stands alone."""
+SENTENCE = normalizers.Sequence(
+    [
+        normalizers.NFC(),
+        normalizers.Replace("’", "'"),
+        normalizers.Replace(Regex(r"\s+"), " "),
+        normalizers.Strip(),
+        normalizers.Prepend(" "),
+    ]
+)
+"""A sentence as `pieces` reads it: letters composed, blanks and apostrophes alike."""
+BERT = normalizers.BertNormalizer(strip_accents=False, lowercase=False)
+LETTERS = 1000  # characters that WordPiece learns at most, as BERT did; others are unknown
+
+VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+HIDDEN = [byte for byte in range(256) if byte not in VISIBLE]
+BYTES = {byte: chr(byte) for byte in VISIBLE} | {b: chr(256 + n) for n, b in enumerate(HIDDEN)}
+"""The visible character that stands for each byte (Radford et al. 2019), as ByteLevel has it."""
+
+Texts = Iterable[str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of a tokenizer."""
+
+    size: int | None
+    """How many ids there may be, control tokens included; None: as many as the texts have."""
+    specials: dict[str, str]
+    """Role to spelling; they have the first ids, but for bytes, whose ids are the bytes."""
+    min_count: int
+    """How often a pair, word or character must occur to be learnt."""
+    lossless: bool
+    """Whether words or characters that are not known are written in bytes, not as unknown."""
+    phase: Callable[[str], None]
+    """Told what is done now: counting, merging."""
+
+    def room(self, fixed: int, what: str) -> int:
+        """How many ids are left to learn after those that there must be."""
+        least = fixed + len(self.specials)
+        if self.size is not None and self.size < least:
+            need = f"at least {least}: {what} and {len(self.specials)} control tokens"
+            raise UsageError(DOING, f"size {self.size}", need)
+        return (self.size or 1 << 40) - least
+
+    def frequent(self, counts: Counter[str], room: int) -> list[str]:
+        """The most frequent words or characters that are frequent enough."""
+        words = [word for word in rank(counts) if counts[word] >= self.min_count]
+        if not words:
+            most = f"the most frequent occurs {max(counts.values())} times"
+            raise DataError(DOING, most, f"{self.min_count} times", "lower the least count")
+        return words[:room]
+
+    def numbered(self, *lists: Iterable[str]) -> dict[str, int]:
+        """A vocabulary that has the control tokens first."""
+        pieces = [*self.specials.values(), *(piece for pieces in lists for piece in pieces)]
+        return {piece: id for id, piece in enumerate(pieces)}
+
+    def finish(self, rust: Rust) -> Rust:
+        """Mark the control tokens as such."""
+        rust.add_special_tokens([control(spelling) for spelling in self.specials.values()])
+        return rust
+
+
+def control(spelling: str) -> AddedToken:
+    """A control token with exactly this spelling."""
+    return AddedToken(spelling, normalized=False, special=True)
+
+
+def some(counts: Counts) -> Counts:
+    """The counts, or an error where there are none."""
+    if not counts.words:
+        raise DataError(DOING, "no words: the texts are empty or blank", "at least one word")
+    return counts
+
+
+def count_bytewise(texts: Texts, word: str = WORD, clean: Any = None) -> Counts:
+    """Count words, spelt in visible bytes; quicker than ByteLevel, which spells each."""
+    counts = some(count_words(texts, pre_tokenizers.Split(Regex(word), "isolated"), clean))
+    words = counts.words.items()
+    counts.words = Counter(
+        {word.encode().decode("latin-1").translate(BYTES): count for word, count in words}
+    )
+    return counts
+
+
+def merge(counts: Counts, rust: Rust, trainer: Any, plan: Plan) -> None:
+    """Train on counted words, which have no blanks, and say so where the counts are not exact."""
+    words, share = thin(counts.words)
+    trainer.min_frequency = -(-plan.min_count // share)
+    doing = f"merging {len(words):,} different words"
+    doing += f", counts too low by {counts.lost:,} at most" if counts.lost else ""
+    plan.phase(doing + (f", counts divided by {share}" if share > 1 else ""))
+    rust.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    rust.train_from_iterator(repeat(words), trainer)
+
+
+def byte_level(rust: Rust) -> Rust:
+    """Cut words as GPT-2 does, spell them in bytes, and put the bytes together again."""
+    rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    rust.decoder = decoders.ByteLevel()
+    return rust
+
+
+def train_bpe(texts: Texts, plan: Plan) -> Rust:
+    """Byte-level BPE (Sennrich et al. 2016; Radford et al. 2019): nothing is ever unknown."""
+    return byte_level(learn_bpe(texts, plan))
+
+
+def train_pieces(texts: Texts, plan: Plan) -> Rust:
+    """Byte-level BPE for sentences, as translation wants it.
+
+    A sentence's first word is spelt like any other, with a blank before it; spaces, composed
+    letters and both apostrophes are made alike, so a text comes back in that form.
+    """
+    rust = learn_bpe(texts, plan, PIECE, SENTENCE)
+    rust.normalizer = SENTENCE
+    split = pre_tokenizers.Split(Regex(PIECE), "isolated")
+    spell = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    rust.pre_tokenizer = pre_tokenizers.Sequence([split, spell])
+    rust.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    return rust
+
+
+def learn_bpe(texts: Texts, plan: Plan, word: str = WORD, clean: Any = None) -> Rust:
+    """Merges over words that are spelt in bytes."""
+    left = plan.room(256, "256 bytes")
+    counts = count_bytewise(texts, word, clean)
+    trainer = trainers.BpeTrainer(
+        vocab_size=256 + len(plan.specials) + left,
+        special_tokens=[control(spelling) for spelling in plan.specials.values()],
+        initial_alphabet=list(BYTES.values()),
+        show_progress=False,
+    )
+    rust = Rust(models.BPE())
+    merge(counts, rust, trainer, plan)
+    return rust
+
+
+def train_wordpiece(texts: Texts, plan: Plan) -> Rust:
+    """WordPiece as the library trains it, by frequency; case and accents are kept."""
+    counts = some(count_words(texts, pre_tokenizers.BertPreTokenizer(), BERT))
+    letters: Counter[str] = Counter()
+    for word, count in counts.words.items():
+        for letter in word:
+            letters[letter] += count
+    first = sorted(rank(letters)[:LETTERS])
+    known = {word: n for word, n in counts.words.items() if set(word).issubset(first)}
+    counts.words = Counter(known)
+    inner = sorted({f"##{letter}" for word in known for letter in word[1:]})
+    left = plan.room(len(first) + len(inner), f"{len(first) + len(inner)} letters")
+    # Left alone, the library numbers inner letters in the order of a hash, another in each run.
+    base = list(plan.numbered(first, inner))
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=len(base) + left, special_tokens=base, show_progress=False
+    )
+    helper = Rust(models.WordPiece(unk_token=plan.specials["unk"]))
+    merge(counts, helper, trainer, plan)
+    rust = Rust(models.WordPiece(helper.get_vocab(), unk_token=plan.specials["unk"]))
+    rust.normalizer, rust.pre_tokenizer = BERT, pre_tokenizers.BertPreTokenizer()
+    rust.decoder = decoders.WordPiece(prefix="##")
+    return plan.finish(rust)
+
+
+def train_words(texts: Texts, plan: Plan) -> Rust:
+    """Words and punctuation marks, the most frequent first."""
+    if plan.lossless:
+        room = plan.room(256, "256 bytes")
+        counts = count_bytewise(texts).words
+        words = [w for w in plan.frequent(counts, len(counts)) if len(w) > 1][:room]
+        vocab = plan.numbered(BYTES.values(), words)
+        return plan.finish(byte_level(Rust(models.BPE(vocab, [], ignore_merges=True))))
+    return known_words(texts, plan, pre_tokenizers.Whitespace())
+
+
+def train_spaced(texts: Texts, plan: Plan) -> Rust:
+    """What stands between blanks, marks and all: texts that were cut into words before."""
+    return known_words(texts, plan, pre_tokenizers.WhitespaceSplit())
+
+
+def known_words(texts: Texts, plan: Plan, cut: Any) -> Rust:
+    """The words that `cut` makes, the most frequent first; others are unknown."""
+    counts = some(count_words(texts, cut)).words
+    for spelling in plan.specials.values():
+        del counts[spelling]  # a text that spells one does not teach it
+    words = plan.frequent(counts, plan.room(1, "a word") + 1)
+    rust = Rust(models.WordLevel(plan.numbered(words), unk_token=plan.specials["unk"]))
+    rust.pre_tokenizer = cut
+    return plan.finish(rust)
+
+
+def train_chars(texts: Texts, plan: Plan) -> Rust:
+    """Characters, the most frequent first."""
+    return spelt_out(some(count_characters(texts)).words, plan)
+
+
+def train_graphemes(texts: Texts, plan: Plan) -> Rust:
+    """What a reader calls a character: a letter with its accents, an emoji with its colour.
+
+    Those that were not seen fall apart into characters.
+    """
+    counts = some(count_words(texts, GRAPHEMES, whole=True)).words
+    for cluster, count in list(counts.items()):
+        for letter in cluster if len(cluster) > 1 else "":
+            counts[letter] += count
+    rust = spelt_out(counts, plan)
+    rust.pre_tokenizer = GRAPHEMES
+    return rust
+
+
+def spelt_out(counts: Counter[str], plan: Plan) -> Rust:
+    """A vocabulary of these, the most frequent first, without merges."""
+    codes = [f"<0x{byte:02X}>" for byte in range(256)] if plan.lossless else []
+    room = plan.room(len(codes) + 1, f"{len(codes)} bytes, a character")
+    vocab = plan.numbered(codes, plan.frequent(counts, room + 1))
+    unknown, whole = plan.specials.get("unk"), any(len(piece) > 1 for piece in counts)
+    model = models.BPE(
+        vocab, [], unk_token=unknown, byte_fallback=plan.lossless, ignore_merges=whole
+    )
+    rust = Rust(model)
+    rust.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    return plan.finish(rust)
+
+
+def train_bytes(texts: Texts, plan: Plan) -> Rust:
+    """Bytes, whose ids are their values; nothing is learnt."""
+    plan.room(256, "256 bytes")
+    vocab = {BYTES[byte]: byte for byte in range(256)}
+    rust = Rust(models.BPE(vocab, []))
+    rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    rust.decoder = decoders.ByteLevel()
+    return plan.finish(rust)
+
+
+KINDS: dict[str, Callable[[Iterable[str], Plan], Rust]] = {
+    "bpe": train_bpe,
+    "pieces": train_pieces,
+    "wordpiece": train_wordpiece,
+    "words": train_words,
+    "spaced": train_spaced,
+    "chars": train_chars,
+    "graphemes": train_graphemes,
+    "bytes": train_bytes,
+}
+
+SIZED = ("bpe", "pieces", "wordpiece")
+"""Kinds that must be told how many ids they may have."""
+SIZE = 8000  # that many, unless said otherwise
+
+UNKNOWING = ("wordpiece", "spaced")
+"""Kinds that cannot write what they do not know in bytes."""
+
+WRAPS = {
+    "none": ([], []),
+    "bos": (["bos"], []),
+    "eos": ([], ["eos"]),
+    "bos-eos": (["bos"], ["eos"]),
+    "cls-sep": (["cls"], ["sep"]),
+}
+"""The roles that stand before and after each text."""
+
+ROLES: dict[str, Sequence[str]] = {"wordpiece": ("pad", "unk", "cls", "sep", "mask")}
+USUAL = ("pad", "bos", "eos")
+
+
+def train_tokenizer(
+    texts: Iterable[str],
+    kind: str = "bpe",
+    size: int | None = None,
+    *,
+    specials: Mapping[str, str] | Sequence[str] | None = None,
+    min_count: int = 1,
+    wrap: str = "none",
+    lossless: bool = False,
+    phase: Callable[[str], None] | None = None,
+) -> Tokenizer:
+    """A tokenizer of one kind, learnt from texts such as `regard.data.files.read_parts` gives.
+
+    `specials` are roles (pad, bos, eos, unk, mask, cls, sep), or roles with their spellings; those
+    that the kind or `wrap` needs are added. `lossless` makes words, chars and graphemes write what
+    they do not know in bytes; bpe, pieces and bytes always do. `phase` is told what is being done.
+    """
+    check(kind, size, min_count, wrap, lossless)
+    needed = [*WRAPS[wrap][0], *WRAPS[wrap][1]]
+    if kind in UNKNOWING or (kind in ("words", "chars", "graphemes") and not lossless):
+        needed.append("unk")
+    spelling = spell(kind, ROLES.get(kind, USUAL) if specials is None else specials, needed)
+    check_spelling(kind, lossless, spelling)
+    tell = phase or (lambda doing: None)
+    tell("counting")
+    rust = KINDS[kind](texts, Plan(size, spelling, min_count, lossless, tell))
+    ids = {role: rust.token_to_id(spelt) or 0 for role, spelt in spelling.items()}
+    wrap_texts(rust, wrap, spelling, ids)
+    return Tokenizer.from_rust(rust, ids)
+
+
+def usual_size(kind: str, asked: int | None) -> int | None:
+    """How many ids a tokenizer may have: as asked, or what is usual for its kind."""
+    return asked or (SIZE if kind in SIZED else None)
+
+
+def check(kind: str, size: int | None, min_count: int, wrap: str, lossless: bool) -> None:
+    """Stop at a value that is not allowed, with the limit."""
+    for name, value, known in (("kind", kind, KINDS), ("wrap", wrap, WRAPS)):
+        check_known(value, known, DOING, f"{name} {value!r}")
+    if size is None and kind in SIZED:
+        raise UsageError(DOING, f"no size for {kind}", "how many ids it may have, such as 8000")
+    if size is not None and size < 1:
+        raise UsageError(DOING, f"size {size}", "at least 1")
+    if min_count < 1:
+        raise UsageError(DOING, f"min_count {min_count}", "at least 1")
+    if lossless and kind in UNKNOWING:
+        raise UsageError(DOING, f"lossless {kind}", "bpe, bytes, words or chars")
+
+
+def spell(
+    kind: str, asked: Mapping[str, str] | Sequence[str], needed: Sequence[str]
+) -> dict[str, str]:
+    """Role to spelling, those that are needed included."""
+    usual = {role: spellings[0] for role, spellings in WELL_KNOWN.items()} | {"mask": "<mask>"}
+    if kind == "wordpiece":
+        usual |= {role: f"[{role.upper()}]" for role in ROLES["wordpiece"]}
+    given = dict(asked) if isinstance(asked, Mapping) else {role: "" for role in asked}
+    spelling: dict[str, str] = {}
+    for role in dict.fromkeys([*given, *needed]):
+        check_known(role, usual, DOING, f"unknown role {role!r}")
+        spelling[role] = given.get(role) or usual[role]
+    doubled = [role for role, word in spelling.items() if list(spelling.values()).count(word) > 1]
+    if doubled or (not isinstance(asked, Mapping) and len(given) < len(asked)):
+        twice = (
+            f"{spelling[doubled[0]]!r} for {' and '.join(doubled)}" if doubled else "a role twice"
+        )
+        raise UsageError(DOING, twice, "one spelling for each control token")
+    return spelling
+
+
+def check_spelling(kind: str, lossless: bool, spelling: dict[str, str]) -> None:
+    """Stop at a control token that could also be learnt as a word of the texts."""
+    cuts: dict[str, Any] = {
+        "bpe": pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "pieces": pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "wordpiece": pre_tokenizers.BertPreTokenizer(),
+        "words": pre_tokenizers.Whitespace(),
+    }
+    cut = cuts.get("bpe" if kind == "words" and lossless else kind)
+    for role, word in spelling.items():
+        parts = len(word) if cut is None else len(cut.pre_tokenize_str(word))
+        if parts < 2:
+            found = f"{word!r} for {role}, which a text may hold as one word"
+            raise UsageError(DOING, found, "letters and marks together", f"such as <{role}>")
+
+
+def wrap_texts(rust: Rust, wrap: str, spelling: dict[str, str], ids: dict[str, int]) -> None:
+    """Have the control tokens of `wrap` put around each text."""
+    before, after = ([spelling[role] for role in roles] for roles in WRAPS[wrap])
+    if not before and not after:
+        return
+    rust.post_processor = processors.TemplateProcessing(
+        single=[*before, "$A", *after],
+        pair=[*before, "$A", *after, "$B:1", *(f"{token}:1" for token in after)],
+        special_tokens=[(spelling[r], ids[r]) for roles in WRAPS[wrap] for r in roles],
+    )
+
+
+def read_specials(text: str) -> dict[str, str]:
+    """pad,mask=<m> as role to spelling, '' for the usual one."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    roles = [word.partition("=")[0] for word in words]
+    if len(set(roles)) < len(roles):
+        raise UsageError("reading the specials", f"a role twice in {text!r}", "each role once")
+    return {word.partition("=")[0]: word.partition("=")[2] for word in words}
+
+
+class Ticker:
+    """Says twice a second what is being done, also while the library merges and calls nobody."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.doing, self.place = progress, "starting", ""
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.tick, daemon=True)
+
+    def __enter__(self) -> Ticker:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self.thread.join()
+
+    def tick(self) -> None:
+        """Speak until the work has ended."""
+        while not self.ended.wait(0.5):
+            self.progress(f"{self.doing}{self.place}")
+
+    def say(self, doing: str) -> None:
+        """A new phase has begun."""
+        self.doing, self.place = doing, ""
+
+    def read(self, done: int, total: int) -> None:
+        """So many bytes of the files have been read."""
+        share = f" ({100 * done // total} %)" if total else ""
+        self.place = f", {human_bytes(done)} of {human_bytes(total)}{share}"

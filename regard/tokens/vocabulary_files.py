@@ -1,0 +1,126 @@
+"""Tokenizers from bare vocabulary files: WordPiece (BERT) and byte-level BPE (GPT-2, RoBERTa)."""
+
+from __future__ import annotations
+
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Rust
+
+from regard.errors import DataError
+from regard.tokens.control_tokens import WELL_KNOWN, TokenizerSettings
+
+SANDWICHED = ("bart", "led", "longformer", "roberta", "roberta-prelayernorm")
+"""Byte-level model families whose texts stand between <s> and </s>."""
+
+
+def word_piece(pieces: list[str], settings: TokenizerSettings) -> Rust:
+    """BERT's tokenizer (Devlin et al. 2019) from the lines of vocab.txt."""
+    options = settings.tokenizer
+    vocab = {piece: id for id, piece in enumerate(pieces)}
+    unk = settings.token("unk", "[UNK]")
+    rust = Rust(models.WordPiece(vocab, unk_token=unk))
+    rust.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=options.get("tokenize_chinese_chars", True),
+        strip_accents=options.get("strip_accents"),  # None: strip where lower-casing
+        lowercase=options.get("do_lower_case", True),
+    )
+    rust.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    rust.decoder = decoders.WordPiece(prefix="##")
+    cls, sep = settings.token("cls", "[CLS]"), settings.token("sep", "[SEP]")
+    ids = require(rust, "vocab.txt", {"unk": unk, "cls": cls, "sep": sep})
+    rust.post_processor = processors.TemplateProcessing(
+        single=[cls, "$A", sep],
+        pair=[cls, "$A", sep, "$B:1", f"{sep}:1"],
+        special_tokens=[(cls, ids["cls"]), (sep, ids["sep"])],
+    )
+    add_tokens(rust, settings)
+    return rust
+
+
+def byte_level(
+    vocab: dict[str, int], merges: list[tuple[str, str]], settings: TokenizerSettings
+) -> Rust:
+    """GPT-2's byte-level BPE (Radford et al. 2019) from vocab.json and merges.txt."""
+    if "e</w>" in vocab:
+        raise DataError(
+            "reading merges.txt",
+            "word ends marked with </w>",
+            "byte-level merges, as of GPT-2 and RoBERTa",
+            "save the tokenizer with transformers, which writes tokenizer.json",
+        )
+    try:
+        rust = Rust(models.BPE(vocab, merges))
+    except Exception as error:  # the library raises no narrower class
+        raise DataError("building BPE from vocab.json and merges.txt", str(error)) from None
+    prefix = settings.tokenizer.get("add_prefix_space", False)
+    rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    rust.decoder = decoders.ByteLevel()
+    add_tokens(rust, settings)
+    if settings.model_type in SANDWICHED:
+        cls, sep = settings.token("cls", "<s>"), settings.token("sep", "</s>")
+        ids = require(rust, "vocab.json", {"cls": cls, "sep": sep})
+        rust.post_processor = processors.RobertaProcessing(
+            (sep, ids["sep"]), (cls, ids["cls"]), add_prefix_space=prefix
+        )
+    else:
+        options, roles = settings.tokenizer, settings.roles(rust.token_to_id)
+        surround(
+            rust,
+            roles.get("bos") if options.get("add_bos_token") else None,
+            roles.get("eos") if options.get("add_eos_token") else None,
+        )
+    return rust
+
+
+def require(rust: Rust, file: str, tokens: dict[str, str]) -> dict[str, int]:
+    """The id of each role's token, all of which the vocabulary must have."""
+    ids = {}
+    for role, token in tokens.items():
+        id = rust.token_to_id(token)
+        if id is None:
+            found = f"no token {token}"
+            fix = f"name the right one as {role}_token in tokenizer_config.json"
+            raise DataError(f"reading {file}", found, f"the model's {role} token", fix)
+        ids[role] = id
+    return ids
+
+
+def surround(rust: Rust, bos: int | None, eos: int | None) -> None:
+    """Let the tokenizer put bos before a text and eos after it, where given."""
+    if bos is None and eos is None:
+        return
+    names = {str(rust.id_to_token(id)): id for id in (bos, eos) if id is not None}
+    before = [name for name, id in names.items() if id == bos]
+    after = [name for name, id in names.items() if id == eos]
+    second = [f"{name}:1" for name in (*before, "$B", *after)]
+    rust.post_processor = processors.TemplateProcessing(
+        single=[*before, "$A", *after],
+        pair=[*before, "$A", *after, *second],
+        special_tokens=list(names.items()),
+    )
+
+
+def add_tokens(rust: Rust, settings: TokenizerSettings) -> None:
+    """Mark the control tokens, and add the tokens that stand outside the vocabulary file."""
+    for id, value in settings.outside.items():
+        token = AddedToken(**{k: v for k, v in value.items() if not k.startswith("_")})
+        (rust.add_special_tokens if token.special else rust.add_tokens)([token])
+        check_place(token.content, rust.token_to_id(token.content), id)
+    outside = {value["content"] for value in settings.outside.values()}
+    for role, usual in WELL_KNOWN.items():
+        for name in {settings.token(role), *usual} - outside - {""}:
+            if rust.token_to_id(name) is not None:
+                # RoBERTa's <mask> takes the space before it, so that "a <mask>" is two tokens.
+                lstrip = name == "<mask>"
+                rust.add_special_tokens([AddedToken(name, lstrip=lstrip, normalized=False)])
+
+
+def check_place(token: str, found: int | None, stated: int) -> None:
+    """Stop where an added token would get another id than the files give it."""
+    if found != stated:
+        raise DataError(
+            "adding tokens to the vocabulary",
+            f"id {found} for {token!r}",
+            f"id {stated}, as added_tokens.json or tokenizer_config.json says",
+            "fetch the vocabulary that belongs to these files",
+        )

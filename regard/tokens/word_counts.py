@@ -1,0 +1,218 @@
+"""Count the words of a corpus larger than memory, at the speed of the Rust library.
+
+The library counts with 64 bits but merges with 32 (huggingface/tokenizers#437: a pair seen more
+than 2^31 times is lost), keeps every word and where each pair stands (#1681), so it is given
+counted words instead of the corpus.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Regex, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Rust
+
+from regard.ambient import note, progress
+from regard.errors import DataError, UsageError
+from regard.files import write_whole
+from regard.tokens.results import Vocabulary
+
+CHUNK = 1 << 24  # characters whose words are counted before they are added up
+HEAD = "\0"  # before the first piece of a text; no plain text has it
+ROOM = 5 << 22  # characters of different words that are kept, at most 170 bytes each in all
+GRAPHEMES = pre_tokenizers.Split(Regex(r"\X"), "isolated")
+CUTS: dict[str, Any] = {
+    "words": pre_tokenizers.Whitespace(),
+    "chars": pre_tokenizers.Split("", "isolated"),
+    "graphemes": GRAPHEMES,
+}
+"""How a text falls into words, characters, or what a reader calls a character."""
+MOST = (1 << 31) - 1  # the largest count of a pair that the library holds
+
+
+class Counts:
+    """How often each word occurs: exact, unless the different words alone overran the memory."""
+
+    def __init__(self, room: int = ROOM) -> None:
+        self.words: Counter[str] = Counter()
+        self.room, self.lost = room, 0
+        """`lost`: a word's count may be too low by this much, and so may be a word left out."""
+
+    def add(self, counts: dict[str, int]) -> None:
+        """Add a chunk's counts; where they overrun twice the room, the rarest words are dropped."""
+        self.words.update(counts)
+        if sum(map(len, self.words)) > 2 * self.room:
+            self.prune()
+
+    def prune(self) -> None:
+        """Keep the most frequent words that fit (Manku and Motwani 2002, lossy counting)."""
+        kept, size, ranked = 0, 0, rank(self.words)
+        while kept < len(ranked) and size + len(ranked[kept]) <= self.room:
+            size += len(ranked[kept])
+            kept += 1
+        if kept < len(ranked):
+            self.lost += self.words[ranked[kept]]
+            self.words = Counter({word: self.words[word] for word in ranked[:kept]})
+
+
+def rank(counts: Counter[str]) -> list[str]:
+    """The words, most frequent first, equals in the order of their characters."""
+    return sorted(counts, key=lambda word: (-counts[word], word))
+
+
+def count_words(
+    texts: Iterable[str], cut: Any, clean: Any = None, room: int = ROOM, *, whole: bool = False
+) -> Counts:
+    """Count the words that the pre-tokenizer `cut` makes, after the normalizer `clean`.
+
+    Where no word goes on behind a space, plain texts fall into pieces at their spaces, and only the
+    different pieces are cut into words, a third of the work; `whole` cuts every text as it is.
+    """
+    counts, pieces, stream, more = Counts(room), Counter[str](), checked(texts), True
+    while more:
+        odd, chunk = list[str](), Chunk(stream)
+        lines = iter(chunk)
+        while batch := list(islice(lines, 100)):
+            plain = [text for text in batch if is_plain(text)] if not whole else []
+            pieces.update(f"{HEAD}{f' {HEAD}'.join(plain)}".split(" "))
+            if len(plain) < len(batch):
+                odd += [text for text in batch if whole or not is_plain(text)]
+        if odd:
+            counts.add(count_whole(odd, cut, clean))
+        more = chunk.more
+        if not more or sum(map(len, pieces)) > room:
+            counts.add(words_of(pieces, cut, clean))
+            pieces.clear()
+    if counts.lost:
+        counts.prune()
+    return counts
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text has no whitespace but single spaces and a line feed at its end."""
+    return "  " not in text and text.removesuffix("\n").isprintable()
+
+
+def words_of(pieces: Counter[str], cut: Any, clean: Any) -> Counter[str]:
+    """The words of pieces that were counted: each but a text's first stood behind a space."""
+    words: Counter[str] = Counter()
+    for piece, count in pieces.items():
+        text = piece[1:] if piece.startswith(HEAD) else f" {piece}"
+        for word, _ in cut.pre_tokenize_str(clean.normalize_str(text) if clean else text):
+            words[word] += count
+    return words
+
+
+def count_whole(texts: Iterable[str], cut: Any, clean: Any = None) -> dict[str, int]:
+    """The words of texts and their counts, each text cut as a whole."""
+    counter = Rust(models.WordLevel())
+    counter.pre_tokenizer = cut
+    if clean is not None:
+        counter.normalizer = clean
+    trainer = trainers.WordLevelTrainer(vocab_size=1, show_progress=False)
+    counter.train_from_iterator(texts, trainer)
+    (state,) = json.loads(trainer.__getstate__()).values()  # the counts have no other way out
+    return dict(state["words"])
+
+
+def count_characters(texts: Iterable[str]) -> Counts:
+    """Count each character."""
+    counts = Counts()
+    for text in checked(texts):
+        counts.words.update(text)
+    return counts
+
+
+class Chunk:
+    """Texts of a stream until they add up to a chunk; `more` says whether any may be left."""
+
+    def __init__(self, stream: Iterator[str]) -> None:
+        self.stream, self.more = stream, True
+
+    def __iter__(self) -> Iterator[str]:
+        size = 0
+        for text in self.stream:
+            yield text
+            size += len(text)
+            if size >= CHUNK:
+                return
+        self.more = False
+
+
+def checked(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, or an error at one that is no text or that UTF-8 cannot write."""
+    if isinstance(texts, str):
+        raise UsageError("training a tokenizer", "a single str", "texts, such as read_parts(path)")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise UsageError("training a tokenizer", f"{type(text).__name__} at {number}", "str")
+        if not text.isascii():  # quick, and true of most lines
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                at = f"half of a surrogate pair at character {error.start} of text {number}"
+                raise DataError("training a tokenizer", at, "text that UTF-8 can write") from None
+        yield text
+
+
+def thin(counts: Counter[str], most: int = MOST) -> tuple[Counter[str], int]:
+    """The counts divided by the least number that keeps each pair's within `most`; that number."""
+    if sum(len(word) * count for word, count in counts.items()) <= most:
+        return counts, 1  # no pair can occur more often than there are characters
+    pairs: Counter[str] = Counter()
+    for word, count in counts.items():
+        for at in range(len(word) - 1):
+            pairs[word[at : at + 2]] += count
+    # Longer pairs have a pair of characters at their joint, so none is more frequent than these.
+    share = max(1, -(-max(pairs.values(), default=0) // most))
+    if share == 1:
+        return counts, 1
+    return Counter(
+        {word: count // share for word, count in counts.items() if count >= share}
+    ), share
+
+
+def repeat(counts: Counter[str], batch: int = 1000) -> Iterator[str]:
+    """Texts in which each word stands as often as counted, with a space after it."""
+    for word, count in counts.items():
+        whole, rest = divmod(count, batch)
+        if whole:
+            many = f"{word} " * batch
+            for _ in range(whole):
+                yield many
+        if rest:
+            yield f"{word} " * rest
+
+
+def list_vocabulary(
+    texts: Iterable[str], kind: str, min_count: int, top: int, out: str | Path | None
+) -> Vocabulary:
+    """Count words or characters; the `top` most frequent are returned, `out` gets them all."""
+    doing = "listing a vocabulary"
+    with progress("counting") as say:
+        say(kind)
+        counts = count_words(texts, CUTS[kind], whole=kind == "graphemes")
+    if not counts.words:
+        raise DataError(doing, "no tokens: the texts are empty or blank", "at least one")
+    kept = [word for word in rank(counts.words) if counts.words[word] >= min_count]
+    if not kept:
+        most = f"the most frequent occurs {max(counts.words.values()):,} times"
+        raise DataError(doing, most, f"{min_count:,} times or more", "lower --min-count")
+    if counts.lost:
+        note(f"more kinds than memory: counts may be too low by {counts.lost:,}")
+    if out is not None:
+        data = {word: counts.words[word] for word in kept}
+        write_whole(Path(out), (json.dumps(data, ensure_ascii=False, indent=0) + "\n").encode())
+    return Vocabulary(
+        kind=kind,
+        tokens=sum(counts.words.values()),
+        types=len(counts.words),
+        kept=len(kept),
+        coverage=sum(counts.words[word] for word in kept) / sum(counts.words.values()),
+        words={word: counts.words[word] for word in kept[:top]},
+    )

@@ -1,0 +1,349 @@
+"""The golden cases: one line of a shell each, with names of inputs.py in braces.
+
+`--json` is added to every one. {out} is a place of the case's own that does not exist yet.
+When a command is renamed only its line changes; `python -m tests.golden.record ID …` writes
+`expected/ID.json` anew where an answer changed on purpose.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import NamedTuple
+
+from tests.golden.inputs import OFTEN, SMALL
+
+CLOSE = 1e-4  # floats may differ by this share of their size
+TRAINED = 1e-2  # where steps of an optimizer multiply what rounding did
+
+
+class Case(NamedTuple):
+    """A command and how exactly its answer is known."""
+
+    id: str
+    line: str
+    stdin: str = ""
+    ignore: tuple[str, ...] = ()
+    """Names of figures that this case does not compare, beside the volatile ones."""
+    tolerance: float = CLOSE
+    slow: bool = False
+
+    @property
+    def argv(self) -> list[str]:
+        """The words of the line."""
+        return [*shlex.split(self.line), "--json"]
+
+
+ROUNDING = ("max_difference", "relative", "largest")
+LIMIT = ("memory_limit", "fits", "suggestion")
+MACHINE = ("optional", "memory", "disk_free", "devices", "regard", "native")
+
+CASES = [
+    # The house ----------------------------------------------------------------------------------
+    Case("doctor", "doctor --device cpu", ignore=MACHINE),
+    Case("doctor-bad-choice", "doctor --device abacus"),
+    Case("list", "list"),
+    Case("list-unknown-option", "list --colour"),
+    Case("info-preset", "info gpt2"),
+    Case("info-folder", "info {bert}"),
+    Case("info-taps", "info {t5} --taps"),
+    Case("info-ngram", "info {ngram}"),
+    Case("info-vectors", "info {vectors}"),
+    Case("info-translator", "info {ibm1}"),
+    Case("info-nowhere", "info {tmp}/nowhere"),
+    Case("info-no-model", "info {text}"),
+    Case("plan-preset", "plan llama-15m --batch 4 --length 64 --device cpu", ignore=LIMIT),
+    Case(
+        "plan-shape",
+        "plan --dim 64 --depth 2 --heads 4 --vocab 1000 --length 128 --train",
+        ignore=LIMIT,
+    ),
+    Case("plan-pair", "plan {t5} --length 20 --source 10 --steps 100 --watts 30", ignore=LIMIT),
+    Case("plan-no-room", "plan {gpt2} --memory 1e-6 --require-fit --device cpu"),
+    Case("plan-bad-value", "plan gpt2 --batch 0"),
+    Case("plan-nowhere", "plan nowhere"),
+    Case("check-folder", "check {gpt2} --device cpu", ignore=ROUNDING),
+    Case("check-properties", "check {bert} --properties --seed 7 --device cpu"),
+    Case("check-nowhere", "check {tmp}/nowhere"),
+    Case("check-ngram", "check {ngram}"),
+    Case("unknown-verb", "fly"),
+    # Data ---------------------------------------------------------------------------------------
+    Case("data-check-text", "data check {text} --test {leak}"),
+    Case("data-check-pairs", "data check {pairs} --test {pairs_test}"),
+    Case("data-check-two-files", "data check {river} --target {money}"),
+    Case("data-check-labelled", "data check {table} --label ok"),
+    Case("data-check-trees", "data check {treebank}"),
+    Case("data-check-bytes", "data check {latin1}"),
+    Case("data-check-nowhere", "data check {tmp}/nowhere.txt"),
+    Case("data-check-bad-kind", "data check {text} --kind sonnets"),
+    Case("data-bad-action", "data mend {text}"),
+    # Tokens -------------------------------------------------------------------------------------
+    Case("tok-encode", "tok encode 'the cat sat' 'déjà vu' --tokenizer {gpt2}"),
+    Case("tok-encode-words", "tok encode 'Je suis un chat.'"),
+    Case("tok-encode-explain", "tok encode 'the naïve cats' -t {bert} --explain"),
+    Case("tok-encode-stdin", "tok encode -t {t5} --no-wrap", stdin="the cat\nthe dog\n"),
+    Case("tok-encode-special", "tok encode 'the [MASK] sat' -t {bert} --allow-special"),
+    Case("tok-encode-bad-kind", "tok encode hello --kind runes"),
+    Case("tok-encode-nowhere", "tok encode hello -t {tmp}/nowhere"),
+    Case("tok-decode", "tok decode 70 71 72 -t {gpt2}"),
+    Case("tok-decode-lines", "tok decode -t {bert} --special", stdin="2 30 31 3\n40 41\n"),
+    Case("tok-decode-bad-id", "tok decode 99999 -t {gpt2}"),
+    Case("tok-explain", "tok explain 'the naïve cats' -t {bert}"),
+    Case("tok-explain-no-tokenizer", "tok explain 'the cat'"),
+    Case("tok-train-bpe", "tok train {corpus} --out {out} --size 290"),
+    Case("tok-train-pieces", "tok train {corpus} --out {out} --kind pieces --size 280"),
+    Case("tok-train-words", "tok train --out {out} --kind words", stdin="a b a\nb c\n"),
+    Case("tok-train-empty", "tok train {empty} --out {out}"),
+    Case("tok-train-bad-special", "tok train {corpus} --out {out} --specials pad,crown"),
+    Case("tok-vocab", "tok vocab {text} --top 5"),
+    Case("tok-vocab-graphemes", "tok vocab {corpus} --kind graphemes --min-count 20"),
+    Case("tok-vocab-nowhere", "tok vocab {tmp}/nowhere.txt"),
+    Case("tok-info", "tok info {gpt2}"),
+    Case("tok-info-nowhere", "tok info {tmp}/nowhere"),
+    Case("tok-merges", "tok merges 'Peter Piper picked a peck' --limit 6"),
+    Case("tok-merges-bad-limit", "tok merges abc --limit none"),
+    Case("tok-unknown-action", "tok sing"),
+    # Training -----------------------------------------------------------------------------------
+    *(
+        Case(f"train-{kind}", f"train {kind} {{text}} --out {{out}} {SMALL} {OFTEN}", **options)
+        for kind, options in (
+            ("lm", dict(tolerance=TRAINED)),
+            ("mlm", dict(tolerance=TRAINED)),
+            ("lstm", dict(tolerance=TRAINED)),
+            ("mlp", dict(tolerance=TRAINED)),
+        )
+    ),
+    Case(
+        "train-seq2seq",
+        f"train seq2seq {{pairs}} --out {{out}} {SMALL} {OFTEN} --holdout 0.1",
+        tolerance=TRAINED,
+    ),
+    Case(
+        "train-additive",
+        f"train seq2seq {{pairs}} --out {{out}} --family gru --attention additive {SMALL} {OFTEN}",
+        tolerance=TRAINED,
+    ),
+    Case("train-dry-run", f"train lm {{text}} --out {{out}} --dry-run {SMALL} {OFTEN}"),
+    Case("train-print-config", "train lm {text} --out {out} --print-config --dim 32"),
+    Case("train-unknown-kind", "train poem {text} --out {out}"),
+    Case("train-unknown-option", "train lm {text} --out {out} --dimension 3"),
+    Case("train-nowhere", "train lm {tmp}/nowhere.txt --out {out}"),
+    Case("train-bad-heads", "train lm {text} --out {out} --dim 10 --heads 3"),
+    Case("train-not-empty", "train lm {text} --out {run}"),
+    Case("train-resume", f"train lm {{text}} --out {{run}} {SMALL} {OFTEN} --resume"),
+    Case("verify", "verify resume --kills 1", ignore=("kills",), tolerance=TRAINED, slow=True),
+    Case("replay", "replay {run}", tolerance=TRAINED),
+    Case("replay-no-receipt", "replay {receipt_bad}"),
+    Case("replay-nowhere", "replay {tmp}/nowhere"),
+    Case("verify-bad-kind", "verify resume --kind waltz"),
+    Case("verify-bad-promise", "verify speed"),
+    # Before attention: training -------------------------------------------------------------------
+    Case("train-ngram", "train ngram {text} --out {out} --order 3 --valid {test}"),
+    Case("train-ngram-katz", "train ngram {text} --out {out} --order 2 --smoothing katz"),
+    Case("train-ngram-bad-smoothing", "train ngram {text} --out {out} --smoothing butter"),
+    Case("train-ngram-empty", "train ngram {empty} --out {out}"),
+    Case("train-bow", "train bow {text} --out {out} --k 0.5 --valid {test}"),
+    Case("train-bow-nowhere", "train bow {tmp}/nowhere.txt --out {out}"),
+    Case("train-classes", "train classes {text} --out {out} --classes 4 --order 2 --valid {test}"),
+    Case("train-classes-bad-order", "train classes {text} --out {out} --order 0"),
+    Case("train-w2v", "train w2v {text} --out {out} --dim 8 --min-count 2 --epochs 2 --workers 1"),
+    Case("train-w2v-cbow", "train w2v {text} --out {out}.txt --mode cbow --dim 4 --epochs 2"),
+    Case("train-w2v-rare", "train w2v {text} --out {out} --min-count 9999"),
+    Case("train-w2v-bad-mode", "train w2v {text} --out {out} --mode bag"),
+    Case("train-bayes", "train bayes {pairs} --out {out}"),
+    Case("train-bayes-no-pairs", "train bayes {text} --out {out}"),
+    Case("train-logreg", "train logreg {pairs} --out {out} --steps 10", tolerance=TRAINED),
+    Case("train-logreg-bad-value", "train logreg {pairs} --out {out} --l2 much"),
+    Case("train-ibm1", "train ibm1 {pairs} --out {out} --rounds 3"),
+    Case("train-ibm1-no-out", "train ibm1 {pairs}"),
+    # Before attention: use ------------------------------------------------------------------------
+    Case("sample", "sample {ngram} --words 8 --seed 1"),
+    Case("sample-orders", "sample {classes} 'the cat' --orders 1 2 --words 6"),
+    Case("sample-bad-order", "sample {ngram} --orders 9"),
+    Case("sample-network", "sample {gpt2}"),
+    Case("entropy", "entropy {text} --order 3"),
+    Case("entropy-as-is", "entropy {text} --order 2 --alphabet as-is --letters 500"),
+    Case("entropy-model", "entropy {test} --model {ngram} --order 2"),
+    Case("entropy-empty", "entropy {empty}"),
+    Case("entropy-bad-alphabet", "entropy {text} --alphabet 28"),
+    Case("guess-auto", "guess {text} --auto --letters 60 --orders 1 2 3"),
+    Case("guess-model", "guess {text} --auto --letters 40 --model {chars} --alphabet as-is"),
+    Case("guess-no-terminal", "guess {text} --letters 3 --orders 1", stdin="abc"),
+    Case("guess-nowhere", "guess {tmp}/nowhere.txt --auto"),
+    Case("guess-bad-letters", "guess {text} --auto --letters 0"),
+    Case("neighbours", "neighbours {vectors} king --top 3"),
+    Case("neighbours-out", "neighbours {vectors} king --top 3 --matrix out"),
+    Case("neighbours-unknown-word", "neighbours {vectors} zebra"),
+    Case("neighbours-network", "neighbours {gpt2} king"),
+    Case("analogy", "analogy {vectors} man woman king --top 3"),
+    Case("analogy-mul", "analogy {vectors} man woman king --mul --top 3"),
+    Case("analogy-unknown-word", "analogy {vectors} man woman zebra"),
+    Case("analogy-few-words", "analogy {vectors} man woman"),
+    Case("cluster-vectors", "cluster {vectors} --k 3 --top 4"),
+    Case("cluster-brown", "cluster {text} --k 4 --brown --min-count 2 --top 4"),
+    Case("cluster-no-k", "cluster {vectors}"),
+    Case("cluster-too-many", "cluster {vectors} --k 9999"),
+    Case("eval-analogies", "eval analogies {vectors} {questions}"),
+    Case("eval-analogies-nowhere", "eval analogies {vectors} {tmp}/nowhere.txt"),
+    Case("eval-similarity", "eval similarity {vectors} {similar}"),
+    Case("eval-similarity-bad-file", "eval similarity {vectors} {text}"),
+    Case("diagnose", "diagnose gradients --kinds mlp lstm transformer --length 8 --rows 2 --dim 8"),
+    Case("diagnose-trained", "diagnose gradients {run}/final --text {test} --length 8 --rows 2"),
+    Case("diagnose-bad-kind", "diagnose gradients --kinds perceptron"),
+    Case("diagnose-no-text", "diagnose gradients {run}/final"),
+    Case(
+        "ladder-pairs",
+        "ladder {pairs} --steps 2 --dim 16 --vocab 300 --rungs ibm1,additive,transformer "
+        "--device cpu",
+        tolerance=TRAINED,
+    ),
+    Case(
+        "ladder-text",
+        "ladder {text} --steps 2 --dim 16 --rungs 2-gram,rnn,transformer --device cpu",
+        tolerance=TRAINED,
+    ),
+    Case("ladder-bad-rung", "ladder {pairs} --steps 2 --rungs step"),
+    Case("ladder-nowhere", "ladder {tmp}/nowhere.tsv"),
+    # Use ----------------------------------------------------------------------------------------
+    Case("generate-greedy", "generate {gpt2} 'the cat' --greedy --max-new 8"),
+    Case("generate-drawn", "generate {gpt2} 'the' --temperature 0.8 --top-p 0.9 --seed 7"),
+    Case("generate-beams", "generate {gpt2} --beams 3 --max-new 5", stdin="the cat\nthe dog\n"),
+    Case(
+        "generate-edit", "generate {gpt2} the --greedy --max-new 5 --edit '*.0.attn.z=zero,head=1'"
+    ),
+    Case("generate-ends", "generate {gpt2} 'the cat' --greedy --max-new 9 --stop e"),
+    Case(
+        "generate-capture",
+        "generate {gpt2} 'the cat' --greedy --max-new 3 --capture '*.0.resid_post' --out {out}",
+    ),
+    Case("generate-bad-value", "generate {gpt2} the --top-p 2"),
+    Case("generate-encoder", "generate {bert} the"),
+    Case("generate-picture", "generate {vit} the"),
+    Case("generate-unknown-tap", "generate {gpt2} the --edit 'nose=zero'"),
+    Case("translate-box", "translate 'Je suis un chat.' 'Où est la gare ?'"),
+    Case("translate-several", "translate 'Le chat dort.' --alternatives 2 --begin 'The cat'"),
+    Case("translate-ban", "translate 'Le chat dort.' --ban asleep --beams 2 --workers 1"),
+    Case("translate-explain", "translate 'Le chat dort.' --explain --page {out}.html"),
+    Case("translate-file", "translate --file {sources} --workers 1"),
+    Case("translate-folder", "translate --model {t5} --beams 2 --max-new 6", stdin="the cat\n"),
+    Case("translate-counted", "translate 'le chat le roi' --model {ibm1}"),
+    Case("translate-decoder", "translate hello --model {gpt2}"),
+    Case("translate-bad-beams", "translate bonjour --beams 0"),
+    Case("translate-nowhere", "translate bonjour --model {tmp}/nowhere"),
+    Case("shortlist", "shortlist {t5_copy} {pairs} --best 3 --always 20"),
+    Case("shortlist-decoder", "shortlist {gpt2} {pairs}"),
+    Case("fill", "fill {bert} 'the [MASK] sat on the [MASK]' --top 3"),
+    Case("fill-lines", "fill {bert} --top 2", stdin="the <mask> sat\nHello <mask>\n"),
+    Case("fill-no-gap", "fill {bert} 'the cat'"),
+    Case("fill-decoder", "fill {gpt2} 'the <mask>'"),
+    Case("score", "score {gpt2} 'the cat sat'"),
+    Case("score-pair", "score {t5}", stdin="the cat\tthe dog\nthe\ta\n"),
+    Case("score-ngram", "score {ngram} 'the cat likes the dog'"),
+    Case("score-translator", "score {ibm1} 'the cat'"),
+    Case("score-bad-precision", "score {gpt2} the --precision fp1"),
+    Case("embed", "embed {bert} {river}"),
+    Case("embed-word", "embed {bert} {river} {money} --word cat --layer all --top 3"),
+    Case("embed-out", "embed {bert} {river} --out {out}.npy"),
+    Case("embed-vectors", "embed {vectors} {river} {money} --word cat"),
+    Case("embed-no-word", "embed {bert} {river} {money} --word zebra"),
+    Case("embed-bad-layer", "embed {bert} {river} --word cat --layer 9"),
+    # Judge --------------------------------------------------------------------------------------
+    Case("eval-lm", "eval lm {gpt2} {test}"),
+    Case("eval-lm-stride", "eval lm {gpt2} {test} --length 16 --stride 8 --by-position"),
+    Case("eval-lm-speech", "eval lm {run}/final {leak} --allow-overlap --speech --seed 3"),
+    Case("eval-lm-ngram", "eval lm {ngram} {test}"),
+    Case("eval-lm-leak", "eval lm {gpt2} {leak} --train {text}"),
+    Case("eval-lm-allowed", "eval lm {gpt2} {leak} --train {text} --allow-overlap"),
+    Case("eval-lm-encoder", "eval lm {bert} {test}"),
+    Case("eval-lm-bytes", "eval lm {gpt2} {latin1}"),
+    Case("eval-lm-empty", "eval lm {gpt2} {empty}"),
+    Case("eval-translate", "eval translate {t5} {pairs_test} --beams 2 --by-length --workers 1"),
+    Case("eval-translate-counted", "eval translate {bayes} {pairs_test} --train {pairs}"),
+    Case("eval-translate-no-pairs", "eval translate {t5} {text}"),
+    Case("eval-translate-decoder", "eval translate {gpt2} {pairs_test}"),
+    Case("eval-winograd", "eval winograd {gpt2} {schemas}"),
+    Case("eval-winograd-full", "eval winograd {ngram} {schemas} --full"),
+    Case("eval-winograd-bad-file", "eval winograd {gpt2} {pairs}"),
+    Case("eval-winograd-picture", "eval winograd {vit} {schemas}"),
+    Case("eval-ioi", "eval ioi {names} --count 8 --heads"),
+    Case("eval-ioi-no-names", "eval ioi {gpt2}"),
+    Case("eval-ioi-translator", "eval ioi fr-en"),
+    Case("eval-unknown-kind", "eval poems {gpt2}"),
+    # Look inside --------------------------------------------------------------------------------
+    Case("look", "look {gpt2} 'the cat sat' --out {out}.html"),
+    Case("look-pair", "look {t5} 'the cat' 'the dog' --out {out}.html --stack cross --head 1.0"),
+    Case("look-encoder", "look {bert} 'the cat sat' --out {out}.html --no-effects"),
+    Case("look-bad-head", "look {gpt2} 'the cat' --out {out}.html --head 9.9"),
+    Case("look-ngram", "look {ngram} 'the cat' --out {out}.html"),
+    Case("look-heads", "look heads {gpt2} --length 10 --batch 2"),
+    Case("look-heads-text", "look heads {bert} --text 'the cat sat on' --sort entropy --top 2"),
+    Case("look-heads-bad-sort", "look heads {gpt2} --sort beauty"),
+    Case("look-heads-long", "look heads {gpt2} --length 900"),
+    Case("look-lens", "look lens {gpt2} 'the cat sat on' --top 4"),
+    Case("look-lens-neurons", "look lens {bert} 'the <mask> sat' --neurons --top 3"),
+    Case("look-lens-against", "look lens {t5} 'the cat\tthe' --target cat --against dog"),
+    Case("look-lens-no-word", "look lens {gpt2} 'the cat' --target ''"),
+    Case("look-lens-picture", "look lens {vit} 'the cat'"),
+    *(
+        Case(f"explain-{method}", f"explain {{gpt2}} 'the cat sat on' --method {method}")
+        for method in ("gradient", "ig", "shap", "attention", "rollout", "flow")
+    ),
+    Case("explain-lime", "explain {bert} 'the <mask> sat' --method lime --samples 50"),
+    Case("explain-compare", "explain {gpt2} 'the cat sat' --compare --samples 50"),
+    Case("explain-against", "explain {t5} 'the cat' --target the --against dog"),
+    Case("explain-bad-method", "explain {gpt2} 'the cat' --method tarot"),
+    Case("explain-no-gap", "explain {bert} 'the cat'"),
+    Case("patch-heads", "patch {gpt2} {prompts}"),
+    Case("patch-stream", "patch {gpt2} {prompts} --over stream --noise"),
+    Case("patch-fast", "patch {gpt2} {prompts} --over mlps --fast"),
+    Case("patch-paths", "patch {names} --task ioi --count 4 --to end"),
+    Case("patch-bad-pairs", "patch {gpt2} {prompts_bad}"),
+    Case("patch-bad-tap", "patch {gpt2} {prompts} --to nose"),
+    Case("patch-no-pairs", "patch {gpt2}"),
+    Case("circuit", "circuit {gpt2} {prompts} --draws 5"),
+    Case("circuit-mean", "circuit {names} --task ioi --count 6 --kind mean --heads-only --draws 5"),
+    Case("circuit-bad-keep", "circuit {gpt2} {prompts} --keep 2"),
+    Case("circuit-nowhere", "circuit {gpt2} {tmp}/nowhere.tsv"),
+    Case("probe-label", "probe {gpt2} {treebank} --label upos --control"),
+    Case("probe-mlp", "probe {bert} {treebank} --label upos lemma --layer 1 --kind mlp"),
+    Case("probe-tree", "probe {gpt2} {treebank} --tree --layer 0 --rank 4"),
+    Case("probe-no-column", "probe {gpt2} {treebank} --label mood"),
+    Case("probe-no-label", "probe {gpt2} {treebank}"),
+    Case("probe-ngram", "probe {ngram} {treebank} --label upos"),
+    Case("extract", "extract {gpt2} {river} --tap '*.resid_post' --out {out}"),
+    Case(
+        "extract-head",
+        "extract {bert} {river} --tap '*.0.attn.z' --head 1 --position mean --out {out}",
+    ),
+    Case("extract-no-tap", "extract {gpt2} {river} --tap nose --out {out}"),
+    Case("extract-not-empty", "extract {gpt2} {river} --tap '*.resid_post' --out {run}"),
+    # Structure ----------------------------------------------------------------------------------
+    Case("lang-make", "lang make 'a*b' --length 3-6 --count 4 --negatives 4 --seed 2"),
+    Case("lang-make-dyck", "lang make dyck-1 --length 6 --count 3"),
+    Case("lang-make-unknown", "lang make klingon"),
+    Case("lang-make-bad-length", "lang make 'a*b' --length 9-2"),
+    Case("lang-test", "lang test 'a+b+' {words}"),
+    Case("lang-test-stdin", "lang test anbn -", stdin="ab\naab\n"),
+    Case("lang-test-nowhere", "lang test 'a*b' {tmp}/nowhere.txt"),
+    Case("lang-draw", "lang draw '(a|b)*abb'"),
+    Case("lang-draw-bad-expression", "lang draw '(a'"),
+    Case("lang-list", "lang list"),
+    Case(
+        "lang-learn",
+        "lang learn parity --models relative rnn --steps 3 --train-length 6 --test-length 8 "
+        "--rows 4 --device cpu",
+        tolerance=TRAINED,
+    ),
+    Case("lang-learn-unknown", "lang learn chess --steps 3"),
+    Case("lang-learn-bad-model", "lang learn parity --models oracle --steps 3"),
+    Case("discover", "discover {positive} {negative} --label 'a c b a : no' --top 3"),
+    Case("discover-table", "discover {table} --column text --label-column ok --chars --top 3"),
+    Case("discover-nothing", "discover"),
+    Case("discover-bad-label", "discover {positive} {negative} --label 'a b'"),
+    Case("discover-nowhere", "discover {tmp}/nowhere.txt"),
+    # Other forms --------------------------------------------------------------------------------
+    Case("export-int8", "export int8 {gpt2} {out}"),
+    Case("export-arpa", "export arpa {ngram} {out}.arpa"),
+    Case("export-bad-form", "export onnx {gpt2} {out}"),
+    Case("export-wrong-kind", "export arpa {gpt2} {out}.arpa"),
+    Case("export-not-empty", "export int8 {gpt2} {run}"),
+]

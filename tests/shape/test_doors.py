@@ -1,0 +1,66 @@
+"""Two doors to one tree: each command is a public function, typed and documented."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+import typing
+from functools import reduce
+from pathlib import Path
+
+import docstring_parser
+import pytest
+
+import regard
+from regard.cli.commands import COMMANDS, GROUPS, PANELS
+from regard.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = [command.name for command in COMMANDS]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_each_command_is_a_public_function(command):
+    function = reduce(getattr, command.name.split(), regard)
+    assert function is command.load()
+    hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+    parameters = inspect.signature(function).parameters
+    assert set(hints) == {*parameters, "return"}
+    doc = docstring_parser.parse(function.__doc__)
+    assert {p.arg_name for p in doc.params} == set(parameters), "one line for each argument"
+    assert ">>> " in function.__doc__
+    assert len(command.examples) == 3
+    assert all(f"regard {command.name}" in example for example in command.examples)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_its_help_shows_its_arguments_and_examples(command, capsys):
+    assert main([*command.name.split(), "--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(" ".join(example.split()[:3]) in text for example in command.examples)
+    assert "--json" in text and "--receipt" in text
+
+
+def test_names_occur_once_and_every_group_and_panel_has_its_commands():
+    assert len(set(NAMES)) == len(NAMES)
+    first = {name.split()[0] for name in NAMES}
+    assert {name.rpartition(" ")[0] for name in NAMES} - {""} == set(GROUPS)
+    panels = [word for words in PANELS.values() for word in words.split()]
+    assert len(set(panels)) == len(panels) and first <= set(panels)
+
+
+def test_no_help_loads_torch():
+    """All faces and all doors: so every help page is quick."""
+    code = "from regard.cli.app import build_app; build_app(); import sys; "
+    code += "print(sorted({'torch', 'numpy', 'transformers', 'tokenizers'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_no_function_has_the_name_of_a_module_beside_it():
+    """Python would hand out whichever was imported last."""
+    for command in COMMANDS:
+        room, _, name = command.function.partition(":")
+        folder = ROOT / room.replace(".", "/")
+        assert not (folder / f"{name}.py").exists() and not (folder / name).exists(), command.name

@@ -1,0 +1,104 @@
+"""Results show themselves alike in a terminal, a pipe, a notebook and files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from regard.errors import UsageError
+from regard.result import Grid, Result, Row, human, shown
+
+
+@dataclass(frozen=True)
+class Near(Row):
+    word: str
+    cosine: float = shown("{:.2f}", title="closeness")
+    secret: int = shown(table=False, default=1)
+
+
+@dataclass(frozen=True)
+class NearWords(Result):
+    """Words nearest to {word}."""
+
+    word: str
+    neighbours: list[Near]
+    tokens: int = 1536
+    loss: float = math.nan
+    vector: object = shown(table=False, default=None)
+    model: object = shown(table=False, json=False, default=None)
+
+
+@pytest.fixture
+def near():
+    return NearWords("king", [Near("queen", 0.8765), Near("<b>", 0.5)], vector=torch.ones(2))
+
+
+def test_the_dict_is_plain_data(near):
+    assert near.to_dict() == {
+        "word": "king",
+        "neighbours": [
+            {"word": "queen", "cosine": 0.8765, "secret": 1},
+            {"word": "<b>", "cosine": 0.5, "secret": 1},
+        ],
+        "tokens": 1536,
+        "loss": None,
+        "vector": [1.0, 1.0],
+    }
+
+
+def test_a_pipe_gets_plain_lines(near):
+    lines = str(near).splitlines()
+    assert lines[0] == "Words nearest to king" and repr(near) == str(near)
+    assert lines[1:4] == ["  word    king", "  tokens  1,536", "  loss    –"]
+    assert lines[4:] == [
+        "neighbours",
+        "  word   closeness",
+        "  queen       0.88",
+        "  <b>         0.50",
+    ]
+
+
+def test_a_terminal_and_a_notebook_show_the_cells(near):
+    from rich.console import Console
+
+    console = Console(record=True, width=60, file=io.StringIO())
+    console.print(near)
+    text = console.export_text()
+    assert "queen" in text and "0.88" in text and "1,536" in text
+    html = near._repr_html_()
+    assert "<td" in html and "&lt;b&gt;" in html and "<b>" not in html
+
+
+def test_saving_goes_by_the_end_of_the_name(near, tmp_path):
+    near.save(tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text()) == near.to_dict()
+    near.save(tmp_path / "a.csv")
+    rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
+    assert [row["word"] for row in rows] == ["queen", "<b>"]
+    near.save(tmp_path / "a.html")
+    assert "queen" in (tmp_path / "a.html").read_text()
+    with pytest.raises(UsageError, match="no picture"):
+        near.save(tmp_path / "a.png")
+    with pytest.raises(UsageError, match=".json, .csv, .html or .png"):
+        near.save(tmp_path / "a.txt")
+    assert not (tmp_path / "a.png").exists() and not (tmp_path / "a.txt").exists()
+
+
+def test_a_table_aligns_words_left_and_numbers_right():
+    grid = Grid("", ("a", "b"), [("x", "1"), ("longer", "22")])
+    assert str(grid).splitlines() == ["  a        b", "  x        1", "  longer  22"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (math.nan, "–"), (1536, "1,536"), (0.123456, "0.1235"), (True, "yes")]
+    + [([1, 2000], "1, 2,000"), ("a", "a")],
+)
+def test_values_as_people_read_them(value, text):
+    assert human(value) == text
