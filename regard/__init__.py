@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import tokens
+    from regard import formal, tokens
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from regard.look.edit import add, mean, other_rows, patch, resample, resample_from, zero
     from regard.look.extracted import Extracted
     from regard.look.steer import head_mask, steering_vector
+    from regard.rules import discover
 
 __version__ = "0.1.0"
 
-_ROOMS = ("tokens",)
+_ROOMS = ("formal", "tokens")
 """Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
 
 _HOMES = {
@@ -33,6 +34,7 @@ _HOMES = {
     "regard.look.edit": ("add", "mean", "other_rows", "patch", "resample", "resample_from", "zero"),
     "regard.look.extracted": ("Extracted",),
     "regard.look.steer": ("head_mask", "steering_vector"),
+    "regard.rules": ("discover",),
 }
 """Where other public names live. Loaded on first use: `import regard` needs no torch."""
 
@@ -44,6 +46,8 @@ __all__ = [
     "attend",
     "attention",
     "build",
+    "discover",
+    "formal",
     "head_mask",
     "kernel_regression",
     "load",

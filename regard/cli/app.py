@@ -168,11 +168,9 @@ def build_app(only: Sequence[str] | None = None) -> App:
         help_epilogue=f"Exit codes: {EXIT_CODES}.",
         **options,
     )
-    panels = {
-        word: Group(title, sort_key=number)
-        for number, (title, words) in enumerate(PANELS.items())
-        for word in words.split()
-    }
+    panels: dict[str, Group] = {}
+    for number, (title, words) in enumerate(PANELS.items()):
+        panels |= dict.fromkeys(words.split(), Group(title, sort_key=number))
     groups = {
         name: App(
             name=name,

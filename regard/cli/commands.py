@@ -40,6 +40,7 @@ PANELS = {
 """The panels of `regard --help`, and the commands and groups in each."""
 
 GROUPS = {
+    "formal": "formal languages: words drawn and tested, automata, length generalisation",
     "tokens": "texts to tokens and back: train, inspect and explain tokenizers",
 }
 """What the commands of a group do."""
@@ -106,6 +107,60 @@ COMMANDS = [
             "regard tokens vocab corpus.txt --min-count 2",
             "regard tokens vocab corpus.txt --kind chars --top 100",
             "regard tokens vocab texts/ --out vocab.json",
+        ),
+    ),
+    Command(
+        "discover",
+        "regard.rules:discover",
+        (
+            "regard discover pos.txt neg.txt --checker rule.py",
+            "regard discover --animals --label 'leeuw olifant leeuw olifant : no'",
+            "regard discover table.csv --column text --label-column ok --chars --json",
+        ),
+    ),
+    Command(
+        "formal make",
+        "regard.formal:make",
+        (
+            "regard formal make anbn --length 20 --count 5",
+            "regard formal make dyck-2 --length 2-40 --count 1000 --negatives 1000 --out dyck.txt",
+            "regard formal make grammar.txt --length 1-12 --seed 7 --json",
+        ),
+    ),
+    Command(
+        "formal test",
+        "regard.formal:test",
+        (
+            "regard formal test anbncn lines.txt",
+            "regard formal test grammar.txt lines.txt --json",
+            'regard formal test ".* leeuw .* olifant .*" lines.txt',
+        ),
+    ),
+    Command(
+        "formal draw",
+        "regard.formal:draw",
+        (
+            'regard formal draw "(a|b)*abb"',
+            "regard formal draw parity --save parity.png",
+            'regard formal draw "~(.* leeuw .*)" --words --save no-lion.dot',
+        ),
+    ),
+    Command(
+        "formal list",
+        "regard.formal:list",
+        (
+            "regard formal list",
+            "regard formal list --json",
+            "regard formal list | grep context-sensitive",
+        ),
+    ),
+    Command(
+        "formal learn",
+        "regard.formal:learn",
+        (
+            "regard formal learn parity even-pairs --models sinusoidal --models rnn --steps 2000",
+            "regard formal learn bucket-sort --models relative --seeds 3 --out runs.jsonl",
+            "regard formal learn reverse --models lstm --test-length 100 --json",
         ),
     ),
 ]

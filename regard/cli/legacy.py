@@ -17,14 +17,11 @@ from regard import __version__
 from regard.cli.cause_flags import CAUSE
 from regard.cli.counting_flags import COUNTING
 from regard.cli.diagnose_flags import DIAGNOSE
-from regard.cli.discover_flags import DISCOVER
 from regard.cli.explain_flags import EXPLAIN
 from regard.cli.extract_flags import EXTRACT
 from regard.cli.failures import explain
 from regard.cli.history_flags import HISTORY
 from regard.cli.ladder_flags import LADDER
-from regard.cli.lang_flags import LANG
-from regard.cli.learn_flags import LEARN
 from regard.cli.look_flags import LOOK
 from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.probe_flags import PROBE
@@ -40,7 +37,6 @@ from regard.files import FULL
 INTERRUPTED = 130
 FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER
 FAMILIES |= VIEW | LOOK | EXPLAIN | CAUSE | PROBE | EXTRACT
-FAMILIES |= LANG | LEARN | DISCOVER
 READING = "reading the command line"
 
 

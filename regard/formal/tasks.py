@@ -257,9 +257,10 @@ BIT, FIFTH = 0.5, 0.2
 _ROWS: tuple[LengthTask, ...] = (
     LengthTask("even-pairs", REGULAR, 2, 2, BIT, Published(100, 100, 100, 96.4, 100),
                digits(2), even_pairs, one),
-    LengthTask("modular-arithmetic-simple", REGULAR, 8, 5, FIFTH, Published(100, 100, 100, 24.2, 100),
-               ask_flat_expression, value, one),
-    LengthTask("parity", REGULAR, 2, 2, BIT, Published(100, 100, 100, 52.0, 100), digits(2), parity, one),
+    LengthTask("modular-arithmetic-simple", REGULAR, 8, 5, FIFTH,
+               Published(100, 100, 100, 24.2, 100), ask_flat_expression, value, one),
+    LengthTask("parity", REGULAR, 2, 2, BIT, Published(100, 100, 100, 52.0, 100),
+               digits(2), parity, one),
     LengthTask("cycle-navigation", REGULAR, 3, 5, FIFTH, Published(100, 100, 100, 61.9, 100),
                digits(3), cycle, one),
     LengthTask("stack-manipulation", STACK, 5, 3, BIT, Published(56.0, 100, 100, 57.5, 59.1),

@@ -191,7 +191,8 @@ def moves_source(symbols: Word, moves: Word, accepting: Word) -> str:
 def read_moves(symbols: Word, moves: Word, accepting: Word) -> str:
     """An automaton in one line: each state with where each symbol leads."""
     rows = (f"{n}{'!' if str(n) in accepting else ''}: {row}" for n, row in enumerate(moves))
-    return f"automaton over {' '.join(symbols)} ({'; '.join(rows)}; ! accepts, others are stepped over)"
+    listed = f"{'; '.join(rows)}; ! accepts, others are stepped over"
+    return f"automaton over {' '.join(symbols)} ({listed})"
 
 
 SUM = "x.count({!r}) + x.count({!r})"

@@ -26,7 +26,7 @@ from regard.rules.description_length import (
     posterior,
 )
 from regard.rules.encoded_lines import encode
-from regard.rules.labelled_lines import RANDOM, WORDS, LineFormat, find_in_both
+from regard.rules.labelled_lines import WORDS, LineFormat, find_in_both
 from regard.rules.nerode import rule_automaton
 from regard.rules.null_model import RandomLines, acceptance_rate, chance_of, fit_random_lines
 from regard.rules.permutation_test import PermutationTest, shuffle_test
@@ -39,6 +39,7 @@ from regard.rules.probes import (
     short_words,
 )
 from regard.rules.results import (
+    RANDOM,
     SMALL_STATES,
     DecidingProbe,
     Discovery,
@@ -120,10 +121,10 @@ def discover_rule(
         complete=complete,
         rules_tried=sum(map(len, search.atoms.atoms)),
         lines=len(given),
-        positives=sum(line.positive for line in given),
         symbols=len(vocabulary),
         in_both=find_in_both(given),
         notes=[],
+        examples=used,
     )
     said = [*notes, claim(found)]
     if one_sided:

@@ -15,7 +15,6 @@ from regard.errors import DataError, UsageError
 from regard.rules.results import BothSides, LabelledLine
 
 MAX_LINES = 20_000  # that are looked at; of more, as many at even distances
-RANDOM = "<random>"  # the file of lines that were drawn
 ANIMALS = Path(__file__).with_name("animals.txt")
 ANSWER = "reading --label"
 YES = ("1", "+", "yes", "true", "y", "pos", "positive")
@@ -84,11 +83,6 @@ def read_blocks(path: str | Path, form: LineFormat = WORDS) -> Iterator[Labelled
             yield form.line(text, blocks == 1, path, number)
 
 
-def read_animals() -> list[LabelledLine]:
-    """The 26 lines of eight animals."""
-    return [replace(line, file=ANIMALS.name) for line in read_blocks(ANIMALS)]
-
-
 def read_label(text: str, doing: str) -> bool:
     """Yes or no."""
     word = text.strip().lower()
@@ -108,13 +102,33 @@ def read_answers(texts: Iterable[str], form: LineFormat = WORDS) -> Iterator[Lab
         yield form.line(words, read_label(label, ANSWER), "--label", number)
 
 
-def join_answers(
-    lines: list[LabelledLine], answers: list[LabelledLine]
+def read_examples(
+    sides: Sequence[Side], animals: bool, blocks: bool, form: LineFormat, answers: Sequence[str]
 ) -> tuple[list[LabelledLine], list[str]]:
-    """Lines with answered probes, of very many lines some; what a reader must know of it."""
-    notes = []
-    if not any(line.positive for line in [*lines, *answers]):
-        lines, answers = ([replace(x, positive=True) for x in part] for part in (lines, answers))
+    """The lines that the arguments of `discover` name, and what a reader must know of them."""
+    check_sides(sides, animals, blocks, form)
+    notes: list[str] = []
+    if animals:
+        lines = [replace(line, file=ANIMALS.name) for line in read_blocks(ANIMALS, form)]
+    elif blocks:
+        lines = list(read_blocks(as_file(sides[0]), form))
+    elif form.label_column:
+        lines = list(read_labelled(as_file(sides[0]), form))
+    else:
+        lines = []
+        for n, side in enumerate(sides):
+            part = list(read_side(side, n == 0, form))
+            lines += part
+            if not part:
+                name = side if isinstance(side, str | Path) else ("positives", "negatives")[n]
+                notes.append(f"{name} has no lines")
+    if not lines:
+        where = ", ".join(str(side) for side in sides if isinstance(side, str | Path))
+        problem = f"no tokens in {where or 'the lines'}"
+        raise DataError("looking for a rule", problem, "a sequence on each line")
+    answered = list(read_answers(answers, form))
+    if not any(line.positive for line in [*lines, *answered]):
+        lines, answered = ([replace(x, positive=True) for x in part] for part in (lines, answered))
         notes.append("there are negatives only: the rules are about what they have in common")
     if len(lines) > MAX_LINES:
         count = f"{len(lines):,} lines: {MAX_LINES:,} of them"
@@ -122,7 +136,28 @@ def join_answers(
         halves = [[x for x in lines if x.positive == sign] for sign in (True, False)]
         room = max(MAX_LINES // 2, MAX_LINES - min(map(len, halves)))
         lines = [line for half in halves for line in thin(half, room)][:MAX_LINES]
-    return [*lines, *answers], notes
+    return [*lines, *answered], notes
+
+
+def check_sides(sides: Sequence[Side], animals: bool, blocks: bool, form: LineFormat) -> None:
+    """Which files go with which options."""
+    doing, most = "choosing lines", 0 if animals else 1 if blocks or form.label_column else 2
+    if len(sides) > most or not (sides or animals):
+        expected = ("no file with --animals", "one file", "POS, or POS and NEG")[most]
+        raise UsageError(doing, f"{len(sides)} files", expected, "regard discover --animals")
+    if form.column and (animals or blocks):
+        flag = "--animals" if animals else "--blocks"
+        raise UsageError(doing, f"--column with {flag}", "--column with tables", "leave one out")
+    if form.label_column and not form.column:
+        fix = f"--column NAME --label-column {form.label_column}"
+        raise UsageError(doing, "--label-column without --column", "both", fix)
+
+
+def as_file(side: Side) -> str | Path:
+    """A side that must be a file."""
+    if not isinstance(side, str | Path):
+        raise UsageError("choosing lines", "lines instead of a file", "a file with both labels")
+    return side
 
 
 def thin(lines: Sequence[LabelledLine], most: int) -> list[LabelledLine]:

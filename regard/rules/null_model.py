@@ -1,4 +1,4 @@
-"""The null model: random lines, how often they keep a rule, and whether negatives may be just that."""
+"""The null model: random lines, and how often they keep a rule; negatives may be just that."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,14 @@ from regard.rules.rule import Accepts, Rule
 SHOWN, SHOWN_EXCEPTIONS = 10, 5
 SMALL_STATES = 12  # up to which an automaton is part of the result
 CLIP = 300  # characters of a line that is shown
+RANDOM = "<random>"  # the file of lines that were drawn
 
 
 @dataclass(frozen=True)
 class LabelledLine(Row):
     """One line with its label and where it stands."""
 
-    tokens: tuple[str, ...] = shown(json=False, table=False)
+    tokens: tuple[str, ...] = field(metadata={"json": False})
     positive: bool
     file: str
     line: int
@@ -158,7 +159,6 @@ class HeadUse(Row):
 class NeuralStudy(Result):
     """A Transformer of two blocks and two heads; rule: {rule}."""
 
-    rule: str = shown(json=False)
     cross_validated: float
     by_seed: list[float]
     folds: int
@@ -173,6 +173,7 @@ class NeuralStudy(Result):
     edits: Counterfactuals
     automaton: ExtractedAutomaton
     heads: list[HeadUse]
+    rule: str = shown(json=False, default="none")
 
     def parts(self) -> Iterator[str | Grid]:
         """Accuracies, then the heads, then the automaton."""
@@ -215,7 +216,7 @@ class NeuralStudy(Result):
 
 @dataclass(frozen=True)
 class Discovery(Result):
-    """The rule behind labelled sequences: what fits, how well, what else fits, what would decide."""
+    """The rule behind labelled sequences: what fits, what else fits, and what would decide."""
 
     hypotheses: list[Hypothesis]
     probes: list[DecidingProbe]
@@ -232,11 +233,17 @@ class Discovery(Result):
     rules_tried: int
     """Rules that were tried alone."""
     lines: int
-    positives: int = shown(json=False)
     symbols: int
     in_both: list[BothSides]
     notes: list[str]
+    examples: list[LabelledLine] = shown(json=False)
+    """The lines themselves; where one side only was given, with random ones beside them."""
     neural: NeuralStudy | None = None
+
+    @property
+    def positives(self) -> int:
+        """How many positive lines were given."""
+        return sum(line.positive and line.file != RANDOM for line in self.examples)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data; `neural` only where a network was trained."""
@@ -295,7 +302,7 @@ class Discovery(Result):
             yield from self.neural.parts()
 
     def save(self, path: str | Path) -> None:
-        """Write the result as .json, .csv or .html, or the best rule's automaton as .dot or .png."""
+        """Write the best rule's automaton as .dot or .png, or the result in any other form."""
         if not draw_automaton(self.hypotheses[0].automaton if self.hypotheses else None, path):
             super().save(path)
 

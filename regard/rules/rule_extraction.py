@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from regard.ambient import progress
+from regard.ambient import choose_device, current, progress
 from regard.formal.lstar import disagreements, learn_dfa
 from regard.formal.state_diagram import dot
 from regard.look.ablate import fill
@@ -28,13 +28,13 @@ from regard.rules.results import (
     SMALL_STATES,
     Counterfactuals,
     Disagreement,
+    Discovery,
     ExtractedAutomaton,
     HeadUse,
     NeuralStudy,
 )
 from regard.rules.rule import Accepts
 from regard.rules.tiny_transformer import (
-    DEFAULT,
     Network,
     NetworkConfig,
     StringSampler,
@@ -52,21 +52,17 @@ STEPS = 3000
 VALIDATED = 2000  # lines that are trained on at most while validating
 
 
-def study_network(
-    words: Sequence[Word],
-    labels: Sequence[bool],
-    accepts: Accepts | None = None,
-    reading: str = "none",
-    config: NetworkConfig = DEFAULT,
-    device: str = "cpu",
-    seconds: float = 60.0,
-    blank: str = " ",
-) -> NeuralStudy:
+def study_network(found: Discovery, seconds: float = 60.0, blank: str = " ") -> NeuralStudy:
     """Validate on the lines, train the network that is opened, and open it.
 
-    `accepts` is the best rule that is known, `reading` its words. No seed is validated after half
-    of the `seconds`; the questions of the automaton may take all of them.
+    The best rule that was found is held beside it. No seed is validated after half of the
+    `seconds`; the questions of the automaton may take all of them. `blank` stands between tokens.
     """
+    words = [line.tokens for line in found.examples]
+    labels = [line.positive for line in found.examples]
+    best = found.hypotheses[0] if found.hypotheses else None
+    accepts = best.accepts if best is not None else None
+    config, device = NetworkConfig(seed=current().seed), choose_device()
     some = StringSampler(words, config.seed).rng.sample(
         range(len(words)), min(VALIDATED, len(words))
     )
@@ -95,7 +91,6 @@ def study_network(
         automaton = extract_automaton(network, words, seconds, config.seed, blank)
         say("edits and heads")
         return NeuralStudy(
-            rule=reading,
             cross_validated=validation.accuracy,
             by_seed=validation.by_seed,
             folds=validation.folds,
@@ -106,6 +101,7 @@ def study_network(
             edits=counterfactuals(network, words, accepts),
             automaton=automaton,
             heads=head_uses(network, lesson[0]),
+            rule=best.rule if best is not None else "none",
         )
 
 
