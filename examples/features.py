@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.look.capture import Board
-from regard.look.probe import by_layer
-from regard.look.task import make_task
+from regard.look.probing import make_task, probe_layers
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -88,7 +87,7 @@ def main() -> None:
     }
     tasks = {name: make_task(labels, place, picture) for name, labels in features.items()}
     vectors = ((tap, x[:, 1:].flatten(0, 1)) for tap, x in seen.items())  # without the class token
-    found = by_layer(vectors, tasks, code=False)
+    found = probe_layers(vectors, tasks, code=False)
     print(f"{'':28}" + "".join(f"{name:>20}" for name in tasks))
     for tap in seen:
         print(f"{tap:28}" + "".join(f"{found[name][tap].accuracy:20.0%}" for name in tasks))

@@ -24,10 +24,9 @@ from torch import Tensor
 import regard
 from regard.data.files import read_lines
 from regard.look.capture import Board
-from regard.look.circuit import CircuitConfig, find_circuit
-from regard.look.goal import Goal
+from regard.look.circuit_search import CircuitConfig, find_circuit
 from regard.look.heads import best_heads, head_scores
-from regard.look.patching import Pairs
+from regard.look.patching import Goal, Pairs
 from regard.look.picture import can_draw, png
 from regard.look.repeats import random_repeats
 from regard.model import presets

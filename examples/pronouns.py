@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.look.goal import Goal
-from regard.look.shap import shap
-from regard.look.subsets import Tokens
+from regard.look.masked_input import MaskedInput
+from regard.look.patching import Goal
+from regard.look.shap import shapley_values
 
 NOUNS = {  # masculine, feminine
     "chat": "souris",
@@ -129,7 +129,9 @@ def main() -> None:
         right += int(goal(out.logits, out.batch)[0] > 0)
         first, second = people(kit, case)
         absent = kit.tokenizer.specials["pad"]
-        shares = shap(Tokens(kit.board, out.batch, goal, absent, [*first, *second])).scores
+        players = [*first, *second]
+        masked = MaskedInput(kit.board, out.batch, goal, absent, players)
+        shares = shapley_values(masked, len(players)).scores
         fair += int(shares[: len(first)].sum() > shares[len(first) :].sum())
     print(f"  his or her is right: {right / len(cases):.0%}")
     report("attention to the owner where his or her is written", torch.stack(found))

@@ -197,8 +197,13 @@ class HeadClaim:
         import torch
 
         from regard.errors import UsageError
-        from regard.look.patching import send
-        from regard.look.sites import Site, head_sites, mlp_sites, taps_of
+        from regard.look.patching import (
+            Site,
+            head_sites,
+            mlp_sites,
+            send_along_paths,
+            taps_of,
+        )
 
         if into not in ("q", "k", "v"):
             raise UsageError("testing a mechanism", f"an edge into {into!r}", "q, k or v")
@@ -208,7 +213,7 @@ class HeadClaim:
         with torch.no_grad():
             before, held = board.run(batch, taps_of([*head_sites(board), *mlp_sites(board)]))
             sent = {written: ablation(by, self.number)}
-            after = send(board, batch, held, sent, [Site(read, group)])
+            after = send_along_paths(board, batch, held, sent, [Site(read, group)])
         edge = f"{written} head {self.number} → {read} head {reader.number} is used"
         return self.model.small_change(before, after, batch, change_below, edge, by)
 

@@ -161,6 +161,7 @@ def build_app(only: Sequence[str] | None = None) -> App:
         help_format="plaintext",
         version_flags=["--version"],
         help_formatter=show_panel,
+        default_parameter=Parameter(consume_multiple=True, negative_iterable=()),
     )
     app = App(
         name="regard",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -13,15 +13,20 @@ from regard.cli.opening import open_kit
 from regard.cli.patching import grid, open_pairs
 from regard.cli.show import Show
 from regard.cli.texts import at_least
-from regard.core.attention import Attention
 from regard.errors import UsageError
 from regard.files import write_whole
 from regard.look.capture import Board
-from regard.look.circuit import Certificate, Circuit, CircuitConfig, Share, find_circuit
-from regard.look.edges import Edge, edge_scores
-from regard.look.patching import Pairs
+from regard.look.circuit_search import (
+    Certificate,
+    CircuitConfig,
+    FoundCircuit,
+    ScoredEdge,
+    edge_scores,
+    edges_within,
+    find_circuit,
+)
+from regard.look.patching import Pairs, Site
 from regard.look.picture import draw_map
-from regard.look.sites import Site
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
@@ -35,7 +40,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     if int(pairs.templates.bincount().min()) < 4:  # two in either half
         show.note("some templates, or lengths, have fewer than 4 pairs: their means are of few")
     with show.progress("finding a circuit") as progress:
-        found = find_circuit(kit.board, pairs, config, progress)
+        found = find_circuit(kit.board, pairs, config)
         progress("edges")
         edges = find_edges(kit.board, pairs, found.nodes, show) if args.edges else []
     made = as_data(args, found, edges[: args.edges])
@@ -54,36 +59,18 @@ def run(args: argparse.Namespace, show: Show) -> int:
     return 0
 
 
-def find_edges(board: Board, pairs: Pairs, nodes: list[Site], show: Show) -> list[Edge]:
+def find_edges(board: Board, pairs: Pairs, nodes: list[Site], show: Show) -> list[ScoredEdge]:
     """Edges of a circuit, largest first; a model whose edges are not scored has none."""
     try:
-        return within(board, edge_scores(board, pairs), nodes)
+        return edges_within(board, edge_scores(board, pairs), nodes)
     except UsageError as error:
         show.note(f"no edges: {error.found}")
         return []
 
 
-def within(board: Board, edges: list[Edge], nodes: list[Site]) -> list[Edge]:
-    """Edges between parts of a circuit, and from its embedding and to its end."""
-    ends = ("embed", "resid_post")
-
-    def inside(site: Site) -> bool:
-        return site.tap.endswith(ends) or not set(nodes).isdisjoint(parts_at(board, site))
-
-    return [edge for edge in edges if inside(edge.sender) and inside(edge.receiver)]
-
-
-def parts_at(board: Board, site: Site) -> list[Site]:
-    """The parts that a place belongs to: q to the head that has z, k and v to all that share it."""
-    owner, _, place = site.tap.rpartition(".")
-    if place not in ("q", "k", "v") or site.head is None:
-        return [site]
-    attention = cast(Attention, board.model.get_submodule(owner))
-    share = 1 if place == "q" else attention.heads // attention.groups
-    return [Site(f"{owner}.z", site.head * share + n) for n in range(share)]
-
-
-def as_data(args: argparse.Namespace, found: Circuit, edges: list[Edge]) -> dict[str, Any]:
+def as_data(
+    args: argparse.Namespace, found: FoundCircuit, edges: list[ScoredEdge]
+) -> dict[str, Any]:
     """The object of `--json`."""
     told = found.certificate
 
@@ -111,16 +98,16 @@ def as_data(args: argparse.Namespace, found: Circuit, edges: list[Edge]) -> dict
             "faithfulness": {kind: value._asdict() for kind, value in told.faithfulness.items()},
             "completeness": {"mean": told.completeness[0], "worst": told.completeness[1]},
             "random": told.random._asdict(),
-            "random_as_good": told.beaten,
+            "random_as_good": told.random_as_good,
         },
     }
 
 
-def print_circuit(found: Circuit, edges: list[Edge], show: Show) -> None:
+def print_circuit(found: FoundCircuit, edges: list[ScoredEdge], show: Show) -> None:
     """The same for people."""
     told = found.certificate
     rows = [
-        (str(node), f"{found.effects[node]:+.3f}", shown(told.minimality[node]))
+        (str(node), f"{found.effects[node]:+.3f}", str(told.minimality[node]))
         for node in found.nodes
     ]
     title = f"{len(found.nodes)} of {len(found.sites)} parts"
@@ -134,16 +121,11 @@ def print_circuit(found: Circuit, edges: list[Edge], show: Show) -> None:
 
 def certificate(told: Certificate) -> dict[str, str]:
     """What a circuit is worth, in words."""
-    faithful = {f"faithfulness, {kind}": shown(share) for kind, share in told.faithfulness.items()}
+    faithful = {f"faithfulness, {kind}": str(share) for kind, share in told.faithfulness.items()}
     mean, worst = told.completeness
     return {
         "goal": f"{told.model:.4f} model, {told.empty:.4f} with every part ablated",
         **faithful,
         "completeness": f"mean gap {mean:.3f}, worst {worst:.3f}",
-        "random circuits": f"{shown(told.random)}; {told.beaten:.0%} as good",
+        "random circuits": f"{str(told.random)}; {told.random_as_good:.0%} as good",
     }
-
-
-def shown(share: Share) -> str:
-    """A share with its interval."""
-    return f"{share.value:.3f} ({share.low:.3f} to {share.high:.3f})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -12,23 +11,25 @@ from regard.cli.explain_flags import METHODS
 from regard.cli.explain_goal import DOING, Question, ask, baseline_of
 from regard.cli.lengths import check_room
 from regard.cli.opening import open_kit
-from regard.cli.show import Progress, Show
+from regard.cli.show import Show
 from regard.cli.texts import check_finite
 from regard.errors import check_known
 from regard.look.attribution import (
-    Attribution,
     attention_flow,
     attention_rollout,
     attention_row,
+    deletion_and_insertion,
     gradient_times_input,
     integrated_gradients,
+    random_areas,
+    spearman,
 )
-from regard.look.faithful import curves, random_areas, spearman
 from regard.look.labels import token_labels
-from regard.look.lime import lime
-from regard.look.shap import Shap, shap
-from regard.look.sites import head_sites
-from regard.look.subsets import Tokens
+from regard.look.lime import fit_lime
+from regard.look.masked_input import MaskedInput
+from regard.look.patching import head_sites
+from regard.look.results import GradientScores, ShapScores
+from regard.look.shap import shapley_values
 
 BAR = 10  # characters of the longest bar
 ATTENTION = {"attention": attention_row, "rollout": attention_rollout, "flow": attention_flow}
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     check_room(kit, len(question.ids), DOING, heads, bool(methods & {"gradient", "ig"}))
     baseline, name = baseline_of(kit, args.baseline)
     ids = [question.ids[n] for n in question.players]
-    tokens = Tokens(kit.board, question.batch, question.goal, baseline, question.players)
+    tokens = MaskedInput(kit.board, question.batch, question.goal, baseline, question.players)
     head = {
         "text": args.text,
         "target": question.target,
@@ -78,7 +79,11 @@ def run(args: argparse.Namespace, show: Show) -> int:
 
 
 def explain(
-    args: argparse.Namespace, show: Show, tokens: Tokens, question: Question, head: dict[str, Any]
+    args: argparse.Namespace,
+    show: Show,
+    tokens: MaskedInput,
+    question: Question,
+    head: dict[str, Any],
 ) -> None:
     """By one method."""
     found = apply(args.method, args, show, tokens)
@@ -102,17 +107,19 @@ def explain(
 
 
 def compare(
-    args: argparse.Namespace, show: Show, tokens: Tokens, question: Question, head: dict[str, Any]
+    args: argparse.Namespace,
+    show: Show,
+    tokens: MaskedInput,
+    question: Question,
+    head: dict[str, Any],
 ) -> None:
     """By all methods that the model has, with what each is worth."""
     found = {name: apply(name, args, show, tokens) for name in usable(tokens)}
     areas = {}
-    with show.progress("deletion and insertion") as progress:
-        tokens.watch = counted(progress)
-        for name, one in found.items():
-            made = curves(tokens, one.scores)
-            areas[name] = made.deletion_area, made.insertion_area
-        areas["random"] = random_areas(tokens, len(tokens.columns), RANDOM, args.seed)
+    for name, one in found.items():
+        made = deletion_and_insertion(tokens, one.scores)
+        areas[name] = made.deletion_area, made.insertion_area
+    areas["random"] = random_areas(tokens, len(tokens.columns), RANDOM, args.seed)
     pairs = {a: {b: spearman(found[a].scores, found[b].scores) for b in found} for a in found}
     if show.as_json:
         methods = {
@@ -149,7 +156,7 @@ def area_data(areas: tuple[float, float]) -> dict[str, float]:
     return {"deletion": areas[0], "insertion": areas[1]}
 
 
-def usable(tokens: Tokens) -> list[str]:
+def usable(tokens: MaskedInput) -> list[str]:
     """The methods that model, baseline and length allow: recurrent ones have no attention."""
     taps = [name for name in tokens.board.taps if name.endswith(".pattern")]
     own = any(".cross." not in name for name in taps)  # a recurrent reader has none of its own
@@ -159,58 +166,51 @@ def usable(tokens: Tokens) -> list[str]:
     return [name for name in METHODS if name not in gone]
 
 
-def apply(name: str, args: argparse.Namespace, show: Show, tokens: Tokens) -> Found:
+def apply(name: str, args: argparse.Namespace, show: Show, tokens: MaskedInput) -> Found:
     """What one method finds, with progress."""
-    with show.progress(name) as progress:
-        tokens.watch = counted(progress)
-        if name in ("gradient", "ig"):
-            ig = name == "ig"
-            found = of_gradient(
-                integrated_gradients(tokens, args.steps) if ig else gradient_times_input(tokens)
-            )
-        elif name == "lime":
-            found = of_lime(tokens, args)
-        elif name == "shap":
-            found = of_shap(shap(tokens, args.samples, args.seed))
-        else:
-            found = of_attention(ATTENTION[name](tokens), name)
+    if name in ("gradient", "ig"):
+        ig = name == "ig"
+        found = of_gradient(
+            integrated_gradients(tokens, args.steps) if ig else gradient_times_input(tokens)
+        )
+    elif name == "lime":
+        found = of_lime(tokens, args)
+    elif name == "shap":
+        found = of_shap(shapley_values(tokens, len(tokens.columns), args.samples, args.seed))
+    else:
+        found = of_attention(ATTENTION[name](tokens), name)
     check_finite(DOING, found.scores.tolist())
     return found
 
 
-def counted(progress: Progress) -> Callable[[int, int], None]:
-    """Progress by numbers."""
-    return lambda done, whole: progress(f"{done:,} of {whole:,}")
-
-
-def of_gradient(found: Attribution) -> Found:
+def of_gradient(found: GradientScores) -> Found:
     """Gradient × input, or integrated gradients."""
     difference = found.value - found.baseline_value
     said = (
         f"sum {float(found.scores.sum()):.4f} of {difference:.4f} "
         f"(from {found.baseline_value:.4f} to {found.value:.4f}), "
-        f"completeness error {found.error:.2%}"
+        f"completeness error {found.completeness_error:.2%}"
     )
     said += f", {found.steps} steps" if found.steps > 1 else ""
     data = {
         "value": found.value,
         "baseline_value": found.baseline_value,
-        "completeness_error": found.error,
+        "completeness_error": found.completeness_error,
         "steps": found.steps,
     }
-    return Found(found.scores, said, f"misses {found.error:.1%}", data)
+    return Found(found.scores, said, f"misses {found.completeness_error:.1%}", data)
 
 
-def of_lime(tokens: Tokens, args: argparse.Namespace) -> Found:
+def of_lime(tokens: MaskedInput, args: argparse.Namespace) -> Found:
     """LIME."""
-    found = lime(tokens, args.samples or 1000, seed=args.seed)
+    found = fit_lime(tokens, len(tokens.columns), args.samples or 1000, seed=args.seed)
     short = f"R² {found.r2:.3f}" + ("" if found.trusted else ", not trustworthy")
     said = f"{short}, intercept {found.intercept:.4f}"
     data = {"r2": found.r2, "trusted": found.trusted, "intercept": found.intercept}
     return Found(found.scores, said, short, {**data, "value": found.value})
 
 
-def of_shap(found: Shap) -> Found:
+def of_shap(found: ShapScores) -> Found:
     """Shapley values."""
     how = f"{found.orders} orders" if found.orders else "exact"
     said = (

@@ -11,9 +11,9 @@ from regard.cli.lengths import check_length, most_tokens
 from regard.cli.show import Show
 from regard.errors import DataError, UsageError, did_you_mean
 from regard.kit import Kit
-from regard.look.goal import Goal
-from regard.look.inputs import Baseline
 from regard.look.labels import token_label
+from regard.look.masked_input import Baseline
+from regard.look.patching import Goal
 from regard.model.batch import Batch
 from regard.model.front_text import TextFront
 from regard.tokens.tokenizer import Tokenizer
@@ -28,7 +28,7 @@ class Question(NamedTuple):
     batch: Batch
     goal: Goal
     ids: list[int]
-    """Tokens of the input."""
+    """MaskedInput of the input."""
     players: list[int]
     """Columns of the words that may be absent."""
     target: str

@@ -14,9 +14,8 @@ from regard.cli.patching import ioi_lines
 from regard.cli.prompts import make_pairs
 from regard.cli.show import Show
 from regard.look.capture import Board
-from regard.look.goal import last_columns
-from regard.look.ioi_heads import COUNTS, LOOKS, RULES, Found, find_classes
-from regard.look.patching import Pairs
+from regard.look.ioi_task import MIN_ATTENTION, MIN_EFFECT, RULES, ClassHead, HeadClasses
+from regard.look.patching import Pairs, last_columns
 from regard.look.repeats import repeats_for
 
 Z95 = 1.96
@@ -30,14 +29,13 @@ def run(args: argparse.Namespace, show: Show) -> int:
     pairs = make_pairs(kit, lines, show.note)
     figures = measure(kit.board, pairs)
     made: dict[str, Any] = {"prompts": len(lines), **figures}
-    classes: dict[str, list[Found]] = {}
+    classes: dict[str, list[ClassHead]] = {}
     if args.heads:
-        with show.progress("looking for heads") as progress:
-            repeats = repeats_for(kit.model, kit.tokenizer, seed=args.seed)
-            classes = find_classes(kit.board, pairs, repeats, progress)
-        made["thresholds"] = {"looks": LOOKS, "effect": COUNTS}
+        repeats = repeats_for(kit.model, kit.tokenizer, seed=args.seed)
+        classes = HeadClasses(kit.board, pairs, repeats).find()
+        made["thresholds"] = {"looks": MIN_ATTENTION, "effect": MIN_EFFECT}
         made["rules"] = RULES
-        made["heads"] = {name: [h._asdict() for h in heads] for name, heads in classes.items()}
+        made["heads"] = {name: [h.to_dict() for h in heads] for name, heads in classes.items()}
     if args.out:
         write_measured(args, kit, made)
     if show.as_json:
@@ -49,7 +47,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     return 0
 
 
-def print_classes(classes: dict[str, list[Found]], top: int, show: Show) -> None:
+def print_classes(classes: dict[str, list[ClassHead]], top: int, show: Show) -> None:
     """The heads for people; a class without any is named too."""
 
     def shown(value: float | None, form: str) -> str:
@@ -70,8 +68,8 @@ def print_classes(classes: dict[str, list[Found]], top: int, show: Show) -> None
     columns = ("class", "head", "looks there", "effect", "repeats")
     show.table("heads by what they do", columns, rows, 2)
     show.line(
-        f"  listed: attention of {LOOKS} or more to where the class looks, and an effect, where one"
-        f" is measured, of {100 * COUNTS:g} % or more of the difference"
+        f"  listed: attention of {MIN_ATTENTION} or more to where the class looks, and an effect, "
+        f"where one is measured, of {100 * MIN_EFFECT:g} % or more of the difference"
     )
 
 

@@ -15,8 +15,8 @@ from regard.cli.show import Show
 from regard.cli.texts import check_finite
 from regard.errors import UsageError
 from regard.kit import Kit
-from regard.look.goal import Goal
 from regard.look.lens import Attribution, direct_attribution, last_stack, logit_lens, standing
+from regard.look.patching import Goal
 from regard.model.batch import Batch
 
 DOING = "looking through the logit lens"

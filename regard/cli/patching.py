@@ -19,11 +19,19 @@ from regard.files import write_whole
 from regard.kit import Kit
 from regard.look.capture import Board
 from regard.look.edit import zero
-from regard.look.ioi import FRAMES, make_prompts
+from regard.look.ioi_task import FRAMES, make_prompts
 from regard.look.names import resolve
-from regard.look.patching import Effects, Pairs, attribute_sites, patch_paths, patch_sites
+from regard.look.patching import (
+    Effects,
+    Pairs,
+    Site,
+    attribute_sites,
+    head_sites,
+    mlp_sites,
+    patch_paths,
+    patch_sites,
+)
 from regard.look.picture import draw_map
-from regard.look.sites import Site, head_sites, mlp_sites
 
 DOING = "patching activations"
 

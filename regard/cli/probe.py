@@ -18,8 +18,7 @@ from regard.data.statistics import share_interval
 from regard.data.treebank import Words, heads_of, read_treebank
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
-from regard.look.probe import Measured, by_layer
-from regard.look.task import Task, make_task
+from regard.look.probing import ProbeCounts, ProbingTask, make_task, probe_layers
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
@@ -82,7 +81,7 @@ def run_label(
     tasks = {label: task_of(corpus, label, args) for label in args.label}
     controls = {name: task.control(args.seed) for name, task in tasks.items() if args.control}
     vectors = vectors_of(kit, corpus, taps, progress)
-    made = by_layer(vectors, tasks, args.kind, args.seed, controls)
+    made = probe_layers(vectors, tasks, args.kind, args.seed, controls)
     if not show.as_json:
         for label, task in tasks.items():
             print_label(args, show, label, task, made[label])
@@ -93,7 +92,7 @@ def run_label(
 
 
 def label_data(
-    args: argparse.Namespace, label: str, task: Task, made: dict[str, Measured]
+    args: argparse.Namespace, label: str, task: ProbingTask, made: dict[str, ProbeCounts]
 ) -> dict[str, Any]:
     """One label as plain data."""
     train, dev, test = map(len, task.parts)
@@ -109,7 +108,11 @@ def label_data(
 
 
 def print_label(
-    args: argparse.Namespace, show: Show, label: str, task: Task, made: dict[str, Measured]
+    args: argparse.Namespace,
+    show: Show,
+    label: str,
+    task: ProbingTask,
+    made: dict[str, ProbeCounts],
 ) -> None:
     """One label for people."""
     train, dev, test = map(len, task.parts)
@@ -125,7 +128,7 @@ def print_label(
     show.line(f"bits: online code of the training labels; {math.log2(len(task.names)):.3f} uniform")
 
 
-def print_layers(show: Show, made: dict[str, dict[str, Measured]]) -> None:
+def print_layers(show: Show, made: dict[str, dict[str, ProbeCounts]]) -> None:
     """Which layer knows what: the accuracy of each label at each place, the best ones marked."""
     best = {label: max(each, key=lambda tap: each[tap].right) for label, each in made.items()}
     places = list(next(iter(made.values())))
@@ -136,7 +139,7 @@ def print_layers(show: Show, made: dict[str, dict[str, Measured]]) -> None:
     show.table("which layer knows what (* most)", ("tap", *made), rows)
 
 
-def task_of(corpus: Corpus, label: str, args: argparse.Namespace) -> Task:
+def task_of(corpus: Corpus, label: str, args: argparse.Namespace) -> ProbingTask:
     """The labels of the words that have a token."""
     labels, words, numbers = list[str](), list[str](), list[int]()
     for n, (sentence, row) in enumerate(zip(corpus.sentences, corpus.rows, strict=True)):
@@ -146,7 +149,7 @@ def task_of(corpus: Corpus, label: str, args: argparse.Namespace) -> Task:
     return make_task(labels, words, numbers, args.seed, args.drop_rare)
 
 
-def as_data(made: Measured, task: Task) -> dict[str, Any]:
+def as_data(made: ProbeCounts, task: ProbingTask) -> dict[str, Any]:
     """A measurement as plain data."""
     low, high = made.interval
     control = None if made.control is None else made.control / made.asked
@@ -169,7 +172,7 @@ def shares(right: int, asked: int) -> tuple[str, str]:
     return f"{right / asked if asked else 0:.1%}", f"{low:.1%} to {high:.1%}"
 
 
-def label_cells(made: Measured) -> tuple[str, str, str, str, str]:
+def label_cells(made: ProbeCounts) -> tuple[str, str, str, str, str]:
     """A measurement for people."""
     control, selectivity = made.control, made.selectivity
     return (

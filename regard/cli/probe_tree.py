@@ -12,9 +12,19 @@ from regard.cli.probe_reading import Corpus, vectors_of
 from regard.cli.show import Progress, Show
 from regard.data.treebank import Words, heads_of
 from regard.kit import Kit
-from regard.look.structural import Grade, Guess, Tree, chain, grade, probe_structure
-from regard.look.task import Split, split_sentences
-from regard.look.tree import beside, rooted, tree_edges, tree_lines
+from regard.look.probing import Split, split_sentences
+from regard.look.structural_probe import (
+    DependencyTree,
+    PredictedTree,
+    TreeCounts,
+    beside,
+    chain_tree,
+    compare_trees,
+    probe_structure,
+    rooted,
+    tree_edges,
+    tree_lines,
+)
 from regard.look.words import by_row
 
 MARKS = ("PUNCT",)
@@ -33,11 +43,11 @@ def run_tree(
     whole = whole_sentences(corpus)
     trees = [tree_of(args.file, sentence) for sentence in whole.sentences]
     parts = split_sentences(torch.arange(len(trees)), args.seed)
-    made: dict[str, tuple[Grade, list[Guess]]] = {}
+    made: dict[str, tuple[TreeCounts, list[PredictedTree]]] = {}
     for tap, x in vectors_of(kit, whole, taps, progress):
         made[tap] = probe_structure(by_row(x, whole.rows), trees, parts, args.rank, args.seed)
     test = parts.test.tolist()
-    plain = grade([chain(len(trees[n].heads)) for n in test], [trees[n] for n in test])
+    plain = compare_trees([chain_tree(len(trees[n].heads)) for n in test], [trees[n] for n in test])
     best = max(made, key=lambda tap: made[tap][0].uuas)
     shown = [
         drawn(whole.sentences[n].forms, trees[n], made[best][1][k])
@@ -75,7 +85,7 @@ def whole_sentences(corpus: Corpus) -> Corpus:
     return Corpus([corpus.sentences[n] for n in kept], [corpus.rows[n] for n in kept], corpus.long)
 
 
-def tree_of(path: str, sentence: Words) -> Tree:
+def tree_of(path: str, sentence: Words) -> DependencyTree:
     """Heads, and the words that are no punctuation, by tag or else by letters."""
     tags = sentence.columns.get("upos", [""] * len(sentence.forms))
     tagged = any(tag not in ("", "_") for tag in tags)
@@ -84,10 +94,10 @@ def tree_of(path: str, sentence: Words) -> Tree:
         for n, (form, tag) in enumerate(zip(sentence.forms, tags, strict=True))
         if (tag not in MARKS if tagged else any(map(str.isalnum, form)))
     ]
-    return Tree(heads_of(path, sentence), counted)
+    return DependencyTree(heads_of(path, sentence), counted)
 
 
-def drawn(words: Sequence[str], tree: Tree, guess: Guess) -> tuple[str, str]:
+def drawn(words: Sequence[str], tree: DependencyTree, guess: PredictedTree) -> tuple[str, str]:
     """The true tree and the predicted one, without punctuation marks that hang at the latter."""
     if not tree.counted:
         return tree_lines(words, tree.heads), ""
@@ -102,8 +112,8 @@ def drawn(words: Sequence[str], tree: Tree, guess: Guess) -> tuple[str, str]:
     return tree_lines(words, tree.heads), tree_lines(words, heads, wrong)
 
 
-def grade_data(made: Grade) -> dict[str, Any]:
-    """A grade as plain data."""
+def grade_data(made: TreeCounts) -> dict[str, Any]:
+    """A compare_trees as plain data."""
     low, high = made.interval
     return {
         "uuas": made.uuas,
@@ -117,11 +127,15 @@ def grade_data(made: Grade) -> dict[str, Any]:
 
 
 def print_tree(
-    args: argparse.Namespace, show: Show, plain: Grade, made: dict[str, Grade], parts: Split
+    args: argparse.Namespace,
+    show: Show,
+    plain: TreeCounts,
+    made: dict[str, TreeCounts],
+    parts: Split,
 ) -> None:
     """The table of grades."""
 
-    def cells(name: str, each: Grade) -> tuple[str, ...]:
+    def cells(name: str, each: TreeCounts) -> tuple[str, ...]:
         low, high = each.interval
         rhos = ["–" if rho is None else f"{rho:.3f}" for rho in (each.distances, each.depths)]
         return name, f"{each.uuas:.1%}", f"{low:.1%} to {high:.1%}", *rhos, f"{each.root:.1%}"

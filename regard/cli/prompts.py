@@ -17,8 +17,7 @@ from regard.cli.answers import Asked, find_token, read_asked
 from regard.data.files import read_lines
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
-from regard.look.goal import Goal
-from regard.look.patching import Pairs
+from regard.look.patching import Goal, Pairs
 from regard.tokens.tokenizer import Tokenizer
 
 DOING = "reading pairs of prompts"

@@ -20,7 +20,7 @@ from regard.core.norm import RMSNorm
 from regard.core.stack import Stack
 from regard.errors import UsageError
 from regard.look.capture import Board
-from regard.look.goal import Goal, goal_columns
+from regard.look.patching import Goal, goal_columns
 from regard.look.rebuild import find_attention
 from regard.model.batch import Batch
 from regard.model.model import Model

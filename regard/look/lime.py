@@ -7,62 +7,39 @@ what each token adds. Its weighted R² tells whether a sum of tokens describes t
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.errors import RegardWarning, UsageError
-from regard.look.subsets import Tokens, Value
+from regard.look.masked_input import SetFunction
+from regard.look.results import LimeScores
 
 SIGMA = 25.0  # width of the kernel, on 100 times the cosine distance
 TRUSTED = 0.5  # R² below which the fit is not to be trusted
 
 
-class Lime(NamedTuple):
-    """The linear model: intercept + coefficients of the tokens that are there."""
-
-    scores: Tensor
-    """(M,): coefficient of each token, in float64."""
-    intercept: float
-    """What is left where no token is there."""
-    r2: float
-    """Weighted share of the variance that the fit explains, at most 1."""
-    value: float
-    """The goal of the whole input."""
-
-    @property
-    def trusted(self) -> bool:
-        """Whether the fit describes the goal near the input."""
-        return self.r2 >= TRUSTED
-
-
-def lime(tokens: Tokens, samples: int = 1000, ridge: float = 1.0, seed: int = 0) -> Lime:
-    """The linear model of a goal by its tokens; warns where it fits badly."""
-    found = fit_lime(tokens, len(tokens.columns), samples, ridge, seed)
-    if not found.trusted:
-        warnings.warn(
-            f"[lime-fit] R² is {found.r2:.2f}: a sum of tokens does not describe this model here; "
-            "do not trust these scores.",
-            RegardWarning,
-            stacklevel=2,
-        )
-    return found
-
-
 def fit_lime(
-    value: Value, count: int, samples: int = 1000, ridge: float = 1.0, seed: int = 0
-) -> Lime:
-    """The same for any function of `count` tokens."""
+    goal: SetFunction, count: int, samples: int = 1000, ridge: float = 1.0, seed: int = 0
+) -> LimeScores:
+    """The linear model of a goal by its `count` tokens; warns where it fits badly."""
     if samples < 2 or count < 1:
         found = f"{samples} samples of {count} tokens"
         raise UsageError("explaining by LIME", found, "2 samples and 1 token or more")
     if ridge < 0:
         raise UsageError("explaining by LIME", f"ridge = {ridge}", "0 or more")
     kept = draw_subsets(count, samples, seed)
-    y = value(kept).double()
-    scores, intercept, r2 = weighted_ridge(kept.double(), y, nearness(kept), ridge)
-    return Lime(scores, intercept, r2, float(y[0]))
+    y = goal(kept).double()
+    scores, intercept, r2 = weighted_ridge(kept.double(), y, kernel_weights(kept), ridge)
+    fit = LimeScores(scores, r2, r2 >= TRUSTED, intercept, float(y[0]))
+    if not fit.trusted:
+        warnings.warn(
+            f"[lime-fit] R² is {r2:.2f}: a sum of tokens does not describe this model here; "
+            "do not trust these scores.",
+            RegardWarning,
+            stacklevel=2,
+        )
+    return fit
 
 
 def draw_subsets(count: int, samples: int, seed: int) -> Tensor:
@@ -73,7 +50,7 @@ def draw_subsets(count: int, samples: int, seed: int) -> Tensor:
     return torch.cat((torch.ones(1, count, dtype=torch.bool), rank >= absent))
 
 
-def nearness(kept: Tensor, sigma: float = SIGMA) -> Tensor:
+def kernel_weights(kept: Tensor, sigma: float = SIGMA) -> Tensor:
     """Weights (N,): exp(−D²/σ²), D = 100 times the cosine distance to the whole, 1 − √(|z|/M)."""
     distance = 100 * (1 - kept.double().mean(1).sqrt())
     return (-((distance / sigma) ** 2)).exp()
@@ -84,11 +61,11 @@ def weighted_ridge(
 ) -> tuple[Tensor, float, float]:
     """Coefficients (M,), intercept, which is not shrunk, and weighted R²; x (N, M), y (N,)."""
     share = weight / weight.sum()
-    middle_x, middle_y = share @ x, share @ y
-    x, y = x - middle_x, y - middle_y
+    mean_x, mean_y = share @ x, share @ y
+    x, y = x - mean_x, y - mean_y
     square = x.T @ (weight[:, None] * x) + ridge * torch.eye(x.shape[1], dtype=x.dtype)
     right = x.T @ (weight * y)
     scores = torch.linalg.lstsq(square, right[:, None], driver="gelsd").solution[:, 0]
     rest, whole = weight @ (y - x @ scores) ** 2, weight @ y**2
-    r2 = 1.0 if whole <= 1e-24 * (1 + middle_y**2) else float(1 - rest / whole)
-    return scores, float(middle_y - middle_x @ scores), r2
+    r2 = 1.0 if whole <= 1e-24 * (1 + mean_y**2) else float(1 - rest / whole)
+    return scores, float(mean_y - mean_x @ scores), r2

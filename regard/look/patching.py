@@ -1,28 +1,88 @@
-"""Patching: put an activation of one run into another and see what comes back (Meng 2022).
+"""Patching: put activations of one run into another, and see what it does to an answer.
 
-- `patch_sites`: each site alone, from the clean run into the corrupted one or the other way.
-- `attribute_sites`: the same to first order: two passes forward and one back (Nanda 2023).
-- `patch_paths`: what a head does through certain receivers alone (Wang 2022): all other heads
-  are held at what they were.
+- `patch_sites`: activation patching, each site alone (Meng 2022; Wang 2022)
+- `attribute_sites`: attribution patching, its first-order estimate (Nanda 2023)
+- `patch_paths`: path patching, what a head does through certain receivers alone (Wang 2022)
+- `ablation_values` and `measure_sets`: ablation of any sets of sites, many in one forward pass
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
+from regard.core.attention import Attention
 from regard.core.stack import Stack
-from regard.errors import UsageError
+from regard.errors import UsageError, check_known
 from regard.look.capture import Board, Edits
-from regard.look.edit import Edit, patch
-from regard.look.goal import Goal
-from regard.look.sites import ROWS, Fills, Site, head_sites, masks, measure, mlp_sites, taps_of
+from regard.look.edit import HEAD, Edit, patch
 from regard.model.batch import Batch, tile_rows
+from regard.model.model import Model
 
-Direction = Literal["denoise", "noise"]
+ROWS = 256  # of one forward pass
+
+Ablation = Literal["resample", "mean", "zero"]
+ABLATIONS: tuple[Ablation, ...] = get_args(Ablation)
+
+Values = Mapping[str, Tensor]
+"""Tap → what stands there instead, broadcastable to the activation of the batch."""
+
+
+# Goals: the metric that is explained ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One number a row: the logit of an answer, or the logit difference of two answers."""
+
+    good: Tensor
+    """(B,): id of the token, or number of the class, that is asked for."""
+    bad: Tensor | None = None
+    """(B,): what it is compared with; None where it stands alone."""
+    at: Tensor | None = None
+    """(B,): column that predicts it; None is the last real one."""
+    kind: Literal["logit", "logprob"] = "logit"
+
+    def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Scores (B, T, V) or (B, classes) → one number a row (B,)."""
+        rows = torch.arange(len(logits), device=logits.device)
+        if logits.dim() == 3:
+            at = last_columns(batch) if self.at is None else self.at
+            logits = logits[rows, at.to(logits.device)]  # (B, V)
+        if self.kind == "logprob":
+            logits = logits.log_softmax(-1)
+        good = logits[rows, self.good.to(logits.device)]
+        return good if self.bad is None else good - logits[rows, self.bad.to(logits.device)]
+
+    def rows(self, count: int) -> Goal:
+        """The goal of `count` copies of its rows."""
+        return self.each(lambda x: x.repeat(count))
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Goal:
+        """The goal with all its tensors changed in the same way."""
+        bad, at = (None if x is None else change(x) for x in (self.bad, self.at))
+        return Goal(change(self.good), bad, at, self.kind)
+
+
+def last_columns(batch: Batch) -> Tensor:
+    """The column (B,) of each row's last real token, whichever side is padded."""
+    width = batch.ids.shape[1]
+    if batch.mask is None:
+        return torch.full((len(batch.ids),), width - 1)
+    columns = torch.arange(width, device=batch.mask.device)
+    return torch.where(batch.mask, columns, -1).amax(1)
+
+
+def goal_columns(model: Model, batch: Batch, goal: Goal) -> Tensor:
+    """The column (B,) whose vector becomes the goal's scores."""
+    if model.head.config.take == "first":
+        rows = len(batch.ids)
+        return torch.zeros(rows).long() if batch.mask is None else batch.mask.int().argmax(-1)
+    return last_columns(batch) if goal.at is None else goal.at
 
 
 class Pairs(NamedTuple):
@@ -33,6 +93,134 @@ class Pairs(NamedTuple):
     goal: Goal
     templates: Tensor | None = None
     """(B,): which of them are alike, position by position; None: all."""
+
+    def take(self, rows: Tensor) -> Pairs:
+        """Some of the pairs."""
+        clean, corrupt = (batch.each(lambda x: x[rows]) for batch in (self.clean, self.corrupt))
+        templates = None if self.templates is None else self.templates[rows]
+        return Pairs(clean, corrupt, self.goal.each(lambda x: x[rows]), templates)
+
+
+# Sites: what is patched -------------------------------------------------------------------------
+
+
+class Site(NamedTuple):
+    """A place in a model: the whole of a tap, or one head or position of it."""
+
+    tap: str
+    head: int | None = None
+    position: int | None = None
+
+    def __str__(self) -> str:
+        head = "" if self.head is None else f" head {self.head}"
+        return f"{self.tap}{head}" + ("" if self.position is None else f" at {self.position}")
+
+
+def head_sites(board: Board) -> list[Site]:
+    """Every attention head of a model, in its order."""
+    return [
+        Site(f"{path}.z", head)
+        for path, module in board.model.named_modules()
+        if isinstance(module, Attention)
+        for head in range(module.heads)
+    ]
+
+
+def mlp_sites(board: Board) -> list[Site]:
+    """Every MLP of a model."""
+    return [Site(name) for name in board.taps if name.endswith(".mlp.out")]
+
+
+def taps_of(sites: Sequence[Site]) -> list[str]:
+    """The taps of sites, each once."""
+    return list(dict.fromkeys(site.tap for site in sites))
+
+
+def site_masks(sites: Sequence[Site], chosen: Tensor, like: Values) -> dict[str, Tensor]:
+    """For sets of sites, chosen (sets, N): what each set replaces at each tap (sets, T, H, 1)."""
+    masks: dict[str, Tensor] = {}
+    long = {site.tap for site in sites if site.position is not None}
+    for column, site in zip(chosen.T, sites, strict=True):
+        if not column.any():
+            continue
+        if site.tap not in masks:
+            _, length, *rest = like[site.tap].shape
+            has_heads = HEAD.get(site.tap.rpartition(".")[2]) == 2
+            shape = [rest[0], *[1] * (len(rest) - 1)] if has_heads else [1] * len(rest)
+            size = len(chosen), length if site.tap in long else 1, *shape
+            masks[site.tap] = torch.zeros(size, dtype=torch.bool)
+        where = slice(None) if site.position is None else site.position
+        heads = slice(None) if site.head is None else site.head
+        masks[site.tap][column, where, heads] = True
+    return masks
+
+
+@torch.no_grad()
+def measure_sets(
+    board: Board,
+    batch: Batch,
+    goal: Goal,
+    sites: Sequence[Site],
+    chosen: Tensor,
+    values: Values,
+    rows: int = ROWS,
+) -> Tensor:
+    """The goal (sets, B) when the sites of each set, chosen (sets, N), hold other values.
+
+    One forward pass tries many sets: the batch is repeated, each copy with masks of its own.
+    """
+    goals, count = [], len(batch.ids)
+    for part in chosen.split(max(1, rows // count)):
+        sets = len(part)
+        edits = {}
+        for tap, mask in site_masks(sites, part, values).items():
+            value = tile_rows(values[tap], sets) if len(values[tap]) > 1 else values[tap]
+            edits[tap] = patch(value, mask=mask.repeat_interleave(count, 0))
+        tiled = batch.tile(sets)
+        logits, _ = board.run(tiled, (), edits)
+        goals.append(goal.rows(sets)(logits, tiled).view(sets, count).cpu())
+    return torch.cat(goals)
+
+
+@torch.no_grad()
+def ablation_values(
+    board: Board,
+    sites: Sequence[Site],
+    kind: Ablation,
+    reference: Batch,
+    templates: Tensor | None = None,
+) -> Values:
+    """What an ablation puts at each tap; each kind asks another question (Wang 2022; Chan 2022).
+
+    `zero` takes a part away; `mean` takes what is particular to a prompt: the mean over reference
+    prompts of its template, at each position; `resample` takes what a prompt and its corrupted
+    twin, the same row of `reference`, do not share.
+    """
+    check_known(kind, ABLATIONS, "ablating")
+    _, seen = board.run(reference, taps_of(sites))
+    if kind == "resample":
+        return seen
+    if kind == "zero":
+        return {tap: torch.zeros_like(x[:1]) for tap, x in seen.items()}
+    return {tap: template_mean(x, tap, reference, templates) for tap, x in seen.items()}
+
+
+def template_mean(x: Tensor, tap: str, batch: Batch, templates: Tensor | None = None) -> Tensor:
+    """The mean over the rows of a batch (1, T, …), or of each row's template (B, T, …).
+
+    `templates` (B,) numbers them: positions mean the same only within one. Padding is left out.
+    """
+    source = batch.target is not None and tap.startswith("encoder.")
+    real = batch.source_mask if source else batch.mask
+    weight = x.new_ones(x.shape[:2]) if real is None else real.to(x)  # (B, T)
+    alike = x.new_ones(1, len(x))
+    if templates is not None:
+        alike = (templates[:, None] == templates).to(x)  # (B, B), also to its device
+    total = torch.einsum("ab,bt,bt...->at...", alike, weight, x)
+    return total / (alike @ weight).clamp_min(1).view(*total.shape[:2], *[1] * (x.dim() - 2))
+
+
+# Activation patching ----------------------------------------------------------------------------
 
 
 class Effects(NamedTuple):
@@ -52,14 +240,14 @@ class Effects(NamedTuple):
 
 
 @torch.no_grad()
-def ends(board: Board, pairs: Pairs) -> tuple[Tensor, Tensor]:
+def clean_and_corrupt(board: Board, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """The goal (B,) of the clean and of the corrupted run."""
     clean, _ = board.run(pairs.clean)
     corrupt, _ = board.run(pairs.corrupt)
     return pairs.goal(clean, pairs.clean).cpu(), pairs.goal(corrupt, pairs.corrupt).cpu()
 
 
-def spread(clean: Tensor, corrupt: Tensor) -> Tensor:
+def mean_gap(clean: Tensor, corrupt: Tensor) -> Tensor:
     """By how much the goal differs on average; refuses pairs that do not differ."""
     gap = (clean - corrupt).mean()
     if gap.abs() < 1e-6 * max(1.0, float(clean.abs().max())):
@@ -68,57 +256,55 @@ def spread(clean: Tensor, corrupt: Tensor) -> Tensor:
     return gap
 
 
-def check_places(sites: Sequence[Site]) -> None:
-    """A recurrent model has no heads and no MLPs; its states are taps like others."""
-    if not sites:
-        expected = "heads or MLPs of a Transformer, or Site(tap) for other taps"
-        raise UsageError("patching", "no places to patch", expected)
-
-
 def patch_sites(
     board: Board,
     pairs: Pairs,
     sites: Sequence[Site],
-    direction: Direction = "denoise",
+    direction: Literal["denoise", "noise"] = "denoise",
     rows: int = ROWS,
 ) -> Effects:
     """Patch each site alone: `denoise` puts clean values into corrupted runs, `noise` the reverse.
 
     Effects are shares of the difference that the corruption makes.
     """
-    check_places(sites)
-    clean, corrupt = ends(board, pairs)
-    gap = spread(clean, corrupt)
-    into, given, start = pairs.corrupt, pairs.clean, corrupt
+    if not sites:  # a recurrent model has no heads and no MLPs; its states are taps like others
+        expected = "heads or MLPs of a Transformer, or Site(tap) for other taps"
+        raise UsageError("patching", "no places to patch", expected)
+    clean, corrupt = clean_and_corrupt(board, pairs)
+    gap = mean_gap(clean, corrupt)
+    into, source, start = pairs.corrupt, pairs.clean, corrupt
     if direction == "noise":
-        into, given, start, gap = pairs.clean, pairs.corrupt, clean, -gap
+        into, source, start, gap = pairs.clean, pairs.corrupt, clean, -gap
     with torch.no_grad():
-        _, fills = board.run(given, taps_of(sites))
+        _, values = board.run(source, taps_of(sites))
     each = torch.eye(len(sites), dtype=torch.bool)
-    found = measure(board, into, pairs.goal, sites, each, fills, rows)
-    return Effects((found - start) / gap, clean, corrupt)
+    goals = measure_sets(board, into, pairs.goal, sites, each, values, rows)
+    return Effects((goals - start) / gap, clean, corrupt)
 
 
 def attribute_sites(board: Board, pairs: Pairs, sites: Sequence[Site]) -> Effects:
-    """`patch_sites(direction="noise")` to first order: (corrupted − clean) · slope, all at once."""
-    last_stream(board, "patching to first order")  # a recurrence has no slope of all its steps
+    """`patch_sites(direction="noise")` to first order: (corrupted − clean) · gradient, all at once.
+
+    Two passes forward and one back, whatever the number of sites.
+    """
+    last_stream(board, "patching to first order")  # a recurrence has no gradient of all its steps
     taps = taps_of(sites)
     with torch.no_grad():
         logits, other = board.run(pairs.corrupt, taps)
         corrupt = pairs.goal(logits, pairs.corrupt)
-    clean, own, slopes = slopes_at(board, pairs.clean, pairs.goal, taps)
-    gap = spread(clean, corrupt)
-    total = {tap: (other[tap] - own[tap]) * slopes[tap] for tap in taps}
-    made = []
+    clean, own, gradients = goal_gradients(board, pairs.clean, pairs.goal, taps)
+    gap = mean_gap(clean, corrupt)
+    products = {tap: (other[tap] - own[tap]) * gradients[tap] for tap in taps}
+    effects = []
     for site in sites:
-        part = total[site.tap]
+        part = products[site.tap]
         part = part if site.position is None else part[:, site.position : site.position + 1]
         part = part if site.head is None else part[:, :, site.head]
-        made.append(part.flatten(1).sum(1))
-    return Effects((torch.stack(made) / -gap).cpu(), clean.cpu(), corrupt.cpu())
+        effects.append(part.flatten(1).sum(1))
+    return Effects((torch.stack(effects) / -gap).cpu(), clean.cpu(), corrupt.cpu())
 
 
-def slopes_at(
+def goal_gradients(
     board: Board, batch: Batch, goal: Goal, taps: Sequence[str], edits: Edits | None = None
 ) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
     """The goal (B,), activations, and the goal's gradient at each of them."""
@@ -126,18 +312,16 @@ def slopes_at(
         logits, seen = board.run(batch, taps, edits)
         value = goal(logits, batch)
         if not all(x.requires_grad for x in seen.values()):
-            raise UsageError(
-                "attributing", "weights without gradients", "parameters that have them"
-            )
-        slopes = torch.autograd.grad(value.sum(), [seen[tap] for tap in taps], allow_unused=True)
-    found = {
-        tap: torch.zeros_like(seen[tap]) if slope is None else slope
-        for tap, slope in zip(taps, slopes, strict=True)
-    }
-    return value.detach(), {tap: x.detach() for tap, x in seen.items()}, found
+            expected = "parameters that have them"
+            raise UsageError("attributing", "weights without gradients", expected)
+        gradients = torch.autograd.grad(
+            value.sum(), [seen[tap] for tap in taps], allow_unused=True, materialize_grads=True
+        )
+    activations = {tap: x.detach() for tap, x in seen.items()}
+    return value.detach(), activations, dict(zip(taps, gradients, strict=True))
 
 
-# Paths ------------------------------------------------------------------------------------------
+# Path patching ----------------------------------------------------------------------------------
 
 
 def last_stream(board: Board, doing: str = "patching paths") -> str:
@@ -149,23 +333,22 @@ def last_stream(board: Board, doing: str = "patching paths") -> str:
     return f"{name}.blocks.{len(stack.blocks) - 1}.resid_post"
 
 
-def send(
-    board: Board, batch: Batch, held: Fills, sent: Mapping[str, Edit], receivers: Sequence[Site]
+def send_along_paths(
+    board: Board, batch: Batch, frozen: Values, sent: Mapping[str, Edit], receivers: Sequence[Site]
 ) -> Tensor:
-    """Logits of a run whose receivers alone hear what is sent; the end of the stream where none.
+    """Logits of a run in which only the receivers hear what the senders' edits change.
 
-    Until they do, all else is held at what it was.
+    First all other heads are frozen and what arrives at the receivers is recorded; then a plain
+    run gets those recorded values. Without receivers the end of the stream is the receiver.
     """
-    edits = {tap: [patch(value)] for tap, value in held.items()}
+    edits = {tap: [patch(value)] for tap, value in frozen.items()}
     for tap, edit in sent.items():
         edits.setdefault(tap, []).append(edit)
     logits, heard = board.run(batch, taps_of(receivers), edits)
-    if receivers:  # else the end has heard all, and spoken
-        all_of = torch.ones(1, len(receivers), dtype=torch.bool)
-        told = {
-            tap: patch(heard[tap], mask=m) for tap, m in masks(receivers, all_of, heard).items()
-        }
-        logits, _ = board.run(batch, (), told)
+    if receivers:
+        every = torch.ones(1, len(receivers), dtype=torch.bool)
+        masks = site_masks(receivers, every, heard)
+        logits, _ = board.run(batch, (), {t: patch(heard[t], mask=m) for t, m in masks.items()})
     return logits
 
 
@@ -183,22 +366,22 @@ def patch_paths(
     Receivers are heads at `q`, `k` or `v`; none is the end of the stream, the direct effect.
     Effects are shares of the difference that the corruption makes: 1 is all of it.
     """
-    clean, corrupt = ends(board, pairs)
-    gap = spread(clean, corrupt)
+    clean, corrupt = clean_and_corrupt(board, pairs)
+    gap = mean_gap(clean, corrupt)
     if not receivers:
         last_stream(board)  # says so where there is none
-    frozen = [*head_sites(board), *(mlp_sites(board) if freeze_mlps else [])]
-    _, old = board.run(pairs.clean, taps_of([*frozen, *senders]))
+    held = taps_of([*head_sites(board), *(mlp_sites(board) if freeze_mlps else [])])
+    _, old = board.run(pairs.clean, held)
     _, new = board.run(pairs.corrupt, taps_of(senders))
-    made, count = [], len(pairs.clean.ids)
+    goals, count = [], len(pairs.clean.ids)
     for part in torch.eye(len(senders), dtype=torch.bool).split(max(1, rows // count)):
         sets = len(part)
         tiled = pairs.clean.tile(sets)
-        held = {tap: tile_rows(old[tap], sets) for tap in taps_of(frozen)}
+        frozen = {tap: tile_rows(old[tap], sets) for tap in held}
         sent = {
             tap: patch(tile_rows(new[tap], sets), mask=mask.repeat_interleave(count, 0))
-            for tap, mask in masks(senders, part, new).items()
+            for tap, mask in site_masks(senders, part, new).items()
         }
-        logits = send(board, tiled, held, sent, receivers)
-        made.append(pairs.goal.rows(sets)(logits, tiled).view(sets, count).cpu())
-    return Effects((torch.cat(made) - clean) / -gap, clean, corrupt)
+        logits = send_along_paths(board, tiled, frozen, sent, receivers)
+        goals.append(pairs.goal.rows(sets)(logits, tiled).view(sets, count).cpu())
+    return Effects((torch.cat(goals) - clean) / -gap, clean, corrupt)

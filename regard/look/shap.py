@@ -8,58 +8,43 @@ lowers the variance), and the spread of the pairs gives intervals.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from regard.errors import UsageError
-from regard.look.subsets import Tokens, Value
+from regard.look.masked_input import SetFunction
+from regard.look.results import ShapScores
 
 EXACT = 15  # tokens at most whose subsets are all run
 NORMAL = 1.959963984540054  # 97.5 % of a normal distribution lie below
 
 
-class Shap(NamedTuple):
-    """Shapley values; they sum to value − baseline value."""
-
-    scores: Tensor
-    """(M,) in float64."""
-    interval: Tensor
-    """(M,): half the width of the 95 % interval; 0 where the values are exact."""
-    value: float
-    """The goal of the whole input."""
-    baseline_value: float
-    """The goal where no token is there."""
-    orders: int
-    """Orders that were drawn; 0 where all subsets were run."""
-
-
-def shap(tokens: Tokens, samples: int | None = None, seed: int = 0) -> Shap:
-    """Shapley values of tokens: exact for up to 15, else of drawn orders (100 unless given)."""
-    count = len(tokens.columns)
+def shapley_values(
+    goal: SetFunction, count: int, samples: int | None = None, seed: int = 0
+) -> ShapScores:
+    """Shapley values of `count` tokens: exact up to 15, else of drawn orders (100 unless given)."""
     if count <= EXACT and samples is None:
-        return exact_shapley(tokens, count)
-    return sampled_shapley(tokens, count, 100 if samples is None else samples, seed)
+        return exact_shapley(goal, count)
+    return sampled_shapley(goal, count, 100 if samples is None else samples, seed)
 
 
-def exact_shapley(value: Value, count: int) -> Shap:
+def exact_shapley(goal: SetFunction, count: int) -> ShapScores:
     """From all subsets: Σ_S |S|! (M − |S| − 1)! / M! (v(S + i) − v(S))."""
     if not 1 <= count <= 24:
         raise UsageError("computing Shapley values", f"{count} tokens", "1 to 24 to be exact")
     numbers = torch.arange(1 << count)
     kept = (numbers[:, None] >> torch.arange(count)) & 1 == 1  # (2^M, M)
-    values, sizes = value(kept).double(), kept.sum(1)
+    values, sizes = goal(kept).double(), kept.sum(1)
     scores = torch.empty_like(values[:count])
     weights = scores.new_tensor([1 / (count * math.comb(count - 1, n)) for n in range(count)])
     for i in range(count):
         without = numbers[~kept[:, i]]
         added = values[without + (1 << i)] - values[without]
         scores[i] = weights[sizes[without]] @ added
-    return Shap(scores, torch.zeros_like(scores), float(values[-1]), float(values[0]), 0)
+    return ShapScores(scores, float(values[-1]), float(values[0]), torch.zeros_like(scores), 0)
 
 
-def sampled_shapley(value: Value, count: int, orders: int = 100, seed: int = 0) -> Shap:
+def sampled_shapley(goal: SetFunction, count: int, orders: int = 100, seed: int = 0) -> ShapScores:
     """From `orders` drawn orders, half of them the reverse of the others."""
     if orders < 4 or count < 1:
         found = f"{orders} orders of {count} tokens"
@@ -71,14 +56,14 @@ def sampled_shapley(value: Value, count: int, orders: int = 100, seed: int = 0) 
     comes = order.argsort(1)  # when each token comes in
     kept = comes[:, None] < torch.arange(1, count)[:, None]  # (2 P, M − 1, M), after each but last
     ends = torch.stack((torch.ones(count), torch.zeros(count))).bool()
-    values = value(torch.cat((ends, kept.flatten(0, 1)))).double()
+    values = goal(torch.cat((ends, kept.flatten(0, 1)))).double()
     whole, none = values[:2].tolist()
     between = values[2:].view(2 * pairs, count - 1)
     steps = torch.cat((values[1].expand(2 * pairs, 1), between, values[0].expand(2 * pairs, 1)), 1)
     added = steps.diff(dim=1).gather(1, comes)  # (2 P, M), by token
     each = added.unflatten(0, (pairs, 2)).mean(1)  # (P, M): independent draws
     spread = each.std(0) / pairs**0.5
-    return Shap(each.mean(0), student(pairs - 1) * spread, whole, none, 2 * pairs)
+    return ShapScores(each.mean(0), whole, none, student(pairs - 1) * spread, 2 * pairs)
 
 
 def student(freedom: int) -> float:

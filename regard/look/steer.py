@@ -16,7 +16,7 @@ from regard.errors import UsageError, nearest
 from regard.look.capture import Board
 from regard.look.edit import Edit, zero
 from regard.look.extract import Choice, Position, choose_taps, kind_of, pick
-from regard.look.sites import Site, head_sites
+from regard.look.patching import Site, head_sites
 from regard.model.batch import Batch
 
 

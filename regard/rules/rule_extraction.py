@@ -18,11 +18,9 @@ import torch
 from regard.ambient import choose_device, current, progress
 from regard.formal.lstar import disagreements, learn_dfa
 from regard.formal.state_diagram import dot
-from regard.look.ablate import fill
 from regard.look.capture import Board
-from regard.look.goal import Goal
+from regard.look.patching import Goal, ablation_values, head_sites, measure_sets
 from regard.look.rebuild import patterns
-from regard.look.sites import head_sites, measure
 from regard.rules.atoms import Word
 from regard.rules.results import (
     SMALL_STATES,
@@ -163,9 +161,8 @@ def head_uses(network: Network, words: Sequence[Word], count: int = 256) -> list
     goal = Goal(said.long(), (~said).long(), torch.zeros(len(chosen), dtype=torch.long))
     sites = head_sites(board)
     none, each = torch.zeros(1, len(sites), dtype=torch.bool), torch.eye(len(sites)).bool()
-    margins = measure(
-        board, batch, goal, sites, torch.cat((none, each)), fill(board, sites, "mean", batch)
-    )
+    means = ablation_values(board, sites, "mean", batch)
+    margins = measure_sets(board, batch, goal, sites, torch.cat((none, each)), means)
     whole = float(margins[0].mean())
     looks = looked_at(network, board, chosen)
     uses = []

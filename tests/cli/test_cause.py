@@ -8,18 +8,26 @@ import pytest
 import torch
 
 import regard
-from regard.cli.circuit import within
 from regard.cli.main import main
 from regard.cli.prompts import Line, make_pairs, read_prompts
 from regard.kit import Kit
-from regard.look.edges import Edge
-from regard.look.ioi import FRAMES, NAMES, PLACES, THINGS, Roles, find_roles, make_prompts
-from regard.look.ioi_heads import LOOKS, RULES
-from regard.look.sites import Site
+from regard.look.circuit_search import ScoredEdge, edges_within
+from regard.look.ioi_task import (
+    FRAMES,
+    MIN_ATTENTION,
+    NAMES,
+    PLACES,
+    RULES,
+    THINGS,
+    Roles,
+    find_roles,
+    make_prompts,
+)
+from regard.look.patching import Site
 from regard.tokens.trainers import train_tokenizer
 from tests.cli.small_folders import masker, pair  # noqa: F401
 from tests.look.planted import planted_induction
-from tests.look.test_circuit import repeats
+from tests.look.test_circuit_search import repeats
 from tests.properties.small_models import small_kit
 
 VOCAB, LENGTH = 24, 12
@@ -127,12 +135,12 @@ def test_shared_keys_and_values_belong_to_each_of_their_heads():
     """Heads 2 and 3 of a Llama share the second keys and values; head 1 has the first ones."""
     board, at = small_kit("llama").board, "decoder.blocks.1.attn"
     edges = [
-        Edge(Site("decoder.embed"), Site(f"{at}.{kind}", n), 1.0)
+        ScoredEdge(Site("decoder.embed"), Site(f"{at}.{kind}", n), 1.0)
         for kind, count in (("q", 4), ("k", 2), ("v", 2))
         for n in range(count)
     ]
     for head, shared in ((1, 0), (2, 1), (3, 1)):
-        found = within(board, edges, [Site(f"{at}.z", head)])
+        found = edges_within(board, edges, [Site(f"{at}.z", head)])
         kept = [(edge.receiver.tap[-1], edge.receiver.head) for edge in found]
         assert kept == [("q", head), ("k", shared), ("v", shared)]
 
@@ -256,7 +264,7 @@ def test_a_fresh_model_does_not_know_who_is_meant(tmp_path, capsys):
     made = json.loads(said)
     receipt = json.loads((tmp_path / "ioi.json").read_text())
     assert receipt["results"] == made and receipt["seed"] == 0 and receipt["code"]
-    assert list(made["heads"]) == list(RULES) and made["thresholds"]["looks"] == LOOKS
+    assert list(made["heads"]) == list(RULES) and made["thresholds"]["looks"] == MIN_ATTENTION
     assert code == 0 and abs(made["corrupted_difference"]) < 1 and 0 <= made["io_above_s"] <= 1
     found = made["heads"]
     assert (0, 0) in {(h["block"], h["head"]) for h in found["previous token"]}

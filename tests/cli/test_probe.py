@@ -66,7 +66,7 @@ def test_taps_in_groups_are_the_same(here, writer, treebank, monkeypatch):  # no
 
 
 def test_trees(here, writer, treebank, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("regard.look.structural.EPOCHS", 5)
+    monkeypatch.setattr("regard.look.structural_probe.EPOCHS", 5)
     code, out, _ = here("probe", writer, treebank, "--tree", "--layer", 0, "--rank", 4)
     assert code == 0 and "UUAS" in out and "words in a chain" in out and "├─" in out
     assert "gold" in out and "* where the edge up is wrong" in out

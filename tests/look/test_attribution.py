@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
+from regard.data.statistics import ranks
 from regard.errors import RegardWarning, ResourceError, UsageError
 from regard.loading import load
-from regard.look import inputs
 from regard.look.attribution import (
     attention_flow,
     attention_rollout,
     attention_row,
+    deletion_and_insertion,
     gradient_times_input,
     integrate,
     integrated_gradients,
+    random_areas,
+    spearman,
 )
 from regard.look.capture import Board
-from regard.look.goal import Goal
-from regard.look.rollout import flow, rollout
-from regard.look.subsets import Tokens
+from regard.look.masked_input import MaskedInput
+from regard.look.patching import Goal
+from regard.look.rollout import flow, mix_residual, rollout
 from regard.model.batch import Batch
 from regard.model.precision import set_precision
 from regard.model.presets import recurrent_lm, recurrent_seq2seq
@@ -41,7 +46,7 @@ def test_a_linear_function_is_exact_for_any_number_of_steps(steps):
     x, base = numbers(1, 2, 3, 4), numbers(0.5, -1, 0, 9)
     found = integrate(lambda rows: rows @ WEIGHT + 3, x, base, steps)
     torch.testing.assert_close(found.scores, WEIGHT * (x - base))
-    assert found.steps == steps and found.error < 1e-12
+    assert found.steps == steps and found.completeness_error < 1e-12
     assert found.value == pytest.approx(float(WEIGHT @ x) + 3)
     assert found.baseline_value == pytest.approx(float(WEIGHT @ base) + 3)
 
@@ -54,7 +59,9 @@ def test_a_product_is_shared_equally_and_what_is_not_used_gets_nothing():
 def test_what_is_missing_falls_with_the_square_of_the_steps():
     x, base = numbers(1, 2), numbers(0, 0)
     gaps = [
-        integrate(lambda v: (v[:, 0] + v[:, 1]).exp(), x, base, steps, limit=steps).error
+        integrate(
+            lambda v: (v[:, 0] + v[:, 1]).exp(), x, base, steps, limit=steps
+        ).completeness_error
         for steps in (10, 20, 40)
     ]
     assert gaps[0] / gaps[1] == pytest.approx(4, rel=0.02)
@@ -73,10 +80,10 @@ def test_steps_are_doubled_until_little_is_missing():
         return torch.sigmoid(60 * (v[:, 0] - 0.31))
 
     found = integrate(steep, numbers(1), numbers(0), steps=2)
-    assert found.steps > 2 and found.error <= 0.05
+    assert found.steps > 2 and found.completeness_error <= 0.05
     with pytest.warns(RegardWarning, match="completeness"):
         found = integrate(steep, numbers(1), numbers(0), steps=2, limit=3)
-    assert found.steps == 2 and found.error > 0.05
+    assert found.steps == 2 and found.completeness_error > 0.05
 
 
 def test_chunks_change_nothing_and_shrink_where_memory_ends():
@@ -132,15 +139,15 @@ def test_captum_agrees_on_gpt2_of_transformers(tmp_path):
         options = dict(n_steps=64, method="riemann_middle", return_convergence_delta=True)
         wanted, gap = attr.IntegratedGradients(function).attribute(x, base, **options)
         found = integrated_gradients(
-            Tokens(kit.board, kit.batch(ids), goal, token, rows=5), 64, limit=64
+            MaskedInput(kit.board, kit.batch(ids), goal, token, rows=5), 64, limit=64
         )
         torch.testing.assert_close(found.scores.float(), wanted[0].sum(-1), atol=1e-6, rtol=1e-4)
         size = abs(found.value - found.baseline_value)
-        assert found.error == pytest.approx(abs(float(gap)) / size, abs=1e-4)
+        assert found.completeness_error == pytest.approx(abs(float(gap)) / size, abs=1e-4)
         assert found.value == pytest.approx(float(function(x).detach()), abs=1e-4)
         assert found.baseline_value == pytest.approx(float(function(base).detach()), abs=1e-4)
     wanted = attr.InputXGradient(function).attribute(x.requires_grad_())[0].sum(-1)
-    found = gradient_times_input(Tokens(kit.board, kit.batch(ids), goal))
+    found = gradient_times_input(MaskedInput(kit.board, kit.batch(ids), goal))
     torch.testing.assert_close(found.scores.float(), wanted.detach(), atol=1e-6, rtol=1e-4)
 
 
@@ -157,10 +164,9 @@ def test_every_model_is_explained_completely(name):
     batch, goal = asked(kit, example(kit, 6, 1, 7))
     signal = batch.inputs.dtype != torch.long
     batch = Batch(batch.inputs.double(), batch.target) if signal else batch
-    x = inputs.own_vectors(kit.board, batch)
-    tokens = Tokens(kit.board, batch, goal, "zero" if signal else 2)
+    tokens = MaskedInput(kit.board, batch, goal, "zero" if signal else 2)
     found = integrated_gradients(tokens, steps=100)
-    assert found.scores.shape == x.shape[1:2] and found.error < 0.02
+    assert found.scores.shape == (tokens.width,) and found.completeness_error < 0.02
     with torch.no_grad():
         logits = kit.model(batch)
     assert found.value == pytest.approx(float(goal(logits, batch)[0]))
@@ -172,7 +178,7 @@ def test_every_model_is_explained_completely(name):
 def test_a_baseline_of_a_token_is_the_model_on_that_token():
     kit = small_kit("bert")
     batch, goal = asked(kit, example(kit, 6, 1, 7))
-    found = gradient_times_input(Tokens(kit.board, batch, goal, 11))
+    found = gradient_times_input(MaskedInput(kit.board, batch, goal, 11))
     others = Batch(torch.full_like(batch.inputs, 11))
     with torch.no_grad():
         assert found.baseline_value == pytest.approx(float(goal(kit.model(others), others)[0]))
@@ -183,15 +189,15 @@ def test_the_vector_zero_is_no_baseline_without_positions():
     kit = small_kit("llama")
     batch, goal = asked(kit, example(kit, 6, 1, 7))
     with pytest.warns(RegardWarning, match="another baseline"):
-        integrated_gradients(Tokens(kit.board, batch, goal), steps=50, limit=100)
+        integrated_gradients(MaskedInput(kit.board, batch, goal), steps=50, limit=100)
 
 
 def test_padding_gets_nothing_and_changes_nothing():
     kit = small_kit("gpt2")
     goal = Goal(torch.tensor([3]))
-    plain = integrated_gradients(Tokens(kit.board, Batch(torch.tensor([[4, 9, 2]])), goal), 20)
+    plain = integrated_gradients(MaskedInput(kit.board, Batch(torch.tensor([[4, 9, 2]])), goal), 20)
     mask = torch.tensor([[False, False, True, True, True]])
-    padded = Tokens(kit.board, Batch(torch.tensor([[7, 7, 4, 9, 2]]), mask=mask), goal)
+    padded = MaskedInput(kit.board, Batch(torch.tensor([[7, 7, 4, 9, 2]]), mask=mask), goal)
     found = integrated_gradients(padded, 20)
     assert padded.columns.tolist() == [2, 3, 4]
     torch.testing.assert_close(found.scores, plain.scores, atol=1e-4, rtol=1e-4)
@@ -202,13 +208,13 @@ def test_padding_gets_nothing_and_changes_nothing():
 def test_tokens_that_are_always_there_get_no_share():
     kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]))
     batch = Batch(torch.tensor([[4, 9, 2, 7]]))
-    tokens = Tokens(kit.board, batch, goal, 11, players=[1, 3])
+    tokens = MaskedInput(kit.board, batch, goal, 11, players=[1, 3])
     found = integrated_gradients(tokens)
     others = Batch(torch.tensor([[4, 11, 2, 11]]))
     with torch.no_grad():
         wanted = float(goal(kit.model(others), others)[0])
     assert found.baseline_value == pytest.approx(wanted, abs=1e-5)
-    assert len(found.scores) == 2 and found.error < 0.01
+    assert len(found.scores) == 2 and found.completeness_error < 0.01
 
 
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
@@ -217,9 +223,9 @@ def test_a_recurrent_language_model(cell):
     model = model_class(config).fresh(config)
     randomise(model)
     batch = Batch(torch.tensor([[4, 9, 2, 7]]))
-    tokens = Tokens(Board(model), batch, Goal(torch.tensor([3])))
+    tokens = MaskedInput(Board(model), batch, Goal(torch.tensor([3])))
     found = integrated_gradients(tokens)
-    assert found.error < 0.01
+    assert found.completeness_error < 0.01
     x = model.front.tokens(batch.inputs).detach().requires_grad_()
     out, _ = model.decoder(x, model.decoder.start(1))
     value = model.head(out)[0, -1, 3]
@@ -235,9 +241,9 @@ def test_a_recurrent_translator_with_attention():
     config = recurrent_seq2seq("gru", 12, 12, 1, 30, "additive")
     model = model_class(config).fresh(config)
     batch = Batch(torch.tensor([[4, 9, 2, 7]]), torch.tensor([[1, 5]]))
-    tokens = Tokens(Board(model), batch, Goal(torch.tensor([3])))
+    tokens = MaskedInput(Board(model), batch, Goal(torch.tensor([3])))
     found = integrated_gradients(tokens)
-    assert found.scores.shape == (4,) and found.error < 0.01
+    assert found.scores.shape == (4,) and found.completeness_error < 0.01
     weight = attention_row(tokens)
     assert weight.shape == (4,) and float(weight.sum()) == pytest.approx(1)
 
@@ -249,17 +255,19 @@ def test_attention_is_read_where_the_goal_is():
     for at in (0, 2):
         wanted = torch.stack([p[0, :, at] for p in seen.values()]).mean((0, 1)).double()
         goal = Goal(torch.tensor([3]), at=torch.tensor([at]))
-        torch.testing.assert_close(attention_row(Tokens(kit.board, batch, goal)), wanted)
+        torch.testing.assert_close(attention_row(MaskedInput(kit.board, batch, goal)), wanted)
 
 
 def test_attention_is_followed_down_to_the_input():
     kit = small_kit("bert")
     batch = Batch(torch.tensor([[4, 9, 2, 7]]))
     _, seen = kit.run(batch.inputs, taps="*.attn.pattern")
-    tokens = Tokens(kit.board, batch, Goal(torch.tensor([3]), at=torch.tensor([2])), players=[1, 3])
-    wanted = rollout(list(seen.values()))[0, 2, [1, 3]].double()
+    tokens = MaskedInput(
+        kit.board, batch, Goal(torch.tensor([3]), at=torch.tensor([2])), players=[1, 3]
+    )
+    wanted = rollout(mix_residual(list(seen.values())))[0, 2, [1, 3]].double()
     torch.testing.assert_close(attention_rollout(tokens), wanted)
-    wanted = flow(list(seen.values()), 2)[0, [1, 3]].double()
+    wanted = flow(mix_residual(list(seen.values())), 2)[0, [1, 3]].double()
     torch.testing.assert_close(attention_flow(tokens), wanted)
 
 
@@ -267,13 +275,13 @@ def test_attention_is_followed_through_the_encoder_of_a_pair():
     """The goal's row over the source, times the rollout of the encoder."""
     kit = small_kit("t5")
     batch = Batch(torch.tensor([[4, 9, 2, 7, 5]]), torch.tensor([[1, 5, 3]]))
-    tokens = Tokens(kit.board, batch, Goal(torch.tensor([3])), players=[0, 2, 3])
+    tokens = MaskedInput(kit.board, batch, Goal(torch.tensor([3])), players=[0, 2, 3])
     _, seen = kit.run(
         batch.inputs, batch.target, taps=["encoder.*.attn.pattern", "*.cross.pattern"]
     )
     cross = torch.stack([x[0, :, -1].mean(0) for n, x in seen.items() if ".cross." in n]).mean(0)
     below = [x for n, x in seen.items() if n.startswith("encoder.")]
-    wanted = (cross @ rollout(below)[0])[[0, 2, 3]].double()
+    wanted = (cross @ rollout(mix_residual(below))[0])[[0, 2, 3]].double()
     torch.testing.assert_close(attention_rollout(tokens), wanted)
     found = attention_flow(tokens)
     assert bool((found >= wanted - 1e-6).all()) and float(found.max()) <= 1
@@ -284,12 +292,68 @@ def test_what_cannot_be_explained():
     one = Batch(torch.tensor([[4, 9]]))
     for batch, baseline in ((Batch(torch.ones(2, 3).long()), "zero"), (one, "drop"), (one, 99)):
         with pytest.raises(UsageError):
-            integrated_gradients(Tokens(kit.board, batch, goal, baseline))
+            integrated_gradients(MaskedInput(kit.board, batch, goal, baseline))
     with pytest.raises(UsageError):
-        integrated_gradients(Tokens(kit.board, one, goal), steps=0)
+        integrated_gradients(MaskedInput(kit.board, one, goal), steps=0)
     with pytest.raises(UsageError):
-        integrated_gradients(Tokens(kit.board, one, goal, rows=0))
+        integrated_gradients(MaskedInput(kit.board, one, goal, rows=0))
     for precision in ("int8", "fp32"):
         set_precision(kit.model, precision)
         with pytest.raises(UsageError, match=f"packed {precision}"):
-            integrated_gradients(Tokens(kit.board, one, goal))
+            integrated_gradients(MaskedInput(kit.board, one, goal))
+
+
+# Faithfulness -------------------------------------------------------------------------------------
+
+
+PARTS = torch.tensor([1.0, 5.0, 2.0]).double()
+
+
+def additive(kept):
+    return kept.double() @ PARTS + 10
+
+
+def test_curves_in_the_order_of_scores():
+    found = deletion_and_insertion(additive, torch.tensor([0.1, 0.9, 0.5]))
+    assert found.deletion.tolist() == [18, 13, 11, 10]
+    assert found.insertion.tolist() == [10, 15, 17, 18]
+    assert found.deletion_area == pytest.approx((1 / 2 + 3 / 8 + 1 / 8) / 3)
+    assert found.insertion_area == pytest.approx((5 / 8 + 7 / 8 + 1 / 2) / 3)
+    worst = deletion_and_insertion(additive, -PARTS)
+    assert worst.deletion_area > found.deletion_area
+    assert worst.insertion_area < found.insertion_area
+
+
+def test_a_goal_that_tokens_lower():
+    """The direction stays: to remove what supports it most still makes the goal fall most."""
+    found = deletion_and_insertion(lambda kept: -additive(kept), -PARTS)
+    assert (
+        found.deletion_area
+        < deletion_and_insertion(lambda kept: -additive(kept), PARTS).deletion_area
+    )
+
+
+def test_random_orders_of_a_sum_reach_a_half():
+    deletion, insertion = random_areas(additive, 3, orders=400)
+    assert deletion == pytest.approx(0.5, abs=0.02) and insertion == pytest.approx(0.5, abs=0.02)
+    assert random_areas(additive, 3, seed=2) == random_areas(additive, 3, seed=2)
+    assert random_areas(additive, 3, seed=2) != random_areas(additive, 3, seed=3)
+
+
+def test_no_difference_no_area():
+    found = deletion_and_insertion(lambda kept: torch.ones(len(kept)), PARTS)
+    assert math.isnan(found.deletion_area) and math.isnan(found.insertion_area)
+
+
+def test_rank_correlation():
+    stats = pytest.importorskip("scipy.stats")
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        a = torch.randint(0, 5, (12,), generator=generator).double()
+        b = torch.randn(12, generator=generator).double()
+        assert ranks(a.double().numpy()).tolist() == stats.rankdata(a.numpy()).tolist()
+        assert spearman(a, b) == pytest.approx(stats.spearmanr(a.numpy(), b.numpy()).statistic)
+    assert spearman(PARTS, PARTS.exp()) == pytest.approx(1)
+    assert math.isnan(spearman(PARTS, torch.ones(3)))
+    with pytest.raises(UsageError):
+        spearman(PARTS, torch.ones(4))

@@ -11,7 +11,6 @@ from regard.errors import UsageError
 from regard.kit import Kit
 from regard.look.capture import Board
 from regard.look.edit import zero
-from regard.look.goal import Goal
 from regard.look.lens import (
     copy_score,
     direct_attribution,
@@ -19,6 +18,7 @@ from regard.look.lens import (
     logit_lens,
     standing,
 )
+from regard.look.patching import Goal
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig
 from regard.model.model import Model

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from regard.errors import RegardWarning, UsageError
-from regard.look.goal import Goal
-from regard.look.lime import draw_subsets, fit_lime, lime, nearness, weighted_ridge
-from regard.look.subsets import Tokens
+from regard.look.lime import draw_subsets, fit_lime, kernel_weights, weighted_ridge
+from regard.look.masked_input import MaskedInput
+from regard.look.patching import Goal
 from tests.properties.small_models import small_kit
 
 WEIGHT = torch.tensor([2.0, -1.0, 0.0, 0.5, 3.0]).double()
@@ -26,7 +26,8 @@ def test_a_sum_of_tokens_is_recovered():
     assert abs(float(found.scores[2])) < 1e-8  # never used
     assert found.value == pytest.approx(float(WEIGHT.sum()) - 4) and found.trusted
     torch.testing.assert_close(fit_lime(additive, 5, 200, ridge=0).scores, WEIGHT)
-    shrunk = fit_lime(additive, 5, samples=200, ridge=100)
+    with pytest.warns(RegardWarning, match="do not trust"):
+        shrunk = fit_lime(additive, 5, samples=200, ridge=100)
     assert float(shrunk.scores.norm()) < float(WEIGHT.norm()) and shrunk.r2 < 1
 
 
@@ -49,8 +50,8 @@ def test_lime_of_its_authors_agrees():
     """The same draws, distances and kernel through their ridge (scikit-learn's)."""
     base = pytest.importorskip("lime.lime_base")
     kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]), torch.tensor([8]))
-    value = Tokens(kit.board, kit.batch([[4, 9, 2, 7, 11, 5]]), goal, 13)
-    found = lime(value, 300, seed=2)
+    value = MaskedInput(kit.board, kit.batch([[4, 9, 2, 7, 11, 5]]), goal, 13)
+    found = fit_lime(value, 6, 300, seed=2)
     kept = draw_subsets(6, 300, seed=2)
     distance = 100 * (1 - torch.nn.functional.cosine_similarity(kept.double(), kept[:1].double()))
     fit = base.LimeBase(lambda d: numpy.exp(-((d / 25) ** 2)), random_state=0)
@@ -69,8 +70,10 @@ def test_the_kernel():
     z = kept[1].double()
     distance = 1 - float(z @ ones / (z.norm() * ones.norm()))
     wanted = [1.0, torch.tensor(-((100 * distance / 25) ** 2)).exp().item()]
-    assert nearness(kept).tolist()[:2] == pytest.approx(wanted, rel=1e-6)
-    assert float(nearness(kept)[2]) == pytest.approx(torch.tensor(-16.0).exp().item(), rel=1e-6)
+    assert kernel_weights(kept).tolist()[:2] == pytest.approx(wanted, rel=1e-6)
+    assert float(kernel_weights(kept)[2]) == pytest.approx(
+        torch.tensor(-16.0).exp().item(), rel=1e-6
+    )
 
 
 def test_the_draws():
@@ -85,21 +88,14 @@ def test_the_draws():
 
 def test_a_seed_fixes_all():
     kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]))
-    value = Tokens(kit.board, kit.batch([[4, 9, 2, 7]]), goal, 13)
-    one, again, other = (lime(value, 100, seed=seed) for seed in (3, 3, 4))
+    value = MaskedInput(kit.board, kit.batch([[4, 9, 2, 7]]), goal, 13)
+    one, again, other = (fit_lime(value, 4, 100, seed=seed) for seed in (3, 3, 4))
     assert torch.equal(one.scores, again.scores) and not torch.equal(one.scores, other.scores)
 
 
 def test_a_bad_fit_is_said():
-    class Parity(Tokens):
-        def __init__(self):
-            self.columns = torch.arange(6)
-
-        def __call__(self, kept):
-            return (kept.sum(1) % 2).double()
-
     with pytest.warns(RegardWarning, match="do not trust"):
-        found = lime(Parity(), 500)
+        found = fit_lime(lambda kept: (kept.sum(1) % 2).double(), 6, 500)
     assert not found.trusted and found.r2 < 0.5
 
 

@@ -8,17 +8,22 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.ablate import fill, mean_of
 from regard.look.capture import Board
-from regard.look.goal import Goal
 from regard.look.patching import (
+    Goal,
     Pairs,
+    Site,
+    ablation_values,
     attribute_sites,
+    head_sites,
+    last_columns,
     last_stream,
+    measure_sets,
+    mlp_sites,
     patch_paths,
     patch_sites,
+    template_mean,
 )
-from regard.look.sites import Site, head_sites, measure, mlp_sites
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -92,8 +97,8 @@ def test_sets_of_sites_act_together():
     sites = head_sites(board)
     chosen = torch.zeros(2, len(sites), dtype=torch.bool)
     chosen[0, [0, 2, 5]] = True
-    fills = fill(board, sites, "zero", pairs.corrupt)
-    found = measure(board, pairs.clean, pairs.goal, sites, chosen, fills)
+    fills = ablation_values(board, sites, "zero", pairs.corrupt)
+    found = measure_sets(board, pairs.clean, pairs.goal, sites, chosen, fills)
     edits = {
         "decoder.blocks.0.attn.z": zero(head=[0, 2]),
         "decoder.blocks.1.attn.z": zero(head=1),
@@ -110,16 +115,16 @@ def test_what_an_ablation_puts_in_place():
     tap = "decoder.blocks.0.attn.z"
     with torch.no_grad():
         _, seen = board.run(pairs.corrupt, tap)
-    assert fill(board, [Site(tap, 1)], "resample", pairs.corrupt)[tap].equal(seen[tap])
-    mean = fill(board, [Site(tap, 1)], "mean", pairs.corrupt)[tap]
+    assert ablation_values(board, [Site(tap, 1)], "resample", pairs.corrupt)[tap].equal(seen[tap])
+    mean = ablation_values(board, [Site(tap, 1)], "mean", pairs.corrupt)[tap]
     torch.testing.assert_close(mean, seen[tap].mean(0, keepdim=True))
     mask = torch.ones(3, LENGTH, dtype=torch.bool)
     mask[0, 4:] = False
-    some = mean_of(seen[tap], tap, replace(pairs.corrupt, mask=mask))
+    some = template_mean(seen[tap], tap, replace(pairs.corrupt, mask=mask))
     torch.testing.assert_close(some[0, :4], seen[tap][:, :4].mean(0))
     torch.testing.assert_close(some[0, 4:], seen[tap][1:, 4:].mean(0))
     with pytest.raises(UsageError, match="resample, mean, zero"):
-        fill(board, [Site(tap)], "nothing", pairs.corrupt)
+        ablation_values(board, [Site(tap)], "nothing", pairs.corrupt)
 
 
 def test_first_order_is_exact_where_the_rest_is_linear():
@@ -198,3 +203,34 @@ def test_paths_of_recurrent_models():
 
     with pytest.raises(UsageError, match="recurrent"):
         last_stream(Board(Recurrent(recurrent_lm("lstm", 8, 8, 1, VOCAB))))
+
+
+# Goals --------------------------------------------------------------------------------------------
+
+
+def test_columns_of_either_padding():
+    mask = torch.tensor([[True, True, False], [False, True, True], [True, False, False]])
+    assert last_columns(Batch(torch.zeros(3, 3).long(), mask=mask)).tolist() == [1, 2, 0]
+    assert last_columns(Batch(torch.zeros(2, 4).long())).tolist() == [3, 3]
+
+
+def test_a_logit_a_difference_and_a_logarithm():
+    logits = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0))
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+    batch = Batch(torch.zeros(2, 3).long(), mask=mask)
+    good, bad = torch.tensor([4, 0]), torch.tensor([1, 2])
+    alone = torch.stack((logits[0, 1, 4], logits[1, 2, 0]))
+    other = torch.stack((logits[0, 1, 1], logits[1, 2, 2]))
+    torch.testing.assert_close(Goal(good)(logits, batch), alone)
+    torch.testing.assert_close(Goal(good, bad)(logits, batch), alone - other)
+    logs = Goal(good, bad, kind="logprob")(logits, batch)
+    torch.testing.assert_close(logs, alone - other)  # what is left of both cancels
+    there = Goal(good, at=torch.tensor([0, 0]))(logits, batch)
+    torch.testing.assert_close(there, torch.stack((logits[0, 0, 4], logits[1, 0, 0])))
+    classes = Goal(good)(logits[:, 0], batch)
+    torch.testing.assert_close(classes, there)
+
+
+def test_copies_of_one_row():
+    goal = Goal(torch.tensor([3]), torch.tensor([1])).rows(4)
+    assert goal.good.tolist() == [3] * 4 and goal.bad.tolist() == [1] * 4 and goal.at is None

@@ -7,16 +7,22 @@ import torch
 
 from regard.errors import UsageError
 from regard.look.capture import Board
-from regard.look.circuit import CircuitConfig, find_circuit
-from regard.look.edges import edge_scores
+from regard.look.circuit_search import CircuitConfig, edge_scores, find_circuit
 from regard.look.edit import mean, patch, zero
-from regard.look.goal import Goal
 from regard.look.heads import head_scores
-from regard.look.ioi_heads import Search
+from regard.look.ioi_task import HeadClasses
 from regard.look.lens import copy_score, direct_attribution, logit_lens
-from regard.look.patching import Pairs, attribute_sites, patch_paths, patch_sites
+from regard.look.patching import (
+    Goal,
+    Pairs,
+    Site,
+    attribute_sites,
+    head_sites,
+    mlp_sites,
+    patch_paths,
+    patch_sites,
+)
 from regard.look.repeats import repeats_for
-from regard.look.sites import Site, head_sites, mlp_sites
 from regard.look.view import gather_view
 from regard.look.words import word_taps
 from regard.model.batch import Batch
@@ -117,7 +123,7 @@ def test_states_stand_for_blocks_in_probes():
         lambda b: edge_scores(b, PAIRS),
         lambda b: find_circuit(b, MANY, CircuitConfig()),
         lambda b: gather_view(b, Batch(CLEAN[:1]), {"text": list("abcd")}),
-        lambda b: Search(b, PAIRS, repeats_for(b.model)),
+        lambda b: HeadClasses(b, PAIRS, repeats_for(b.model)),
         lambda b: b.run(PAIRS.clean, "*.attn.z"),
         lambda b: b.run(PAIRS.clean, (), {TOP: zero(head=0)}),
         lambda b: b.run(PAIRS.clean, (), {TOP: patch(torch.zeros(2, 5, 16))}),

@@ -8,7 +8,7 @@ import torch
 
 from regard.errors import DataError, UsageError
 from regard.look.rebuild import patterns
-from regard.look.rollout import flow, maximum_flow, mixed, rollout
+from regard.look.rollout import UNITS, flow, mix_residual, rollout
 from regard.model.batch import Batch
 from tests.properties.small_models import random_ids, small_kit
 
@@ -24,15 +24,15 @@ def random_patterns(layers, size, heads=3, rows=2, causal=True):
 def test_one_layer():
     (pattern,) = random_patterns(1, 5)
     wanted = 0.5 * pattern.mean(1) + 0.5 * torch.eye(5)
-    torch.testing.assert_close(rollout([pattern]), wanted)
+    torch.testing.assert_close(rollout(mix_residual([pattern])), wanted)
     for query in (0, 2, 4):  # one layer: a single pipe
-        torch.testing.assert_close(flow([pattern], query), wanted[:, query])
+        torch.testing.assert_close(flow(mix_residual([pattern]), query), wanted[:, query])
 
 
 @pytest.mark.parametrize("layers", [1, 3, 6])
 def test_even_attention(layers):
     n = 7
-    found = rollout([torch.full((1, 2, n, n), 1 / n)] * layers)[0]
+    found = rollout(mix_residual([torch.full((1, 2, n, n), 1 / n)] * layers))[0]
     corner = 2.0**-layers + (1 - 2.0**-layers) / n
     torch.testing.assert_close(found.diagonal(), torch.full((n,), corner))
     torch.testing.assert_close(found.sum(-1), torch.ones(n))
@@ -43,15 +43,15 @@ def test_order_of_the_layers():
     """Token 2 looks at 1 in the last layer, which looked at 0 in the first."""
     first, last = torch.eye(3)[None, None].clone(), torch.eye(3)[None, None].clone()
     first[0, 0, 1], last[0, 0, 2] = torch.eye(3)[0], torch.eye(3)[1]
-    assert rollout([first, last], shortcut=0)[0, 2].tolist() == [1, 0, 0]
-    assert rollout([last, first], shortcut=0)[0, 2].tolist() == [0, 1, 0]
-    assert flow([first, last], 2, shortcut=0)[0].tolist() == [1, 0, 0]
-    assert flow([last, first], 2, shortcut=0)[0].tolist() == [0, 1, 0]
+    for layers, wanted in (([first, last], [1, 0, 0]), ([last, first], [0, 1, 0])):
+        mixed = mix_residual(layers, residual=0)
+        assert rollout(mixed)[0, 2].tolist() == wanted
+        assert flow(mixed, 2)[0].tolist() == wanted
 
 
 def test_rows_without_keys_keep_themselves():
     pattern = torch.zeros(1, 2, 3, 3)
-    torch.testing.assert_close(rollout([pattern, pattern])[0], torch.eye(3))
+    torch.testing.assert_close(rollout(mix_residual([pattern, pattern]))[0], torch.eye(3))
 
 
 def by_linear_programming(capacities, source, sink):
@@ -73,46 +73,41 @@ def by_linear_programming(capacities, source, sink):
 
 @pytest.mark.parametrize(("layers", "size", "causal"), [(2, 4, False), (3, 5, True), (4, 6, False)])
 def test_flow_is_the_maximum(layers, size, causal):
-    given = random_patterns(layers, size, causal=causal)
-    capacities = torch.stack(mixed(given)[::-1], 1).double().numpy()
+    mixed = mix_residual([p.double() for p in random_patterns(layers, size, causal=causal)])
+    capacities = torch.stack(mixed[::-1], 1).numpy()
     for query in (-1, 1):
-        found = flow([p.double() for p in given], query)
+        found = flow(mixed, query)
         for row in range(2):
             for sink in range(size):
                 wanted = by_linear_programming(capacities[row], query % size, sink)
                 assert float(found[row, sink]) == pytest.approx(wanted, abs=1e-6)
-                assert found[row, sink] >= rollout(given)[row, query, sink] - 1e-6
+                assert found[row, sink] >= rollout(mixed)[row, query, sink] - 1e-6
 
 
-def test_flow_takes_back_what_was_sent_wrongly():
-    """The widest way first blocks both others: only a way back up reaches the maximum.
-
-    Level 0: s = 0. Level 1: a = 0, b = 1. Level 2: c = 0, d = 1. Level 3: t = 0.
-    """
-    pipes = np.zeros((3, 2, 2))
-    pipes[0, 0] = 3, 2  # s to a and b
-    pipes[1, 0], pipes[1, 1] = (2, 3), (0, 2)  # a to c and d, b to d only
-    pipes[2, 0, 0], pipes[2, 1, 0] = 2, 3  # c and d to t
-    assert maximum_flow(pipes, 0, 0) == 5
+def test_capacities_are_units():
+    """Rows of whole units: a flow is then exact."""
+    layers = [torch.tensor([[[3.0, 1.0], [2.0, 2.0]]]) / 4, torch.tensor([[[1.0, 3.0]] * 2]) / 4]
+    assert (flow(layers, 0)[0] * UNITS).tolist() == [3 * UNITS / 4] * 2  # 1/4 + 1/2, twice
 
 
 def test_on_a_model():
     kit = small_kit("llama")
     with torch.no_grad():
         found = list(patterns(kit.board, Batch(random_ids(6, 1)[None])).values())
-    assert rollout(found).shape == (1, 6, 6) and flow(found).shape == (1, 6)
-    torch.testing.assert_close(rollout(found).sum(-1), torch.ones(1, 6))
-    assert rollout(found)[0].triu(1).abs().max() == 0
+    layers = mix_residual(found)
+    assert rollout(layers).shape == (1, 6, 6) and flow(layers).shape == (1, 6)
+    torch.testing.assert_close(rollout(layers).sum(-1), torch.ones(1, 6))
+    assert rollout(layers)[0].triu(1).abs().max() == 0
 
 
 def test_what_cannot_be_followed():
     square, other = torch.zeros(1, 2, 3, 3), torch.zeros(1, 2, 3, 4)
     for given in ([other], [square, other], [square[0]]):
         with pytest.raises(DataError, match="shape"):
-            rollout(given)
+            mix_residual(given)
     with pytest.raises(UsageError, match="no patterns"):
-        flow([])
+        mix_residual([])
     with pytest.raises(UsageError, match="query 3"):
-        flow([square], 3)
+        flow(mix_residual([square]), 3)
     with pytest.raises(UsageError, match="0 to 1"):
-        rollout([square], 2)
+        mix_residual([square], 2)

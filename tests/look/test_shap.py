@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.goal import Goal
+from regard.look.masked_input import MaskedInput
+from regard.look.patching import Goal
 from regard.look.shap import exact_shapley, sampled_shapley, student
-from regard.look.subsets import Tokens
 from regard.model.batch import Batch
 from tests.properties.small_models import small_kit
 
@@ -125,13 +125,13 @@ def test_shap_of_the_library_agrees_on_a_model():
     kit.model.double()
     ids, absent = torch.tensor([[4, 9, 2, 7, 11, 5, 30, 1]]), 13
 
-    def theirs(rows):  # the model itself, on ids: nothing of `Tokens`
+    def theirs(rows):  # the model itself, on ids: nothing of `MaskedInput`
         kept = torch.tensor(rows).bool()
         with torch.no_grad():
             last = kit.model(Batch(torch.where(kept, ids, absent)))[:, -1]
         return (last[:, 3] - last[:, 8]).numpy()
 
-    found = exact_shapley(Tokens(kit.board, kit.batch(ids), goal, absent), 8)
+    found = exact_shapley(MaskedInput(kit.board, kit.batch(ids), goal, absent), 8)
     ones, zeros = numpy.ones((1, 8)), numpy.zeros((1, 8))
     wanted = torch.tensor(shap.explainers.Exact(theirs, zeros)(ones).values[0]).double()
     torch.testing.assert_close(found.scores, wanted, atol=1e-9, rtol=1e-9)

@@ -9,7 +9,7 @@ import regard
 from regard.decode.beam import BeamConfig
 from regard.decode.generate import Ends
 from regard.errors import UsageError
-from regard.look.sites import head_sites
+from regard.look.patching import head_sites
 from tests.properties.small_models import assert_near, random_ids, small_kit
 
 TAP = "decoder.blocks.0.resid_post"

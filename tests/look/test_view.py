@@ -13,7 +13,7 @@ from regard.kit import Kit
 from regard.look import view as views
 from regard.look import view_effects
 from regard.look.edit import zero
-from regard.look.goal import Goal
+from regard.look.patching import Goal
 from regard.look.view import gather_view
 from regard.look.view_effects import with_effects
 from regard.model.presets import recurrent_lm, recurrent_seq2seq

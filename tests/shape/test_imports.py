@@ -20,7 +20,7 @@ native
 model data
 history
 interop decode look train
-tune nvib score evaluate lang formal
+tune nvib score evaluate formal
 zoo
 model_kinds
 reading figures coined source_text translating

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.look import ioi_heads
+from regard.look import ioi_task
 from regard.look.capture import Board
 from regard.look.edit import patch
-from regard.look.goal import Goal
-from regard.look.ioi_heads import RULES, Search, find_classes
-from regard.look.patching import Pairs, patch_paths
+from regard.look.ioi_task import RULES, HeadClasses
+from regard.look.patching import Goal, Pairs, patch_paths
 from regard.look.repeats import random_repeats
 from regard.model.batch import Batch
 from tests.properties.small_models import small_kit
@@ -19,15 +18,15 @@ from tests.properties.small_models import small_kit
 @pytest.fixture
 def search(monkeypatch):
     """Two blocks of random weights, where every head looks everywhere and every effect counts."""
-    monkeypatch.setattr(ioi_heads, "LOOKS", 0.0)
-    monkeypatch.setattr(ioi_heads, "COUNTS", 0.0)
+    monkeypatch.setattr(ioi_task, "MIN_ATTENTION", 0.0)
+    monkeypatch.setattr(ioi_task, "MIN_EFFECT", 0.0)
     board = Board(small_kit("gpt2").model.double())
     clean = torch.tensor([[9, 3, 8, 4, 7, 3, 6], [9, 5, 8, 2, 7, 2, 6], [1, 4, 8, 3, 7, 4, 6]])
     corrupt = clean.clone()
     corrupt[:, [1, 3, 5]] = torch.tensor([[10, 11, 12], [12, 13, 10], [11, 12, 13]])
     goal = Goal(torch.tensor([4, 5, 3]), torch.tensor([3, 2, 4]))
     pairs = Pairs(Batch(clean), Batch(corrupt), goal, torch.tensor([0, 1, 0]))
-    return Search(board, pairs, random_repeats(range(20), 8))
+    return HeadClasses(board, pairs, random_repeats(range(20), 8))
 
 
 def test_where_heads_look(search):
@@ -59,7 +58,7 @@ def test_movers_and_their_backups(search):
         edits[tap] = [patch(means, head=mine)]
     before = pairs.goal(board.run(pairs.clean, (), edits)[0], pairs.clean)
     _, other = board.run(pairs.corrupt, "*.z", edits)
-    found = search.backing()
+    found = search.backup_effects()
     assert last
     for n in last:
         tap, head = search.sites[n].tap, search.sites[n].head
@@ -80,13 +79,13 @@ def test_padding_is_in_no_mean(search):
     for padding in (0, 15):
         ids[0, 5:] = padding
         pairs = search.pairs._replace(corrupt=Batch(ids, mask=real))
-        (edit,) = ioi_heads.ablated(search.board, pairs, sites).values()
+        (edit,) = ioi_task.mean_ablation(search.board, pairs, sites).values()
         values.append(edit.at(sites[0].tap, search.board.model.decoder.blocks[0].attn).value)
     torch.testing.assert_close(*values)
 
 
 def test_the_classes(search):
-    made = find_classes(search.board, search.pairs, search.repeats, lambda told: None)
+    made = search.find()
     assert list(made) == list(RULES) and all(made["induction"][n].score for n in range(2))
     assert all((h.effect or 0) >= 0 for h in made["name movers"])
     assert all((h.effect or 0) <= 0 for h in made["negative name movers"])

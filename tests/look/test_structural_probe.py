@@ -10,19 +10,17 @@ import torch
 
 from regard.data.statistics import spearman
 from regard.errors import DataError, UsageError
-from regard.look.structural import (
-    Guess,
-    Sentences,
-    Structure,
-    Tree,
-    chain,
-    fit_structure,
-    grade,
-    probe_structure,
-)
-from regard.look.task import Split, split_sentences
-from regard.look.tree import (
+from regard.look.probing import Split, split_sentences
+from regard.look.structural_probe import (
+    DependencyTree,
+    PaddedSentences,
+    PredictedTree,
+    StructuralProbe,
     beside,
+    chain_tree,
+    compare_trees,
+    fit_structure,
+    probe_structure,
     rooted,
     spanning_tree,
     tree_depths,
@@ -45,7 +43,9 @@ def random_heads(count, rng):
 def planted(count=80, seed=0):
     """Sentences whose vectors tell the words above each: |h_i − h_j|² is the tree's distance."""
     rng = random.Random(seed)
-    trees = [Tree(h, list(range(len(h)))) for h in (random_heads(6, rng) for _ in range(count))]
+    trees = [
+        DependencyTree(h, list(range(len(h)))) for h in (random_heads(6, rng) for _ in range(count))
+    ]
     vectors = []
     for tree in trees:
         x = torch.zeros(6, 6)
@@ -91,11 +91,14 @@ def test_every_tree_spans_itself():
 def test_the_identity_measures_planted_trees_exactly():
     vectors, trees = planted()
     stay = torch.zeros(6), torch.ones(6), torch.eye(6)
-    found = [Guess(Structure("distance", *stay)(x), Structure("depth", *stay)(x)) for x in vectors]
+    found = [
+        PredictedTree(StructuralProbe("distance", *stay)(x), StructuralProbe("depth", *stay)(x))
+        for x in vectors
+    ]
     for guess, tree in zip(found, trees, strict=True):
         assert torch.equal(guess.distances, tree_distances(tree.heads).float())
         assert torch.equal(guess.depths, tree_depths(tree.heads).float())
-    made = grade(found, trees)
+    made = compare_trees(found, trees)
     assert made.distances == pytest.approx(1) and made.depths == pytest.approx(1)
     assert made.uuas == made.root == 1 and made.all_edges == 5 * 80 and made.sentences == 80
 
@@ -125,30 +128,30 @@ def test_vectors_that_tell_nothing_find_nothing():
 
 
 def test_the_misfit_by_hand():
-    trees = [Tree([-1, 0], [0, 1]), Tree([1, -1, 1], [0, 1, 2])]
+    trees = [DependencyTree([-1, 0], [0, 1]), DependencyTree([1, -1, 1], [0, 1, 2])]
     vectors = [torch.tensor([[0.0], [2.0]]), torch.tensor([[0.0], [1.0], [3.0]])]
     both, one = torch.tensor([0, 1]), torch.eye(1)
     first = 2 * 3 / 4  # |4 − 1|, twice, of 4 cells
     second = 2 * (0 + 7 + 3) / 9  # |1 − 1|, |9 − 2|, |4 − 1|
-    found = Sentences(vectors, trees, "distance").misfit(one, both)
+    found = PaddedSentences(vectors, trees, "distance").mean_error(one, both)
     assert float(found) == pytest.approx((first + second) / 2)
     depths = (0 + 3) / 2, (1 + 1 + 8) / 3
-    assert float(Sentences(vectors, trees, "depth").misfit(one, both)) == pytest.approx(
+    assert float(PaddedSentences(vectors, trees, "depth").mean_error(one, both)) == pytest.approx(
         sum(depths) / 2
     )
-    assert Sentences(vectors, trees, "distance").usual() == pytest.approx((2 + 8) / 13)
+    assert PaddedSentences(vectors, trees, "distance").mean_value() == pytest.approx((2 + 8) / 13)
 
 
 def test_punctuation_and_length_count_as_they_should():
-    tree = Tree([1, -1, 1, 1], [0, 1, 2])  # the last word is a mark
-    made = grade([chain(4)], [tree])
+    tree = DependencyTree([1, -1, 1, 1], [0, 1, 2])  # the last word is a mark
+    made = compare_trees([chain_tree(4)], [tree])
     assert (made.edges, made.all_edges) == (2, 2) and (made.roots, made.sentences) == (0, 1)
     assert made.distances is None and made.depths is None  # fewer than five words
-    long = Tree([-1, 0, 1, 2, 3], list(range(5)))
-    short_and_long = grade([chain(4), chain(5)], [tree, long])
+    long = DependencyTree([-1, 0, 1, 2, 3], list(range(5)))
+    short_and_long = compare_trees([chain_tree(4), chain_tree(5)], [tree, long])
     assert short_and_long.distances == pytest.approx(1) and short_and_long.roots == 1
-    other = Tree([-1, 0, 0, 0, 0], [])
-    mixed = grade([chain(5), chain(5)], [long, other])
+    other = DependencyTree([-1, 0, 0, 0, 0], [])
+    mixed = compare_trees([chain_tree(5), chain_tree(5)], [long, other])
     rows = [
         spearman([abs(n - m) for m in range(5)], row.tolist())
         for n, row in enumerate(tree_distances(other.heads))
@@ -162,7 +165,7 @@ def test_what_is_refused():
     parts = split_sentences(torch.arange(5))
     with pytest.raises(UsageError, match="rank 0"):
         probe_structure(vectors, trees, parts, rank=0)
-    lonely = [Tree([-1], [0])] * 5
+    lonely = [DependencyTree([-1], [0])] * 5
     with pytest.raises(DataError, match="two words"):
         probe_structure([torch.ones(1, 2)] * 5, lonely, Split(*parts))
 

@@ -10,9 +10,16 @@ import torch
 
 from regard.data.statistics import share_interval
 from regard.errors import DataError, UsageError
-from regard.look import probe
-from regard.look.probe import Labelled, fit, fit_linear, measure, online_bits, standards
-from regard.look.task import make_task, split_sentences
+from regard.look.probing import (
+    Labelled,
+    fit_linear,
+    fit_probe,
+    make_task,
+    mean_and_spread,
+    online_bits,
+    probe_vectors,
+    split_sentences,
+)
 
 
 def draw(seed=0):
@@ -30,7 +37,7 @@ def test_separable_labels_are_read_off(kind):
     x = torch.randn(600, 10, generator=draw(1)) * 0.2
     x[torch.arange(600), y] += 3
     x = x @ torch.randn(10, 10, generator=draw(2)) + 7  # turned, stretched and moved
-    made = measure(x, task_of([f"L{n}" for n in y.tolist()]), kind)
+    made = probe_vectors(x, task_of([f"L{n}" for n in y.tolist()]), kind)
     assert made.accuracy == 1.0 and made.asked == 60
     assert made.bits < 0.25 * made.coded * 2  # of two bits a word
 
@@ -39,9 +46,9 @@ def test_an_mlp_reads_what_no_line_parts():
     x = torch.randn(1500, 4, generator=draw())
     labels = ["odd" if a * b > 0 else "even" for a, b in x[:, :2].tolist()]
     task = task_of(labels)
-    line, bent = (measure(x, task, kind, code=False).accuracy for kind in ("linear", "mlp"))
+    line, bent = (probe_vectors(x, task, kind, code=False).accuracy for kind in ("linear", "mlp"))
     assert line < 0.65 and bent > 0.9
-    again = measure(x, task, "mlp", code=False).accuracy
+    again = probe_vectors(x, task, "mlp", code=False).accuracy
     assert again == bent  # a seed gives the same probe
 
 
@@ -49,7 +56,7 @@ def test_an_mlp_reads_what_no_line_parts():
 def test_random_labels_are_read_by_chance(kind):
     x = torch.randn(3000, 8, generator=draw())
     labels = [f"L{n}" for n in torch.randint(3, (3000,), generator=draw(1)).tolist()]
-    made = measure(x, task_of(labels), kind)
+    made = probe_vectors(x, task_of(labels), kind)
     low, high = made.interval
     assert low < 1 / 3 < high
     assert made.bits / made.coded > 0.97 * math.log2(3)
@@ -68,17 +75,17 @@ def test_one_hot_words_reach_the_bound_of_their_types():
     weights = fit_linear(x, task.labels, 3, l2=1e-3)
     right = int((torch.nn.functional.linear(x, *weights).argmax(1) == task.labels).sum())
     assert right == int(counts.amax(1).sum())
-    assert fit("linear", part, part, 3).right(part) == right
+    assert fit_probe("linear", part, part, 3).count_right(part) == right
 
 
 def test_a_probe_that_remembers_words_has_no_selectivity():
     kinds = torch.randint(40, (2000,), generator=draw())
     words = [f"w{n}" for n in kinds.tolist()]
     task = task_of([f"L{n % 4}" for n in kinds.tolist()], words)
-    made = measure(torch.eye(40)[kinds], task, control=task.control(3), code=False)
+    made = probe_vectors(torch.eye(40)[kinds], task, control=task.control(3), code=False)
     assert made.accuracy == 1.0 and abs(made.selectivity) < 0.01
     assert task.by_type() == made.asked
-    noise = measure(torch.randn(2000, 3, generator=draw(5)), task, control=task.control(3))
+    noise = probe_vectors(torch.randn(2000, 3, generator=draw(5)), task, control=task.control(3))
     assert noise.control < 0.6 * noise.asked
 
 
@@ -120,11 +127,11 @@ def test_the_linear_probe_is_that_of_scikit_learn():
 
 
 def test_the_code_is_uniform_for_a_first_block_and_a_mixture_later(monkeypatch):
-    monkeypatch.setattr(probe, "CODE", (0.5,))
+    monkeypatch.setattr("regard.look.probing.CODE", (0.5,))
     x = torch.randn(40, 3, generator=draw(), dtype=torch.float64)
     y = torch.randint(2, (40,), generator=draw(1))
     train, dev = Labelled(x, y), Labelled(x[:10], y[:10])
-    made = fit("linear", Labelled(x[:20], y[:20]), dev, 2)
+    made = fit_probe("linear", Labelled(x[:20], y[:20]), dev, 2)
     shares = made(x[20:]).softmax(-1).numpy()
     wanted = 20.0
     for n, label in enumerate(y[20:].tolist()):
@@ -162,7 +169,7 @@ def test_too_few_examples_are_refused_with_what_is_needed():
         task_of(["_"] * 30)
     part = Labelled(torch.ones(2, 1), torch.tensor([0, 1]))
     with pytest.raises(UsageError, match="linear or mlp"):
-        fit("bilinear", part, part, 2)
+        fit_probe("bilinear", part, part, 2)
 
 
 def test_rare_labels_and_words_without_one_are_left_out():
@@ -181,7 +188,7 @@ def test_baselines_by_hand():
 
 
 def test_dimensions_that_do_not_vary_are_left_alone():
-    mean, spread = standards(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
+    mean, spread = mean_and_spread(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
     assert mean.tolist() == [2, 5] and spread.tolist() == [1, 1]
 
 

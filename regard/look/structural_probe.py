@@ -15,17 +15,18 @@ from torch import Tensor
 
 from regard.data.statistics import share_interval, spearman
 from regard.errors import DataError, UsageError
-from regard.look.probe import standards
-from regard.look.task import Split
-from regard.look.tree import Edge, spanning_tree, tree_depths, tree_distances, tree_edges
+from regard.look.probing import Split, mean_and_spread
 
 Kind = Literal["distance", "depth"]
+Edge = tuple[int, int]
+"""Two words, the first one first."""
+
 ROWS, EPOCHS = 20, 60  # sentences of a batch, passes over all
 RATE = 0.25  # of Adam at first, in sizes of the matrix's first numbers
 LENGTHS = range(5, 51)  # of the sentences that correlations are averaged over
 
 
-class Tree(NamedTuple):
+class DependencyTree(NamedTuple):
     """The tree of one sentence."""
 
     heads: list[int]
@@ -34,7 +35,7 @@ class Tree(NamedTuple):
     """Words that edges and roots are counted of: all but punctuation marks."""
 
 
-class Structure(NamedTuple):
+class StructuralProbe(NamedTuple):
     """A fitted matrix, for vectors that are standardised."""
 
     kind: Kind
@@ -44,10 +45,10 @@ class Structure(NamedTuple):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Vectors (n, D) → squared distances (n, n), or depths (n,)."""
-        return measured((x - self.mean) / self.spread @ self.matrix.T, self.kind)
+        return squared_values((x - self.mean) / self.spread @ self.matrix.T, self.kind)
 
 
-def measured(z: Tensor, kind: Kind) -> Tensor:
+def squared_values(z: Tensor, kind: Kind) -> Tensor:
     """Projected vectors (…, n, k) → squared norms (…, n) or squared distances (…, n, n)."""
     norms = z.square().sum(-1)
     if kind == "depth":
@@ -56,15 +57,17 @@ def measured(z: Tensor, kind: Kind) -> Tensor:
     return square.clamp(min=0)  # rounding may leave a little less
 
 
-def gold(tree: Tree, kind: Kind) -> Tensor:
+def gold(tree: DependencyTree, kind: Kind) -> Tensor:
     """What is to be predicted."""
     return (tree_depths if kind == "depth" else tree_distances)(tree.heads).float()
 
 
-class Sentences:
+class PaddedSentences:
     """Standardised vectors and true values of sentences, from which batches are cut."""
 
-    def __init__(self, vectors: Sequence[Tensor], trees: Sequence[Tree], kind: Kind) -> None:
+    def __init__(
+        self, vectors: Sequence[Tensor], trees: Sequence[DependencyTree], kind: Kind
+    ) -> None:
         self.kind: Kind = kind
         self.x = torch.cat(list(vectors))  # (words, D)
         self.sizes = torch.tensor([len(x) for x in vectors], device=self.x.device)
@@ -80,12 +83,12 @@ class Sentences:
             self.true[n][tuple(slice(side) for side in values.shape)] = values.to(torch.int16)
         self.true = self.true.to(self.x.device)
 
-    def usual(self) -> float:
+    def mean_value(self) -> float:
         """The mean of what is to be predicted."""
         cells = self.sizes if self.kind == "depth" else self.sizes.square()
         return float(self.true.sum() / cells.sum())
 
-    def misfit(self, matrix: Tensor, some: Tensor) -> Tensor:
+    def mean_error(self, matrix: Tensor, some: Tensor) -> Tensor:
         """Mean over some sentences of the mean absolute error in each."""
         sizes = self.sizes[some]
         width = int(sizes.max())
@@ -93,33 +96,35 @@ class Sentences:
         if self.kind == "distance":
             real, true = real[:, :, None] & real[:, None, :], true[:, :, :width]
             sizes = sizes.square()
-        found = measured(self.x[self.places[some, :width]] @ matrix.T, self.kind)
+        found = squared_values(self.x[self.places[some, :width]] @ matrix.T, self.kind)
         error = torch.where(real, (found - true).abs(), 0).flatten(1).sum(1)
         return (error / sizes).mean()
 
 
 def fit_structure(
     vectors: Sequence[Tensor],
-    trees: Sequence[Tree],
+    trees: Sequence[DependencyTree],
     parts: Split,
     kind: Kind = "distance",
     rank: int | None = None,
     seed: int = 0,
-) -> Structure:
+) -> StructuralProbe:
     """Fit B (rank, D) on the training sentences by Adam on Σ |predicted − true| / n².
 
     The rate falls to nothing in a straight line; the B that was best on the dev sentences is kept.
     """
-    mean, spread = standards(torch.cat([vectors[n] for n in parts.train.tolist()]))
+    mean, spread = mean_and_spread(torch.cat([vectors[n] for n in parts.train.tolist()]))
     near = [(x - mean) / spread for x in vectors]
     train, dev = (
-        Sentences([near[n] for n in part.tolist()], [trees[n] for n in part.tolist()], kind)
+        PaddedSentences([near[n] for n in part.tolist()], [trees[n] for n in part.tolist()], kind)
         for part in (parts.train, parts.dev)
     )
     width = len(mean)
     rank = min(rank or width, width)
     each = rank * width * (2 if kind == "distance" else 1)
-    size = math.sqrt(max(train.usual(), 1e-6) / each)  # the first guesses are right in the mean
+    size = math.sqrt(
+        max(train.mean_value(), 1e-6) / each
+    )  # the first guesses are right in the mean
     generator = torch.Generator().manual_seed(seed)
     matrix = (torch.randn(rank, width, generator=generator) * size).to(mean).requires_grad_()
     adam = torch.optim.Adam([matrix], size * RATE)
@@ -128,28 +133,28 @@ def fit_structure(
         order = torch.randperm(len(train.sizes), generator=generator).to(mean.device)
         for some in order.split(ROWS):
             with torch.enable_grad():
-                value = train.misfit(matrix, some)
+                value = train.mean_error(matrix, some)
                 adam.zero_grad()
                 value.backward()
             adam.step()
         adam.param_groups[0]["lr"] = size * RATE * (1 - (epoch + 1) / EPOCHS)
         with torch.no_grad():
-            now = float(dev.misfit(matrix, torch.arange(len(dev.sizes), device=mean.device)))
+            now = float(dev.mean_error(matrix, torch.arange(len(dev.sizes), device=mean.device)))
         if now < best:
             best, kept = now, matrix.detach().clone()
-    return Structure(kind, mean, spread, kept)
+    return StructuralProbe(kind, mean, spread, kept)
 
 
-# Grading ------------------------------------------------------------------------------------------
+# Grading ----------------------------------------------------------------------------------------
 
 
-class Grade(NamedTuple):
+class TreeCounts(NamedTuple):
     """How far predicted trees agree with the true ones."""
 
     distances: float | None
     """Spearman's ρ of distances, mean by length of 5 to 50 words; None: there is no such."""
     depths: float | None
-    """The same of depths."""
+    """Spearman's ρ of depths, likewise."""
     edges: int
     """Right edges of the spanning trees."""
     all_edges: int
@@ -173,28 +178,28 @@ class Grade(NamedTuple):
         return self.roots / self.sentences if self.sentences else 0.0
 
 
-class Guess(NamedTuple):
+class PredictedTree(NamedTuple):
     """What a probe says of one sentence: distances (n, n) and depths (n,)."""
 
     distances: Tensor
     depths: Tensor
 
-    def root(self, tree: Tree) -> int:
+    def root(self, tree: DependencyTree) -> int:
         """The word that is least deep."""
         return min(tree.counted, key=lambda word: float(self.depths[word]))
 
-    def edges(self, tree: Tree) -> set[Edge]:
+    def edges(self, tree: DependencyTree) -> set[Edge]:
         """The spanning tree of the words that count."""
         return spanning_tree(self.distances, tree.counted)
 
 
-def chain(count: int) -> Guess:
+def chain_tree(count: int) -> PredictedTree:
     """The baseline: words hang together as they stand, the first one on top."""
     places = torch.arange(count).float()
-    return Guess((places[:, None] - places).abs(), places)
+    return PredictedTree((places[:, None] - places).abs(), places)
 
 
-def grade(guesses: Sequence[Guess], trees: Sequence[Tree]) -> Grade:
+def compare_trees(guesses: Sequence[PredictedTree], trees: Sequence[DependencyTree]) -> TreeCounts:
     """Compare; sentences in which no word counts are left out of edges and roots."""
     by_length: dict[int, tuple[list[float], list[float]]] = {}
     edges = every = roots = sentences = 0
@@ -214,16 +219,16 @@ def grade(guesses: Sequence[Guess], trees: Sequence[Tree]) -> Grade:
         for n in (0, 1)
     ]
     distance, depth = (sum(each) / len(each) if each else None for each in means)
-    return Grade(distance, depth, edges, every, roots, sentences)
+    return TreeCounts(distance, depth, edges, every, roots, sentences)
 
 
 def probe_structure(
     vectors: Sequence[Tensor],
-    trees: Sequence[Tree],
+    trees: Sequence[DependencyTree],
     parts: Split,
     rank: int | None = None,
     seed: int = 0,
-) -> tuple[Grade, list[Guess]]:
+) -> tuple[TreeCounts, list[PredictedTree]]:
     """Both probes of one place: their grade on the test sentences, and what they say of each."""
     if rank is not None and rank < 1:
         raise UsageError("fitting a structural probe", f"rank {rank}", "1 or more")
@@ -234,5 +239,88 @@ def probe_structure(
         fit_structure(vectors, trees, parts, kind, rank, seed) for kind in ("distance", "depth")
     ]
     test = parts.test.tolist()
-    guesses = [Guess(*(probe(vectors[n]).cpu() for probe in fitted)) for n in test]
-    return grade(guesses, [trees[n] for n in test]), guesses
+    guesses = [PredictedTree(*(probe(vectors[n]).cpu() for probe in fitted)) for n in test]
+    return compare_trees(guesses, [trees[n] for n in test]), guesses
+
+
+# Trees ------------------------------------------------------------------------------------------
+
+
+def tree_depths(heads: Sequence[int]) -> Tensor:
+    """Steps from each word up to the root (n,); heads are places of words, −1 for the root."""
+    return torch.tensor([len(way_up(heads, word)) - 1 for word in range(len(heads))])
+
+
+def tree_distances(heads: Sequence[int]) -> Tensor:
+    """Edges between every two words (n, n)."""
+    ways = [set(way_up(heads, word)) for word in range(len(heads))]
+    return torch.tensor([[len(a ^ b) for b in ways] for a in ways]).view(len(heads), len(heads))
+
+
+def way_up(heads: Sequence[int], word: int) -> list[int]:
+    """A word and all words above it."""
+    way = [word]
+    while heads[way[-1]] >= 0:
+        way.append(heads[way[-1]])
+    return way
+
+
+def tree_edges(heads: Sequence[int]) -> set[Edge]:
+    """Words that are next to each other in the tree, whichever is the head."""
+    return {(min(n, head), max(n, head)) for n, head in enumerate(heads) if head >= 0}
+
+
+def spanning_tree(distances: Tensor, words: Sequence[int] | None = None) -> set[Edge]:
+    """The tree of least length through the words (Prim 1957); of equal edges the first."""
+    left = list(range(len(distances)) if words is None else words)
+    table = distances.tolist()
+    edges: set[Edge] = set()
+    joined = left[:1]
+    left = left[1:]
+    while left:
+        _, near, new = min((table[a][b], a, b) for a in joined for b in left)
+        edges.add((min(near, new), max(near, new)))
+        joined.append(new)
+        left.remove(new)
+    return edges
+
+
+def rooted(edges: set[Edge], root: int, count: int) -> list[int]:
+    """Heads of a tree that hangs from `root`; words outside it have −2."""
+    heads = [-2] * count
+    heads[root] = -1
+    todo = [root]
+    while todo:
+        above = todo.pop()
+        for a, b in edges:
+            for near, new in ((a, b), (b, a)):
+                if near == above and heads[new] == -2:
+                    heads[new] = above
+                    todo.append(new)
+    return heads
+
+
+def tree_lines(words: Sequence[str], heads: Sequence[int], marked: set[int] | None = None) -> str:
+    """A tree for a terminal: one word a line under its head, `*` after marked ones."""
+    lines: list[str] = []
+
+    def write(word: int, before: str, branch: str, under: str) -> None:
+        star = " *" if marked and word in marked else ""
+        lines.append(f"{before}{branch}{words[word]}{star}")
+        below = [n for n, head in enumerate(heads) if head == word]
+        for n in below:
+            last = n == below[-1]
+            write(n, before + under, "└─ " if last else "├─ ", "   " if last else "│  ")
+
+    for root in (n for n, head in enumerate(heads) if head == -1):
+        write(root, "", "", "")
+    return "\n".join(lines)
+
+
+def beside(left: str, right: str, gap: int = 4) -> str:
+    """Two blocks of text side by side."""
+    one, other = left.split("\n"), right.split("\n")
+    width = max(map(len, one)) + gap
+    count = max(len(one), len(other))
+    one, other = one + [""] * (count - len(one)), other + [""] * (count - len(other))
+    return "\n".join(f"{a:{width}}{b}".rstrip() for a, b in zip(one, other, strict=True))

@@ -1,0 +1,421 @@
+"""Circuits: the few heads and MLPs that do a task, with a certificate (Wang 2022; Conmy 2023).
+
+A circuit is what is left when all other parts hold the values of corrupted prompts. It is found on
+one half of the prompts and judged on the other:
+
+- faithfulness: how much of the task the circuit does alone, by three kinds of ablation
+- completeness: circuit and model suffer alike when the same parts are taken from both
+- minimality: what each part of it adds
+- and how random circuits of the same size do
+
+Edges between its parts are scored to first order (edge attribution patching).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.ambient import Progress, progress
+from regard.core.attention import Attention
+from regard.core.block import Block
+from regard.core.norm import RMSNorm
+from regard.core.position import rotate
+from regard.core.stack import Stack
+from regard.errors import DataError, UsageError, check_known
+from regard.look.capture import Board
+from regard.look.edit import patch
+from regard.look.patching import (
+    ABLATIONS,
+    Ablation,
+    Pairs,
+    Site,
+    ablation_values,
+    clean_and_corrupt,
+    goal_gradients,
+    head_sites,
+    mean_gap,
+    measure_sets,
+    mlp_sites,
+)
+from regard.model.batch import Batch
+
+MIN_PAIRS = 4  # two to search on, two to judge by
+
+
+@dataclass(frozen=True)
+class CircuitConfig:
+    """How a circuit is looked for and judged."""
+
+    kind: Ablation = "resample"
+    """What stands in place of parts outside the circuit while it is looked for."""
+    keep: float = 0.9
+    """Share of the task that the circuit must do: within 1 − keep of the model, either way."""
+    mlps: bool = True
+    """MLPs are parts too; else they stay alive."""
+    draws: int = 100
+    """Random circuits, and subsets for completeness."""
+    resamples: int = 1000
+    """Of the pairs, for intervals."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_known(self.kind, ABLATIONS, "finding a circuit")
+        if not 0 < self.keep < 1:
+            raise UsageError("finding a circuit", f"keep {self.keep}", "between 0 and 1")
+
+
+class Estimate(NamedTuple):
+    """A share of the model's score, with the interval that holds 95 of 100 resamples of pairs."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a circuit is worth, on pairs that it was not found on."""
+
+    pairs: int
+    model: float
+    """Mean goal of the whole model."""
+    empty: float
+    """Mean goal when every part is ablated."""
+    faithfulness: dict[str, Estimate]
+    """By kind of ablation: (goal of the circuit − empty) / (model − empty)."""
+    completeness: tuple[float, float]
+    """Mean and largest |circuit without K − model without K| over random subsets K."""
+    minimality: dict[Site, Estimate]
+    """What the circuit loses without each part."""
+    random: Estimate
+    """Faithfulness of random circuits of the same size: mean and the middle 95 %."""
+    random_as_good: float
+    """Share of them that are as faithful as the circuit, or more."""
+
+
+@dataclass(frozen=True)
+class FoundCircuit:
+    """Parts of a model that do a task."""
+
+    nodes: list[Site]
+    sites: list[Site]
+    """All parts that were considered."""
+    effects: dict[Site, float]
+    """What each part does when it alone is ablated, as a share of the model's score."""
+    certificate: Certificate
+
+
+# Search -----------------------------------------------------------------------------------------
+
+
+def find_circuit(board: Board, pairs: Pairs, config: CircuitConfig | None = None) -> FoundCircuit:
+    """Look for a circuit on one half of the pairs, drawn at random, judge it on the other."""
+    config = config or CircuitConfig()
+    count = len(pairs.clean.ids)
+    if count < MIN_PAIRS:
+        expected = f"{MIN_PAIRS} or more: half judge what half find"
+        raise DataError("finding a circuit", f"{count} pairs of prompts", expected)
+    sites = [*head_sites(board), *(mlp_sites(board) if config.mlps else [])]
+    if not sites:
+        raise UsageError("finding a circuit", "a model without heads or MLPs", "a Transformer")
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(config.seed))
+    with progress("finding a circuit") as say:
+        task = AblationTask(board, pairs.take(order[::2]), sites, config.kind)
+        effects = single_effects(task, say)
+        kept = prune(task, effects, config.keep, say)
+        say("certificate")
+        certificate = certify(board, pairs.take(order[1::2]), sites, kept, config)
+    nodes = [site for site, keep in zip(sites, kept.tolist(), strict=True) if keep]
+    named = dict(zip(sites, effects.tolist(), strict=True))
+    return FoundCircuit(nodes, sites, named, certificate)
+
+
+class AblationTask:
+    """Pairs, parts and a kind of ablation: how well any set of parts does alone."""
+
+    def __init__(self, board: Board, pairs: Pairs, sites: Sequence[Site], kind: Ablation) -> None:
+        self.board, self.pairs, self.sites = board, pairs, list(sites)
+        self.values = ablation_values(board, sites, kind, pairs.corrupt, pairs.templates)
+        self.model = clean_and_corrupt(board, pairs)[0]  # (B,)
+        self.empty = self.goals(torch.zeros(1, len(self.sites), dtype=torch.bool))[0]
+        self.gap = float((self.model - self.empty).mean())
+        if abs(self.gap) < 1e-6 * max(1.0, float(self.model.abs().max())):
+            found = f"the goal is {float(self.model.mean()):.4g} with and without all parts"
+            raise DataError("finding a circuit", found, "a task that the model does")
+
+    def goals(self, kept: Tensor) -> Tensor:
+        """The goal (sets, B) of circuits, kept (sets, N)."""
+        clean, goal = self.pairs.clean, self.pairs.goal
+        return measure_sets(self.board, clean, goal, self.sites, ~kept, self.values)
+
+    def shares(self, kept: Tensor) -> Tensor:
+        """Faithfulness (sets,) of circuits."""
+        return (self.goals(kept).mean(1) - self.empty.mean()) / self.gap
+
+
+def single_effects(task: AblationTask, say: Progress) -> Tensor:
+    """What each part alone takes from the model's score when it is ablated (N,), as a share."""
+    effects = torch.zeros(0)
+    for part in (~torch.eye(len(task.sites), dtype=torch.bool)).split(32):
+        say(f"{len(effects)} of {len(task.sites)} parts tried")
+        effects = torch.cat((effects, 1 - task.shares(part)))
+    return effects
+
+
+def prune(task: AblationTask, effects: Tensor, keep: float, say: Progress) -> Tensor:
+    """The parts that must stay (N,): from the least effect on, groups that are not missed go.
+
+    A group that is missed is halved. What may be missed grows with the parts gone through, so
+    that the first do not spend it all; at last each part that is left is tried alone.
+    """
+    order = effects.abs().argsort()
+    kept = torch.ones(len(order), dtype=torch.bool)
+    waiting, done = [order], 0
+    while waiting:
+        group = waiting.pop()
+        say(f"{int(kept.sum())} of {len(kept)} parts left")
+        tried = kept.clone()
+        tried[group] = False
+        allowed = (1 - keep) * (done + len(group)) / len(order)
+        if abs(float(task.shares(tried[None])) - 1) <= allowed:
+            kept, done = tried, done + len(group)
+        elif len(group) == 1:
+            done += 1
+        else:
+            half = len(group) // 2
+            waiting += [group[half:], group[:half]]
+    for part in order[kept[order]]:
+        tried = kept.clone()
+        tried[part] = False
+        if abs(float(task.shares(tried[None])) - 1) <= 1 - keep:
+            kept = tried
+    return kept
+
+
+# Certificate ------------------------------------------------------------------------------------
+
+
+def certify(
+    board: Board, pairs: Pairs, sites: Sequence[Site], kept: Tensor, config: CircuitConfig
+) -> Certificate:
+    """Judge a circuit, kept (N,), on pairs that it was not found on."""
+    dice = torch.Generator().manual_seed(config.seed)
+    tasks = {kind: AblationTask(board, pairs, sites, kind) for kind in ABLATIONS}
+    task = tasks[config.kind]
+    count = len(task.model)
+    resamples = torch.randint(count, (config.resamples, count), generator=dice)
+
+    def estimate(task: AblationTask, goals: Tensor) -> Estimate:
+        """The mean of goals (B,) as a share of the model's score."""
+        shares = goals[resamples].mean(1) / (task.model - task.empty)[resamples].mean(1)
+        return Estimate(float(goals.mean() / task.gap), *middle(shares))
+
+    faithfulness: dict[str, Estimate] = {
+        kind: estimate(each, each.goals(kept[None])[0] - each.empty) for kind, each in tasks.items()
+    }
+    others = torch.zeros(config.draws, len(kept), dtype=torch.bool)  # circuits of the same size
+    for row in others:
+        row[torch.randperm(len(kept), generator=dice)[: int(kept.sum())]] = True
+    random = task.shares(others)
+    near = abs(faithfulness[config.kind].value - 1)  # too much is as wrong as too little
+    away = (torch.rand(config.draws, len(kept), generator=dice) < 0.5) & kept
+    gaps = (task.shares(kept & ~away) - task.shares(~away)).abs()  # without the same half of it
+    nodes = kept.nonzero()[:, 0]
+    without = kept.repeat(len(nodes), 1)
+    without[torch.arange(len(nodes)), nodes] = False
+    whole = task.goals(kept[None])[0]
+    lost = whole - task.goals(without) if len(nodes) else whole[:0]
+    return Certificate(
+        count,
+        float(task.model.mean()),
+        float(task.empty.mean()),
+        faithfulness,
+        (float(gaps.mean()), float(gaps.max())),
+        {task.sites[n]: estimate(task, x) for n, x in zip(nodes.tolist(), lost, strict=True)},
+        Estimate(float(random.mean()), *middle(random)),
+        float(((random - 1).abs() <= near).float().mean()),
+    )
+
+
+def middle(values: Tensor) -> tuple[float, float]:
+    """Between what 95 of 100 values lie."""
+    low, high = torch.quantile(values.double(), torch.tensor([0.025, 0.975]).double()).tolist()
+    return low, high
+
+
+# Edges ------------------------------------------------------------------------------------------
+
+WRITTEN = ("attn.z", "mlp.out")
+READ = ("resid_pre", "resid_mid", "attn.q", "attn.k", "attn.v")
+
+
+class ScoredEdge(NamedTuple):
+    """From the output of one part to an input of a later one."""
+
+    sender: Site
+    """A head at `z`, an MLP at `out`, or the embedding."""
+    receiver: Site
+    """A head at `q`, `k` or `v`, an MLP at `out`, or the end of the stream."""
+    score: float
+    """Share of the difference that the corruption makes; 1 is all of it."""
+
+
+class EdgeEnd(NamedTuple):
+    """One end of edges."""
+
+    site: Site
+    depth: int
+    """Only parts of a smaller depth speak to it: 2 for each block, attention before MLP."""
+    x: Tensor
+    """(B, T, D): what it writes, or the gradient at what it reads."""
+
+
+def edge_scores(board: Board, pairs: Pairs, steps: int = 5) -> list[ScoredEdge]:
+    """Every edge of a decoder or encoder, to first order, largest first.
+
+    What a part writes differs between clean and corrupted runs; what a later part does with it is
+    the gradient of the goal at that part's own input: their product is the score (edge attribution
+    patching, Syed 2023). Where attention is saturated it has no gradient, so gradients are averaged
+    on the way from clean to corrupted embeddings (EAP-IG, Hanna 2024); one step is that of clean
+    prompts alone.
+    """
+    name, stack = single_stack(board)
+    embed, last = f"{name}.embed", f"{name}.blocks.{len(stack.blocks) - 1}.resid_post"
+    blocks = [f"{name}.blocks.{n}." for n in range(len(stack.blocks))]
+    outputs = [embed, *(block + tap for block in blocks for tap in WRITTEN)]
+    inputs = [*(block + tap for block in blocks for tap in READ), last]
+    with torch.no_grad():
+        logits, other = board.run(pairs.corrupt, outputs)
+        corrupt = pairs.goal(logits, pairs.corrupt)
+        logits, own = board.run(pairs.clean, outputs)
+        gap = mean_gap(pairs.goal(logits, pairs.clean), corrupt)
+    change = {tap: other[tap] - own[tap] for tap in outputs}
+    rotation = rotary_angles(board, stack, pairs.clean)
+    receivers: dict[Site, EdgeEnd] = {}
+    for step in range(steps):
+        share = 0.0 if steps == 1 else (step + 0.5) / steps  # of the way from clean to corrupted
+        edits = {embed: patch(own[embed] + share * change[embed])}
+        _, seen, gradients = goal_gradients(board, pairs.clean, pairs.goal, inputs, edits)
+        for end in reading_ends(name, stack, seen, gradients, rotation):
+            before = receivers.get(end.site)
+            x = end.x / steps if before is None else before.x + end.x / steps
+            receivers[end.site] = end._replace(x=x)
+    senders = list(writing_ends(name, stack, change))
+    edges = [
+        ScoredEdge(
+            sender.site, receiver.site, float((sender.x * receiver.x).sum() / -gap / len(corrupt))
+        )
+        for receiver in receivers.values()
+        for sender in senders
+        if sender.depth < receiver.depth
+    ]
+    return sorted(edges, key=lambda edge: -abs(edge.score))
+
+
+def edges_within(
+    board: Board, edges: Sequence[ScoredEdge], nodes: Sequence[Site]
+) -> list[ScoredEdge]:
+    """Edges between parts of a circuit, and from the embedding and to the end of the stream.
+
+    A head's q belongs to it alone, k and v to all heads that share them.
+    """
+
+    def inside(site: Site) -> bool:
+        owner, _, place = site.tap.rpartition(".")
+        if place in ("embed", "resid_post"):
+            return True
+        if place not in ("q", "k", "v") or site.head is None:
+            return site in nodes
+        attention = cast(Attention, board.model.get_submodule(owner))
+        shared = 1 if place == "q" else attention.heads // attention.groups
+        heads = range(site.head * shared, (site.head + 1) * shared)
+        return any(Site(f"{owner}.z", head) in nodes for head in heads)
+
+    return [edge for edge in edges if inside(edge.sender) and inside(edge.receiver)]
+
+
+def single_stack(board: Board) -> tuple[str, Stack]:
+    """The one stack of a model with its name; edges of two are not scored."""
+    model = board.model
+    stack = model.decoder if model.encoder is None else model.encoder
+    if not isinstance(stack, Stack) or (model.encoder is not None and model.decoder is not None):
+        raise UsageError("scoring edges", "a model that is no single stack", "a decoder or encoder")
+    if stack.config.block.norm_at != "pre":
+        raise UsageError("scoring edges", "norms after the sums", "a model with pre-norm blocks")
+    return ("decoder" if model.encoder is None else "encoder"), stack
+
+
+def rotary_angles(board: Board, stack: Stack, batch: Batch) -> tuple[Tensor, Tensor] | None:
+    """What rotary positions turn queries and keys by."""
+    if stack.rotary is None:
+        return None
+    sequence = board.model.embed(board.model.reader, batch.ids, batch.mask, batch.documents)
+    return cast("tuple[Tensor, Tensor]", stack.rotary(sequence.positions, sequence.x))
+
+
+def writing_ends(name: str, stack: Stack, change: dict[str, Tensor]) -> Iterator[EdgeEnd]:
+    """What the embedding, each head and each MLP write, as the difference of the two runs."""
+    yield EdgeEnd(Site(f"{name}.embed"), -1, change[f"{name}.embed"])
+    for n, block in enumerate(stack.blocks):
+        attn = cast(Block, block).attn
+        tap = f"{name}.blocks.{n}.attn.z"
+        for head, weight in enumerate(attn.o.weight.split(attn.o.in_features // attn.heads, 1)):
+            written = change[tap][:, :, head] @ weight.detach().T  # weight (D, K)
+            yield EdgeEnd(Site(tap, head), 2 * n, written)
+        tap = f"{name}.blocks.{n}.mlp.out"
+        yield EdgeEnd(Site(tap), 2 * n + 1, change[tap])
+
+
+def reading_ends(
+    name: str,
+    stack: Stack,
+    own: dict[str, Tensor],
+    gradients: dict[str, Tensor],
+    rotation: tuple[Tensor, Tensor] | None,
+) -> Iterator[EdgeEnd]:
+    """The goal's gradient at what each head's q, k and v, each MLP and the output head read."""
+    last = f"{name}.blocks.{len(stack.blocks) - 1}.resid_post"
+    after = [f"{name}.blocks.{n}.resid_pre" for n in range(1, len(stack.blocks))] + [last]
+    for n, module in enumerate(stack.blocks):
+        block, at = cast(Block, module), f"{name}.blocks.{n}"
+        for kind in ("q", "k", "v"):
+            tap = f"{at}.attn.{kind}"
+            stream = own[f"{at}.resid_pre"]
+            each = pull_back(block.attn, kind, stream, gradients[tap], rotation)
+            for head in range(each.shape[2]):
+                yield EdgeEnd(Site(tap, head), 2 * n, each[:, :, head])
+        through = gradients[f"{at}.resid_mid"] - gradients[after[n]]  # not by the residual
+        yield EdgeEnd(Site(f"{at}.mlp.out"), 2 * n + 1, through)
+    yield EdgeEnd(Site(last), 2 * len(stack.blocks), gradients[last])
+
+
+def pull_back(
+    attn: Attention,
+    kind: str,
+    x: Tensor,
+    gradient: Tensor,
+    rotation: tuple[Tensor, Tensor] | None,
+) -> Tensor:
+    """A gradient at q, k or v (B, T, H, K) as that at a stream of each head's own (B, T, H, D)."""
+    linear: nn.Linear = getattr(attn, kind)
+    norm: RMSNorm | None = {"q": attn.q_norm, "k": attn.k_norm}.get(kind)
+    heads = gradient.shape[2]
+    with torch.enable_grad():
+        each = x.unsqueeze(2).expand(-1, -1, heads, -1).detach().requires_grad_()
+        weight = linear.weight.unflatten(0, (heads, -1))  # (H, K, D)
+        out = torch.einsum("bthd,hkd->bthk", attn.norm(each), weight)
+        if linear.bias is not None:
+            out = out + linear.bias.unflatten(0, (heads, -1))
+        out = out if norm is None else norm(out)
+        if rotation is not None and kind != "v":
+            out = rotate(out, rotation)
+        (pulled,) = torch.autograd.grad(out, each, gradient)
+    return pulled

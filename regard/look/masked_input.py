@@ -1,0 +1,189 @@
+"""One input with some of its tokens absent: what attribution methods run a model on.
+
+Absent tokens are replaced by a baseline (the vector zero, or a token such as [MASK]) or dropped.
+LIME, SHAP and deletion curves ask for the goal of subsets of tokens; gradients ask for the vectors
+of the input and of its baseline, and for the goal of vectors between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from regard.ambient import progress
+from regard.errors import RegardError, ResourceError, UsageError, is_out_of_memory
+from regard.look.capture import Board
+from regard.look.edit import patch
+from regard.look.patching import Goal
+from regard.model.batch import Batch
+from regard.model.front_text import TextFront
+
+Baseline = int | Literal["zero", "drop"]
+"""What stands for an absent token: a token by id, the vector zero at its position, or nothing."""
+
+SetFunction = Callable[[Tensor], Tensor]
+"""Subsets of tokens (N, M), True where a token is there → one number each (N,)."""
+
+CHUNK_TOKENS = 4096  # run at once, unless rows are given
+DOING = "explaining"
+
+
+@dataclass
+class MaskedInput:
+    """The goal of one row as a function of which of its tokens are there.
+
+    Called with subsets (N, M) of its M players it gives their goals (N,), in float64.
+    """
+
+    board: Board
+    batch: Batch
+    goal: Goal
+    baseline: Baseline = "zero"
+    """What an absent token is."""
+    players: Sequence[int] | None = None
+    """Columns of the M tokens that may be absent; None: all real ones."""
+    rows: int | None = None
+    """Subsets run at once; None lets the length decide."""
+
+    def __post_init__(self) -> None:
+        model, batch = self.board.model, self.batch
+        front = model.front
+        if len(batch.inputs) != 1:
+            raise UsageError(DOING, f"a batch of {len(batch.inputs)} rows", "one row at a time")
+        if self.rows is not None and self.rows < 1:
+            raise UsageError(DOING, f"rows = {self.rows}", "1 or more")
+        self.tap = "decoder.embed" if model.encoder is None else "encoder.embed"
+        if self.tap not in self.board.taps:
+            raise UsageError(DOING, f"a model without the tap {self.tap}", "one that reads tokens")
+        if not isinstance(front, TextFront):
+            if self.baseline != "zero":
+                expected = "zero: this model reads no text"
+                raise UsageError(DOING, f"baseline {self.baseline!r}", expected)
+        elif isinstance(self.baseline, int) and not 0 <= self.baseline < front.config.vocab:
+            expected = f"0 to {front.config.vocab - 1}"
+            raise UsageError(DOING, f"baseline token {self.baseline}", expected)
+        self.mask_field = "mask" if model.config.target is None else "source_mask"
+        real, width = self.mask, self.width
+        if self.players is None:
+            players = list(range(width)) if real is None else real[0].nonzero()[:, 0].tolist()
+        else:
+            players = list(self.players)
+        if len({n for n in players if 0 <= n < width}) != len(players):
+            expected = f"columns from 0 to {width - 1}, each once"
+            raise UsageError(DOING, f"players {players}", expected)
+        self.columns = torch.tensor(players)
+
+    @property
+    def mask(self) -> Tensor | None:
+        """The real tokens (1, S) of the input: of an encoder-decoder, those of its source."""
+        mask: Tensor | None = getattr(self.batch, self.mask_field)
+        return mask
+
+    @cached_property
+    def width(self) -> int:
+        """Tokens, or patches, of the input."""
+        shape = self.batch.inputs.shape
+        return int(shape[1] if len(shape) == 2 else self.read_vectors(self.batch).shape[1])
+
+    @torch.no_grad()
+    def read_vectors(self, batch: Batch) -> Tensor:
+        """The vectors (B, S, D) that a batch becomes, positions and all."""
+        return self.board.run(batch, self.tap)[1][self.tap]
+
+    @cached_property
+    def vectors(self) -> tuple[Tensor, Tensor]:
+        """The input as vectors (S, D), and with the baseline in place of its players."""
+        own = self.read_vectors(self.batch)[0]
+        absent = torch.zeros(len(own), 1, dtype=torch.bool, device=own.device)
+        absent[self.columns.to(own.device)] = True
+        return own, torch.where(absent, self.baseline_vectors().to(own), own)
+
+    @torch.no_grad()
+    def baseline_vectors(self) -> Tensor:
+        """The vectors (S, D) where every token is absent; positions and segments stay.
+
+        Pictures and sound have no tokens to put in place: zero is one without any signal.
+        """
+        batch, front = self.batch, self.board.model.front
+        if self.baseline == "drop":
+            found, fix = "a baseline that leaves tokens out", "lime and shap can leave tokens out"
+            raise UsageError("explaining by gradients", found, "zero, or a token", fix)
+        if self.baseline != "zero" or not isinstance(front, TextFront):
+            value = 0 if self.baseline == "zero" else self.baseline
+            return self.read_vectors(replace(batch, inputs=torch.full_like(batch.inputs, value)))[0]
+        table = front.tokens.weight
+        zeros = {"tokens.weight": table.new_zeros(1, 1).expand_as(table)}
+        documents = batch.documents if batch.target is None else batch.source_documents
+        arguments = (batch.inputs, self.mask, documents, batch.segments)
+        vectors: Tensor = functional_call(front, zeros, arguments).x
+        return vectors[0]
+
+    def goal_at(self, vectors: Tensor) -> Tensor:
+        """The goal (R,) where vectors (R, S, D) come in instead of the input's own."""
+        many = self.batch.tile(len(vectors))
+        logits, _ = self.board.run(many, edits={self.tap: patch(vectors)})
+        return self.goal.rows(len(vectors))(logits, many)
+
+    @property
+    def chunk_rows(self) -> int:
+        """How many copies of the row are run at once."""
+        length = self.batch.inputs.shape[1] if self.batch.inputs.dim() == 2 else 256
+        length += 0 if self.batch.target is None else self.batch.target.shape[1]
+        return self.rows or max(1, min(256, CHUNK_TOKENS // max(1, length)))
+
+    def __call__(self, kept: Tensor) -> Tensor:
+        """The goal (N,) of each subset of players (N, M)."""
+        goals = run_in_chunks(kept, self.chunk_rows, self.run_subsets)
+        if not bool(goals.isfinite().all()):
+            fix = "check the weights of the model"
+            raise RegardError(DOING, "a goal that is infinite or NaN", "numbers", fix)
+        return goals
+
+    @torch.no_grad()
+    def run_subsets(self, kept: Tensor) -> Tensor:
+        """One chunk of subsets (R, M) → goals (R,)."""
+        there = torch.ones(len(kept), self.width, dtype=torch.bool)
+        there[:, self.columns] = kept
+        there = there.to(self.batch.inputs.device)  # (R, S)
+        if self.baseline == "zero":
+            return self.goal_at(torch.where(there[..., None], *self.vectors)).double().cpu()
+        many = self.batch.tile(len(kept))
+        if self.baseline == "drop":
+            there = there if self.mask is None else there & self.mask
+            if not bool(there.any(1).all()):
+                found = "a subset in which no token is left"
+                fix = "keep a token of every subset out of `players`, or replace tokens"
+                raise UsageError("leaving tokens out", found, "at least one", fix)
+            many = replace(many, **{self.mask_field: there})
+        else:
+            many = replace(many, inputs=torch.where(there, many.inputs, self.baseline))
+        logits, _ = self.board.run(many)
+        return self.goal.rows(len(kept))(logits, many).double().cpu()
+
+
+def run_in_chunks(items: Tensor, rows: int, work: Callable[[Tensor], Tensor]) -> Tensor:
+    """`work` on so many items at a time, on half as many where memory runs out."""
+    results: list[Tensor] = []
+    done = 0
+    with progress(DOING) as say:
+        while done < len(items):
+            say(f"{done:,} of {len(items):,}")
+            try:
+                results.append(work(items[done : done + rows]))
+                done += rows
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                if rows == 1:
+                    fix = "a shorter text, or --device cpu"
+                    raise ResourceError(DOING, "no memory for one row", fix=fix) from None
+                rows = (rows + 1) // 2
+                if torch.cuda.is_available():
+                    torch.cuda.empty_cache()
+    return torch.cat(results)

@@ -1,0 +1,386 @@
+"""Probing: what labels of words can be read off frozen vectors, linearly or by a small MLP.
+
+Accuracy stands beside that of a control task (Hewitt and Liang 2019), which gives each word type a
+label drawn at random: a probe that solves it remembers words, and what it finds of real labels may
+be no more than that. The bits of an online code (minimum description length; Voita and Titov 2020)
+count what a probe has to learn, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.statistics import share_interval
+from regard.errors import DataError, UsageError
+
+Kind = Literal["linear", "mlp"]
+STRENGTHS = (100.0, 10.0, 1.0, 0.1)  # of L2, tried from the strongest on
+STEPS = 200  # of L-BFGS at most
+HIDDEN, RATE, ROWS, EPOCHS, PATIENCE = 128, 1e-3, 128, 60, 4  # of the MLP
+CODE = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5)  # shares of the words
+MIN_EXAMPLES = 2  # of each label in the training part
+HELD_OUT = 10  # one sentence in so many is for choosing, one for testing
+NO_LABEL = "_"
+
+
+# Tasks ------------------------------------------------------------------------------------------
+
+
+class Split(NamedTuple):
+    """Places of words: to train on, to choose by, to test on. No sentence is in two of them."""
+
+    train: Tensor
+    dev: Tensor
+    test: Tensor
+
+
+@dataclass(frozen=True)
+class ProbingTask:
+    """Labels of N words."""
+
+    kept: Tensor
+    """(N,): which of the words that were given; the others have no label, or a rare one."""
+    labels: Tensor
+    """(N,): number of the label."""
+    names: list[str]
+    """The labels."""
+    types: Tensor
+    """(N,): number of the word type; equal words have equal numbers."""
+    parts: Split
+
+    def control(self, seed: int = 0) -> ProbingTask:
+        """The control task: each type has one label, drawn as labels are spread in training."""
+        generator = torch.Generator().manual_seed(seed)
+        seen, count = self.labels[self.parts.train], int(self.types.max()) + 1
+        drawn = seen[torch.randint(len(seen), (count,), generator=generator)]
+        return replace(self, labels=drawn[self.types])
+
+    def majority(self) -> int:
+        """How many test words have the most frequent label of the training part."""
+        counts = self.labels[self.parts.train].bincount(minlength=len(self.names))
+        return int((self.labels[self.parts.test] == counts.argmax()).sum())
+
+    def by_type(self) -> int:
+        """How many test words have their type's most frequent label; unseen types: of all."""
+        train, test = self.parts.train, self.parts.test
+        types, count = int(self.types.max()) + 1, len(self.names)
+        cells = self.types[train] * count + self.labels[train]
+        table = cells.bincount(minlength=types * count).view(types, count)
+        table[table.sum(1) == 0] = table.sum(0)
+        return int((table.argmax(1)[self.types[test]] == self.labels[test]).sum())
+
+
+def make_task(
+    labels: Sequence[str],
+    words: Sequence[str],
+    sentences: Sequence[int],
+    seed: int = 0,
+    drop_rare: bool = False,
+) -> ProbingTask:
+    """Words with their labels and numbers of sentences → a task; `_` is no label.
+
+    `drop_rare` leaves out labels with fewer than two words to train on; otherwise they are refused.
+    """
+    kept = torch.tensor([n for n, label in enumerate(labels) if label != NO_LABEL])
+    if not len(kept):
+        raise DataError("probing", "no labelled words", "words with labels")
+    parts = split_sentences(torch.tensor(sentences)[kept], seed)
+    there = [labels[n] for n in kept.tolist()]
+    if drop_rare:
+        known = Counter(there[n] for n in parts.train.tolist())
+        common = torch.tensor([known[label] >= MIN_EXAMPLES for label in there])
+        parts = Split(*((common.cumsum(0) - 1)[part[common[part]]] for part in parts))
+        kept = kept[common]
+        there = [labels[n] for n in kept.tolist()]
+    names = sorted(set(there))
+    places, types = {name: n for n, name in enumerate(names)}, dict[str, int]()
+    task = ProbingTask(
+        kept,
+        torch.tensor([places[label] for label in there], dtype=torch.long),
+        names,
+        torch.tensor([types.setdefault(words[n], len(types)) for n in kept.tolist()]),
+        parts,
+    )
+    check_enough(task)
+    return task
+
+
+def split_sentences(sentences: Tensor, seed: int = 0) -> Split:
+    """Eight tenths, a tenth and a tenth of the sentences, in an order drawn from the seed."""
+    each, place = sentences.unique(return_inverse=True)
+    if len(each) < 3:
+        found = f"{len(each)} sentences with labels"
+        raise DataError("splitting by sentence", found, "at least 3, one of them for each part")
+    order = torch.randperm(len(each), generator=torch.Generator().manual_seed(seed))
+    rank = order.argsort()[place]  # (N,): of each word's sentence
+    held = max(1, len(each) // HELD_OUT)
+    words = rank.argsort(stable=True)  # whole sentences in the drawn order
+    ends = [int((rank < len(each) - k * held).sum()) for k in (2, 1)]
+    return Split(*words.tensor_split(ends))
+
+
+def check_enough(task: ProbingTask) -> None:
+    """Refuse what no probe can learn: one label, fewer words than labels, rare labels."""
+    fix = "more sentences (--limit), or leave rare labels out (--drop-rare)"
+    count, train = len(task.names), task.parts.train
+    if count < 2:
+        raise DataError("probing", f"one label, {task.names[0]!r}" if count else "no label", "two")
+    if len(train) < count:
+        found = f"{len(train)} words to train on, {count} labels"
+        raise DataError("probing", found, f"at least {max(count, MIN_EXAMPLES * count)} words", fix)
+    counts = task.labels[train].bincount(minlength=count)
+    rare = (counts < MIN_EXAMPLES).nonzero()[:, 0].tolist()
+    if rare:
+        some = ", ".join(f"{task.names[n]} {int(counts[n])}" for n in rare[:5])
+        some += f" and {len(rare) - 5} more labels" if len(rare) > 5 else ""
+        found = f"too few words to train on, of {len(train):,}: {some}"
+        raise DataError("probing", found, f"at least {MIN_EXAMPLES} of each of {count} labels", fix)
+    if not len(task.parts.dev) or not len(task.parts.test):
+        found = "no words to choose by or to test on"
+        raise DataError("probing", found, "at least one of each", "more sentences (--limit)")
+
+
+# Fitting ----------------------------------------------------------------------------------------
+
+
+class Labelled(NamedTuple):
+    """Vectors (N, D) and numbers of their labels (N,)."""
+
+    x: Tensor
+    y: Tensor
+
+
+@dataclass(frozen=True)
+class FittedProbe:
+    """Linear layers on standardised vectors, with ReLU between them."""
+
+    mean: Tensor
+    spread: Tensor
+    layers: Sequence[tuple[Tensor, Tensor]]
+    """Weight (out, in) and bias (out,) of each layer."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Vectors (N, D) → scores of labels (N, C)."""
+        return forward((x - self.mean) / self.spread, self.layers)
+
+    def count_right(self, part: Labelled) -> int:
+        """How many labels are the likeliest of their words."""
+        return int((self(part.x).argmax(-1) == part.y).sum())
+
+
+def forward(x: Tensor, layers: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """Linear layers, ReLU between them."""
+    for n, (weight, bias) in enumerate(layers):
+        x = F.linear(x.relu() if n else x, weight, bias)
+    return x
+
+
+def fit_probe(
+    kind: Kind, train: Labelled, dev: Labelled, classes: int, seed: int = 0
+) -> FittedProbe:
+    """A probe of standardised vectors; `dev` says how strong L2 is, or when to stop."""
+    if kind not in ("linear", "mlp"):
+        raise UsageError("fitting a probe", f"kind {kind!r}", "linear or mlp")
+    mean, spread = mean_and_spread(train.x)
+    train, dev = (Labelled((part.x - mean) / spread, part.y) for part in (train, dev))
+    if kind == "linear":
+        return FittedProbe(mean, spread, [fit_regularised(train, dev, classes)])
+    return FittedProbe(mean, spread, fit_mlp(train, dev, classes, seed))
+
+
+def mean_and_spread(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and spread of each dimension of (N, D); one that does not vary has spread 1."""
+    spread = x.std(0, correction=0)
+    return x.mean(0), torch.where(spread > 0, spread, torch.ones_like(spread))
+
+
+def fit_regularised(train: Labelled, dev: Labelled, classes: int) -> tuple[Tensor, Tensor]:
+    """Weaker and weaker L2, each from the last one's weights, until `dev` gets worse."""
+    best, layer = math.inf, None
+    for strength in STRENGTHS:
+        weaker = fit_linear(train.x, train.y, classes, strength, layer)
+        loss = float(F.cross_entropy(F.linear(dev.x, *weaker), dev.y))
+        if layer is not None and not loss < best:
+            break
+        best, layer = loss, weaker
+    assert layer is not None
+    return layer
+
+
+def fit_linear(
+    x: Tensor,
+    y: Tensor,
+    classes: int,
+    l2: float = 1.0,
+    start: tuple[Tensor, Tensor] | None = None,
+    steps: int = STEPS,
+) -> tuple[Tensor, Tensor]:
+    """Multinomial logistic regression: weight (C, D) and bias (C,) with the least
+
+        Σ_n −log p(y_n | x_n) + l2/2 |weight|²
+
+    by L-BFGS over all examples at once: nothing is drawn. In double precision where x is.
+    """
+    zeros = x.new_zeros(classes, x.shape[1]), x.new_zeros(classes)
+    weight, bias = (t.clone().requires_grad_() for t in (start or zeros))
+    double = x.dtype == torch.float64
+    search = torch.optim.LBFGS(
+        [weight, bias],
+        max_iter=steps,
+        max_eval=2 * steps,
+        tolerance_grad=1e-9 if double else 1e-5,
+        tolerance_change=1e-15 if double else 1e-8,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> Tensor:
+        search.zero_grad()
+        value = F.cross_entropy(F.linear(x, weight, bias), y)
+        value = value + l2 / (2 * len(x)) * weight.square().sum()
+        value.backward()
+        return value
+
+    with torch.enable_grad():
+        search.step(closure)
+    return weight.detach(), bias.detach()
+
+
+def fit_mlp(
+    train: Labelled, dev: Labelled, classes: int, seed: int
+) -> Sequence[tuple[Tensor, Tensor]]:
+    """One hidden layer, by Adam on small batches; the weights that were best on `dev`."""
+    generator = torch.Generator().manual_seed(seed)
+    layers = []
+    for rows, width in ((HIDDEN, train.x.shape[1]), (classes, HIDDEN)):
+        weight = torch.randn(rows, width, generator=generator) * math.sqrt(2 / width)  # He 2015
+        layers.append((weight.to(train.x), train.x.new_zeros(rows)))
+    weights = [tensor.requires_grad_() for layer in layers for tensor in layer]
+    adam = torch.optim.Adam(weights, RATE)
+    best, kept, since = math.inf, [t.detach().clone() for t in weights], 0
+    for _ in range(EPOCHS):
+        order = torch.randperm(len(train.x), generator=generator).to(train.x.device)
+        for some in order.split(ROWS):
+            with torch.enable_grad():
+                loss = F.cross_entropy(forward(train.x[some], layers), train.y[some])
+                adam.zero_grad()
+                loss.backward()
+            adam.step()
+        with torch.no_grad():
+            now = float(F.cross_entropy(forward(dev.x, layers), dev.y))
+        since = 0 if now < best else since + 1
+        if now < best:
+            best, kept = now, [t.detach().clone() for t in weights]
+        if since == PATIENCE:
+            break
+    return [(kept[0], kept[1]), (kept[2], kept[3])]
+
+
+# Measuring --------------------------------------------------------------------------------------
+
+
+class ProbeCounts(NamedTuple):
+    """What a probe reads off the vectors of one place."""
+
+    right: int
+    asked: int
+    """Words of the test part."""
+    control: int | None
+    """Right in the control task, of as many words."""
+    bits: float | None
+    """Length of the online code of the training labels."""
+    coded: int
+    """Words of the training part."""
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right labels."""
+        return self.right / self.asked
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the accuracy."""
+        return share_interval(self.right, self.asked)
+
+    @property
+    def selectivity(self) -> float | None:
+        """Accuracy less that of the control task."""
+        return None if self.control is None else (self.right - self.control) / self.asked
+
+
+def probe_vectors(
+    x: Tensor,
+    task: ProbingTask,
+    kind: Kind = "linear",
+    seed: int = 0,
+    control: ProbingTask | None = None,
+    code: bool = True,
+) -> ProbeCounts:
+    """Fit on the training part, count on the test part; x (M, D) are all words that were given."""
+    x = x[task.kept.to(x.device)]
+    classes = len(task.names)
+
+    def parts_of(task: ProbingTask) -> list[Labelled]:
+        y = task.labels.to(x.device)
+        return [Labelled(x[part.to(x.device)], y[part.to(x.device)]) for part in task.parts]
+
+    train, dev, test = parts_of(task)
+    right = fit_probe(kind, train, dev, classes, seed).count_right(test)
+    right_control = None
+    if control is not None:
+        own, held, asked = parts_of(control)
+        right_control = fit_probe(kind, own, held, classes, seed).count_right(asked)
+    bits = online_bits(kind, train, dev, classes, seed) if code else None
+    return ProbeCounts(right, len(test.y), right_control, bits, len(train.y))
+
+
+def probe_layers(
+    vectors: Iterable[tuple[str, Tensor]],
+    tasks: Mapping[str, ProbingTask],
+    kind: Kind = "linear",
+    seed: int = 0,
+    controls: Mapping[str, ProbingTask] | None = None,
+    code: bool = True,
+) -> dict[str, dict[str, ProbeCounts]]:
+    """Which layer knows what: for each feature, a task by name, what each place's vectors tell.
+
+    Vectors (M, D) are of words, or of patches of pictures: whatever the tasks label.
+    """
+    counts: dict[str, dict[str, ProbeCounts]] = {name: {} for name in tasks}
+    for place, x in vectors:
+        for name, task in tasks.items():
+            control = (controls or {}).get(name)
+            counts[name][place] = probe_vectors(x, task, kind, seed, control, code)
+    return counts
+
+
+def online_bits(
+    kind: Kind,
+    train: Labelled,
+    dev: Labelled,
+    classes: int,
+    seed: int = 0,
+) -> float:
+    """Bits that tell the labels to someone who has the vectors (Voita and Titov 2020).
+
+    The first block costs log2 C a word; each later block is coded by a probe fitted on all before
+    it. So that a label not met yet has a code too, the probe of n words is mixed with the uniform
+    distribution, which weighs C / (n + C).
+    """
+    count = len(train.y)
+    ends = sorted({max(1, round(share * count)) for share in CODE} | {count})
+    bits = ends[0] * math.log2(classes)
+    for start, end in zip(ends, ends[1:], strict=False):
+        probe = fit_probe(kind, Labelled(train.x[:start], train.y[:start]), dev, classes, seed)
+        shares = probe(train.x[start:end]).softmax(-1)
+        own = shares.gather(1, train.y[start:end, None])[:, 0].double()
+        mixed = (start * own + 1) / (start + classes)  # C / (n + C) · 1 / C, and the rest
+        bits -= float(mixed.log2().sum())
+    return bits
