@@ -28,7 +28,7 @@ from regard.files import write_whole
 from regard.history.word_vectors import WordVectors, read_vectors
 from regard.kit import Kit
 from regard.look.words import mean_by, read_words, sense_cosines
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.model_kinds import VECTORS, find_kind
 
 DOING = "embedding"

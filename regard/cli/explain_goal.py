@@ -15,7 +15,7 @@ from regard.look.labels import token_label
 from regard.look.masked_input import Baseline
 from regard.look.patching import Goal
 from regard.model.batch import Batch
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.tokens.tokenizer import Tokenizer
 
 DOING = "explaining"

@@ -10,7 +10,7 @@ from regard.cli.show import human_bytes
 from regard.errors import DataError
 from regard.kit import Kit
 from regard.look.extract import Item, Shards
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 
 DOING = "extracting"
 CPU, GPU = 1024, 16_384  # tokens of a batch

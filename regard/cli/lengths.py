@@ -11,9 +11,8 @@ from regard.data.pairs import shorten
 from regard.errors import DataError, UsageError
 from regard.heap import free_memory
 from regard.kit import Kit
-from regard.model.cost import Run
-from regard.model.front_text import TextFront
-from regard.model.memory import count_memory, kept_bytes
+from regard.model.cost import RunShape, count_memory, kept_bytes
+from regard.model.fronts import TextFront
 from regard.tokens.tokenizer import Side
 
 MAP = 10  # bytes of an attention weight that is read: 12 heads of 5,000 tokens took 2.9 GB
@@ -62,7 +61,7 @@ def check_length(
     raise DataError(doing, f"a {what} of {len(ids):,} tokens", expected, "; ".join(fix))
 
 
-# Memory -------------------------------------------------------------------------------------------
+# Memory -----------------------------------------------------------------------------------------
 
 
 def free_bytes(kit: Kit) -> int:
@@ -75,7 +74,7 @@ def run_bytes(kit: Kit, length: int, gradients: bool = False) -> int:
     """What one text of so many tokens takes, by formula; of recurrent models none is known."""
     if not kit.model.stacks:
         return 0
-    config, run = kit.model.config, Run(1, length, length)
+    config, run = kit.model.config, RunShape(1, length, length)
     if gradients:
         return sum(kept_bytes(config, run).values())
     memory = count_memory(config, run)

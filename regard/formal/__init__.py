@@ -54,6 +54,9 @@ def make(
     Example:
         >>> regard.formal.make("anbn", length=20, count=1).members
         ['aaaaaaaaaabbbbbbbbbb']
+        $ regard formal make anbn --length 20 --count 5
+        $ regard formal make dyck-2 --length 2-40 --count 1000 --negatives 1000 --out dyck.txt
+        $ regard formal make grammar.txt --length 1-12 --seed 7 --json
     """
     from random import Random
 
@@ -120,6 +123,9 @@ def test(
     Example:
         >>> regard.formal.test("anbn", ["aabb", "aab"]).lines[1].why
         'no member ends here'
+        $ regard formal test anbncn lines.txt
+        $ regard formal test grammar.txt lines.txt --json
+        $ regard formal test ".* leeuw .* olifant .*" lines.txt
     """
     from regard.data.files import read_lines
     from regard.formal.hierarchy import open_language
@@ -152,6 +158,9 @@ def draw(language: str, *, words: bool | None = None, dead: bool = False) -> Aut
     Example:
         >>> regard.formal.draw("(a|b)*abb").states
         4
+        $ regard formal draw "(a|b)*abb"
+        $ regard formal draw parity --save parity.png
+        $ regard formal draw "~(.* leeuw .*)" --words --save no-lion.dot
     """
     from regard.formal.dfa import DFA
     from regard.formal.hierarchy import open_language
@@ -178,6 +187,9 @@ def list() -> Languages:
     Example:
         >>> regard.formal.list().languages[0].name
         'an'
+        $ regard formal list
+        $ regard formal list --json
+        $ regard formal list | grep context-sensitive
     """
     from random import Random
 
@@ -225,6 +237,9 @@ def learn(
 
     Example:
         >>> regard.formal.learn(["parity"], models=["rnn"], steps=2000).runs[0].far
+        $ regard formal learn parity even-pairs --models sinusoidal rnn --steps 2000
+        $ regard formal learn bucket-sort --models relative --seeds 3 --out runs.jsonl
+        $ regard formal learn reverse --models lstm --test-length 100 --json
     """
     from regard.files import check_places
     from regard.formal.length_generalisation import run_task

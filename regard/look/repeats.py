@@ -13,7 +13,7 @@ import torch
 
 from regard.errors import UsageError
 from regard.model.batch import Batch
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
 

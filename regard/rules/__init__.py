@@ -52,6 +52,9 @@ def discover(
 
     Example:
         >>> regard.discover(["a b", "b b a"], ["b", "b b"]).hypotheses[0].rule
+        $ regard discover pos.txt neg.txt --checker rule.py
+        $ regard discover --animals --label 'leeuw olifant leeuw olifant : no'
+        $ regard discover table.csv --column text --label-column ok --chars --json
     """
     import time
 
