@@ -18,6 +18,7 @@ from regard.errors import DataError, ResourceError
 
 MAX_STATES = 200_000  # that `explore` makes before it gives up
 
+Word = tuple[str, ...]
 State = TypeVar("State", bound=Hashable)
 
 
@@ -91,7 +92,7 @@ class DFA:
             queue += fresh
         return frozenset(reached)
 
-    def shortest(self) -> tuple[str, ...] | None:
+    def shortest(self) -> Word | None:
         """The first of the shortest words, in the order of the alphabet; None: there is none."""
         back: dict[int, tuple[int, str]] = {}
         seen, queue = {self.start}, deque([self.start])
@@ -129,7 +130,7 @@ class DFA:
         """How many words of this length there are; exact."""
         return self.ways(length)[self.start]
 
-    def word(self, length: int, rank: int) -> tuple[str, ...]:
+    def word(self, length: int, rank: int) -> Word:
         """The word of this rank, from 0, among those of a length in the alphabet's order."""
         if not 0 <= rank < self.count(length):
             words = f"{self.count(length)} words of length {length}"
@@ -145,7 +146,7 @@ class DFA:
                 rank -= ways[target]
         return tuple(word)
 
-    def sample(self, length: int, rng: Random) -> tuple[str, ...]:
+    def sample(self, length: int, rng: Random) -> Word:
         """One word of this length, each as likely as any other."""
         if not self.count(length):
             raise DataError("drawing a word", f"none of length {length}", "a length that occurs")
@@ -213,7 +214,7 @@ class DFA:
 
         return explore(self.alphabet, block[self.start], step, accepts)
 
-    def difference(self, other: DFA) -> tuple[str, ...] | None:
+    def difference(self, other: DFA) -> Word | None:
         """The shortest word that only one of the two accepts; None: they are equivalent."""
         return (self ^ other).shortest()
 

@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 
 from regard.errors import DataError
 from regard.formal.counter_machine import MAJORITY, CounterMachine
+from regard.formal.dfa import Word
 
-Word = tuple[str, ...]
 EMPTY = "ε"  # the empty word as text
 ATTEMPTS = 200  # draws of a non-member before another way is tried
 

@@ -104,6 +104,7 @@ def train_model(
         dropout=0.1,
         compile=device == "cuda" and name not in CELLS,
     )
+    torch.manual_seed(lesson.seed)  # of dropout
     trainer, loss = Trainer(Job(config, model)), math.nan
     for index in track(range(steps), f"training {lesson.task.name}, {name}, step"):
         loss = trainer.step([lesson.batch(index)])["nll"]

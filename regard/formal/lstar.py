@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from regard.formal.dfa import DFA, explore
-from regard.rules.atoms import Word
+from regard.formal.dfa import DFA, Word, explore
 
 Answers = Callable[[Sequence[Word]], Sequence[bool]]
 """Words → whether each is in the language."""

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-Word = tuple[str, ...]
+from regard.formal.dfa import Word
+
 SURPLUS = 1  # bits of every atom, so that the code of all kinds together is a prefix code
 
 

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 
 from regard.ambient import choose_device, current, progress
+from regard.formal.dfa import Word
 from regard.formal.lstar import disagreements, learn_dfa
 from regard.formal.state_diagram import dot
 from regard.look.capture import Board
 from regard.look.patching import Goal, ablation_values, head_sites, measure_sets
 from regard.look.rebuild import patterns
-from regard.rules.atoms import Word
 from regard.rules.results import (
     SMALL_STATES,
     Counterfactuals,

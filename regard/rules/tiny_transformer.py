@@ -23,10 +23,10 @@ from regard.core.config import BlockConfig, StackConfig
 from regard.data.batch import Examples
 from regard.data.mask import IGNORED
 from regard.errors import DataError
+from regard.formal.dfa import Word
 from regard.model.batch import Batch, pad_rows
 from regard.model.config import HeadConfig, ModelConfig, TextConfig
 from regard.model.model import Model
-from regard.rules.atoms import Word
 from regard.rules.rule import Accepts
 from regard.train.config import TrainConfig
 from regard.train.loop import Job, Trainer
