@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.cli.learn_flags import MODELS as NAMES
-from regard.formal.length_generalisation import MODELS, Lesson, accuracy, build, lay_out, train
+from regard.formal import LongModel
+from regard.formal.length_generalisation import (
+    MODELS,
+    Lesson,
+    accuracy,
+    build,
+    lay_out,
+    mean_accuracy,
+    train_model,
+)
+from regard.formal.length_generalisation import test_lengths as lengths_of
 from regard.formal.tasks import TASKS, find_task
 from regard.model.batch import Batch
 
@@ -70,19 +79,24 @@ def test_an_oracle_scores_all_and_a_constant_chance() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_runs_beyond_its_training(name: str) -> None:
     chosen = find_task("bucket-sort")
-    model = train(name, Lesson(chosen, 4, rows=16), steps=2)
+    model, _ = train_model(name, Lesson(chosen, 4, rows=16), steps=2)
     assert 0 <= accuracy(model, chosen, 30, rows=4) <= 1
 
 
 def test_a_gru_learns_even_pairs_and_holds_beyond() -> None:
-    chosen, seen = find_task("even-pairs"), []
-    model = train(
-        "gru", Lesson(chosen, 6, rows=64), 250, 3e-3, watch=lambda n, loss: seen.append(loss)
-    )
-    assert seen[-1] < 0.1 < seen[0] and len(seen) == 250
+    chosen = find_task("even-pairs")
+    model, loss = train_model("gru", Lesson(chosen, 6, rows=64), 250, 3e-3)
+    assert loss < 0.1
     assert accuracy(model, chosen, 20) > 0.95
 
 
-def test_names_on_the_command_line_are_those_of_the_models() -> None:
-    assert set(NAMES) == set(MODELS)
+def test_names_of_the_verb_are_those_of_the_models() -> None:
+    assert set(get_args(LongModel)) == set(MODELS)
     assert build("relative", find_task("parity")).config.encoder is not None
+
+
+def test_lengths_reach_the_end_and_each_stands_for_those_before_it() -> None:
+    assert lengths_of(40, 500)[:3] == [40, 45, 50] and lengths_of(40, 500)[-1] == 500
+    assert lengths_of(5, 8) == [5, 8]
+    assert mean_accuracy({40: 0.0, 50: 1.0, 100: 0.5}, 40, 100) == pytest.approx((10 + 25) / 60)
+    assert mean_accuracy({40: 1.0}, 40, 100) is None

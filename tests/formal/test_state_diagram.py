@@ -6,7 +6,7 @@ import pytest
 
 from regard.errors import ResourceError
 from regard.formal.dfa import DFA, explore
-from regard.formal.state_diagram import arrows, dot, draw, draw_plain
+from regard.formal.state_diagram import arrows, dot, draw_automaton, draw_plain
 
 SOME_B = DFA(tuple("abc"), ((0, 1, 2), (1, 1, 1), (2, 2, 2)), frozenset({1}))  # c: dead
 
@@ -36,7 +36,8 @@ def test_an_automaton_of_nothing_still_has_a_start(tmp_path):
 
 
 def test_png(tmp_path):
-    draw(SOME_B, tmp_path / "one.png")
+    assert draw_automaton(SOME_B, tmp_path / "one.png")
+    assert not draw_automaton(SOME_B, tmp_path / "one.json")
     draw_plain(SOME_B, tmp_path / "two.png", dead=True)
     for name in ("one", "two"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")

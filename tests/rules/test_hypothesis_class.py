@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from regard.formal.dfa import DFA
+from regard.rules.atoms import KINDS, atom_bits
 from regard.rules.description_length import (
-    best_of_pairs,
-    best_of_rows,
     contrast_code,
     label_code,
     leave_one_out,
@@ -19,12 +18,12 @@ from regard.rules.description_length import (
     posterior,
 )
 from regard.rules.encoded_lines import encode
-from regard.rules.hypothesis_class import FAMILIES
-from regard.rules.joins import best_pairs, best_xor, row_of
-from regard.rules.nerode import automaton
-from regard.rules.pool import fill
+from regard.rules.hypothesis_class import FAMILIES, enumerate_atoms
+from regard.rules.nerode import rule_automaton
+from regard.rules.permutation_test import best_of_pairs, best_of_rows
 from regard.rules.probes import find_probes, short_words
-from regard.rules.rule import Rule, atom_bits, spell
+from regard.rules.rule import Rule, name_symbols
+from regard.rules.rule_search import best_pairs, best_xor, row_of
 from regard.rules.transition_tables import run_tables, small_tables
 
 
@@ -42,7 +41,7 @@ def test_rows_are_what_the_source_says(family, symbols):
         assert rows.shape == (len(atoms), 40)
         found += zip(atoms, rows, strict=True)
     for atom, row in rng.sample(found, min(len(found), 120)):
-        rule = spell(atom, coded.symbols)
+        rule = name_symbols(atom, coded.symbols)
         assert [rule.compile()(line) for line in lines] == row.tolist(), rule.reading
         assert rule.reading and set(rule.symbols) <= set(symbols)
 
@@ -51,7 +50,7 @@ def test_rows_are_what_the_source_says(family, symbols):
 def test_prices_are_those_of_a_prefix_code(symbols):
     coded = encode(random_lines(symbols, 200))
     atoms = {atom for family in FAMILIES for block, _ in family(coded) for atom in block}
-    assert sum(2.0 ** -atom_bits(atom, len(symbols)) for atom in atoms) < 1
+    assert sum(2.0 ** -atom_bits(*atom, len(symbols)) for atom in atoms) < 1
 
 
 def test_small_automata_are_all_there_once():
@@ -154,12 +153,12 @@ def test_rules_that_hardly_differ_share_their_posterior():
 
 def test_equal_rows_stand_together():
     lines = random_lines("ab", 30, seed=3)
-    pool = fill(encode(lines), float("inf"))
-    keys = {row.tobytes() for row in pool.rows} | {(~row).tobytes() for row in pool.rows}
-    assert len(keys) == 2 * len(pool.rows)
-    for n in range(0, len(pool.rows), 7):
-        for rule in pool.rules(n):
-            assert [rule.compile()(line) for line in lines] == pool.rows[n].tolist()
+    atoms = enumerate_atoms(encode(lines), float("inf"))
+    keys = {row.tobytes() for row in atoms.rows} | {(~row).tobytes() for row in atoms.rows}
+    assert len(keys) == 2 * len(atoms.rows)
+    for n in range(0, len(atoms.rows), 7):
+        for rule in atoms.rules(n):
+            assert [rule.compile()(line) for line in lines] == atoms.rows[n].tolist()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +175,7 @@ def test_equal_rows_stand_together():
     ],
 )
 def test_the_automaton_of_a_rule(rule, states):
-    dfa = automaton(rule, "abc")
+    dfa = rule_automaton(rule, "abc")
     assert (dfa and len(dfa.moves)) == states
     if dfa:
         accepts = rule.compile()
@@ -189,3 +188,7 @@ def test_probes_are_short_and_tell_all_apart():
     probes = find_probes(rules, [1.0, 1.0, 1.0], list(short_words("ab", 100)))
     assert {probe.tokens for probe in probes} == {("a",), ("a", "a")}
     assert len(set(zip(*(probe.verdicts for probe in probes), strict=True))) == 3
+
+
+def test_rests_are_below_their_divisor():
+    assert KINDS["every"].words("a", 2, 1) == "some a at a position that is 0 mod 2"

@@ -8,9 +8,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from regard.rules.discovery import discover
+from regard.rules.discovery import discover_rule
 from regard.rules.encoded_lines import encode
-from regard.rules.labelled_lines import Line
+from regard.rules.results import LabelledLine
 from regard.rules.size_principle import alike, rarities
 
 WIDE, NARROW = (lambda x: "a" in x[:1]), (lambda x: list(x[:2]) == ["a", "a"])
@@ -57,8 +57,8 @@ def test_the_longer_of_two_words_that_fit():
 
     sides = draws(keeps, 30, "abcdefgh"), draws(lambda x: not keeps(x), 30, "abcdefgh", seed=1)
     lines = [
-        Line(words, side == 0, "drawn", n, "")
+        LabelledLine(words, side == 0, "drawn", n, "")
         for side, drawn in enumerate(sides)
         for n, words in enumerate(drawn)
     ]
-    assert discover(lines, seconds=30).hypotheses[0].rule.args == (("e", "g", "e", "h"),)
+    assert discover_rule(lines, seconds=30).hypotheses[0].formula.args == (("e", "g", "e", "h"),)
