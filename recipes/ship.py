@@ -24,8 +24,15 @@ from tokenizers import Tokenizer
 
 from regard.cli.evaluate import training_pairs
 from regard.cli.main import main as regard
-from regard.coined import letter_runs
-from regard.data.words import WORDS_FILE, WRITTEN_FILE, count_words, write_counts, write_words
+from regard.data.word_frequencies import (
+    WORDS_FILE,
+    WRITTEN_FILE,
+    count_words,
+    write_counts,
+    write_words,
+)
+from regard.translation.repair import NUMBERS_FILE, letter_runs
+from regard.zoo import HOME
 
 ALIGNMENT = {"block": 1, "firm": 0.7}  # the best of bench/align.py
 
@@ -59,6 +66,8 @@ def main() -> None:
         "alignment": ALIGNMENT,
     }
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    numbers = HOME / "fr-en" / NUMBERS_FILE  # how French and English write them
+    (out / NUMBERS_FILE).write_bytes(numbers.read_bytes())
     counts = count_words(source for source, _ in training_pairs(args.train))
     (out / WORDS_FILE).write_bytes(write_counts(counts))
     written = Counter(

@@ -9,20 +9,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import formal, tokens
+    from regard import data, formal, history, look, tokens, train
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
     from regard.kit import Kit
     from regard.loading import build, load
-    from regard.look.edit import add, mean, other_rows, patch, resample, resample_from, zero
-    from regard.look.extracted import Extracted
-    from regard.look.steer import head_mask, steering_vector
+    from regard.look.activation_store import Extracted
+    from regard.look.activations import steering_vector
+    from regard.look.edits import add, mean, other_rows, patch, resample, resample_from, zero
+    from regard.look.hooks import head_mask
     from regard.rules import discover
 
 __version__ = "0.1.0"
 
-_ROOMS = ("formal", "tokens")
+_ROOMS = ("data", "formal", "history", "look", "tokens", "train")
 """Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
 
 _HOMES = {
@@ -31,9 +32,18 @@ _HOMES = {
     "regard.core.tap": ("Tap", "taps"),
     "regard.kit": ("Kit",),
     "regard.loading": ("build", "load"),
-    "regard.look.edit": ("add", "mean", "other_rows", "patch", "resample", "resample_from", "zero"),
-    "regard.look.extracted": ("Extracted",),
-    "regard.look.steer": ("head_mask", "steering_vector"),
+    "regard.look.edits": (
+        "add",
+        "mean",
+        "other_rows",
+        "patch",
+        "resample",
+        "resample_from",
+        "zero",
+    ),
+    "regard.look.activation_store": ("Extracted",),
+    "regard.look.activations": ("steering_vector",),
+    "regard.look.hooks": ("head_mask",),
     "regard.rules": ("discover",),
 }
 """Where other public names live. Loaded on first use: `import regard` needs no torch."""
@@ -46,11 +56,14 @@ __all__ = [
     "attend",
     "attention",
     "build",
+    "data",
     "discover",
     "formal",
     "head_mask",
+    "history",
     "kernel_regression",
     "load",
+    "look",
     "mean",
     "other_rows",
     "patch",
@@ -60,6 +73,7 @@ __all__ = [
     "steering_vector",
     "taps",
     "tokens",
+    "train",
     "zero",
 ]
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from regard.kit import Kit
-    from regard.look.edit import Edit
-    from regard.look.heads import HeadScores
+    from regard.look.edits import Edit
+    from regard.look.results import HeadScore
     from regard.model.batch import Batch
     from regard.model.model import Model
 
@@ -50,26 +50,26 @@ class Mechanism:
     def repeats(self) -> Any:
         """Random tokens, twice: the same for the same seed."""
         from regard.interop.side import start_id
-        from regard.look.repeats import repeats_for
+        from regard.look.head_scores import repeats_for
 
         begin = start_id(self.kit.files, self.kit.config)
         sizes = self.length, self.rows, self.seed
         return repeats_for(self.kit.model, self.kit.tokenizer, *sizes, begin)
 
     @cached_property
-    def scores(self) -> list[HeadScores]:
+    def scores(self) -> list[HeadScore]:
         """Every head, measured once."""
-        from regard.look.heads import head_scores
+        from regard.look.head_scores import score_heads
 
-        return head_scores(self.kit.board, self.repeats)
+        return score_heads(self.kit.hooked, self.repeats)
 
     def some_head(
         self, kind: str, at_least: float = 0.5, blocks: Container[int] | None = None
-    ) -> HeadScores:
+    ) -> HeadScore:
         """Claim that a head of some block has this score of induction, previous or duplicate."""
         __tracebackhide__ = True
         from regard.errors import check_known
-        from regard.look.heads import best_heads
+        from regard.look.head_scores import best_heads
 
         check_known(kind, KINDS, "testing a mechanism")
         inside = [s for s in self.scores if blocks is None or s.block in blocks]
@@ -84,9 +84,9 @@ class Mechanism:
     def head(self, block: int, head: int, layer: str | None = None) -> HeadClaim:
         """One head: of the last stack's self-attention, or of the attention at the path `layer`."""
         from regard.errors import UsageError
-        from regard.look.rebuild import find_attention
+        from regard.look.attention_patterns import find_attention
 
-        name, attention = find_attention(self.kit.board, block if layer is None else layer)
+        name, attention = find_attention(self.kit.hooked, block if layer is None else layer)
         if not 0 <= head < int(attention.heads):  # type: ignore[arg-type]
             expected = f"0 to {int(attention.heads) - 1}"  # type: ignore[arg-type]
             raise UsageError("testing a mechanism", f"head {head} of {name}", expected)
@@ -110,8 +110,8 @@ class Mechanism:
 
         batch = self.batch(on)
         with torch.no_grad():
-            before, _ = self.kit.board.run(batch)
-            after, _ = self.kit.board.run(batch, edits={tap: ablation(by, head)})
+            before, _ = self.kit.hooked.run(batch)
+            after, _ = self.kit.hooked.run(batch, edits={tap: ablation(by, head)})
         which = "" if head is None else f" head {head}"
         return self.small_change(before, after, batch, change_below, f"{tap}{which} is used", by)
 
@@ -166,11 +166,11 @@ class HeadClaim:
     def copies(self, at_least: float = 0.5, top: int = 5) -> float:
         """What it writes for a token favours that token (Wang 2022): a share of random tokens."""
         __tracebackhide__ = True
-        from regard.look.lens import copy_score
+        from regard.look.logit_lens import copy_score
 
-        board = self.model.kit.board
-        batch = self.model.repeats.batch.to(board.model.device)
-        found = {n: copy_score(board, self.layer, n, batch, top) for n in range(self.count)}
+        hooked = self.model.kit.hooked
+        batch = self.model.repeats.batch.to(hooked.model.device)
+        found = {n: copy_score(hooked, self.layer, n, batch, top) for n in range(self.count)}
         if found[self.number] >= at_least:
             return found[self.number]
         best = sorted(found, key=lambda n: -found[n])[:SHOWN]
@@ -207,13 +207,13 @@ class HeadClaim:
 
         if into not in ("q", "k", "v"):
             raise UsageError("testing a mechanism", f"an edge into {into!r}", "q, k or v")
-        board, batch = self.model.kit.board, self.model.batch(on)
+        hooked, batch = self.model.kit.hooked, self.model.batch(on)
         written, read = f"{self.layer}.z", f"{reader.layer}.{into}"
         group = reader.number * (reader.groups if into != "q" else reader.count) // reader.count
         with torch.no_grad():
-            before, held = board.run(batch, taps_of([*head_sites(board), *mlp_sites(board)]))
+            before, held = hooked.run(batch, taps_of([*head_sites(hooked), *mlp_sites(hooked)]))
             sent = {written: ablation(by, self.number)}
-            after = send_along_paths(board, batch, held, sent, [Site(read, group)])
+            after = send_along_paths(hooked, batch, held, sent, [Site(read, group)])
         edge = f"{written} head {self.number} → {read} head {reader.number} is used"
         return self.model.small_change(before, after, batch, change_below, edge, by)
 
@@ -231,7 +231,7 @@ class HeadClaim:
         """Claim a score of this head."""
         __tracebackhide__ = True
         from regard.errors import UsageError
-        from regard.look.heads import best_heads
+        from regard.look.head_scores import best_heads
 
         (mine,) = (s for s in self.model.scores if (s.layer, s.head) == (self.layer, self.number))
         value: float | None = getattr(mine, kind)
@@ -261,14 +261,14 @@ def as_kit(model: Kit | Model | str | os.PathLike[str]) -> Kit:
 def ablation(by: str, head: int | Sequence[int] | None) -> Edit:
     """What stands in the place of a head, or of all of a tap."""
     from regard.errors import UsageError
-    from regard.look.edit import mean, zero
+    from regard.look.edits import mean, zero
 
     if by not in ("zero", "mean"):
         raise UsageError("testing a mechanism", f"by={by!r}", "zero or mean")
     return mean(head=head) if by == "mean" else zero(head=head)
 
 
-def listing(scores: Sequence[HeadScores], kind: str) -> str:
+def listing(scores: Sequence[HeadScore], kind: str) -> str:
     """Heads with their scores, in words."""
     return ", ".join(f"head {s.name} {getattr(s, kind):.3f}" for s in scores) or "none there"
 

@@ -12,7 +12,7 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar
@@ -84,6 +84,12 @@ if TYPE_CHECKING:
 else:
     ModelLike = Annotated[str, FILES]
 """A folder, a .gguf file, the name of a model in the box, or an opened Kit."""
+Precision = Literal["auto", "fp32", "bf16", "int8"]
+"""Of the matrix products; less is faster. auto: int8 for weights stored so, else float32."""
+EditsLike = Sequence[str] | Mapping[str, Any]
+"""Changes of activations: words such as `TAP=zero,head=3`, or {tap: regard.zero(head=3)}.
+
+`Kit.edit` reads both."""
 
 
 def verb(function: Callable[P, R]) -> Callable[P, R]:

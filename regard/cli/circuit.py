@@ -15,7 +15,6 @@ from regard.cli.show import Show
 from regard.cli.texts import at_least
 from regard.errors import UsageError
 from regard.files import write_whole
-from regard.look.capture import Board
 from regard.look.circuit_search import (
     Certificate,
     CircuitConfig,
@@ -25,8 +24,9 @@ from regard.look.circuit_search import (
     edges_within,
     find_circuit,
 )
+from regard.look.hooks import HookedModel
 from regard.look.patching import Pairs, Site
-from regard.look.picture import draw_map
+from regard.look.picture import draw_map, png
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
@@ -40,9 +40,9 @@ def run(args: argparse.Namespace, show: Show) -> int:
     if int(pairs.templates.bincount().min()) < 4:  # two in either half
         show.note("some templates, or lengths, have fewer than 4 pairs: their means are of few")
     with show.progress("finding a circuit") as progress:
-        found = find_circuit(kit.board, pairs, config)
+        found = find_circuit(kit.hooked, pairs, config)
         progress("edges")
-        edges = find_edges(kit.board, pairs, found.nodes, show) if args.edges else []
+        edges = find_edges(kit.hooked, pairs, found.nodes, show) if args.edges else []
     made = as_data(args, found, edges[: args.edges])
     if args.out:
         write_measured(args, kit, made, [args.pairs] if args.pairs else [])
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         effects = torch.tensor([found.effects[site] for site in heads])
         rows, names, across = grid(heads, effects)
         kept = [(names.index(s.tap), s.head) for s in found.nodes if s.head is not None]
-        write_whole(Path(args.png), draw_map(rows, names, across, "heads", kept))
+        write_whole(Path(args.png), png(draw_map(rows, names, across, "heads", kept)))
     if show.as_json:
         show.result(made)
     else:
@@ -59,10 +59,12 @@ def run(args: argparse.Namespace, show: Show) -> int:
     return 0
 
 
-def find_edges(board: Board, pairs: Pairs, nodes: list[Site], show: Show) -> list[ScoredEdge]:
+def find_edges(
+    hooked: HookedModel, pairs: Pairs, nodes: list[Site], show: Show
+) -> list[ScoredEdge]:
     """Edges of a circuit, largest first; a model whose edges are not scored has none."""
     try:
-        return edges_within(board, edge_scores(board, pairs), nodes)
+        return edges_within(hooked, edge_scores(hooked, pairs), nodes)
     except UsageError as error:
         show.note(f"no edges: {error.found}")
         return []

@@ -24,7 +24,11 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
+    "train": "ngram bow classes w2v bayes logreg ibm1",
+    "history": "neighbours analogy cluster entropy guess sample",
+    "data": "check",
     "formal": "make test draw list learn",
+    "look": "attention heads lens extract gradients",
     "tokens": "encode decode train info merges explain vocab",
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""

@@ -15,19 +15,19 @@ import torch.nn.functional as F
 from safetensors.numpy import save
 from torch import Tensor
 
-from regard.cli.lengths import most_tokens
 from regard.cli.lines import FAULTS, Faults, line_groups
 from regard.cli.opening import open_kit
 from regard.cli.probe_reading import Corpus, chosen_taps, vectors_of
 from regard.cli.show import Show
 from regard.cli.texts import groups, print_json
-from regard.data.files import find_files
-from regard.data.words import Span, key, word_spans
+from regard.data.text_files import find_files
+from regard.data.word_frequencies import Span, key, word_spans
 from regard.errors import DataError, UsageError, nearest
 from regard.files import write_whole
 from regard.history.word_vectors import WordVectors, read_vectors
 from regard.kit import Kit
-from regard.look.words import mean_by, read_words, sense_cosines
+from regard.look.activations import find_word_tokens, group_means, sense_cosines
+from regard.look.text_limits import max_tokens_of
 from regard.model.fronts import TextFront
 from regard.model_kinds import VECTORS, find_kind
 
@@ -87,7 +87,7 @@ def read_places(paths: Sequence[str], faults: Faults) -> Iterator[Place]:
 def run_lines(args: argparse.Namespace, show: Show, faults: Faults) -> None:
     """One vector per line, as `Kit.embed` gives them: written, or printed as they come."""
     kit = open_kit(args.path, args.device, "fp32", edits=args.edit)
-    most_tokens(kit, DOING)  # says so where no text is read
+    max_tokens_of(kit, DOING)  # says so where no text is read
     made, count = list[Tensor](), 0
     for group in groups(read_places(args.files, faults), TOGETHER):
         for place, vector in embed_group(kit, group, faults):
@@ -193,9 +193,9 @@ def read_layers(
 ) -> tuple[list[Place], list[Data]]:
     """The word by the model's table of tokens, and by each layer asked for."""
     kit = open_kit(args.path, args.device, "fp32", edits=args.edit)
-    most, taps = most_tokens(kit, DOING), chosen_taps(kit, args.layer or "last")
+    most, taps = max_tokens_of(kit, DOING), chosen_taps(kit, args.layer or "last")
     assert isinstance(kit.model.front, TextFront)
-    read = [(s, read_words(kit.text_tokenizer, s.place.text, s.spans, "all")) for s in given]
+    read = [(s, find_word_tokens(kit.text_tokenizer, s.place.text, s.spans, "all")) for s in given]
     why = f"more than {most:,} tokens"
     left += [s.place.told(why=why) for s, row in read if len(row.ids) > most]
     read = [(s, row) for s, row in read if len(row.ids) <= most]
@@ -210,8 +210,8 @@ def read_layers(
     types = {name: k for k, name in enumerate(dict.fromkeys(filter(None, names)))}
 
     def layer(name: str, x: Tensor) -> Data:
-        x = mean_by(x.float().cpu(), owner)  # tokens → words
-        others = mean_by(x[rest], [types[names[k]] for k in rest])
+        x = group_means(x.float().cpu(), owner)  # tokens → words
+        others = group_means(x[rest], [types[names[k]] for k in rest])
         return study(name, x[own], uses, WordVectors(list(types), others.numpy()), [], args.top)
 
     ids = torch.tensor([row.ids[column] for _, row in read for column in row.columns])
@@ -230,12 +230,12 @@ def study(
     cosines, own = sense_cosines(x, sense), torch.tensor(sense)[:, None]
     rival = cosines.scatter(1, own, -torch.inf).amax(1, keepdim=True)
     apart = own[cosines.gather(1, own) > rival + LEAD].bincount(minlength=len(files)).tolist()
-    near = F.normalize(mean_by(x, sense), dim=1).numpy() @ table.unit.T  # (files, words)
+    near = F.normalize(group_means(x, sense), dim=1).numpy() @ table.unit.T  # (files, words)
     others = [np.delete(near, k, 0).max(0) for k in range(len(files))] if len(files) > 1 else near
     nearer = [table.best(a - b, without, top) for a, b in zip(near, others, strict=True)]
     return {
         "layer": name,
-        "cosines": mean_by(cosines, sense).tolist(),  # (files, files)
+        "cosines": group_means(cosines, sense).tolist(),  # (files, files)
         "by_use": cosines.tolist(),  # of each use with the others of each file
         "told_apart": apart if len(files) > 1 else [None],
         "nearest": [[n._asdict() for n in table.best(row, without, top)] for row in near],

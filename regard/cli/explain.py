@@ -9,7 +9,6 @@ from torch import Tensor
 
 from regard.cli.explain_flags import METHODS
 from regard.cli.explain_goal import DOING, Question, ask, baseline_of
-from regard.cli.lengths import check_room
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.cli.texts import check_finite
@@ -30,6 +29,7 @@ from regard.look.masked_input import MaskedInput
 from regard.look.patching import head_sites
 from regard.look.results import GradientScores, ShapScores
 from regard.look.shap import shapley_values
+from regard.look.text_limits import check_memory
 
 BAR = 10  # characters of the longest bar
 ATTENTION = {"attention": attention_row, "rollout": attention_rollout, "flow": attention_flow}
@@ -58,11 +58,11 @@ def run(args: argparse.Namespace, show: Show) -> int:
     kit = open_kit(args.path, args.device, None)  # plain maps: packed ones have no gradient
     question = ask(kit, args.text, args.target, args.against, show)
     methods = set(METHODS if args.compare else [args.method])
-    heads = len(head_sites(kit.board)) if methods & set(ATTENTION) else 0
-    check_room(kit, len(question.ids), DOING, heads, bool(methods & {"gradient", "ig"}))
+    heads = len(head_sites(kit.hooked)) if methods & set(ATTENTION) else 0
+    check_memory(kit, len(question.ids), DOING, heads, bool(methods & {"gradient", "ig"}))
     baseline, name = baseline_of(kit, args.baseline)
     ids = [question.ids[n] for n in question.players]
-    tokens = MaskedInput(kit.board, question.batch, question.goal, baseline, question.players)
+    tokens = MaskedInput(kit.hooked, question.batch, question.goal, baseline, question.players)
     head = {
         "text": args.text,
         "target": question.target,
@@ -158,7 +158,7 @@ def area_data(areas: tuple[float, float]) -> dict[str, float]:
 
 def usable(tokens: MaskedInput) -> list[str]:
     """The methods that model, baseline and length allow: recurrent ones have no attention."""
-    taps = [name for name in tokens.board.taps if name.endswith(".pattern")]
+    taps = [name for name in tokens.hooked.taps if name.endswith(".pattern")]
     own = any(".cross." not in name for name in taps)  # a recurrent reader has none of its own
     gone = {"rollout", "flow"} if taps and not own else set() if taps else set(ATTENTION)
     gone |= {"flow"} if tokens.width > FLOW else set()

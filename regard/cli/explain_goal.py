@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import torch
 
-from regard.cli.answers import Asked, find_token, read_asked
-from regard.cli.lengths import check_length, most_tokens
 from regard.cli.show import Show
 from regard.errors import DataError, UsageError, did_you_mean
 from regard.kit import Kit
+from regard.look.answer_tokens import AskedText, find_token, read_asked
 from regard.look.labels import token_label
 from regard.look.masked_input import Baseline
 from regard.look.patching import Goal
+from regard.look.text_limits import check_length, max_tokens_of
 from regard.model.batch import Batch
 from regard.model.fronts import TextFront
 from regard.tokens.tokenizer import Tokenizer
@@ -78,7 +78,7 @@ def ask(kit: Kit, text: str, target: str | None, against: str | None, show: Show
     """The question that a command asks a model."""
     if not text.strip():
         raise DataError(DOING, "an empty text", "at least one word")
-    most_tokens(kit, DOING)  # says so where it reads no text
+    max_tokens_of(kit, DOING)  # says so where it reads no text
     if kit.model.config.head.size is None:
         raise UsageError(DOING, "a model that gives vectors only", "one that answers")
     if kit.model.config.head.take == "first":
@@ -86,7 +86,7 @@ def ask(kit: Kit, text: str, target: str | None, against: str | None, show: Show
         given = kit.config.get("id2label") or {}
         labels = {n: str(given.get(str(n), n)) for n in range(kit.model.config.head.size)}
         words = Words(show, kit.text_tokenizer, labels)
-        return settle(kit, Asked(ids, ""), words, (target, against))
+        return settle(kit, AskedText(ids, ""), words, (target, against))
     pair = kit.model.config.target is not None
     asked = read_asked(kit, text, DOING, (target or "") if pair else "")
     if asked.gap is not None and (gaps := asked.ids.count(asked.ids[asked.gap])) > 1:
@@ -95,7 +95,9 @@ def ask(kit: Kit, text: str, target: str | None, against: str | None, show: Show
     return settle(kit, asked, words, (None if pair else target, against))
 
 
-def settle(kit: Kit, text: Asked, words: Words, answers: tuple[str | None, str | None]) -> Question:
+def settle(
+    kit: Kit, text: AskedText, words: Words, answers: tuple[str | None, str | None]
+) -> Question:
     """The question, with the likeliest answer where none is named."""
     fixed = {id for role, id in kit.text_tokenizer.specials.items() if role in FIXED}
     players = [n for n, id in enumerate(text.ids) if id not in fixed]

@@ -9,12 +9,9 @@ from regard.cli.lines import Faults, numbered_lines
 from regard.cli.opening import open_kit, wrong_network
 from regard.cli.show import Show
 from regard.cli.texts import at_least, print_json
-from regard.data.pairs import shorten
+from regard.decode.prompt import encode_gaps
 from regard.errors import DataError
 from regard.kit import Kit
-from regard.tokens.tokenizer import Tokenizer
-
-COMMON = ("<mask>", "[MASK]")  # accepted for whatever the tokenizer calls it
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
@@ -69,21 +66,3 @@ def fill(kit: Kit, text: str, mask: int, top: int) -> list[list[dict[str, Any]]]
 def word_of(kit: Kit, id: int) -> str:
     """A token as text; a control token by its name."""
     return kit.text_tokenizer.decode([id]).strip() or kit.text_tokenizer.pieces([id])[0]
-
-
-def encode_gaps(
-    tokenizer: Tokenizer, text: str, mask: int, doing: str = "filling a gap"
-) -> list[int]:
-    """Ids of a text in which the mask's spelling, and no other control token's, is a token."""
-    own = tokenizer.pieces([mask], "source")[0]
-    for other in COMMON:
-        text = text.replace(other, own)
-    if own not in text:
-        found = f"no {own} in {shorten(text)!r}"
-        raise DataError(doing, found, f"{own} where a word is missing")
-    for id in tokenizer.specials.values():
-        piece = tokenizer.pieces([id], "source")[0]
-        if id != mask and piece in text:
-            found = f"the text spells the control token {piece}"
-            raise DataError(doing, found, f"no control token but {own}")
-    return tokenizer.encode(text, allow_special=True)

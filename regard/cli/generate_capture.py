@@ -10,13 +10,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regard.cli.extract import Counts, manifest
 from regard.cli.show import Show, human_bytes
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
-from regard.look.extract import INDEX, Choice, choose_taps, kind_of
-from regard.look.extracted import Writer, check_free, publish, writing
-from regard.look.trace import Captured
+from regard.look.activation_store import INDEX, ShardWriter, check_free, open_writer
+from regard.look.activations import Captured, Selection, select_taps
+from regard.look.extraction import CorpusCounts, make_manifest
 
 SHARD = 256_000_000  # bytes
 NEW = "new"  # 1 at tokens that the model wrote, 0 at those it was given
@@ -37,26 +36,29 @@ def recording(kit: Kit, args: argparse.Namespace, show: Show) -> Iterator[Record
     if not args.capture:
         yield None
         return
-    choice, out = choose_taps(kit.board, args.capture), Path(args.out)
-    with writing(out, "safetensors", args.force) as writer, kit.capture(choice.taps) as found:
+    choice, out = select_taps(kit.hooked, args.capture), Path(args.out)
+    with open_writer(out, args.force) as writer, kit.capture(choice.taps) as found:
         record = Record(kit, choice, writer, found)
         yield record
         record.flush()
         writer.wait()
         if not writer.shards:
             raise DataError("generating", "no prompt that could be read", "one or more")
-        made = manifest(kit, args, choice, record.widths, record.counts, writer)
-        publish(out, writer, made)
+        settings = {n: v for n, v in vars(args).items() if n not in ("arguments", "verb")}
+        made = make_manifest(kit, args.path, choice, record.widths, record.counts, writer, settings)
+        writer.publish(made)
     show.note(f"{out}: {made['rows']:,} rows, {human_bytes(made['bytes'])}")
 
 
 class Record:
     """Captures on their way into shards."""
 
-    def __init__(self, kit: Kit, choice: Choice, writer: Writer, found: list[Captured]) -> None:
+    def __init__(
+        self, kit: Kit, choice: Selection, writer: ShardWriter, found: list[Captured]
+    ) -> None:
         self.writer, self.found = writer, found
-        self.source = kind_of(kit.board, choice).source
-        self.counts, self.widths = Counts(), dict[str, int]()
+        self.source = choice.source
+        self.counts, self.widths = CorpusCounts(), dict[str, int]()
         self.rows: list[dict[str, Tensor]] = []
         self.bytes = 0
 

@@ -13,10 +13,10 @@ from regard.cli.opening import open_kit
 from regard.cli.patching import ioi_lines
 from regard.cli.prompts import make_pairs
 from regard.cli.show import Show
-from regard.look.capture import Board
+from regard.look.head_scores import repeats_for
+from regard.look.hooks import HookedModel
 from regard.look.ioi_task import MIN_ATTENTION, MIN_EFFECT, RULES, ClassHead, HeadClasses
 from regard.look.patching import Pairs, last_columns
-from regard.look.repeats import repeats_for
 
 Z95 = 1.96
 
@@ -27,12 +27,12 @@ def run(args: argparse.Namespace, show: Show) -> int:
     kit = open_kit(args.path, args.device, None)
     lines = ioi_lines(kit, args.count, args.seed, show)
     pairs = make_pairs(kit, lines, show.note)
-    figures = measure(kit.board, pairs)
+    figures = measure(kit.hooked, pairs)
     made: dict[str, Any] = {"prompts": len(lines), **figures}
     classes: dict[str, list[ClassHead]] = {}
     if args.heads:
         repeats = repeats_for(kit.model, kit.tokenizer, seed=args.seed)
-        classes = HeadClasses(kit.board, pairs, repeats).find()
+        classes = HeadClasses(kit.hooked, pairs, repeats).find()
         made["thresholds"] = {"looks": MIN_ATTENTION, "effect": MIN_EFFECT}
         made["rules"] = RULES
         made["heads"] = {name: [h.to_dict() for h in heads] for name, heads in classes.items()}
@@ -74,14 +74,14 @@ def print_classes(classes: dict[str, list[ClassHead]], top: int, show: Show) -> 
 
 
 @torch.no_grad()
-def measure(board: Board, pairs: Pairs) -> dict[str, float]:
+def measure(hooked: HookedModel, pairs: Pairs) -> dict[str, float]:
     """Logit difference, its interval, share of prompts with IO above S, probability of IO."""
-    logits, _ = board.run(pairs.clean)
+    logits, _ = hooked.run(pairs.clean)
     gap = pairs.goal(logits, pairs.clean)
     rows = torch.arange(len(logits), device=logits.device)
     last = logits[rows, last_columns(pairs.clean).to(logits.device)]
     chance = last.softmax(-1)[rows, pairs.goal.good.to(logits.device)]
-    other, _ = board.run(pairs.corrupt)
+    other, _ = hooked.run(pairs.corrupt)
     return {
         "logit_difference": float(gap.mean()),
         "plus_minus": Z95 * float(gap.std()) / len(gap) ** 0.5 if len(gap) > 1 else math.nan,

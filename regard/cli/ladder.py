@@ -14,7 +14,7 @@ from regard.cli.show import Show, human_count
 from regard.errors import UsageError, check_known
 from regard.files import is_taken, write_whole
 from regard.history.ladder import PAIRS, TEXTS, Rung, beaten_by, lacking, questions
-from regard.look.picture import MISSING, can_draw, draw_ladder
+from regard.look.picture import MISSING, can_draw, draw_ladder, png
 from regard.tokens import load as load_tokenizer
 
 PICTURE = "ladder.png"
@@ -212,5 +212,5 @@ def write_picture(made: Mapping[str, Any], path: Path, show: Show) -> None:
         if pairs
         else ("perplexity", "words between", "p(French)")
     )
-    write_whole(path, draw_ladder(bars, curves, names, logarithmic=not pairs))
+    write_whole(path, png(draw_ladder(bars, curves, names, logarithmic=not pairs)))
     show.note(f"picture: {path}")

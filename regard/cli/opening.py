@@ -7,10 +7,10 @@ from typing import cast
 
 from regard import loading
 from regard.ambient import Device, settings
-from regard.cli.editing import read_edits
 from regard.cli.show import Show
 from regard.errors import UsageError
 from regard.kit import Kit
+from regard.look.edits import parse_edits
 
 
 def open_kit(
@@ -20,10 +20,10 @@ def open_kit(
 
     None is plain maps in float32, for gradients and for patching without rounding. Edits stay.
     """
-    changes = read_edits(edits)
+    changes = parse_edits(edits)
     with settings(device=cast(Device, device)):
         kit = loading.open_kit(path, precision, strict)
-    kit.board.attach(changes)
+    kit.hooked.attach(changes)
     return kit
 
 

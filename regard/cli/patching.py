@@ -17,10 +17,9 @@ from regard.cli.show import Show
 from regard.errors import DataError, UsageError
 from regard.files import write_whole
 from regard.kit import Kit
-from regard.look.capture import Board
-from regard.look.edit import zero
+from regard.look.edits import zero
+from regard.look.hooks import HookedModel
 from regard.look.ioi_task import FRAMES, make_prompts
-from regard.look.names import resolve
 from regard.look.patching import (
     Effects,
     Pairs,
@@ -31,7 +30,8 @@ from regard.look.patching import (
     patch_paths,
     patch_sites,
 )
-from regard.look.picture import draw_map
+from regard.look.picture import draw_map, png
+from regard.look.tap_names import find_taps
 
 DOING = "patching activations"
 
@@ -41,13 +41,13 @@ def run(args: argparse.Namespace, show: Show) -> int:
     check_outputs(png=args.png)
     kit = open_kit(args.path, args.device, None)
     pairs = open_pairs(args, kit, show)
-    sites = find_sites(args.over, kit.board, pairs)
+    sites = find_sites(args.over, kit.hooked, pairs)
     with show.progress("patching") as progress:
         progress(f"{len(sites)} places, {len(pairs.clean.ids)} pairs")
-        found = patched(args, kit.board, pairs, sites)
+        found = patched(args, kit.hooked, pairs, sites)
     made = as_data(args, sites, found)
     if args.png:
-        write_whole(Path(args.png), draw_map(*grid(sites, found.mean), args.over))
+        write_whole(Path(args.png), png(draw_map(*grid(sites, found.mean), args.over)))
     if show.as_json:
         show.result(made)
         return 0
@@ -87,17 +87,17 @@ def ioi_lines(kit: Kit, count: int, seed: int, show: Show) -> list[Line]:
     return [Line(p.clean, p.corrupt, p.io, p.s, FRAMES[p.frame]) for p in prompts]
 
 
-def find_sites(over: str, board: Board, pairs: Pairs) -> list[Site]:
+def find_sites(over: str, hooked: HookedModel, pairs: Pairs) -> list[Site]:
     """What is to be patched."""
     if over != "stream":
-        found = head_sites(board) if over == "heads" else mlp_sites(board)
+        found = head_sites(hooked) if over == "heads" else mlp_sites(hooked)
         return found or refuse(over)
     clean = pairs.clean
     if any(mask is not None and not bool(mask.all()) for mask in (clean.mask, clean.source_mask)):
         raise DataError(DOING, "prompts of different lengths", "one length, for --over stream")
     streams = [
         tap
-        for tap in board.taps
+        for tap in hooked.taps
         if tap.endswith((".resid_pre", ".state")) and ".back." not in tap  # which reads backwards
     ]
     return [
@@ -113,18 +113,20 @@ def refuse(over: str) -> NoReturn:
     raise UsageError(DOING, f"a model without {over}", "one that has them", fix)
 
 
-def patched(args: argparse.Namespace, board: Board, pairs: Pairs, sites: Sequence[Site]) -> Effects:
+def patched(
+    args: argparse.Namespace, hooked: HookedModel, pairs: Pairs, sites: Sequence[Site]
+) -> Effects:
     """By the way that was asked for."""
     if args.to:
         if args.over != "heads" or args.fast:
             raise UsageError(DOING, "--to with --over or --fast", "paths from heads, exactly")
-        return patch_paths(board, pairs, sites, receivers(args.to, board))
+        return patch_paths(hooked, pairs, sites, receivers(args.to, hooked))
     if args.fast:
-        return attribute_sites(board, pairs, sites)
-    return patch_sites(board, pairs, sites, "noise" if args.noise else "denoise")
+        return attribute_sites(hooked, pairs, sites)
+    return patch_sites(hooked, pairs, sites, "noise" if args.noise else "denoise")
 
 
-def receivers(given: Sequence[str], board: Board) -> list[Site]:
+def receivers(given: Sequence[str], hooked: HookedModel) -> list[Site]:
     """`end`, or taps with their heads."""
     if "end" in given:
         if len(given) > 1:
@@ -136,10 +138,10 @@ def receivers(given: Sequence[str], board: Board) -> list[Site]:
         pattern, _, head = text.partition(":")
         if head and not head.isdecimal():
             raise UsageError(DOING, f"head {head!r} in {text!r}", "TAP:HEAD, such as *.9.attn.q:3")
-        for tap in resolve(pattern, board.taps):
+        for tap in find_taps(pattern, hooked.taps):
             made.append(Site(tap, int(head) if head else None))
             if head:
-                board.place({tap: zero(head=int(head))})  # says which heads there are
+                hooked.place({tap: zero(head=int(head))})  # says which heads there are
     return made
 
 

@@ -7,18 +7,18 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from regard.cli.lengths import most_tokens
 from regard.cli.opening import open_kit
 from regard.cli.probe_reading import Corpus, chosen_taps, read_corpus, vectors_of
 from regard.cli.probe_tree import run_tree
 from regard.cli.show import Progress, Show
-from regard.data.sample import evenly
 from regard.data.speech import clean_tree
 from regard.data.statistics import share_interval
+from regard.data.text_files import evenly
 from regard.data.treebank import Words, heads_of, read_treebank
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.look.probing import ProbeCounts, ProbingTask, make_task, probe_layers
+from regard.look.text_limits import max_tokens_of
 
 
 def run(args: argparse.Namespace, show: Show) -> int:
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
         corpus = read_corpus(kit, some, args.token)
         taps = chosen_taps(kit, args.layer, args.taps)
         if corpus.long:
-            most = most_tokens(kit, "probing")
+            most = max_tokens_of(kit, "probing")
             long = f"{corpus.long:,} sentences have more than {most:,} tokens, what fits"
             show.note(f"{long}: left out")
         if not corpus.rows:

@@ -12,6 +12,7 @@ from regard.cli.probe_reading import Corpus, vectors_of
 from regard.cli.show import Progress, Show
 from regard.data.treebank import Words, heads_of
 from regard.kit import Kit
+from regard.look.activations import split_by_sentence
 from regard.look.probing import Split, split_sentences
 from regard.look.structural_probe import (
     DependencyTree,
@@ -25,7 +26,6 @@ from regard.look.structural_probe import (
     tree_edges,
     tree_lines,
 )
-from regard.look.words import by_row
 
 MARKS = ("PUNCT",)
 LONGEST = 256  # words: of each two there is a distance
@@ -45,7 +45,9 @@ def run_tree(
     parts = split_sentences(torch.arange(len(trees)), args.seed)
     made: dict[str, tuple[TreeCounts, list[PredictedTree]]] = {}
     for tap, x in vectors_of(kit, whole, taps, progress):
-        made[tap] = probe_structure(by_row(x, whole.rows), trees, parts, args.rank, args.seed)
+        made[tap] = probe_structure(
+            split_by_sentence(x, whole.rows), trees, parts, args.rank, args.seed
+        )
     test = parts.test.tolist()
     plain = compare_trees([chain_tree(len(trees[n].heads)) for n in test], [trees[n] for n in test])
     best = max(made, key=lambda tap: made[tap][0].uuas)

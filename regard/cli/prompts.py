@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import torch
 
-from regard.cli.answers import Asked, find_token, read_asked
-from regard.data.files import read_lines
+from regard.data.text_files import read_lines
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
+from regard.look.answer_tokens import AskedText, find_token, read_asked
 from regard.look.patching import Goal, Pairs
 from regard.tokens.tokenizer import Tokenizer
 
@@ -65,8 +65,8 @@ def check_writer(kit: Kit) -> Tokenizer:
 class Pair(NamedTuple):
     """A line as a model reads it."""
 
-    clean: Asked
-    corrupt: Asked
+    clean: AskedText
+    corrupt: AskedText
     good: str
     bad: str | None
 

@@ -57,8 +57,8 @@ def render_stream(results: Iterator[Result], as_json: bool) -> int:
         else:
             show(result)
     if failures > FAILURES:
-        found = f"{failures:,} texts could not be done; the first {FAILURES} are named"
-        print(f"error: {found}", file=sys.stderr)
+        problem = f"{failures:,} texts could not be done; the first {FAILURES} are named"
+        print(f"error: {problem}", file=sys.stderr)
     return DataError.exit_code if failures else 0
 
 

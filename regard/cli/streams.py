@@ -8,8 +8,7 @@ from functools import partial
 from io import BufferedReader
 from typing import cast
 
-from regard.data.compressed import unpack
-from regard.data.files import CHUNK, find_files, open_raw, read_chunk
+from regard.data.text_files import CHUNK, find_files, open_raw, read_chunk, unpack
 from regard.errors import DataError, RegardError, UsageError, bad_byte
 
 Line = str | RegardError
@@ -48,8 +47,8 @@ def checked(word: str) -> str:
     try:
         word.encode()
     except UnicodeEncodeError as error:
-        found = f"character {error.start} of {word[:20]!r} is not UTF-8"
-        raise DataError("reading the command line", found, "UTF-8 text") from None
+        problem = f"character {error.start} of {word[:20]!r} is not UTF-8"
+        raise DataError("reading the command line", problem, "UTF-8 text") from None
     return word
 
 
@@ -83,6 +82,6 @@ def decoded(line: bytes, name: str, number: int, offset: int) -> Line:
     try:
         text = line.decode().removesuffix("\r")
     except UnicodeDecodeError as error:
-        found = f"{name}, line {number}, {bad_byte(error, offset)}"
-        return DataError("reading a line", found, "UTF-8 text")
+        problem = f"{name}, line {number}, {bad_byte(error, offset)}"
+        return DataError("reading a line", problem, "UTF-8 text")
     return text.removeprefix("\ufeff") if number == 1 else text

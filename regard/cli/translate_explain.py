@@ -9,10 +9,9 @@ from typing import Any
 from regard.cli.show import Show
 from regard.cli.texts import print_json
 from regard.errors import UsageError
-from regard.explaining import Explanation, as_data, explain_page, to_section
 from regard.files import check_places, write_whole
-from regard.look.picture import MISSING, can_draw, draw
-from regard.translating import shares
+from regard.look.picture import MISSING, can_draw, draw_alignments, png
+from regard.translation.explanation import Explanation, as_data, explain_page, shares, to_section
 
 
 def explain_data(explained: Sequence[Explanation]) -> list[dict[str, Any]]:
@@ -72,10 +71,10 @@ def check_page(path: Path) -> None:
 def write_pages(explained: Sequence[Explanation], path: Path, show: Show) -> None:
     """The page, a picture where matplotlib is there, and their paths, the picture's last."""
     picture = path.with_suffix(".png")
-    drawn = draw([to_section(e) for e in explained]) if can_draw() else None
+    drawn = draw_alignments([to_section(e) for e in explained]) if can_draw() else None
     write_whole(path, explain_page(explained).encode())
     if drawn is not None:
-        write_whole(picture, drawn)
+        write_whole(picture, png(drawn))
     if not can_draw():
         show.note(MISSING)
     paths = {"page": str(path)} | ({} if drawn is None else {"picture": str(picture)})

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from regard.cli.lengths import most_tokens
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.cli.texts import check_finite
-from regard.cli.train_ngram import is_ngrams
 from regard.data.schemas import Schema, pair_up, read_schemas
 from regard.errors import UsageError, did_you_mean
 from regard.history.ngram_model import NgramModel
+from regard.look.text_limits import max_tokens_of
+from regard.model_kinds import is_ngrams
 from regard.score.winograd import Judged, Lines, Report, Share, judge, judge_lines, report
 
 DOING = "scoring Winograd schemas"
@@ -81,7 +81,7 @@ def judge_by(
         counted = NgramModel.open(Path(args.path))
         return judge_lines(ngram_lines(counted), counted.tokenizer, schemas, args.full, None, tell)
     kit = open_kit(args.path, args.device, args.precision, edits=args.edit)
-    room = most_tokens(kit, DOING)
+    room = max_tokens_of(kit, DOING)
     return judge(kit.model, kit.text_tokenizer, schemas, args.full, room, tell)
 
 

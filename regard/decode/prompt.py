@@ -1,9 +1,12 @@
-"""Prompts: a text as the beginning of what a decoder writes."""
+"""Prompts: a text as the beginning of what a decoder writes, or with gaps to fill."""
 
 from __future__ import annotations
 
+from regard.data.pairs import shorten
 from regard.errors import DataError
 from regard.tokens.tokenizer import Tokenizer
+
+MASKS = ("<mask>", "[MASK]")  # accepted for whatever the tokenizer calls it
 
 
 def prompt_ids(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -22,3 +25,21 @@ def prompt_ids(tokenizer: Tokenizer, text: str) -> list[int]:
         if role in tokenizer.specials:
             return [tokenizer.specials[role]]
     raise DataError("reading a prompt", "an empty text", "at least one token to go on from")
+
+
+def encode_gaps(
+    tokenizer: Tokenizer, text: str, mask: int, doing: str = "filling a gap"
+) -> list[int]:
+    """Ids of a text in which the mask's spelling, and no other control token's, is a token."""
+    own = tokenizer.pieces([mask], "source")[0]
+    for other in MASKS:
+        text = text.replace(other, own)
+    if own not in text:
+        found = f"no {own} in {shorten(text)!r}"
+        raise DataError(doing, found, f"{own} where a word is missing")
+    for id in tokenizer.specials.values():
+        piece = tokenizer.pieces([id], "source")[0]
+        if id != mask and piece in text:
+            found = f"the text spells the control token {piece}"
+            raise DataError(doing, found, f"no control token but {own}")
+    return tokenizer.encode(text, allow_special=True)

@@ -127,7 +127,7 @@ def test(
         $ regard formal test grammar.txt lines.txt --json
         $ regard formal test ".* leeuw .* olifant .*" lines.txt
     """
-    from regard.data.files import read_lines
+    from regard.data.text_files import read_lines
     from regard.formal.hierarchy import open_language
 
     texts = [*read_lines(lines)] if isinstance(lines, str | Path) else [*lines]

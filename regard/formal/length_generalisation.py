@@ -22,8 +22,7 @@ import torch
 
 from regard.ambient import choose_device, note, track
 from regard.core.config import BlockConfig, StackConfig
-from regard.data.batch import Examples, mask_of, tensor
-from regard.data.mask import IGNORED
+from regard.data.windows import IGNORED, Examples, mask_of, tensor
 from regard.formal.results import NEAR, LengthRun
 from regard.formal.tasks import LengthTask
 from regard.model.batch import Batch

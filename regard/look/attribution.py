@@ -128,7 +128,7 @@ def attention_row(masked: MaskedInput) -> Tensor:
 
     Of an encoder-decoder, how much it attends to the source.
     """
-    model = masked.board.model
+    model = masked.hooked.model
     at = int(goal_columns(model, masked.batch, masked.goal)[0])
     patterns = read_patterns(masked, "attn" if model.config.target is None else "cross")
     rows = [pattern[0, :, at].mean(0) for pattern in patterns]  # (H, T, S) → (S,)
@@ -153,7 +153,7 @@ def layers_to_goal(masked: MaskedInput) -> tuple[list[Tensor], int]:
 
     In an encoder-decoder the goal's cross-attention is a last layer above the encoder's.
     """
-    model = masked.board.model
+    model = masked.hooked.model
     stack = "decoder" if model.encoder is None else "encoder"
     layers = mix_residual(read_patterns(masked, "attn", stack))
     if model.config.target is None:
@@ -167,11 +167,11 @@ def layers_to_goal(masked: MaskedInput) -> tuple[list[Tensor], int]:
 def read_patterns(masked: MaskedInput, part: str, stack: str = "") -> list[Tensor]:
     """The patterns (1, H, T, S) of all attentions of a part, attn or cross."""
     place = f".{part}.pattern"
-    names = [n for n in masked.board.taps if n.startswith(stack) and n.endswith(place)]
+    names = [n for n in masked.hooked.taps if n.startswith(stack) and n.endswith(place)]
     if not names:
         found = f"a model without {stack}{place}"
         raise UsageError("explaining by attention", found, "one with attention")
-    return list(masked.board.run(masked.batch, names)[1].values())
+    return list(masked.hooked.run(masked.batch, names)[1].values())
 
 
 # Faithfulness -----------------------------------------------------------------------------------

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from regard.ambient import progress
 from regard.errors import DataError, UsageError
-from regard.look.capture import Board
-from regard.look.edit import Edit, patch
-from regard.look.heads import HeadScores, head_scores
+from regard.look.edits import Edit, patch
+from regard.look.head_scores import RandomRepeats, score_heads
+from regard.look.hooks import HookedModel
 from regard.look.patching import (
     ROWS,
     Pairs,
@@ -33,7 +33,7 @@ from regard.look.patching import (
     mean_gap,
     patch_paths,
 )
-from regard.look.repeats import Repeats
+from regard.look.results import HeadScore
 from regard.result import Row
 
 MIN_ATTENTION = 0.2  # from which a head is said to look there
@@ -151,13 +151,13 @@ class HeadClasses:
     is wider. Each number is measured once.
     """
 
-    def __init__(self, board: Board, pairs: Pairs, repeats: Repeats) -> None:
-        self.board, self.pairs, self.repeats = board, pairs, repeats
-        self.sites = head_sites(board)
+    def __init__(self, hooked: HookedModel, pairs: Pairs, repeats: RandomRepeats) -> None:
+        self.hooked, self.pairs, self.repeats = hooked, pairs, repeats
+        self.sites = head_sites(hooked)
         if not self.sites:
             found = "a model without attention heads"
             raise UsageError("looking for classes of heads", found, "a Transformer")
-        self.gap = float(mean_gap(*clean_and_corrupt(board, pairs)))
+        self.gap = float(mean_gap(*clean_and_corrupt(hooked, pairs)))
 
     def find(self) -> dict[str, list[ClassHead]]:
         """The heads of each class, those that do most first."""
@@ -182,7 +182,7 @@ class HeadClasses:
     @cached_property
     def looks(self) -> dict[str, Tensor]:
         """Mean attention (N,) of each head at each place."""
-        return attention_between_roles(self.board, self.pairs, self.sites)
+        return attention_between_roles(self.hooked, self.pairs, self.sites)
 
     @cached_property
     def direct(self) -> dict[int, float]:
@@ -196,9 +196,9 @@ class HeadClasses:
         return [n for _, n in sorted(strong, reverse=True)]
 
     @cached_property
-    def repeat_scores(self) -> dict[tuple[str, int], HeadScores]:
+    def repeat_scores(self) -> dict[tuple[str, int], HeadScore]:
         """Scores of heads on random repeats."""
-        return {(s.layer, s.head): s for s in head_scores(self.board, self.repeats)}
+        return {(s.layer, s.head): s for s in score_heads(self.hooked, self.repeats)}
 
     def looking(self, place: str) -> list[int]:
         """Heads with enough attention there."""
@@ -211,7 +211,7 @@ class HeadClasses:
         if not heads:
             return {}
         senders = [self.sites[n] for n in heads]
-        effects = patch_paths(self.board, self.pairs, senders, queries, rows=rows)
+        effects = patch_paths(self.hooked, self.pairs, senders, queries, rows=rows)
         shares = effects.mean * float((effects.clean - effects.corrupt).mean()) / self.gap
         return dict(zip(heads, shares.tolist(), strict=True))
 
@@ -227,7 +227,7 @@ class HeadClasses:
         if not self.movers or not others:
             return {}
         movers = [self.sites[n] for n in self.movers]
-        with self.board.editing(mean_ablation(self.board, self.pairs, movers)):
+        with self.hooked.editing(mean_ablation(self.hooked, self.pairs, movers)):
             later = self.path_effects(others, rows=1)  # unrepeated: a row has its template's mean
         return {n: x for n, x in later.items() if x - self.direct[n] >= MIN_EFFECT}
 
@@ -252,22 +252,24 @@ class HeadClasses:
         return ClassHead(int(site.tap.split(".")[2]), site.head or 0, float(self.looks[place][n]))
 
 
-def mean_ablation(board: Board, pairs: Pairs, sites: Sequence[Site]) -> dict[str, Edit]:
+def mean_ablation(hooked: HookedModel, pairs: Pairs, sites: Sequence[Site]) -> dict[str, Edit]:
     """Edits that hold heads at their mean over the corrupted prompts of the same template."""
-    values = ablation_values(board, sites, "mean", pairs.corrupt, pairs.templates)
+    values = ablation_values(hooked, sites, "mean", pairs.corrupt, pairs.templates)
     heads = {tap: [s.head or 0 for s in sites if s.tap == tap] for tap in values}
     return {tap: patch(x, head=heads[tap]) for tap, x in values.items()}
 
 
 @torch.no_grad()
-def attention_between_roles(board: Board, pairs: Pairs, sites: Sequence[Site]) -> dict[str, Tensor]:
+def attention_between_roles(
+    hooked: HookedModel, pairs: Pairs, sites: Sequence[Site]
+) -> dict[str, Tensor]:
     """Mean weight (N,) of each head from one role's column to another's."""
     roles = locate_roles(pairs)
     taps = list(dict.fromkeys(site.tap.removesuffix(".z") + ".pattern" for site in sites))
     weights: dict[str, list[Tensor]] = {name: [] for name in ATTENDS}
     for start in range(0, len(taps), TAPS):
         some = taps[start : start + TAPS]
-        _, seen = board.run(pairs.clean, some)
+        _, seen = hooked.run(pairs.clean, some)
         for name, place in ATTENDS.items():
             for tap in some:
                 picked = [seen[tap][n, :, *place(role)] for n, role in enumerate(roles)]  # (H,)

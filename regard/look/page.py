@@ -1,17 +1,71 @@
-"""One self-contained page of alignments: words light up with what they came from. No network."""
+"""Pages: one self-contained file of HTML, without network. Alignments, and attention maps.
+
+A page of attention shows all heads, one head large, heads off by click; `attention.js` and
+`attention_map.js` draw it, `attention.css` dresses it. Maps travel deflated, in base64, and are
+unpacked when they are looked at: of each map the counts (2 bytes a query), the gaps between keys
+(2 bytes a link) and the weights (1 byte a link), little-endian.
+"""
 
 from __future__ import annotations
 
 import html
 import json
-from collections.abc import Sequence
-from typing import NamedTuple
+import zlib
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from regard.look.results import AttentionMaps, HeadMap
+
+if TYPE_CHECKING:
+    from regard.look.results import Array
+
+
+def make_page(
+    title: str,
+    legend: str,
+    body: str,
+    style: str,
+    script: str,
+    data: object = None,
+    inline_styles: bool = False,
+) -> str:
+    """A whole page that may run this one script and fetch nothing.
+
+    `data` is JSON for the script; `inline_styles` allows style attributes in the body.
+    """
+
+    def digest(text: str) -> str:  # what a policy calls the one script, or style, that may run
+        return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+    styles = "'unsafe-inline'" if inline_styles else digest(style)
+    policy = f"default-src 'none'; script-src {digest(script)}; style-src {styles}"
+    data_html = ""
+    if data is not None:
+        text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+        data_html = f'<script type="application/json" id="data">{text}</script>\n'
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>{style}</style></head>
+<body><header><h1>{html.escape(title)}</h1><p class="legend">{legend}</p></header>
+{body}
+{data_html}<script>{script}</script></body></html>
+"""
+
+
+# Alignments: words light up with what they came from ----------------------------------------------
 
 LEAST = 0.01  # smaller weights are not written
 GRID = 40  # words of either side above which there is no grid
 
 
-class Word(NamedTuple):
+class AlignedWord(NamedTuple):
     """A word on the page."""
 
     before: str
@@ -23,11 +77,11 @@ class Word(NamedTuple):
     """How strongly it is underlined, 0 to 1."""
 
 
-class Section(NamedTuple):
+class AlignedSentence(NamedTuple):
     """A sentence and its translation."""
 
-    source: list[Word]
-    target: list[Word]
+    source: list[AlignedWord]
+    target: list[AlignedWord]
     weights: list[list[float]]
     """Of each target word on each source word, 0 to 1."""
     links: list[tuple[int, int]]
@@ -37,7 +91,7 @@ class Section(NamedTuple):
     """Other translations, a line each."""
 
 
-STYLE = """
+ALIGNMENT_STYLE = """
 :root { color-scheme: light dark; --ink: #1b1b1b; --paper: #fff; --soft: #6b6b6b;
   --light: 255, 176, 0; --rule: #ddd; --doubt: 200, 40, 40; }
 @media (prefers-color-scheme: dark) {
@@ -59,7 +113,7 @@ td, th { border: 1px solid var(--rule); padding: .1rem .3rem; font-weight: 400; 
 thead th { writing-mode: vertical-rl; } .scroll { overflow-x: auto; }
 """
 
-SCRIPT = """
+ALIGNMENT_SCRIPT = """
 for (const section of document.querySelectorAll("section[data-weights]")) {
   const rows = JSON.parse(section.dataset.weights), links = JSON.parse(section.dataset.links);
   const sides = [...section.querySelectorAll(".words")].map(p => [...p.querySelectorAll("span")]);
@@ -87,7 +141,7 @@ for (const section of document.querySelectorAll("section[data-weights]")) {
 }
 """
 
-LEGEND = (
+ALIGNMENT_LEGEND = (
     "Point at a word, or step to it with the Tab key: the words it is aligned with are framed, and "
     "all are shaded by the weight that cross-attention gives them. Red underlines: above, words "
     "rare in training; below, words the model was unsure of. Attention shows where the model "
@@ -95,73 +149,142 @@ LEGEND = (
 )
 
 
-def page(title: str, sections: Sequence[Section]) -> str:
-    """The whole page."""
-    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-    body = "\n".join(section_html(section) for section in sections)
-    return f"""<!DOCTYPE html>
-<html><head><meta charset="utf-8"><title>{html.escape(title)}</title>
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>{STYLE}</style></head>
-<body><h1>{html.escape(title)}</h1><p class="legend">{LEGEND}</p>
-{body}
-<script>{SCRIPT}</script></body></html>
-"""
+def alignment_page(title: str, sentences: Sequence[AlignedSentence]) -> str:
+    """Sentences and their translations; pointing at a word shows what it is aligned with."""
+    body = "\n".join(map(sentence_html, sentences))
+    look = ALIGNMENT_STYLE, ALIGNMENT_SCRIPT
+    return make_page(title, ALIGNMENT_LEGEND, body, *look, inline_styles=True)
 
 
-def section_html(section: Section) -> str:
-    """One sentence."""
+def sentence_html(sentence: AlignedSentence) -> str:
+    """One sentence: both sides, notes, other translations, and all weights of a short one."""
+
+    def attribute(value: object) -> str:
+        return html.escape(json.dumps(value, separators=(",", ":")))
+
     rows = [
         [[s, round(weight, 2)] for s, weight in enumerate(row) if weight >= LEAST]
-        for row in section.weights
+        for row in sentence.weights
     ]
-    data = f'data-weights="{attribute(rows)}" data-links="{attribute(section.links)}"'
-    notes = "".join(f'<p class="notes">{html.escape(note)}</p>' for note in section.notes)
-    listed = "".join(f"<li>{html.escape(other)}</li>" for other in section.others)
+    data = f'data-weights="{attribute(rows)}" data-links="{attribute(sentence.links)}"'
+    notes = "".join(f'<p class="notes">{html.escape(note)}</p>' for note in sentence.notes)
+    listed = "".join(f"<li>{html.escape(other)}</li>" for other in sentence.others)
     others = f'<ol class="others">{listed}</ol>' if listed else ""
     return (
-        f"<section {data}>{line_html('source', section.source)}"
-        f'{line_html("target", section.target)}<p class="info" aria-live="polite"></p>'
-        f"{notes}{others}{grid_html(section)}</section>"
+        f"<section {data}>{words_html('source', sentence.source)}"
+        f'{words_html("target", sentence.target)}<p class="info" aria-live="polite"></p>'
+        f"{notes}{others}{weights_html(sentence)}</section>"
     )
 
 
-def attribute(value: object) -> str:
-    """JSON inside an attribute."""
-    return html.escape(json.dumps(value, separators=(",", ":")))
+def words_html(name: str, words: Sequence[AlignedWord]) -> str:
+    """The words of one side, doubtful ones underlined."""
+    spans = []
+    for word in words:
+        rule = f"border-bottom: 3px solid rgba(var(--doubt), {word.doubt:.2f})"
+        style = f' style="{rule}"' if word.doubt > 0 else ""
+        hint, text = html.escape(word.hint), html.escape(word.text)
+        before = html.escape(word.before)
+        spans.append(f'{before}<span tabindex="0" data-hint="{hint}"{style}>{text}</span>')
+    return f'<p class="words {name}">{"".join(spans)}</p>'
 
 
-def line_html(name: str, words: Sequence[Word]) -> str:
-    """The words of one side."""
-    spans = "".join(
-        f'{html.escape(w.before)}<span tabindex="0" data-hint="{html.escape(w.hint)}"'
-        f"{underline(w.doubt)}>{html.escape(w.text)}</span>"
-        for w in words
-    )
-    return f'<p class="words {name}">{spans}</p>'
-
-
-def underline(doubt: float) -> str:
-    """The style of a doubtful word."""
-    rule = f"border-bottom: 3px solid rgba(var(--doubt), {doubt:.2f})"
-    return f' style="{rule}"' if doubt > 0 else ""
-
-
-def grid_html(section: Section) -> str:
+def weights_html(sentence: AlignedSentence) -> str:
     """All weights of a short sentence as a table."""
-    if not section.weights or max(len(section.source), len(section.target)) > GRID:
+    if not sentence.weights or max(len(sentence.source), len(sentence.target)) > GRID:
         return ""
-    head = "".join(f"<th>{html.escape(w.text)}</th>" for w in section.source)
-    rows = "".join(
-        f"<tr><th>{html.escape(word.text)}</th>{''.join(cell_html(w) for w in row)}</tr>"
-        for word, row in zip(section.target, section.weights, strict=True)
-    )
-    table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    head = "".join(f"<th>{html.escape(w.text)}</th>" for w in sentence.source)
+    rows = []
+    for word, weights in zip(sentence.target, sentence.weights, strict=True):
+        cells = (
+            f'<td style="background: rgba(var(--light), {w:.2f})" title="{w:.2f}"></td>'
+            for w in weights
+        )
+        rows.append(f"<tr><th>{html.escape(word.text)}</th>{''.join(cells)}</tr>")
+    table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return f'<details><summary>all weights</summary><div class="scroll">{table}</div></details>'
 
 
-def cell_html(weight: float) -> str:
-    """One weight."""
-    style = f"background: rgba(var(--light), {weight:.2f})"
-    return f'<td style="{style}" title="{weight:.2f}"></td>'
+# Attention ----------------------------------------------------------------------------------------
+
+SHARES = 65_535  # steps of a probability from 0 to 1
+ATTENTION_LEGEND = (
+    "Each small square is a head: a row for each token that looks, a column for each token that "
+    "is looked at. Click one to see it large; point at a token to see where it looks. The number "
+    "below a head is what switching it off does to the log-probability of the likeliest prediction "
+    "at the chosen position; click it to switch the head off, one at a time. Attention shows where "
+    "a model looked, not all that it used."
+)
+ATTENTION_BODY = """
+<noscript>This page draws with JavaScript, which is switched off here.</noscript>
+<main>
+<div class="bar"><div id="stacks" class="choice" role="group" aria-label="attention"></div>
+<div id="ways" class="choice" role="group" aria-label="direction"></div></div>
+<section id="sides" aria-label="tokens"></section>
+<p id="said" aria-live="polite"></p>
+<div class="both">
+<section id="overview" aria-label="heads"><div id="grid"></div></section>
+<section id="detail" aria-label="one head"><h2 id="which"></h2>
+<div class="bar"><div id="zoom" class="choice" role="group" aria-label="zoom"></div>
+<button id="switch" type="button"></button></div>
+<canvas id="map" tabindex="0" role="img"></canvas>
+<p id="cell"></p><div id="forecast"></div></section>
+</div>
+</main>
+"""
+
+
+def attention_page(maps: AttentionMaps) -> str:
+    """All heads of a text, one head large, and what is predicted with and without each."""
+    parts = (Path(__file__).with_name(f"attention{end}") for end in ("_map.js", ".js", ".css"))
+    drawing, script, style = (part.read_text(encoding="utf-8") for part in parts)
+    body, call = ATTENTION_BODY, maps.call
+    if call is not None:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+        body += (
+            f"<footer>made by <code>{html.escape(f'{call.function}({arguments})')}</code></footer>"
+        )
+    data = attention_data(maps)
+    return make_page(maps.heading, ATTENTION_LEGEND, body, style, drawing + script, data)
+
+
+def attention_data(maps: AttentionMaps) -> dict[str, Any]:
+    """All that the script reads. Words are told once, and named by their number in that list."""
+    ids = np.array(sorted(maps.words))
+    data: dict[str, Any] = {"sides": maps.tokens, "stacks": [], "whole": maps.whole}
+    for stack in maps.maps:
+        facts = [[[round(f.distance, 2), round(f.entropy, 2)] for f in row] for row in stack.facts]
+        small = {"shape": stack.small.shape[2:], "data": pack_arrays([stack.small])}
+        about = {"name": stack.stack, "sides": stack.sides, "kept": stack.kept, "facts": facts}
+        heads = [[pack_map(one) for one in block] for block in stack.heads]
+        data["stacks"].append(about | {"small": small, "maps": heads, "mean": pack_map(stack.mean)})
+    data["forecast"] = None
+    if maps.forecast is not None:
+        data["forecast"] = {
+            "tokens": np.searchsorted(ids, maps.forecast.tokens).tolist(),
+            "shares": np.round(maps.forecast.probabilities.astype(float), 5).tolist(),
+        }
+    data["effects"] = {}
+    for name, effects in maps.effects.items():
+        arrays = [
+            effects.changes.astype("<f4"),
+            np.searchsorted(ids, effects.tokens).astype("<i4"),
+            np.round(effects.probabilities * SHARES).astype("<u2"),
+        ]
+        shape = {"first": effects.first, "shape": effects.tokens.shape}
+        data["effects"][name] = shape | {"data": pack_arrays(arrays)}
+    return data | {"words": [maps.words[int(id)] for id in ids]}
+
+
+def pack_map(one: HeadMap) -> str:
+    """A map as text, a few bytes a link."""
+    gaps = np.diff(one.keys.astype(np.int64), prepend=0)
+    starts = np.cumsum(one.counts.astype(np.int64)) - one.counts
+    starts = starts[one.counts > 0]
+    gaps[starts] = one.keys[starts]  # the first key of a query is told whole
+    return pack_arrays([one.counts.astype("<u2"), gaps.astype("<u2"), one.weights])
+
+
+def pack_arrays(arrays: Iterable[Array]) -> str:
+    """Arrays one after the other, deflated, in base64."""
+    return b64encode(zlib.compress(b"".join(a.tobytes() for a in arrays), 6)).decode()

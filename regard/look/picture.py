@@ -1,4 +1,4 @@
-"""Alignments as a picture, one grid for each sentence; curves. Needs matplotlib."""
+"""Pictures, as matplotlib figures: alignments, curves, heat maps, attention. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import warnings
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from io import BytesIO
+from typing import TYPE_CHECKING, Any
 
-from regard.look.page import Section, Word
+from regard.errors import UsageError
+from regard.look.labels import fit
+from regard.look.page import AlignedSentence
+from regard.look.results import LEVELS, AttentionMaps
 
-MOST = 6  # sentences of a picture
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SENTENCES = 6  # of a picture
 WIDEST = 60  # words of a grid that can still be read
+NAMED = 80  # tokens of a side that can be named
 MISSING = "no picture: matplotlib is not installed (pip install 'regard[plot]')"
 
 
@@ -19,53 +27,58 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def png(figure: object) -> bytes:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        found, fix = "matplotlib is not installed", "pip install 'regard[plot]'"
+        raise UsageError("drawing a picture", found, "the plot extra", fix) from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def png(figure: Figure) -> bytes:
     """The bytes of a figure."""
-    made = BytesIO()
+    data = BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # a script that the font has not: a box
-        figure.savefig(made, format="png", dpi=120)  # type: ignore[attr-defined]
-    return made.getvalue()
+        figure.savefig(data, format="png", dpi=120)
+    return data.getvalue()
 
 
-def draw(sections: Sequence[Section]) -> bytes | None:
-    """A PNG of the first sentences that fit; None where there is nothing to draw."""
-    from matplotlib.figure import Figure
+def label(text: str) -> str:
+    """A text as it is: to matplotlib, what stands between two dollars is a formula."""
+    return text.replace("$", r"\$")
 
-    drawn = [s for s in sections if s.weights and max(len(s.source), len(s.target)) <= WIDEST][
-        :MOST
-    ]
+
+def draw_alignments(sentences: Sequence[AlignedSentence]) -> Figure | None:
+    """A grid for each of the first sentences that fit; None where there is nothing to draw."""
+    fitting = [s for s in sentences if s.weights and max(len(s.source), len(s.target)) <= WIDEST]
+    drawn = fitting[:SENTENCES]
     if not drawn:
         return None
-    heights = [2.0 + 0.3 * len(section.target) for section in drawn]
-    width = 2.5 + 0.4 * max(len(section.source) for section in drawn)
-    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
+    heights = [2.0 + 0.3 * len(sentence.target) for sentence in drawn]
+    figure = new_figure(2.5 + 0.4 * max(len(s.source) for s in drawn), sum(heights))
     grids = figure.subplots(len(drawn), 1, squeeze=False, height_ratios=heights)
-    for section, grid in zip(drawn, grids[:, 0], strict=True):
-        grid.imshow(section.weights, cmap="Greys", vmin=0, vmax=1)
-        grid.set_xticks(range(len(section.source)), labels(section.source), rotation=60)
-        grid.set_yticks(range(len(section.target)), labels(section.target))
-        for source, target in section.links:
-            grid.plot(source, target, "o", color="tab:orange", markersize=5)
-    return png(figure)
+    for sentence, axes in zip(drawn, grids[:, 0], strict=True):
+        source, target = ([label(w.text) for w in side] for side in sentence[:2])
+        axes.imshow(sentence.weights, cmap="Greys", vmin=0, vmax=1)
+        axes.set_xticks(range(len(source)), source, rotation=60)
+        axes.set_yticks(range(len(target)), target)
+        for s, t in sentence.links:
+            axes.plot(s, t, "o", color="tab:orange", markersize=5)
+    return figure
 
 
-def labels(words: Sequence[Word]) -> list[str]:
-    """Words as they are: to matplotlib, what stands between two dollars is a formula."""
-    return [word.text.replace("$", r"\$") for word in words]
-
-
-def draw_curves(curves: Mapping[str, Sequence[float]], across: str, up: str) -> bytes:
-    """A PNG of positive numbers at 1, 2, 3, …, a line for each name, on a logarithmic scale."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+def draw_curves(curves: Mapping[str, Sequence[float]], across: str, up: str) -> Figure:
+    """Positive numbers at 1, 2, 3, …, a line for each name, on a logarithmic scale."""
+    figure = new_figure(7, 4.5)
     axes = figure.subplots()
     for name, values in curves.items():
         axes.plot(range(1, len(values) + 1), values, label=name)
     axes.set(xlabel=across, ylabel=up, yscale="log")
     axes.legend()
-    return png(figure)
+    return figure
 
 
 def draw_map(
@@ -74,12 +87,9 @@ def draw_map(
     across: Sequence[str],
     name: str,
     marked: Sequence[tuple[int, int]] = (),
-) -> bytes:
-    """A PNG of a heat map, red above zero and blue below; `marked` cells (row, column) framed."""
-    from matplotlib.figure import Figure
-
-    size = 2.5 + 0.3 * len(across), 1.2 + 0.25 * len(down)
-    figure = Figure(figsize=size, layout="constrained")
+) -> Figure:
+    """A heat map, red above zero and blue below; `marked` cells (row, column) framed."""
+    figure = new_figure(2.5 + 0.3 * len(across), 1.2 + 0.25 * len(down))
     axes = figure.subplots()
     most = max((abs(value) for row in values for value in row), default=1.0) or 1.0
     image = axes.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
@@ -89,7 +99,7 @@ def draw_map(
     for row, column in marked:
         axes.plot(column, row, "s", markersize=9, markerfacecolor="none", color="black")
     figure.colorbar(image, label="share of the difference")
-    return png(figure)
+    return figure
 
 
 def draw_ladder(
@@ -97,11 +107,9 @@ def draw_ladder(
     curves: Mapping[str, Sequence[tuple[float, float]]],
     names: tuple[str, str, str],
     logarithmic: bool,
-) -> bytes:
-    """A PNG: a bar for each rung and, where there are any, curves beside; `names` of the axes."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12 if curves else 6, 4.5), layout="constrained")
+) -> Figure:
+    """A bar for each rung and, where there are any, curves beside; `names` of the axes."""
+    figure = new_figure(12 if curves else 6, 4.5)
     left, *beside = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
     colours = {name: f"C{n}" for n, name in enumerate(bars)}  # of its bar and its curve
     drawn = left.barh(list(bars), list(bars.values()), color=list(colours.values()))
@@ -115,4 +123,39 @@ def draw_ladder(
             axes.plot(x, y, marker="o", label=name, color=colours[name])
         axes.set(xlabel=names[1], ylabel=names[2], yscale="log" if logarithmic else "linear")
         figure.legend(loc="outside right center")
-    return png(figure)
+    return figure
+
+
+def draw_heads(maps: AttentionMaps) -> Figure:
+    """A small attention map of each head: a row for each block, a column for each head."""
+    shown = maps.stack()
+    blocks, heads = shown.small.shape[:2]
+    figure = new_figure(1 + 0.9 * heads, 1 + 0.9 * blocks)
+    figure.suptitle(f"{shown.stack}: a row for each block, a column for each head")
+    for block, row in enumerate(figure.subplots(blocks, heads, squeeze=False)):
+        for head, axes in enumerate(row):
+            weights = shown.small[block, head] / LEVELS
+            axes.imshow(weights**0.5, cmap="Oranges", vmin=0, vmax=1, aspect="auto")
+            axes.set(xticks=[], yticks=[], title=str(head) if block == 0 else "")
+        row[0].set_ylabel(str(block), rotation=0, labelpad=12)
+    return figure
+
+
+def draw_head(maps: AttentionMaps, head: tuple[int, int]) -> Figure:
+    """The attention map of one head (block, head); tokens are named where they are not too many."""
+    shown = maps.stack()
+    weights = shown.heads[head[0]][head[1]].dense()
+    height, width = (min(30.0, 3 + 0.22 * n) for n in weights.shape)
+    figure = new_figure(width, height)
+    axes = figure.subplots()
+    drawn = axes.imshow(weights**0.5, cmap="Oranges", vmin=0, vmax=1, interpolation="nearest")
+    axes.set_title(f"{shown.stack}, block {head[0]}, head {head[1]}")
+    asking, seen = ([label(fit(t, 16).rstrip()) for t in maps.tokens[s]] for s in shown.sides)
+    if len(asking) <= NAMED:
+        axes.set_yticks(range(len(asking)), asking)
+    if len(seen) <= NAMED:
+        axes.set_xticks(range(len(seen)), seen, rotation=90)
+    axes.set(xlabel=f"{shown.sides[1]}: looked at", ylabel=f"{shown.sides[0]}: looks")
+    bar: Any = figure.colorbar(drawn, ticks=[0, 0.1**0.5, 0.5**0.5, 1], shrink=0.6)
+    bar.set_ticklabels(["0", "0.1", "0.5", "1"])
+    return figure

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from regard.ambient import current, progress
-from regard.data.table import kind_of
+from regard.data.tabular import kind_of
 from regard.errors import DataError
 from regard.formal.state_diagram import dot
 from regard.rules.description_length import (

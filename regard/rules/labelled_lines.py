@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.data.files import read_lines
-from regard.data.table import read_table
+from regard.data.tabular import read_table
+from regard.data.text_files import read_lines
 from regard.errors import DataError, UsageError
 from regard.rules.results import BothSides, LabelledLine
 

@@ -19,9 +19,9 @@ from regard.ambient import choose_device, current, progress
 from regard.formal.dfa import Word
 from regard.formal.lstar import disagreements, learn_dfa
 from regard.formal.state_diagram import dot
-from regard.look.capture import Board
+from regard.look.attention_patterns import patterns
+from regard.look.hooks import HookedModel
 from regard.look.patching import Goal, ablation_values, head_sites, measure_sets
-from regard.look.rebuild import patterns
 from regard.rules.results import (
     SMALL_STATES,
     Counterfactuals,
@@ -157,14 +157,14 @@ def head_uses(network: Network, words: Sequence[Word], count: int = 256) -> list
     """Every head, the one that matters most first."""
     chosen = [word for word in words if word][:count]
     batch = network.batch(chosen).to(network.model.device)
-    board, said = Board(network.model), network.margins(chosen) > 0
+    hooked, said = HookedModel(network.model), network.margins(chosen) > 0
     goal = Goal(said.long(), (~said).long(), torch.zeros(len(chosen), dtype=torch.long))
-    sites = head_sites(board)
+    sites = head_sites(hooked)
     none, each = torch.zeros(1, len(sites), dtype=torch.bool), torch.eye(len(sites)).bool()
-    means = ablation_values(board, sites, "mean", batch)
-    margins = measure_sets(board, batch, goal, sites, torch.cat((none, each)), means)
+    means = ablation_values(hooked, sites, "mean", batch)
+    margins = measure_sets(hooked, batch, goal, sites, torch.cat((none, each)), means)
     whole = float(margins[0].mean())
-    looks = looked_at(network, board, chosen)
+    looks = looked_at(network, hooked, chosen)
     uses = []
     for n, site in enumerate(sites):
         block, head = int(site.tap.split(".")[2]), site.head or 0
@@ -175,7 +175,7 @@ def head_uses(network: Network, words: Sequence[Word], count: int = 256) -> list
 
 
 def looked_at(
-    network: Network, board: Board, words: Sequence[Word], best: int = 2
+    network: Network, hooked: HookedModel, words: Sequence[Word], best: int = 2
 ) -> dict[tuple[int, int], list[tuple[str, str, float]]]:
     """For each block and head, the pairs of symbols with the most weight above an equal share."""
     names = ["[class]", "[unknown]", *network.alphabet]
@@ -188,7 +188,7 @@ def looked_at(
     cells = pair[both]
     expected = torch.zeros(len(names) ** 2).index_add_(0, cells, equal[both])
     looks = {}
-    for path, weights in patterns(board, batch).items():
+    for path, weights in patterns(hooked, batch).items():
         for head in range(weights.shape[1]):
             weight = weights[:, head].float().cpu()[both]
             total = torch.zeros(len(names) ** 2).index_add_(0, cells, weight)

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from regard.ambient import track
 from regard.core.config import BlockConfig, StackConfig
-from regard.data.batch import Examples
-from regard.data.mask import IGNORED
+from regard.data.windows import IGNORED, Examples
 from regard.errors import DataError
 from regard.formal.dfa import Word
 from regard.model.batch import Batch, pad_rows

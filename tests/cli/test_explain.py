@@ -190,7 +190,7 @@ def test_attention_of_a_translator_is_followed(here, pair):  # noqa: F811
 
 
 def test_what_does_not_fit_into_memory(here, writer, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("regard.cli.lengths.free_memory", lambda device: 2_000)
+    monkeypatch.setattr("regard.look.text_limits.free_memory", lambda device: 2_000)
     for method in ("ig", "attention"):
         code, out, err = here("explain", writer, TEXT, "--method", method)
         assert (code, out) == (3, "") and "which fit into 2.0 KiB" in err

@@ -7,7 +7,7 @@ import json
 import torch
 
 from regard.loading import load
-from regard.look.extracted import Extracted
+from regard.look.activation_store import Extracted
 from tests.cli.small_folders import pair, stdin, writer  # noqa: F401
 
 

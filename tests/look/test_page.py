@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from regard.look.page import Section, Word, page
-from regard.look.picture import draw
+from regard.look.page import AlignedSentence, AlignedWord, alignment_page
+from regard.look.picture import draw_alignments, png
 
 
 class Reader(HTMLParser):
@@ -34,17 +34,17 @@ class Reader(HTMLParser):
             self.words.append(data)
 
 
-def section(size: int) -> Section:
-    source = [Word(" ", f"<s{n}>", f'"hint" & {n}', 0.5) for n in range(size)]
-    target = [Word(" ", f"t{n}</script>", "sure") for n in range(size)]
+def section(size: int) -> AlignedSentence:
+    source = [AlignedWord(" ", f"<s{n}>", f'"hint" & {n}', 0.5) for n in range(size)]
+    target = [AlignedWord(" ", f"t{n}</script>", "sure") for n in range(size)]
     weights = [[float(s == t) for s in range(size)] for t in range(size)]
     links = [(n, n) for n in range(size)]
-    return Section(source, target, weights, links, ["a < note"], ["other & one (30%)"])
+    return AlignedSentence(source, target, weights, links, ["a < note"], ["other & one (30%)"])
 
 
 def test_words_and_weights_come_back() -> None:
     made = section(3)
-    read = Reader(page("A <title>", [made, section(2)]))
+    read = Reader(alignment_page("A <title>", [made, section(2)]))
     assert read.open == []
     assert read.words[:6] == [w.text for w in (*made.source, *made.target)]
     first, second = (attrs for tag, attrs in read.tags if tag == "section")
@@ -55,7 +55,7 @@ def test_words_and_weights_come_back() -> None:
 
 
 def test_nothing_is_fetched() -> None:
-    text = page("title", [section(3)])
+    text = alignment_page("title", [section(3)])
     assert "default-src 'none'" in text
     read = Reader(text)
     assert {tag for tag, _ in read.tags}.isdisjoint({"link", "img", "iframe", "object"})
@@ -64,15 +64,17 @@ def test_nothing_is_fetched() -> None:
 
 
 def test_long_sentences_have_no_grid_and_stay_small() -> None:
-    assert "<table>" in page("title", [section(40)])
-    long = page("title", [section(200)])
+    assert "<table>" in alignment_page("title", [section(40)])
+    long = alignment_page("title", [section(200)])
     assert "<table>" not in long and len(long) < 100_000
 
 
 def test_picture() -> None:
     pytest.importorskip("matplotlib")
-    made = draw([section(3), section(5), section(300)])
-    assert made is not None and made.startswith(b"\x89PNG")
-    assert draw([section(300)]) is None
-    priced = section(1)._replace(source=[Word(" ", "5$/6_$", "", 0.5)])  # no formula
-    assert draw([priced, section(1)._replace(target=[Word(" ", "日本", "")])])  # no such letters
+    made = draw_alignments([section(3), section(5), section(300)])
+    assert made is not None and png(made).startswith(b"\x89PNG")
+    assert draw_alignments([section(300)]) is None
+    priced = section(1)._replace(source=[AlignedWord(" ", "5$/6_$", "", 0.5)])  # no formula
+    strange = section(1)._replace(target=[AlignedWord(" ", "日本", "")])  # no such letters
+    both = draw_alignments([priced, strange])
+    assert both is not None and png(both)

@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.capture import Board
+from regard.look.activations import word_taps
+from regard.look.attention_maps import collect_maps
 from regard.look.circuit_search import CircuitConfig, edge_scores, find_circuit
-from regard.look.edit import mean, patch, zero
-from regard.look.heads import head_scores
+from regard.look.edits import mean, patch, zero
+from regard.look.head_scores import repeats_for, score_heads
+from regard.look.hooks import HookedModel
 from regard.look.ioi_task import HeadClasses
-from regard.look.lens import copy_score, direct_attribution, logit_lens
+from regard.look.logit_lens import copy_score, direct_attribution, lens_scores
 from regard.look.patching import (
     Goal,
     Pairs,
@@ -22,9 +24,6 @@ from regard.look.patching import (
     patch_paths,
     patch_sites,
 )
-from regard.look.repeats import repeats_for
-from regard.look.view import gather_view
-from regard.look.words import word_taps
 from regard.model.batch import Batch
 from regard.model.presets import recurrent_lm, recurrent_seq2seq
 from regard.model.recurrent import model_class
@@ -43,17 +42,17 @@ def make(cell="lstm"):
     config = recurrent_lm(cell, 12, 16, 2, 30)
     model = model_class(config).fresh(config)
     randomise(model)
-    return Board(model.double())
+    return HookedModel(model.double())
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 def test_states_are_read_as_torch_computes_them(cell):
-    board = make(cell)
-    logits, seen = board.run(Batch(CLEAN), "*.state")
-    torch.testing.assert_close(logits, board.model(Batch(CLEAN)))  # fused, nobody listens
-    x = board.model.front.tokens(CLEAN)
-    for layer in board.model.decoder.cells:
+    hooked = make(cell)
+    logits, seen = hooked.run(Batch(CLEAN), "*.state")
+    torch.testing.assert_close(logits, hooked.model(Batch(CLEAN)))  # fused, nobody listens
+    x = hooked.model.front.tokens(CLEAN)
+    for layer in hooked.model.decoder.cells:
         kind = {"rnn": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[cell]
         theirs = kind(x.shape[2], 16, batch_first=True).double()
         theirs.load_state_dict(layer.state_dict())
@@ -63,24 +62,24 @@ def test_states_are_read_as_torch_computes_them(cell):
 
 @torch.no_grad()
 def test_an_edit_acts_inside_the_recurrence():
-    board = make()
+    hooked = make()
     edits = {"decoder.cells.0.*": zero(position=1)}
-    logits, seen = board.run(Batch(CLEAN), "decoder.cells.0.*", edits)
+    logits, seen = hooked.run(Batch(CLEAN), "decoder.cells.0.*", edits)
     assert all(not x[:, 1].any() for x in seen.values())
-    plain = board.run(Batch(CLEAN))[0]
+    plain = hooked.run(Batch(CLEAN))[0]
     torch.testing.assert_close(logits[:, 0], plain[:, 0])
     # h and c are zero after the second token: as if the text began after it, in this layer
-    short, later = board.run(Batch(CLEAN[:, 2:]), "decoder.cells.0.state")
+    short, later = hooked.run(Batch(CLEAN[:, 2:]), "decoder.cells.0.state")
     torch.testing.assert_close(seen["decoder.cells.0.state"][:, 2:], later["decoder.cells.0.state"])
     assert (logits[:, 2:] - plain[:, 2:]).abs().min() > 1e-6
 
 
 def test_a_run_that_is_not_over_has_no_mean():
-    board = make()
+    hooked = make()
     with pytest.raises(UsageError, match="later steps are not known yet"):
-        board.run(Batch(CLEAN), (), {TOP: mean()})
-    _, seen = board.run(Batch(CLEAN), TOP)
-    _, held = board.run(Batch(CLEAN), TOP, {TOP: mean(seen[TOP])})
+        hooked.run(Batch(CLEAN), (), {TOP: mean()})
+    _, seen = hooked.run(Batch(CLEAN), TOP)
+    _, held = hooked.run(Batch(CLEAN), TOP, {TOP: mean(seen[TOP])})
     torch.testing.assert_close(held[TOP], seen[TOP].mean((0, 1)).expand_as(held[TOP]))
 
 
@@ -91,16 +90,16 @@ def test_neurons_that_are_not_there(tap):
 
 
 def test_patching_states():
-    board = make()
+    hooked = make()
     places = [Site(TOP, None, n) for n in range(4)]
-    found = patch_sites(board, PAIRS, places).mean
+    found = patch_sites(hooked, PAIRS, places).mean
     assert float(found[0]) == pytest.approx(0, abs=1e-9)  # the first tokens are the same
     assert float(found[3]) == pytest.approx(1)  # the last state says it all
     assert 1e-6 < abs(float(found[1])) and abs(float(found[1] - 1)) > 1e-6
     with torch.no_grad():
-        _, seen = board.run(PAIRS.clean, TOP)
-        logits, _ = board.run(PAIRS.corrupt, (), {TOP: patch(seen[TOP], position=1)})
-        clean, corrupt = (GOAL(board.run(b)[0], b).mean() for b in PAIRS[:2])
+        _, seen = hooked.run(PAIRS.clean, TOP)
+        logits, _ = hooked.run(PAIRS.corrupt, (), {TOP: patch(seen[TOP], position=1)})
+        clean, corrupt = (GOAL(hooked.run(b)[0], b).mean() for b in PAIRS[:2])
         wanted = (GOAL(logits, PAIRS.corrupt).mean() - corrupt) / (clean - corrupt)
     assert float(found[1]) == pytest.approx(float(wanted))
 
@@ -112,17 +111,17 @@ def test_states_stand_for_blocks_in_probes():
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda b: logit_lens(b, PAIRS.clean),
+        lambda b: lens_scores(b, PAIRS.clean),
         lambda b: direct_attribution(b, PAIRS.clean, GOAL),
         lambda b: copy_score(b, 0, 0, PAIRS.clean),
-        lambda b: head_scores(b, repeats_for(b.model)),
+        lambda b: score_heads(b, repeats_for(b.model)),
         lambda b: patch_sites(b, PAIRS, head_sites(b)),
         lambda b: patch_sites(b, PAIRS, mlp_sites(b)),
         lambda b: attribute_sites(b, PAIRS, [Site(TOP)]),
         lambda b: patch_paths(b, PAIRS, head_sites(b)),
         lambda b: edge_scores(b, PAIRS),
         lambda b: find_circuit(b, MANY, CircuitConfig()),
-        lambda b: gather_view(b, Batch(CLEAN[:1]), {"text": list("abcd")}),
+        lambda b: collect_maps(b, Batch(CLEAN[:1]), {"text": list("abcd")}),
         lambda b: HeadClasses(b, PAIRS, repeats_for(b.model)),
         lambda b: b.run(PAIRS.clean, "*.attn.z"),
         lambda b: b.run(PAIRS.clean, (), {TOP: zero(head=0)}),
@@ -130,19 +129,19 @@ def test_states_stand_for_blocks_in_probes():
     ],
 )
 def test_what_a_recurrent_model_has_not(ask):
-    board = make()
+    hooked = make()
     with pytest.raises(UsageError):
-        ask(board)
-    assert not any(tap.fn for tap in board.taps.values())
+        ask(hooked)
+    assert not any(tap.fn for tap in hooked.taps.values())
 
 
 def test_a_recurrent_translator_has_one_attention():
     config = recurrent_seq2seq("gru", 12, 12, 1, 30, "additive")
-    board = Board(model_class(config).fresh(config))
+    hooked = HookedModel(model_class(config).fresh(config))
     batch = Batch(CLEAN[:1], torch.tensor([[1, 5]]))
-    (only,) = head_scores(board, None, [batch])
+    (only,) = score_heads(hooked, None, [batch])
     assert only.layer == "decoder.cross" and only.entropy > 0 and only.induction is None
-    view = gather_view(board, batch, {"source": list("abcd"), "target": list("ab")})
+    view = collect_maps(hooked, batch, {"source": list("abcd"), "target": list("ab")})
     assert view.stack(None).small.shape[:2] == (1, 1)
     with pytest.raises(UsageError):
-        logit_lens(board, batch)
+        lens_scores(hooked, batch)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.repeats import opening, ordinary_ids, random_repeats, repeats_for
+from regard.look.head_scores import opening_ids, ordinary_ids, random_repeats, repeats_for
 from regard.tokens.trainers import train_tokenizer
 from tests.properties.small_models import VOCAB, small_kit
 
@@ -54,8 +54,12 @@ def test_no_control_tokens_and_the_beginning_that_a_tokenizer_wants():
     made = train_tokenizer(corpus, "wordpiece", 60, specials=ROLES, wrap="cls-sep")
     ids = ordinary_ids(made, 1000)
     assert ids and not set(ids) & set(made.specials.values())
-    assert opening(made) == [made.specials["cls"]]
-    assert opening(train_tokenizer(corpus, "bpe", 300, specials=("pad", "eos"), wrap="eos")) == []
+    assert opening_ids(made) == [made.specials["cls"]]
+    assert (
+        opening_ids(train_tokenizer(corpus, "bpe", 300, specials=("pad", "eos"), wrap="eos")) == []
+    )
     found = repeats_for(small_kit("bert").model, made, 6)
-    assert found.batch.inputs[:, 0].tolist() == opening(made) * 4 and found.start("encoder.x") == 1
+    assert (
+        found.batch.inputs[:, 0].tolist() == opening_ids(made) * 4 and found.start("encoder.x") == 1
+    )
     assert found.batch.inputs.shape == (4, 13) and found.batch.inputs.max() < VOCAB

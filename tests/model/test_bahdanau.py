@@ -13,9 +13,9 @@ from torch import nn
 import regard
 from regard.cli.main import main
 from regard.data.bucket import Buckets
-from regard.data.build import pair_store
+from regard.data.token_store import pair_store
 from regard.decode.beam import BeamConfig
-from regard.decode.score import score_rows
+from regard.decode.scoring import score_rows
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.model.bahdanau import Additive, Encoder

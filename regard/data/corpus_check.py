@@ -1,0 +1,248 @@
+"""What a data file holds and what is odd about it, in one pass of bounded memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.data.duplicates import (
+    SHOWN,
+    SIDES,
+    Repeats,
+    hash_pair,
+    hash_text,
+    pair_finders,
+    search,
+    text_finders,
+)
+from regard.data.pairs import read_pairs
+from regard.data.results import (
+    Disfluencies,
+    FileReport,
+    Finding,
+    MarkedLine,
+    Overlap,
+    band_name,
+)
+from regard.data.speech import find_marks, read_ctm, show_marks
+from regard.data.tabular import kind_of, read_table
+from regard.data.text_files import find_files, read_lines
+from regard.data.treebank import read_conll
+from regard.errors import DataError, UsageError
+
+SPOKEN = ("text", "conll", "ctm")  # kinds whose fillers and restarts are marked
+LABELS = ("label", "labels", "class", "tag", "category")
+RATIO, SHORT = 3.0, 30  # one side more than 3 times the other, and of 30 characters or more
+MOST_LABELS, EARLY = 1000, 100_000
+
+
+Named = str | Path | list[str | Path]
+Couple = tuple[Path | str, Path | str | None]
+"""A file, or a file of sources and one of targets."""
+
+
+class Unit(NamedTuple):
+    """One line, pair, row or sentence and the line it begins on."""
+
+    line: int
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    silence: Sequence[float] = ()
+    """Seconds before each word, where word times are known."""
+
+
+def pair_files(files: Named, targets: Named | None, option: str) -> list[Couple]:
+    """Files as they are, or each with its file of targets."""
+    if not targets:
+        return [(path, None) for path in find_files(files)]
+    sources, others = ([f] if isinstance(f, str | Path) else f for f in (files, targets))
+    if len(sources) != len(others):
+        found = f"{len(sources)} files and {len(others)} after {option}"
+        raise UsageError("pairing files", found, "as many of one as of the other")
+    return list(zip(sources, others, strict=True))
+
+
+class FindingCounts:
+    """What is odd about the lines of a file, counted as they come."""
+
+    def __init__(self) -> None:
+        self.counts, self.lines = Counter[str](), dict[str, list[int]]()
+
+    def add(self, name: str, line: int) -> None:
+        """One more line, of which the first are kept."""
+        self.counts[name] += 1
+        first = self.lines.setdefault(name, [])
+        if len(first) < SHOWN:
+            first.append(line)
+
+    def rows(self) -> dict[str, Finding]:
+        """What was found so far."""
+        return {name: Finding(n, self.lines.get(name, [])) for name, n in self.counts.items()}
+
+
+def check_file(
+    path: Path | str,
+    target: Path | str | None = None,
+    kind: str | None = None,
+    label: str | None = None,
+) -> FileReport:
+    """Count lines, empty ones, repeats, lengths, labels; a broken file is a DataError."""
+    kind = kind or ("pairs" if target is not None else guess_kind(path))
+    check_label(path, kind, label)
+    findings, repeats, speech = FindingCounts(), Repeats(), SpeechMarks()
+    early: set[int] = set()  # of the first lines, to name lines that repeat one of them
+    sides = ("source", "target") if kind == "pairs" else ("all",)
+    words, labels, count = {side: Counter[int]() for side in sides}, Counter[str](), 0
+    for unit in read_units(path, target, kind, label):
+        count += 1
+        for side, text in zip(sides, unit.texts, strict=True):
+            words[side][len(text.split()).bit_length()] += 1
+        if len(labels) < MOST_LABELS:
+            labels.update(unit.labels)
+        for name in oddities(unit):
+            findings.add(name, unit.line)
+        if kind in SPOKEN:
+            speech.add(unit, findings)
+        if any(map(str.strip, unit.texts)):
+            value = hash_text("\t".join(unit.texts))
+            repeats.add(value)
+            if value in early:
+                findings.add("repeated", unit.line)
+            elif len(early) < EARLY:
+                early.add(value)
+    if not count:
+        raise DataError(f"checking {path}", "an empty file", "at least one line")
+    if repeated := repeats.count():
+        findings.counts["repeated"] = repeated
+    bands = {
+        side: {band_name(n): lengths[n] for n in sorted(lengths)} for side, lengths in words.items()
+    }
+    return FileReport(
+        str(path), kind, count, findings.rows(), bands, dict(labels.most_common()), speech.report()
+    )
+
+
+def check_label(path: Path | str, kind: str, label: str | None) -> None:
+    """Only what has columns has one of labels."""
+    if label is not None and kind in ("text", "pairs"):
+        found = f"the column {label!r} of a file of kind {kind}"
+        raise UsageError(f"checking {path}", found, "a table or a CoNLL file", "say --kind")
+
+
+def oddities(unit: Unit) -> Iterator[str]:
+    """What is odd about one line."""
+    if not all(map(str.strip, unit.texts)):
+        yield "empty"
+        return
+    if any("\0" in text for text in unit.texts):
+        yield "NUL bytes (U+0000)"
+    if any("\ufffd" in text for text in unit.texts):
+        yield "damaged characters (U+FFFD)"
+    if len(unit.texts) == 2:
+        if unit.texts[0].strip() == unit.texts[1].strip():
+            yield "source same as target"
+        shorter, longer = sorted(map(len, unit.texts))
+        if longer >= SHORT and longer > RATIO * shorter:
+            yield f"one side over {RATIO:g} times as long"
+
+
+class SpeechMarks:
+    """Fillers and restarts of a file, and the silence before them."""
+
+    def __init__(self) -> None:
+        self.marked = list[MarkedLine]()
+        self.silence = dict[str, list[float]]()  # seconds, and how often
+
+    def add(self, unit: Unit, findings: FindingCounts) -> None:
+        """Look at one line."""
+        words = unit.texts[0].split()
+        marks = find_marks(words)
+        for kind in dict.fromkeys(mark.kind for mark in marks):
+            findings.add(f"{kind}s", unit.line)
+        if marks and len(self.marked) < SHOWN:
+            self.marked.append(MarkedLine(unit.line, show_marks(words, marks)))
+        begins = {mark.start: f"{mark.kind}s" for mark in marks}
+        for n, seconds in enumerate(unit.silence[1:], 1):  # the first word ends no silence
+            total = self.silence.setdefault(begins.get(n, "other words"), [0.0, 0])
+            total[0], total[1] = total[0] + seconds, total[1] + 1
+
+    def report(self) -> Disfluencies | None:
+        """The first marked lines, and mean silences; None where nothing is marked."""
+        means = {name: total / count for name, (total, count) in self.silence.items()}
+        return Disfluencies(self.marked, means or None) if self.marked else None
+
+
+def guess_kind(path: Path | str) -> str:
+    """What a file is, from its name and first lines."""
+    name = kind_of(path)
+    if name in ("csv", "jsonl", "ndjson"):
+        return "table"
+    if name in ("conll", "conllu", "iob", "bio"):
+        return "conll"
+    if name == "ctm":
+        return "ctm"
+    if name != "tsv":
+        return "text"
+    first = list(islice(read_lines(path), 200))
+    cells = [line.split("\t") for line in first if line]
+    if cells and all(len(row) == 2 for row in cells):
+        last = {row[1] for row in cells}
+        few = len(last) <= max(1, len(cells) // 5) and all(len(v.split()) <= 1 for v in last)
+        return "labelled" if few and len(cells) >= 10 else "pairs"
+    if "" in first and len({len(row) for row in cells}) == 1 and len(cells[0]) > 1:
+        return "conll"
+    return "table" if cells and len(cells[0]) > 2 else "pairs"
+
+
+def read_units(
+    path: Path | str, target: Path | str | None, kind: str, label: str | None
+) -> Iterator[Unit]:
+    """The file as units."""
+    if kind == "text":
+        yield from (Unit(n, (text,)) for n, text in enumerate(read_lines(path), 1))
+    elif kind == "pairs":
+        yield from (Unit(n, pair) for n, pair in enumerate(read_pairs(path, target), 1))
+    elif kind == "ctm":
+        for said in read_ctm(path):
+            yield Unit(said.line, (" ".join(said.words),), (), said.silence)
+    elif kind == "conll":
+        for sentence in read_conll(path, need=[label] if label else []):
+            columns = sentence.columns
+            words = next((c for c in columns.values() if not c[0].isdecimal()), [])
+            yield Unit(sentence.line, (" ".join(words),), tuple(columns[label]) if label else ())
+    else:
+        names = ("text", "label") if kind == "labelled" else None
+        for row in read_table(path, [label] if label else [], names):
+            chosen = label or next((name for name in LABELS if name in row.cells), None)
+            rest = [str(value) for name, value in row.cells.items() if name != chosen]
+            labels = () if chosen is None else (str(row.cells.get(chosen)),)
+            yield Unit(row.line, ("\t".join(rest),), labels)
+
+
+def find_overlap(train: Sequence[Couple], test: Sequence[Couple]) -> dict[str, Overlap]:
+    """What of each test file stands in the training files; by pairs if all files are pairs."""
+    kinds = {"pairs" if target else guess_kind(path) for path, target in (*train, *test)}
+    if kinds == {"pairs"}:
+        sides: tuple[str, ...] = SIDES
+        sets = [pair_finders(read_pairs(*couple)) for couple in test]
+        pairs = (pair for couple in train for pair in read_pairs(*couple))
+        search((value for pair in pairs for value in hash_pair(pair)), sets)
+    else:
+        sides = ("line",)
+        sets = [text_finders(read_texts(couple)) for couple in test]
+        search((hash_text(text) for couple in train for text in read_texts(couple)), sets)
+    return {
+        f"{path} by {side}": finder.result()
+        for (path, _), finders in zip(test, sets, strict=True)
+        for side, finder in zip(sides, finders, strict=True)
+    }
+
+
+def read_texts(couple: Couple) -> Iterator[str]:
+    """The texts of a file; the sides of a pair in turn."""
+    path, target = couple
+    for unit in read_units(path, target, "pairs" if target else guess_kind(path), None):
+        yield from unit.texts

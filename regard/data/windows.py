@@ -1,0 +1,181 @@
+"""Batches as pure functions of (seed, epoch, index): resuming is asking for the next index.
+
+`Windows` cuts a text for language models, `Streams` does so in its order, `Packed` (packing.py)
+puts whole documents side by side, `Buckets` (bucket.py) groups sentence pairs of like length. Each
+has `count(epoch)` and `batch(epoch, index)`; a seed of None reads in the order of the store, for
+validation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.order import Counts, key, shuffled
+from regard.data.token_store import Store
+from regard.errors import DataError, UsageError
+
+IGNORED = -100
+"""The label of a position that carries no loss."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """One batch: the tensors of `regard.model.batch.Batch` under the same names, and labels."""
+
+    inputs: Tensor
+    """Ids (B, T), or (B, S) where there is a target."""
+    labels: Tensor
+    """(B, T): the right answers, −100 where there is no loss."""
+    tokens: int
+    """How many labels carry a loss; of a share, those of the whole batch."""
+    target: Tensor | None = None
+    """Ids (B, T) that the decoder reads: the start token and the target but its last."""
+    mask: Tensor | None = None
+    """(B, T): real tokens; None when all are."""
+    documents: Tensor | None = None
+    """(B, T): number of the document within its row, −1 at the leftover."""
+    source_mask: Tensor | None = None
+    """(B, S): real tokens of the source; None when all are."""
+    follows: bool = False
+    """Each row goes on where it ended in the batch before."""
+
+    def parts(self) -> dict[str, Tensor]:
+        """The tensors a Batch takes: `Batch(**examples.parts())`."""
+        held = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {n: t for n, t in held.items() if isinstance(t, Tensor) and n != "labels"}
+
+    def share(self, rank: int, size: int) -> Examples:
+        """The rows of one of `size` processes; where it has none, a row without labels.
+
+        So every process takes part in every step, and `tokens` still weighs the whole batch.
+        """
+        if size == 1:
+            return self
+        rows = slice(rank, None, size) if rank < len(self.labels) else slice(1)
+        held: dict[str, Any] = {name: tensor[rows] for name, tensor in self.parts().items()}
+        labels = self.labels[rows]
+        if rank >= len(self.labels):
+            labels = torch.full_like(labels, IGNORED)
+        return replace(self, labels=labels, **held)
+
+    def pin(self) -> Examples:
+        """The same in page-locked memory, from where copies to a GPU run beside its work."""
+        pinned: dict[str, Any] = {n: t.pin_memory() for n, t in self.parts().items()}
+        return replace(self, labels=self.labels.pin_memory(), **pinned)
+
+
+class Source(Protocol):
+    """What a loader reads: numbered batches in each epoch."""
+
+    def count(self, epoch: int) -> int:
+        """Batches of an epoch."""
+
+    def batch(self, epoch: int, index: int) -> Examples:
+        """One of them."""
+
+
+class Windows:
+    """Language modelling: the whole stream in windows, each token predicted once per epoch.
+
+    With a seed, windows come shuffled and begin at another offset each epoch. `whole` leaves out
+    windows and batches that would be shorter than the others, so that all have one shape.
+    """
+
+    def __init__(
+        self, store: Store, length: int, rows: int, seed: int | None = 0, whole: bool = False
+    ) -> None:
+        if length < 1 or rows < 1:
+            raise UsageError("cutting windows", f"length {length}, rows {rows}", "1 or more")
+        if store.tokens < length + 1:
+            raise DataError(
+                f"cutting {store.path} into windows",
+                f"{store.tokens:,} tokens",
+                f"at least {length + 1:,}: a context of {length:,} and the token after it",
+                "give more text, or a shorter context (--length)",
+            )
+        self.store, self.length, self.rows = store, length, rows
+        self.seed, self.whole, self.answers = seed, whole, store.tokens - 1
+
+    def layout(self, epoch: int) -> tuple[int, int]:
+        """(predictions before the first full window, number of windows) of an epoch."""
+        room = min(self.length, self.answers - self.length + 1)
+        lead = 0 if self.seed is None else int(key(self.seed, epoch, 2)[0] % np.uint64(room))
+        full, rest = divmod(self.answers - lead, self.length)
+        return lead, full if self.whole else full + (rest > 0) + (lead > 0)
+
+    def count(self, epoch: int) -> int:
+        """Batches of an epoch."""
+        windows = self.layout(epoch)[1]
+        return max(1, windows // self.rows) if self.whole else -(-windows // self.rows)
+
+    def batch(self, epoch: int, index: int) -> Examples:
+        """Inputs (B, T) and the tokens that follow each."""
+        check_index(index, self.count(epoch))
+        lead, windows = self.layout(epoch)
+        places = np.arange(index * self.rows, min((index + 1) * self.rows, windows))
+        numbers = shuffled(places, windows, self.seed, epoch)
+        if lead and not self.whole:
+            numbers = numbers - 1  # the short window before the first full one
+        starts = np.maximum(lead + numbers * self.length, 0)
+        stops = np.minimum(lead + (numbers + 1) * self.length, self.answers)
+        sizes = stops - starts
+        ids = self.store.gather(starts, sizes + 1, int(sizes.max()) + 1)
+        real = np.arange(ids.shape[1] - 1) < sizes[:, None]
+        labels = np.where(real, ids[:, 1:], IGNORED)
+        inputs = np.where(real, ids[:, :-1], 0)
+        return Examples(tensor(inputs), tensor(labels), int(sizes.sum()), mask=mask_of(real))
+
+
+class Streams:
+    """Language modelling: the text cut into `rows` stretches, read side by side by windows.
+
+    Batch n holds window n of each stretch, so each row goes on where it ended in batch n − 1; each
+    token is predicted once per epoch, in the same order in every epoch. The last stretch may be
+    shorter: its row ends in padding, after which nothing of it is read.
+    """
+
+    def __init__(self, store: Store, length: int, rows: int) -> None:
+        if length < 1 or rows < 1:
+            raise UsageError("cutting streams", f"length {length}, rows {rows}", "1 or more")
+        if store.tokens < 2:
+            found = f"{store.tokens} tokens"
+            raise DataError(f"cutting {store.path} into streams", found, "2 or more")
+        self.store, self.length, answers = store, length, store.tokens - 1
+        self.stretch = -(-answers // min(rows, answers))  # predictions of a row
+        self.starts = np.arange(0, answers, self.stretch)
+        self.stops = np.minimum(self.starts + self.stretch, answers)
+
+    def count(self, epoch: int) -> int:
+        """Batches of an epoch."""
+        return -(-self.stretch // self.length)
+
+    def batch(self, epoch: int, index: int) -> Examples:
+        """Inputs (B, T) and the tokens that follow each."""
+        check_index(index, self.count(epoch))
+        starts = self.starts + index * self.length
+        sizes = np.clip(self.stops - starts, 0, self.length)
+        ids = self.store.gather(starts, sizes + 1, int(sizes.max()) + 1)
+        real = np.arange(ids.shape[1] - 1) < sizes[:, None]
+        inputs, labels = np.where(real, ids[:, :-1], 0), np.where(real, ids[:, 1:], IGNORED)
+        return Examples(tensor(inputs), tensor(labels), int(sizes.sum()), follows=index > 0)
+
+
+def tensor(array: Counts) -> Tensor:
+    """A tensor of int64."""
+    return torch.from_numpy(np.ascontiguousarray(array, np.int64))
+
+
+def mask_of(real: np.ndarray) -> Tensor | None:
+    """A mask, or None when all is real."""
+    return None if real.all() else torch.from_numpy(real)
+
+
+def check_index(index: int, count: int) -> None:
+    """Stop at an index that the epoch does not have."""
+    if not 0 <= index < count:
+        raise IndexError(f"batch {index} of {count}")

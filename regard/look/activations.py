@@ -1,0 +1,598 @@
+"""Activations in memory: what passed the hooks of a model, put together from its separate runs.
+
+Three ways a model runs give three joins. A strict run takes each sequence by itself
+(`StrictCollector`). A search writes texts a column at a time, lets rows go that have ended and
+moves beams (`capture`, `SearchFollower`). A corpus runs in batches of texts of like length, and
+each text's vectors land where it stands in the corpus (`fill_rows`, `word_vectors`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.errors import UsageError
+from regard.look.activation_store import DOING
+from regard.look.edits import HEAD, POSITION
+from regard.look.hooks import Hook, HookedModel
+from regard.look.tap_names import find_taps
+from regard.model.batch import Batch, like_lengths, pad_rows
+from regard.model.strict import Part
+from regard.tokens.tokenizer import Span, Tokenizer
+
+CAPTURING = "capturing while a text is written"
+NONE = -1  # position and token of a mean
+BATCH_TOKENS = 1024  # of a batch of sentences, padding included
+Position = int | Literal["all", "last", "mean"]
+Take = Literal["last", "first", "all"]
+
+
+def of_source(name: str) -> bool:
+    """Whether a tap's positions are the source's in an encoder-decoder: it is read once."""
+    memory = ".cross." in name and name.rpartition(".")[2] in ("k", "v")
+    return name.startswith("encoder.") or memory
+
+
+# A strict run -------------------------------------------------------------------------------------
+
+
+class StrictCollector:
+    """Called after each run of strict mode; `seen` holds whole activations, zeros at padding."""
+
+    def __init__(self, hooks: dict[str, Hook], batch: Batch) -> None:
+        self.hooks, self.batch = hooks, batch
+        self.seen: dict[str, Tensor] = {}
+
+    def __call__(self, part: Part) -> None:
+        """Take over what each tap saw in this run."""
+        pair = self.batch.target is not None
+        for name, hook in self.hooks.items():
+            if hook.seen is not None and part.encoder == (pair and name.startswith("encoder.")):
+                self._place(name, hook.seen, part)
+                hook.seen = None
+
+    def _place(self, name: str, x: Tensor, part: Part) -> None:
+        """Copy one run's activation (1, …) to its row and columns."""
+        kind, cross = name.rpartition(".")[2], ".cross." in name
+        keys = part.source if cross and part.source is not None else part.keys
+        width = self._width(part.encoder, len(part.keys))
+        span = self._width(cross or part.encoder, len(keys))
+        if kind in POSITION:  # (1, H, T, S)
+            out = self._whole(name, x, (x.shape[1], width, span))
+            used = keys[: x.shape[3]]
+            rows = x[0][:, part.places, : len(used)]
+            out[part.row][:, part.columns[:, None], used] = rows
+        elif cross and kind in ("k", "v"):  # (1, S, G, K), in a sequence's first run only
+            self._whole(name, x, (span, *x.shape[2:]))[part.row, keys] = x[0]
+        elif x.dim() == 2:  # (1, V): a head that takes one position
+            self._whole(name, x, x.shape[1:])[part.row] = x[0]
+        else:
+            out = self._whole(name, x, (width, *x.shape[2:]))
+            out[part.row, part.columns] = x[0, part.places]
+
+    def _width(self, source: bool, own: int) -> int:
+        """Columns of the batch; of pixels and mel, which have no padding, what the run had."""
+        data = self.batch.inputs if source else self.batch.ids
+        return data.shape[1] if data.dim() == 2 else own
+
+    def _whole(self, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """The activation of the whole batch, made at a tap's first run."""
+        if name not in self.seen:
+            self.seen[name] = x.new_zeros((len(self.batch.ids), *shape))
+        return self.seen[name]
+
+
+# While texts are written --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What passed the taps while one text was written.
+
+    At each position the values are those of one forward pass over the finished text.
+    """
+
+    ids: Tensor
+    """(T,): what was read, the prompt first. The last new token is written but never read."""
+    given: int
+    """How many of them were there before."""
+    source: Tensor | None
+    """(S,): the source of an encoder-decoder that reads text."""
+    values: dict[str, Tensor]
+    """Tap → (T, …), of the source's tokens (S, …); scores and patterns (H, T, S)."""
+
+
+@dataclass(frozen=True)
+class SearchCall:
+    """One call of the model by a search."""
+
+    ids: Tensor  # (N, t)
+    real: Tensor | None  # (N, t)
+    parent: Tensor | None  # (N,) row of the call before; None is the same row
+    values: dict[str, Tensor]
+
+    def columns(self, row: int) -> Tensor:
+        """The columns that hold tokens of a row."""
+        whole = torch.ones_like(self.ids[row], dtype=torch.bool)
+        return whole if self.real is None else self.real[row]
+
+
+@contextmanager
+def capture(hooked: HookedModel, patterns: str | Sequence[str]) -> Iterator[list[Captured]]:
+    """Keep what passes taps inside the `with` block: one more for each text that is written.
+
+    They come in the order in which searches are asked for them, each search's rows in theirs.
+    """
+    names = find_taps(patterns, hooked.taps)
+    for name in names:
+        if name.partition(".")[0] not in ("encoder", "decoder"):
+            found = f"{name}, which is computed for the next token only"
+            expected, fix = "taps of an encoder or a decoder", "run the whole text"
+            raise UsageError(CAPTURING, found, expected, fix)
+    if hooked.captured is not None:
+        raise UsageError(CAPTURING, "another capture around this one", "one at a time")
+    captured: list[Captured] = []
+    with hooked.reading(names):
+        hooked.captured, hooked.capturing = captured, names
+        try:
+            yield captured
+        finally:
+            hooked.captured, hooked.capturing = None, []
+
+
+@contextmanager
+def following(
+    hooked: HookedModel, batch: Batch, strict: bool = False
+) -> Iterator[SearchFollower | None]:
+    """The follower of one search; None where nobody captures and no edit is of positions."""
+    hooked.check_alone("generation, which reads one column at a time", columns=strict)
+    if strict and hooked.captured is not None:
+        raise UsageError(CAPTURING, "strict mode", "ordinary mode")
+    follower = SearchFollower(hooked, batch)
+    if hooked.captured is None and not follower.edits:
+        yield None
+        return
+    try:
+        yield follower
+    finally:
+        for edit in follower.edits:
+            edit.columns = None
+
+
+class SearchFollower:
+    """Told by a search what the model reads, and which rows go on (`decode/step.py: Listener`)."""
+
+    def __init__(self, hooked: HookedModel, batch: Batch) -> None:
+        self.hooked, self.batch = hooked, batch
+        self.edits = [
+            edit
+            for name, hook in hooked.hooks.items()
+            for edit in hook.edits
+            if edit.of_positions and not of_source(name)
+        ]
+        self.lengths = torch.zeros(len(batch.ids), dtype=torch.long, device=batch.ids.device)
+        self.calls: list[SearchCall] = []
+        self.parent: Tensor | None = None
+
+    def before(self, ids: Tensor, real: Tensor | None) -> None:
+        """The model is about to read ids (N, t): edits of positions are told which these are."""
+        kept = torch.ones_like(ids) if real is None else real.long()
+        columns = self.lengths[:, None] + kept.cumsum(1) - 1
+        columns = columns.masked_fill(kept == 0, -1)
+        self.lengths = self.lengths + kept.sum(1)
+        for edit in self.edits:
+            edit.columns = columns
+        self.calls.append(SearchCall(ids, real, self.parent, {}))
+        self.parent = None
+
+    def after(self) -> None:
+        """The model has read them: keep what the taps saw."""
+        for name in self.hooked.capturing:
+            hook = self.hooked.hook(name)
+            if hook.seen is not None:
+                self.calls[-1].values[name] = hook.seen
+                hook.seen = None
+
+    def select(self, rows: Tensor) -> None:
+        """The search goes on with these rows."""
+        self.lengths = self.lengths[rows]
+        self.parent = rows if self.parent is None else self.parent[rows]
+
+    def finish(self, written: Sequence[Sequence[int]]) -> None:
+        """Join what belongs to the text written after each row of the batch."""
+        if self.hooked.captured is None:
+            return
+        ids = [call.ids[:, -1].tolist() for call in self.calls]
+        parents = [None if c.parent is None else c.parent.tolist() for c in self.calls]
+        for row, tokens in enumerate(written):
+            path = find_path(row, tokens, ids, parents)
+            self.hooked.captured.append(self._join(row, path))
+
+    def _join(self, row: int, path: list[int]) -> Captured:
+        """The values along a path: one row of each call."""
+        batch, source = self.batch, None
+        real = None if batch.source_mask is None else batch.source_mask[row]
+        if batch.target is not None and batch.inputs.dim() == 2:
+            source = batch.inputs[row] if real is None else batch.inputs[row][real]
+        calls = list(zip(self.calls, path, strict=False))
+        ids = torch.cat([call.ids[n][call.columns(n)] for call, n in calls])
+        values = {}
+        for name in self.calls[0].values:
+            held = [(c.values[name], n, c.columns(n)) for c, n in calls if name in c.values]
+            of_two = name.rpartition(".")[2] in POSITION
+            if of_source(name):
+                x = held[0][0][row]
+                values[name] = x if real is None else x[:, real][:, :, real] if of_two else x[real]
+            elif of_two:  # (H, t, S), each call with more keys than the one before
+                parts = [x[n][:, own] for x, n, own in held]
+                nothing = -torch.inf if name.endswith("scores") else 0.0
+                most = max(part.shape[2] for part in parts)
+                padded = [F.pad(p, (0, most - p.shape[2]), value=nothing) for p in parts]
+                keys = real if ".cross." in name else slice(len(ids))
+                joined = torch.cat(padded, 1)
+                values[name] = joined if keys is None else joined[:, :, keys]
+            else:
+                values[name] = torch.cat([x[n][own] for x, n, own in held])
+        return Captured(ids, int(self.calls[0].columns(row).sum()), source, values)
+
+
+def find_path(
+    row: int, tokens: Sequence[int], ids: list[list[int]], parents: list[list[int] | None]
+) -> list[int]:
+    """The rows that a text had in each call: those whose last ids are its tokens.
+
+    Two groups of a diverse beam may hold the same words: all such rows are followed, and any of
+    those that are left at the end will do.
+    """
+    here, steps = [row], [[row]]
+    for call, token in enumerate(tokens[:-1], 1):
+        above = parents[call]
+        known = set(here)
+        here = [
+            n
+            for n, id in enumerate(ids[call])
+            if id == token and (n if above is None else above[n]) in known
+        ]
+        steps.append(here)
+    at, path = steps[-1][0], list[int]()
+    for call in range(len(steps) - 1, -1, -1):
+        path.append(at)
+        above = parents[call]
+        at = at if above is None else above[at]
+    return path[::-1]
+
+
+# Rows of a corpus ---------------------------------------------------------------------------------
+
+
+class TextIds(NamedTuple):
+    """One text as the model reads it."""
+
+    number: int
+    """Of the text in its corpus, from 0."""
+    ids: Sequence[int]
+    target: Sequence[int] | None = None
+    """What an encoder-decoder writes, where that is run too; `ids` is its source then."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is taken of each text."""
+
+    taps: list[str]
+    position: Position = "all"
+    """Every token, the last one, the one at an index (negative: from the end), or their mean."""
+    head: int | None = None
+    """One head of q, k, v or z; without it heads stand side by side."""
+    dtype: torch.dtype = torch.float32
+    source: bool = False
+    """The rows are the tokens of an encoder-decoder's source."""
+    target: bool = False
+    """An encoder-decoder must run its decoder too."""
+
+    def tokens(self, text: TextIds) -> Sequence[int]:
+        """The tokens of a text among which some have rows."""
+        return text.ids if self.source or text.target is None else text.target
+
+    def columns(self, length: int) -> range:
+        """The tokens that a text of so many has a row for; none where it is too short."""
+        if self.position == "all":
+            return range(length)
+        if self.position == "mean":
+            return range(min(length, 1))
+        at = NONE if self.position == "last" else self.position
+        at = at + length if at < 0 else at
+        return range(at, at + 1) if 0 <= at < length else range(0)
+
+
+def select_taps(
+    hooked: HookedModel,
+    patterns: str | Iterable[str],
+    position: Position = "all",
+    head: int | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Selection:
+    """The taps that patterns name, if all hold vectors of the same tokens."""
+    taps, model = find_taps(patterns, hooked.taps), hooked.model
+    if isinstance(position, str) and position not in ("all", "last", "mean"):
+        raise UsageError(DOING, f"position {position!r}", "all, last, mean or a whole number")
+    for name in taps:
+        place = name.rpartition(".")[2]
+        if place in POSITION:
+            found = f"{name}, which has numbers for two tokens each"
+            fix = "`regard look attention` shows patterns; extract attn.z or attn.out"
+            raise UsageError(DOING, found, "taps that hold a vector for each token", fix)
+        if ".back." in name or (name == "logits" and model.config.head.take == "first"):
+            why = "reads from the end" if ".back." in name else "has one answer for a whole text"
+            near = "encoder.ahead.*.state" if ".back." in name else "blocks.*.resid_post"
+            raise UsageError(DOING, f"{name}, which {why}", f"taps such as {near}")
+        if head is not None and place not in HEAD:
+            raise UsageError(DOING, f"head {head} of {name}", "taps of attn.q, k, v or z")
+    pair = model.config.target is not None
+    sides = {pair and of_source(name) for name in taps}
+    if len(sides) > 1:
+        found, fix = "taps of the source's tokens and of the target's", "'encoder.*', 'decoder.*'"
+        raise UsageError(DOING, found, "one of the two", f"run once for each: {fix}")
+    target = pair and not all(name.startswith("encoder.") for name in taps)
+    return Selection(taps, position, head, dtype, True in sides, target)
+
+
+def read_batch(
+    hooked: HookedModel,
+    texts: Sequence[TextIds],
+    selection: Selection,
+    columns: Sequence[Sequence[int]] | None = None,
+) -> dict[str, Tensor]:
+    """For each tap its vectors (N, D) of some texts, one text after the other, on the device.
+
+    `columns` are the tokens of each text that have rows, else those of the selection.
+    """
+    ids, mask = pad_rows([text.ids for text in texts])
+    batch = Batch(ids, mask=mask)
+    if selection.target:
+        target, written = pad_rows([text.target or [] for text in texts])
+        batch = Batch(ids, target, mask=written, source_mask=mask)
+    batch, model = batch.to(hooked.model.device), hooked.model
+    lengths = [len(selection.tokens(text)) for text in texts]
+    with hooked.reading(selection.taps) as hooks:
+        if "logits" in selection.taps:
+            model(batch)
+        elif model.config.target is not None and batch.target is None:
+            model.encode(batch.inputs, batch.mask)
+        else:
+            model.hidden(batch)
+        return {n: pick_rows(n, h.seen, lengths, selection, columns) for n, h in hooks.items()}
+
+
+def pick_rows(
+    name: str,
+    x: Tensor | None,
+    lengths: Sequence[int],
+    selection: Selection,
+    columns: Sequence[Sequence[int]] | None = None,
+) -> Tensor:
+    """What is taken of an activation (B, T, …) of texts of so many tokens: rows (N, D)."""
+    if x is None:
+        raise UsageError(DOING, f"{name}, which nothing passes", "a tap that this model uses")
+    if selection.head is not None:
+        if selection.head >= x.shape[2]:
+            found = f"head {selection.head} of {name}"
+            raise UsageError(DOING, found, f"heads 0 to {x.shape[2] - 1}")
+        x = x[:, :, selection.head]
+    x = x.flatten(2)
+    width = x.shape[1]
+    if selection.position == "mean":
+        count = torch.tensor(lengths, device=x.device)
+        real = torch.arange(width, device=x.device) < count[:, None]
+        total = x.float().masked_fill(~real[:, :, None], 0.0).sum(1)
+        return (total / count.clamp_min(1)[:, None])[count > 0].to(selection.dtype)
+    columns = columns or [selection.columns(length) for length in lengths]
+    at = [row * width + n for row, own in enumerate(columns) for n in own]
+    index = torch.tensor(at, dtype=torch.long).to(x.device, non_blocking=True)
+    return x.flatten(0, 1).index_select(0, index).to(selection.dtype)
+
+
+@torch.inference_mode()
+def fill_rows(
+    hooked: HookedModel,
+    texts: Sequence[TextIds],
+    selection: Selection,
+    into: Mapping[str, Tensor],
+    start: int,
+    tokens: int,
+    tell: Callable[[int], None] = lambda done: None,
+) -> int:
+    """Write the rows of texts into tensors (capacity, D) from `start` on; where they end.
+
+    Texts of like length run together, at most so many `tokens` at once.
+    """
+    spans, end = list[range](), start
+    for text in texts:
+        row = selection.tokens(text)
+        columns = selection.columns(len(row))
+        spans.append(range(end, end + len(columns)))
+        here, mean = slice(end, end + len(columns)), selection.position == "mean"
+        into["text"][here] = text.number
+        into["position"][here] = NONE if mean else torch.tensor(columns)
+        into["token"][here] = NONE if mean else torch.tensor(row[columns.start : columns.stop])
+        end += len(columns)
+    copy: DeviceCopy | None = None
+    lengths = [len(text.ids) + len(text.target or ()) for text in texts]
+    for some in like_lengths(lengths, tokens):
+        rows = read_batch(hooked, [texts[n] for n in some], selection)
+        if copy is not None:
+            copy.finish(into)
+        copy = DeviceCopy(rows, [place for n in some for place in spans[n]])
+        tell(sum(lengths[n] for n in some))
+    if copy is not None:
+        copy.finish(into)
+    return end
+
+
+class DeviceCopy:
+    """Rows on their way from the device into tensors on the CPU, beside the GPU's next batch."""
+
+    def __init__(self, rows: Mapping[str, Tensor], places: list[int]) -> None:
+        self.places, self.rows = torch.tensor(places, dtype=torch.long), dict(rows)
+        self.event = None
+        if any(x.is_cuda for x in rows.values()):
+            for name, x in rows.items():
+                locked = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
+                self.rows[name] = locked.copy_(x, non_blocking=True)
+            self.event = torch.cuda.Event()
+            self.event.record()
+
+    def finish(self, into: Mapping[str, Tensor]) -> None:
+        """Wait for the copies, and lay the rows where they belong."""
+        if self.event is not None:
+            self.event.synchronize()
+        for name, x in self.rows.items():
+            into[name].index_copy_(0, self.places, x.cpu())
+
+
+# Steering vectors ---------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def steering_vector(
+    hooked: HookedModel, toward: Batch, away: Batch, tap: str, position: Position = "last"
+) -> Tensor:
+    """Mean (D,) at a tap over the prompts of one batch, less that over the prompts of another.
+
+    `kit.edit({tap: regard.add(4 * vector)})` around `generate` leans texts that way (Turner 2023;
+    Rimsky 2023). The last token of each prompt counts, one at an index, or the mean of all; "all"
+    weighs every token of a batch alike. Heads stand side by side; `regard.add` puts them in their
+    places.
+    """
+    doing = "making a steering vector"
+    if not isinstance(toward, Batch) or not isinstance(away, Batch):
+        found = f"a {type(toward).__name__} and a {type(away).__name__}"
+        raise UsageError(doing, found, "two batches: kit.batch(texts)")
+    selection = select_taps(hooked, tap, position)
+    if len(selection.taps) != 1:
+        raise UsageError(doing, f"{len(selection.taps)} taps are called {tap!r}", "one tap")
+    means = []
+    for batch in (toward, away):
+        source = selection.source
+        ids, mask = (batch.inputs, batch.source_mask) if source else (batch.ids, batch.mask)
+        if mask is not None and bool((mask[:, 1:] & ~mask[:, :-1]).any()):
+            raise UsageError(doing, "padding on the left", "padding on the right")
+        _, seen = hooked.run(batch, selection.taps)
+        lengths = [ids.shape[1]] * len(ids) if mask is None else mask.sum(1).tolist()
+        (name,) = selection.taps
+        x = pick_rows(name, seen.get(name), lengths, selection)
+        if not len(x):
+            raise UsageError(doing, "no prompt with a token there", "one or more")
+        means.append(x.mean(0))
+    return means[0] - means[1]
+
+
+# Words --------------------------------------------------------------------------------------------
+
+
+class WordTokens(NamedTuple):
+    """A sentence as the model reads it, and the tokens that stand for its words."""
+
+    ids: list[int]
+    words: list[int]
+    """Words that have a token; one with several that all stand for it, as often."""
+    columns: list[int]
+    """The token that stands for each of them."""
+
+
+def find_word_tokens(
+    tokenizer: Tokenizer, text: str, spans: Sequence[Span], take: Take = "last"
+) -> WordTokens:
+    """Ids of a text, and of each word (a span of characters) its first, last, or every token."""
+    tokens = tokenizer.offsets(text)
+    real = [at for at, (first, last) in enumerate(tokens) if first < last]  # in the text's order
+    firsts, lasts = [tokens[at][0] for at in real], [tokens[at][1] for at in real]
+    words, columns = list[int](), list[int]()
+    for n, (start, end) in enumerate(spans):
+        own = real[bisect_right(lasts, start) : bisect_left(firsts, end)]
+        own = {"last": own[-1:], "first": own[:1], "all": own}[take]
+        words += [n] * len(own)
+        columns += own
+    return WordTokens(tokenizer.encode(text), words, columns)
+
+
+def word_taps(hooked: HookedModel, patterns: str | Sequence[str] = ()) -> list[str]:
+    """The taps that patterns name; without any, the embeddings and the stream after each block.
+
+    In a recurrent model the states of each layer stand for blocks. An encoder-decoder reads by its
+    encoder.
+    """
+    pair = hooked.model.encoder is not None and hooked.model.decoder is not None
+    usual = [
+        name
+        for name in hooked.taps
+        if name.rpartition(".")[2] in ("embed", "resid_post", "state")
+        and ".back." not in name
+        and (name.startswith("encoder.") or not pair)
+    ]
+    chosen = find_taps(patterns, hooked.taps) if patterns else usual
+    for name in chosen:
+        if name.rpartition(".")[2] in POSITION or name == "logits":
+            why = "holds no vector for each token"
+        elif pair and not name.startswith("encoder."):
+            why = "belongs to what the model writes, not to the sentence that it reads"
+        elif ".back." in name:
+            why = "is read from the end of a sentence to its beginning"
+        else:
+            continue
+        expected = "taps of the encoder" if pair else "taps such as blocks.*.resid_post"
+        raise UsageError("reading vectors of words", f"{name} {why}", expected)
+    return chosen
+
+
+@torch.no_grad()
+def word_vectors(
+    hooked: HookedModel,
+    sentences: Sequence[WordTokens],
+    taps: Sequence[str],
+    tell: Callable[[int], None] = lambda done: None,
+) -> dict[str, Tensor]:
+    """For each tap the vectors (N, D) of all words that have a token, in order, on the CPU."""
+    starts = [0, *accumulate(len(sentence.columns) for sentence in sentences)]
+    selection = Selection(list(taps))
+    vectors: dict[str, Tensor] = {}
+    done = 0
+    for some in like_lengths([len(sentence.ids) for sentence in sentences], BATCH_TOKENS):
+        texts = [TextIds(n, sentences[n].ids) for n in some]
+        columns = [sentences[n].columns for n in some]
+        places = [place for n in some for place in range(starts[n], starts[n + 1])]
+        for name, x in read_batch(hooked, texts, selection, columns).items():
+            vectors.setdefault(name, torch.empty(starts[-1], x.shape[1]))[places] = x.cpu()
+        done += len(some)
+        tell(done)
+    return vectors
+
+
+def split_by_sentence(x: Tensor, sentences: Sequence[WordTokens]) -> list[Tensor]:
+    """Vectors (N, D) of all words → those of each sentence."""
+    bounds = [0, *accumulate(len(sentence.columns) for sentence in sentences)]
+    return [x[start:end] for start, end in pairwise(bounds)]
+
+
+def group_means(x: Tensor, group: Sequence[int]) -> Tensor:
+    """Rows (N, D) of groups numbered from 0 → the mean of each group (G, D)."""
+    index = torch.tensor(group, dtype=torch.long, device=x.device)
+    sums = x.new_zeros(max(group, default=-1) + 1, x.shape[1]).index_add_(0, index, x)
+    return sums / index.bincount()[:, None]
+
+
+def sense_cosines(x: Tensor, sense: Sequence[int]) -> Tensor:
+    """Mean cosine (N, senses) of each vector with all others of each sense; NaN without others."""
+    unit = F.normalize(x.double(), dim=1)
+    own = F.one_hot(torch.tensor(sense, device=x.device)).double()  # (N, senses)
+    total = unit @ (own.T @ unit).T - own * unit.square().sum(1, keepdim=True)  # not with itself
+    count = own.sum(0) - own
+    return torch.where(count > 0, total / count, torch.nan)

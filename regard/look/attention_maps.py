@@ -1,0 +1,429 @@
+"""Attention maps: where every head looks in a text, kept small, and what each head does.
+
+A map is kept as sparse rows of whole 255ths (`HeadMap`): all links of up to 512 keys, of more keys
+the heaviest of each query, so that a page of 5,000 tokens still opens. Weights below 1/510 are
+dropped. What a head does is seen by switching it off (its `z` set to zero).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.ambient import note, progress
+from regard.decode.step import without_end
+from regard.errors import DataError, UsageError
+from regard.interop.side import start_id
+from regard.look.edits import Edits, patch, zero
+from regard.look.hooks import HookedModel
+from regard.look.labels import token_label, token_labels
+from regard.look.results import (
+    LEVELS,
+    AttentionMaps,
+    Forecast,
+    HeadEffects,
+    HeadFacts,
+    HeadMap,
+    StackMaps,
+    StackName,
+)
+from regard.look.text_limits import LONGEST, check_length, check_memory, max_tokens_of
+from regard.model.batch import Batch
+from regard.model.model import Model
+from regard.result import human_bytes, human_time
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+DOING = "looking at attention"
+WHOLE = 512  # keys up to which every link is kept
+LINKS = 8_000_000  # kept of a longer text, about, in all maps together
+FEWEST, MOST = 8, 64  # links of a query of a longer text
+SMALL = 64  # edge of a small map
+AT_ONCE = 2**27  # numbers of patterns that are held at once
+SCORES = 2**25  # numbers of scores that are held at once
+TOP = 5  # words of a forecast
+LIMIT = 65_535  # tokens: a key is two bytes
+TOKENS = 4096  # that are run together without a head
+KEPT = 50_000  # forecasts that are kept: heads × positions; of long texts the last positions
+SECONDS = 4e-8  # of a core for each weight of a map
+WORK = 1e13  # multiplications that effects may take unasked on a CPU: a few minutes
+
+Say = Callable[[str], None]
+
+
+# A text of people ---------------------------------------------------------------------------------
+
+
+def map_attention(
+    kit: Kit,
+    text: str,
+    target: str | None = None,
+    *,
+    stack: StackName | None = None,
+    head: str | None = None,
+    effects: bool | None = None,
+    max_tokens: int = LONGEST,
+    heading: str = "",
+) -> AttentionMaps:
+    """The maps of a text; of an encoder-decoder without `target` its own translation is mapped.
+
+    `head`, as 5.3, is block and head to show. `effects` None runs without each head where that
+    takes a few minutes at most.
+    """
+    block_head = None
+    if head is not None:
+        block, _, number = head.partition(".")
+        if not (block.isdecimal() and number.isdecimal()):
+            raise UsageError(DOING, f"head {head}", "block.head, such as 5.3")
+        block_head = int(block), int(number)
+    find_pattern_taps(kit.hooked)  # a model without attention is refused before it translates
+    with progress("looking") as say:
+        batch, sides = read_text(kit, text, target, max_tokens, say)
+        check_cost(kit, sides)
+        maps = collect_maps(kit.hooked, batch, sides, say)
+        maps = replace(maps, heading=heading, shown_stack=stack, shown_head=block_head)
+        blocks, heads = maps.stack().small.shape[:2]
+        if block_head is not None and (block_head[0] >= blocks or block_head[1] >= heads):
+            raise UsageError(DOING, f"head {head}", f"0.0 to {blocks - 1}.{heads - 1}")
+        if wants_effects(kit, sides, effects):
+            maps = add_effects(kit.hooked, batch, maps, say)
+    return spell_words(maps, spelling(kit))
+
+
+def read_text(
+    kit: Kit, text: str, target: str | None, most: int, say: Say
+) -> tuple[Batch, dict[str, list[str]]]:
+    """The text as a batch, and its tokens as people read them, by side."""
+    config, tokenizer = kit.model.config, kit.text_tokenizer
+    max_tokens_of(kit, DOING)  # says so where it reads no text
+    if config.target is None and target is not None:
+        raise UsageError(DOING, "two texts", "one; or an encoder-decoder")
+    if not text.strip():
+        raise DataError(DOING, "an empty text", "at least one word")
+    ids = check_length(kit, tokenizer.encode(text), DOING, text, asked=most)
+    labels = token_labels(tokenizer, ids, "source")
+    if config.target is None:
+        return kit.batch([ids]), {"text": labels}
+    if target is None:
+        say("translating")
+        target = str(kit.translate(text))
+    written = without_end(tokenizer.encode(target, side="target"), kit.stops)
+    begun = [start_id(kit.files, kit.config), *written]
+    check_length(kit, begun, DOING, target, "target", most)
+    sides = {"source": labels, "target": token_labels(tokenizer, begun, "target")}
+    return kit.batch([ids], [begun]), sides
+
+
+def check_cost(kit: Kit, sides: Mapping[str, Sequence[str]]) -> None:
+    """Refuse what does not fit; say beforehand what a long text takes."""
+    heads = head_counts(kit.hooked)
+    longest = max(map(len, sides.values()))
+    needed = check_memory(kit, longest, DOING, max(heads))
+    if longest > LONGEST:
+        time = human_time(SECONDS * sum(heads) * longest**2)
+        place = "of a core" if kit.device.type == "cpu" else "on a CPU, less here"
+        note(f"{longest:,} tokens: about {human_bytes(needed)} of memory and {time} {place}")
+
+
+def wants_effects(kit: Kit, sides: Mapping[str, Sequence[str]], asked: bool | None) -> bool:
+    """Whether to run without each head: as asked, else where it does not take long."""
+    if asked is not None or kit.model.config.head.size is None:
+        return bool(asked) and kit.model.config.head.size is not None
+    heads = sum(head_counts(kit.hooked))
+    weights = sum(p.numel() for p in kit.model.parameters())
+    tokens = sum(map(len, sides.values()))
+    few = kit.device.type != "cpu" or weights * tokens * heads <= WORK
+    if not few:
+        note(f"not run without each of {heads:,} heads, which takes long; --effects does")
+    return few
+
+
+def spelling(kit: Kit) -> Callable[[int], str]:
+    """How predictions are spelt: tokens, or the names of classes."""
+    head, tokenizer = kit.model.config.head, kit.text_tokenizer
+    classes = kit.config.get("id2label") or {}
+    if head.take != "all" or (classes and head.size == len(classes)):
+        return lambda number: str(classes.get(str(number), f"class {number}"))
+    return lambda token: token_label(tokenizer, token)
+
+
+def spell_words(maps: AttentionMaps, spell: Callable[[int], str]) -> AttentionMaps:
+    """The maps with the words of all their forecasts."""
+    every = [e.tokens for e in maps.effects.values()]
+    every += [] if maps.forecast is None else [maps.forecast.tokens]
+    ids = {int(id) for tokens in every for id in np.unique(tokens)}
+    return replace(maps, words={id: spell(id) for id in ids})
+
+
+# Maps ---------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def collect_maps(
+    hooked: HookedModel,
+    batch: Batch,
+    sides: Mapping[str, Sequence[str]],
+    say: Say = lambda where: None,
+) -> AttentionMaps:
+    """Run one text, read every pattern, a few blocks at a time, and keep what pictures need.
+
+    `sides` are the tokens as people read them: of `text`, or of `source` and `target`.
+    """
+    stacks = find_pattern_taps(hooked)
+    tokens = {name: list(side) for name, side in sides.items()}
+    if len(batch.ids) != 1:
+        raise UsageError(DOING, f"{len(batch.ids)} texts", "one")
+    for name, side in tokens.items():
+        if not 0 < len(side) <= LIMIT:
+            found = f"{len(side):,} tokens of the {name}"
+            raise DataError(DOING, found, f"1 to {LIMIT:,}")
+    asked = {stack: sides_of(stack, tokens) for stack in stacks}
+    rows = sum(
+        count_heads(hooked.model, name) * len(tokens[asked[stack][0]])
+        for stack, names in stacks.items()
+        for name in names
+    )
+    most = max(FEWEST, min(MOST, LINKS // max(1, rows)))
+    maps: list[StackMaps] = []
+    x = torch.zeros(0)
+    for stack, names in stacks.items():
+        asking, seen = (len(tokens[side]) for side in asked[stack])
+        builder = MapBuilder(stack, asked[stack], most)
+        sizes = [asking * seen * count_heads(hooked.model, name) for name in names]
+        for group in group_by_size(names, sizes):
+            say(f"{stack}, block {len(builder.heads)} of {len(names)}")
+            with hooked.reading(group) as hooks:
+                x = hooked.model.hidden(batch)
+                for hook in hooks.values():
+                    assert hook.seen is not None
+                    builder.add(hook.seen[0].float(), asking, seen)
+                    hook.seen = None
+        maps.append(builder.finish(names))
+    head = hooked.model.config.head
+    forecast = None if head.size is None else make_forecast(hooked.model, x)
+    return AttentionMaps(tokens, maps, forecast, head.take != "all")
+
+
+def find_pattern_taps(hooked: HookedModel) -> dict[str, list[str]]:
+    """The patterns of each stack, in the order in which a text passes them."""
+    stacks: dict[str, list[str]] = {"encoder": [], "decoder": [], "cross": []}
+    for name in hooked.taps:
+        if name.endswith(".pattern"):
+            cross = name.split(".")[-2] == "cross"
+            stacks["cross" if cross else name.split(".")[0]].append(name)
+    filled = {stack: names for stack, names in stacks.items() if names}
+    if not filled:
+        raise UsageError(
+            DOING,
+            f"a {type(hooked.model).__name__} model, which has none",
+            "a Transformer, or a recurrent encoder-decoder with additive attention",
+            "`regard look explain`, `patch --over stream`, `probe` and `extract` look into it",
+        )
+    return filled
+
+
+def sides_of(stack: str, sides: Mapping[str, object]) -> tuple[str, str]:
+    """The side that asks and the side that is looked at."""
+    if len(sides) == 1:
+        (only,) = sides
+        return only, only
+    own = {"encoder": ("source", "source"), "decoder": ("target", "target")}
+    return own.get(stack, ("target", "source"))
+
+
+def count_heads(model: Model, name: str) -> int:
+    """Heads of the attention that a tap belongs to."""
+    return int(model.get_submodule(name.rpartition(".")[0]).heads)  # type: ignore[arg-type]
+
+
+def head_counts(hooked: HookedModel) -> list[int]:
+    """Heads of each attention."""
+    taps = (name for names in find_pattern_taps(hooked).values() for name in names)
+    return [count_heads(hooked.model, name) for name in taps]
+
+
+def group_by_size(names: Sequence[str], sizes: Sequence[int]) -> Iterator[list[str]]:
+    """Neighbours whose patterns can be held at once."""
+    group: list[str] = []
+    held = 0
+    for name, size in zip(names, sizes, strict=True):
+        if group and held + size > AT_ONCE:
+            yield group
+            group, held = [], 0
+        group.append(name)
+        held += size
+    yield group
+
+
+class MapBuilder:
+    """Maps of a stack, block by block."""
+
+    def __init__(self, stack: str, sides: tuple[str, str], most: int) -> None:
+        self.stack, self.sides, self.most = stack, sides, most
+        self.heads: list[list[HeadMap]] = []
+        self.facts: list[list[HeadFacts]] = []
+        self.small: list[Tensor] = []
+        self.total: Tensor | None = None
+        self.kept: int | None = None
+
+    def add(self, pattern: Tensor, queries: int, keys: int) -> None:
+        """One block's pattern (H, T, S)."""
+        if tuple(pattern.shape[1:]) != (queries, keys):
+            found = f"{queries} and {keys} tokens to show"
+            expected = f"{pattern.shape[1]} queries and {pattern.shape[2]} keys, as the model has"
+            raise DataError(DOING, found, expected)
+        self.kept = None if keys <= WHOLE else self.most
+        self.heads.append([sparse_map(one, self.kept) for one in pattern])
+        places = [torch.arange(n, device=pattern.device) for n in (queries, keys)]
+        apart = (places[0][:, None] - places[1]).abs().to(pattern)  # (T, S)
+        same = self.sides[0] == self.sides[1]
+        self.facts.append([head_facts(one, apart, same) for one in pattern])
+        size = min(SMALL, queries), min(SMALL, keys)
+        self.small.append(to_levels(F.adaptive_max_pool2d(pattern[None], size)[0]).cpu())
+        mean = pattern.sum(0).cpu()
+        self.total = mean if self.total is None else self.total + mean
+
+    def finish(self, taps: list[str]) -> StackMaps:
+        """The maps of all blocks, and their mean."""
+        assert self.total is not None
+        mean = sparse_map(self.total / sum(map(len, self.heads)), self.kept)
+        small = torch.stack(self.small).numpy()
+        return StackMaps(
+            self.stack, self.sides, taps, self.heads, self.facts, small, mean, self.kept
+        )
+
+
+def to_levels(weights: Tensor) -> Tensor:
+    """Weights as whole 255ths."""
+    return (weights * LEVELS).round().clamp(0, LEVELS).to(torch.uint8)
+
+
+def sparse_map(pattern: Tensor, most: int | None) -> HeadMap:
+    """A map (T, S) as rows of links, the heaviest `most` of each query."""
+    whole = to_levels(pattern)
+    if most is not None:
+        many = (whole > 0).sum(-1) > most  # queries that have more
+        keys = pattern[many].topk(min(most, pattern.shape[1]), -1).indices
+        few = torch.zeros_like(whole[many])
+        whole[many] = few.scatter_(-1, keys, whole[many].gather(-1, keys))
+    queries, keys = whole.nonzero(as_tuple=True)
+    counts = torch.bincount(queries, minlength=len(pattern))
+    return HeadMap(
+        counts.cpu().numpy().astype(np.uint16),
+        keys.cpu().numpy().astype(np.uint16),
+        whole[queries, keys].cpu().numpy(),
+        pattern.shape[1],
+    )
+
+
+def head_facts(pattern: Tensor, apart: Tensor, same: bool) -> HeadFacts:
+    """A head (T, S) in three figures; links of a token to itself are no news."""
+    distance = (pattern * apart).sum(-1).mean()
+    entropy = torch.special.entr(pattern).sum(-1).mean() / math.log(2)
+    others = pattern.clone().fill_diagonal_(0) if same else pattern
+    query, key = divmod(int(others.argmax()), pattern.shape[1])
+    return HeadFacts(float(distance), float(entropy), (query, key, float(others[query, key])))
+
+
+def make_forecast(model: Model, x: Tensor) -> Forecast:
+    """The likeliest tokens at each position of the last stack's output x (1, T, D)."""
+    size = model.config.head.size
+    assert size is not None
+    step = max(1, SCORES // size)
+    chunks = x.split(step, 1) if model.config.head.take == "all" else (x,)
+    tops = [model.score(chunk).float().softmax(-1).topk(min(TOP, size)) for chunk in chunks]
+    tokens = torch.cat([top.indices.reshape(-1, top.indices.shape[-1]) for top in tops])
+    shares = torch.cat([top.values.reshape(-1, top.values.shape[-1]) for top in tops])
+    return Forecast(tokens.cpu().numpy(), shares.cpu().numpy())
+
+
+# Heads switched off -------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def add_effects(
+    hooked: HookedModel, batch: Batch, maps: AttentionMaps, say: Say = lambda where: None
+) -> AttentionMaps:
+    """The maps with what each head does to the forecast of the last positions.
+
+    Before a block nothing differs from the plain run, so that one batch switches off all heads of
+    a block: row h goes on with what the plain run had there, head h of it zero.
+    """
+    if maps.forecast is None:
+        return maps
+    taps: dict[str, list[str]] = {}  # heads are switched off at `z`, or at the pattern itself
+    for stack, patterns in find_pattern_taps(hooked).items():
+        outputs = [name.removesuffix("pattern") + "z" for name in patterns]
+        pairs = zip(patterns, outputs, strict=True)
+        taps[stack] = [z if z in hooked.taps else name for name, z in pairs]
+    every = [tap for listed in taps.values() for tap in listed]
+    total = sum(count_heads(hooked.model, tap) for tap in every)
+    with hooked.reading(every) as hooks:
+        x = hooked.model.hidden(batch)
+        plain = {name: hook.seen for name, hook in hooks.items() if hook.seen is not None}
+    size = hooked.model.config.head.size
+    assert size is not None
+    first = max(0, len(maps.forecast.tokens) - max(1, min(KEPT // total, SCORES // size)))
+    best = torch.from_numpy(maps.forecast.tokens[first:, 0]).to(x.device)  # (P,)
+    start = last_scores(hooked.model, x, first).log_softmax(-1)[0]  # (P, V)
+    goal = start.gather(-1, best[:, None])[:, 0]  # (P,)
+    effects: dict[str, HeadEffects] = {}
+    done = 0
+    for stack, listed in taps.items():
+        blocks = []
+        for tap in listed:
+            say(f"{done:,} of {total:,} heads switched off")
+            blocks.append(switch_off(hooked, batch, tap, plain[tap], first, best, goal))
+            done += count_heads(hooked.model, tap)
+        stacked = (torch.stack(parts).numpy() for parts in zip(*blocks, strict=True))
+        effects[stack] = HeadEffects(first, *stacked)
+    return replace(maps, effects=effects)
+
+
+def switch_off(
+    hooked: HookedModel,
+    batch: Batch,
+    tap: str,
+    plain: Tensor,
+    first: int,
+    best: Tensor,
+    goal: Tensor,
+) -> list[Tensor]:
+    """Each head of a block switched off, in batches.
+
+    Changes of the goal (heads, P), and the likeliest tokens and their probabilities (heads, P, 5).
+    """
+    rows = max(1, TOKENS // plain.shape[1]) if tap.endswith(".z") else 1
+    heads = list(range(count_heads(hooked.model, tap)))
+    results: list[tuple[Tensor, Tensor, Tensor]] = []
+    for start in range(0, len(heads), rows):
+        chosen = heads[start : start + rows]
+        edits: Edits = {tap: zero(head=chosen[0])}
+        if len(chosen) > 1:  # a copy of z (1, T, H, K) for each head, in which that head is zero
+            without = plain.repeat(len(chosen), 1, 1, 1)
+            for row, head in enumerate(chosen):
+                without[row, :, head] = 0
+            edits = {tap: patch(without)}
+        with hooked.editing(edits):
+            x = hooked.model.hidden(batch.tile(len(chosen)))
+        for one in x.split(1):
+            log = last_scores(hooked.model, one, first).log_softmax(-1)  # (1, P, V)
+            now = log.gather(-1, best[None, :, None])[..., 0]
+            top = log.topk(min(TOP, log.shape[-1]))
+            results.append((now - goal, top.indices, top.values.exp()))
+    return [torch.cat(parts).cpu() for parts in zip(*results, strict=True)]
+
+
+def last_scores(model: Model, x: Tensor, first: int) -> Tensor:
+    """Scores (B, P, V) from a position on, or of the whole text as one position (B, 1, V)."""
+    if model.config.head.take == "all":
+        return model.score(x[:, first:]).float()
+    return model.score(x).float()[:, None]

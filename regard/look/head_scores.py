@@ -1,0 +1,320 @@
+"""What each head does: scores on random repeats (Olsson 2022), spread, reach and size.
+
+A text A A, with A drawn at random, shows what heads do with what they have seen before. A
+previous-token head looks one token back, a duplicate-token head at the same token of the first A,
+an induction head at the token after that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, get_args
+
+import torch
+from torch import Tensor
+
+from regard.ambient import current, track
+from regard.core.attention import Attention, View
+from regard.errors import DataError, UsageError, check_known
+from regard.interop.side import start_id
+from regard.look.attention_maps import head_counts
+from regard.look.attention_patterns import attention_names, pattern_taps, rebuild_pattern
+from regard.look.hooks import HookedModel
+from regard.look.logit_lens import find_output_attention, output_weights
+from regard.look.results import HeadMeasure, HeadScore, HeadScores
+from regard.look.text_limits import check_length, check_memory
+from regard.model.batch import Batch
+from regard.model.fronts import TextFront
+from regard.model.model import Model
+from regard.tokens.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+DOING = "measuring heads"
+DRAWING = "drawing random repeats"
+HALF_TOKENS = 100  # of A, where a model reads so many
+VOCABULARY = 2000  # tokens of a vocabulary that are looked at
+REPEAT_SCORES = ("previous", "duplicate", "induction")
+
+
+# Random repeats -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RandomRepeats:
+    """Rows of random tokens, each written twice: A A."""
+
+    batch: Batch
+    length: int
+    """Tokens of A."""
+    before: int = 0
+    """Columns of the input before the first A; a target has one."""
+
+    def start(self, layer: str) -> int:
+        """The column where the first A begins for an attention."""
+        target = self.batch.target is not None and layer.startswith("decoder.")
+        return 1 if target else self.before
+
+
+def random_repeats(
+    ids: Sequence[int],
+    length: int,
+    rows: int = 4,
+    seed: int = 0,
+    first: Sequence[int] = (),
+    begin: int | None = None,
+) -> RandomRepeats:
+    """Rows `first` A A, each A of `length` different ones of the ordinary tokens `ids`.
+
+    For an encoder-decoder `begin` begins a target that is A A as well.
+    """
+    if not 2 <= length <= len(ids):
+        expected = f"2 to {len(ids)}, for the tokens of a half are all different"
+        raise UsageError(DRAWING, f"length {length}", expected)
+    generator = torch.Generator().manual_seed(seed)
+    known = torch.tensor(list(ids))
+    half = torch.stack(
+        [known[torch.randperm(len(known), generator=generator)[:length]] for _ in range(rows)]
+    )
+    opening = torch.tensor(list(first), dtype=torch.long).expand(rows, -1)
+    target = None
+    if begin is not None:
+        target = torch.cat([torch.full((rows, 1), begin), half, half], 1)
+    return RandomRepeats(Batch(torch.cat([opening, half, half], 1), target), length, len(first))
+
+
+def repeats_for(
+    model: Model,
+    tokenizer: Tokenizer | None = None,
+    length: int | None = None,
+    rows: int = 4,
+    seed: int = 0,
+    begin: int = 0,
+) -> RandomRepeats:
+    """Random repeats of ordinary tokens, as long as suits a model, begun as it wants texts begun.
+
+    `begin` begins a target. Without a tokenizer every id is an ordinary token.
+    """
+    fronts = [front for front in (model.front, model.target) if front is not None]
+    texts = [front for front in fronts if isinstance(front, TextFront)]
+    if len(texts) < len(fronts):
+        found = f"a model that reads {model.config.front.kind}"
+        raise UsageError(DRAWING, found, "a model that reads text")
+    size = min(front.config.vocab for front in texts)
+    ids, first = list(range(size)), list[int]()
+    if tokenizer is not None:
+        ids, first = ordinary_ids(tokenizer, size, seed), opening_ids(tokenizer)
+    room = min(longest(front) for front in texts) - max(len(first), int(len(texts) > 1))
+    most = min(room // 2, len(ids))
+    if length is not None and length > most:
+        expected = f"at most {most}, for this model's length and vocabulary"
+        raise UsageError(DRAWING, f"length {length}", expected)
+    begun = begin if len(texts) > 1 else None
+    return random_repeats(ids, length or min(HALF_TOKENS, most), rows, seed, first, begun)
+
+
+def longest(front: TextFront) -> int:
+    """The most tokens that a front has positions for, or that its model was trained on."""
+    table = None if front.positions is None else front.positions.size
+    return table or front.config.length or 10 * HALF_TOKENS
+
+
+def ordinary_ids(tokenizer: Tokenizer, size: int, seed: int = 0) -> list[int]:
+    """Tokens that stand for some text, so no control tokens; of a large vocabulary a part."""
+    generator = torch.Generator().manual_seed(seed)
+    known = min(size, tokenizer.size)
+    drawn = sorted(torch.randperm(known, generator=generator)[:VOCABULARY].tolist())
+    controls = set(tokenizer.specials.values())
+    return [id for id in drawn if id not in controls and tokenizer.decode([id]).strip()]
+
+
+def opening_ids(tokenizer: Tokenizer) -> list[int]:
+    """What a tokenizer puts before each text: the id that begins texts, or none."""
+    first = tokenizer.encode("")[:1]
+    begins = {tokenizer.specials.get(role) for role in ("bos", "cls")}
+    return first if first and first[0] in begins else []
+
+
+# From a pattern ---------------------------------------------------------------------------------
+
+
+def repeat_scores(pattern: Tensor, length: int, start: int = 0) -> dict[str, Tensor]:
+    """The three scores (H,) from a pattern (B, H, T, T) over `start` tokens and A A."""
+    inside = pattern[..., start:, start:]
+    second = inside[..., length:, :]
+    same = second.diagonal(0, -2, -1)  # query A[i] of the second time, key A[i] of the first
+    after = second.diagonal(1, -2, -1)
+    parts = inside.diagonal(-1, -2, -1), same, after
+    return {name: part.mean((0, 2)) for name, part in zip(REPEAT_SCORES, parts, strict=True)}
+
+
+def row_entropy(pattern: Tensor) -> Tensor:
+    """Entropy of each row in nats: (B, H, T, S) → (B, H, T); evenly over n keys is log n."""
+    spread: Tensor = torch.special.entr(pattern)
+    return spread.sum(-1)
+
+
+def row_distance(pattern: Tensor) -> Tensor:
+    """Mean distance in columns between query and key: (B, H, T, T) → (B, H, T)."""
+    order = torch.arange(pattern.shape[-1], device=pattern.device)
+    apart = (order[:, None] - order).abs().to(pattern.dtype)
+    return (pattern * apart).sum(-1)
+
+
+def written_norms(attention: Attention, x: Tensor) -> Tensor:
+    """Length of x W_O for each head, x (B, T, H, K) → (B, H, T), without making x W_O itself."""
+    weights = output_weights(attention).to(x.dtype)
+    gram = torch.einsum("dhk,dhj->hkj", weights, weights)
+    square = (torch.einsum("bthk,hkj->bthj", x, gram) * x).sum(-1)
+    return square.clamp(min=0).sqrt().transpose(1, 2)
+
+
+def value_weighted(hooked: HookedModel, layer: int | str, pattern: Tensor, v: Tensor) -> Tensor:
+    """‖weight · v W_O‖ for each query and key (Kobayashi 2020): (B, H, T, S), v (B, S, G, K).
+
+    Attention to a key whose value is next to nothing counts for next to nothing.
+    """
+    attention = find_output_attention(hooked, layer)
+    per_head = attention.per_head(v.transpose(1, 2)).transpose(1, 2)  # (B, S, H, K)
+    return pattern * written_norms(attention, per_head)[:, :, None]
+
+
+# All heads of a model ---------------------------------------------------------------------------
+
+
+class HeadMeasurement:
+    """Sums over batches, so that a mean over many texts needs the memory of one."""
+
+    def __init__(self, hooked: HookedModel) -> None:
+        self.hooked, self.names = hooked, attention_names(hooked)
+        self.sums: dict[str, dict[str, Tensor]] = {name: {} for name in self.names}
+        self.counts: dict[str, Tensor] = {}
+        self.repeats: dict[str, dict[str, Tensor]] = {name: {} for name in self.names}
+
+    @torch.no_grad()
+    def read(
+        self, batch: Batch, repeats: RandomRepeats | None = None, general: bool = True
+    ) -> None:
+        """One pass; `repeats` says where the halves of the batch's rows are."""
+        taps = [tap for name in self.names for tap in pattern_taps(self.hooked, name)]
+        taps += [f"{name}.z" for name in self.names if f"{name}.z" in self.hooked.taps]
+        _, seen = self.hooked.run(batch, taps)
+        views: dict[str, View] = {}
+        for name in self.names:
+            pattern = rebuild_pattern(self.hooked, name, seen, batch, views).float()
+            if repeats is not None and not name.endswith(".cross"):
+                start = repeats.start(name)
+                self.repeats[name] = repeat_scores(pattern, repeats.length, start)
+            if general:
+                source = name.startswith("encoder.") and batch.target is not None
+                real = batch.source_mask if source else batch.mask  # tokens, not padding (B, T)
+                if real is None:
+                    real = torch.ones_like(pattern[:, 0, :, 0], dtype=torch.bool)
+                self.add(name, pattern, seen.get(f"{name}.z"), real)
+
+    def add(self, name: str, pattern: Tensor, z: Tensor | None, real: Tensor) -> None:
+        """Add one batch's rows; real (B, T) are those that count."""
+        measured = {"entropy": row_entropy(pattern)}
+        if not name.endswith(".cross"):
+            measured["distance"] = row_distance(pattern)
+        attention = self.hooked.model.get_submodule(name)
+        if z is not None and isinstance(attention, Attention):
+            measured["norm"] = written_norms(attention, z.float())
+        for what, values in measured.items():  # (B, H, T)
+            total = values.masked_fill(~real[:, None], 0).double().sum((0, 2))
+            self.sums[name][what] = self.sums[name].get(what, 0) + total
+        self.counts[name] = self.counts.get(name, 0) + real.sum()
+
+    def scores(self) -> list[HeadScore]:
+        """What was measured of each head, in the model's order."""
+        scores = []
+        for name in self.names:
+            means = {what: total / self.counts[name] for what, total in self.sums[name].items()}
+            columns = {what: x.tolist() for what, x in (self.repeats[name] | means).items()}
+            parts = name.split(".")
+            block = int(parts[2]) if "blocks" in parts else 0
+            for head in range(max(map(len, columns.values()), default=0)):
+                values = {what: column[head] for what, column in columns.items()}
+                scores.append(HeadScore(name, block, head, **values))
+        return scores
+
+
+def score_heads(
+    hooked: HookedModel,
+    repeats: RandomRepeats | None = None,
+    batches: Iterable[Batch] | None = None,
+) -> list[HeadScore]:
+    """Every head: the repeat scores, and entropy, distance and norm over `batches`.
+
+    Without batches the latter are taken on the repeats too, in the same pass.
+    """
+    measurement = HeadMeasurement(hooked)
+    if repeats is not None:
+        measurement.read(repeats.batch.to(hooked.model.device), repeats, general=batches is None)
+    for batch in batches or ():
+        measurement.read(batch)
+    return measurement.scores()
+
+
+def best_heads(scores: Iterable[HeadScore], by: str, count: int | None = None) -> list[HeadScore]:
+    """Largest first, of entropy smallest first; heads without that score are left out."""
+    check_known(by, get_args(HeadMeasure), "sorting heads")
+    sign = 1 if by == "entropy" else -1
+    having = [s for s in scores if getattr(s, by) is not None]
+    return sorted(having, key=lambda s: sign * getattr(s, by))[:count]
+
+
+# Heads of a model by its text ---------------------------------------------------------------------
+
+
+def measure_heads(
+    kit: Kit,
+    name: str,
+    texts: Iterable[str] | None = None,
+    *,
+    length: int | None = None,
+    rows: int = 4,
+    sort: HeadMeasure | None = None,
+    top: int | None = None,
+    measured_on: str | None = None,
+) -> HeadScores:
+    """Score the heads of a model on random repeats, and on texts where there are any."""
+    attention_names(kit.hooked)  # says so where there are none
+    seed, begin = current().seed, start_id(kit.files, kit.config)
+    repeats = repeats_for(kit.model, kit.tokenizer, length, rows, seed, begin)
+    batches = None if texts is None else read_batches(kit, texts, rows, measured_on or "the text")
+    scores = score_heads(kit.hooked, repeats, batches)
+    chosen = best_heads(scores, sort) if sort else scores
+    return HeadScores(name, repeats.length, rows, seed, measured_on, chosen[:top])
+
+
+def read_batches(kit: Kit, lines: Iterable[str], rows: int, name: str) -> Iterator[Batch]:
+    """Lines that are not empty as a model reads them, so many at once.
+
+    An encoder-decoder reads source TAB target, which may be missing. Patterns take room with the
+    square of a line's length, so long lines are refused first.
+    """
+    encode, pair = kit.text_tokenizer.encode, kit.model.target is not None
+    filled = filter(str.strip, lines)
+    groups = iter(lambda: list(islice(filled, rows)), [])
+    empty = True
+    for group in track(groups, DOING):
+        empty = False
+        sides = [line.partition("\t") if pair else (line, "", "") for line in group]
+        ids = [check_length(kit, encode(source), DOING, source) for source, _, _ in sides]
+        check_memory(kit, max(map(len, ids)), DOING, len(ids) * max(head_counts(kit.hooked)))
+        if not pair:
+            yield kit.batch(ids)
+            continue
+        begin = start_id(kit.files, kit.config)
+        targets = [
+            [begin, *(encode(target, side="target") if tab else [])] for _, tab, target in sides
+        ]
+        for written, (_, _, target) in zip(targets, sides, strict=True):
+            check_length(kit, written, DOING, target, "target")
+        yield kit.batch(ids, targets)
+    if empty:
+        raise DataError(DOING, f"no text in {name}", "some lines")

@@ -1,0 +1,362 @@
+"""The logit lens (nostalgebraist 2020), and who wrote a logit (Elhage 2021).
+
+The logit lens sends the stream after each block through the final norm and the output head. Direct
+attribution takes a logit apart: with the final norm's scale held at its actual value the logit is
+linear in the stream, and the stream is a sum of what embedding, heads, MLPs and biases wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.core.attention import Attention
+from regard.core.block import Block
+from regard.core.norm import RMSNorm
+from regard.core.stack import Stack
+from regard.errors import RegardError, UsageError
+from regard.look.answer_tokens import find_token, read_asked
+from regard.look.attention_patterns import find_attention
+from regard.look.hooks import HookedModel
+from regard.look.patching import Goal, goal_columns
+from regard.look.results import Contribution, Lens, LensLayer, LensToken
+from regard.model.batch import Batch
+from regard.model.model import Model
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+LOOKING = "looking through the logit lens"
+TAKING_APART = "taking a logit apart"
+
+
+class TokenByLayer(NamedTuple):
+    """How likely a token is by layer, each (L + 1, …): the embedding, then after each block."""
+
+    probability: Tensor
+    rank: Tensor
+    """1 is the likeliest."""
+
+
+@dataclass(frozen=True)
+class StreamPart:
+    """One writer into the stream, or a constant."""
+
+    kind: str
+    """embed, head, cross, mlp (its own bias included), neuron or bias."""
+    layer: str
+    """Path of the module, such as decoder.blocks.3.attn."""
+    block: int | None = None
+    head: int | None = None
+    """Number of the head, or of the neuron."""
+
+    @property
+    def name(self) -> str:
+        """As people say it, such as block 3 head 5."""
+        if self.block is None:
+            return {"embed": "embedding"}.get(self.kind, f"bias of the {self.layer}")
+        if self.kind == "bias":
+            return f"block {self.block} bias of {self.layer.rpartition('.')[2]}"
+        kind = {"mlp": "MLP", "cross": "cross head"}.get(self.kind, self.kind)
+        return f"block {self.block} {kind}" + ("" if self.head is None else f" {self.head}")
+
+
+@dataclass(frozen=True)
+class DirectAttribution:
+    """A goal as a sum over the parts that wrote into the stream."""
+
+    parts: list[StreamPart]
+    values: Tensor
+    """(parts, B)"""
+    goal: Tensor
+    """(B,): what the model itself gave."""
+
+    @property
+    def error(self) -> Tensor:
+        """Sum of the parts less the goal (B,)."""
+        return self.values.sum(0) - self.goal
+
+
+class Direction(NamedTuple):
+    """The goal as a linear function of the stream at one column of each row."""
+
+    at: Tensor
+    """(B,): the column."""
+    along: Tensor
+    """(B, D): goal = along · stream + constants."""
+    constants: dict[str, Tensor]
+    """Name → (B,)."""
+
+
+# The stream at each layer -----------------------------------------------------------------------
+
+
+def last_stack(model: Model, doing: str) -> tuple[str, Stack]:
+    """The stack that feeds the output head, and its name."""
+    name = "encoder" if model.decoder is None else "decoder"
+    stack = model.encoder if model.decoder is None else model.decoder
+    if not isinstance(stack, Stack):
+        found = "a recurrent model, which has no stream that its layers add to"
+        raise UsageError(doing, found, "a Transformer")
+    return name, stack
+
+
+@torch.no_grad()
+def lens_scores(hooked: HookedModel, batch: Batch, columns: Tensor | None = None) -> Tensor:
+    """Scores (L + 1, B, C, V) after the embedding and after each block, at columns (B, C) or all.
+
+    Of a head that takes one position, a classifier's, (L + 1, B, classes), without columns.
+    """
+    model = hooked.model
+    name, stack = last_stack(model, LOOKING)
+    whole = model.head.config.take == "first"
+    if whole and columns is not None:
+        found = "columns, and an output head that takes the first position"
+        raise UsageError(LOOKING, found, "no columns")
+    taps = [f"{name}.embed", *(f"{name}.blocks.{n}.resid_post" for n in range(len(stack.blocks)))]
+    _, seen = hooked.run(batch, taps)
+    scores = []
+    for tap in taps:
+        x = seen[tap] if columns is None else take_columns(seen[tap], columns)
+        scores.append(model.head(stack.norm(x), batch.mask if whole else None))
+    return torch.stack(scores)
+
+
+def take_columns(x: Tensor, columns: Tensor) -> Tensor:
+    """Columns (B, C) of x (B, T, D)."""
+    return x[torch.arange(len(x), device=x.device)[:, None], columns.to(x.device)]
+
+
+def follow_token(scores: Tensor, token: Tensor) -> TokenByLayer:
+    """Probability and rank of a token (…) by layer, from scores (L + 1, …, V)."""
+    index = token.to(scores.device).expand(scores.shape[:-1])[..., None]
+    mine = scores.gather(-1, index)
+    rank = 1 + (scores > mine).sum(-1)
+    return TokenByLayer(scores.softmax(-1).gather(-1, index)[..., 0], rank)
+
+
+def read_lens(
+    kit: Kit,
+    name: str,
+    text: str,
+    *,
+    target: str | None = None,
+    against: str | None = None,
+    neurons: bool = False,
+    top: int = 20,
+) -> Lens:
+    """Follow one token, the target or else the likeliest, through the layers of a model."""
+    last_stack(kit.model, LOOKING)  # says so where there is none
+    source, _, begun = text.partition("\t" if kit.model.target is not None else "\0")
+    asked, tokenizer = read_asked(kit, source, LOOKING, begun), kit.text_tokenizer
+    batch = kit.batch([asked.ids], None if asked.written is None else [asked.written])
+    column = batch.ids.shape[1] - 1 if asked.gap is None else asked.gap
+    scores = lens_scores(kit.hooked, batch, torch.tensor([[column]]))[:, 0, 0].float()
+    if bool(scores[-1].isnan().any()):
+        found = "scores of the model that are NaN"
+        raise RegardError(LOOKING, found, "numbers", "check its weights")
+    scores = scores[:, : tokenizer.size]  # a table of embeddings may be longer
+    followed, other = (
+        None if word is None else find_token(tokenizer, asked.before, word)
+        for word in (target, against)
+    )
+    token = int(scores[-1].argmax()) if followed is None else followed
+
+    def piece(id: int) -> str:
+        return tokenizer.pieces([id])[0]
+
+    by_layer, best = follow_token(scores, torch.tensor(token)), scores.softmax(-1).max(-1)
+    layers = [
+        LensLayer(
+            "embedding" if n == 0 else f"block {n - 1}",
+            piece(int(best.indices[n])),
+            float(best.values[n]),
+            float(by_layer.probability[n]),
+            int(by_layer.rank[n]),
+        )
+        for n in range(len(scores))
+    ]
+    mine = LensToken(token, piece(token))
+    rival = None if other is None else LensToken(other, piece(other))
+    bad = None if other is None else torch.tensor([other])
+    goal = Goal(torch.tensor([token]), bad, torch.tensor([column]))
+    try:
+        sum_of = direct_attribution(kit.hooked, batch, goal, neurons)
+    except UsageError as error:
+        return Lens(name, text, mine, rival, layers, None, error.found, top=top)
+    values = sum_of.values[:, 0].tolist()
+    contributions = [
+        Contribution(**asdict(part), name=part.name, value=value)
+        for part, value in zip(sum_of.parts, values, strict=True)
+    ]
+    total = float(sum_of.goal[0]), float(sum_of.error[0])
+    return Lens(name, text, mine, rival, layers, contributions, "", *total, top)
+
+
+# Heads and what they write ----------------------------------------------------------------------
+
+
+def find_output_attention(hooked: HookedModel, layer: int | str) -> Attention:
+    """An attention that writes into the stream by an output map."""
+    name, attention = find_attention(hooked, layer)
+    if isinstance(attention, Attention):
+        return attention
+    found = f"{name}, whose values are its keys and which has no output map"
+    raise UsageError("looking at heads", found, "attention of a Transformer block")
+
+
+def output_weights(attention: Attention) -> Tensor:
+    """The output map by heads (D, H, K)."""
+    if attention.o.weight.numel() == 0:
+        found, fix = "weights that were dropped after packing", "open the model in fp32"
+        raise UsageError("looking at heads", found, "the weights of the output map", fix)
+    by_heads: Tensor = attention.o.weight.unflatten(1, (attention.heads, attention.width))
+    return by_heads
+
+
+def head_outputs(hooked: HookedModel, z: Tensor, layer: int | str) -> Tensor:
+    """What each head adds to the stream (B, T, H, D) of z (B, T, H, K); the bias is not in it."""
+    weights = output_weights(find_output_attention(hooked, layer)).to(z.dtype)
+    return torch.einsum("bthk,dhk->bthd", z, weights)
+
+
+@torch.no_grad()
+def copy_score(
+    hooked: HookedModel, layer: int | str, head: int, batch: Batch, top: int = 5
+) -> float:
+    """How often a head's output for a token favours that very token (Wang 2022, section 3.1).
+
+    The stream after the first block goes through the head's values and output map, the final norm
+    and the output head, as if the head looked at nothing but that token; counted is how often the
+    token is among the `top` best.
+    """
+    name, stack = last_stack(hooked.model, "scoring copies")
+    attention = find_output_attention(hooked, layer)
+    if stack.config.block.norm_at == "post" or attention.cross or hooked.model.head.dense:
+        found = "cross-attention, a post-norm model or a transforming output head"
+        raise UsageError("scoring copies", found, "self-attention of a pre-norm language model")
+    if not 0 <= head < attention.heads:
+        raise UsageError("scoring copies", f"head {head}", f"0 to {attention.heads - 1}")
+    _, seen = hooked.run(batch, f"{name}.blocks.0.resid_post")
+    (x,) = seen.values()
+    v = attention.v(attention.norm(x)).unflatten(-1, (attention.groups, attention.width))
+    mine = v[:, :, head * attention.groups // attention.heads]  # (B, T, K)
+    scores = hooked.model.head(stack.norm(mine @ output_weights(attention)[:, head].T))
+    hit = (scores.topk(min(top, scores.shape[-1])).indices == batch.ids[..., None]).any(-1)
+    return float((hit if batch.mask is None else hit[batch.mask]).float().mean())
+
+
+# Direct attribution -----------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def direct_attribution(
+    hooked: HookedModel, batch: Batch, goal: Goal, neurons: bool = False
+) -> DirectAttribution:
+    """The goal's logit, or difference of two, as what each part wrote towards it.
+
+    An MLP is one part, or, by `neurons`, each of its neurons and its bias.
+    """
+    name, stack = check_linear(hooked.model, goal)
+    blocks = stack_blocks(stack)
+    thought = "post" if neurons else "out"
+    written = [f"{name}.embed", f"{name}.blocks.*.attn.z", f"{name}.blocks.*.mlp.{thought}"]
+    written += [f"{name}.blocks.*.cross.z"] if stack.config.block.cross else []
+    last = f"{name}.blocks.{len(blocks) - 1}.resid_post"
+    logits, seen = hooked.run(batch, [*written, last])
+    way = direction(hooked.model, stack.norm, seen[last], batch, goal)
+    parts = [StreamPart("embed", f"{name}.embed")]
+    values = [dot(seen[f"{name}.embed"], way)]
+    for n, block in enumerate(blocks):
+        path = f"{name}.blocks.{n}"
+        for kind, attention in (("attn", block.attn), ("cross", block.cross)):
+            if attention is None:
+                continue
+            z = take_columns(seen[f"{path}.{kind}.z"], way.at[:, None])[:, 0]  # (B, H, K)
+            weights = output_weights(attention).to(z.dtype)
+            each = (z * torch.einsum("bd,dhk->bhk", way.along, weights)).sum(-1).T  # (H, B)
+            role = "head" if kind == "attn" else "cross"
+            parts += [StreamPart(role, f"{path}.{kind}", n, head) for head in range(len(each))]
+            values += list(each)
+            if attention.o.bias is not None:
+                parts.append(StreamPart("bias", f"{path}.{kind}", n))
+                values.append(way.along @ attention.o.bias)
+        if not neurons:
+            parts.append(StreamPart("mlp", f"{path}.mlp", n))
+            values.append(dot(seen[f"{path}.mlp.out"], way))
+            continue
+        fired = take_columns(seen[f"{path}.mlp.post"], way.at[:, None])[:, 0]
+        each = (fired * (way.along @ block.mlp.down.weight)).T  # (neurons, B)
+        parts += [StreamPart("neuron", f"{path}.mlp", n, number) for number in range(len(each))]
+        values += list(each)
+        if block.mlp.down.bias is not None:
+            parts.append(StreamPart("bias", f"{path}.mlp", n))
+            values.append(way.along @ block.mlp.down.bias)
+    for what, constant in way.constants.items():
+        parts.append(StreamPart("bias", what))
+        values.append(constant)
+    return DirectAttribution(parts, torch.stack(values), goal(logits, batch))
+
+
+def stack_blocks(stack: Stack) -> list[Block]:
+    """The blocks of a stack."""
+    return [block for block in stack.blocks if isinstance(block, Block)]
+
+
+def check_linear(model: Model, goal: Goal) -> tuple[str, Stack]:
+    """The stack whose stream the goal is linear in; says why where there is none."""
+    name, stack = last_stack(model, TAKING_APART)
+    found = ""
+    if stack.config.block.norm_at == "post":
+        found = "a post-norm model: each norm rescales all that was written before it"
+    elif model.head.dense is not None:
+        found = "an output head with a non-linear layer of its own"
+    elif model.head.out is None:
+        found = "a model without scores"
+    elif not all(block.residual for block in stack_blocks(stack)):
+        found = "a block without its shortcut"
+    if found:
+        raise UsageError(TAKING_APART, found, "a pre-norm Transformer whose head is one linear map")
+    if goal.kind == "logprob" and goal.bad is None:
+        found, fix = "a log-probability, which is no sum", "a logit, or against another token"
+        raise UsageError(TAKING_APART, found, "a logit or a difference", fix)
+    return name, stack
+
+
+def direction(model: Model, norm: nn.Module, x: Tensor, batch: Batch, goal: Goal) -> Direction:
+    """The goal as a function of the last stream x (B, T, D), the norm's scale held as it is."""
+    out, scale = model.head.out, model.head.config.scale or 1.0
+    assert out is not None
+    at = goal_columns(model, batch, goal).to(x.device)
+    toward = scale * difference(out.weight, goal)  # (B, D)
+    along, constants = through_norm(norm, take_columns(x, at[:, None])[:, 0], toward)
+    if out.bias is not None:
+        constants["output head"] = difference(out.bias[:, None], goal)[:, 0]
+    return Direction(at, along, constants)
+
+
+def difference(table: Tensor, goal: Goal) -> Tensor:
+    """Rows (B, …) of the good tokens less those of the bad ones."""
+    good = table[goal.good.to(table.device)]
+    return good if goal.bad is None else good - table[goal.bad.to(table.device)]
+
+
+def through_norm(norm: nn.Module, x: Tensor, toward: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """norm(x) · toward = x · along + constants, with the scale of x held fixed; all (B, D)."""
+    if isinstance(norm, nn.LayerNorm):
+        weighed = toward * norm.weight
+        scale = torch.rsqrt(x.var(-1, unbiased=False, keepdim=True) + norm.eps)
+        along = scale * (weighed - weighed.mean(-1, keepdim=True))  # centring is its own transpose
+        return along, {"final norm": toward @ norm.bias}
+    if isinstance(norm, RMSNorm):
+        scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + norm.eps)
+        return scale * toward * norm.weight, {}
+    return toward, {}
+
+
+def dot(written: Tensor, way: Direction) -> Tensor:
+    """What a vector of the stream (B, T, D) gives to the goal (B,)."""
+    return (take_columns(written, way.at[:, None])[:, 0] * way.along).sum(-1)

@@ -1,0 +1,101 @@
+"""How long a text may be that is looked into: what a model has positions for, and what fits."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from regard.data.pairs import shorten
+from regard.errors import DataError, UsageError
+from regard.heap import free_memory
+from regard.model.cost import RunShape, count_memory, kept_bytes
+from regard.model.fronts import TextFront
+from regard.result import human_bytes
+from regard.tokens.tokenizer import Side
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+LONGEST = 5000  # tokens of either side, unless a call says otherwise
+MAP_BYTES = 10  # of an attention weight that is read: 12 heads of 5,000 tokens took 2.9 GB
+
+
+def max_tokens_of(kit: Kit, doing: str, side: Side = "source", asked: int | None = None) -> int:
+    """Tokens that one side of a model reads at once; without a table, so many as asked."""
+    front = kit.model.front if side == "source" else kit.model.reader
+    if not isinstance(front, TextFront):
+        found = f"a model that reads {kit.model.config.front.kind}"
+        raise UsageError(doing, found, "one that reads text")
+    table = None if front.positions is None else front.positions.size
+    return front_length(front) if asked is None else min(asked, table or asked)
+
+
+def front_length(front: TextFront) -> int:
+    """Its table of positions; without one what it was trained on, or 5,000 where that is less."""
+    table = None if front.positions is None else front.positions.size
+    return table or max(front.config.length or 0, LONGEST)
+
+
+def check_length(
+    kit: Kit,
+    ids: list[int],
+    doing: str,
+    text: str = "",
+    side: Side = "source",
+    asked: int | None = None,
+) -> list[int]:
+    """The ids of a text, if there are any and no more than fit; else up to where it does.
+
+    `asked` is the most tokens that a call allows, where it says so.
+    """
+    if not ids:
+        raise DataError(doing, "no tokens in the text", "at least one")
+    most = max_tokens_of(kit, doing, side, asked)
+    if len(ids) <= most:
+        return ids
+    ends = [end for _, end in kit.text_tokenizer.offsets(text, special=False, side=side)]
+    spare = len(ids) - most
+    fits = ends[len(ends) - spare - 1] if spare < len(ends) else 0
+    fix = [f"a shorter text: up to {shorten(text[:fits][-20:])!r} it fits"] if fits else []
+    fix += ["a larger --max-tokens"] if most == asked else []
+    expected = f"at most {most:,}" + ("" if most == asked else ", which this model reads")
+    what = "text" if kit.model.config.target is None else side
+    raise DataError(doing, f"a {what} of {len(ids):,} tokens", expected, "; ".join(fix))
+
+
+def free_bytes(kit: Kit) -> int:
+    """What a run may take beside the weights."""
+    free = free_memory(kit.device.type)
+    return 1 << 62 if free is None else free
+
+
+def run_bytes(kit: Kit, length: int, gradients: bool = False) -> int:
+    """What one text of so many tokens takes, by formula; of recurrent models none is known."""
+    if not kit.model.stacks:
+        return 0
+    config, run = kit.model.config, RunShape(1, length, length)
+    if gradients:
+        return sum(kept_bytes(config, run).values())
+    memory = count_memory(config, run)
+    return memory.peak - memory.weights
+
+
+def check_memory(kit: Kit, length: int, doing: str, maps: int = 0, gradients: bool = False) -> int:
+    """Bytes that a text takes where so many heads' maps are held; too many are refused."""
+
+    def needed(tokens: int) -> int:
+        return run_bytes(kit, tokens, gradients) + MAP_BYTES * maps * tokens**2
+
+    free = free_bytes(kit)
+    if (takes := needed(length)) > free:
+        found = f"{length:,} tokens, which take {human_bytes(takes)}"
+        most = longest_that_fits(length, needed, free)
+        expected = f"at most {most:,}, which fit into {human_bytes(free)}"
+        raise DataError(doing, found, expected, "a shorter text")
+    return takes
+
+
+def longest_that_fits(length: int, needed: Callable[[int], int], free: int) -> int:
+    """The most tokens, fewer than `length`, that need no more than is free."""
+    return max(0, bisect_right(range(1, length), free, key=needed))
