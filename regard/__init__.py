@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from regard.look.edits import add, mean, other_rows, patch, resample, resample_from, zero
     from regard.look.hooks import head_mask
     from regard.rules import discover
+    from regard.train import replay, verify
+    from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 
 __version__ = "0.1.0"
 
@@ -45,13 +47,18 @@ _HOMES = {
     "regard.look.activations": ("steering_vector",),
     "regard.look.hooks": ("head_mask",),
     "regard.rules": ("discover",),
+    "regard.train": ("replay", "verify"),
+    "regard.train.config": ("DataConfig", "ShapeConfig", "TrainConfig"),
 }
 """Where other public names live. Loaded on first use: `import regard` needs no torch."""
 
 __all__ = [
+    "DataConfig",
     "Extracted",
     "Kit",
+    "ShapeConfig",
     "Tap",
+    "TrainConfig",
     "add",
     "attend",
     "attention",
@@ -67,6 +74,7 @@ __all__ = [
     "mean",
     "other_rows",
     "patch",
+    "replay",
     "resample",
     "resample_from",
     "settings",
@@ -74,6 +82,7 @@ __all__ = [
     "taps",
     "tokens",
     "train",
+    "verify",
     "zero",
 ]
 

@@ -71,6 +71,13 @@ FLAT = "a dataclass whose fields are flags of their own"
 """`Annotated[TrainConfig, FLAT]`: on the command line `--steps`, in Python `config=`."""
 
 
+@dataclass(frozen=True)
+class Flag:
+    """The name of an argument's flag, where it is not the argument's own."""
+
+    name: str
+
+
 class _FilesMark:
     """Marks paths whose files belong into a receipt."""
 

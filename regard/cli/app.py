@@ -17,7 +17,7 @@ from regard.cli.commands import COMMANDS, GROUPS, PANELS, Command
 from regard.cli.render import render
 from regard.cli.streams import read_texts, read_whole
 from regard.errors import UsageError
-from regard.verbs import FILES, FLAT, Words, hints_of, marks
+from regard.verbs import FILES, FLAT, Flag, Words, hints_of, marks
 
 EVERYWHERE = Group("Everywhere", sort_key=9)
 EXIT_CODES = "0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interrupted"
@@ -111,6 +111,13 @@ def own_parameters(
             show_default=None if default else False,
         )
         hint = Annotated[hint, mark]
+        for own in marks(hints[name]):
+            if isinstance(own, Flag):
+                hint = Annotated[hint, Parameter(name=own.name)]
+            elif own is FLAT:  # fields are flags of their own, in a panel of their own
+                panel = Group(name.capitalize(), sort_key=8)
+                rest = Parameter(name="*", group=panel, consume_multiple=True, negative_iterable="")
+                hint = Annotated[hint, rest]
         yield inspect.Parameter(name, kind, default=default, annotation=hint)
 
 
@@ -120,8 +127,7 @@ def flag_type(hint: Any) -> Any:
     if any(isinstance(mark, Words) for mark in beside):
         return list[str] | None
     if FLAT in beside:
-        inner = hint.__origin__ if typing.get_origin(hint) is Annotated else hint
-        return Annotated[inner, Parameter(name="*")]
+        return hint.__origin__
     if typing.get_origin(hint) is Annotated:
         hint = hint.__origin__
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
@@ -174,6 +180,7 @@ def build_app(only: Sequence[str] | None = None) -> App:
         version=regard.__version__,
         help_format="plaintext",
         version_flags=["--version"],
+        suppress_keyboard_interrupt=False,  # main says so
         help_formatter=show_panel,
         default_parameter=Parameter(consume_multiple=True, negative_iterable=()),
     )

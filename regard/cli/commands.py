@@ -24,7 +24,7 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
-    "train": "ngram bow classes w2v bayes logreg ibm1",
+    "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1",
     "history": "neighbours analogy cluster entropy guess sample",
     "data": "check",
     "formal": "make test draw list learn",
@@ -33,7 +33,7 @@ GROUPS = {
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""
 
-ALONE: tuple[str, ...] = ("discover",)
+ALONE: tuple[str, ...] = ("discover", "verify", "replay")
 """Commands without a group."""
 
 

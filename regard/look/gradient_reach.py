@@ -25,7 +25,7 @@ from regard.look.results import GradientCurve, GradientReach
 from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.model.recurrent import Past, Recurrent, model_class
-from regard.train.shape import ShapeConfig
+from regard.train.config import ShapeConfig
 
 if TYPE_CHECKING:
     from regard.kit import Kit
