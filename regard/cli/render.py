@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ def render(
     """Show a result, or each of a stream as it comes; returns the exit code."""
     if result is None:
         return 0
+    if os.environ.get("RANK", "0") != "0" and isinstance(result, Result):
+        return result.exit_code  # of the processes that torchrun starts, the first one speaks
     if not isinstance(result, Result):
         if save or receipt:
             raise UsageError("saving a result", "a stream of results", "one result", "one text")
