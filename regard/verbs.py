@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 MOST = (1 << 31) - 1  # of any count
+SEVERAL = (list, tuple, Sequence)  # types whose items are checked one by one
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,13 @@ In a stream, a line that could not be read stands as its error, and gives a `Fai
 Text = Annotated[str, Words("whole")]
 FLAT = "a dataclass whose fields are flags of their own"
 """`Annotated[TrainConfig, FLAT]`: on the command line `--steps`, in Python `config=`."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """The name of an argument's flag, where it is not the argument's own."""
+
+    name: str
 
 
 class _FilesMark:
@@ -143,7 +151,7 @@ def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
         for part in typing.get_args(hint):
             if typing.get_origin(part) in (Annotated, Literal):
                 check_value(verb, name, value, part)
-    elif typing.get_origin(hint) in (list, tuple) and isinstance(value, list | tuple):
+    elif typing.get_origin(hint) in SEVERAL and isinstance(value, list | tuple):
         for inside in value:
             check_value(verb, name, inside, typing.get_args(hint)[0])
     elif typing.get_origin(hint) is Literal and value not in (choices := typing.get_args(hint)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ def render(
     """Show a result, or each of a stream as it comes; returns the exit code."""
     if result is None:
         return 0
+    if os.environ.get("RANK", "0") != "0" and isinstance(result, Result):
+        return result.exit_code  # of the processes that torchrun starts, the first one speaks
     if not isinstance(result, Result):
         if save or receipt:
             raise UsageError("saving a result", "a stream of results", "one result", "one text")
@@ -57,8 +60,8 @@ def render_stream(results: Iterator[Result], as_json: bool) -> int:
         else:
             show(result)
     if failures > FAILURES:
-        found = f"{failures:,} texts could not be done; the first {FAILURES} are named"
-        print(f"error: {found}", file=sys.stderr)
+        problem = f"{failures:,} texts could not be done; the first {FAILURES} are named"
+        print(f"error: {problem}", file=sys.stderr)
     return DataError.exit_code if failures else 0
 
 

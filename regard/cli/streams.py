@@ -47,8 +47,8 @@ def checked(word: str) -> str:
     try:
         word.encode()
     except UnicodeEncodeError as error:
-        found = f"character {error.start} of {word[:20]!r} is not UTF-8"
-        raise DataError("reading the command line", found, "UTF-8 text") from None
+        problem = f"character {error.start} of {word[:20]!r} is not UTF-8"
+        raise DataError("reading the command line", problem, "UTF-8 text") from None
     return word
 
 
@@ -82,6 +82,6 @@ def decoded(line: bytes, name: str, number: int, offset: int) -> Line:
     try:
         text = line.decode().removesuffix("\r")
     except UnicodeDecodeError as error:
-        found = f"{name}, line {number}, {bad_byte(error, offset)}"
-        return DataError("reading a line", found, "UTF-8 text")
+        problem = f"{name}, line {number}, {bad_byte(error, offset)}"
+        return DataError("reading a line", problem, "UTF-8 text")
     return text.removeprefix("\ufeff") if number == 1 else text
