@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
+    from regard.decode import fill, generate, score
     from regard.kit import Kit
     from regard.loading import build, load
     from regard.look.activation_store import Extracted
@@ -33,6 +34,7 @@ _HOMES = {
     "regard.ambient": ("settings",),
     "regard.core.similarity": ("attend", "attention", "kernel_regression"),
     "regard.core.tap": ("Tap", "taps"),
+    "regard.decode": ("fill", "generate", "score"),
     "regard.kit": ("Kit",),
     "regard.loading": ("build", "load"),
     "regard.look.edits": (
@@ -67,7 +69,9 @@ __all__ = [
     "build",
     "data",
     "discover",
+    "fill",
     "formal",
+    "generate",
     "head_mask",
     "history",
     "kernel_regression",
@@ -79,6 +83,7 @@ __all__ = [
     "replay",
     "resample",
     "resample_from",
+    "score",
     "settings",
     "steering_vector",
     "taps",
