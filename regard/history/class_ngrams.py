@@ -79,8 +79,8 @@ def train_class_ngrams(
     """Count classes as `train_ngrams` does words; a sentence's start needs a class of its own."""
     classes = np.asarray(classes, np.int64)
     if start is not None and (classes == classes[start]).sum() > 1:
-        found = f"class {classes[start]} of the start, id {start}, has other words"
-        raise UsageError("training n-grams of classes", found, "a class of its own")
+        problem = f"class {classes[start]} of the start, id {start}, has other words"
+        raise UsageError("training n-grams of classes", problem, "a class of its own")
     size, first = int(classes.max()) + 1, None if start is None else int(classes[start])
     counts = np.bincount(ids, minlength=len(classes)).astype(np.float64)
     seen, words = np.bincount(classes, counts, size), np.bincount(classes, minlength=size)

@@ -156,8 +156,8 @@ def is_new(ordered: Ids) -> NDArray[np.bool_]:
 def check(rows: Rows, ids: int, side: str) -> None:
     """Ids lie in the vocabulary."""
     if len(rows.ids) and not 0 <= rows.ids.min() <= rows.ids.max() < ids:
-        found = f"{side} ids from {rows.ids.min()} to {rows.ids.max()}"
-        raise DataError("aligning words", found, f"ids from 0 to {ids - 1}")
+        problem = f"{side} ids from {rows.ids.min()} to {rows.ids.max()}"
+        raise DataError("aligning words", problem, f"ids from 0 to {ids - 1}")
 
 
 # Word by word -------------------------------------------------------------------------------------

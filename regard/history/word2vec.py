@@ -72,8 +72,8 @@ def read_corpus(sentences: Iterable[Sequence[str]], min_count: int = 1) -> Corpu
     counts = np.bincount(raw, minlength=len(names))
     order = sorted(np.flatnonzero(counts >= min_count), key=lambda n: (-counts[n], names[n]))
     if len(order) < 2:
-        found = f"{len(order)} of {len(names):,} words occur {min_count:,} times or more"
-        raise DataError("reading a corpus", found, "2 words", "more text, or a lower --min-count")
+        problem = f"{len(order)} of {len(names):,} words occur {min_count:,} times or more"
+        raise DataError("reading a corpus", problem, "2 words", "more text, or a lower --min-count")
     rank = np.full(len(names), -1, np.int32)
     rank[order] = np.arange(len(order))
     ranked = rank[raw]
@@ -123,8 +123,8 @@ def train_word2vec(
         if progress is not None:
             progress(job.read, total)
     if not np.isfinite(inputs).all():
-        found = "vectors that are no numbers any more: the learning rate is too high"
-        raise RegardError(DOING, found, "finite ones", "a lower --lr")
+        problem = "vectors that are no numbers any more: the learning rate is too high"
+        raise RegardError(DOING, problem, "finite ones", "a lower --lr")
     return Matrices(inputs[:, : config.dim].copy(), outputs[:, : config.dim].copy())
 
 

@@ -68,8 +68,8 @@ def number_words(pairs: Sequence[Pair]) -> tuple[WordNumbers, Rows, Rows]:
     both = [(cut(source), cut(target)) for source, target in pairs]
     both = [(source, target) for source, target in both if source and target]
     if not both:
-        found = f"{len(pairs):,} pairs, none with words on both sides"
-        raise DataError("counting the words of sentence pairs", found, "one or more")
+        problem = f"{len(pairs):,} pairs, none with words on both sides"
+        raise DataError("counting the words of sentence pairs", problem, "one or more")
     sources, source_rows = number_side([source for source, _ in both])
     targets, target_rows = number_side([target for _, target in both])
     spelt = spelling([target for _, target in both])
@@ -164,8 +164,8 @@ class WordTranslator:
         except FileNotFoundError:
             raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the model's weights") from None
         except (KeyError, ValueError, TypeError, SafetensorError) as error:
-            found = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise DataError(f"reading {path}", found, f"weights of {kind}") from None
+            problem = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise DataError(f"reading {path}", problem, f"weights of {kind}") from None
         return cls(kind, model, known)
 
 
