@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import data, history, look, tokens, train
+    from regard import data, formal, history, look, tokens, train
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from regard.look.activations import steering_vector
     from regard.look.edits import add, mean, other_rows, patch, resample, resample_from, zero
     from regard.look.hooks import head_mask
+    from regard.rules import discover
     from regard.train import replay, verify
     from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 
 __version__ = "0.1.0"
 
-_ROOMS = ("data", "history", "look", "tokens", "train")
+_ROOMS = ("data", "formal", "history", "look", "tokens", "train")
 """Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
 
 _HOMES = {
@@ -45,6 +46,7 @@ _HOMES = {
     "regard.look.activation_store": ("Extracted",),
     "regard.look.activations": ("steering_vector",),
     "regard.look.hooks": ("head_mask",),
+    "regard.rules": ("discover",),
     "regard.train": ("replay", "verify"),
     "regard.train.config": ("DataConfig", "ShapeConfig", "TrainConfig"),
 }
@@ -62,6 +64,8 @@ __all__ = [
     "attention",
     "build",
     "data",
+    "discover",
+    "formal",
     "head_mask",
     "history",
     "kernel_regression",

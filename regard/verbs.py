@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 MOST = (1 << 31) - 1  # of any count
+SEVERAL = (list, tuple, Sequence)  # types whose items are checked one by one
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
         for part in typing.get_args(hint):
             if typing.get_origin(part) in (Annotated, Literal):
                 check_value(verb, name, value, part)
-    elif typing.get_origin(hint) in (list, tuple) and isinstance(value, list | tuple):
+    elif typing.get_origin(hint) in SEVERAL and isinstance(value, list | tuple):
         for inside in value:
             check_value(verb, name, inside, typing.get_args(hint)[0])
     elif typing.get_origin(hint) is Literal and value not in (choices := typing.get_args(hint)):

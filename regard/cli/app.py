@@ -43,6 +43,7 @@ COMMON = [
 ]
 FILE = flag("file", list[str] | None, None, "Read texts from here, one a line.")
 SIMPLE = (str, int, float, bool)
+DASH = "\0"  # stands for the word -, which cyclopts would take for an option; no word has a NUL
 
 
 def door(command: Command) -> Callable[..., int]:
@@ -57,6 +58,7 @@ def door(command: Command) -> Callable[..., int]:
     def run(*args: Any, **flags: Any) -> int:
         positional = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY]
         given = dict(zip([p.name for p in positional], args, strict=False)) | flags
+        given = {name: with_dashes(value) for name, value in given.items()}
         common = {p.name: given.pop(p.name, p.default) for p in COMMON}
         files = given.pop("file", None)
         for name, how in words.items():
@@ -80,6 +82,13 @@ def door(command: Command) -> Callable[..., int]:
     run.__annotations__ = {p.name: p.annotation for p in (*parameters, *COMMON)}
     run.__doc__, run.__name__ = doc.description, function.__name__
     return run
+
+
+def with_dashes(value: Any) -> Any:
+    """A value as it was written."""
+    if isinstance(value, list):
+        return [with_dashes(inside) for inside in value]
+    return "-" if value == DASH else value
 
 
 def own_parameters(
@@ -209,7 +218,7 @@ def build_app(only: Sequence[str] | None = None) -> App:
 def run_command(command: Command, arguments: Sequence[str]) -> int:
     """Run one command with the words after its name; returns the exit code."""
     app = build_app([command.name])
-    words = [*command.name.split(), *arguments]
+    words = [*command.name.split(), *(DASH if word == "-" else word for word in arguments)]
     try:
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:

@@ -27,12 +27,13 @@ GROUPS = {
     "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1",
     "history": "neighbours analogy cluster entropy guess sample",
     "data": "check",
+    "formal": "make test draw list learn",
     "look": "attention heads lens extract gradients",
     "tokens": "encode decode train info merges explain vocab",
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""
 
-ALONE: tuple[str, ...] = ("verify", "replay")
+ALONE: tuple[str, ...] = ("discover", "verify", "replay")
 """Commands without a group."""
 
 

@@ -15,13 +15,10 @@ from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
 from regard.cli.cause_flags import CAUSE
-from regard.cli.discover_flags import DISCOVER
 from regard.cli.explain_flags import EXPLAIN
 from regard.cli.extract_flags import EXTRACT
 from regard.cli.failures import explain
 from regard.cli.ladder_flags import LADDER
-from regard.cli.lang_flags import LANG
-from regard.cli.learn_flags import LEARN
 from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.probe_flags import PROBE
 from regard.cli.show import Show
@@ -34,7 +31,6 @@ from regard.files import FULL
 INTERRUPTED = 130
 FAMILIES = WRITING | WORDS | LADDER
 FAMILIES |= EXPLAIN | CAUSE | PROBE | EXTRACT
-FAMILIES |= LANG | LEARN | DISCOVER
 READING = "reading the command line"
 
 
