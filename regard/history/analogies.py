@@ -99,7 +99,7 @@ def total(scores: Mapping[str, Solved]) -> Solved:
 Pairs = Sequence[tuple[str, str, float]]
 
 
-class Agreement(NamedTuple):
+class RankAgreement(NamedTuple):
     """How the order of cosines agrees with people's order of the same pairs."""
 
     spearman: float
@@ -129,7 +129,7 @@ def read_similarity(path: str | os.PathLike[str]) -> list[tuple[str, str, float]
     return pairs
 
 
-def agree(vectors: WordVectors, pairs: Pairs) -> Agreement:
+def agree(vectors: WordVectors, pairs: Pairs) -> RankAgreement:
     """Spearman's rank correlation (1904) over the pairs whose words both have vectors."""
     rows = [(place(vectors, a), place(vectors, b), score) for a, b, score in pairs]
     known = [row for row in rows if min(row[:2]) >= 0]
@@ -141,4 +141,4 @@ def agree(vectors: WordVectors, pairs: Pairs) -> Agreement:
         problem = f"{theirs[0]:g} for each of {len(known):,} pairs"
         raise DataError("comparing similarities", problem, "scores that differ")
     ours = [float(vectors.unit[a] @ vectors.unit[b]) for a, b, _ in known]
-    return Agreement(spearman(ours, theirs), len(known), len(rows) - len(known))
+    return RankAgreement(spearman(ours, theirs), len(known), len(rows) - len(known))

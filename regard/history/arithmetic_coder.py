@@ -129,7 +129,7 @@ def shortest(low: int, size: int) -> bytes:
 
 
 @dataclass(frozen=True)
-class Packed:
+class ArithmeticCode:
     """A text in bytes."""
 
     data: bytes
@@ -143,7 +143,7 @@ class Packed:
     """Places of the symbols that are ruled out; the coder writes them even so."""
 
 
-def pack(ids: Ids, predictor: Predictor, tell: Tell | None = None) -> Packed:
+def pack(ids: Ids, predictor: Predictor, tell: Tell | None = None) -> ArithmeticCode:
     """Code a text of symbols 0 to V − 1."""
     if len(ids) and not 0 <= ids.min() <= ids.max() < predictor.vocab:
         problem = f"symbols from {ids.min()} to {ids.max()}"
@@ -169,10 +169,10 @@ def pack(ids: Ids, predictor: Predictor, tell: Tell | None = None) -> Packed:
         if tell:
             tell(n * rows)
     never = np.flatnonzero(text_of(np.array(ruled_out))) if np.isinf(bits) else ()
-    return Packed(ranges.finish(moved), len(ids), rows, bits, tuple(map(int, never)))
+    return ArithmeticCode(ranges.finish(moved), len(ids), rows, bits, tuple(map(int, never)))
 
 
-def unpack(packed: Packed, predictor: Predictor, tell: Tell | None = None) -> Ids:
+def unpack(packed: ArithmeticCode, predictor: Predictor, tell: Tell | None = None) -> Ids:
     """The text again, with the predictor that it was coded with."""
     rows, each = packed.rows, np.arange(packed.rows)
     data, place, past = streams(packed)
@@ -208,7 +208,7 @@ def unpack(packed: Packed, predictor: Predictor, tell: Tell | None = None) -> Id
     return text_of(np.stack(columns)) if columns else np.zeros(0, np.int64)
 
 
-def streams(packed: Packed) -> tuple[Bytes, Ids, Ids]:
+def streams(packed: ArithmeticCode) -> tuple[Bytes, Ids, Ids]:
     """All bytes and a zero, where each row begins, and where it ends."""
     width = packed.data[0] if packed.data else 0
     begin = 1 + width * packed.rows

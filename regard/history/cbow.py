@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.errors import DataError
 from regard.history.config import Word2VecConfig
 from regard.history.ngrams import Floats, Ids
-from regard.history.word2vec import Corpus, train_word2vec
+from regard.history.word2vec import WordCorpus, train_word2vec
 
 WINDOW = 5  # words before
 SENTENCE = 1000  # tokens of a running text that word2vec reads as one sentence
@@ -84,7 +84,7 @@ def train_next_word(
     rank = np.full(vocab, -1, np.int32)
     rank[order] = np.arange(len(order))
     bounds = np.unique(np.append(np.arange(0, len(ids), SENTENCE), len(ids)))
-    corpus = Corpus([str(id) for id in order], counts[order], rank[ids], bounds)
+    corpus = WordCorpus([str(id) for id in order], counts[order], rank[ids], bounds)
     vectors = np.zeros((2, vocab, config.dim), np.float32)
     vectors[:, order] = train_word2vec(corpus, config, seed, workers, progress)
     seen = torch.from_numpy(np.maximum(counts, 0.5)).float().log()

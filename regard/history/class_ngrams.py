@@ -14,7 +14,7 @@ import numpy as np
 from regard.errors import UsageError
 from regard.history.clusters import Whole
 from regard.history.config import Smoothing
-from regard.history.ngrams import Drawn, Floats, Ids, Level, Ngrams, check_ids
+from regard.history.ngrams import DrawnWord, Floats, Ids, Level, Ngrams, check_ids
 from regard.history.smoothing import train_ngrams
 
 
@@ -56,7 +56,7 @@ class ClassNgrams:
         after = self.model.distribution(self.classes[check_ids(context, self.vocab)])
         return after[self.classes] + self.emission
 
-    def draw(self, context: Sequence[int], order: int, chance: float) -> Drawn:
+    def draw(self, context: Sequence[int], order: int, chance: float) -> DrawnWord:
         """A class as `Ngrams.draw` does, then a word as often as it was seen in its class."""
         drawn = self.model.draw(
             self.classes[check_ids(context, self.vocab)].tolist(), order, chance

@@ -24,7 +24,7 @@ from regard.ambient import current, progress
 from regard.errors import DataError, UsageError
 from regard.files import write_whole
 from regard.history.results import Cluster, Clusters
-from regard.history.word2vec import Corpus
+from regard.history.word2vec import WordCorpus
 from regard.history.word_vectors import WordVectors
 
 Ids = NDArray[np.int64]
@@ -302,7 +302,7 @@ def cluster_vectors(vectors: WordVectors, k: int, source: str, top: int) -> Clus
     return gather("k-means", k, vectors.words, [str(label) for label in labels], source, top)
 
 
-def cluster_text(corpus: Corpus, k: int, source: str, top: int) -> Clusters:
+def cluster_text(corpus: WordCorpus, k: int, source: str, top: int) -> Clusters:
     """Brown's clusters of the words of a text."""
     with progress("clustering") as say:
         tree = brown(

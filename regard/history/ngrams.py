@@ -61,7 +61,7 @@ class Level:
         return len(self.word)
 
 
-class Drawn(NamedTuple):
+class DrawnWord(NamedTuple):
     """A word that was drawn."""
 
     word: int
@@ -174,7 +174,7 @@ class Ngrams:
         low, high = np.searchsorted(keys, (place * self.vocab, (place + 1) * self.vocab))
         return slice(int(low), int(high))
 
-    def draw(self, context: Sequence[int], order: int, chance: float) -> Drawn:
+    def draw(self, context: Sequence[int], order: int, chance: float) -> DrawnWord:
         """A word as often as it was seen after the last `order` − 1 words.
 
         Where nothing was seen after them, fewer are looked at. `chance` from 0 to 1 decides.
@@ -188,7 +188,7 @@ class Ngrams:
                 at = int(np.searchsorted(sums, point, "right"))
                 own = self.levels[n].count[after][at]
                 rest = float((point - sums[at] + own) / own)
-                return Drawn(int(self.levels[n].word[after][at]), n + 1, rest)
+                return DrawnWord(int(self.levels[n].word[after][at]), n + 1, rest)
         raise UsageError(
             "drawing words by n-grams",
             "a model without counts",

@@ -29,7 +29,7 @@ from regard.errors import DataError, RegardWarning, UsageError
 from regard.files import check_new, corrupt, read_json, read_shapes, write_whole
 from regard.history.config import DOING, Word2VecConfig
 from regard.history.results import VectorRun
-from regard.history.word2vec import Corpus, train_word2vec
+from regard.history.word2vec import WordCorpus, train_word2vec
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -362,7 +362,7 @@ def plain_words(vectors: WordVectors, path: str | os.PathLike[str]) -> list[str]
 FORMS = {".bin": write_binary, ".txt": write_text, ".vec": write_text}
 
 
-def train_vectors(corpus: Corpus, config: Word2VecConfig, workers: int, out: Path) -> VectorRun:
+def train_vectors(corpus: WordCorpus, config: Word2VecConfig, workers: int, out: Path) -> VectorRun:
     """Learn vectors by word2vec and write them: a folder, or a file of word2vec's by its suffix."""
     check_new(out, DOING)
     start, epochs = time.monotonic(), config.times(len(corpus.ids))
