@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from regard.errors import RegardError, UsageError, did_you_mean
 from regard.result import Call, Result
@@ -51,6 +51,13 @@ Amount = Annotated[float, Bound(0, 1e300, "a number above 0", above=True)]
 
 
 @dataclass(frozen=True)
+class Alias:
+    """Another name of a flag, such as --n for --length."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Words:
     """How the words of a command become a text argument.
 
@@ -79,7 +86,7 @@ File = Annotated[str | Path, FILES]
 Files = Annotated[str | Path | list[str | Path], FILES]
 """A file or several, also folders and compressed ones."""
 if TYPE_CHECKING:
-    ModelLike = str | Path | Kit
+    ModelLike: TypeAlias = str | Path | Kit
 else:
     ModelLike = Annotated[str, FILES]
 """A folder, a .gguf file, the name of a model in the box, or an opened Kit."""

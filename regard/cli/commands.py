@@ -32,7 +32,7 @@ GROUPS = {
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""
 
-ALONE: tuple[str, ...] = ()
+ALONE: tuple[str, ...] = ("check", "doctor", "export", "info", "models", "plan")
 """Commands without a group."""
 
 
