@@ -14,7 +14,8 @@ from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, wor
 from regard.decode.step import without_end
 from regard.errors import UsageError
 from regard.look.page import AlignedSentence, AlignedWord, alignment_page
-from regard.look.word_alignment import (
+from regard.translation.document import Candidate, Document, Part
+from regard.translation.word_alignment import (
     AlignConfig,
     Link,
     align_config,
@@ -23,7 +24,6 @@ from regard.look.word_alignment import (
     token_shares,
     word_weights,
 )
-from regard.translation.document import Candidate, Document, Part
 
 if TYPE_CHECKING:
     from regard.kit import Kit
