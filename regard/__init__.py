@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from regard.rules import discover
     from regard.train import replay, verify
     from regard.train.config import DataConfig, ShapeConfig, TrainConfig
+    from regard.translation import translate
 
 __version__ = "0.1.0"
 
@@ -49,6 +50,7 @@ _HOMES = {
     "regard.rules": ("discover",),
     "regard.train": ("replay", "verify"),
     "regard.train.config": ("DataConfig", "ShapeConfig", "TrainConfig"),
+    "regard.translation": ("translate",),
 }
 """Where other public names live. Loaded on first use: `import regard` needs no torch."""
 
@@ -82,6 +84,7 @@ __all__ = [
     "taps",
     "tokens",
     "train",
+    "translate",
     "verify",
     "zero",
 ]

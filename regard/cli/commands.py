@@ -33,7 +33,7 @@ GROUPS = {
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""
 
-ALONE: tuple[str, ...] = ("discover", "verify", "replay")
+ALONE: tuple[str, ...] = ("translate", "verify", "replay", "discover")
 """Commands without a group."""
 
 

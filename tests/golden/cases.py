@@ -227,7 +227,7 @@ CASES = [
     Case("translate-box", "translate 'Je suis un chat.' 'Où est la gare ?'"),
     Case("translate-several", "translate 'Le chat dort.' --alternatives 2 --begin 'The cat'"),
     Case("translate-ban", "translate 'Le chat dort.' --ban asleep --beams 2 --workers 1"),
-    Case("translate-explain", "translate 'Le chat dort.' --explain --page {out}.html"),
+    Case("translate-explain", "translate 'Le chat dort.' --explain --save {out}.html"),
     Case("translate-file", "translate --file {sources} --workers 1"),
     Case("translate-folder", "translate --model {t5} --beams 2 --max-new 6", stdin="the cat\n"),
     Case("translate-counted", "translate 'le chat le roi' --model {ibm1}"),
