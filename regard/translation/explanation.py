@@ -12,13 +12,9 @@ from torch import Tensor
 from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, word_spans, words
 from regard.decode.step import without_end
 from regard.errors import UsageError
-<<<<<<< HEAD
-from regard.look.page import AlignedSentence, AlignedWord, alignment_page
-from regard.translation.document import Candidate, Document, Part
+from regard.translation.document import Document, Part
+from regard.translation.results import Alternative, Explanation, SourceWord, TargetWord, share_out
 from regard.translation.word_alignment import (
-=======
-from regard.look.word_alignment import (
->>>>>>> main
     AlignConfig,
     Link,
     align_config,
@@ -27,11 +23,6 @@ from regard.look.word_alignment import (
     token_shares,
     word_weights,
 )
-<<<<<<< HEAD
-=======
-from regard.translation.document import Document, Part
-from regard.translation.results import Alternative, Explanation, SourceWord, TargetWord, share_out
->>>>>>> main
 
 if TYPE_CHECKING:
     from regard.kit import Kit

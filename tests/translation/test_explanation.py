@@ -22,6 +22,7 @@ from regard.translation.explanation import (
 )
 from regard.translation.results import Explanation, SourceWord, TargetWord
 from regard.translation.translator import Translator
+from regard.translation.word_alignment import alignment_error_rate, read_links
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.translation.test_segment import CORPUS
 from tests.translation.test_translator import made
