@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import data, history, look, tokens, train
+    from regard import data, formal, history, look, tokens, train
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from regard.look.hooks import head_mask
     from regard.model import info, models, plan
     from regard.native import doctor
+    from regard.rules import discover
+    from regard.train import replay, verify
+    from regard.train.config import DataConfig, ShapeConfig, TrainConfig
+    from regard.translation import translate
 
 __version__ = "0.1.0"
 
-_ROOMS = ("data", "history", "look", "tokens", "train")
+_ROOMS = ("data", "formal", "history", "look", "tokens", "train")
 """Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
 
 _HOMES = {
@@ -49,21 +53,30 @@ _HOMES = {
     "regard.look.hooks": ("head_mask",),
     "regard.model": ("info", "models", "plan"),
     "regard.native": ("doctor",),
+    "regard.rules": ("discover",),
+    "regard.train": ("replay", "verify"),
+    "regard.train.config": ("DataConfig", "ShapeConfig", "TrainConfig"),
+    "regard.translation": ("translate",),
 }
 """Where other public names live. Loaded on first use: `import regard` needs no torch."""
 
 __all__ = [
+    "DataConfig",
     "Extracted",
     "Kit",
+    "ShapeConfig",
     "Tap",
+    "TrainConfig",
     "add",
     "attend",
     "attention",
     "build",
     "check",
     "data",
+    "discover",
     "doctor",
     "export",
+    "formal",
     "head_mask",
     "history",
     "info",
@@ -75,6 +88,7 @@ __all__ = [
     "other_rows",
     "patch",
     "plan",
+    "replay",
     "resample",
     "resample_from",
     "settings",
@@ -82,6 +96,8 @@ __all__ = [
     "taps",
     "tokens",
     "train",
+    "translate",
+    "verify",
     "zero",
 ]
 

@@ -24,15 +24,27 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
-    "train": "ngram bow classes w2v bayes logreg ibm1",
+    "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1",
     "history": "neighbours analogy cluster entropy guess sample",
     "data": "check",
-    "look": "attention heads lens extract",
+    "formal": "make test draw list learn",
+    "look": "attention heads lens extract gradients",
     "tokens": "encode decode train info merges explain vocab",
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""
 
-ALONE: tuple[str, ...] = ("check", "doctor", "export", "info", "models", "plan")
+ALONE: tuple[str, ...] = (
+    "translate",
+    "verify",
+    "replay",
+    "discover",
+    "check",
+    "doctor",
+    "export",
+    "info",
+    "models",
+    "plan",
+)
 """Commands without a group."""
 
 
