@@ -3,6 +3,7 @@
 - `patch_sites`: activation patching, each site alone (Meng 2022; Wang 2022)
 - `attribute_sites`: attribution patching, its first-order estimate (Nanda 2023)
 - `patch_paths`: path patching, what a head does through certain receivers alone (Wang 2022)
+- `measure_effects`: any of these over all heads, MLPs or positions
 - `ablation_values` and `measure_sets`: ablation of any sets of sites, many in one forward pass
 """
 
@@ -15,17 +16,19 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from regard.ambient import progress
 from regard.core.attention import Attention
 from regard.core.stack import Stack
-from regard.errors import UsageError, check_known
-from regard.look.edits import HEAD, Edit, Edits, patch
+from regard.errors import DataError, UsageError, check_known
+from regard.look.edits import HEAD, Edit, Edits, patch, zero
 from regard.look.hooks import Board
+from regard.look.results import Ablation, Over, PatchEffects, Site, SiteEffect
+from regard.look.tap_names import find_taps
 from regard.model.batch import Batch, tile_rows
 from regard.model.model import Model
 
+DOING = "patching activations"
 ROWS = 256  # of one forward pass
-
-Ablation = Literal["resample", "mean", "zero"]
 ABLATIONS: tuple[Ablation, ...] = get_args(Ablation)
 
 Values = Mapping[str, Tensor]
@@ -102,18 +105,6 @@ class Pairs(NamedTuple):
 
 
 # Sites: what is patched -------------------------------------------------------------------------
-
-
-class Site(NamedTuple):
-    """A place in a model: the whole of a tap, or one head or position of it."""
-
-    tap: str
-    head: int | None = None
-    position: int | None = None
-
-    def __str__(self) -> str:
-        head = "" if self.head is None else f" head {self.head}"
-        return f"{self.tap}{head}" + ("" if self.position is None else f" at {self.position}")
 
 
 def head_sites(board: Board) -> list[Site]:
@@ -385,3 +376,89 @@ def patch_paths(
         logits = send_along_paths(board, tiled, frozen, sent, receivers)
         goals.append(pairs.goal.rows(sets)(logits, tiled).view(sets, count).cpu())
     return Effects((torch.cat(goals) - clean) / -gap, clean, corrupt)
+
+
+# One call for all ways --------------------------------------------------------------------------
+
+
+def measure_effects(
+    board: Board,
+    pairs: Pairs,
+    over: Over = "heads",
+    *,
+    noise: bool = False,
+    fast: bool = False,
+    to: Sequence[str] = (),
+    top: int = 15,
+) -> PatchEffects:
+    """Patch every head, MLP or position alone, exactly or to first order; or paths from heads."""
+    sites = find_sites(board, over, pairs)
+    if to and (over != "heads" or fast):
+        raise UsageError(DOING, "receivers with other places, or to first order", "exact paths")
+    with progress("patching") as say:
+        say(f"{len(sites)} places, {len(pairs.clean.ids)} pairs")
+        if to:
+            way, effects = "paths", patch_paths(board, pairs, sites, find_receivers(board, to))
+        elif fast:
+            way, effects = "first order", attribute_sites(board, pairs, sites)
+        else:
+            direction = "noise" if noise else "denoise"
+            way, effects = "patching", patch_sites(board, pairs, sites, direction)
+    count = effects.effect.shape[1]
+    errors = [None if count < 2 else float(row.std()) / count**0.5 for row in effects.effect]
+    return PatchEffects(
+        count,
+        float(effects.clean.mean()),
+        float(effects.corrupt.mean()),
+        way,
+        "noise" if noise or fast or to else "denoise",
+        [
+            SiteEffect(*site, mean, error)
+            for site, mean, error in zip(sites, effects.mean.tolist(), errors, strict=True)
+        ],
+        over,
+        " ".join(to),
+        top,
+    )
+
+
+def find_sites(board: Board, over: Over, pairs: Pairs) -> list[Site]:
+    """Every head, every MLP, or the stream before each block at each position."""
+    clean = pairs.clean
+    if over == "heads":
+        sites = head_sites(board)
+    elif over == "mlps":
+        sites = mlp_sites(board)
+    else:
+        masks = (clean.mask, clean.source_mask)
+        if any(mask is not None and not bool(mask.all()) for mask in masks):
+            raise DataError(DOING, "prompts of different lengths", "one length, for the stream")
+        sites = [
+            Site(tap, None, n)
+            for tap in board.taps
+            if tap.endswith((".resid_pre", ".state")) and ".back." not in tap  # read backwards
+            for n in range((clean.inputs if tap.startswith("encoder.") else clean.ids).shape[1])
+        ]
+    if not sites:
+        fix = "--over stream patches the states of a recurrent model"
+        raise UsageError(DOING, f"a model without {over}", "one that has them", fix)
+    return sites
+
+
+def find_receivers(board: Board, names: Sequence[str]) -> list[Site]:
+    """Taps with their heads, such as `*.9.attn.q:3`; `end` is none, the end of the stream."""
+    if "end" in names:
+        if len(names) > 1:
+            expected, fix = "`end` alone, or taps alone", "run it once for each"
+            raise UsageError(DOING, f"receivers {' '.join(names)}", expected, fix)
+        return []
+    receivers = []
+    for name in names:
+        pattern, _, head = name.partition(":")
+        if head and not head.isdecimal():
+            raise UsageError(DOING, f"head {head!r} in {name!r}", "TAP:HEAD, such as *.9.attn.q:3")
+        for tap in find_taps(pattern, board.taps):
+            receivers.append(Site(tap, int(head) if head else None))
+            if head:
+                board.place({tap: zero(head=int(head))})  # says which heads there are
+    return receivers

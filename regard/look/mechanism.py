@@ -7,8 +7,8 @@
         model.unused("decoder.blocks.2.attn.z", head=3, on=["The cat sat on the mat."])
         model.head(0, 1).unused_by(model.head(3, 5), "q", on=["The cat sat on the mat."])
 
-A fine-tune that destroys the induction heads then fails the build. Nothing heavy is imported here:
-every run of pytest loads this file.
+A fine-tune that destroys the induction heads then fails the build. The fixture `mechanism` is in
+pytest_plugin.py.
 """
 
 from __future__ import annotations
@@ -18,16 +18,23 @@ from collections.abc import Container, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-import pytest
+import torch
+from torch import Tensor
+
+from regard.errors import DataError, UsageError, check_known
+from regard.interop.side import start_id
+from regard.look import as_kit
+from regard.look.attention_patterns import find_attention
+from regard.look.edits import Edit, mean, zero
+from regard.look.head_scores import Repeats, best_heads, repeats_for, score_heads
+from regard.look.logit_lens import copy_score
+from regard.look.patching import Site, head_sites, mlp_sites, send_along_paths, taps_of
+from regard.look.results import HeadScore
+from regard.model.batch import Batch
+from regard.model.model import Model
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from regard.kit import Kit
-    from regard.look.edits import Edit
-    from regard.look.results import HeadScore
-    from regard.model.batch import Batch
-    from regard.model.model import Model
 
 SHOWN = 5  # heads that a failure names
 KINDS = ("induction", "previous", "duplicate")
@@ -47,11 +54,8 @@ class Mechanism:
         self.length, self.rows, self.seed = length, rows, seed
 
     @cached_property
-    def repeats(self) -> Any:
+    def repeats(self) -> Repeats:
         """Random tokens, twice: the same for the same seed."""
-        from regard.interop.side import start_id
-        from regard.look.head_scores import repeats_for
-
         begin = start_id(self.kit.files, self.kit.config)
         sizes = self.length, self.rows, self.seed
         return repeats_for(self.kit.model, self.kit.tokenizer, *sizes, begin)
@@ -59,8 +63,6 @@ class Mechanism:
     @cached_property
     def scores(self) -> list[HeadScore]:
         """Every head, measured once."""
-        from regard.look.head_scores import score_heads
-
         return score_heads(self.kit.board, self.repeats)
 
     def some_head(
@@ -68,9 +70,6 @@ class Mechanism:
     ) -> HeadScore:
         """Claim that a head of some block has this score of induction, previous or duplicate."""
         __tracebackhide__ = True
-        from regard.errors import check_known
-        from regard.look.head_scores import best_heads
-
         check_known(kind, KINDS, "testing a mechanism")
         inside = [s for s in self.scores if blocks is None or s.block in blocks]
         found = best_heads(inside, kind, SHOWN)
@@ -83,9 +82,6 @@ class Mechanism:
 
     def head(self, block: int, head: int, layer: str | None = None) -> HeadClaim:
         """One head: of the last stack's self-attention, or of the attention at the path `layer`."""
-        from regard.errors import UsageError
-        from regard.look.attention_patterns import find_attention
-
         name, attention = find_attention(self.kit.board, block if layer is None else layer)
         if not 0 <= head < int(attention.heads):  # type: ignore[arg-type]
             expected = f"0 to {int(attention.heads) - 1}"  # type: ignore[arg-type]
@@ -106,8 +102,6 @@ class Mechanism:
         next token at each place, or the likeliest answer of a model that does not write.
         """
         __tracebackhide__ = True
-        import torch
-
         batch = self.batch(on)
         with torch.no_grad():
             before, _ = self.kit.board.run(batch)
@@ -133,7 +127,6 @@ class Mechanism:
         """Texts, ids or pairs as a batch."""
         if self.kit.model.target is None:
             return self.kit.batch(on)
-        from regard.interop.side import start_id
 
         begin = start_id(self.kit.files, self.kit.config)
         sources, targets = zip(*on, strict=True)
@@ -166,8 +159,6 @@ class HeadClaim:
     def copies(self, at_least: float = 0.5, top: int = 5) -> float:
         """What it writes for a token favours that token (Wang 2022): a share of random tokens."""
         __tracebackhide__ = True
-        from regard.look.logit_lens import copy_score
-
         board = self.model.kit.board
         batch = self.model.repeats.batch.to(board.model.device)
         found = {n: copy_score(board, self.layer, n, batch, top) for n in range(self.count)}
@@ -194,17 +185,6 @@ class HeadClaim:
         reader (Wang 2022). Heads that share keys and values read together.
         """
         __tracebackhide__ = True
-        import torch
-
-        from regard.errors import UsageError
-        from regard.look.patching import (
-            Site,
-            head_sites,
-            mlp_sites,
-            send_along_paths,
-            taps_of,
-        )
-
         if into not in ("q", "k", "v"):
             raise UsageError("testing a mechanism", f"an edge into {into!r}", "q, k or v")
         board, batch = self.model.kit.board, self.model.batch(on)
@@ -230,9 +210,6 @@ class HeadClaim:
     def scores(self, kind: str, at_least: float) -> float:
         """Claim a score of this head."""
         __tracebackhide__ = True
-        from regard.errors import UsageError
-        from regard.look.head_scores import best_heads
-
         (mine,) = (s for s in self.model.scores if (s.layer, s.head) == (self.layer, self.number))
         value: float | None = getattr(mine, kind)
         if value is None:
@@ -247,22 +224,8 @@ class HeadClaim:
         )
 
 
-def as_kit(model: Kit | Model | str | os.PathLike[str]) -> Kit:
-    """A folder opened, a bare model wrapped, a kit as it is."""
-    from regard.kit import Kit
-    from regard.loading import load
-    from regard.model.model import Model
-
-    if isinstance(model, Model):
-        return Kit(model)
-    return model if isinstance(model, Kit) else load(model)
-
-
 def ablation(by: str, head: int | Sequence[int] | None) -> Edit:
     """What stands in the place of a head, or of all of a tap."""
-    from regard.errors import UsageError
-    from regard.look.edits import mean, zero
-
     if by not in ("zero", "mean"):
         raise UsageError("testing a mechanism", f"by={by!r}", "zero or mean")
     return mean(head=head) if by == "mean" else zero(head=head)
@@ -287,13 +250,6 @@ def largest_change(before: Tensor, after: Tensor, batch: Batch, writes: bool) ->
     change = (after - before).gather(-1, wanted[..., None])[..., 0].abs()
     change = change if real is None else change[real]
     if change.numel() == 0:
-        from regard.errors import DataError
 
         raise DataError("testing a mechanism", "texts of one token", "texts of two or more")
     return float(change.max())
-
-
-@pytest.fixture
-def mechanism() -> type[Mechanism]:
-    """`mechanism(model or folder)`: assertions about what happens inside it."""
-    return Mechanism
