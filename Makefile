@@ -26,7 +26,7 @@ check: $(VENV)/.test  ## Format, lint, types, line budgets, atlas
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/size.py
-	$(BIN)/python tools/atlas.py
+	$(BIN)/python tools/atlas.py --check
 
 format: $(VENV)/.test  ## Rewrite the source in the house style
 	$(BIN)/ruff format .

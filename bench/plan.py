@@ -59,17 +59,16 @@ def read_status(key: str) -> int:
 
 
 def measure(case: Case, threads: int) -> dict[str, Any]:
-    """Run one case in this process: predictions, peak and seconds."""
+    """RunShape one case in this process: predictions, peak and seconds."""
     import torch
 
     from regard.cli.timing import Timer
-    from regard.model.cost import Run
-    from regard.model.memory import count_memory
+    from regard.model.cost import RunShape, count_memory
     from regard.model.model import Model
     from regard.model.presets import preset
 
     torch.set_num_threads(threads)
-    config, run = preset(case.preset), Run(case.batch, case.length, case.length)
+    config, run = preset(case.preset), RunShape(case.batch, case.length, case.length)
     warm = torch.nn.Linear(64, 64)
     torch.nn.functional.cross_entropy(warm(torch.rand(64, 64)), torch.zeros(64).long()).backward()
     torch.optim.AdamW(warm.parameters()).step()  # libraries are loaded before memory is counted

@@ -16,9 +16,6 @@ import tempfile
 from pathlib import Path
 
 import regard
-from regard.look.attention_maps import View, add_effects, collect_maps
-from regard.look.labels import token_label, token_labels
-from regard.look.page import view_page
 
 SENTENCES = {  # page → sentence, the pronoun, and what it could stand for
     "tired": (
@@ -44,18 +41,6 @@ SENTENCES = {  # page → sentence, the pronoun, and what it could stand for
 }
 
 
-def look(kit: regard.Kit, text: str) -> View:
-    """The view of a sentence and its translation, with what each head does."""
-    source = kit.tokenizer.encode(text)
-    *target, _ = kit.tokenizer.encode(kit.translate(text), side="target")  # the last one ends it
-    batch = kit.batch([source], [[kit.config["decoder_start_token_id"], *target]])
-    sides = {
-        "source": token_labels(kit.tokenizer, source, "source"),
-        "target": token_labels(kit.tokenizer, batch.ids[0].tolist(), "target"),
-    }
-    return add_effects(kit.board, batch, collect_maps(kit.board, batch, sides))
-
-
 def places(kit: regard.Kit, text: str, word: str) -> list[int]:
     """The tokens of a word where it stands last."""
     start, end = [match.span() for match in re.finditer(rf"\b{word}\b", text)][-1]
@@ -68,14 +53,14 @@ def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="regard-look-"))
     folder.mkdir(parents=True, exist_ok=True)
     for name, (text, pronoun, candidates) in SENTENCES.items():
-        view = look(kit, text)
-        print(f"\n{text}\n→ {''.join(view.sides['target'][1:]).strip()}")
+        maps = regard.look.attention(kit, text)
+        print(f"\n{text}\n→ {''.join(maps.tokens['target'][1:]).strip()}")
         query = places(kit, text, pronoun)[-1]
         for candidate in candidates:
             keys = places(kit, text, candidate)
             found = [
                 (float(head.dense()[query, keys].sum()), f"{block}.{number}")
-                for block, heads in enumerate(view.stack("encoder").heads)
+                for block, heads in enumerate(maps.stack("encoder").heads)
                 for number, head in enumerate(heads)
             ]
             best = ", ".join(
@@ -83,8 +68,7 @@ def main() -> None:
             )
             print(f"  “{pronoun}” looks at “{candidate}”: {best}")
         page = folder / f"{name}.html"
-        made = view_page(view, text, lambda token: token_label(kit.tokenizer, token))
-        page.write_text(made, encoding="utf-8")
+        maps.save(page)
         print(f"  page: {page}")
 
 

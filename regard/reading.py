@@ -13,7 +13,7 @@ from regard.errors import RegardWarning, UsageError, check_names
 from regard.interop.side import start_id
 from regard.model.batch import Batch, check_batch, pad_rows, to_ids, to_mask, to_signal
 from regard.model.config import FrontConfig, TextConfig
-from regard.model.front_text import TextFront, too_long
+from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
 from regard.tokens.tokenizer import Side, Tokenizer
 

@@ -1,12 +1,11 @@
-"""Check that every file, symbol, test and example named in docs/atlas.md exists.
+"""The atlas: concept → paper → code → test, made from the docstrings that cite a paper.
 
-A row reads
+    python tools/atlas.py           writes docs/atlas.md
+    python tools/atlas.py --check   exits 1 when that file is out of date
 
-    | concept | paper | `core/mlp.py: MLP` | `core/test_mlp.py` | `examples/mlp.py` |
-
-with `where` under regard/, `test` under tests/ and `example` under the repository; a cell may hold
-several names, each in back quotes, and a dash for none (not in `where` and `test`). A symbol may be
-dotted (`Block.forward`). Exits 1 with the offending rows.
+A docstring of a module, class, function or constant that cites a paper in parentheses, such as
+(Vaswani et al. 2017, eq. 1), is a row: its first sentence is the concept. The tests are those that
+import the name, else its module; an idea that no test imports is tested with its room.
 """
 
 from __future__ import annotations
@@ -14,83 +13,99 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-COLUMNS = ["concept", "paper", "where", "test", "example"]  # further columns are free
-PLACES = {"where": "regard", "test": "tests", "example": "."}
-NONE = {"", "-", "–", "—"}
+PAPER = re.compile(r"\s*\(((?:after |as in )?[A-ZÀ-Ž][^()]*?\b(?:1[6-9]|20)\d\d\b[^()]*)\)")
+HEAD = """# Atlas: concept → paper → code → test
 
-
-def rows(text: str) -> list[tuple[int, dict[str, str]]]:
-    """Line number and cells of each row of the tables that have the columns of the atlas."""
-    found, inside = [], False
-    for number, line in enumerate(text.splitlines(), start=1):
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if not line.lstrip().startswith("|"):
-            inside = False
-        elif [cell.lower() for cell in cells[:5]] == COLUMNS:
-            inside = True
-        elif inside and set(line) - set("|-: "):  # not the ruler below the header
-            cells += [""] * (5 - len(cells))
-            found.append((number, dict(zip(COLUMNS, cells, strict=False))))
-    return found
+Made by `tools/atlas.py` from docstrings that cite a paper. Paths are under `regard/` and `tests/`.
+"""
 
 
-def symbols(body: list[ast.stmt], prefix: str = "") -> set[str]:
-    """Names defined in a module or class body, methods as Class.method."""
-    names: set[str] = set()
-    for node in body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            names.add(prefix + node.name)
+class Row(NamedTuple):
+    """One cited idea."""
+
+    room: str
+    concept: str
+    papers: str
+    place: str
+    tests: tuple[str, ...]
+
+
+def cited(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """(name, docstring) of each class, method, function and constant below a body."""
+    for node, following in zip(body, [*body[1:], None], strict=True):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield prefix + node.name, ast.get_docstring(node) or ""
             if isinstance(node, ast.ClassDef):
-                names |= symbols(node.body, f"{prefix}{node.name}.")
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names |= {prefix + target.id for target in targets if isinstance(target, ast.Name)}
-    return names
+                yield from cited(node.body, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(following, ast.Expr):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and isinstance(following.value, ast.Constant):
+                yield prefix + target.id, str(following.value.value)
 
 
-def fault(reference: str, folder: Path) -> str | None:
-    """What is wrong with `path` or `path: symbol`, or None."""
-    path, _, symbol = (part.strip() for part in reference.partition(":"))
-    file = folder / path
-    if not file.is_file():
-        return f"no file {path}"
-    if symbol and symbol not in symbols(ast.parse(file.read_text(encoding="utf-8")).body):
-        return f"no {symbol} in {path}"
-    return None
+def find_tests(root: Path, module: str, name: str, path: str) -> tuple[str, ...]:
+    """Test files that import a name from a module, else those that import the module or face it."""
+    first, tests = name.split(".")[0], root / "tests"
+    names, modules = [], []
+    for file in sorted(tests.rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        where = file.relative_to(tests).as_posix()
+        block = re.search(rf"from {re.escape(module)} import (\([^)]*\)|[^\n]*)", text)
+        if first and block and re.search(rf"\b{re.escape(first)}\b", block[1]):
+            names.append(where)
+        elif module in text or file.stem == f"test_{Path(path).stem}":
+            modules.append(where)
+    return tuple((names or modules)[:3]) or (f"{path.split('/')[0]}/",)
 
 
-def faults(cells: dict[str, str], root: Path) -> list[str]:
-    """All that is wrong with one row."""
-    found = []
-    for column, place in PLACES.items():
-        references = re.findall(r"`([^`]+)`", cells[column])
-        if not references and (column != "example" or cells[column] not in NONE):
-            found.append(f"{column}: no name in back quotes")
-        for reference in references:
-            wrong = fault(reference, root / place)
-            found += [f"{column}: {wrong}"] if wrong else []
-    return found
+def collect(root: Path) -> list[Row]:
+    """A row for each docstring that cites a paper."""
+    rows = []
+    for file in sorted((root / "regard").rglob("*.py")):
+        path = file.relative_to(root / "regard").as_posix()
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        module = ".".join(("regard", *Path(path).with_suffix("").parts)).removesuffix(".__init__")
+        for name, doc in [("", ast.get_docstring(tree) or ""), *cited(tree.body)]:
+            papers = PAPER.findall(" ".join(doc.split()))
+            if papers:
+                first = PAPER.sub("", " ".join(doc.split()))
+                concept = re.split(r"(?<=[\w)\]'’])[.:;] |\.$", first)[0].replace("|", "\\|")
+                room = path.split("/")[0] if "/" in path else "top level"
+                place = f"{path}: {name}" if name else path
+                tests = find_tests(root, module, name, path)
+                rows.append(Row(room, concept, "; ".join(dict.fromkeys(papers)), place, tests))
+    return rows
 
 
-def main(root: Path) -> int:
-    """Check the atlas under root; 1 when it is missing, empty or wrong."""
-    atlas = root / "docs" / "atlas.md"
-    if not atlas.is_file():
-        print(f"{atlas}: missing", file=sys.stderr)
-        return 1
-    table = rows(atlas.read_text(encoding="utf-8"))
-    wrong = [(number, cells, faults(cells, root)) for number, cells in table]
-    for number, cells, found in wrong:
-        for sentence in found:
-            print(f"docs/atlas.md:{number}: {cells['concept']}: {sentence}", file=sys.stderr)
-    if not table:
-        print(f"docs/atlas.md: no table with columns {' | '.join(COLUMNS)}", file=sys.stderr)
-    bad = sum(bool(found) for _, _, found in wrong)
-    print(f"atlas: {len(table)} rows, {bad} wrong")
-    return 1 if bad or not table else 0
+def write(rows: list[Row]) -> str:
+    """The atlas as Markdown, a table for each room."""
+    lines = [HEAD]
+    for room in dict.fromkeys(row.room for row in rows):
+        lines += [f"## {room}\n", "| concept | paper | where | test |", "|---|---|---|---|"]
+        for row in rows:
+            if row.room == room:
+                tests = ", ".join(f"`{test}`" for test in row.tests)
+                lines.append(f"| {row.concept} | {row.papers} | `{row.place}` | {tests} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main(root: Path, *options: str) -> int:
+    """Write or check the atlas under root."""
+    rows, atlas = collect(root), root / "docs" / "atlas.md"
+    text = write(rows)
+    stale = not atlas.is_file() or atlas.read_text(encoding="utf-8") != text
+    if "--check" not in options:
+        atlas.write_text(text, encoding="utf-8")
+    elif stale:
+        print("docs/atlas.md is out of date: python tools/atlas.py", file=sys.stderr)
+    print(f"atlas: {len(rows)} rows")
+    return int("--check" in options and stale)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(__file__).resolve().parent.parent))
+    sys.exit(main(Path(__file__).resolve().parent.parent, *sys.argv[1:]))

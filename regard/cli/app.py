@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import docstring_parser
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from regard import __version__
+import regard
 from regard.ambient import Device, settings
 from regard.cli.commands import COMMANDS, GROUPS, PANELS, Command
 from regard.cli.render import render
@@ -151,13 +151,18 @@ def show_panel(console: Any, options: Any, panel: Any) -> None:
 
 def examples(command: Command) -> str:
     """The three examples at the end of a help page."""
-    return "Examples:\n\n" + "\n\n".join(f"  {line}" for line in command.examples)
+    return "Examples:\n\n" + "\n\n".join(f"  {line}" for line in command.examples())
+
+
+def room_summary(name: str) -> str:
+    """What the commands of a group do: the first line of its room's docstring."""
+    return (getattr(regard, name).__doc__ or "").strip().splitlines()[0]
 
 
 def build_app(only: Sequence[str] | None = None) -> App:
     """The app with the doors of the commands named `only` and bare entries for the others."""
     options: dict[str, Any] = dict(
-        version=__version__,
+        version=regard.__version__,
         help_format="plaintext",
         version_flags=["--version"],
         help_formatter=show_panel,
@@ -172,17 +177,13 @@ def build_app(only: Sequence[str] | None = None) -> App:
     panels = {
         word: Group(title, sort_key=number)
         for number, (title, words) in enumerate(PANELS.items())
-        for word in words.split()
+        for word in words
     }
     groups = {
         name: App(
-            name=name,
-            help=f"{text[0].upper()}{text[1:]}.",
-            help_epilogue="",
-            group=panels[name],
-            **options,
+            name=name, help=room_summary(name), help_epilogue="", group=panels[name], **options
         )
-        for name, text in GROUPS.items()
+        for name in GROUPS
     }
     for group in groups.values():
         app.command(group)
@@ -196,7 +197,7 @@ def build_app(only: Sequence[str] | None = None) -> App:
             target: Any = door(command)
             parent.command(target, name=last, help_epilogue=examples(command), **more)
         else:
-            parent.command(command.function, name=last, help=command.summary(), **more)
+            parent.command(f"regard.cli.app:{last}", name=last, help=command.summary(), **more)
     return app
 
 

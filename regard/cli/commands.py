@@ -1,149 +1,58 @@
-"""The command table: which public function each command is, under which panel, with examples.
+"""The command table: the public functions that are commands, in the panels of `regard --help`.
 
-`regard A B` is `regard.A.B`: the docstring is the help, the signature the flags.
+`regard A B` is `regard.A.B`: its signature gives the flags, its docstring the help, the lines of
+its `Example:` that begin with $ the examples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any, NamedTuple
+from functools import reduce
+from typing import Any, NamedTuple, cast
+
+import regard
+
+PANELS = {
+    "Use": ("generate", "translate", "score", "fill", "embed"),
+    "Make": ("train", "tokens", "ladder", "export", "verify", "replay"),
+    "Judge": ("evaluate", "check"),
+    "Look inside": ("look",),
+    "Before attention": ("history",),
+    "Structure": ("discover", "formal"),
+    "House": ("info", "models", "plan", "data", "doctor"),
+}
+"""Commands and groups, as the help shows them."""
+
+GROUPS = {
+    "look": "attention heads lens extract",
+    "tokens": "encode decode train info merges explain vocab",
+}
+"""The commands of each group; the group's help is the docstring of the room of that name."""
+
+ALONE: tuple[str, ...] = ()
+"""Commands without a group."""
 
 
 class Command(NamedTuple):
-    """One command: its words, the function it is, three examples."""
+    """One command, by its words."""
 
     name: str
-    function: str
-    examples: tuple[str, ...]
 
     def load(self) -> Callable[..., Any]:
         """The function; its room's face loads no torch."""
-        module, _, name = self.function.partition(":")
-        function: Callable[..., Any] = getattr(import_module(module), name)
-        return function
+        function: Any = reduce(getattr, self.name.split(), regard)
+        return cast(Callable[..., Any], function)
 
     def summary(self) -> str:
         """What it does: the first line of its docstring."""
         return (self.load().__doc__ or "").strip().splitlines()[0].removesuffix(".")
 
+    def examples(self) -> list[str]:
+        """How it is called."""
+        lines = (line.strip() for line in (self.load().__doc__ or "").splitlines())
+        return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
-PANELS = {
-    "Use": "generate translate score fill embed",
-    "Make": "train tokens ladder export verify replay",
-    "Judge": "evaluate check",
-    "Look inside": "look",
-    "Before attention": "history",
-    "Structure": "discover formal",
-    "House": "info models plan data doctor",
-}
-"""The panels of `regard --help`, and the commands and groups in each."""
 
-GROUPS = {
-    "tokens": "texts to tokens and back: train, inspect and explain tokenizers",
-    "look": "inside a model: attention, heads, layers, activations",
-}
-"""What the commands of a group do."""
-
-COMMANDS = [
-    Command(
-        "tokens encode",
-        "regard.tokens:encode",
-        (
-            'regard tokens encode "Je suis un chat."',
-            'regard tokens encode "Je suis un chat." --tokenizer folder --json',
-            "regard tokens encode --tokenizer folder --file corpus.txt > ids.txt",
-        ),
-    ),
-    Command(
-        "tokens decode",
-        "regard.tokens:decode",
-        (
-            "regard tokens decode 15 7 22 --tokenizer folder",
-            "regard tokens decode --tokenizer folder < ids.txt",
-            "regard tokens decode 15 7 22 --tokenizer folder --special --json",
-        ),
-    ),
-    Command(
-        "tokens train",
-        "regard.tokens:train",
-        (
-            "regard tokens train corpus.txt --out folder --size 8000",
-            "regard tokens train texts/ --out folder --kind wordpiece --size 30000 --wrap cls-sep",
-            "zcat corpus.gz | regard tokens train - --out folder --kind chars --lossless",
-        ),
-    ),
-    Command(
-        "tokens info",
-        "regard.tokens:info",
-        (
-            "regard tokens info folder",
-            "regard tokens info folder --json",
-            "regard tokens info model.gguf",
-        ),
-    ),
-    Command(
-        "tokens merges",
-        "regard.tokens:merges",
-        (
-            'regard tokens merges "Peter Piper picked a peck of pickled peppers"',
-            'regard tokens merges "low lower lowest" --top 3 --json',
-            "regard tokens merges --file page.txt",
-        ),
-    ),
-    Command(
-        "tokens explain",
-        "regard.tokens:explain",
-        (
-            'regard tokens explain "pickled peppers" --tokenizer folder',
-            "regard tokens explain --tokenizer folder < words.txt",
-            'regard tokens explain "pickled peppers" --tokenizer folder --json',
-        ),
-    ),
-    Command(
-        "tokens vocab",
-        "regard.tokens:vocab",
-        (
-            "regard tokens vocab corpus.txt --min-count 2",
-            "regard tokens vocab corpus.txt --kind chars --top 100",
-            "regard tokens vocab texts/ --out vocab.json",
-        ),
-    ),
-    Command(
-        "look attention",
-        "regard.look:attention",
-        (
-            "regard look attention fr-en \"L'animal n'a pas traversé la rue.\" --save look.html",
-            'regard look attention folder "When Mary and John went to the store, John gave it to"',
-            'regard look attention folder "The cat sat." --head 5.3 --save head.png',
-        ),
-    ),
-    Command(
-        "look heads",
-        "regard.look:heads",
-        (
-            "regard look heads folder --sort induction --top 10",
-            "regard look heads folder --corpus test.txt --sort entropy",
-            "regard look heads folder --length 50 --batch 8 --seed 7 --json",
-        ),
-    ),
-    Command(
-        "look lens",
-        "regard.look:lens",
-        (
-            'regard look lens folder "When Mary and John went to the bar, John gave a drink to"',
-            'regard look lens folder "Mary and John … a drink to" --target Mary --against John',
-            'regard look lens bert "Paris is the <mask> of France." --target capital --json',
-        ),
-    ),
-    Command(
-        "look extract",
-        "regard.look:extract",
-        (
-            "regard look extract folder --file corpus.txt --tap '*.resid_post' --out acts",
-            "regard look extract folder --tap blocks.5.attn.z --head 3 --out z < a.txt",
-            "regard look extract fr-en --file pairs.tsv --tap 'decoder.*.mlp.post' --out acts",
-        ),
-    ),
-]
+COMMANDS = [Command(f"{group} {name}") for group in GROUPS for name in GROUPS[group].split()]
+COMMANDS += [Command(name) for name in ALONE]
 TABLE = {command.name: command for command in COMMANDS}

@@ -28,7 +28,7 @@ from regard.history.word_vectors import WordVectors, read_vectors
 from regard.kit import Kit
 from regard.look.activations import find_word_tokens, group_means, sense_cosines
 from regard.look.text_limits import max_tokens_of
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.model_kinds import VECTORS, find_kind
 
 DOING = "embedding"

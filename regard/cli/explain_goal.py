@@ -15,7 +15,7 @@ from regard.look.masked_input import Baseline
 from regard.look.patching import Goal
 from regard.look.text_limits import check_length, max_tokens_of
 from regard.model.batch import Batch
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.tokens.tokenizer import Tokenizer
 
 DOING = "explaining"

@@ -22,8 +22,7 @@ from regard.interop.weights import OWN, outline
 from regard.loading import find_source, read_tokenizer
 from regard.model.config import FrontConfig, ModelConfig, RecurrentConfig, TextConfig
 from regard.model.cost import count_tokens, table_size
-from regard.model.empty import empty_model
-from regard.model.model import Model
+from regard.model.model import Model, empty_model
 from regard.model.presets import architecture, preset
 from regard.model_kinds import NETWORK, find_kind
 

@@ -17,8 +17,18 @@ from regard.heap import free_memory
 from regard.interop.weights import outline
 from regard.loading import find_source
 from regard.model.config import ModelConfig, TextConfig
-from regard.model.cost import PARTS, Run, count_flops, count_params, passes, table_size
-from regard.model.memory import Memory, count_disk, count_memory, fit_batch
+from regard.model.cost import (
+    PARTS,
+    MemoryCost,
+    RunShape,
+    count_disk,
+    count_flops,
+    count_memory,
+    count_params,
+    fit_batch,
+    passes,
+    table_size,
+)
 from regard.model.presets import gpt2, preset
 
 GIB = 2**30
@@ -59,7 +69,7 @@ def run(args: argparse.Namespace, show: Show) -> int:
     return 0
 
 
-def too_large(memory: Memory, limit: int | None, suggestion: str) -> ResourceError:
+def too_large(memory: MemoryCost, limit: int | None, suggestion: str) -> ResourceError:
     """What is missing, and what would fit."""
     found, expected = f"a peak of {human_bytes(memory.peak)}", f"at most {human_bytes(limit or 0)}"
     return ResourceError("planning a run", found, expected, suggestion)
@@ -88,7 +98,7 @@ def read_shape(args: argparse.Namespace) -> ModelConfig:
     return replace(config, decoder=replace(config.decoder, block=block))
 
 
-def read_run(args: argparse.Namespace, config: ModelConfig) -> Run:
+def read_run(args: argparse.Namespace, config: ModelConfig) -> RunShape:
     """Batch and lengths; without --length 512, or as many positions as there are."""
 
     def default(front: object) -> int:
@@ -97,7 +107,7 @@ def read_run(args: argparse.Namespace, config: ModelConfig) -> Run:
 
     length = args.length or default(config.target or config.front)
     source = args.source or args.length or default(config.front)
-    size = Run(args.batch or 1, length, source, ITEM[args.dtype])
+    size = RunShape(args.batch or 1, length, source, ITEM[args.dtype])
     passes(config, size)  # a length past a learned table stops here
     return size
 
@@ -107,7 +117,9 @@ def find_limit(args: argparse.Namespace, device: str) -> int | None:
     return free_memory(device) if args.memory is None else int(args.memory * GIB)
 
 
-def suggest(config: ModelConfig, size: Run, memory: Memory, limit: int | None, train: bool) -> str:
+def suggest(
+    config: ModelConfig, size: RunShape, memory: MemoryCost, limit: int | None, train: bool
+) -> str:
     """What fits where this does not; empty when it does."""
     if limit is None or memory.peak <= limit:
         return ""
@@ -120,7 +132,7 @@ def suggest(config: ModelConfig, size: Run, memory: Memory, limit: int | None, t
 
 
 def whole_run(
-    config: ModelConfig, size: Run, seconds: float, device: str, args: argparse.Namespace
+    config: ModelConfig, size: RunShape, seconds: float, device: str, args: argparse.Namespace
 ) -> dict[str, Any]:
     """Time, disk and energy of all steps."""
     checkpoint, disk = count_disk(config, size, args.train, args.keep)
@@ -151,7 +163,7 @@ def find_watts(device: str) -> float | None:
 
 
 def as_data(
-    config: ModelConfig, size: Run, memory: Memory, times: dict[str, float], args: Any
+    config: ModelConfig, size: RunShape, memory: MemoryCost, times: dict[str, float], args: Any
 ) -> dict[str, Any]:
     """The plan as plain data: FLOPs, bytes and seconds."""
     flops = count_flops(config, size, args.train)

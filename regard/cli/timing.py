@@ -29,13 +29,13 @@ from regard.model.cost import (
     PARTS,
     PROJECT,
     Pass,
-    Run,
+    RunShape,
     count_flops,
     count_params,
     passes,
 )
-from regard.model.front import build_front
-from regard.model.heads import Head
+from regard.model.fronts import build_front
+from regard.model.model import Head
 
 CACHE = 96e6  # bytes; more than processors keep between two uses of a weight
 LONG = 0.3  # seconds that one timed piece may take
@@ -46,7 +46,7 @@ class Timer:
     """Times the parts of one model on one device."""
 
     def __init__(
-        self, config: ModelConfig, run: Run, device: str, train: bool, dtype: str = "float32"
+        self, config: ModelConfig, run: RunShape, device: str, train: bool, dtype: str = "float32"
     ) -> None:
         self.config, self.run, self.train = config, run, train
         self.dtype: torch.dtype = getattr(torch, dtype)

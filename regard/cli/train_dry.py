@@ -12,9 +12,8 @@ from regard.cli.train_data import prepare
 from regard.cli.train_init import open_init
 from regard.heap import free_memory
 from regard.model.config import ModelConfig
-from regard.model.cost import Run
-from regard.model.empty import empty_model
-from regard.model.memory import count_memory, disk_of, largest_tensor
+from regard.model.cost import RunShape, count_memory, disk_of, largest_tensor
+from regard.model.model import empty_model
 from regard.model.recurrent import model_class
 from regard.train.cross_entropy import chunk_rows
 
@@ -73,7 +72,7 @@ def peak_memory(plan: Plan, config: ModelConfig) -> int:
     """Bytes of a step on one process, by formula, in float32; lower precisions keep less."""
     train, size = plan.train, plan.world.size
     rows = -(-max(train.batch_tokens // train.length, 1) // size)
-    memory = count_memory(config, Run(rows, train.length, train.length, ITEM), train=True)
+    memory = count_memory(config, RunShape(rows, train.length, train.length, ITEM), train=True)
     # The loop scores in chunks: of the logits only one chunk is ever there.
     labels, vocab = rows * train.length, config.head.size or 0
     spared = 3 * (labels - chunk_rows(labels, max(vocab, 1), plan.device)) * vocab * ITEM

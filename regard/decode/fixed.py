@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.core.attention import Attention, View
-from regard.core.fixed import FixedCache
+from regard.core.cache import FixedCache
 from regard.decode.pace import Advance, Pace, S
 from regard.decode.recorded import (
     Record,

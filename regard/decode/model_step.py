@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.core.cache import Cache
 from regard.decode.step import Listener
 from regard.model.batch import Batch
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.model.model import Memory, Model
 from regard.model.strict import StrictCache, strict_logits
 

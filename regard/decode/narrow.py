@@ -20,7 +20,7 @@ from regard.decode.shortlist import Shortlist
 from regard.decode.step import Hypothesis, Limit, Listener, limits_of
 from regard.decode.write import write_plain
 from regard.model.batch import Batch
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.model.int8 import map_levels, to_levels
 from regard.model.model import Model
 from regard.model.precision import Map, PackedLinear, pack

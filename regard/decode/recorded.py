@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.core.attention import Attention
-from regard.core.fixed import FixedCache
+from regard.core.cache import FixedCache
 from regard.core.tap import Taps
 from regard.model.model import Model
 

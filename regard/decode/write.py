@@ -19,7 +19,7 @@ from regard.decode.sample import SampleConfig, Sampler, penalties
 from regard.decode.step import Hypothesis, Limit, Process, limits_of
 from regard.errors import UsageError
 from regard.model.batch import Batch
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.model.model import Model
 
 Driver = Literal["auto", "plain", "fixed", "compiled"]

@@ -19,7 +19,7 @@ from regard.core.position import Learned, sinusoidal
 from regard.core.stack import Stack
 from regard.errors import DataError, RegardError
 from regard.model.config import HeadConfig, TextConfig
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.model.model import Model
 
 DOING = "exporting to CTranslate2"

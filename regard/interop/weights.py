@@ -24,8 +24,7 @@ from regard.interop.table import (
     write_config,
 )
 from regard.model.config import ModelConfig, RecurrentConfig, from_plain
-from regard.model.empty import empty_model
-from regard.model.model import Model
+from regard.model.model import Model, empty_model
 from regard.model.recurrent import model_class
 
 OWN = "regard"  # `model_type` of a folder whose shape no other family holds

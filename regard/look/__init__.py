@@ -48,6 +48,9 @@ def attention(
 
     Example:
         >>> regard.look.attention("fr-en", "Bonjour.").save("look.html")
+        $ regard look attention fr-en "L'animal n'a pas traversé la rue." --save look.html
+        $ regard look attention folder "When Mary and John went to the bar, John gave it to"
+        $ regard look attention folder "The cat sat." --head 5.3 --save head.png
     """
     from regard.loading import open_kit
     from regard.look.attention_maps import map_attention
@@ -96,6 +99,9 @@ def heads(
     Example:
         >>> regard.look.heads("folder", sort="induction", top=3).heads[0].name
         '5.1'
+        $ regard look heads folder --sort induction --top 10
+        $ regard look heads folder --corpus test.txt --sort entropy
+        $ regard look heads folder --length 50 --batch 8 --seed 7 --json
     """
     from regard.data.files import read_lines
     from regard.errors import UsageError
@@ -145,6 +151,9 @@ def lens(
     Example:
         >>> regard.look.lens("gpt2", "The Eiffel Tower is in").layers[-1].likeliest
         'ĠParis'
+        $ regard look lens folder "When Mary and John went to the bar, John gave a drink to"
+        $ regard look lens folder "Mary and John … a drink to" --target Mary --against John
+        $ regard look lens bert "Paris is the <mask> of France." --target capital --json
     """
     from regard.loading import open_kit
     from regard.look.logit_lens import read_lens
@@ -189,6 +198,9 @@ def extract(
     Example:
         >>> regard.look.extract("folder", ["one text"], tap=["*.resid_post"], out="acts").rows
         3
+        $ regard look extract folder --file corpus.txt --tap '*.resid_post' --out acts
+        $ regard look extract folder --tap blocks.5.attn.z --head 3 --out z < a.txt
+        $ regard look extract fr-en --file pairs.tsv --tap 'decoder.*.mlp.post' --out acts
     """
     from regard.loading import open_kit
     from regard.look.activation_store import check_free

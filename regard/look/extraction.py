@@ -41,7 +41,7 @@ from regard.look.text_limits import (
     run_bytes,
 )
 from regard.model.config import TextConfig
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.receipt import make_receipt
 from regard.result import human_bytes
 from regard.train.checkpoint import weight_hash
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from regard.kit import Kit
 
 WINDOW = 1 << 16  # tokens among which texts of like length are sought
+MEGABYTE = 1_000_000
 TOGETHER = 256  # texts that are cut into tokens together
 CPU_TOKENS, GPU_TOKENS = 1024, 16_384  # of a batch
 FAULTS = 10  # texts that could not be read and are named one by one
@@ -190,7 +191,7 @@ def extract_corpus(
             if writer.shards:
                 note(f"going on after {len(writer.shards)} shards, {writer.texts:,} texts")
             write = partial(writer.write, mark=counts.mark)
-            shards = Shards(kit.board, selection, shard_mb * 1_000_000, write)
+            shards = Shards(kit.board, selection, shard_mb * MEGABYTE, write)
 
             def tell(done: int) -> None:
                 counts.tokens += done

@@ -26,7 +26,7 @@ from regard.look.logit_lens import find_output_attention, output_weights
 from regard.look.results import HeadMeasure, HeadScore, HeadScores
 from regard.look.text_limits import check_length, check_memory
 from regard.model.batch import Batch
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
 

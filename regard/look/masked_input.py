@@ -22,7 +22,7 @@ from regard.look.edits import patch
 from regard.look.hooks import Board
 from regard.look.patching import Goal
 from regard.model.batch import Batch
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 
 Baseline = int | Literal["zero", "drop"]
 """What stands for an absent token: a token by id, the vector zero at its position, or nothing."""

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from regard.data.pairs import shorten
 from regard.errors import DataError, UsageError
 from regard.heap import free_memory
-from regard.model.cost import Run
-from regard.model.front_text import TextFront
-from regard.model.memory import count_memory, kept_bytes
+from regard.model.cost import RunShape, count_memory, kept_bytes
+from regard.model.fronts import TextFront
 from regard.result import human_bytes
 from regard.tokens.tokenizer import Side
 
@@ -75,7 +74,7 @@ def run_bytes(kit: Kit, length: int, gradients: bool = False) -> int:
     """What one text of so many tokens takes, by formula; of recurrent models none is known."""
     if not kit.model.stacks:
         return 0
-    config, run = kit.model.config, Run(1, length, length)
+    config, run = kit.model.config, RunShape(1, length, length)
     if gradients:
         return sum(kept_bytes(config, run).values())
     memory = count_memory(config, run)

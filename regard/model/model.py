@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from regard.core.attention import View
 from regard.core.block import Context
 from regard.core.cache import Cache
 from regard.core.init import initialise
+from regard.core.mlp import activation
+from regard.core.norm import build_norm
 from regard.core.stack import Stack, cross_view
 from regard.core.tap import Taps
 from regard.errors import UsageError
 from regard.model.batch import Batch
-from regard.model.config import ModelConfig
-from regard.model.front import Sequence, build_front
-from regard.model.front_text import TextFront
-from regard.model.heads import Head
+from regard.model.config import HeadConfig, ModelConfig
+from regard.model.fronts import Sequence, TextFront, build_front
 from regard.native.inference import reorder
 
 
@@ -31,6 +32,34 @@ class Memory(NamedTuple):
     """(B, S): True = token, False = padding; None when all are real."""
     document: Tensor | None = None
     """(B, S): number of the document in a packed row."""
+
+
+class Head(nn.Module):
+    """Take positions, transform them (dense, activation, norm), score them; each step optional."""
+
+    def __init__(self, config: HeadConfig, dim: int) -> None:
+        super().__init__()
+        self.config = config
+        self.dense = nn.Linear(dim, dim) if config.transform else None
+        self.act = activation(config.transform) if config.transform else None
+        self.norm = build_norm("layer" if config.norm else "none", dim, config.eps)
+        self.out = nn.Linear(dim, config.size, bias=config.bias) if config.size else None
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """(B, T, D) → (B, T, size), or (B, size) when only the first position is taken."""
+        x = self.prepare(x, real)
+        return x if self.out is None else self.out(x)
+
+    def prepare(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """All but the scores; training computes those in chunks (`train/cross_entropy.py`).
+
+        The first token of a row is not its first column when padding `real` (B, T) is on the left.
+        """
+        if self.config.take == "first":
+            x = x[:, 0] if real is None else x[torch.arange(len(x)), real.int().argmax(-1)]
+        if self.dense is not None and self.act is not None:
+            x = self.norm(self.act(self.dense(x)))
+        return x if self.config.scale is None else x * self.config.scale
 
 
 class Model(nn.Module):
@@ -184,3 +213,21 @@ class Model(nn.Module):
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.parameters()).device
+
+
+def empty_model(config: ModelConfig, kind: type[Model] = Model) -> Model:
+    """The model of a shape without memory (the meta device), to be filled or only looked at."""
+    with torch.device("meta"), Undrawn():
+        return kind(config).eval()
+
+
+class Undrawn(TorchFunctionMode):
+    """Parameters are not drawn: to draw on the meta device, torch loads its compiler (1 to 2 s)."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        options = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return options["tensor"] if "tensor" in options else args[0]
+        return func(*args, **options)

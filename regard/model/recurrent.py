@@ -20,7 +20,7 @@ from regard.errors import UsageError
 from regard.model.bahdanau import Decoder, Encoder
 from regard.model.cells import CELL_TYPES, Cell, LSTMCell, State, compact, take
 from regard.model.config import ModelConfig, RecurrentConfig
-from regard.model.front import Sequence as Embedded
+from regard.model.fronts import Sequence as Embedded
 from regard.model.model import Memory, Model
 
 

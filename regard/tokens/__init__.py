@@ -79,6 +79,9 @@ def encode(
     Example:
         >>> regard.tokens.encode("Je suis un chat.").ids
         [0, 3, 4, 1, 2]
+        $ regard tokens encode "Je suis un chat."
+        $ regard tokens encode "Je suis un chat." --tokenizer folder --json
+        $ regard tokens encode --tokenizer folder --file corpus.txt > ids.txt
     """
     if tokenizer is not None and kind is not None:
         raise UsageError("encoding", "a tokenizer and a kind", "one of the two")
@@ -148,6 +151,9 @@ def decode(
 
     Example:
         >>> regard.tokens.decode([15, 7, 22], tokenizer="folder").text
+        $ regard tokens decode 15 7 22 --tokenizer folder
+        $ regard tokens decode --tokenizer folder < ids.txt
+        $ regard tokens decode 15 7 22 --tokenizer folder --special --json
     """
     opened = load(tokenizer)
     if isinstance(ids, Sequence) and not isinstance(ids, str):
@@ -207,6 +213,9 @@ def train(
 
     Example:
         >>> regard.tokens.train("corpus.txt", out="folder", size=8000)
+        $ regard tokens train corpus.txt --out folder --size 8000
+        $ regard tokens train texts/ --out folder --kind wordpiece --size 30000 --wrap cls-sep
+        $ zcat corpus.gz | regard tokens train - --out folder --kind chars --lossless
     """
     from regard.data.files import read_parts
     from regard.tokens.trainers import Ticker, read_specials, train_tokenizer, usual_size
@@ -241,6 +250,9 @@ def info(tokenizer: File) -> TokenizerInfo:
 
     Example:
         >>> regard.tokens.info("folder").size
+        $ regard tokens info folder
+        $ regard tokens info folder --json
+        $ regard tokens info model.gguf
     """
     opened = load(tokenizer)
     specials = {
@@ -261,6 +273,9 @@ def merges(text: Text, *, top: Natural | None = None) -> Merges:
     Example:
         >>> regard.tokens.merges("low lower lowest", top=3).words
         [['low'], ['lowe', 'r'], ['lowe', 's', 't']]
+        $ regard tokens merges "Peter Piper picked a peck of pickled peppers"
+        $ regard tokens merges "low lower lowest" --top 3 --json
+        $ regard tokens merges --file page.txt
     """
     from regard.tokens.byte_pairs import learn_merges
 
@@ -280,6 +295,9 @@ def explain(texts: Texts, *, tokenizer: File) -> Cuts | Iterator[Cuts | Failed]:
 
     Example:
         >>> regard.tokens.explain("pickled peppers", tokenizer="folder")
+        $ regard tokens explain "pickled peppers" --tokenizer folder
+        $ regard tokens explain --tokenizer folder < words.txt
+        $ regard tokens explain "pickled peppers" --tokenizer folder --json
     """
     from regard.tokens.byte_pairs import explain_text
 
@@ -312,6 +330,9 @@ def vocab(
 
     Example:
         >>> regard.tokens.vocab("corpus.txt", min_count=2).coverage
+        $ regard tokens vocab corpus.txt --min-count 2
+        $ regard tokens vocab corpus.txt --kind chars --top 100
+        $ regard tokens vocab texts/ --out vocab.json
     """
     from regard.data.files import read_parts
     from regard.tokens.word_counts import list_vocabulary

@@ -50,13 +50,12 @@ LENGTHS = [("gpt2", "at most 40"), ("llama", "at most 5,000"), ("t5", "at most 5
 
 
 @pytest.mark.parametrize(("model", "fits"), LENGTHS)
-@pytest.mark.parametrize("verb", ["look", "look lens", "explain", "look heads"])
-def test_a_long_text_says_what_fits(here, places, model, fits, verb, tmp_path):
-    words = [places / model, *([LONG] if verb != "look heads" else ["--file", places / "long.txt"])]
-    words += ["--out", tmp_path / "x.html"] if verb == "look" else []
-    code, out, err = here(*verb.split(), *words)
+@pytest.mark.parametrize("verb", ["look attention", "look lens", "explain", "look heads"])
+def test_a_long_text_says_what_fits(here, places, model, fits, verb):
+    text = ["--corpus", places / "long.txt"] if verb == "look heads" else [LONG]
+    code, out, err = here(*verb.split(), places / model, *text)
     assert (code, out) == (3, "") and fits in err and "tokens" in err
-    assert verb == "look" or "it fits" in err
+    assert verb == "look attention" or "it fits" in err
 
 
 @pytest.mark.parametrize(
@@ -66,13 +65,13 @@ def test_a_long_text_says_what_fits(here, places, model, fits, verb, tmp_path):
         ("eval winograd llama long.jsonl", 3, "at most 5000"),
         ("eval winograd gpt2 cut.jsonl", 3, "line 1: Expecting"),
         ("eval winograd gpt2 .", 3, "a folder"),
-        ("look ngram x", 2, "verbs that take n-grams"),
+        ("look attention ngram x", 2, "verbs that take n-grams"),
         ("look lens ngram x", 2, "verbs that take n-grams"),
         ("explain ngram x", 2, "verbs that take n-grams"),
         ("patch ngram pairs.tsv", 2, "verbs that take n-grams"),
         ("score ngram x --edit *.z=zero", 2, "n-grams, which has no taps"),
         ("eval ioi ngram", 2, "verbs that take n-grams"),
-        ("look lstm x", 2, "has none"),
+        ("look attention lstm x", 2, "has none"),
         ("look heads lstm", 2, "without attention"),
         ("look lens lstm x", 2, "recurrent"),
         ("patch lstm pairs.tsv", 2, "--over stream patches the states"),
@@ -85,9 +84,9 @@ def test_a_long_text_says_what_fits(here, places, model, fits, verb, tmp_path):
         ("eval ioi gpt2", 3, "no single tokens"),
         ("patch t5 pairs.tsv", 3, "as many tokens in a prompt"),
         ("look lens bert x", 3, "looking through the logit lens: no [MASK]"),
-        ("look heads gpt2 --text ", 3, "no text in --text"),
-        ("look t5 ", 3, "an empty text"),
-        ("look heads gpt2 --sort inductoin", 2, "did you mean induction?"),
+        ("look heads gpt2 --text ", 3, "no text in"),
+        ("look attention t5 ", 3, "an empty text"),
+        ("look heads gpt2 --sort inductoin", 2, 'did you mean "induction"?'),
         ("circuit gpt2 pairs.tsv --kind meen", 2, "did you mean mean?"),
         ("circuit gpt2 pairs.tsv --edges -1", 2, "0 or more"),
         (

@@ -12,7 +12,7 @@ from regard.cli.info import letters
 from regard.core.tap import taps
 from regard.interop.folder import FolderSource
 from regard.kit import Kit
-from regard.model.empty import empty_model
+from regard.model.model import empty_model
 from regard.model.presets import PRESETS
 
 

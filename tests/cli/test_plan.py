@@ -17,8 +17,7 @@ from regard.kit import Kit
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.config import ModelConfig
-from regard.model.cost import LOOK, MLP, PARTS, Run
-from regard.model.memory import count_disk
+from regard.model.cost import LOOK, MLP, PARTS, RunShape, count_disk
 from regard.model.model import Model
 from regard.model.presets import preset
 from regard.train.checkpoint import optimizer_tensors, write_checkpoint
@@ -110,10 +109,10 @@ def test_a_checkpoint_is_as_large_as_planned(tmp_path):
     tensors = {"optimizer": dict(optimizer_tensors(model, optimizer))}
     made = write_checkpoint(tmp_path, 1, kit.save, tensors, {})
     size = sum(file.stat().st_size for file in made.rglob("*") if file.is_file())
-    checkpoint, whole = count_disk(config, Run(1, 4, 4, 4), True, keep=3)
+    checkpoint, whole = count_disk(config, RunShape(1, 4, 4, 4), True, keep=3)
     assert checkpoint == pytest.approx(size, rel=0.15)
     assert whole == 5 * checkpoint + checkpoint // 3
-    assert count_disk(config, Run(1, 4, 4, 4), False, keep=3) == (checkpoint // 3,) * 2
+    assert count_disk(config, RunShape(1, 4, 4, 4), False, keep=3) == (checkpoint // 3,) * 2
 
 
 def test_a_folder_can_be_planned_for_real(here, folders):
@@ -148,7 +147,7 @@ def test_time_grows_with_depth_and_batch_where_rows_were_cut(monkeypatch):
     def times(depth, batch):
         stack = preset("llama-15m").decoder
         config = ModelConfig(preset("llama-15m").front, decoder=StackConfig(stack.block, depth))
-        timer = Timer(config, Run(batch, 64), "cpu", False)
+        timer = Timer(config, RunShape(batch, 64), "cpu", False)
         timer._speed = 1e6  # FLOP/s: one row of one block is too much already
         with torch.no_grad():
             return timer.times()

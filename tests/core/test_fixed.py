@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.core.fixed import FixedCache
+from regard.core.cache import FixedCache
 from regard.errors import UsageError
 from regard.model.batch import Batch
 from tests.properties.small_models import DECODERS, random_ids, small_kit

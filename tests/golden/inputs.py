@@ -69,7 +69,7 @@ def build(base: Path) -> dict[str, str]:
     for name in TOKENIZERS:
         places[name] = str(base / name)
         words = base / ("names.txt" if name == "names" else "corpus.txt")
-        make(f"tok train {words} --out {base / name} {TOKENIZERS[name]}")
+        make(f"tokens train {words} --out {base / name} {TOKENIZERS[name]}")
     save_models(base)
     shutil.copytree(base / "t5", base / "t5_copy")
     places |= {"vit": str(base / "vit"), "t5_copy": str(base / "t5_copy")}
@@ -150,8 +150,8 @@ the king sees the tree, and _ is red\tthe king\tthe tree\tb\t2
 """
 PROMPTS = """the cat sat on\tthe dog sat on\t the\t a
 a cat sat on\ta dog sat on\t the\t a
-and the cat sat on\tand the dog sat on\t the\t a
-Hello cat sat on\tHello dog sat on\t the\t a
+is cat sat on\tis dog sat on\t the\t a
+you cat sat on\tyou dog sat on\t the\t a
 """
 
 

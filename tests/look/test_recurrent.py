@@ -7,13 +7,13 @@ import torch
 
 from regard.errors import UsageError
 from regard.look.activations import word_taps
-from regard.look.attention_maps import gather_view
+from regard.look.attention_maps import collect_maps
 from regard.look.circuit_search import CircuitConfig, edge_scores, find_circuit
 from regard.look.edits import mean, patch, zero
 from regard.look.head_scores import repeats_for, score_heads
 from regard.look.hooks import Board
 from regard.look.ioi_task import HeadClasses
-from regard.look.logit_lens import copy_score, direct_attribution, logit_lens
+from regard.look.logit_lens import copy_score, direct_attribution, lens_scores
 from regard.look.patching import (
     Goal,
     Pairs,
@@ -111,7 +111,7 @@ def test_states_stand_for_blocks_in_probes():
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda b: logit_lens(b, PAIRS.clean),
+        lambda b: lens_scores(b, PAIRS.clean),
         lambda b: direct_attribution(b, PAIRS.clean, GOAL),
         lambda b: copy_score(b, 0, 0, PAIRS.clean),
         lambda b: score_heads(b, repeats_for(b.model)),
@@ -121,7 +121,7 @@ def test_states_stand_for_blocks_in_probes():
         lambda b: patch_paths(b, PAIRS, head_sites(b)),
         lambda b: edge_scores(b, PAIRS),
         lambda b: find_circuit(b, MANY, CircuitConfig()),
-        lambda b: gather_view(b, Batch(CLEAN[:1]), {"text": list("abcd")}),
+        lambda b: collect_maps(b, Batch(CLEAN[:1]), {"text": list("abcd")}),
         lambda b: HeadClasses(b, PAIRS, repeats_for(b.model)),
         lambda b: b.run(PAIRS.clean, "*.attn.z"),
         lambda b: b.run(PAIRS.clean, (), {TOP: zero(head=0)}),
@@ -141,7 +141,7 @@ def test_a_recurrent_translator_has_one_attention():
     batch = Batch(CLEAN[:1], torch.tensor([[1, 5]]))
     (only,) = score_heads(board, None, [batch])
     assert only.layer == "decoder.cross" and only.entropy > 0 and only.induction is None
-    view = gather_view(board, batch, {"source": list("abcd"), "target": list("ab")})
+    view = collect_maps(board, batch, {"source": list("abcd"), "target": list("ab")})
     assert view.stack(None).small.shape[:2] == (1, 1)
     with pytest.raises(UsageError):
-        logit_lens(board, batch)
+        lens_scores(board, batch)

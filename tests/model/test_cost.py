@@ -16,8 +16,18 @@ from regard.errors import UsageError
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig, ImageConfig
-from regard.model.cost import EMBED, HEAD, LOOK, NORM, Run, count_flops, count_params, passes
-from regard.model.memory import count_memory, fit_batch
+from regard.model.cost import (
+    EMBED,
+    HEAD,
+    LOOK,
+    NORM,
+    RunShape,
+    count_flops,
+    count_memory,
+    count_params,
+    fit_batch,
+    passes,
+)
 from regard.model.model import Model
 from regard.model.presets import PRESETS, preset
 
@@ -70,7 +80,7 @@ def batch_of(config, run):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_flops_are_those_that_torch_counts(name):
-    config, run = SMALL[name], Run(3, 20, 20)
+    config, run = SMALL[name], RunShape(3, 20, 20)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         Model.fresh(config)(batch_of(config, run))
     found = count_flops(config, run)
@@ -81,7 +91,7 @@ def test_flops_are_those_that_torch_counts(name):
 
 def test_flops_of_a_token_as_the_rule_of_thumb_has_them():
     """2 · parameters + 4 · depth · N · D for each token (specification, section 9)."""
-    config, run = preset("gpt2"), Run(1, 1024)
+    config, run = preset("gpt2"), RunShape(1, 1024)
     rule = 2 * 124_439_808 + 4 * 12 * 1024 * 768
     assert sum(count_flops(config, run).values()) / 1024 == pytest.approx(rule, rel=0.01)
     assert sum(count_flops(config, run, train=True).values()) / 1024 == pytest.approx(
@@ -121,7 +131,7 @@ class Live(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("run", [Run(8, 48, 48), Run(2, 20, 20)])
+@pytest.mark.parametrize("run", [RunShape(8, 48, 48), RunShape(2, 20, 20)])
 def test_peak_of_a_forward_pass(name, run):
     config = SMALL[name]
     model, batch = Model.fresh(config), batch_of(config, run)
@@ -135,7 +145,7 @@ def test_peak_of_a_forward_pass(name, run):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_peak_of_a_training_step(name):
-    config, run = SMALL[name], Run(8, 48, 48)
+    config, run = SMALL[name], RunShape(8, 48, 48)
     model, batch = Model.fresh(config).train(), batch_of(config, run)
     optimiser = torch.optim.AdamW(model.parameters())
     live = Live()
@@ -159,7 +169,7 @@ def test_peak_of_a_training_step(name):
 
 
 def test_the_largest_that_fits():
-    config, run = preset("gpt2"), Run(64, 1024)
+    config, run = preset("gpt2"), RunShape(64, 1024)
     for limit in (4 * 2**30, 2**30):
         fit = fit_batch(config, run, limit)
         assert fit is not None and count_memory(config, fit).peak <= limit
@@ -172,5 +182,5 @@ def test_the_largest_that_fits():
 
 def test_a_length_past_a_learned_table_is_refused():
     with pytest.raises(UsageError, match="at most 1,024"):
-        passes(preset("gpt2"), Run(1, 1025))
-    assert passes(preset("t5-base"), Run(1, 100_000, 7))[0].tokens == 7
+        passes(preset("gpt2"), RunShape(1, 1025))
+    assert passes(preset("t5-base"), RunShape(1, 100_000, 7))[0].tokens == 7

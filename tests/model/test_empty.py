@@ -10,8 +10,7 @@ import pytest
 
 from regard.model import presets
 from regard.model.config import ModelConfig
-from regard.model.empty import empty_model
-from regard.model.model import Model
+from regard.model.model import Model, empty_model
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = [

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from regard.errors import DataError
 from regard.model.config import AudioConfig
-from regard.model.front_audio import AudioFront
+from regard.model.fronts import AudioFront
 from tests.properties.small_models import randomise
 
 

@@ -9,7 +9,7 @@ from torch import nn
 from regard.core.position import sinusoidal
 from regard.errors import DataError, UsageError
 from regard.model.config import ImageConfig
-from regard.model.front_image import ImageFront
+from regard.model.fronts import ImageFront
 from tests.properties.small_models import randomise
 
 

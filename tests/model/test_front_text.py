@@ -8,7 +8,7 @@ import torch
 from regard.core.position import sinusoidal
 from regard.errors import DataError
 from regard.model.config import TextConfig
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from tests.properties.small_models import randomise, small_kit
 
 IDS = torch.tensor([[3, 1, 4, 1], [5, 9, 2, 6]])

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from regard.errors import UsageError
 from regard.model.config import HeadConfig
-from regard.model.heads import Head
+from regard.model.model import Head
 from tests.properties.small_models import CONFIGS, assert_near, random_ids, randomise, small_kit
 
 X = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))

@@ -18,7 +18,7 @@ from regard.kit import Kit
 from regard.loading import load
 from regard.model import presets
 from regard.model.batch import Batch
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.model.model import Model
 from regard.model.precision import PackedLinear, set_precision
 from tests.properties.small_models import (

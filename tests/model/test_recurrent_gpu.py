@@ -12,8 +12,8 @@ from regard.decode.beam import BeamConfig
 from regard.kit import Kit
 from regard.model.batch import Batch
 from regard.model.config import CELLS
-from tests.history import test_bahdanau as pairs
-from tests.history import test_recurrent as texts
+from tests.model import test_bahdanau as pairs
+from tests.model import test_recurrent as texts
 from tests.train.runs import write_pairs, write_text
 
 pytestmark = [

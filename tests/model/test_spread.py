@@ -9,7 +9,7 @@ from regard.core.config import BlockConfig, StackConfig
 from regard.errors import DataError
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig, ModelConfig, TextConfig
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 from regard.model.model import Model
 
 FRONT = TextConfig(16, 9, position="sinusoidal", spread=64)

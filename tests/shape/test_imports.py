@@ -33,7 +33,8 @@ explaining translation
 kit
 loading
 rules serve
-cli mechanism __init__
+mechanism __init__
+cli
 __main__
 """
 """A part of the package may import what stands on lines above its own."""

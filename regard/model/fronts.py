@@ -1,0 +1,218 @@
+"""Fronts: text, pictures or sound → vectors, positions, mask, as a stack reads them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.core import mask as masks
+from regard.core.cache import Cache
+from regard.core.norm import build_norm
+from regard.core.position import Learned, Sinusoidal, sinusoidal_2d
+from regard.errors import DataError, UsageError
+from regard.model.config import AudioConfig, FrontConfig, ImageConfig, TextConfig
+
+
+class Sequence(NamedTuple):
+    """What a front hands to a stack."""
+
+    x: Tensor
+    """(B, T, D)"""
+    positions: Tensor
+    """(B or 1, T)"""
+    real: Tensor | None = None
+    """(B, T): True = token, False = padding; None when all are real."""
+    document: Tensor | None = None
+    """(B, T): number of the document in a packed row; None when a row is one document."""
+
+
+def build_front(config: FrontConfig) -> nn.Module:
+    """The front of a config."""
+    if isinstance(config, TextConfig):
+        return TextFront(config)
+    return ImageFront(config) if isinstance(config, ImageConfig) else AudioFront(config)
+
+
+class TextFront(nn.Module):
+    """Token ids (B, T) → vectors; positions follow the mask, so padding needs nothing else."""
+
+    def __init__(self, config: TextConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.tokens = nn.Embedding(config.vocab, config.dim)
+        self.positions: Learned | Sinusoidal | None = None
+        if config.position == "learned":
+            self.positions = Learned(config.length or 512, config.dim, config.offset)
+        elif config.position != "none":
+            self.positions = Sinusoidal(config.dim, halves=config.position == "halves")
+        self.segments = nn.Embedding(config.segments, config.dim) if config.segments else None
+        self.norm = build_norm(config.norm, config.dim, config.eps)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        ids: Tensor,
+        real: Tensor | None = None,
+        document: Tensor | None = None,
+        segment: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Sequence:
+        """ids, real, document, segment (B, T) → vectors (B, T, D) with their positions."""
+        positions = self.place(ids, real, document, cache)
+        x = self.tokens(ids)
+        if self.config.scale:
+            x = x * self.config.dim**0.5
+        if self.segments is not None:
+            x = x + self.segments(torch.zeros_like(ids) if segment is None else segment)
+        if self.positions is not None:
+            x = x + self.positions(positions).to(x.dtype)
+        return Sequence(self.dropout(self.norm(x)), positions, real, document)
+
+    def place(
+        self, ids: Tensor, real: Tensor | None, document: Tensor | None, cache: Cache | None
+    ) -> Tensor:
+        """Position of each token in its own sequence, (B or 1, T)."""
+        if cache is not None:
+            if self.config.spread:  # how far apart they are depends on the length
+                raise UsageError("decoding", "positions that are spread", "an encoder for them")
+            self.check_length(ids, real, cache)
+            return cache.place(real, document, ids.shape[1])
+        if real is None and document is None:
+            positions = torch.arange(ids.shape[1], device=ids.device)[None]
+        else:
+            real_or_all = torch.ones_like(ids, dtype=torch.bool) if real is None else real
+            positions = masks.positions(real_or_all, document)
+        if self.config.spread:
+            return self.spread(positions)
+        size = None if self.positions is None else self.positions.size
+        if size is not None and ids.shape[1] > size and int(positions.max()) >= size:
+            raise too_long(int(positions.max()) + 1, size)
+        return positions
+
+    def spread(self, positions: Tensor) -> Tensor:
+        """Positions (B or 1, T) in the same order among `spread`: drawn in training, else even.
+
+        So a model has seen all positions that longer sequences have (Ruoss et al. 2023).
+        """
+        count, width = self.config.spread, positions.shape[1]
+        if width > count:
+            raise too_long(width, count)
+        if not self.training:
+            size = positions.amax(1, keepdim=True) + 1
+            return positions * count // size
+        drawn = torch.rand(len(positions), count, device=positions.device)
+        ordered = drawn.topk(width, dim=1).indices.sort(1).values  # (B, T)
+        return ordered.gather(1, positions)
+
+    def check_length(self, ids: Tensor, real: Tensor | None, cache: Cache) -> None:
+        """Fail before the cache is touched when a row would grow past a learned table."""
+        size = None if self.positions is None else self.positions.size
+        if size is None or cache.packed or cache.used + ids.shape[1] <= size:
+            return
+        longest = cache.lengths + (ids.shape[1] if real is None else real.sum(-1))
+        if int(longest.max()) > size:
+            raise too_long(int(longest.max()), size)
+
+
+def too_long(count: int, size: int) -> DataError:
+    """The error for a sequence past a learned position table."""
+    return DataError(
+        "embedding positions",
+        f"a sequence of {count} tokens",
+        f"at most {size}, the rows of this model's learned position table",
+        "shorten or split the input, or use a model with rotary, relative, ALiBi or "
+        "sinusoidal positions, which have no table",
+    )
+
+
+class ImageFront(nn.Module):
+    """Pixels (B, C, height, width) → one vector per patch, the class token first.
+
+    Equal patches (Dosovitskiy 2021), or a small convolutional stem (Xiao 2021).
+    """
+
+    def __init__(self, config: ImageConfig) -> None:
+        super().__init__()
+        if config.height % config.patch or config.width % config.patch:
+            raise UsageError(
+                "building an image front",
+                f"{config.height} × {config.width} pixels, patches of {config.patch}",
+                "height and width that are multiples of the patch",
+                "resize the pictures or change the patch",
+            )
+        self.config = config
+        self.grid = config.height // config.patch, config.width // config.patch
+        self.patches = conv_stem(config) if config.stem == "conv" else patch_stem(config)
+        self.cls = nn.Parameter(torch.zeros(1, 1, config.dim)) if config.cls else None
+        self.positions: Learned | None = None
+        if config.position == "learned":
+            self.positions = Learned(self.grid[0] * self.grid[1] + config.cls, config.dim)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, pixels: Tensor) -> Sequence:
+        """(B, C, height, width) → (B, 1 + patches, D)."""
+        config = self.config
+        if pixels.shape[1:] != (config.channels, config.height, config.width):
+            raise DataError(
+                "reading pixels",
+                f"shape {tuple(pixels.shape)}",
+                f"(batch, {config.channels}, {config.height}, {config.width})",
+                "resize the pictures to the model's size",
+            )
+        x = self.patches(pixels).flatten(2).transpose(1, 2)  # (B, N, D)
+        if self.positions is None:
+            x = x + sinusoidal_2d(*self.grid, config.dim).to(x)
+        if self.cls is not None:
+            x = torch.cat((self.cls.expand(len(x), -1, -1), x), 1)
+        positions = torch.arange(x.shape[1], device=x.device)[None]
+        if self.positions is not None:
+            x = x + self.positions(positions)
+        return Sequence(self.dropout(x), positions)
+
+
+def patch_stem(config: ImageConfig) -> nn.Module:
+    """One linear map per patch, written as a convolution whose stride is the patch."""
+    return nn.Conv2d(config.channels, config.dim, config.patch, stride=config.patch)
+
+
+def conv_stem(config: ImageConfig) -> nn.Module:
+    """3 × 3 convolutions of stride 2 down to one value per patch, then a 1 × 1 map to dim."""
+    halvings = config.patch.bit_length() - 1
+    if config.patch != 2**halvings or halvings < 1:
+        raise UsageError("building a conv stem", f"patch = {config.patch}", "a power of two")
+    parts: list[nn.Module] = []
+    before = config.channels
+    for step in range(halvings):
+        after = max(config.dim >> (halvings - step), 8)
+        parts += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.GELU()]
+        before = after
+    return nn.Sequential(*parts, nn.Conv2d(before, config.dim, 1))
+
+
+class AudioFront(nn.Module):
+    """Log-mel (B, mels, frames) → one vector per two frames, by convolutions (Radford 2022)."""
+
+    def __init__(self, config: AudioConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.conv1 = nn.Conv1d(config.mels, config.dim, 3, padding=1)
+        self.conv2 = nn.Conv1d(config.dim, config.dim, 3, stride=2, padding=1)
+        self.positions = Learned(config.length, config.dim)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, mel: Tensor) -> Sequence:
+        """(B, mels, frames) → (B, frames / 2, D)."""
+        config = self.config
+        if mel.dim() != 3 or mel.shape[1] != config.mels or mel.shape[2] > 2 * config.length:
+            raise DataError(
+                "reading a log-mel spectrogram",
+                f"shape {tuple(mel.shape)}",
+                f"(batch, {config.mels}, at most {2 * config.length})",
+                "cut the sound into pieces; regard.data.sound.log_mel gives the right shape",
+            )
+        x = F.gelu(self.conv2(F.gelu(self.conv1(mel)))).transpose(1, 2)  # (B, T, D)
+        positions = torch.arange(x.shape[1], device=x.device)[None]
+        return Sequence(self.dropout(x + self.positions(positions)), positions)
