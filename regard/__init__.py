@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import look, tokens
+    from regard import evaluate, look, tokens
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("look", "tokens")
+_ROOMS = ("evaluate", "look", "tokens")
 """Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
 
 _HOMES = {
@@ -54,6 +54,7 @@ __all__ = [
     "attend",
     "attention",
     "build",
+    "evaluate",
     "head_mask",
     "kernel_regression",
     "load",

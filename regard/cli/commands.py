@@ -24,7 +24,8 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
-    "look": "attention heads lens extract",
+    "evaluate": "ioi",
+    "look": "attention heads lens explain patch circuit probe extract",
     "tokens": "encode decode train info merges explain vocab",
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""

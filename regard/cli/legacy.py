@@ -14,11 +14,9 @@ from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
-from regard.cli.cause_flags import CAUSE
 from regard.cli.counting_flags import COUNTING
 from regard.cli.diagnose_flags import DIAGNOSE
 from regard.cli.discover_flags import DISCOVER
-from regard.cli.explain_flags import EXPLAIN
 from regard.cli.extract_flags import EXTRACT
 from regard.cli.failures import explain
 from regard.cli.history_flags import HISTORY
@@ -37,7 +35,7 @@ from regard.files import FULL
 
 INTERRUPTED = 130
 FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER
-FAMILIES |= EXPLAIN | CAUSE | PROBE | EXTRACT
+FAMILIES |= PROBE | EXTRACT
 FAMILIES |= LANG | LEARN | DISCOVER
 READING = "reading the command line"
 

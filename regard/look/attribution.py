@@ -40,7 +40,7 @@ from regard.look.rollout import flow, mix_residual, rollout
 from regard.look.shap import shapley_values
 from regard.look.text_limits import check_length, check_memory, max_tokens_of
 from regard.model.batch import Batch
-from regard.model.front_text import TextFront
+from regard.model.fronts import TextFront
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -292,8 +292,10 @@ def explain_text(
     asked = (text, question.target, question.against, absent_name, ids, pieces)
     if not compare:
         return Attribution(*asked, method, score_tokens(masked, method, steps, samples))
-    scores = {name: score_tokens(masked, name, steps, samples) for name in usable_methods(masked)}
-    areas = {}
+    scores: dict[str, TokenScores] = {
+        name: score_tokens(masked, name, steps, samples) for name in usable_methods(masked)
+    }
+    areas: dict[str, Areas] = {}
     for name, one in scores.items():
         curves = deletion_and_insertion(masked, one.scores)
         areas[name] = Areas(curves.deletion_area, curves.insertion_area)
@@ -385,8 +387,8 @@ def pose_question(kit: Kit, text: str, target: str | None, against: str | None) 
     )
     if good == bad:
         raise UsageError(DOING, f"{good_name!r} against itself", "two different words")
-    columns = [None if n is None else torch.tensor([n]) for n in (bad, asked.gap)]
-    goal = Goal(torch.tensor([good]), *columns)
+    other, at = (None if n is None else torch.tensor([n]) for n in (bad, asked.gap))
+    goal = Goal(torch.tensor([good]), other, at)
     return Question(batch, goal, asked.ids, players, str(good_name), bad_name)
 
 

@@ -115,7 +115,7 @@ def find_circuit(
         say("edges")
         largest = find_edges(board, pairs, list(lost))[:edges] if edges else []
     seed, kind, keep = config.seed, config.kind, config.keep
-    return Circuit(model, prompts, seed, kind, keep, named, nodes, certificate, largest)
+    return Circuit(model, prompts, seed, kind, keep, nodes, certificate, named, largest)
 
 
 class AblationTask:

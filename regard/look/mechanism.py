@@ -13,10 +13,9 @@ pytest_plugin.py.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -28,13 +27,11 @@ from regard.look.attention_patterns import find_attention
 from regard.look.edits import Edit, mean, zero
 from regard.look.head_scores import Repeats, best_heads, repeats_for, score_heads
 from regard.look.logit_lens import copy_score
-from regard.look.patching import Site, head_sites, mlp_sites, send_along_paths, taps_of
-from regard.look.results import HeadScore
+from regard.look.patching import head_sites, mlp_sites, send_along_paths, taps_of
+from regard.look.results import HeadScore, Site
 from regard.model.batch import Batch
 from regard.model.model import Model
-
-if TYPE_CHECKING:
-    from regard.kit import Kit
+from regard.verbs import ModelLike
 
 SHOWN = 5  # heads that a failure names
 KINDS = ("induction", "previous", "duplicate")
@@ -45,7 +42,7 @@ class Mechanism:
 
     def __init__(
         self,
-        model: Kit | Model | str | os.PathLike[str],
+        model: ModelLike | Model,
         length: int | None = None,
         rows: int = 4,
         seed: int = 0,
@@ -250,6 +247,5 @@ def largest_change(before: Tensor, after: Tensor, batch: Batch, writes: bool) ->
     change = (after - before).gather(-1, wanted[..., None])[..., 0].abs()
     change = change if real is None else change[real]
     if change.numel() == 0:
-
         raise DataError("testing a mechanism", "texts of one token", "texts of two or more")
     return float(change.max())

@@ -398,19 +398,18 @@ def measure_effects(
     with progress("patching") as say:
         say(f"{len(sites)} places, {len(pairs.clean.ids)} pairs")
         if to:
-            way, effects = "paths", patch_paths(board, pairs, sites, find_receivers(board, to))
+            effects = patch_paths(board, pairs, sites, find_receivers(board, to))
         elif fast:
-            way, effects = "first order", attribute_sites(board, pairs, sites)
+            effects = attribute_sites(board, pairs, sites)
         else:
-            direction = "noise" if noise else "denoise"
-            way, effects = "patching", patch_sites(board, pairs, sites, direction)
+            effects = patch_sites(board, pairs, sites, "noise" if noise else "denoise")
     count = effects.effect.shape[1]
     errors = [None if count < 2 else float(row.std()) / count**0.5 for row in effects.effect]
     return PatchEffects(
         count,
         float(effects.clean.mean()),
         float(effects.corrupt.mean()),
-        way,
+        "paths" if to else "first order" if fast else "patching",
         "noise" if noise or fast or to else "denoise",
         [
             SiteEffect(*site, mean, error)

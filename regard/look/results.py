@@ -624,7 +624,8 @@ class Attribution(Result):
     def to_dict(self) -> dict[str, Any]:
         """What the method found stands beside what was asked."""
         data = super().to_dict()
-        return data | data.pop("explanation")
+        explanation: dict[str, Any] = data.pop("explanation")
+        return data | explanation
 
     def table(self) -> list[TokenScore]:
         """A row for each token."""
@@ -633,15 +634,16 @@ class Attribution(Result):
     def parts(self) -> Iterator[str | Grid]:
         """Tokens with bars: to the left what speaks against the answer, to the right for it."""
         largest = max(map(abs, self.scores), default=0.0) or 1.0
-        interval = getattr(self.explanation, "interval", None)
-        drawn = interval is not None and bool(interval.any())
+        shap = self.explanation if isinstance(self.explanation, ShapScores) else None
+        intervals = [f"{x:.4f}" for x in shap.interval.tolist()] if shap and shap.orders else []
         rows = []
         for n, (piece, score) in enumerate(zip(self.pieces, self.scores, strict=True)):
             bar = "█" * round(abs(score) / largest * BAR)
             left, right = (bar, "") if score < 0 else ("", bar)
-            spread = [f"{float(interval[n]):.4f}"] if drawn else []
-            rows.append([piece, f"{score:.4f}", *spread, f"{left:>{BAR}}│{right:<{BAR}}"])
-        yield Grid(self.title(), ["token", "score", *(["± 95 %"] if drawn else []), ""], rows)
+            cells = [piece, f"{score:.4f}", *intervals[n : n + 1]]
+            rows.append([*cells, f"{left:>{BAR}}│{right:<{BAR}}"])
+        columns = ["token", "score", *(["± 95 %"] if intervals else []), ""]
+        yield Grid(self.title(), columns, rows)
         yield f"  {self.explanation.summary()}"
         if not isinstance(self.explanation, AttentionScores):
             yield f"  an absent token is {self.baseline}"
@@ -887,10 +889,10 @@ class Circuit(Result):
     """What stood in place of parts outside while it was looked for."""
     keep: float
     """Share of the task that it had to do."""
-    effects: dict[Site, float] = shown(json=False)
-    """What each part of the model does when it alone is ablated, as a share of its score."""
     nodes: list[CircuitNode]
     certificate: Certificate
+    effects: dict[Site, float] = shown(json=False)
+    """What each part of the model does when it alone is ablated, as a share of its score."""
     edges: list[CircuitEdge] = shown(default_factory=list)
     """Between its parts, to first order, the largest first."""
 
@@ -975,15 +977,14 @@ class IndirectObjects(Result):
 
     def parts(self) -> Iterator[str | Grid]:
         """Figures, and heads by class; a class without any is named too."""
-        names = "logit_difference", "plus_minus", "io_above_s", "probability_io"
-        names = *names, "corrupted_difference"
-        fields = [(name, human(getattr(self, name), "{:.4f}")) for name in names]
-        yield Grid(self.title(), ("", ""), fields)
+        figures = {name: x for name, x in vars(self).items() if isinstance(x, float)}
+        rows = [(name.replace("_", " "), human(x, "{:.4f}")) for name, x in figures.items()]
+        yield Grid(self.title(), ("", ""), rows)
         if self.heads is None or self.thresholds is None:
             return
-        rows: list[tuple[str, ...]] = []
+        cells: list[tuple[str, ...]] = []
         for name, heads in self.heads.items():
-            rows += [
+            cells += [
                 (
                     "" if n else name,
                     f"{head.block}.{head.head}",
@@ -994,7 +995,7 @@ class IndirectObjects(Result):
                 for n, head in enumerate(heads[: self.top])
             ] or [(name, "none", "–", "–", "–")]
         columns = ("class", "head", "looks there", "effect", "repeats")
-        yield Grid("heads by what they do", columns, rows, left=2)
+        yield Grid("heads by what they do", columns, cells, left=2)
         looks, effect = self.thresholds["looks"], self.thresholds["effect"]
         yield (
             f"  listed: attention of {looks} or more to where the class looks, and an effect, "

@@ -187,7 +187,7 @@ def chain_tree(count: int) -> PredictedTree:
 def compare_trees(
     guesses: Sequence[PredictedTree], trees: Sequence[DependencyTree]
 ) -> TreeAgreement:
-    """How far guesses are right; sentences in which no word counts are left out of edges and roots."""
+    """How far guesses are right; edges and roots only of sentences in which words count."""
     by_length: dict[int, tuple[list[float], list[float]]] = {}
     edges = every = roots = sentences = 0
     for guess, tree in zip(guesses, trees, strict=True):
