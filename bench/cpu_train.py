@@ -28,7 +28,7 @@ def gpt() -> tuple[Any, Any]:
     """Model and batch of nanoGPT's small setting."""
     import torch
 
-    from regard.data.batch import Examples
+    from regard.data.windows import Examples
     from regard.model.presets import gpt2
 
     ids = torch.randint(0, 65, (12, 257), generator=torch.Generator().manual_seed(0))
@@ -40,7 +40,7 @@ def seq2seq() -> tuple[Any, Any]:
     """Model and batch of a small translation: sentences of 12 to 15 tokens, about 4,096 in all."""
     import torch
 
-    from regard.data.batch import Examples
+    from regard.data.windows import Examples
     from regard.model.presets import transformer
 
     draw = torch.Generator().manual_seed(0)

@@ -44,7 +44,7 @@ def write_corpus(source: Path, target: Path, megabytes: int) -> None:
 
 def train_ours(file: Path, size: int) -> Any:
     """Our training."""
-    from regard.data.files import read_parts
+    from regard.data.text_files import read_parts
     from regard.tokens.trainers import train_tokenizer
 
     return train_tokenizer(read_parts(file), "bpe", size)
@@ -83,7 +83,7 @@ def race(ours: Callable[[], Any], bare: Callable[[], Any], rounds: int) -> dict[
 
 def measure_speed(file: Path, size: int, rounds: int) -> dict[str, Any]:
     """Training and encoding, ours and theirs."""
-    from regard.data.files import read_lines
+    from regard.data.text_files import read_lines
 
     ours, bare = train_ours(file, size), train_bare(file, size)
     model = json.loads(ours.files["tokenizer.json"])["model"]

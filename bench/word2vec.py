@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from regard.data.files import read_lines
+from regard.data.text_files import read_lines
 from regard.history.analogies import OWN, agree, read_questions, read_similarity, solve, total
 from regard.history.word2vec import Corpus, Word2VecConfig, read_corpus, train_word2vec
 from regard.history.word_vectors import WordVectors

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.data.files import read_lines
+from regard.data.text_files import read_lines
 from regard.look.circuit_search import CircuitConfig, find_circuit
 from regard.look.head_scores import best_heads, random_repeats, score_heads
 from regard.look.hooks import Board

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 import regard
-from regard.data.batch import Examples
+from regard.data.windows import Examples
 from regard.decode.generate import Ends
 from regard.decode.write import without_end, write
 from regard.model.batch import Batch, pad_rows

@@ -25,7 +25,13 @@ from tokenizers import Tokenizer
 from regard.cli.evaluate import training_pairs
 from regard.cli.main import main as regard
 from regard.coined import letter_runs
-from regard.data.words import WORDS_FILE, WRITTEN_FILE, count_words, write_counts, write_words
+from regard.data.word_frequencies import (
+    WORDS_FILE,
+    WRITTEN_FILE,
+    count_words,
+    write_counts,
+    write_words,
+)
 
 ALIGNMENT = {"block": 1, "firm": 0.7}  # the best of bench/align.py
 

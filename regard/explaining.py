@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from regard.data.words import WORDS_FILE, Span, key, read_counts, word_spans, words
+from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, word_spans, words
 from regard.decode.write import without_end
 from regard.errors import UsageError
 from regard.look.page import AlignedSentence, AlignedWord, alignment_page

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.core.cache import Cache
-from regard.data.words import WRITTEN_FILE, read_words
+from regard.data.word_frequencies import WRITTEN_FILE, read_words
 from regard.decode.beam import BeamConfig
 from regard.decode.generate import Ends
 from regard.decode.narrow import can_narrow, write_narrow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regard.coined import coined_words
-from regard.data.words import WRITTEN_FILE, read_words, write_words
+from regard.data.word_frequencies import WRITTEN_FILE, read_words, write_words
 from regard.errors import DataError
 from regard.loading import load
 

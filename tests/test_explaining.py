@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.data.words import write_counts
+from regard.data.word_frequencies import write_counts
 from regard.decode.write import without_end
 from regard.explaining import (
     Explanation,

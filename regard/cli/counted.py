@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from regard import __version__
-from regard.data.files import find_files
+from regard.data.text_files import find_files
 from regard.errors import UsageError
 from regard.files import file_hash, is_taken
 from regard.receipt import NAME, make_receipt, write_receipt

@@ -7,9 +7,9 @@ from collections import Counter
 from typing import Any
 
 from regard.cli.show import Show
-from regard.data.check import Couple, Report, check_file, find_overlap
-from regard.data.files import find_files
-from regard.data.overlap import Overlap
+from regard.data.corpus_check import Couple, Report, check_file, find_overlap
+from regard.data.duplicates import Overlap
+from regard.data.text_files import find_files
 from regard.errors import DataError, UsageError
 
 WIDTH = 40  # characters of the longest bar

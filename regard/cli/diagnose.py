@@ -15,7 +15,7 @@ from regard.cli.diagnose_flags import KINDS
 from regard.cli.measured import check_outputs
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
-from regard.data.files import read_pieces
+from regard.data.text_files import read_pieces
 from regard.errors import DataError, UsageError
 from regard.files import write_whole
 from regard.kit import Kit

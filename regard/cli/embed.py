@@ -20,8 +20,8 @@ from regard.cli.opening import open_kit
 from regard.cli.probe_reading import Corpus, chosen_taps, vectors_of
 from regard.cli.show import Show
 from regard.cli.texts import groups, print_json
-from regard.data.files import find_files
-from regard.data.words import Span, key, word_spans
+from regard.data.text_files import find_files
+from regard.data.word_frequencies import Span, key, word_spans
 from regard.errors import DataError, UsageError, nearest
 from regard.files import write_whole
 from regard.history.word_vectors import WordVectors, read_vectors

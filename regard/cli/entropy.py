@@ -13,7 +13,7 @@ import numpy as np
 from regard.cli.predicting import Model, open_model
 from regard.cli.show import Progress, Show
 from regard.cli.texts import at_least, naming
-from regard.data.files import read_parts
+from regard.data.text_files import read_parts
 from regard.errors import DataError, RegardError
 from regard.history.arithmetic_coder import Packed, pack, unpack
 from regard.history.ngrams import Ids

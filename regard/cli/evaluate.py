@@ -15,11 +15,11 @@ from regard.cli.texts import at_least, check_finite, likelihood, perplexity
 from regard.cli.train_data import all_pairs
 from regard.cli.train_ngram import is_ngrams, measure
 from regard.cli.translate import Crew, at_work, one_line
-from regard.data.build import fingerprint
-from regard.data.files import find_files, read_lines, read_pieces
-from regard.data.overlap import WORDS, Overlap, overlap, pair_overlap
+from regard.data.duplicates import WORDS, Overlap, overlap, pair_overlap
 from regard.data.pairs import Pair, read_pairs
 from regard.data.speech import versions
+from regard.data.text_files import find_files, read_lines, read_pieces
+from regard.data.token_store import fingerprint
 from regard.decode.score import Counted, stream_logprobs, window_logprobs, windows
 from regard.errors import DataError, UsageError
 from regard.files import file_hash

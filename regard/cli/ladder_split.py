@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.cli.train_data import ROLES, all_pairs
-from regard.data.files import read_lines, read_parts
-from regard.data.overlap import WORDS, count_words, normalise
+from regard.data.duplicates import WORDS, count_words, normalise
 from regard.data.pairs import read_pairs
+from regard.data.text_files import read_lines, read_parts
 from regard.errors import DataError, check_known
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.trainers import KINDS, train_tokenizer, usual_size

@@ -15,7 +15,7 @@ import numpy as np
 from regard.cli.ladder_split import DOING, Split
 from regard.cli.show import Show
 from regard.cli.texts import perplexity
-from regard.data.files import read_parts
+from regard.data.text_files import read_parts
 from regard.errors import DataError
 from regard.history.cbow import WINDOW, NextWord, fit_scales, train_next_word
 from regard.history.ngram_model import encode_lines, joined

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from regard.cli.show import Show
-from regard.data.files import decode, join_lines, read_lines
+from regard.data.text_files import decode, join_lines, read_lines
 from regard.errors import DataError, ResourceError, UsageError
 from regard.files import check_places, write_whole
 from regard.lang.dfa import DFA

@@ -10,8 +10,7 @@ from typing import NamedTuple, cast
 
 from regard.cli.show import Show
 from regard.cli.texts import groups
-from regard.data.compressed import unpack
-from regard.data.files import CHUNK, find_files, open_raw, read_chunk
+from regard.data.text_files import CHUNK, find_files, open_raw, read_chunk, unpack
 from regard.errors import DataError, UsageError, bad_byte
 
 FAULTS = 10  # lines that could not be done and are named one by one

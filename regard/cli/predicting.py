@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.cli.evaluate import check_tokenizer, window_length
 from regard.cli.opening import open_kit
 from regard.cli.train_ngram import is_ngrams
-from regard.data.files import CHUNK, cut_at_blanks, split_lines
+from regard.data.text_files import CHUNK, cut_at_blanks, split_lines
 from regard.decode.model_step import ModelStep
 from regard.errors import DataError, UsageError
 from regard.files import file_hash

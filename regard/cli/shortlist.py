@@ -12,9 +12,8 @@ import numpy as np
 from regard.cli.opening import open_kit
 from regard.cli.show import Progress, Show, human_bytes
 from regard.cli.train_data import all_pairs
-from regard.data.files import chunks
 from regard.data.pairs import Pair
-from regard.data.sample import evenly
+from regard.data.text_files import chunks, evenly
 from regard.decode.shortlist import SHORTLIST_FILE, coverage, make_shortlist
 from regard.errors import DataError, UsageError
 from regard.files import write_whole

@@ -8,8 +8,7 @@ from functools import partial
 from io import BufferedReader
 from typing import cast
 
-from regard.data.compressed import unpack
-from regard.data.files import CHUNK, find_files, open_raw, read_chunk
+from regard.data.text_files import CHUNK, find_files, open_raw, read_chunk, unpack
 from regard.errors import DataError, RegardError, UsageError, bad_byte
 
 Line = str | RegardError

@@ -11,17 +11,13 @@ from typing import Any
 
 from regard.cli.texts import naming
 from regard.cli.train_flags import RunConfig
-from regard.data.batch import Source, Windows
 from regard.data.bucket import Buckets
-from regard.data.build import fingerprint, pair_store, text_store
-from regard.data.files import find_files, read_lines, read_parts
-from regard.data.mask import Masker
-from regard.data.overlap import WORDS, overlap, pair_overlap
-from regard.data.pack import Packed
+from regard.data.duplicates import WORDS, overlap, pair_overlap
+from regard.data.packing import Masker, Packed
 from regard.data.pairs import Pair, read_pairs
-from regard.data.split import hold_out
-from regard.data.store import Store
-from regard.data.stream import Streams
+from regard.data.text_files import find_files, read_lines, read_parts
+from regard.data.token_store import Store, fingerprint, hold_out, pair_store, text_store
+from regard.data.windows import Source, Streams, Windows
 from regard.errors import DataError, UsageError
 from regard.tokens import load as load_tokenizer
 from regard.tokens.tokenizer import Tokenizer

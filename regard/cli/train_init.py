@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from regard.data.words import WORDS_FILE, WRITTEN_FILE
+from regard.data.word_frequencies import WORDS_FILE, WRITTEN_FILE
 from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import DataError
 from regard.files import file_hash

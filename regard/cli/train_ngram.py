@@ -13,7 +13,7 @@ import numpy as np
 from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.show import Progress, Show, human, human_bytes
 from regard.cli.texts import at_least, likelihood, naming
-from regard.data.files import find_files, read_lines, read_parts
+from regard.data.text_files import find_files, read_lines, read_parts
 from regard.errors import DataError, ResourceError, UsageError
 from regard.files import file_hash
 from regard.heap import free_memory

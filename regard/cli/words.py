@@ -12,8 +12,8 @@ from typing import Any, Literal
 from regard.cli.counted import leave_receipt, new_folder
 from regard.cli.show import Show
 from regard.cli.texts import at_least, naming
-from regard.data.files import read_lines
-from regard.data.words import words
+from regard.data.text_files import read_lines
+from regard.data.word_frequencies import words
 from regard.errors import DataError, UsageError
 from regard.files import check_places, write_whole
 from regard.history.analogies import (

@@ -7,10 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from regard.data.batch import Examples, check_index, mask_of, tensor
-from regard.data.mask import IGNORED
 from regard.data.order import Counts, shuffled
-from regard.data.store import Store
+from regard.data.token_store import Store
+from regard.data.windows import IGNORED, Examples, check_index, mask_of, tensor
 from regard.errors import DataError, UsageError
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count as count_up
 
-from regard.data.batch import Examples, Source
+from regard.data.windows import Examples, Source
 from regard.errors import DataError, UsageError
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from regard.data.files import read_lines
+from regard.data.text_files import read_lines
 from regard.errors import DataError
 
 Pair = tuple[str, str]

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.data.files import find_files, read_lines
-from regard.data.table import Row, kind_of, read_table
+from regard.data.tabular import Row, kind_of, read_table
+from regard.data.text_files import find_files, read_lines
 from regard.errors import DataError
 
 XWINOGRAD = 7  # cells of a line: language, source, ?, sentence, its words, pronoun, candidates

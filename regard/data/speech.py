@@ -12,8 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from regard.data.files import read_lines
-from regard.data.table import kind_of
+from regard.data.tabular import kind_of
+from regard.data.text_files import read_lines
 from regard.data.treebank import Words
 from regard.errors import DataError
 

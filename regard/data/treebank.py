@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.table import Sentence, check_columns, read_conll
+from regard.data.tabular import check_columns
+from regard.data.text_files import read_lines
 from regard.errors import DataError
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -16,7 +17,7 @@ Span = tuple[int, int]
 
 
 class Words(NamedTuple):
-    """A sentence: the line of the file it begins on, its forms, and its columns by name."""
+    """A sentence: the line of the file it begins on, and its columns by name."""
 
     line: int
     columns: dict[str, list[str]]
@@ -35,6 +36,42 @@ class Words(NamedTuple):
             spans.append((len(text), len(text) + len(form)))
             text += form
         return text, spans
+
+
+def read_conll(
+    path: Path | str, names: Sequence[str] | None = None, need: Sequence[str] = ()
+) -> Iterator[Words]:
+    """Sentences with a blank line between them, one token per line; `#` lines before are comments.
+
+    Cells are parted by TABs, or by spaces where a line has no TAB. Without `names` the columns are
+    called 1, 2, ….
+    """
+    rows: list[list[str]] = []
+    start = 0
+    for line, text in enumerate(read_lines(path), 1):
+        if not text.strip():
+            if rows:
+                yield Words(start, turn(rows, names))
+            rows = []
+            continue
+        if not rows and text.startswith("#") and "\t" not in text:
+            continue
+        cells = text.split("\t") if "\t" in text else text.split()
+        names = names or [str(n + 1) for n in range(len(cells))]
+        if len(cells) != len(names):
+            found = f"{len(cells)} columns in line {line}: {text[:60]!r}"
+            raise DataError(f"reading {path}", found, f"{len(names)}: {', '.join(names)}")
+        if not rows:
+            start = line
+            check_columns(path, need, names, line)
+        rows.append(cells)
+    if rows:
+        yield Words(start, turn(rows, names))
+
+
+def turn(rows: list[list[str]], names: Sequence[str] | None) -> dict[str, list[str]]:
+    """Rows of cells → columns by name."""
+    return dict(zip(names or (), map(list, zip(*rows, strict=True)), strict=True))
 
 
 def read_treebank(
@@ -59,7 +96,7 @@ def read_treebank(
             yield Words(sentence.line, columns)
 
 
-def guess_names(path: Path | str, sentence: Sentence) -> Sequence[str]:
+def guess_names(path: Path | str, sentence: Words) -> Sequence[str]:
     """What the columns are called, from how many there are."""
     columns = list(sentence.columns.values())
     if len(columns) == len(CONLLU):

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from regard.data.files import read_lines
 from regard.data.statistics import share_interval, spearman
+from regard.data.text_files import read_lines
 from regard.errors import DataError
 from regard.history.word_vectors import WordVectors
 

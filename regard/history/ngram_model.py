@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
-from regard.data.files import read_lines
+from regard.data.text_files import read_lines
 from regard.errors import DataError, UsageError
 from regard.files import read_json, read_shapes, write_whole
 from regard.history.arpa import read_arpa, write_arpa

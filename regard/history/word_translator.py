@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from regard.data.pairs import Pair
-from regard.data.words import words
+from regard.data.word_frequencies import words
 from regard.errors import DataError
 from regard.files import read_json, read_shapes, write_whole
 from regard.history.bag_of_words import BagModel, Classes

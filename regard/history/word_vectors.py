@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from regard.data.files import read_lines
+from regard.data.text_files import read_lines
 from regard.errors import DataError, RegardWarning, UsageError
 from regard.files import corrupt, read_json, read_shapes, write_whole
 

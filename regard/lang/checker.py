@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.data.table import kind_of
+from regard.data.tabular import kind_of
 from regard.lang.lines import Cut
 from regard.lang.rules import Rule
 

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 
 from regard.core.config import BlockConfig, StackConfig
-from regard.data.batch import Examples, mask_of, tensor
-from regard.data.mask import IGNORED
+from regard.data.windows import IGNORED, Examples, mask_of, tensor
 from regard.lang.tasks import Task
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig, TextConfig

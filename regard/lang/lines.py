@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.data.files import read_lines
-from regard.data.table import read_table
+from regard.data.tabular import read_table
+from regard.data.text_files import read_lines
 from regard.errors import DataError, UsageError
 
 MOST = 20_000  # lines that are looked at; of more, as many at even distances

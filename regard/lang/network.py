@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.core.config import BlockConfig, StackConfig
-from regard.data.batch import Examples
-from regard.data.mask import IGNORED
+from regard.data.windows import IGNORED, Examples
 from regard.errors import DataError
 from regard.lang.kinds import Word
 from regard.model.batch import Batch, pad_rows

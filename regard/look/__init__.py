@@ -131,7 +131,7 @@ def heads(
         $ regard look heads folder --corpus test.txt --sort entropy
         $ regard look heads folder --length 50 --batch 8 --seed 7 --json
     """
-    from regard.data.files import read_lines
+    from regard.data.text_files import read_lines
     from regard.errors import UsageError
     from regard.loading import open_kit
     from regard.look.head_scores import measure_heads
@@ -444,8 +444,8 @@ def probe(
         $ regard look probe folder dev.conllu --label upos deprel --kind mlp --drop-rare
         $ regard look probe folder dev.conllu --tree --limit 500 --json
     """
-    from regard.data.sample import evenly
     from regard.data.speech import clean_tree
+    from regard.data.text_files import evenly
     from regard.data.treebank import heads_of, read_treebank
     from regard.errors import DataError, UsageError
     from regard.loading import open_kit

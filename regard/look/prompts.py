@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from regard.ambient import note
-from regard.data.files import read_lines
+from regard.data.text_files import read_lines
 from regard.errors import DataError
 from regard.look.answer_tokens import AskedText, find_token, read_asked
 from regard.look.patching import Goal, Pairs

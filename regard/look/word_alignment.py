@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.words import words
+from regard.data.word_frequencies import words
 from regard.errors import UsageError, check_names
 
 Span = tuple[int, int]

@@ -117,7 +117,7 @@ def _encode_each(
     tokenizer: Tokenizer, texts: Iterable[str | RegardError], wrap: bool, allow_special: bool
 ) -> Iterator[Encoding | Failed]:
     """Encode texts: those of a list with their pieces, those of a stream in batches."""
-    from regard.data.files import chunks
+    from regard.data.text_files import chunks
 
     if isinstance(texts, Sequence):
         for text in texts:
@@ -217,7 +217,7 @@ def train(
         $ regard tokens train texts/ --out folder --kind wordpiece --size 30000 --wrap cls-sep
         $ zcat corpus.gz | regard tokens train - --out folder --kind chars --lossless
     """
-    from regard.data.files import read_parts
+    from regard.data.text_files import read_parts
     from regard.tokens.trainers import Ticker, read_specials, train_tokenizer, usual_size
 
     folder = Path(out)
@@ -334,7 +334,7 @@ def vocab(
         $ regard tokens vocab corpus.txt --kind chars --top 100
         $ regard tokens vocab texts/ --out vocab.json
     """
-    from regard.data.files import read_parts
+    from regard.data.text_files import read_parts
     from regard.tokens.word_counts import list_vocabulary
 
     return list_vocabulary(read_parts(files), kind, min_count, top, out)

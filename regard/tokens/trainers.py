@@ -318,7 +318,7 @@ def train_tokenizer(
     lossless: bool = False,
     phase: Callable[[str], None] | None = None,
 ) -> Tokenizer:
-    """A tokenizer of one kind, learnt from texts such as `regard.data.files.read_parts` gives.
+    """A tokenizer of one kind, learnt from texts such as `regard.data.text_files.read_parts` gives.
 
     `specials` are roles (pad, bos, eos, unk, mask, cls, sep), or roles with their spellings; those
     that the kind or `wrap` needs are added. `lossless` makes words, chars and graphemes write what

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.data.batch import Examples, Source
 from regard.data.bucket import Buckets
 from regard.data.loader import Loaded, Loader
+from regard.data.windows import Examples, Source
 from regard.errors import RegardError, UsageError
 from regard.heap import keep_memory
 from regard.model.batch import Batch

@@ -1,6 +1,6 @@
 """Small stores for the tests of batches."""
 
-from regard.data.store import Store, Writer
+from regard.data.token_store import Store, Writer
 
 
 def make_store(path, documents, sides=1, vocab=1000):

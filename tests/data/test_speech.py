@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from regard.data.check import check_file
+from regard.data.corpus_check import check_file
 from regard.data.speech import clean, clean_tree, find_marks, read_ctm, show_marks
 from regard.data.treebank import Words, heads_of
 from regard.errors import DataError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.data.words import words
+from regard.data.word_frequencies import words
 from regard.errors import UsageError
 from regard.look.word_alignment import (
     AlignConfig,

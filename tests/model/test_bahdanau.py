@@ -13,7 +13,7 @@ from torch import nn
 import regard
 from regard.cli.main import main
 from regard.data.bucket import Buckets
-from regard.data.build import pair_store
+from regard.data.token_store import pair_store
 from regard.decode.beam import BeamConfig
 from regard.decode.score import score_rows
 from regard.errors import UsageError

@@ -14,9 +14,8 @@ import regard
 from regard.cli.main import main
 from regard.cli.train_data import source
 from regard.cli.train_flags import RunConfig
-from regard.data.batch import Windows
-from regard.data.build import text_store
-from regard.data.stream import Streams
+from regard.data.token_store import text_store
+from regard.data.windows import Streams, Windows
 from regard.decode.beam import BeamConfig
 from regard.decode.exhaustive import exhaustive
 from regard.decode.score import score_rows, stream_logprobs, windows

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Rust
 
-from regard.data.files import read_parts
+from regard.data.text_files import read_parts
 from regard.errors import DataError, UsageError
 from regard.tokens import trainers as ours
 from regard.tokens import word_counts

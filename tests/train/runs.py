@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from regard.data.batch import Windows
 from regard.data.bucket import Buckets
-from regard.data.build import pair_store, text_store
-from regard.data.mask import Masker
-from regard.data.pack import Packed
+from regard.data.packing import Masker, Packed
+from regard.data.token_store import pair_store, text_store
+from regard.data.windows import Windows
 from regard.interop.families import bind
 from regard.kit import Kit
 from regard.loading import load

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.data.bucket import Buckets
-from regard.data.split import part_of_documents
+from regard.data.token_store import part_of_documents
 from regard.errors import DataError
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig

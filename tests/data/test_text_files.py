@@ -11,12 +11,13 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data import files
-from regard.data.files import cut_at_blanks, read_lines, read_parts, read_pieces
+from regard.data import text_files as files
+from regard.data.text_files import cut_at_blanks, evenly, read_lines, read_parts, read_pieces
 from regard.errors import DataError, RegardError
 
 TEXT = "Je suis un château.\r\nnaïve 🎉 e\u0301\n\n日本語\0 end"
@@ -141,6 +142,18 @@ def test_a_pipe_is_read(tmp_path):
 
 
 def test_no_torch_is_loaded():
-    code = "import sys, regard.data.files; assert 'torch' not in sys.modules"
+    code = "import sys, regard.data.text_files; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert importlib.util.find_spec("torch")  # it is there, only not loaded
+
+
+@pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 19, 20, 21, 22, 100, 1000, 1023])
+def test_evenly(count: int) -> None:
+    found = evenly(iter(range(count)), 10)
+    assert len(found) == min(count, 10)
+    if count <= 10:
+        assert found == list(range(count))
+        return
+    gaps = np.diff([*found, count])
+    assert found[0] == 0 and gaps.min() >= 1
+    assert gaps.max() <= 2 * count / 10 + 1

@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data import store as stores
-from regard.data.build import pair_store, text_store
-from regard.data.store import Store, Writer
-from regard.errors import DataError, ResourceError
+from regard.data import token_store as stores
+from regard.data.bucket import Buckets
+from regard.data.token_store import Store, Writer, hold_out, pair_store, text_store
+from regard.data.windows import Windows
+from regard.errors import DataError, ResourceError, UsageError
 from regard.tokens.tokenizer import Tokenizer
 from tests.data.stores import make_store
 from tests.tokens.small_tokenizers import byte_bpe
@@ -80,7 +81,7 @@ def test_a_killed_writer_leaves_the_old_store_and_its_draft_is_cleared(tmp_path)
     path = tmp_path / "a"
     make_store(path, [[7, 8]])
     code = (
-        "import os, signal, sys\nfrom regard.data.store import Writer\n"
+        "import os, signal, sys\nfrom regard.data.token_store import Writer\n"
         "with Writer(sys.argv[1], 1000, {}) as w:\n"
         "    w.add([[1, 2, 3]] * 100_000)\n    w.out.flush()\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -128,8 +129,8 @@ def test_text_files_become_documents(tmp_path, tokenizer):
 
 
 def test_a_long_file_in_pieces_is_the_whole_text(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr("regard.data.files.CHUNK", 3000)
-    monkeypatch.setattr("regard.data.build.PIECE", 700)
+    monkeypatch.setattr("regard.data.text_files.CHUNK", 3000)
+    monkeypatch.setattr("regard.data.token_store.PIECE", 700)
     text = "\n".join(f"line {n} of  the café, and   so on" for n in range(800))
     (tmp_path / "a.txt").write_text(text)
     store = text_store(tmp_path / "s", tmp_path / "a.txt", tokenizer)
@@ -179,7 +180,7 @@ def test_an_old_source_is_not_read_again(tmp_path, tokenizer, monkeypatch):
     source.write_text("one two")
     os.utime(source, (1, 1))
     text_store(tmp_path / "s", [source], tokenizer)
-    monkeypatch.setattr("regard.data.build.describe", lambda file: pytest.fail("read again"))
+    monkeypatch.setattr("regard.data.token_store.describe", lambda file: pytest.fail("read again"))
     text_store(tmp_path / "s", [source], tokenizer)
 
 
@@ -194,7 +195,7 @@ def test_nothing_to_read_is_an_error(tmp_path, tokenizer):
 
 def test_memory_is_bounded(tmp_path, tokenizer, monkeypatch):
     """Six times the text takes no more Python objects at once."""
-    monkeypatch.setattr("regard.data.files.CHUNK", 1 << 16)
+    monkeypatch.setattr("regard.data.text_files.CHUNK", 1 << 16)
     peaks = []
     for count in (4_000, 24_000):
         (tmp_path / "a.txt").write_text("the cat sat on the mat, and the dog sat\n" * count)
@@ -203,3 +204,45 @@ def test_memory_is_bounded(tmp_path, tokenizer, monkeypatch):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.3 * peaks[0]
+
+
+def make(path, documents, sides=1):
+    with Writer(path, 100, {"sides": sides, "sources": []}) as writer:
+        writer.add(documents)
+    return Store(path)
+
+
+def test_a_stream_is_cut_at_nine_tenths(tmp_path):
+    store = make(tmp_path / "s", [list(range(60)), list(range(60, 99))])
+    train, valid = hold_out(store, None, by_tokens=True)
+    assert (train.tokens, valid.tokens) == (89, 10)
+    assert train.read(0, 89).tolist() == list(range(89))
+    assert valid.read(0, 10).tolist() == list(range(89, 99))
+    batch = Windows(valid, 4, 8, seed=None).batch(0, 0)
+    assert batch.inputs.min() >= 89 - 89 and batch.labels.max() == 98
+    assert batch.inputs[0].tolist() == [89, 90, 91, 92] and batch.tokens == 9
+    seen = Windows(train, 8, 99, seed=None).batch(0, 0)
+    assert int(seen.labels.max()) == 88
+
+
+def test_pairs_and_lines_are_held_out_whole(tmp_path):
+    pairs = make(tmp_path / "p", [[n] for n in range(80)], sides=2)
+    train, valid = hold_out(pairs, None, by_tokens=False)
+    assert (len(train), len(valid)) == (38, 2)
+    held = Buckets(valid, 50, 98, 99, seed=None).batch(0, 0)
+    assert sorted(held.inputs[:, 0].tolist()) == [76, 78]
+    assert sorted(held.labels[:, 0].tolist()) == [77, 79]
+    lines = make(tmp_path / "l", [[n, n] for n in range(20)])
+    train, valid = hold_out(lines, 0.25, by_tokens=False)
+    assert [valid[n].tolist()[0] for n in range(5)] == [15, 16, 17, 18, 19]
+    assert np.diff(train.bounds).tolist() == [2] * 15
+
+
+def test_shares_and_limits(tmp_path):
+    store = make(tmp_path / "s", [[1], [2]])
+    assert hold_out(store, 0, by_tokens=True) == (store, None)
+    assert len(hold_out(store, 0.01, by_tokens=False)[1]) == 1
+    with pytest.raises(UsageError, match="a share of 1"):
+        hold_out(store, 1, by_tokens=True)
+    with pytest.raises(DataError, match="1 lines"):
+        hold_out(make(tmp_path / "t", [[1, 2]]), None, by_tokens=False)

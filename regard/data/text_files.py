@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import codecs
+import gzip
 import io
+import lzma
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
-from regard.data.compressed import Stream, unpack
-from regard.errors import DataError, bad_byte
+from regard.errors import DataError, RegardError, bad_byte
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Progress = Callable[[int, int], None]
@@ -183,3 +184,72 @@ def chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
             held, size = [], 0
     if held:
         yield held
+
+
+# Compressed files ---------------------------------------------------------------------------------
+
+MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+"""How compressed files begin; no UTF-8 text begins so, hence names need not be trusted."""
+
+
+class Stream(Protocol):
+    """What can be read in chunks."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes, none at the end."""
+
+
+def unpack(raw: io.BufferedReader, name: str) -> Stream:
+    """The bytes of the text, unpacked where they are compressed."""
+    start = raw.peek(6)
+    kind = next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), None)
+    if kind == "zstd":
+        return Zstd(raw, name)
+    if kind is None:
+        return raw
+    return gzip.open(raw) if kind == "gzip" else lzma.open(raw)
+
+
+class Zstd:
+    """A .zst file through the package zstandard; one that is cut short is an error, as in gzip."""
+
+    def __init__(self, raw: io.BufferedReader, name: str) -> None:
+        try:
+            import zstandard
+        except ImportError as error:
+            found, fix = "zstandard is not installed", "pip install 'regard[zst]'"
+            raise RegardError(f"reading {name}", found, "the zst extra", fix) from error
+        self.raw, self.make = raw, zstandard.ZstdDecompressor().decompressobj
+        self.frame: Any = None  # a file may hold several frames, one after the other
+        self.left = b""
+
+    def read(self, size: int) -> bytes:
+        """The next bytes; few are unpacked at once, since 4 KiB may hold a hundred MiB."""
+        while True:
+            data, self.left = self.left or self.raw.read(4096), b""
+            if not data:
+                if self.frame is not None:
+                    raise EOFError("the file ends inside a frame")
+                return b""
+            self.frame = self.frame or self.make()
+            made: bytes = self.frame.decompress(data)
+            if self.frame.eof:
+                self.left, self.frame = self.frame.unused_data, None
+            if made:
+                return made
+
+
+def evenly(items: Iterable[Item], most: int) -> list[Item]:
+    """At most `most` items, in order and evenly spaced, so that all parts of a corpus are seen.
+
+    Never holds more than twice as many: when it does, every second one goes.
+    """
+    kept, stride = list[Item](), 1
+    for number, item in enumerate(items):
+        if number % stride == 0:
+            kept.append(item)
+            if len(kept) > 2 * most:
+                kept, stride = kept[::2], 2 * stride
+    if len(kept) <= most:
+        return kept
+    return [kept[n * len(kept) // most] for n in range(most)]

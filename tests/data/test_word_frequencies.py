@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from regard.data.words import count_words, read_counts, words, write_counts
+from regard.data.word_frequencies import count_words, read_counts, words, write_counts
 from regard.errors import DataError
 
 
@@ -44,6 +44,6 @@ def test_a_file_that_is_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     for data in (b"le\t2\n", whole[:-9], whole[:20] + b"\0\0\0" + whole[23:]):
         with pytest.raises(DataError, match=r"reading words\.tsv\.gz"):
             read_counts(data)
-    monkeypatch.setattr("regard.data.words.MOST", 10)
+    monkeypatch.setattr("regard.data.word_frequencies.MOST", 10)
     with pytest.raises(DataError, match="more than 10 bytes"):
         read_counts(whole)

@@ -1,4 +1,4 @@
-"""Tables as iterators of rows: CSV, TSV, JSONL; and CoNLL files, whose rows are sentences."""
+"""Tables as iterators of rows: CSV, TSV and JSONL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.data.files import read_lines
+from regard.data.text_files import read_lines
 from regard.errors import DataError, UsageError, did_you_mean
 
 COMPRESSED = (".gz", ".xz", ".zst")
@@ -102,46 +102,3 @@ def check_columns(
             found, fix = f"no column {name!r} in line {line}", did_you_mean(name, have, 1)
             listed = f"one of {', '.join(have) or 'none: the file is empty'}"
             raise DataError(f"reading {path}", found, listed, fix)
-
-
-class Sentence(NamedTuple):
-    """One sentence of a CoNLL file: the line it begins on and its columns."""
-
-    line: int
-    columns: dict[str, list[str]]
-
-
-def read_conll(
-    path: Path | str, names: Sequence[str] | None = None, need: Sequence[str] = ()
-) -> Iterator[Sentence]:
-    """Sentences with a blank line between them, one token per line; `#` lines before are comments.
-
-    Cells are parted by TABs, or by spaces where a line has no TAB. Without `names` the columns are
-    called 1, 2, ….
-    """
-    rows: list[list[str]] = []
-    start = 0
-    for line, text in enumerate(read_lines(path), 1):
-        if not text.strip():
-            if rows:
-                yield Sentence(start, turn(rows, names))
-            rows = []
-            continue
-        if not rows and text.startswith("#") and "\t" not in text:
-            continue
-        cells = text.split("\t") if "\t" in text else text.split()
-        names = names or [str(n + 1) for n in range(len(cells))]
-        if len(cells) != len(names):
-            found = f"{len(cells)} columns in line {line}: {text[:60]!r}"
-            raise DataError(f"reading {path}", found, f"{len(names)}: {', '.join(names)}")
-        if not rows:
-            start = line
-            check_columns(path, need, names, line)
-        rows.append(cells)
-    if rows:
-        yield Sentence(start, turn(rows, names))
-
-
-def turn(rows: list[list[str]], names: Sequence[str] | None) -> dict[str, list[str]]:
-    """Rows of cells → columns by name."""
-    return dict(zip(names or (), map(list, zip(*rows, strict=True)), strict=True))

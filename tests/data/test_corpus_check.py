@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.cli.main import main
-from regard.data.check import check_file, find_overlap, guess_kind
-from regard.data.overlap import Repeats, normalise, overlap, pair_overlap
+from regard.data.corpus_check import check_file, find_overlap, guess_kind
+from regard.data.duplicates import Repeats, normalise, overlap, pair_overlap
 
 lines = st.lists(
     st.sampled_from(["a", "A ", "b  c", "b c", "", " ", "é", "e\u0301", "d"]), max_size=12

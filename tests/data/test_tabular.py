@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.pairs import read_pairs
-from regard.data.table import kind_of, read_conll, read_table
+from regard.data.tabular import kind_of, read_table
+from regard.data.treebank import read_conll
 from regard.errors import DataError, UsageError
 
 

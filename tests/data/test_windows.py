@@ -12,11 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batch import Examples, Windows
 from regard.data.bucket import Buckets
 from regard.data.loader import Loader
-from regard.data.mask import IGNORED, Masker
-from regard.data.pack import Packed, fit
+from regard.data.packing import Masker, Packed, fit
+from regard.data.windows import IGNORED, Examples, Windows
 from regard.errors import DataError, UsageError
 from regard.model.batch import Batch
 from tests.data.stores import make_store

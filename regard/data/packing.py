@@ -1,16 +1,24 @@
-"""Packing: whole documents side by side in rows of one length, parted by document numbers."""
+"""Packing: whole documents side by side in rows of one length, parted by document numbers.
+
+For masked language models 15 % of the tokens are chosen, of these 80 % hidden, 10 % random, 10 %
+left (Devlin 2018). Masking is dynamic (Liu 2019, RoBERTa) and counted: what happens to a token
+depends on the seed, the epoch and its place in the store, so that batches of any shape, and a
+resumed run, see the same masks.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from regard.data.batch import Examples, check_index, mask_of, tensor
-from regard.data.mask import IGNORED, Masker
-from regard.data.order import Counts, shuffled
-from regard.data.store import Store
+from regard.data.order import Counts, key, shuffled, uniform
+from regard.data.token_store import Store
+from regard.data.windows import IGNORED, Examples, check_index, mask_of, tensor
 from regard.errors import DataError, UsageError
 
 
@@ -118,3 +126,29 @@ def fit(sizes: list[int], room: int) -> list[list[int]]:
         if left > sizes[item]:
             insort(open_rows, (left - sizes[item], row))
     return rows
+
+
+# Masked language models ---------------------------------------------------------------------------
+
+
+class Masker:
+    """Chooses tokens to hide and what stands in their stead."""
+
+    def __init__(
+        self, vocab: int, mask: int, never: Iterable[int] = (), share: float = 0.15, seed: int = 0
+    ) -> None:
+        if not 0 < share <= 1:
+            raise UsageError("masking", f"a share of {share}", "above 0, at most 1")
+        self.mask, self.share, self.seed = mask, share, seed
+        self.never = np.unique([mask, *never])  # control tokens: neither chosen nor put in
+        self.others = np.setdiff1d(np.arange(vocab), self.never)
+
+    def __call__(self, ids: Counts, places: NDArray[Any], epoch: int) -> tuple[Counts, Counts]:
+        """(ids with some hidden, labels at those) from ids and their places in the store."""
+        draws = (uniform(key(self.seed, epoch, n, 1), places) for n in range(3))
+        chance, fate, other = draws
+        chosen = (chance < self.share) & ~np.isin(ids, self.never)
+        labels = np.where(chosen, ids, IGNORED)
+        random = self.others[(other * len(self.others)).astype(np.int64)]
+        put = np.where(fate < 0.8, self.mask, np.where(fate < 0.9, random, ids))
+        return np.where(chosen, put, ids), labels

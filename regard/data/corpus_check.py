@@ -9,8 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.files import read_lines
-from regard.data.overlap import (
+from regard.data.duplicates import (
     SHOWN,
     SIDES,
     Overlap,
@@ -23,7 +22,9 @@ from regard.data.overlap import (
 )
 from regard.data.pairs import read_pairs
 from regard.data.speech import find_marks, read_ctm, show_marks
-from regard.data.table import kind_of, read_conll, read_table
+from regard.data.tabular import kind_of, read_table
+from regard.data.text_files import read_lines
+from regard.data.treebank import read_conll
 from regard.errors import DataError, UsageError
 
 KINDS = ("text", "pairs", "table", "labelled", "conll", "ctm")
