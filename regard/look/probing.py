@@ -421,19 +421,21 @@ def choose_taps(kit: Kit, layer: str | int = "all", patterns: Sequence[str] = ()
     return [streams[int(number)]]
 
 
-def tap_vectors(kit: Kit, corpus: WordCorpus, taps: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
+def tap_vectors(
+    kit: Kit, sentences: Sequence[WordTokens], taps: Sequence[str]
+) -> Iterator[tuple[str, Tensor]]:
     """Each tap's vectors of all words, on the model's device; some taps for each run of it."""
-    words = sum(len(row.columns) for row in corpus.tokens)
-    widest = max(x.shape[1] for x in word_vectors(kit.board, corpus.tokens[:1], taps).values())
+    words = sum(len(sentence.columns) for sentence in sentences)
+    widest = max(x.shape[1] for x in word_vectors(kit.board, sentences[:1], taps).values())
     together = max(1, HELD_BYTES // (4 * words * widest))  # taps for each run
     with progress("probing") as say:
 
         def tell(done: int) -> None:
-            say(f"reading, {done:,} of {len(corpus.tokens):,} sentences")
+            say(f"reading, {done:,} of {len(sentences):,} sentences")
 
         for start in range(0, len(taps), together):
             some = taps[start : start + together]
-            vectors = word_vectors(kit.board, corpus.tokens, some, tell)
+            vectors = word_vectors(kit.board, sentences, some, tell)
             for tap in some:
                 say(tap)
                 yield tap, vectors.pop(tap).to(kit.device)
@@ -453,7 +455,7 @@ def probe_labels(
     seed = current().seed
     tasks = {label: label_task(corpus, label, seed, drop_rare) for label in labels}
     controls = {name: task.control(seed) for name, task in tasks.items() if control}
-    probed = probe_layers(tap_vectors(kit, corpus, taps), tasks, kind, seed, controls)
+    probed = probe_layers(tap_vectors(kit, corpus.tokens, taps), tasks, kind, seed, controls)
     probes = []
     for label, task in tasks.items():
         test = len(task.parts.test)

@@ -334,7 +334,7 @@ def probe_trees(
     chain = compare_trees([chain_tree(len(gold[n].heads)) for n in test], [gold[n] for n in test])
     probed: list[ProbedTree] = []
     guesses: dict[str, list[PredictedTree]] = {}
-    for tap, x in tap_vectors(kit, whole, taps):
+    for tap, x in tap_vectors(kit, whole.tokens, taps):
         vectors = split_by_sentence(x, whole.tokens)
         agreement, guesses[tap] = probe_structure(vectors, gold, parts, rank, current().seed)
         probed.append(ProbedTree(**vars(agreement), tap=tap))
