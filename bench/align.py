@@ -12,10 +12,10 @@ import sys
 from itertools import product
 from pathlib import Path
 
-from regard.explaining import Across, align_words, look_across
 from regard.kit import Kit
 from regard.loading import load
 from regard.look.word_alignment import AlignConfig, Link, alignment_error_rate, read_links
+from regard.translation.explanation import Across, align_words, look_across
 
 PAIRS = Path(__file__).parents[1] / "tests/look/aligned.tsv"
 Read = tuple[str, list[int], Across, set[Link], set[Link]]

@@ -26,7 +26,7 @@ def prepare(settings: dict[str, Any], precision: str | None) -> Run:
     """GPT-2 124M with fresh weights, ready to continue random prompts greedily."""
     import torch
 
-    from regard.decode.write import write
+    from regard.decode.loop import run_search
     from regard.model.batch import Batch
     from regard.model.model import Model
     from regard.model.precision import set_precision
@@ -39,7 +39,7 @@ def prepare(settings: dict[str, Any], precision: str | None) -> Run:
     batch = Batch(torch.randint(50257, (settings["batch"], settings["prompt"]), generator=draw))
 
     def run() -> int:
-        found = write(model, batch, settings["tokens"])
+        found = run_search(model, batch, settings["tokens"])
         return sum(len(row[0].tokens) for row in found)
 
     return run

@@ -79,9 +79,8 @@ def prepare(settings: Settings, precision: str, shape: str = "", short: bool = F
     import torch
 
     from regard.decode.beam import BeamConfig
-    from regard.decode.generate import Ends
-    from regard.decode.narrow import write_narrow
-    from regard.decode.write import write
+    from regard.decode.loop import run_search
+    from regard.decode.sampling import Ends
     from regard.model.batch import Batch
     from regard.model.precision import set_precision
 
@@ -96,10 +95,7 @@ def prepare(settings: Settings, precision: str, shape: str = "", short: bool = F
     few = shortlist(SHAPES[shape][2]) if short else None
 
     def run() -> int:
-        if few is not None:
-            found = write_narrow(model, batch, settings["tokens"], how, Ends([END]), few)
-        else:
-            found = write(model, batch, settings["tokens"], how, Ends([END]))
+        found = run_search(model, batch, settings["tokens"], how, Ends([END]), shortlist=few)
         return sum(len(row[0].tokens) for row in found)
 
     return run

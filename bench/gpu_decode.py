@@ -27,9 +27,8 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from regard.decode.beam import BeamConfig
-from regard.decode.generate import Ends
-from regard.decode.sample import SampleConfig
-from regard.decode.write import Driver, write
+from regard.decode.loop import Driver, run_search
+from regard.decode.sampling import Ends, SampleConfig
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.config import ModelConfig
@@ -71,7 +70,7 @@ def build(config: ModelConfig, device: str, dtype: torch.dtype) -> Model:
 def answers(model: Model, batch: Batch, new: int, beams: int, driver: Driver) -> Tensor:
     """New ids (B, new), nothing ending a row before."""
     how = BeamConfig(beams) if beams > 1 else None
-    found = write(model, batch, new, how, Ends(), driver=driver)
+    found = run_search(model, batch, new, how, Ends(), driver=driver)
     return torch.tensor([row[0].tokens for row in found])
 
 
@@ -212,7 +211,7 @@ def check(args: argparse.Namespace) -> None:
         for (how, search), padded in product(hows.items(), (False, True)):
             limits = [40 + 3 * n for n in range(24)] if padded else 70
             batch = check_batch(model, padded, args.device)
-            call = partial(write, model, batch, limits, search, Ends({7, 8, 9}))
+            call = partial(run_search, model, batch, limits, search, Ends({7, 8, 9}))
             plain = call(driver="plain")
             for driver in args.drivers.split(","):
                 pairs = [

@@ -28,17 +28,17 @@ import torch
 
 from regard.cli.export import save_ctranslate2
 from regard.cli.opening import open_kit
-from regard.cli.workers import Workers
 from regard.kit import Kit
-from regard.passages import translate_passages
-from regard.translating import TranslateConfig
+from regard.translation.config import TranslateConfig
+from regard.translation.translator import Translator
+from regard.translation.worker_pool import WorkerPool
 
 Peer = Callable[[TranslateConfig], object]
 
 
-def regard_peer(kit: Kit, lines: list[str], workers: Workers, short: bool) -> Peer:
+def regard_peer(kit: Kit, lines: list[str], pool: WorkerPool, short: bool) -> Peer:
     """Lines in, lines out."""
-    return lambda how: translate_passages(kit, lines, replace(how, shortlist=short), run=workers)
+    return lambda how: Translator(kit, replace(how, shortlist=short), pool=pool).translate(lines)
 
 
 def ctranslate2_peer(folder: str, kit: Kit, lines: list[str], cores: int, apart: bool) -> Peer:
@@ -75,10 +75,10 @@ def main() -> int:
     torch.set_num_threads(1)
     kit = open_kit(args.folder, "cpu", "int8")
     with ExitStack() as stack:
-        workers = stack.enter_context(Workers(kit, TranslateConfig(), cores))
-        peers = {"regard, all words": regard_peer(kit, lines, workers, short=False)}
+        pool = stack.enter_context(WorkerPool(Translator(kit, TranslateConfig()), cores))
+        peers = {"regard, all words": regard_peer(kit, lines, pool, short=False)}
         if kit.shortlist is not None:
-            peers["regard, shortlist"] = regard_peer(kit, lines, workers, short=True)
+            peers["regard, shortlist"] = regard_peer(kit, lines, pool, short=True)
         made = str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "ct2")
         save_ctranslate2(kit, Path(made))
         for name, apart in (("intra", False), ("inter", True)):

@@ -16,7 +16,7 @@ import argparse
 import torch
 from torch import Tensor
 
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.probing import make_task, probe_layers
 from regard.model import presets
 from regard.model.batch import Batch
@@ -48,7 +48,7 @@ def draw(count: int, dice: torch.Generator) -> tuple[Tensor, Tensor, list[list[s
     return pixels, things, parts
 
 
-def train(steps: int) -> Board:
+def train(steps: int) -> HookedModel:
     """A ViT of four blocks that names the thing."""
     torch.manual_seed(0)
     torch.set_num_threads(1)  # products this small only wait for each other on more
@@ -61,17 +61,17 @@ def train(steps: int) -> Board:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    return Board(model.eval())
+    return HookedModel(model.eval())
 
 
 def main() -> None:
     """Train, probe each layer for each feature, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=150)
-    board = train(parser.parse_args().steps)
+    hooked = train(parser.parse_args().steps)
     pixels, things, parts = draw(60, torch.Generator().manual_seed(1))
     with torch.no_grad():
-        logits, seen = board.run(Batch(pixels), ["encoder.embed", "*.resid_post"])
+        logits, seen = hooked.run(Batch(pixels), ["encoder.embed", "*.resid_post"])
     right = float((logits.argmax(-1) == things).float().mean())
     print(f"things named right: {right:.0%}")
     picture = [n for n, row in enumerate(parts) for _ in row]

@@ -25,7 +25,7 @@ import regard
 from regard.data.text_files import read_lines
 from regard.look.circuit_search import CircuitConfig, find_circuit
 from regard.look.head_scores import best_heads, random_repeats, score_heads
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.patching import Goal, Pairs
 from regard.look.picture import can_draw, png
 from regard.model import presets
@@ -105,12 +105,12 @@ def draw_bump(rows: list[Row]) -> bytes:
     return png(figure)
 
 
-def train(data: Repeats | Pages, steps: int, device: str) -> tuple[Board, list[Row]]:
+def train(data: Repeats | Pages, steps: int, device: str) -> tuple[HookedModel, list[Row]]:
     """The model, and at each measurement: step, loss, best scores of heads."""
     torch.manual_seed(0)
     model = Model.fresh(data.shape).to(device).train()
-    board = Board(model)
-    board.attach({"*.mlp.out": regard.zero()})  # attention only
+    hooked = HookedModel(model)
+    hooked.attach({"*.mlp.out": regard.zero()})  # attention only
     optimizer = torch.optim.AdamW(model.parameters(), lr=data.rate, weight_decay=0.0)
     dice, seen = torch.Generator().manual_seed(0), []
     asked = [part.to(device) for part in data.held(ROWS, torch.Generator().manual_seed(1))]
@@ -125,7 +125,7 @@ def train(data: Repeats | Pages, steps: int, device: str) -> tuple[Board, list[R
         if step % 50 == 0:
             with torch.no_grad():
                 loss = token_loss(model, Batch(asked[0]), asked[1])
-            scores = score_heads(board, test)
+            scores = score_heads(hooked, test)
             best = (best_heads(scores, by)[0] for by in ("previous", "induction"))
             previous, induction = ((head.previous, head.induction) for head in best)
             seen.append(
@@ -133,7 +133,7 @@ def train(data: Repeats | Pages, steps: int, device: str) -> tuple[Board, list[R
             )
             print("step {:5}  loss {:.3f}  previous {:.2f}  induction {:.2f}".format(*seen[-1]))
     model.eval()
-    return board, seen
+    return hooked, seen
 
 
 def pairs(count: int, device: str) -> Pairs:
@@ -147,15 +147,15 @@ def pairs(count: int, device: str) -> Pairs:
     return Pairs(Batch(clean.to(device)), Batch(corrupt.to(device)), goal)
 
 
-def prove(board: Board, device: str) -> dict[str, object]:
+def prove(hooked: HookedModel, device: str) -> dict[str, object]:
     """The circuit, and what it is worth."""
-    found = find_circuit(board, pairs(32, device), CircuitConfig(keep=0.8, mlps=False))
+    found = find_circuit(hooked, pairs(32, device), CircuitConfig(keep=0.8, mlps=False))
     share, random = found.certificate.faithfulness["resample"], found.certificate.random
     print(f"circuit: {', '.join(str(node.site) for node in found.nodes)}")
     print(f"faithfulness {share.value:.2f} ({share.low:.2f} to {share.high:.2f})", end=", ")
     print(f"random circuits {random.value:.2f}")
     nodes = [str(node.site) for node in found.nodes]
-    return {"circuit": nodes, "faithfulness": share._asdict(), "random": random._asdict()}
+    return {"circuit": nodes, "faithfulness": share.to_dict(), "random": random.to_dict()}
 
 
 def write(name: str, figures: dict[str, object], seen: list[Row]) -> None:
@@ -179,7 +179,7 @@ def main() -> None:
     args = parser.parse_args()
     data = Pages(args.text) if args.text else Repeats()
     began = time.perf_counter()
-    board, seen = train(data, args.steps, args.device)
+    hooked, seen = train(data, args.steps, args.device)
     seconds = time.perf_counter() - began
     print(f"trained in {seconds:.0f} s")
     figures: dict[str, object] = {
@@ -188,7 +188,7 @@ def main() -> None:
         "training": [dict(zip(COLUMNS, row, strict=True)) for row in seen],
     }
     if not args.text:
-        figures |= prove(board, args.device)
+        figures |= prove(hooked, args.device)
     if args.out:
         write(args.out, figures, seen)
 

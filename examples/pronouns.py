@@ -130,7 +130,7 @@ def main() -> None:
         first, second = people(kit, case)
         absent = kit.tokenizer.specials["pad"]
         players = [*first, *second]
-        masked = MaskedInput(kit.board, out.batch, goal, absent, players)
+        masked = MaskedInput(kit.hooked, out.batch, goal, absent, players)
         shares = shapley_values(masked, len(players)).scores
         fair += int(shares[: len(first)].sum() > shares[len(first) :].sum())
     print(f"  his or her is right: {right / len(cases):.0%}")

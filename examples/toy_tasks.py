@@ -20,8 +20,9 @@ import torch
 
 import regard
 from regard.data.windows import Examples
-from regard.decode.generate import Ends
-from regard.decode.write import without_end, write
+from regard.decode.loop import run_search
+from regard.decode.sampling import Ends
+from regard.decode.step import without_end
 from regard.model.batch import Batch, pad_rows
 from regard.model.model import Model
 from regard.model.presets import transformer
@@ -89,7 +90,7 @@ def solve(model: Model, words: list[Word]) -> list[Word]:
     """What the model writes for each string, greedily."""
     inputs, real = pad_rows([[*word, END] for word in words])
     start = torch.full((len(words), 1), START)
-    found = write(model, Batch(inputs, start, source_mask=real), LONGEST + 1, ends=Ends({END}))
+    found = run_search(model, Batch(inputs, start, source_mask=real), LONGEST + 1, ends=Ends({END}))
     return [without_end(row[0].tokens, {END}) for row in found]
 
 

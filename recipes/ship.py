@@ -24,7 +24,6 @@ from tokenizers import Tokenizer
 
 from regard.cli.evaluate import training_pairs
 from regard.cli.main import main as regard
-from regard.coined import letter_runs
 from regard.data.word_frequencies import (
     WORDS_FILE,
     WRITTEN_FILE,
@@ -32,6 +31,8 @@ from regard.data.word_frequencies import (
     write_counts,
     write_words,
 )
+from regard.translation.repair import NUMBERS_FILE, letter_runs
+from regard.zoo import HOME
 
 ALIGNMENT = {"block": 1, "firm": 0.7}  # the best of bench/align.py
 
@@ -65,6 +66,8 @@ def main() -> None:
         "alignment": ALIGNMENT,
     }
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    numbers = HOME / "fr-en" / NUMBERS_FILE  # how French and English write them
+    (out / NUMBERS_FILE).write_bytes(numbers.read_bytes())
     counts = count_words(source for source, _ in training_pairs(args.train))
     (out / WORDS_FILE).write_bytes(write_counts(counts))
     written = Counter(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -16,34 +17,60 @@ from torch import Tensor
 
 from regard.core.cache import Cache
 from regard.data.word_frequencies import WRITTEN_FILE, read_words
-from regard.decode.beam import BeamConfig
-from regard.decode.generate import Ends
-from regard.decode.narrow import can_narrow, write_narrow
+from regard.decode.constraints import StopText
+from regard.decode.loop import Driver, search_kit
 from regard.decode.prompt import prompt_ids
-from regard.decode.sample import SampleConfig, sample_config
+from regard.decode.sampling import Ends, sample_config
 from regard.decode.shortlist import SHORTLIST_FILE, Shortlist
-from regard.decode.step import Hypothesis, Limit, Process, limits_of
-from regard.decode.stop import StopText
-from regard.decode.write import Driver, wants_fixed, without_end, write
-from regard.errors import UsageError
-from regard.explaining import Explanation, explain_answer, seen_in_training
-from regard.interop.folder import write_folder
-from regard.interop.side import read_pooling, stop_ids
-from regard.interop.stored import INT8, STORED
+from regard.decode.step import Hypothesis, without_end
+from regard.errors import RegardWarning, UsageError, check_names
+from regard.interop.folder import INT8, STORED, write_folder
+from regard.interop.side import read_pooling, start_id, stop_ids
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
-from regard.look.activations import Captured, StrictCollector, capture, following
+from regard.look.activations import (
+    Captured,
+    SearchFollower,
+    StrictCollector,
+    capture,
+    following,
+)
 from regard.look.edits import Edits, parse_edits
-from regard.look.hooks import Board
-from regard.model.batch import Batch, check_filled, check_ids, pad_rows
-from regard.model.config import TextConfig
+from regard.look.hooks import HookedModel
+from regard.model.batch import (
+    Batch,
+    check_batch,
+    check_filled,
+    check_ids,
+    pad_rows,
+    to_ids,
+    to_mask,
+    to_signal,
+)
+from regard.model.config import FrontConfig, TextConfig
+from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
-from regard.model.precision import same_in_any_company
 from regard.model.strict import StrictCache, strict_logits
-from regard.passages import Answer, translate_passages, word_choices
-from regard.reading import Ids, Masks, Reader, Text, is_text, listed_texts
-from regard.tokens.tokenizer import Tokenizer
-from regard.translating import TranslateConfig, Word, translate, translate_config
+from regard.tokens.tokenizer import Side, Tokenizer
+from regard.translation.config import TranslateConfig, translate_config
+from regard.translation.document import Document, Word
+from regard.translation.explanation import Explanation, explain_document, seen_in_training
+from regard.translation.translator import SentenceSearch, Translator
+from regard.translation.word_choices import word_choices
+
+Ids = Tensor | Sequence[int] | Sequence[Sequence[int]]
+Text = str | Sequence[str]
+
+
+class Masks(TypedDict, total=False):
+    """Padding, packing and segments of a batch; see `regard.model.batch.Batch`."""
+
+    mask: Tensor | None
+    documents: Tensor | None
+    source_mask: Tensor | None
+    source_documents: Tensor | None
+    segments: Tensor | None
+    prefix: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -57,7 +84,7 @@ class Output:
 
 
 @dataclass(eq=False)
-class Kit(Reader):
+class Kit:
     """A model that speaks text, pictures and sound; `model` inside is an ordinary nn.Module."""
 
     model: Model
@@ -76,7 +103,7 @@ class Kit(Reader):
     """Where it was opened; None for a model made here."""
 
     def __post_init__(self) -> None:
-        self.board = Board(self.model)
+        self.hooked = HookedModel(self.model)
 
     def __repr__(self) -> str:
         kind = self.binding.architecture if self.binding else "regard's own"
@@ -84,9 +111,101 @@ class Kit(Reader):
         return f"Kit({kind}, {count:,} parameters, {self.dtype}, {self.device})"
 
     @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What its numbers are."""
+        return next(self.model.parameters()).dtype
+
+    @property
+    def room(self) -> int | None:
+        """The most positions that the writing stack has a learned table for; None is no limit."""
+        front = self.model.reader
+        return front.positions.size if isinstance(front, TextFront) and front.positions else None
+
+    @property
+    def text_tokenizer(self) -> Tokenizer:
+        """The tokenizer; a model that came without one is refused."""
+        if self.tokenizer is None:
+            raise UsageError(
+                "reading text",
+                "this model came without a tokenizer",
+                "token ids",
+                "pass ids, or put a tokenizer.json into the folder",
+            )
+        return self.tokenizer
+
+    @property
     def taps(self) -> list[str]:
         """Names of all places that can be read and changed."""
-        return list(self.board.taps)
+        return list(self.hooked.taps)
+
+    # Reading ------------------------------------------------------------------------------------
+
+    def batch(
+        self, inputs: Ids | Text, target: Ids | Text | None = None, **masks: Unpack[Masks]
+    ) -> Batch:
+        """Texts, ids, pixels or mel as a checked batch on the model's device."""
+        check_names(masks, Masks.__annotations__, "running a model", "a field of a batch")
+        pair = self.model.config.target is not None
+        given: dict[str, Any] = {name: to_mask(value, name) for name, value in masks.items()}
+        data, found = self.tensor(inputs, self.model.config.front, "source")
+        whose = "source_mask" if pair else "mask"
+        given[whose] = found if given.get(whose) is None else given[whose]
+        if target is None and pair:
+            target = [[start_id(self.files, self.config)]] * len(data)
+        if target is not None:
+            target, found = self.tensor(target, self.model.config.target, "target")
+            given["mask"] = found if given.get("mask") is None else given["mask"]
+        batch = Batch(data, target, **given)
+        check_batch(batch, self.model.config)
+        self.warn_long(batch.ids.shape[1])
+        return batch.to(self.device)
+
+    def check_room(self, count: int) -> None:
+        """Before anything is written: does a learned position table reach that far?"""
+        if self.room is not None and count > self.room:
+            raise too_long(count, self.room)
+        self.warn_long(count)
+
+    def warn_long(self, count: int) -> None:
+        """Say so when a text is longer than any that the model was trained on (#42)."""
+        config = self.model.config
+        front = config.front if config.target is None else config.target
+        if isinstance(front, TextConfig) and front.length and front.position != "learned":
+            if count > front.length:
+                warnings.warn(
+                    f"[long-input] {count} tokens; this model was trained on at most "
+                    f"{front.length}. It runs, but expect worse predictions past that position.",
+                    RegardWarning,
+                    stacklevel=4,
+                )
+
+    def tensor(
+        self, given: Any, front: FrontConfig | None, side: Side
+    ) -> tuple[Tensor, Tensor | None]:
+        """Text, ids, pixels or mel → a tensor with a batch dimension, and its padding."""
+        if isinstance(given, str):
+            given = [given]
+        if front is not None and not isinstance(front, TextConfig):
+            return to_signal(given, front, self.dtype), None
+        if isinstance(given, Sequence) and len(given) == 0:
+            raise UsageError("reading a batch", "nothing", "at least one text or row of ids")
+        if is_text(given):
+            return self.encode(given, side)
+        return to_ids(given, side)
+
+    def encode(
+        self, texts: Any, side: Side = "source", limit: int | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Texts → ids (B, T) and mask; a text past `limit` loses its end but keeps its last id."""
+        rows = self.text_tokenizer.encode_batch(list(texts), side=side)
+        if limit is not None:
+            rows = [r if len(r) <= limit else [*r[: limit - 1], r[-1]] for r in rows]
+        return pad_rows(rows, self.text_tokenizer.specials.get("pad", 0))
 
     # Running ------------------------------------------------------------------------------------
 
@@ -125,7 +244,7 @@ class Kit(Reader):
             found = f"{len(batch.ids)} rows and a cache of {cache.batch}"
             raise UsageError("running with a cache", found, "as many rows as the cache has")
         if isinstance(cache, StrictCache) or strict:
-            self.board.check_alone("a strict run", columns=True)
+            self.hooked.check_alone("a strict run", columns=True)
             return strict_logits(self.model, batch, cache, watch)  # type: ignore[arg-type]
         return self.model(batch, cache)  # type: ignore[no-any-return]
 
@@ -147,7 +266,7 @@ class Kit(Reader):
         """Run once and read activations: (output, tap name → tensor)."""
         batch = self.batch(inputs, target, **masks)
         strict = self.strict if strict is None else strict
-        with self.board.reading(taps) as hooks:
+        with self.hooked.reading(taps) as hooks:
             if strict:
                 collector = StrictCollector(hooks, batch)
                 logits = self.score(batch, None, True, collector)
@@ -161,11 +280,11 @@ class Kit(Reader):
 
         Words as commands write them do too: `kit.edit(["decoder.blocks.9.attn.z=zero,head=3"])`.
         """
-        return self.board.editing(parse_edits(edits))
+        return self.hooked.editing(parse_edits(edits))
 
     def capture(self, taps: str | Sequence[str]) -> AbstractContextManager[list[Captured]]:
         """Keep what passes taps while texts are written inside the block, one `Captured` each."""
-        return capture(self.board, taps)
+        return capture(self.hooked, taps)
 
     @torch.no_grad()
     def embed(self, texts: Text) -> Tensor:
@@ -238,14 +357,14 @@ class Kit(Reader):
         Wishes are fields of TranslateConfig: must=["word"], ban=["word"], begin="…", limit …
         shortlist=False scores all words at each step, also where the folder has a shortlist.
         """
-        how = translate_config({"beams": beams, "count": alternatives, **wishes})
+        how = translate_config({"beams": beams, "alternatives": alternatives, **wishes})
         texts = listed_texts(texts)
         if len(texts) == 0 and not isinstance(texts, str):
             return []
         if is_text(texts):
-            found = [answer.translations for answer in self.answers(texts, how, strict)]
+            found = [document.translations for document in self.documents(texts, how, strict)]
         else:
-            found = translate(self, self.sources(texts), how, strict)
+            found = SentenceSearch(self, how, strict).translate(self.sources(texts))
         read = [[(answer.text, answer.logprob) for answer in row] for row in found]
         answers = read if alternatives > 1 else [row[0][0] for row in read]
         return answers[0] if isinstance(texts, str) else answers
@@ -254,25 +373,23 @@ class Kit(Reader):
         self, text: str, alternatives: int = 1, strict: bool | None = None, **wishes: Any
     ) -> list[Explanation]:
         """For each sentence of a text its translation, alignment, rare words and confidence."""
-        how = translate_config({"count": alternatives, **wishes})
+        how = translate_config({"alternatives": alternatives, **wishes})
         if not isinstance(text, str):
             raise UsageError("explaining", f"{type(text).__name__}", "one text, a str")
-        (answer,) = self.answers(text, how, strict)
-        return explain_answer(self, answer, seen_in_training(self), strict)
+        (document,) = self.documents(text, how, strict)
+        return explain_document(self, document, seen_in_training(self), strict)
 
     def alternatives(
         self, text: str, count: int = 4, strict: bool | None = None, **wishes: Any
     ) -> list[Word]:
         """Each word of the translation of a text, with others that could stand in its place."""
-        how = translate_config(wishes)
-        (answer,) = self.answers(text, how, strict)
-        return word_choices(self, text, answer.parts, replace(how, count=count), strict)
+        translator = Translator(self, translate_config(wishes), strict)
+        return word_choices(translator, translator.translate([text])[0], count)
 
-    def answers(self, texts: Text, how: TranslateConfig, strict: bool | None) -> list[Answer]:
+    def documents(self, texts: Text, how: TranslateConfig, strict: bool | None) -> list[Document]:
         """Translations of texts, with their sentences."""
-        self.sources("a" if self.tokenizer else texts)  # is it an encoder-decoder that reads text?
         listed = [texts] if isinstance(texts, str) else list(texts)
-        return translate_passages(self, listed, how, strict)
+        return Translator(self, how, strict).translate(listed)
 
     def sources(self, texts: Text) -> list[list[int]]:
         """Texts to be translated as ids."""
@@ -287,37 +404,15 @@ class Kit(Reader):
         )
         return [row.tolist() for row in ids]
 
-    def search(
-        self,
-        batch: Batch,
-        limit: Limit,
-        how: SampleConfig | BeamConfig | None = None,
-        ends: Ends | None = None,
-        strict: bool | None = None,
-        processes: Sequence[Process] = (),
-        shortlist: bool = False,
-    ) -> list[list[Hypothesis]]:
-        """Hypotheses for each row of a batch, best first; `shortlist` uses the folder's, if any."""
-        if self.model.decoder is None:
-            raise UsageError("generating", "a model without decoder", "one that writes text")
-        check_filled(batch, "generating")
-        each = zip(
-            row_lengths(batch.ids, batch.mask), limits_of(limit, len(batch.ids)), strict=True
-        )
-        self.check_room(max(held + new for held, new in each))
-        strict = self.strict if strict is None else strict
-        strict = strict and not same_in_any_company(self.model)
-        plain = not (strict or processes or wants_fixed(self.model, self.driver))
-        few = self.shortlist if shortlist and plain else None
-        with following(self.board, batch, strict) as follower:
-            ends = replace(ends or Ends(self.stops), listener=follower)
-            if few is not None and can_narrow(self.model, batch, how, ends):
-                found = write_narrow(self.model, batch, limit, how, ends, few)
-            else:
-                found = write(self.model, batch, limit, how, ends, processes, strict, self.driver)
-            if follower is not None:
-                follower.finish([row[0].tokens if row else [] for row in found])
-        return found
+    def search(self, *args: Any, **options: Any) -> list[list[Hypothesis]]:
+        """Hypotheses for each row of a batch, best first; see `decode.loop.search_kit`."""
+        return search_kit(self, *args, **options)
+
+    def following(
+        self, batch: Batch, strict: bool
+    ) -> AbstractContextManager[SearchFollower | None]:
+        """Who is told what a search reads, where somebody captures or edits positions."""
+        return following(self.hooked, batch, strict)
 
     @cached_property
     def shortlist(self) -> Shortlist | None:
@@ -362,7 +457,7 @@ class Kit(Reader):
     def save(self, folder: str | os.PathLike[str], stored: str | None = None) -> None:
         """Write a folder that regard and, where the family exists there, transformers open.
 
-        stored="int8" takes a quarter of the room; only regard opens that (`interop/stored.py`).
+        stored="int8" takes a quarter of the room; only regard opens that (`interop/folder.py`).
         """
         if not isinstance(folder, str | os.PathLike) or "\0" in str(folder):
             raise UsageError("saving a model", f"{folder!r}", "the path of a folder")
@@ -385,8 +480,17 @@ class Kit(Reader):
         return config
 
 
-def row_lengths(ids: Tensor, mask: Tensor | None) -> list[int]:
-    """Real tokens of each row, so that a limit does not depend on the neighbours."""
-    if mask is None:
-        return [ids.shape[1]] * len(ids)
-    return [int(n) for n in mask.sum(1).tolist()]
+def is_text(given: Any) -> bool:
+    """A text or a list of texts."""
+    listed = isinstance(given, Sequence) and len(given) > 0
+    return isinstance(given, str) or (listed and all(isinstance(text, str) for text in given))
+
+
+def listed_texts(texts: Any) -> Any:
+    """Texts or rows of ids to be translated, as a list where they come one by one."""
+    if isinstance(texts, str | list | tuple | Tensor):
+        return texts
+    if isinstance(texts, bytes | bytearray | dict) or not isinstance(texts, Iterable):
+        found = f"{type(texts).__name__}"
+        raise UsageError("translating", found, "a text (str), texts, or rows of ids")
+    return [str(text) if isinstance(text, str) else text for text in texts]  # numpy has its own

@@ -12,11 +12,10 @@ from regard.ambient import choose_device
 from regard.errors import DataError, UsageError, nearest
 from regard.heap import large_apart
 from regard.interop.families import bind
-from regard.interop.gguf_llama import GGUFSource
-from regard.interop.llama2c import Llama2cSource
+from regard.interop.folder import INT8, STORED
+from regard.interop.gguf_file import GGUFSource
 from regard.interop.side import read_side_files
 from regard.interop.source import Source, open_source
-from regard.interop.stored import INT8, STORED
 from regard.interop.weights import load_model
 from regard.kit import Kit
 from regard.model.model import Model
@@ -25,7 +24,6 @@ from regard.model.presets import PRESETS, architecture, preset
 from regard.model_kinds import NETWORK, NGRAMS, VECTORS, check_kind, find_kind
 from regard.native.gpu import expect_many_shapes
 from regard.tokens.gguf_tokenizer import from_gguf
-from regard.tokens.scored import from_llama2c
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.tokenizer_folder import open_tokenizer
 from regard.verbs import ModelLike
@@ -191,7 +189,4 @@ def read_tokenizer(source: Source) -> Tokenizer | None:
     """The tokenizer that came with a checkpoint, None when there is none."""
     if isinstance(source, GGUFSource):
         return from_gguf(source.metadata) if "tokenizer.ggml.model" in source.metadata else None
-    if isinstance(source, Llama2cSource):
-        beside = source.path.parent / "tokenizer.bin"
-        return from_llama2c(beside, source.config["vocab_size"]) if beside.exists() else None
     return open_tokenizer(source.path)

@@ -24,7 +24,10 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
+    "train": "ngram bow classes w2v bayes logreg ibm1",
     "evaluate": "ioi",
+    "history": "neighbours analogy cluster entropy guess sample",
+    "data": "check",
     "look": "attention heads lens explain patch circuit probe extract",
     "tokens": "encode decode train info merges explain vocab",
 }

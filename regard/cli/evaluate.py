@@ -12,23 +12,24 @@ from typing import Any, NamedTuple
 from regard.cli.opening import open_kit, wrong_network
 from regard.cli.show import Show
 from regard.cli.texts import at_least, check_finite, likelihood, perplexity
-from regard.cli.train_data import all_pairs
-from regard.cli.train_ngram import is_ngrams, measure
-from regard.cli.translate import Crew, at_work, one_line
-from regard.data.duplicates import WORDS, Overlap, overlap, pair_overlap
-from regard.data.pairs import Pair, read_pairs
+from regard.cli.translate import at_work, one_line
+from regard.data.duplicates import WORDS, overlap, pair_overlap
+from regard.data.pairs import Pair, all_pairs, read_pairs
+from regard.data.results import Overlap
 from regard.data.speech import versions
 from regard.data.text_files import find_files, read_lines, read_pieces
 from regard.data.token_store import fingerprint
-from regard.decode.score import Counted, stream_logprobs, window_logprobs, windows
+from regard.decode.scoring import Counted, stream_logprobs, window_logprobs, windows
 from regard.errors import DataError, UsageError
 from regard.files import file_hash
 from regard.history.ngram_model import NgramModel
 from regard.kit import Kit
 from regard.model.config import TextConfig
+from regard.model_kinds import is_ngrams
 from regard.receipt import changed_files, find_receipt, read_receipt, training_files
 from regard.tokens import load as load_tokenizer
-from regard.translating import TranslateConfig
+from regard.translation.config import TranslateConfig
+from regard.translation.translator import Translator
 from regard.zoo import locate
 
 LONGEST = 1024
@@ -170,7 +171,7 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     note = guard(shared, trained, args)
     if is_ngrams(args.path) and not args.edit:  # which has nothing to edit
         model = NgramModel.open(Path(args.path))
-        made = compared(args, lambda test: measure(model, test))
+        made = compared(args, lambda test: measure_ngrams(model, test))
         if "impossible" in made:
             never = f"{made['impossible']:,} of {made['tokens']:,} tokens have probability 0"
             show.note(f"{never}: not seen in training, and nothing is smoothed")
@@ -190,6 +191,12 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
         "windows": "none: the state goes on" if carries else f"{length} tokens; they {apart}",
         "overlap": note,
     }
+
+
+def measure_ngrams(model: NgramModel, test: str) -> dict[str, Any]:
+    """Perplexity, bits per token and per byte; how many tokens had probability 0."""
+    total, count, size, never = model.measure(test)
+    return likelihood(total, count, size) | ({"impossible": never} if never else {})
 
 
 def compared(args: argparse.Namespace, measured: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
@@ -317,7 +324,7 @@ def run_translate(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     config = TranslateConfig(args.beams, shortlist=not args.no_shortlist)
     with show.progress("translating") as progress:
         with at_work(args.path, args, len(pairs), config, show) as crew:
-            if isinstance(crew, Crew):
+            if isinstance(crew, Translator):
                 check_tokenizer(crew.kit, args.path)
             note = check_pairs(args, pairs, show)
 
@@ -326,7 +333,7 @@ def run_translate(args: argparse.Namespace, show: Show) -> dict[str, Any]:
 
             answers = crew.translate([source for source, _ in pairs], tell)
     found = [one_line(answer.translations[0].text) for answer in answers]
-    spaced = not isinstance(crew, Crew)
+    spaced = not isinstance(crew, Translator)
     scores = bleu_chrf(found, [target for _, target in pairs], spaced)
     if args.by_length:
         scores["by_length"] = by_length(pairs, found, spaced)

@@ -11,8 +11,8 @@ from regard.errors import UsageError
 from regard.files import cannot_write, is_taken
 from regard.history.ngram_model import NgramModel
 from regard.interop.ct2 import build_spec, check_shape, import_specs, write_spec
+from regard.interop.folder import INT8
 from regard.interop.side import start_id
-from regard.interop.stored import INT8
 from regard.kit import Kit
 from regard.loading import load_kit
 

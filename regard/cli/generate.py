@@ -19,12 +19,11 @@ from regard.cli.show import Show
 from regard.cli.texts import at_least, check_finite, groups, print_json
 from regard.decode.alternatives import extend
 from regard.decode.beam import BeamConfig
+from regard.decode.constraints import StopText, end_after
 from regard.decode.exhaustive import exhaustive
-from regard.decode.generate import Ends
 from regard.decode.prompt import prompt_ids
-from regard.decode.sample import SampleConfig
+from regard.decode.sampling import Ends, SampleConfig
 from regard.decode.step import Hypothesis, Process
-from regard.decode.stop import StopText, end_after
 from regard.errors import DataError, RegardError, UsageError
 from regard.kit import Kit
 from regard.model.batch import Batch

@@ -36,7 +36,7 @@ def recording(kit: Kit, args: argparse.Namespace, show: Show) -> Iterator[Record
     if not args.capture:
         yield None
         return
-    choice, out = select_taps(kit.board, args.capture), Path(args.out)
+    choice, out = select_taps(kit.hooked, args.capture), Path(args.out)
     with open_writer(out, args.force) as writer, kit.capture(choice.taps) as found:
         record = Record(kit, choice, writer, found)
         yield record

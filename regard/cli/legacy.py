@@ -14,12 +14,10 @@ from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
-from regard.cli.counting_flags import COUNTING
 from regard.cli.diagnose_flags import DIAGNOSE
 from regard.cli.discover_flags import DISCOVER
 from regard.cli.extract_flags import EXTRACT
 from regard.cli.failures import explain
-from regard.cli.history_flags import HISTORY
 from regard.cli.ladder_flags import LADDER
 from regard.cli.lang_flags import LANG
 from regard.cli.learn_flags import LEARN
@@ -34,7 +32,7 @@ from regard.errors import UsageError, did_you_mean, nearest
 from regard.files import FULL
 
 INTERRUPTED = 130
-FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER
+FAMILIES = WRITING | WORDS | DIAGNOSE | LADDER
 FAMILIES |= PROBE | EXTRACT
 FAMILIES |= LANG | LEARN | DISCOVER
 READING = "reading the command line"
@@ -61,7 +59,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 
 def add_info(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard info`."""
-    shape = "a folder, .gguf, llama2.c .bin, ARPA, vectors of words, a model in the box, a preset"
+    shape = "a folder, .gguf, ARPA, vectors of words, a model in the box, a preset"
     parser.add_argument("path", metavar="PATH", help=shape)
     parser.add_argument("--taps", action="store_true", help="list every tap with its shape")
 
@@ -115,23 +113,6 @@ def add_export(parser: argparse.ArgumentParser) -> None:
 
 def add_list(parser: argparse.ArgumentParser) -> None:
     """`regard list` has no arguments of its own."""
-
-
-def add_data(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard data`."""
-    kinds = ("text", "pairs", "table", "labelled", "conll")
-    parser.add_argument("action", metavar="check", choices=("check",), help="what to do")
-    parser.add_argument(
-        "files", metavar="FILES", nargs="+", help="files, compressed or not, or folders"
-    )
-    for name, text in (
-        ("--target", "the other side of each file, for sentence pairs in two files"),
-        ("--test", "files whose lines should not stand in FILES"),
-        ("--test-target", "the other side of each file of --test"),
-    ):
-        parser.add_argument(name, metavar="FILES", nargs="+", help=text)
-    parser.add_argument("--kind", choices=kinds, help="instead of what name and first lines say")
-    parser.add_argument("--label", metavar="COLUMN", help="count the values of this column")
 
 
 def add_replay(parser: argparse.ArgumentParser) -> None:
@@ -190,14 +171,6 @@ ROWS: dict[str, Row] = {
         "regard plan gpt2 --batch 4 --length 512",
         "regard plan --dim 1024 --depth 12 --heads 16 --length 8192",
         "regard plan folder --train --batch 8 --steps 10000 --require-fit",
-    ),
-    "data": (
-        "regard.cli.data",
-        "encoding, duplicates, overlap between splits and lengths of data files",
-        add_data,
-        "regard data check train.txt --test test.txt",
-        "regard data check train.tsv.xz --json",
-        "regard data check train.fr --target train.en --test test.fr --test-target test.en",
     ),
     "train": (
         "regard.cli.train",

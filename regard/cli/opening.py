@@ -23,7 +23,7 @@ def open_kit(
     changes = parse_edits(edits)
     with settings(device=cast(Device, device)):
         kit = loading.open_kit(path, precision, strict)
-    kit.board.attach(changes)
+    kit.hooked.attach(changes)
     return kit
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
 from regard.cli.show import Show, finite
-from regard.errors import DataError, RegardError, RegardWarning, UsageError
+from regard.errors import RegardError, RegardWarning, UsageError
 
 Item = TypeVar("Item")
 
@@ -56,18 +56,6 @@ def check_finite(doing: str, logprobs: Iterable[float]) -> None:
     """Stop where a model's scores are no numbers."""
     if any(math.isnan(value) for value in logprobs):
         raise RegardError(doing, "scores of the model that are NaN", "numbers", "check its weights")
-
-
-@contextmanager
-def naming(files: Sequence[object], doing: str) -> Iterator[None]:
-    """Errors in what was read say of which files; those of one file have said so already."""
-    try:
-        yield
-    except DataError as error:
-        if error.doing != doing:
-            raise
-        told = f"{doing} ({', '.join(map(str, files))})"
-        raise DataError(told, error.found, error.expected, error.fix) from None
 
 
 @contextmanager

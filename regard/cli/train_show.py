@@ -26,7 +26,7 @@ class Watcher:
         self.pace: float | None = None
         self.reports = 0
         self.status: Any = None
-        self.board: Any = None
+        self.hooked: Any = None
 
     def say(self, text: str) -> None:
         """A message for the person and for the log."""
@@ -65,10 +65,10 @@ class Watcher:
 
     def report(self, line: dict[str, Any]) -> None:
         """One line of metrics, as the trainer gives it."""
-        if self.board is not None:
+        if self.hooked is not None:
             for name in ("loss", "nll", "lr", "norm", "tokens_per_s", "valid_nll"):
                 if name in line:
-                    self.board.add_scalar(name, line[name], line["step"])
+                    self.hooked.add_scalar(name, line[name], line["step"])
         if "valid_nll" in line:
             text = f"step {line['step']}: validation {line['valid_nll']:.4f}"
             self.say(f"{text} over {line['valid_tokens']:,} tokens, best {line['best']:.4f}")
@@ -116,8 +116,8 @@ class Watcher:
         if self.status is not None:
             self.status.stop()
             self.status = None
-        if self.board is not None:
-            self.board.close()
+        if self.hooked is not None:
+            self.hooked.close()
 
     def open_board(self) -> None:
         """Write for TensorBoard too."""
@@ -126,7 +126,7 @@ class Watcher:
         except ImportError:
             found, fix = "tensorboard is not installed", "pip install tensorboard"
             raise RegardError("opening TensorBoard", found, "the package", fix) from None
-        self.board = SummaryWriter(str(self.folder / "tensorboard"))
+        self.hooked = SummaryWriter(str(self.folder / "tensorboard"))
 
 
 def resident() -> int:

@@ -10,27 +10,36 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from regard.ambient import choose_device
-from regard.cli.counting import CountingCrew, open_crew
 from regard.cli.lines import Faults, Line, line_groups
 from regard.cli.opening import cap_beams, open_kit, wrong_network
 from regard.cli.show import Progress, Show
 from regard.cli.texts import at_least
 from regard.cli.texts import print_json as show_json
 from regard.cli.translate_explain import check_page, explain_data, show_explanations, write_pages
-from regard.cli.workers import Workers, one_thread, worth_workers
 from regard.errors import UsageError
-from regard.explaining import Explanation, explain_answer, seen_in_training
+from regard.history.word_translator import WordTranslator, translator_kind
 from regard.kit import Kit
 from regard.model.precision import forget_weights, packed_in_int8
-from regard.passages import Answer, translate_passages
-from regard.schedule import Tell
-from regard.translating import TranslateConfig, Word, shares
+from regard.translation.config import TranslateConfig
+from regard.translation.counting_translator import CountingTranslator
+from regard.translation.document import Document, Word
+from regard.translation.explanation import (
+    Explanation,
+    explain_document,
+    seen_in_training,
+    shares,
+)
+from regard.translation.translator import Translator
+from regard.translation.word_choices import word_choices
+from regard.translation.worker_pool import WorkerPool, one_thread, worth_workers
 
 SORTED = 1024  # lines that are sorted by length before they are cut into batches
 NEAR = 64  # the same where somebody reads along
+WISHES = ("explain", "must", "ban", "begin", "page")
+"""Arguments that need a search or attention."""
 PAGE = 500  # sentences that a page can hold and a browser likes
 
 
@@ -60,53 +69,50 @@ def run(args: argparse.Namespace, show: Show) -> int:
     return work.faults.finish()
 
 
-class Crew(NamedTuple):
-    """A translator and those who run it."""
-
-    kit: Kit
-    config: TranslateConfig
-    run: Workers | None
-    """Processes, where there are many lines; None is this one."""
-
-    def translate(self, texts: Sequence[str], tell: Tell, words: bool = False) -> list[Answer]:
-        """Answers to each text; `tell` hears how many pieces of how many are done."""
-        return translate_passages(self.kit, texts, self.config, None, words, tell, self.run)
-
-
 @contextmanager
 def at_work(
     path: str, args: argparse.Namespace, lines: int, config: TranslateConfig, show: Show
-) -> Iterator[Crew | CountingCrew]:
+) -> Iterator[Translator | CountingTranslator]:
     """Open a translator; on a CPU many lines are shared by a process for each core."""
-    if counting := open_crew(path, args, config, show):
-        yield counting
+    kind = translator_kind(Path(path))
+    if kind is not None:
+        asked = [name for name in WISHES if getattr(args, name, None)]
+        if asked:
+            found = f"--{asked[0]} with a folder of `regard train {kind}`"
+            raise UsageError("translating", found, "a Transformer or a recurrent translator")
+        yield CountingTranslator(WordTranslator.open(Path(path)), config)
         return
-    asked = getattr(args, "workers", None)
-    count = 1 if args.strict else worth_workers(choose_device(args.device), lines, asked)
+    workers = getattr(args, "workers", None)
+    count = 1 if args.strict else worth_workers(choose_device(args.device), lines, workers)
     if count > 1:
         one_thread()
     kit = open_pair(path, args.device, args.precision, args.strict, args.edit)
     if packed_in_int8(kit.model):
         one_thread()  # a second one saves a seventh, and waits for ages where others need the cores
         forget_weights(kit.model)
-    config = fit_beams(config, kit, show)
-    with Workers(kit, config, count) if count > 1 else nullcontext() as run:
-        yield Crew(kit, config, run)
+    translator = Translator(kit, fit_beams(config, kit, show))
+    with WorkerPool(translator, count) if count > 1 else nullcontext():
+        yield translator
 
 
 class Work:
     """The lines of one command."""
 
     def __init__(
-        self, crew: Crew | CountingCrew, show: Show, progress: Progress, explain: bool, typed: bool
+        self,
+        crew: Translator | CountingTranslator,
+        show: Show,
+        progress: Progress,
+        explain: bool,
+        typed: bool,
     ) -> None:
         self.crew, self.show, self.progress = crew, show, progress
-        self.kit = crew.kit if isinstance(crew, Crew) else None
+        self.kit = crew.kit if isinstance(crew, Translator) else None
         self.typed = typed
         """Texts of the command itself, which a person reads, not lines of a file."""
         self.counts = seen_in_training(self.kit) if explain and self.kit else None
         self.explain, self.explained = explain, list[Explanation]()
-        several = crew.config.count > 1
+        several = crew.config.alternatives > 1
         self.words = show.as_json and several  # they cost, and only an object has room
         self.faults = Faults(show)
         self.done = self.sentences = self.shown = self.empty = 0
@@ -117,18 +123,22 @@ class Work:
         def tell(done: int, total: int) -> None:
             self.progress(f"line {self.done + len(group) * done // total:,}")
 
-        answers = self.crew.translate([line.text for line in group], tell, self.words)
-        for line, answer in zip(group, answers, strict=True):
-            self.output(line, answer)
+        documents = self.crew.translate([line.text for line in group], tell)
+        for line, document in zip(group, documents, strict=True):
+            words = document.words if self.words else []
+            if self.words and isinstance(self.crew, Translator):
+                words = word_choices(self.crew, document)
+            document = document._replace(words=words)
+            self.output(line, document)
         sys.stdout.flush()  # whoever reads along should not wait for a full buffer
         self.done += len(group)
 
-    def output(self, line: Line, answer: Answer) -> None:
+    def output(self, line: Line, answer: Document) -> None:
         """What became of one line; one that could not be read is told on stderr."""
         if line.fault:
             self.faults.tell(line.fault)
         asked = self.kit if self.explain else None
-        reasons = explain_answer(asked, answer, self.counts) if asked else []
+        reasons = explain_document(asked, answer, self.counts) if asked else []
         self.explained += reasons[: PAGE - len(self.explained)]
         self.sentences += len(reasons)
         if self.show.as_json:
@@ -136,7 +146,7 @@ class Work:
             show_json(made | ({"explain": explain_data(reasons)} if self.explain else {}))
         elif reasons:
             show_explanations(reasons, self.show)
-        elif self.typed and self.crew.config.count > 1:
+        elif self.typed and self.crew.config.alternatives > 1:
             if self.shown:
                 self.show.line()
             for t, share in zip(answer.translations, shares(answer.translations), strict=True):
@@ -158,7 +168,6 @@ def read_search(args: argparse.Namespace) -> TranslateConfig:
     search = (args.beams, args.alternatives, args.alpha, args.max_new)
     coin = False if args.coin is None and args.texts else args.coin
     config = TranslateConfig(*search, *wishes, few, args.batch, coin)
-    config.beam()  # which checks the ranges
     return config
 
 
@@ -173,7 +182,9 @@ def open_pair(path: str, device: str, precision: str, strict: bool, edits: Seque
 def fit_beams(config: TranslateConfig, kit: Kit, show: Show) -> TranslateConfig:
     """No wider than the vocabulary."""
     width = cap_beams(config.width, kit, show)
-    return replace(config, beams=min(config.beams, width), count=min(config.count, width))
+    return replace(
+        config, beams=min(config.beams, width), alternatives=min(config.alternatives, width)
+    )
 
 
 def one_line(text: str) -> str:
@@ -181,7 +192,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def as_data(line: str, answer: Answer) -> dict[str, Any]:
+def as_data(line: str, answer: Document) -> dict[str, Any]:
     """The object of `--json`; probabilities of translations are shares of their list."""
     first, *rest = answer.translations
     made: dict[str, Any] = {"source": line, "text": one_line(first.text), "logprob": first.logprob}

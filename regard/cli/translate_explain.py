@@ -9,10 +9,9 @@ from typing import Any
 from regard.cli.show import Show
 from regard.cli.texts import print_json
 from regard.errors import UsageError
-from regard.explaining import Explanation, as_data, explain_page, to_section
 from regard.files import check_places, write_whole
 from regard.look.picture import MISSING, can_draw, draw_alignments, png
-from regard.translating import shares
+from regard.translation.explanation import Explanation, as_data, explain_page, shares, to_section
 
 
 def explain_data(explained: Sequence[Explanation]) -> list[dict[str, Any]]:

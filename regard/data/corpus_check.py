@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +11,6 @@ from typing import NamedTuple
 from regard.data.duplicates import (
     SHOWN,
     SIDES,
-    Overlap,
     Repeats,
     hash_pair,
     hash_text,
@@ -21,19 +19,27 @@ from regard.data.duplicates import (
     text_finders,
 )
 from regard.data.pairs import read_pairs
+from regard.data.results import (
+    Disfluencies,
+    FileReport,
+    Finding,
+    MarkedLine,
+    Overlap,
+    band_name,
+)
 from regard.data.speech import find_marks, read_ctm, show_marks
 from regard.data.tabular import kind_of, read_table
-from regard.data.text_files import read_lines
+from regard.data.text_files import find_files, read_lines
 from regard.data.treebank import read_conll
 from regard.errors import DataError, UsageError
 
-KINDS = ("text", "pairs", "table", "labelled", "conll", "ctm")
 SPOKEN = ("text", "conll", "ctm")  # kinds whose fillers and restarts are marked
 LABELS = ("label", "labels", "class", "tag", "category")
 RATIO, SHORT = 3.0, 30  # one side more than 3 times the other, and of 30 characters or more
 MOST_LABELS, EARLY = 1000, 100_000
 
 
+Named = str | Path | list[str | Path]
 Couple = tuple[Path | str, Path | str | None]
 """A file, or a file of sources and one of targets."""
 
@@ -48,39 +54,33 @@ class Unit(NamedTuple):
     """Seconds before each word, where word times are known."""
 
 
-@dataclass
-class Tally:
-    """How many, and the first lines of them."""
-
-    count: int = 0
-    lines: list[int] = field(default_factory=list)
-
-    def add(self, line: int) -> None:
-        """One more."""
-        self.count += 1
-        if len(self.lines) < SHOWN:
-            self.lines.append(line)
+def pair_files(files: Named, targets: Named | None, option: str) -> list[Couple]:
+    """Files as they are, or each with its file of targets."""
+    if not targets:
+        return [(path, None) for path in find_files(files)]
+    sources, others = ([f] if isinstance(f, str | Path) else f for f in (files, targets))
+    if len(sources) != len(others):
+        found = f"{len(sources)} files and {len(others)} after {option}"
+        raise UsageError("pairing files", found, "as many of one as of the other")
+    return list(zip(sources, others, strict=True))
 
 
-@dataclass
-class Report:
-    """The findings of one file."""
+class FindingCounts:
+    """What is odd about the lines of a file, counted as they come."""
 
-    path: str
-    kind: str
-    units: int = 0
-    findings: dict[str, Tally] = field(default_factory=dict)
-    words: dict[str, Counter[int]] = field(default_factory=dict)
-    """For each side, lengths in words: n counts those of 2ⁿ⁻¹ … 2ⁿ − 1 words, 0 the empty ones."""
-    labels: Counter[str] = field(default_factory=Counter)
-    marked: list[tuple[int, str]] = field(default_factory=list)
-    """The first lines with fillers in braces and restarts in brackets."""
-    silence: dict[str, list[float]] = field(default_factory=dict)
-    """With word times: seconds of silence before fillers, restarts and others, and how many."""
+    def __init__(self) -> None:
+        self.counts, self.lines = Counter[str](), dict[str, list[int]]()
 
-    def find(self, name: str, line: int) -> None:
-        """Note that a line is odd."""
-        self.findings.setdefault(name, Tally()).add(line)
+    def add(self, name: str, line: int) -> None:
+        """One more line, of which the first are kept."""
+        self.counts[name] += 1
+        first = self.lines.setdefault(name, [])
+        if len(first) < SHOWN:
+            first.append(line)
+
+    def rows(self) -> dict[str, Finding]:
+        """What was found so far."""
+        return {name: Finding(n, self.lines.get(name, [])) for name, n in self.counts.items()}
 
 
 def check_file(
@@ -88,35 +88,41 @@ def check_file(
     target: Path | str | None = None,
     kind: str | None = None,
     label: str | None = None,
-) -> Report:
+) -> FileReport:
     """Count lines, empty ones, repeats, lengths, labels; a broken file is a DataError."""
     kind = kind or ("pairs" if target is not None else guess_kind(path))
     check_label(path, kind, label)
-    report, repeats = Report(str(path), kind), Repeats()
+    findings, repeats, speech = FindingCounts(), Repeats(), SpeechMarks()
     early: set[int] = set()  # of the first lines, to name lines that repeat one of them
-    sides = ("source", "target") if kind == "pairs" else ("",)
-    report.words = {side: Counter() for side in sides}
+    sides = ("source", "target") if kind == "pairs" else ("all",)
+    words, labels, count = {side: Counter[int]() for side in sides}, Counter[str](), 0
     for unit in read_units(path, target, kind, label):
-        report.units += 1
+        count += 1
         for side, text in zip(sides, unit.texts, strict=True):
-            report.words[side][len(text.split()).bit_length()] += 1
-        if len(report.labels) < MOST_LABELS:
-            report.labels.update(unit.labels)
+            words[side][len(text.split()).bit_length()] += 1
+        if len(labels) < MOST_LABELS:
+            labels.update(unit.labels)
         for name in oddities(unit):
-            report.find(name, unit.line)
-        mark_speech(unit, report)
+            findings.add(name, unit.line)
+        if kind in SPOKEN:
+            speech.add(unit, findings)
         if any(map(str.strip, unit.texts)):
             value = hash_text("\t".join(unit.texts))
             repeats.add(value)
             if value in early:
-                report.find("repeated", unit.line)
+                findings.add("repeated", unit.line)
             elif len(early) < EARLY:
                 early.add(value)
-    if count := repeats.count():
-        report.findings.setdefault("repeated", Tally()).count = count
-    if not report.units:
+    if not count:
         raise DataError(f"checking {path}", "an empty file", "at least one line")
-    return report
+    if repeated := repeats.count():
+        findings.counts["repeated"] = repeated
+    bands = {
+        side: {band_name(n): lengths[n] for n in sorted(lengths)} for side, lengths in words.items()
+    }
+    return FileReport(
+        str(path), kind, count, findings.rows(), bands, dict(labels.most_common()), speech.report()
+    )
 
 
 def check_label(path: Path | str, kind: str, label: str | None) -> None:
@@ -143,20 +149,30 @@ def oddities(unit: Unit) -> Iterator[str]:
             yield f"one side over {RATIO:g} times as long"
 
 
-def mark_speech(unit: Unit, report: Report) -> None:
-    """Fillers and restarts of a line, and the silence before them."""
-    if report.kind not in SPOKEN:
-        return
-    words = unit.texts[0].split()
-    marks = find_marks(words)
-    for kind in dict.fromkeys(mark.kind for mark in marks):
-        report.find(f"{kind}s", unit.line)
-    if marks and len(report.marked) < SHOWN:
-        report.marked.append((unit.line, show_marks(words, marks)))
-    begins = {mark.start: f"{mark.kind}s" for mark in marks}
-    for n, seconds in enumerate(unit.silence[1:], 1):  # the first word ends no silence of its own
-        total = report.silence.setdefault(begins.get(n, "other words"), [0.0, 0])
-        total[0], total[1] = total[0] + seconds, total[1] + 1
+class SpeechMarks:
+    """Fillers and restarts of a file, and the silence before them."""
+
+    def __init__(self) -> None:
+        self.marked = list[MarkedLine]()
+        self.silence = dict[str, list[float]]()  # seconds, and how often
+
+    def add(self, unit: Unit, findings: FindingCounts) -> None:
+        """Look at one line."""
+        words = unit.texts[0].split()
+        marks = find_marks(words)
+        for kind in dict.fromkeys(mark.kind for mark in marks):
+            findings.add(f"{kind}s", unit.line)
+        if marks and len(self.marked) < SHOWN:
+            self.marked.append(MarkedLine(unit.line, show_marks(words, marks)))
+        begins = {mark.start: f"{mark.kind}s" for mark in marks}
+        for n, seconds in enumerate(unit.silence[1:], 1):  # the first word ends no silence
+            total = self.silence.setdefault(begins.get(n, "other words"), [0.0, 0])
+            total[0], total[1] = total[0] + seconds, total[1] + 1
+
+    def report(self) -> Disfluencies | None:
+        """The first marked lines, and mean silences; None where nothing is marked."""
+        means = {name: total / count for name, (total, count) in self.silence.items()}
+        return Disfluencies(self.marked, means or None) if self.marked else None
 
 
 def guess_kind(path: Path | str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import unicodedata
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from tempfile import TemporaryFile
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from regard.data.order import Counts
 from regard.data.pairs import Pair
+from regard.data.results import Overlap
 
 BLOCK = 3 << 16  # hashes looked up at once, a multiple of the sides
 ROOM = 1 << 24  # hashes held in memory, 128 MiB
@@ -67,23 +67,6 @@ class Repeats:
             values = np.concatenate(part)
             total += len(values) - len(np.unique(values))
         return total
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """Test lines that the training data has."""
-
-    found: int
-    """How many."""
-    total: int
-    """Test lines that were looked for: not empty, long enough."""
-    lines: tuple[int, ...]
-    """Numbers of the first of them, from 1."""
-
-    @property
-    def share(self) -> float:
-        """Found of total."""
-        return self.found / self.total if self.total else 0.0
 
 
 class Finder:

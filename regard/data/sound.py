@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import struct
+import re
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -19,14 +18,6 @@ RATE = 16000  # samples a second, as Whisper and wav2vec 2.0 expect
 FFT, HOP = 400, 160  # a window of 25 ms every 10 ms
 HIGHEST_RATE = 384_000  # above any sound card; bounds the memory of resampling
 UNKNOWN_SIZE = 0xFFFFFFFF  # written by programs that stream and cannot know the length
-KINDS = {  # (format tag, bits) -> how numpy reads a sample, and the value of full scale
-    (1, 8): ("u1", 2.0**7),
-    (1, 16): ("<i2", 2.0**15),
-    (1, 24): ("<i4", 2.0**31),  # widened to 32 bits first
-    (1, 32): ("<i4", 2.0**31),
-    (3, 32): ("<f4", 1.0),
-    (3, 64): ("<f8", 1.0),
-}
 
 
 def log_mel(
@@ -100,86 +91,30 @@ def resample(samples: Tensor, rate: int, to: int = RATE, zeros: int = 24) -> Ten
 
 
 def read_sound(path: str | Path) -> tuple[Tensor, int]:
-    """Mono samples (S) in -1 to 1 and their rate, from WAV, or from FLAC with the audio extra."""
-    with _open(path) as file:
-        magic = file.read(4)
-    if magic in (b"RIFF", b""):
-        return read_wav(path)
+    """Mono samples (S) in -1 to 1, the mean of the channels, and their rate.
+
+    Reads WAV, FLAC and whatever else libsndfile knows (audio extra); half a file is an error.
+    """
     doing = f"reading {path}"
     try:
         import soundfile
     except ImportError as error:
-        fix = "pip install 'regard[audio]', or convert the file to WAV"
-        raise RegardError(doing, "not a WAV file, and soundfile is missing", fix=fix) from error
+        fix = "pip install 'regard[audio]'"
+        raise RegardError(doing, "soundfile is not installed", "the audio extra", fix) from error
+    if not Path(path).is_file():
+        raise DataError(doing, "no such file", "a sound file")
     try:
-        samples, rate = soundfile.read(str(path), dtype="float32", always_2d=True)  # (S, channels)
-    except RuntimeError as error:
-        raise DataError(doing, f"at byte 0: {error}", "a WAV or FLAC file") from error
-    return _mono(samples, doing), int(rate)
-
-
-def read_wav(path: str | Path) -> tuple[Tensor, int]:
-    """Mono samples (S) in -1 to 1 and their rate, from PCM (8 to 32 bits) or float WAV."""
-    doing = f"reading {path}"
-    with _open(path) as file:
-        end = file.seek(0, 2)
-        file.seek(0)
-        head = file.read(12)
-        if len(head) < 12 or head[:4] != b"RIFF" or head[8:] != b"WAVE":
-            raise DataError(doing, f"at byte 0: {head!r}", "RIFF....WAVE", "convert it to WAV")
-        kind = None
-        while file.tell() + 8 <= end:
-            offset = file.tell()
-            name, size = struct.unpack("<4sI", file.read(8))
-            if name == b"data" and size == UNKNOWN_SIZE:
-                size = end - offset - 8
-            if offset + 8 + size > end:
-                found = f"at byte {offset}: chunk {name!r} of {size} bytes in a file of {end}"
-                raise DataError(doing, found, "a whole file", "copy or convert the file again")
-            if name == b"fmt ":
-                kind = _format(file.read(min(size, 40)), offset, doing)
-            if name == b"data":
-                if kind is None:
-                    raise DataError(doing, f"at byte {offset}: data before its format", "fmt first")
-                dtype, scale, channels, rate, width = kind
-                return _mono(_decode(file.read(size), dtype, scale, channels, width), doing), rate
-            file.seek(offset + 8 + size + size % 2)  # chunks start at even bytes
-        raise DataError(doing, f"at byte {file.tell()}: the file ends", "a data chunk")
-
-
-def _format(body: bytes, offset: int, doing: str) -> tuple[str, float, int, int, int]:
-    """The dtype, full scale, channels, rate and bytes a sample of a fmt chunk."""
-    where = f"at byte {offset}: "
-    if len(body) < 16:
-        raise DataError(doing, f"{where}a format of {len(body)} bytes", "16 or more")
-    tag, channels, rate, _, block, bits = struct.unpack("<HHIIHH", body[:16])
-    if tag == 0xFFFE and len(body) >= 26:  # extensible: the tag proper opens a longer identifier
-        (tag,) = struct.unpack("<H", body[24:26])
-    if (tag, bits) not in KINDS:
-        found = f"{where}format {tag} with {bits} bits"
-        raise DataError(doing, found, "PCM of 8, 16, 24 or 32 bits, or float", "convert it to PCM")
-    if channels < 1 or block != channels * bits // 8 or not 1 <= rate <= HIGHEST_RATE:
-        found = f"{where}{channels} channels in {block} bytes at {rate} Hz"
-        raise DataError(doing, found, "a format that agrees with itself")
-    return *KINDS[tag, bits], channels, rate, bits // 8
-
-
-def _decode(raw: bytes, dtype: str, scale: float, channels: int, width: int) -> np.ndarray:
-    """Bytes to samples (S, channels); an unfinished last sample is dropped."""
-    raw = raw[: len(raw) - len(raw) % (channels * width)]
-    if width == 3:  # put each sample into the upper three of four bytes
-        wide = np.zeros((len(raw) // 3, 4), dtype=np.uint8)
-        wide[:, 1:] = np.frombuffer(raw, dtype=np.uint8).reshape(-1, 3)
-        raw = wide.tobytes()
-    values = np.frombuffer(raw, dtype=dtype).reshape(-1, channels) / scale
-    return values - 1.0 if width == 1 else values  # 8-bit samples are unsigned
-
-
-def _mono(samples: np.ndarray, doing: str) -> Tensor:
-    """The mean over channels, in float32."""
-    mixed = torch.from_numpy(samples.mean(axis=1, dtype=np.float64)).float()
-    _check_samples(mixed, doing)
-    return mixed
+        with soundfile.SoundFile(str(path)) as file:
+            samples, rate = file.read(dtype="float32", always_2d=True), file.samplerate
+            cut = re.search(r"^data : (\d+) \(should be (\d+)\)", file.extra_info, re.MULTILINE)
+    except soundfile.SoundFileError as error:
+        raise DataError(doing, str(error), "a sound file, such as WAV or FLAC") from error
+    if cut and int(cut[1]) != UNKNOWN_SIZE:
+        found = f"{int(cut[2]):,} bytes of sound where its header says {int(cut[1]):,}"
+        raise DataError(doing, found, "a whole file", "copy or convert the file again")
+    mono = torch.from_numpy(samples.mean(axis=1, dtype=np.float64)).float()
+    _check_samples(mono, doing)
+    return mono, int(rate)
 
 
 def _check_samples(samples: Tensor, doing: str) -> None:
@@ -187,10 +122,3 @@ def _check_samples(samples: Tensor, doing: str) -> None:
         raise DataError(doing, f"samples of shape {tuple(samples.shape)}", "one or more, mono")
     if not samples.isfinite().all():
         raise DataError(doing, "a sample that is infinite or not a number", "finite samples")
-
-
-def _open(path: str | Path) -> BinaryIO:
-    try:
-        return Path(path).open("rb")
-    except OSError as error:
-        raise DataError(f"reading {path}", error.strerror or str(error), "a sound file") from error

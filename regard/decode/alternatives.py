@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 import torch
 from torch import Tensor
 
-from regard.decode.model_step import take_last
-from regard.decode.step import Hypothesis
+from regard.decode.step import Hypothesis, take_last
 from regard.errors import UsageError
 from regard.model.batch import Batch, pad_rows
 

@@ -6,19 +6,32 @@ answers can no longer change is dropped from the batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from regard.decode.pace import Pace, drive
-from regard.decode.penalty import Penalty, length_penalty
-from regard.decode.pool import Pool, take
-from regard.decode.step import Hypothesis, Limit, Process, Step, chain, limits_of
-from regard.decode.top import Scored, best_tokens, leading
+from regard.decode.ranking import Scored, best_tokens, leading
+from regard.decode.step import Hypothesis, Process, apply_processes
 from regard.errors import UsageError
+
+Penalty = Callable[[int], float]
+"""What a log-probability is divided by, of a length that counts the end token."""
+
+
+def length_penalty(kind: str = "gnmt", alpha: float = 0.6) -> Penalty:
+    """none: 1; length: n^α; gnmt: ((5 + n) / 6)^α (Wu 2016, eq. 14), with α ≥ 0."""
+    if not alpha >= 0:
+        raise UsageError("beam search", f"alpha = {alpha}", "0 or more")
+    kinds: dict[str, Penalty] = {
+        "none": lambda n: 1.0,
+        "length": lambda n: float(n) ** alpha,
+        "gnmt": lambda n: ((5 + n) / 6) ** alpha,
+    }
+    if kind not in kinds:
+        raise UsageError("beam search", f"length penalty {kind!r}", ", ".join(kinds))
+    return kinds[kind]
 
 
 @dataclass(frozen=True)
@@ -43,6 +56,55 @@ class BeamConfig:
         if self.groups < 1 or self.width % self.groups:
             found = f"{self.groups} groups of a beam of {self.width}"
             raise UsageError("beam search", found, "groups that divide the width")
+
+
+@dataclass
+class Pool:
+    """The best finished hypotheses of each source, best first."""
+
+    tokens: Tensor  # (A, W, limit); zeros after the end
+    length: Tensor  # (A, W)
+    logprob: Tensor  # (A, W)
+    score: Tensor  # (A, W); −inf where there is none
+
+    @classmethod
+    def empty(cls, tokens: Tensor, width: int) -> Pool:
+        """Nothing yet, for as many sources and as long as `tokens` (A, …, limit)."""
+        sources, nothing = len(tokens), -torch.inf
+        return cls(
+            tokens.new_zeros(sources, width, tokens.shape[-1]),
+            tokens.new_zeros(sources, width),
+            torch.full((sources, width), nothing, device=tokens.device),
+            torch.full((sources, width), nothing, device=tokens.device),
+        )
+
+    def add(self, other: Pool, unique: bool = True) -> Pool:
+        """The best `W` of both; each words once, unless they are known to differ (`unique`)."""
+        joined = [torch.cat(pair, 1) for pair in zip(self.parts(), other.parts(), strict=True)]
+        if not unique:
+            joined[3] = joined[3].masked_fill(repeated(*joined), -torch.inf)
+        best = leading(joined[3], self.score.shape[1])
+        return Pool(*(take(part, best) for part in joined))
+
+    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """All fields."""
+        return self.tokens, self.length, self.logprob, self.score
+
+    def rows(self, kept: Tensor) -> Pool:
+        """Only these sources."""
+        return Pool(*(part[kept] for part in self.parts()))
+
+
+def repeated(tokens: Tensor, length: Tensor, logprob: Tensor, score: Tensor) -> Tensor:
+    """Hypotheses (A, N) whose words an earlier one has."""
+    same = (tokens[:, :, None] == tokens[:, None]).all(-1)  # (A, N, N)
+    same &= (length[:, :, None] == length[:, None]) & (score > -torch.inf)[:, None]
+    return same.tril(-1).any(-1)
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """Choose along the second dimension, whatever follows it: (A, N, …), (A, M) → (A, M, …)."""
+    return x.gather(1, index.view(*index.shape, *[1] * (x.dim() - 2)).expand(-1, -1, *x.shape[2:]))
 
 
 @dataclass(frozen=True)
@@ -82,92 +144,132 @@ class Beams:
         )
 
     def settle(self) -> Beams:
-        """The same when the model's rows are these."""
+        """These prefixes when they are the model's own rows."""
         rows = torch.arange(self.parent.numel(), device=self.parent.device)
         return replace(self, parent=rows.view_as(self.parent))
 
 
-def begin(
-    column: Tensor, limits: Sequence[int], eos: Collection[int], config: BeamConfig, columns: int
-) -> Beams:
-    """An empty prefix per source, or `width` of them of which each group has one that counts."""
-    sources, device = len(limits), column.device
-    prefixes = len(column) // sources if sources else 1
-    tokens = column.new_zeros(sources, prefixes, columns)
-    logprob = torch.full((sources, prefixes), -torch.inf, device=device)
-    logprob[:, :: config.width // config.groups] = 0.0
-    return Beams(
-        torch.arange(sources, device=device),
-        torch.tensor(limits, dtype=torch.long, device=device),
-        torch.tensor([config.penalty(n) for n in limits], device=device),
-        torch.tensor([config.penalty(n + 1) for n in range(columns)], device=device),
-        torch.tensor(sorted(set(eos)), dtype=torch.long, device=device),
-        column,
-        tokens,
-        logprob,
-        Pool.empty(tokens, config.width),
-        column.new_zeros(sources),
-        torch.zeros(sources, dtype=torch.bool, device=device),
-        column.new_zeros(()),
-        torch.arange(len(column), device=device).view(sources, prefixes),
-    )
+class BeamSearch:
+    """For each source its `count` best hypotheses.
 
+    Beam 1 without penalty is greedy; a beam that never has to drop a prefix finds what `exhaustive`
+    finds. A wider beam need not find a better score. There are fewer than `count`, or none, where
+    the processes leave no more.
+    """
 
-def advance_beams(
-    state: Beams, logits: Tensor, config: BeamConfig, processes: Sequence[Process] = ()
-) -> Beams:
-    """Grow each prefix by a token and keep the best; a source that is over stays as it is."""
-    if processes:  # on log-probabilities of the model, so that what is left keeps its own
-        history = state.tokens[:, :, : int(state.count)].flatten(0, 1)
-        log = chain(processes, logits.log_softmax(-1, dtype=torch.float32), history)
-        scored = Scored(log, log)
-    else:
-        scored = Scored(logits)
-    sources, prefixes = state.logprob.shape
-    value, parent, token = candidates(scored, state.logprob, config, len(state.ends))
-    asks = not (token.is_cuda or torch.compiler.is_compiling())  # there it takes longer than work
-    if asks and config.groups == 1:
-        first, last = slice(0, config.width), config.width - 1
-        # The best ones live on, unless one of them ends or cannot be.
-        stops = (token[:, first, None] == state.ends).any() | state.over.any()
-        if not bool(stops | (value[:, last] == -torch.inf).any()):
-            return advance_living(state, value[:, first], parent[:, first], token[:, first], config)
-    value = value.masked_fill(state.over[:, None], -torch.inf)
-    grown = take(state.tokens, parent).index_copy(2, state.count[None], token[:, :, None])
-    ended = (token[:, :, None] == state.ends).any(-1)
-    length, pool = state.count + 1, state.pool
-    if not asks or bool(ended.any()):
-        # An end counts only among the best `width` of its group; the rest of the beam lives on.
-        score = value / state.penalty.index_select(0, state.count[None])
-        score = score.masked_fill(~(ended & ranked(value, config)), -torch.inf)
-        ending = Pool(grown, length.expand(token.shape), value, score)
-        pool = pool.add(ending, unique=config.groups == 1)
-    live = value.masked_fill(ended, -torch.inf)
-    kept = live_order(live, config)
-    logprob = live.gather(1, kept)
-    # Where fewer live, the best one again, as impossible: processes see words that are allowed.
-    best = kept.gather(1, logprob.argmax(1, keepdim=True))
-    kept = kept.where(logprob > -torch.inf, best)
-    bound = logprob / state.largest[:, None]
-    rows = torch.arange(sources, device=parent.device)[:, None] * prefixes
-    still = state.over[:, None]
-    return replace(
-        state,
-        column=token.gather(1, kept).reshape(-1, 1),
-        tokens=torch.where(still[:, :, None], state.tokens, take(grown, kept)),
-        logprob=torch.where(still, state.logprob, logprob),
-        pool=pool,
-        length=torch.where(state.over, state.length, length),
-        over=state.over | settled(pool, bound, config.count) | (state.limit == length),
-        count=length,
-        parent=rows + parent.gather(1, kept),
-    )
+    watch = None
+
+    def __init__(
+        self, config: BeamConfig, eos: Collection[int] = (), processes: Sequence[Process] = ()
+    ) -> None:
+        self.config, self.eos, self.processes = config, eos, processes
+        self.width = config.width
+        key = (len(set(eos)), config.width, config.count, config.groups, config.diversity)
+        self.key: Hashable | None = None if processes else key
+
+    def begin(self, column: Tensor, limits: Sequence[int], columns: int) -> Beams:
+        """An empty prefix per source, or `width`, of which each group has one that counts."""
+        config, sources, device = self.config, len(limits), column.device
+        prefixes = len(column) // sources if sources else 1
+        tokens = column.new_zeros(sources, prefixes, columns)
+        logprob = torch.full((sources, prefixes), -torch.inf, device=device)
+        logprob[:, :: config.width // config.groups] = 0.0
+        return Beams(
+            torch.arange(sources, device=device),
+            torch.tensor(limits, dtype=torch.long, device=device),
+            torch.tensor([config.penalty(n) for n in limits], device=device),
+            torch.tensor([config.penalty(n + 1) for n in range(columns)], device=device),
+            torch.tensor(sorted(set(self.eos)), dtype=torch.long, device=device),
+            column,
+            tokens,
+            logprob,
+            Pool.empty(tokens, config.width),
+            column.new_zeros(sources),
+            torch.zeros(sources, dtype=torch.bool, device=device),
+            column.new_zeros(()),
+            torch.arange(len(column), device=device).view(sources, prefixes),
+        )
+
+    def advance(self, state: Beams, logits: Tensor) -> Beams:
+        """Grow each prefix by a token and keep the best; a source that is over stays as it is."""
+        config = self.config
+        if self.processes:  # on log-probabilities of the model, so that what is left keeps its own
+            history = state.tokens[:, :, : int(state.count)].flatten(0, 1)
+            log = logits.log_softmax(-1, dtype=torch.float32)
+            log = apply_processes(self.processes, log, history)
+            scored = Scored(log, log)
+        else:
+            scored = Scored(logits)
+        sources, prefixes = state.logprob.shape
+        value, parent, token = candidates(scored, state.logprob, config, len(state.ends))
+        asks = not (token.is_cuda or torch.compiler.is_compiling())  # where to ask costs nothing
+        if asks and config.groups == 1:
+            first, last = slice(0, config.width), config.width - 1
+            # The best ones live on, unless one of them ends or cannot be.
+            stops = (token[:, first, None] == state.ends).any() | state.over.any()
+            if not bool(stops | (value[:, last] == -torch.inf).any()):
+                return advance_living(
+                    state, value[:, first], parent[:, first], token[:, first], config
+                )
+        value = value.masked_fill(state.over[:, None], -torch.inf)
+        grown = take(state.tokens, parent).index_copy(2, state.count[None], token[:, :, None])
+        ended = (token[:, :, None] == state.ends).any(-1)
+        length, pool = state.count + 1, state.pool
+        if not asks or bool(ended.any()):
+            # An end counts only among the best `width` of its group; the rest of the beam lives on.
+            score = value / state.penalty.index_select(0, state.count[None])
+            score = score.masked_fill(~(ended & ranked(value, config)), -torch.inf)
+            ending = Pool(grown, length.expand(token.shape), value, score)
+            pool = pool.add(ending, unique=config.groups == 1)
+        live = value.masked_fill(ended, -torch.inf)
+        kept = live_order(live, config)
+        logprob = live.gather(1, kept)
+        # Where fewer live, the best one again, as impossible: processes see words that are allowed.
+        best = kept.gather(1, logprob.argmax(1, keepdim=True))
+        kept = kept.where(logprob > -torch.inf, best)
+        bound = logprob / state.largest[:, None]
+        rows = torch.arange(sources, device=parent.device)[:, None] * prefixes
+        still = state.over[:, None]
+        return replace(
+            state,
+            column=token.gather(1, kept).reshape(-1, 1),
+            tokens=torch.where(still[:, :, None], state.tokens, take(grown, kept)),
+            logprob=torch.where(still, state.logprob, logprob),
+            pool=pool,
+            length=torch.where(state.over, state.length, length),
+            over=state.over | settled(pool, bound, config.count) | (state.limit == length),
+            count=length,
+            parent=rows + parent.gather(1, kept),
+        )
+
+    def read(self, state: Beams, over: list[int]) -> list[tuple[int, list[Hypothesis]]]:
+        """Sources' answers with their numbers: finished ones, then, if too few, what lived."""
+        config, kept = self.config, torch.tensor(over, device=state.over.device)
+        parts = [part[kept, : config.count].tolist() for part in state.pool.parts()]
+        ended = list(zip(*parts, strict=True))
+        live: list[tuple[list[list[int]], list[float]]] | None = None
+        answers = []
+        for n, (number, length) in enumerate(
+            zip(state.number[kept].tolist(), state.length[kept].tolist(), strict=True)
+        ):
+            hypotheses: list[Hypothesis] = []
+            for words, size, value, score in zip(*ended[n], strict=True):
+                add_new(hypotheses, Hypothesis(words[:size], value, score, True))
+            if len(hypotheses) < config.count:
+                if live is None:  # seldom wanted, and larger than the rest
+                    tokens, values = state.tokens[kept].tolist(), state.logprob[kept].tolist()
+                    live = list(zip(tokens, values, strict=True))
+                for words, value in sorted(zip(*live[n], strict=True), key=lambda pair: -pair[1]):
+                    score = value / config.penalty(length)
+                    add_new(hypotheses, Hypothesis(words[:length], value, score, False))
+            answers.append((number, hypotheses[: config.count]))
+        return answers
 
 
 def advance_living(
     state: Beams, value: Tensor, parent: Tensor, token: Tensor, config: BeamConfig
 ) -> Beams:
-    """`advance_beams` where the best continuations (A, width) all live: a few operations only."""
+    """`BeamSearch.advance` where the best continuations (A, width) all live: few operations."""
     length, prefixes = state.count + 1, state.logprob.shape[1]
     first = torch.arange(0, len(parent) * prefixes, prefixes)[:, None]
     over = settled(state.pool, value / state.largest[:, None], config.count)
@@ -183,46 +285,6 @@ def advance_living(
     )
 
 
-def beam(
-    step: Step,
-    start: Tensor,
-    limit: Limit,
-    eos: Collection[int],
-    config: BeamConfig,
-    processes: Sequence[Process] = (),
-) -> list[list[Hypothesis]]:
-    """For each source, its `count` best hypotheses of at most `limit` new tokens after `start`.
-
-    start (A, T) holds one row per source. Beam 1 without penalty is greedy; a beam that never has
-    to drop a prefix finds the same as `exhaustive`. A wider beam need not find a better score.
-    Fewer than `count`, or none, when the processes leave no more.
-    """
-    advance = partial(advance_beams, config=config, processes=processes)
-    return beam_at(Pace(step), start, limit, eos, config, advance)
-
-
-def beam_at(
-    pace: Pace,
-    start: Tensor,
-    limit: Limit,
-    eos: Collection[int],
-    config: BeamConfig,
-    advance: Callable[[Beams, Tensor], Beams],
-) -> list[list[Hypothesis]]:
-    """The same at a pace of choice."""
-    limits = limits_of(limit, len(start))
-    most = max(limits, default=0)
-    answers: list[list[Hypothesis]] = [[] for _ in limits]
-
-    def leave(state: Beams, over: list[int]) -> None:
-        for number, found in read(state, over, config):
-            answers[number] = found
-
-    state = begin(pace.begin(start), limits, eos, config, pace.columns(most))
-    drive(pace, state, advance, most, leave)
-    return answers
-
-
 def candidates(
     scored: Scored, logprob: Tensor, config: BeamConfig, ends: int
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -233,9 +295,9 @@ def candidates(
     sources, prefixes = logprob.shape
     vocab, size = scored.logits.shape[-1], config.width // config.groups
     if config.groups == 1:
-        found = scored.continuations(logprob, (1 + ends) * size)
-        if found is not None:
-            return found
+        best_all = scored.continuations(logprob, (1 + ends) * size)
+        if best_all is not None:
+            return best_all
     per_prefix = min((1 + ends) * size, vocab)  # at most `ends` of them end a prefix
     chosen: list[tuple[Tensor, Tensor, Tensor]] = []
     cost = torch.zeros(sources, 1, vocab if config.groups > 1 else 0, device=logprob.device)
@@ -303,31 +365,7 @@ def settled(pool: Pool, bound: Tensor, count: int) -> Tensor:
     return (pool.score[:, count - 1] >= best) | (best == -torch.inf)
 
 
-def read(state: Beams, over: list[int], config: BeamConfig) -> list[tuple[int, list[Hypothesis]]]:
-    """Sources' answers with their numbers: finished ones first, then, if too few, what lived."""
-    kept = torch.tensor(over, device=state.over.device)
-    parts = [part[kept, : config.count].tolist() for part in state.pool.parts()]
-    ended = list(zip(*parts, strict=True))
-    live: list[tuple[list[list[int]], list[float]]] | None = None
-    answers = []
-    for n, (number, length) in enumerate(
-        zip(state.number[kept].tolist(), state.length[kept].tolist(), strict=True)
-    ):
-        found: list[Hypothesis] = []
-        for words, size, value, score in zip(*ended[n], strict=True):
-            add_new(found, Hypothesis(words[:size], value, score, True))
-        if len(found) < config.count:
-            if live is None:  # seldom wanted, and larger than the rest
-                tokens, values = state.tokens[kept].tolist(), state.logprob[kept].tolist()
-                live = list(zip(tokens, values, strict=True))
-            for words, value in sorted(zip(*live[n], strict=True), key=lambda pair: -pair[1]):
-                score = value / config.penalty(length)
-                add_new(found, Hypothesis(words[:length], value, score, False))
-        answers.append((number, found[: config.count]))
-    return answers
-
-
-def add_new(found: list[Hypothesis], new: Hypothesis) -> None:
+def add_new(listed: list[Hypothesis], new: Hypothesis) -> None:
     """Add a possible hypothesis once; two groups of a diverse beam may come to the same words."""
-    if new.score > -torch.inf and all(new.tokens != other.tokens for other in found):
-        found.append(new)
+    if new.score > -torch.inf and all(new.tokens != other.tokens for other in listed):
+        listed.append(new)

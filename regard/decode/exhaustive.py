@@ -1,4 +1,7 @@
-"""Exhaustive search: score all K^N sequences. The oracle of every other search."""
+"""Exhaustive search: score all K^N sequences. The oracle of every other search.
+
+Of a Markov model the best sequence is found by dynamic programming instead (Viterbi 1967).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Callable, Collection
 import torch
 from torch import Tensor
 
-from regard.decode.penalty import Penalty, length_penalty
+from regard.decode.beam import Penalty, length_penalty
 from regard.decode.step import Hypothesis
 from regard.errors import UsageError
 
@@ -31,8 +34,8 @@ def exhaustive(
     Ended ones come before unended ones, as in `beam`.
     """
     if vocab**limit > MOST:
-        found = f"{vocab}^{limit} = {vocab**limit:,} sequences"
-        raise UsageError("exhaustive search", found, f"at most {MOST:,}", "use beam search")
+        sequences = f"{vocab}^{limit} = {vocab**limit:,} sequences"
+        raise UsageError("exhaustive search", sequences, f"at most {MOST:,}", "use beam search")
     penalty = length_penalty() if penalty is None else penalty
     answers: list[Hypothesis] = []
     live: dict[tuple[int, ...], float] = {(): 0.0}
@@ -54,3 +57,20 @@ def exhaustive(
             break
     answers.sort(key=lambda h: (not h.finished, -h.score, h.tokens))
     return answers[:count]
+
+
+def viterbi(start: Tensor, move: Tensor, length: int) -> tuple[list[int], float]:
+    """Best sequence of `length` states and its log-probability, in O(length · K²).
+
+    start (K,) and move (K, K) are log-probabilities: of the first state, and of column j after i.
+    """
+    if length < 1:
+        raise UsageError("Viterbi search", f"length = {length}", "1 or more")
+    best, back = start, []
+    for _ in range(length - 1):
+        best, parent = (best[:, None] + move).max(0)  # over the state before
+        back.append(parent)
+    path = [int(best.argmax())]
+    for parent in reversed(back):
+        path.append(int(parent[path[-1]]))
+    return path[::-1], float(best.max())

@@ -6,24 +6,27 @@ The ids that are frequent anywhere, and for each source id its likeliest transla
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import DataError, UsageError
-from regard.history.ibm1 import Ids, Rows, TranslationTable
-from regard.tokens.tokenizer import Tokenizer
+from regard.model.batch import Batch
+from regard.model.int8 import map_levels, to_levels
+from regard.model.model import Head
+from regard.model.precision import Map, PackedLinear, pack
 
+Ids = NDArray[np.int64]
 SHORTLIST_FILE = "shortlist.safetensors"
-LIKELY = 1e-4  # t(target | source) below which no translation is listed
-OFTEN = 0.5  # expected count below which two words met by chance
 AGAIN = "`regard shortlist` makes it again; without the file all words are scored"
 
 
@@ -78,8 +81,12 @@ class Shortlist:
         place = np.searchsorted(self.always, wanted)
         lost = wanted[self.always[np.minimum(place, len(self.always) - 1)] != wanted]
         if len(lost):
-            found = f"ids {lost.tolist()}, which end a text, are not always allowed"
-            raise UsageError("decoding with a shortlist", found, "them in `always`", AGAIN)
+            raise UsageError(
+                "decoding with a shortlist",
+                f"ids {lost.tolist()}, which end a text, are not always allowed",
+                "them in `always`",
+                AGAIN,
+            )
         return [int(n) for n in place]
 
     # Disk ---------------------------------------------------------------------------------------
@@ -90,8 +97,7 @@ class Shortlist:
         sizes = np.diff(self.bounds)
         short = sizes.astype(np.min_scalar_type(sizes.max(initial=0)))
         parts = {"always": self.always.astype(kind), "best": self.best.astype(kind)}
-        made: bytes = save({**parts, "sizes": short})
-        return made
+        return bytes(save({**parts, "sizes": short}))
 
     @classmethod
     def from_bytes(cls, data: bytes, sources: int, targets: int) -> Shortlist:
@@ -131,66 +137,69 @@ def broken(found: str, expected: str) -> DataError:
     return DataError(f"reading {SHORTLIST_FILE}", found, expected, AGAIN)
 
 
-# Making one -------------------------------------------------------------------------------------
+# Scoring the words of lists ---------------------------------------------------------------------
+
+PACKED: WeakKeyDictionary[nn.Linear, tuple[Shortlist, Map]] = WeakKeyDictionary()
+"""Packed rows of the ids that are always allowed: they are the most, and packing takes time."""
+ROUNDED: WeakKeyDictionary[nn.Linear, tuple[Tensor, Tensor]] = WeakKeyDictionary()
+"""int8 weights as whole numbers and steps: each batch packs other rows of them."""
 
 
-def make_shortlist(
-    table: TranslationTable,
-    seen: Ids,
-    tokenizer: Tokenizer,
-    ends: Collection[int],
-    best: int,
-    always: int,
-) -> Shortlist:
-    """The `always` most frequent of target ids seen so often (V,), `best` more for each source id.
+class ShortlistHead:
+    """The output head over the lists of a batch; to a search these are the whole vocabulary."""
 
-    A source id that the target writes as well may be copied.
-    """
-    allowed = np.zeros(len(seen), bool)
-    allowed[np.argsort(-seen, kind="stable")[:always]] = True
-    allowed &= seen > 0
-    allowed[[*spelling_ids(tokenizer), *ends]] = True
-    sources = len(table.bounds) - 2  # the last row is NULL's
-    same = tokenizer.pieces(range(tokenizer.size), "source")
-    target = tokenizer.pieces(range(tokenizer.size), "target")
-    lists = list[list[int]]()
-    for source in range(sources):
-        ids, t, count = table.row(source)
-        good = (t >= LIKELY) & (count >= OFTEN) & ~allowed[ids]
-        ids, t = ids[good], t[good]
-        ids = ids[np.argsort(-t, kind="stable")[:best]]
-        own = source < tokenizer.size and same[source] == target[source]
-        if own and seen[source] and not allowed[source]:
-            ids = np.append(ids, source)
-        lists.append(sorted(ids.tolist()))
-    flat = Rows.of(lists)
-    return Shortlist(np.flatnonzero(allowed), flat.ids, flat.bounds, len(seen))
+    def __init__(self, head: Head, batch: Batch, shortlist: Shortlist) -> None:
+        assert head.out is not None
+        self.head = head
+        self.choice = choice = shortlist.choose(batch.inputs, batch.source_mask)
+        self.listed = choice.words()  # (B, n)
+        self.common = common_map(head.out, shortlist)
+        self.others = rows_map(head.out, choice.others) if len(choice.others) else None
+        self.source = torch.arange(len(batch.ids))  # (N,) of each row
+        self.own, self.barred = choice.own, choice.barred  # (N, m)
 
+    def ids(self, places: Tensor) -> Tensor:
+        """The ids that stand at places (N, t) of each row's list."""
+        return self.listed[self.source[:, None], places]
 
-def spelling_ids(tokenizer: Tokenizer) -> list[int]:
-    """Ids that any text can be spelt with: one character or byte each; and the control tokens."""
-    ids = range(tokenizer.size)
-    short = [id for id in ids if len(tokenizer.decode([id]).strip()) <= 1]
-    return sorted({*short, *tokenizer.specials.values()})
+    def score(self, x: Tensor) -> Tensor:
+        """Final vectors (N, D) → logits (N, n)."""
+        x = self.head.prepare(x[:, None])[:, 0]
+        if self.others is None:
+            return self.common(x)
+        others = self.others(x).gather(1, self.own).masked_fill_(self.barred, -torch.inf)
+        return torch.cat([self.common(x), others], 1)
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with these rows."""
+        source = self.source[rows]
+        if not torch.equal(source, self.source):  # most often beams only change places
+            self.source = source
+            self.own, self.barred = self.choice.own[source], self.choice.barred[source]
 
 
-class Coverage(NamedTuple):
-    """What lists are worth on pairs."""
+def common_map(out: nn.Linear, shortlist: Shortlist) -> Map:
+    """The scores of the ids that are always allowed; packed ones are kept with their map."""
+    ids = torch.from_numpy(shortlist.always)
+    if not isinstance(out, PackedLinear):
+        return rows_map(out, ids)  # which may be trained meanwhile
+    held = PACKED.get(out)
+    if held is None or held[0] is not shortlist:
+        with torch.inference_mode(False):  # it outlives this search
+            held = PACKED[out] = (shortlist, rows_map(out, ids))
+    return held[1]
 
-    length: float
-    """Ids of a list, on average."""
-    share: float
-    """Target tokens that stand in the list of their source."""
 
-
-def coverage(
-    shortlist: Shortlist, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-) -> Coverage:
-    """How long the lists of sources are, and how much of the targets they hold."""
-    length = held = total = 0
-    for source, target in zip(sources, targets, strict=True):
-        found = shortlist.choose(torch.tensor([source], dtype=torch.long)).words()[0].numpy()
-        length += len(found)
-        held += int(np.isin(target, found).sum())
-        total += len(target)
-    return Coverage(length / len(sources), held / total)
+def rows_map(out: nn.Linear, ids: Tensor) -> Map:
+    """The scores of some ids (n,), in the precision of the whole map: (N, D) → (N, n)."""
+    bias = None if out.bias is None else out.bias.detach().index_select(0, ids)
+    if isinstance(out, PackedLinear) and out.precision == "int8":
+        if out not in ROUNDED:
+            with torch.inference_mode(False):
+                ROUNDED[out] = to_levels(out.weight.detach())
+        whole, step = (part.index_select(0, ids) for part in ROUNDED[out])
+        return map_levels(whole, step, bias)
+    weight = out.weight.detach().index_select(0, ids)
+    if isinstance(out, PackedLinear):
+        return pack(weight, bias, out.precision)
+    return lambda x: F.linear(x, weight, bias)

@@ -1,47 +1,31 @@
-"""Step: all that a search knows of a model, and what a search returns."""
+"""Step: a model as a search sees it, ids in and next-token scores out; what a search returns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
+import torch
 from torch import Tensor
 
+from regard.core.cache import Cache
+from regard.decode.shortlist import Shortlist, ShortlistHead
 from regard.errors import UsageError
+from regard.model.batch import Batch
+from regard.model.fronts import TextFront
+from regard.model.model import Memory, Model
+from regard.model.strict import StrictCache, strict_logits
+
+if TYPE_CHECKING:
+    from regard.look.activations import SearchFollower
+
+SOURCE_TOKENS = 400  # that are read together on a CPU
 
 Process = Callable[[Tensor, Tensor], Tensor]
 """(logits (N, V), new tokens so far (N, t)) → logits; bans, penalties, constraints."""
-
-
 Limit = int | Sequence[int]
 """The most new tokens: of every row, or of each."""
-
-
-class Step(Protocol):
-    """A model that goes on with rows of tokens. It remembers what each row has read."""
-
-    def __call__(self, ids: Tensor) -> Tensor:
-        """Read ids (N, t), the next ones of each row; logits (N, V) of the token after them."""
-
-    def select(self, rows: Tensor, group: int = 1) -> None:
-        """Go on with these rows (N',) of the present ones: repeated, dropped or re-ordered.
-
-        They come in groups of `group` that belong to one source: the beams of a sentence.
-        """
-
-
-class Listener(Protocol):
-    """Somebody who follows a search: what the model reads, and which rows go on."""
-
-    def before(self, ids: Tensor, real: Tensor | None) -> None:
-        """The model is about to read ids (N, t), tokens where `real` is True or None."""
-
-    def after(self) -> None:
-        """The model has read them."""
-
-    def select(self, rows: Tensor) -> None:
-        """The search goes on with these rows of the present ones."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +42,112 @@ class Hypothesis:
     """Whether it ended by itself, not by the limit on length."""
 
 
-def chain(processes: Sequence[Process], logits: Tensor, history: Tensor) -> Tensor:
-    """Apply processes one after the other."""
+class Step(Protocol):
+    """A model that goes on with rows of tokens. It remembers what each row has read."""
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Read ids (N, t), the next ones of each row; logits (N, V) of the token after them."""
+
+    def select(self, rows: Tensor, group: int = 1) -> None:
+        """Go on with these rows (N',) of the present ones: repeated, dropped or re-ordered.
+
+        They come in groups of `group` that belong to one source: the beams of a sentence.
+        """
+
+
+class ModelStep:
+    """Goes on with the rows of a batch; an encoder reads its source once.
+
+    The batch's `ids` are the start that a search is given; `room` is how many tokens may follow.
+    `follower` is told what the model reads. With a shortlist, ids but the start's are places in
+    a row's own list, and only the listed words are scored.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        batch: Batch,
+        room: int,
+        strict: bool = False,
+        follower: SearchFollower | None = None,
+        shortlist: Shortlist | None = None,
+    ) -> None:
+        self.model, self.begin, self.follower = model, batch, follower
+        rows, width = batch.ids.shape[0], batch.ids.shape[1]
+        self.cache: Cache | StrictCache = (
+            StrictCache(model, rows, width + room) if strict else model.cache(rows, width + room)
+        )
+        self.started = False
+        self.words = None if shortlist is None else ShortlistHead(model.head, batch, shortlist)
+
+    @torch.no_grad()
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Read ids (N, t); logits (N, V) of the token after them."""
+        model, cache = self.model, self.cache
+        if not self.started:
+            batch = replace(self.begin)
+        else:
+            ids = ids if self.words is None else self.words.ids(ids)
+            batch = Batch(ids) if self.begin.target is None else Batch(ids, ids)
+        first, self.started = not self.started, True
+        if isinstance(cache, StrictCache):
+            return take_last(strict_logits(model, batch, cache), batch.mask)
+        if self.follower is not None:
+            self.follower.before(batch.ids, batch.mask)
+        elif first and reads_apart(model, batch):
+            cache.source = read_apart(model, batch)
+        x = take_last(model.hidden(batch, cache), batch.mask)
+        if self.follower is not None:
+            self.follower.after()
+        return model.score(x[:, None])[:, 0] if self.words is None else self.words.score(x)
+
+    def select(self, rows: Tensor, group: int = 1) -> None:
+        """Go on with these rows."""
+        self.cache.select(rows, group)
+        if self.words is not None:
+            self.words.select(rows)
+        if self.follower is not None:
+            self.follower.select(rows)
+
+
+def reads_apart(model: Model, batch: Batch) -> bool:
+    """Whether sources are better read a few at a time: on a CPU, plain rows of text."""
+    paired = batch.target is not None and batch.source_documents is None
+    text = isinstance(model.front, TextFront) and bool(model.stacks)
+    return paired and text and model.device.type == "cpu" and len(batch.inputs) > 1
+
+
+def read_apart(model: Model, batch: Batch) -> Memory:
+    """What `Model.encode` makes of sources, those of like length together and a few at a time.
+
+    So little padding is computed, and a core's own cache holds the activations.
+    """
+    assert model.encoder is not None
+    ids, real = batch.inputs, batch.source_mask
+    real = torch.ones_like(ids, dtype=torch.bool) if real is None else real
+    lengths = real.sum(-1)
+    weight, dim = next(model.parameters()), model.encoder.config.block.dim
+    out = weight.new_zeros(*ids.shape, dim)
+    together = max(1, SOURCE_TOKENS // max(1, int(lengths.max())))
+    for rows in lengths.argsort(stable=True).split(together):
+        columns = real[rows].any(0).nonzero()[:, 0]  # those that hold a token
+        if len(columns):
+            mask = real[rows][:, columns]
+            memory = model.encode(ids[rows][:, columns], None if bool(mask.all()) else mask)
+            out[rows[:, None], columns] = memory.x
+    return Memory(out, batch.source_mask)
+
+
+def take_last(x: Tensor, real: Tensor | None) -> Tensor:
+    """The last real column of each row: (N, T, …) → (N, …)."""
+    if real is None:
+        return x[:, -1]
+    last = real.shape[1] - 1 - real.flip(1).int().argmax(-1)
+    return x[torch.arange(len(x), device=x.device), last]
+
+
+def apply_processes(processes: Sequence[Process], logits: Tensor, history: Tensor) -> Tensor:
+    """Logits after each process in turn."""
     for process in processes:
         logits = process(logits, history)
     return logits
@@ -72,3 +160,8 @@ def limits_of(limit: Limit, rows: int) -> list[int]:
         least = min(limits, default=limit)
         raise UsageError("decoding", f"at most {least} new tokens", "1 or more")
     return limits
+
+
+def without_end(tokens: Sequence[int], eos: Collection[int]) -> list[int]:
+    """The tokens before an end token."""
+    return [*tokens[:-1]] if tokens and tokens[-1] in eos else [*tokens]

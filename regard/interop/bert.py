@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from regard.interop.ops import Duplicate
-from regard.interop.table import Both, Key, Row, Table, Variant
-from regard.interop.words import ENCODER_SIZES, LABELS, act
+from regard.interop.table import LABELS, Both, Duplicate, Key, Row, Table, Variant, act
 
+ENCODER_SIZES = (
+    ("{front,encoder.block}.dim", Key("hidden_size")),
+    ("encoder.depth", Key("num_hidden_layers")),
+    ("encoder.block.heads", Key("num_attention_heads")),
+    ("encoder.block.hidden", Key("intermediate_size")),
+    ("encoder.block.act", act("hidden_act", "gelu")),
+)
+"""Of BERT and ViT."""
 VOCAB = ("front.vocab", Key("vocab_size"))
 MASKED = (
     ("{head.size,front.vocab}", Key("vocab_size")),

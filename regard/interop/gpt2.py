@@ -1,8 +1,6 @@
 """GPT-2 (Radford 2019): pre-norm decoder with learned positions and fused q, k, v."""
 
-from regard.interop.ops import Split, Transpose
-from regard.interop.table import Both, Key, Row, Table, Variant
-from regard.interop.words import act
+from regard.interop.table import Both, Key, Row, Split, Table, Transpose, Variant, act
 
 GPT2 = Table(
     family="gpt2",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from regard.interop.table import Both, Key, Row, Table, Variant
-from regard.interop.words import ROTARY_BASE, ROTARY_SCALING, act
+from regard.errors import DataError
+from regard.interop.table import Both, Key, Row, Table, Variant, act
 
 
 def read_bias(config: dict[str, Any]) -> tuple[str, ...]:
@@ -20,6 +20,42 @@ def write_bias(bias: tuple[str, ...]) -> dict[str, Any]:
     return {"attention_bias": "q" in bias, "mlp_bias": "mlp" in bias}
 
 
+def rope(config: dict[str, Any]) -> dict[str, Any]:
+    """Rotary settings, from `rope_parameters` (version 5) or `rope_theta` and `rope_scaling`."""
+    stated = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    return {"rope_theta": config.get("rope_theta", 10000.0), **stated}
+
+
+ROTARY = {
+    "factor": "factor",
+    "low": "low_freq_factor",
+    "high": "high_freq_factor",
+    "length": "original_max_position_embeddings",
+}
+"""Our names of Llama 3's stretching → theirs."""
+
+
+def read_rotary(config: dict[str, Any]) -> dict[str, Any] | None:
+    """Llama 3's stretching as our RotaryScaling, None when there is none."""
+    stated = rope(config)
+    kind = stated.get("rope_type", stated.get("type", "default"))
+    if kind == "default":
+        return None
+    if kind != "llama3":
+        raise DataError("reading config.json", f"rope_type = {kind!r}", "default or llama3")
+    return {ours: stated[theirs] for ours, theirs in ROTARY.items()}
+
+
+def write_rotary(scaling: dict[str, Any] | None) -> dict[str, Any]:
+    """The inverse of `read_rotary`, in the older key that every version reads."""
+    if scaling is None:
+        return {"rope_scaling": None}
+    named = {theirs: scaling[ours] for ours, theirs in ROTARY.items()}
+    return {"rope_scaling": {"rope_type": "llama3", **named}}
+
+
+ROTARY_BASE = Both(lambda config: float(rope(config)["rope_theta"]), lambda v: {"rope_theta": v})
+ROTARY_SCALING = Both(read_rotary, write_rotary)
 BIAS = ("decoder.block.bias", Both(read_bias, write_bias))
 HEAD_DIM = (
     "decoder.block.head_dim",

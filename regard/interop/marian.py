@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.interop.ops import Unsqueeze
-from regard.interop.table import Both, Key, Row, Table, Variant
-from regard.interop.words import act
+from regard.interop.table import Both, Key, Row, Table, Unsqueeze, Variant, act
 
 # Sizes and layer names that Marian and Whisper share (both come from fairseq's layout).
 SIZES: tuple[tuple[str, Key | Both], ...] = (

@@ -18,6 +18,7 @@ KEPT = (
     "1_Pooling/config.json",
     "shortlist.safetensors",  # words that translations need (decode/shortlist.py)
     "written.txt.gz",  # words that training wrote (data/words.py)
+    "numbers.json",  # how two languages write numbers (translation/repair.py)
     "words.tsv.gz",  # how often each word was seen in training (data/words.py)
 )
 

@@ -13,14 +13,10 @@ from torch import Tensor
 
 from regard.errors import DataError, nearest
 from regard.interop.folder import CONFIG, INDEX, SINGLE, FolderSource
-from regard.interop.gguf import MAGIC
-from regard.interop.gguf_llama import GGUFSource
-from regard.interop.llama2c import Llama2cSource
+from regard.interop.gguf_file import MAGIC, GGUFSource
 
 PICKLE_SUFFIXES = {".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
-FORMATS = (
-    "a folder with config.json and model.safetensors, a .gguf file, or a llama2.c model.bin file"
-)
+FORMATS = "a folder with config.json and model.safetensors, or a .gguf file"
 
 
 class Source(Protocol):
@@ -40,7 +36,7 @@ class Source(Protocol):
 
 
 def open_source(path: str | os.PathLike[str]) -> Source:
-    """Open a Hugging Face folder, a GGUF file or a llama2.c file by what is found at `path`."""
+    """Open a Hugging Face folder or a GGUF file by what is found at `path`."""
     try:
         path = Path(path).expanduser()
     except RuntimeError as error:  # the home of a user that is not there
@@ -76,7 +72,7 @@ def _open_folder(path: Path) -> Source:
             if file.suffix in PICKLE_SUFFIXES | {".bin"} and file.is_file() and is_pickle(file):
                 raise _pickle_refusal(file)
     if CONFIG not in files:
-        single = next((n for n in files if n.endswith((".gguf", ".bin"))), "")
+        single = next((name for name in files if name.endswith(".gguf")), "")
         hint = f"open {path / single} instead" if single else ""
         raise _refusal(path, f"the folder has no {CONFIG}", fix=hint)
     return FolderSource(path)
@@ -91,10 +87,10 @@ def _open_file(path: Path) -> Source:
         raise _pickle_refusal(path)
     if head == MAGIC or path.suffix.lower() == ".gguf":
         return GGUFSource(path)
-    if path.suffix.lower() == ".bin":
-        return Llama2cSource(path)
     inside = path.suffix == ".safetensors" or path.name in (CONFIG, INDEX)
     hint = f"open the folder {path.parent} instead" if inside else ""
+    if path.suffix.lower() == ".bin":
+        hint = f"a model of llama2.c: python tools/llama2c.py {path} FOLDER"
     raise _refusal(path, f"not a checkpoint that regard knows (starts with {head!r})", fix=hint)
 
 

@@ -7,13 +7,12 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from regard.errors import DataError
-from regard.interop.ops import Op
 from regard.model.config import ModelConfig
 from regard.model.model import Model
 
@@ -56,6 +55,99 @@ class Both:
 
     read: Callable[[dict[str, Any]], Any]
     write: Callable[[Any], dict[str, Any]]
+
+
+# Their activation names → ours; the first of equals is the one written.
+ACTIVATIONS = {
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+
+
+def act(key: str, default: str) -> Key:
+    """An activation by their name."""
+    return Key(key, default, ACTIVATIONS)
+
+
+def read_labels(config: dict[str, Any]) -> int:
+    """Number of classes: id2label, num_labels, or Hugging Face's default of two."""
+    return len(config.get("id2label") or {}) or int(config.get("num_labels") or 2)
+
+
+def write_labels(count: int) -> dict[str, Any]:
+    """Class names LABEL_0 …, as Hugging Face makes them."""
+    names = {str(n): f"LABEL_{n}" for n in range(count)}
+    return {"id2label": names, "label2id": {name: int(n) for n, name in names.items()}}
+
+
+LABELS = Both(read_labels, write_labels)
+
+
+# Operations between their tensors and ours, each with its inverse, so that a table works both ways.
+
+
+class Op(Protocol):
+    """A step from the tensors of one table row in their layout to ours, and back."""
+
+    def load(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Theirs → ours."""
+
+    def save(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Ours → theirs."""
+
+
+class Transpose:
+    """Matrices stored as (in, out), as GPT-2 does; vectors pass."""
+
+    def load(self, tensors: list[Tensor]) -> list[Tensor]:
+        """(in, out) → (out, in)."""
+        return [t.t() if t.dim() == 2 else t for t in tensors]
+
+    save = load
+
+
+class Split:
+    """One tensor that holds several of ours, one after the other along the first dimension."""
+
+    def load(self, tensors: list[Tensor], count: int = 3) -> list[Tensor]:
+        """One → `count` of equal size."""
+        return list(tensors[0].chunk(count))
+
+    def save(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Several → one."""
+        return [torch.cat(tensors)]
+
+
+class Unsqueeze:
+    """A leading dimension of size one that we do not keep."""
+
+    def load(self, tensors: list[Tensor]) -> list[Tensor]:
+        """(1, …) → (…)."""
+        return [t[0] for t in tensors]
+
+    def save(self, tensors: list[Tensor]) -> list[Tensor]:
+        """(…) → (1, …)."""
+        return [t[None] for t in tensors]
+
+
+class Duplicate:
+    """One tensor of ours that they store under two names."""
+
+    def load(self, tensors: list[Tensor]) -> list[Tensor]:
+        """The first of the two is the one their model computes with."""
+        return tensors[:1]
+
+    def save(self, tensors: list[Tensor]) -> list[Tensor]:
+        """The same tensor twice."""
+        return tensors * 2
+
+
+# Rows and tables --------------------------------------------------------------------------------
 
 
 class Row:

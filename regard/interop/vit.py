@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.interop.ops import Unsqueeze
-from regard.interop.table import Both, Key, Row, Table, Variant
-from regard.interop.words import ENCODER_SIZES, LABELS, act
+from regard.interop.bert import ENCODER_SIZES
+from regard.interop.table import LABELS, Both, Key, Row, Table, Unsqueeze, Variant, act
 
 
 def side(index: int) -> Both:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from regard.errors import DataError
 from regard.interop.families import recognise
+from regard.interop.folder import PEAK, WHOLE, to_whole
 from regard.interop.source import Source
-from regard.interop.stored import PEAK, WHOLE, to_whole
 from regard.interop.table import (
     TENSORS,
     Binding,

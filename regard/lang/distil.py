@@ -16,7 +16,7 @@ from regard.lang.network import Network
 from regard.lang.rules import Accepts
 from regard.lang.strings import Strings
 from regard.look.attention_patterns import patterns
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.patching import Goal, ablation_values, head_sites, measure_sets
 
 FRESH = 2000  # words that an automaton is held against
@@ -119,20 +119,20 @@ def head_uses(network: Network, words: Sequence[Word], count: int = 256) -> list
     """Every head, the one that matters most first."""
     chosen = [word for word in words if word][:count]
     batch = network.batch(chosen).to(network.model.device)
-    board, said = Board(network.model), network.margins(chosen) > 0
+    hooked, said = HookedModel(network.model), network.margins(chosen) > 0
     goal = Goal(said.long(), (~said).long(), torch.zeros(len(chosen), dtype=torch.long))
-    sites = head_sites(board)
+    sites = head_sites(hooked)
     none, each = torch.zeros(1, len(sites), dtype=torch.bool), torch.eye(len(sites)).bool()
     margins = measure_sets(
-        board,
+        hooked,
         batch,
         goal,
         sites,
         torch.cat((none, each)),
-        ablation_values(board, sites, "mean", batch),
+        ablation_values(hooked, sites, "mean", batch),
     )
     whole = float(margins[0].mean())
-    looks = looked_at(network, board, chosen)
+    looks = looked_at(network, hooked, chosen)
     made = []
     for n, site in enumerate(sites):
         block = int(site.tap.split(".")[2])
@@ -145,7 +145,7 @@ def head_uses(network: Network, words: Sequence[Word], count: int = 256) -> list
 
 
 def looked_at(
-    network: Network, board: Board, words: Sequence[Word], best: int = 2
+    network: Network, hooked: HookedModel, words: Sequence[Word], best: int = 2
 ) -> dict[tuple[int, int], tuple[tuple[str, str, float], ...]]:
     """For each block and head, the pairs of symbols with the most weight above an equal share."""
     names = ["[class]", "[unknown]", *network.alphabet]
@@ -158,7 +158,7 @@ def looked_at(
     cells = pair[both]
     expected = torch.zeros(len(names) ** 2).index_add_(0, cells, equal[both])
     found = {}
-    for path, weights in patterns(board, batch).items():
+    for path, weights in patterns(hooked, batch).items():
         for head in range(weights.shape[1]):
             weight = weights[:, head].float().cpu()[both]
             total = torch.zeros(len(names) ** 2).index_add_(0, cells, weight)

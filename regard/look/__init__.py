@@ -196,7 +196,7 @@ def extract(
     model: ModelLike,
     texts: Texts,
     *,
-    tap: list[str],
+    tap: list[str] | str,
     out: str | Path,
     position: str | int = "all",
     head: Natural | None = None,
@@ -347,7 +347,7 @@ def patch(
 
     kit = open_kit(model, None)
     prompts = _read_pairs(kit, pairs, task, count)
-    return measure_effects(kit.board, prompts, over, noise=noise, fast=fast, to=to or (), top=top)
+    return measure_effects(kit.hooked, prompts, over, noise=noise, fast=fast, to=to or (), top=top)
 
 
 @verb
@@ -395,7 +395,7 @@ def circuit(
     prompts = _read_pairs(kit, pairs, task, count)
     asked = str(task if pairs is None else pairs)
     return find_circuit(
-        kit.board, prompts, config, edges=edges, model=name_of(model), prompts=asked
+        kit.hooked, prompts, config, edges=edges, model=name_of(model), prompts=asked
     )
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from regard.errors import UsageError
 from regard.look.activation_store import DOING
 from regard.look.edits import HEAD, POSITION
-from regard.look.hooks import Board, Hook
+from regard.look.hooks import Hook, HookedModel
 from regard.look.tap_names import find_taps
 from regard.model.batch import Batch, like_lengths, pad_rows
 from regard.model.strict import Part
@@ -126,36 +126,38 @@ class SearchCall:
 
 
 @contextmanager
-def capture(board: Board, patterns: str | Sequence[str]) -> Iterator[list[Captured]]:
+def capture(hooked: HookedModel, patterns: str | Sequence[str]) -> Iterator[list[Captured]]:
     """Keep what passes taps inside the `with` block: one more for each text that is written.
 
     They come in the order in which searches are asked for them, each search's rows in theirs.
     """
-    names = find_taps(patterns, board.taps)
+    names = find_taps(patterns, hooked.taps)
     for name in names:
         if name.partition(".")[0] not in ("encoder", "decoder"):
             found = f"{name}, which is computed for the next token only"
             expected, fix = "taps of an encoder or a decoder", "run the whole text"
             raise UsageError(CAPTURING, found, expected, fix)
-    if board.captured is not None:
+    if hooked.captured is not None:
         raise UsageError(CAPTURING, "another capture around this one", "one at a time")
     captured: list[Captured] = []
-    with board.reading(names):
-        board.captured, board.capturing = captured, names
+    with hooked.reading(names):
+        hooked.captured, hooked.capturing = captured, names
         try:
             yield captured
         finally:
-            board.captured, board.capturing = None, []
+            hooked.captured, hooked.capturing = None, []
 
 
 @contextmanager
-def following(board: Board, batch: Batch, strict: bool = False) -> Iterator[SearchFollower | None]:
+def following(
+    hooked: HookedModel, batch: Batch, strict: bool = False
+) -> Iterator[SearchFollower | None]:
     """The follower of one search; None where nobody captures and no edit is of positions."""
-    board.check_alone("generation, which reads one column at a time", columns=strict)
-    if strict and board.captured is not None:
+    hooked.check_alone("generation, which reads one column at a time", columns=strict)
+    if strict and hooked.captured is not None:
         raise UsageError(CAPTURING, "strict mode", "ordinary mode")
-    follower = SearchFollower(board, batch)
-    if board.captured is None and not follower.edits:
+    follower = SearchFollower(hooked, batch)
+    if hooked.captured is None and not follower.edits:
         yield None
         return
     try:
@@ -168,11 +170,11 @@ def following(board: Board, batch: Batch, strict: bool = False) -> Iterator[Sear
 class SearchFollower:
     """Told by a search what the model reads, and which rows go on (`decode/step.py: Listener`)."""
 
-    def __init__(self, board: Board, batch: Batch) -> None:
-        self.board, self.batch = board, batch
+    def __init__(self, hooked: HookedModel, batch: Batch) -> None:
+        self.hooked, self.batch = hooked, batch
         self.edits = [
             edit
-            for name, hook in board.hooks.items()
+            for name, hook in hooked.hooks.items()
             for edit in hook.edits
             if edit.of_positions and not of_source(name)
         ]
@@ -193,8 +195,8 @@ class SearchFollower:
 
     def after(self) -> None:
         """The model has read them: keep what the taps saw."""
-        for name in self.board.capturing:
-            hook = self.board.hook(name)
+        for name in self.hooked.capturing:
+            hook = self.hooked.hook(name)
             if hook.seen is not None:
                 self.calls[-1].values[name] = hook.seen
                 hook.seen = None
@@ -206,13 +208,13 @@ class SearchFollower:
 
     def finish(self, written: Sequence[Sequence[int]]) -> None:
         """Join what belongs to the text written after each row of the batch."""
-        if self.board.captured is None:
+        if self.hooked.captured is None:
             return
         ids = [call.ids[:, -1].tolist() for call in self.calls]
         parents = [None if c.parent is None else c.parent.tolist() for c in self.calls]
         for row, tokens in enumerate(written):
             path = find_path(row, tokens, ids, parents)
-            self.board.captured.append(self._join(row, path))
+            self.hooked.captured.append(self._join(row, path))
 
     def _join(self, row: int, path: list[int]) -> Captured:
         """The values along a path: one row of each call."""
@@ -312,14 +314,14 @@ class Selection:
 
 
 def select_taps(
-    board: Board,
+    hooked: HookedModel,
     patterns: str | Iterable[str],
     position: Position = "all",
     head: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Selection:
     """The taps that patterns name, if all hold vectors of the same tokens."""
-    taps, model = find_taps(patterns, board.taps), board.model
+    taps, model = find_taps(patterns, hooked.taps), hooked.model
     if isinstance(position, str) and position not in ("all", "last", "mean"):
         raise UsageError(DOING, f"position {position!r}", "all, last, mean or a whole number")
     for name in taps:
@@ -344,7 +346,7 @@ def select_taps(
 
 
 def read_batch(
-    board: Board,
+    hooked: HookedModel,
     texts: Sequence[TextIds],
     selection: Selection,
     columns: Sequence[Sequence[int]] | None = None,
@@ -358,9 +360,9 @@ def read_batch(
     if selection.target:
         target, written = pad_rows([text.target or [] for text in texts])
         batch = Batch(ids, target, mask=written, source_mask=mask)
-    batch, model = batch.to(board.model.device), board.model
+    batch, model = batch.to(hooked.model.device), hooked.model
     lengths = [len(selection.tokens(text)) for text in texts]
-    with board.reading(selection.taps) as hooks:
+    with hooked.reading(selection.taps) as hooks:
         if "logits" in selection.taps:
             model(batch)
         elif model.config.target is not None and batch.target is None:
@@ -400,7 +402,7 @@ def pick_rows(
 
 @torch.inference_mode()
 def fill_rows(
-    board: Board,
+    hooked: HookedModel,
     texts: Sequence[TextIds],
     selection: Selection,
     into: Mapping[str, Tensor],
@@ -425,7 +427,7 @@ def fill_rows(
     copy: DeviceCopy | None = None
     lengths = [len(text.ids) + len(text.target or ()) for text in texts]
     for some in like_lengths(lengths, tokens):
-        rows = read_batch(board, [texts[n] for n in some], selection)
+        rows = read_batch(hooked, [texts[n] for n in some], selection)
         if copy is not None:
             copy.finish(into)
         copy = DeviceCopy(rows, [place for n in some for place in spans[n]])
@@ -461,7 +463,7 @@ class DeviceCopy:
 
 @torch.no_grad()
 def steering_vector(
-    board: Board, toward: Batch, away: Batch, tap: str, position: Position = "last"
+    hooked: HookedModel, toward: Batch, away: Batch, tap: str, position: Position = "last"
 ) -> Tensor:
     """Mean (D,) at a tap over the prompts of one batch, less that over the prompts of another.
 
@@ -474,7 +476,7 @@ def steering_vector(
     if not isinstance(toward, Batch) or not isinstance(away, Batch):
         found = f"a {type(toward).__name__} and a {type(away).__name__}"
         raise UsageError(doing, found, "two batches: kit.batch(texts)")
-    selection = select_taps(board, tap, position)
+    selection = select_taps(hooked, tap, position)
     if len(selection.taps) != 1:
         raise UsageError(doing, f"{len(selection.taps)} taps are called {tap!r}", "one tap")
     means = []
@@ -483,7 +485,7 @@ def steering_vector(
         ids, mask = (batch.inputs, batch.source_mask) if source else (batch.ids, batch.mask)
         if mask is not None and bool((mask[:, 1:] & ~mask[:, :-1]).any()):
             raise UsageError(doing, "padding on the left", "padding on the right")
-        _, seen = board.run(batch, selection.taps)
+        _, seen = hooked.run(batch, selection.taps)
         lengths = [ids.shape[1]] * len(ids) if mask is None else mask.sum(1).tolist()
         (name,) = selection.taps
         x = pick_rows(name, seen.get(name), lengths, selection)
@@ -522,21 +524,21 @@ def find_word_tokens(
     return WordTokens(tokenizer.encode(text), words, columns)
 
 
-def word_taps(board: Board, patterns: str | Sequence[str] = ()) -> list[str]:
+def word_taps(hooked: HookedModel, patterns: str | Sequence[str] = ()) -> list[str]:
     """The taps that patterns name; without any, the embeddings and the stream after each block.
 
     In a recurrent model the states of each layer stand for blocks. An encoder-decoder reads by its
     encoder.
     """
-    pair = board.model.encoder is not None and board.model.decoder is not None
+    pair = hooked.model.encoder is not None and hooked.model.decoder is not None
     usual = [
         name
-        for name in board.taps
+        for name in hooked.taps
         if name.rpartition(".")[2] in ("embed", "resid_post", "state")
         and ".back." not in name
         and (name.startswith("encoder.") or not pair)
     ]
-    chosen = find_taps(patterns, board.taps) if patterns else usual
+    chosen = find_taps(patterns, hooked.taps) if patterns else usual
     for name in chosen:
         if name.rpartition(".")[2] in POSITION or name == "logits":
             why = "holds no vector for each token"
@@ -553,7 +555,7 @@ def word_taps(board: Board, patterns: str | Sequence[str] = ()) -> list[str]:
 
 @torch.no_grad()
 def word_vectors(
-    board: Board,
+    hooked: HookedModel,
     sentences: Sequence[WordTokens],
     taps: Sequence[str],
     tell: Callable[[int], None] = lambda done: None,
@@ -567,7 +569,7 @@ def word_vectors(
         texts = [TextIds(n, sentences[n].ids) for n in some]
         columns = [sentences[n].columns for n in some]
         places = [place for n in some for place in range(starts[n], starts[n + 1])]
-        for name, x in read_batch(board, texts, selection, columns).items():
+        for name, x in read_batch(hooked, texts, selection, columns).items():
             vectors.setdefault(name, torch.empty(starts[-1], x.shape[1]))[places] = x.cpu()
         done += len(some)
         tell(done)

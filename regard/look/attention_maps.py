@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ambient import note, progress
-from regard.decode.write import without_end
+from regard.decode.step import without_end
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
 from regard.look.edits import Edits, patch, zero
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.labels import token_label, token_labels
 from regard.look.results import (
     LEVELS,
@@ -84,17 +84,17 @@ def map_attention(
         if not (block.isdecimal() and number.isdecimal()):
             raise UsageError(DOING, f"head {head}", "block.head, such as 5.3")
         block_head = int(block), int(number)
-    find_pattern_taps(kit.board)  # a model without attention is refused before it translates
+    find_pattern_taps(kit.hooked)  # a model without attention is refused before it translates
     with progress("looking") as say:
         batch, sides = read_text(kit, text, target, max_tokens, say)
         check_cost(kit, sides)
-        maps = collect_maps(kit.board, batch, sides, say)
+        maps = collect_maps(kit.hooked, batch, sides, say)
         maps = replace(maps, heading=heading, shown_stack=stack, shown_head=block_head)
         blocks, heads = maps.stack().small.shape[:2]
         if block_head is not None and (block_head[0] >= blocks or block_head[1] >= heads):
             raise UsageError(DOING, f"head {head}", f"0.0 to {blocks - 1}.{heads - 1}")
         if wants_effects(kit, sides, effects):
-            maps = add_effects(kit.board, batch, maps, say)
+            maps = add_effects(kit.hooked, batch, maps, say)
     return spell_words(maps, spelling(kit))
 
 
@@ -124,7 +124,7 @@ def read_text(
 
 def check_cost(kit: Kit, sides: Mapping[str, Sequence[str]]) -> None:
     """Refuse what does not fit; say beforehand what a long text takes."""
-    heads = head_counts(kit.board)
+    heads = head_counts(kit.hooked)
     longest = max(map(len, sides.values()))
     needed = check_memory(kit, longest, DOING, max(heads))
     if longest > LONGEST:
@@ -137,7 +137,7 @@ def wants_effects(kit: Kit, sides: Mapping[str, Sequence[str]], asked: bool | No
     """Whether to run without each head: as asked, else where it does not take long."""
     if asked is not None or kit.model.config.head.size is None:
         return bool(asked) and kit.model.config.head.size is not None
-    heads = sum(head_counts(kit.board))
+    heads = sum(head_counts(kit.hooked))
     weights = sum(p.numel() for p in kit.model.parameters())
     tokens = sum(map(len, sides.values()))
     few = kit.device.type != "cpu" or weights * tokens * heads <= WORK
@@ -168,13 +168,16 @@ def spell_words(maps: AttentionMaps, spell: Callable[[int], str]) -> AttentionMa
 
 @torch.no_grad()
 def collect_maps(
-    board: Board, batch: Batch, sides: Mapping[str, Sequence[str]], say: Say = lambda where: None
+    hooked: HookedModel,
+    batch: Batch,
+    sides: Mapping[str, Sequence[str]],
+    say: Say = lambda where: None,
 ) -> AttentionMaps:
     """Run one text, read every pattern, a few blocks at a time, and keep what pictures need.
 
     `sides` are the tokens as people read them: of `text`, or of `source` and `target`.
     """
-    stacks = find_pattern_taps(board)
+    stacks = find_pattern_taps(hooked)
     tokens = {name: list(side) for name, side in sides.items()}
     if len(batch.ids) != 1:
         raise UsageError(DOING, f"{len(batch.ids)} texts", "one")
@@ -184,7 +187,7 @@ def collect_maps(
             raise DataError(DOING, found, f"1 to {LIMIT:,}")
     asked = {stack: sides_of(stack, tokens) for stack in stacks}
     rows = sum(
-        count_heads(board.model, name) * len(tokens[asked[stack][0]])
+        count_heads(hooked.model, name) * len(tokens[asked[stack][0]])
         for stack, names in stacks.items()
         for name in names
     )
@@ -194,25 +197,25 @@ def collect_maps(
     for stack, names in stacks.items():
         asking, seen = (len(tokens[side]) for side in asked[stack])
         builder = MapBuilder(stack, asked[stack], most)
-        sizes = [asking * seen * count_heads(board.model, name) for name in names]
+        sizes = [asking * seen * count_heads(hooked.model, name) for name in names]
         for group in group_by_size(names, sizes):
             say(f"{stack}, block {len(builder.heads)} of {len(names)}")
-            with board.reading(group) as hooks:
-                x = board.model.hidden(batch)
+            with hooked.reading(group) as hooks:
+                x = hooked.model.hidden(batch)
                 for hook in hooks.values():
                     assert hook.seen is not None
                     builder.add(hook.seen[0].float(), asking, seen)
                     hook.seen = None
         maps.append(builder.finish(names))
-    head = board.model.config.head
-    forecast = None if head.size is None else make_forecast(board.model, x)
+    head = hooked.model.config.head
+    forecast = None if head.size is None else make_forecast(hooked.model, x)
     return AttentionMaps(tokens, maps, forecast, head.take != "all")
 
 
-def find_pattern_taps(board: Board) -> dict[str, list[str]]:
+def find_pattern_taps(hooked: HookedModel) -> dict[str, list[str]]:
     """The patterns of each stack, in the order in which a text passes them."""
     stacks: dict[str, list[str]] = {"encoder": [], "decoder": [], "cross": []}
-    for name in board.taps:
+    for name in hooked.taps:
         if name.endswith(".pattern"):
             cross = name.split(".")[-2] == "cross"
             stacks["cross" if cross else name.split(".")[0]].append(name)
@@ -220,7 +223,7 @@ def find_pattern_taps(board: Board) -> dict[str, list[str]]:
     if not filled:
         raise UsageError(
             DOING,
-            f"a {type(board.model).__name__} model, which has none",
+            f"a {type(hooked.model).__name__} model, which has none",
             "a Transformer, or a recurrent encoder-decoder with additive attention",
             "`regard look explain`, `patch --over stream`, `probe` and `extract` look into it",
         )
@@ -241,10 +244,10 @@ def count_heads(model: Model, name: str) -> int:
     return int(model.get_submodule(name.rpartition(".")[0]).heads)  # type: ignore[arg-type]
 
 
-def head_counts(board: Board) -> list[int]:
+def head_counts(hooked: HookedModel) -> list[int]:
     """Heads of each attention."""
-    taps = (name for names in find_pattern_taps(board).values() for name in names)
-    return [count_heads(board.model, name) for name in taps]
+    taps = (name for names in find_pattern_taps(hooked).values() for name in names)
+    return [count_heads(hooked.model, name) for name in taps]
 
 
 def group_by_size(names: Sequence[str], sizes: Sequence[int]) -> Iterator[list[str]]:
@@ -347,7 +350,7 @@ def make_forecast(model: Model, x: Tensor) -> Forecast:
 
 @torch.no_grad()
 def add_effects(
-    board: Board, batch: Batch, maps: AttentionMaps, say: Say = lambda where: None
+    hooked: HookedModel, batch: Batch, maps: AttentionMaps, say: Say = lambda where: None
 ) -> AttentionMaps:
     """The maps with what each head does to the forecast of the last positions.
 
@@ -357,20 +360,20 @@ def add_effects(
     if maps.forecast is None:
         return maps
     taps: dict[str, list[str]] = {}  # heads are switched off at `z`, or at the pattern itself
-    for stack, patterns in find_pattern_taps(board).items():
+    for stack, patterns in find_pattern_taps(hooked).items():
         outputs = [name.removesuffix("pattern") + "z" for name in patterns]
         pairs = zip(patterns, outputs, strict=True)
-        taps[stack] = [z if z in board.taps else name for name, z in pairs]
+        taps[stack] = [z if z in hooked.taps else name for name, z in pairs]
     every = [tap for listed in taps.values() for tap in listed]
-    total = sum(count_heads(board.model, tap) for tap in every)
-    with board.reading(every) as hooks:
-        x = board.model.hidden(batch)
+    total = sum(count_heads(hooked.model, tap) for tap in every)
+    with hooked.reading(every) as hooks:
+        x = hooked.model.hidden(batch)
         plain = {name: hook.seen for name, hook in hooks.items() if hook.seen is not None}
-    size = board.model.config.head.size
+    size = hooked.model.config.head.size
     assert size is not None
     first = max(0, len(maps.forecast.tokens) - max(1, min(KEPT // total, SCORES // size)))
     best = torch.from_numpy(maps.forecast.tokens[first:, 0]).to(x.device)  # (P,)
-    start = last_scores(board.model, x, first).log_softmax(-1)[0]  # (P, V)
+    start = last_scores(hooked.model, x, first).log_softmax(-1)[0]  # (P, V)
     goal = start.gather(-1, best[:, None])[:, 0]  # (P,)
     effects: dict[str, HeadEffects] = {}
     done = 0
@@ -378,22 +381,28 @@ def add_effects(
         blocks = []
         for tap in listed:
             say(f"{done:,} of {total:,} heads switched off")
-            blocks.append(switch_off(board, batch, tap, plain[tap], first, best, goal))
-            done += count_heads(board.model, tap)
+            blocks.append(switch_off(hooked, batch, tap, plain[tap], first, best, goal))
+            done += count_heads(hooked.model, tap)
         stacked = (torch.stack(parts).numpy() for parts in zip(*blocks, strict=True))
         effects[stack] = HeadEffects(first, *stacked)
     return replace(maps, effects=effects)
 
 
 def switch_off(
-    board: Board, batch: Batch, tap: str, plain: Tensor, first: int, best: Tensor, goal: Tensor
+    hooked: HookedModel,
+    batch: Batch,
+    tap: str,
+    plain: Tensor,
+    first: int,
+    best: Tensor,
+    goal: Tensor,
 ) -> list[Tensor]:
     """Each head of a block switched off, in batches.
 
     Changes of the goal (heads, P), and the likeliest tokens and their probabilities (heads, P, 5).
     """
     rows = max(1, TOKENS // plain.shape[1]) if tap.endswith(".z") else 1
-    heads = list(range(count_heads(board.model, tap)))
+    heads = list(range(count_heads(hooked.model, tap)))
     results: list[tuple[Tensor, Tensor, Tensor]] = []
     for start in range(0, len(heads), rows):
         chosen = heads[start : start + rows]
@@ -403,10 +412,10 @@ def switch_off(
             for row, head in enumerate(chosen):
                 without[row, :, head] = 0
             edits = {tap: patch(without)}
-        with board.editing(edits):
-            x = board.model.hidden(batch.tile(len(chosen)))
+        with hooked.editing(edits):
+            x = hooked.model.hidden(batch.tile(len(chosen)))
         for one in x.split(1):
-            log = last_scores(board.model, one, first).log_softmax(-1)  # (1, P, V)
+            log = last_scores(hooked.model, one, first).log_softmax(-1)  # (1, P, V)
             now = log.gather(-1, best[None, :, None])[..., 0]
             top = log.topk(min(TOP, log.shape[-1]))
             results.append((now - goal, top.indices, top.values.exp()))

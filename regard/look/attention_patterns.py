@@ -16,7 +16,7 @@ from regard.core import mask as masks
 from regard.core.attention import Attention, View
 from regard.core.stack import Stack, cross_view
 from regard.errors import UsageError
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.tap_names import find_taps
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -24,28 +24,28 @@ from regard.model.model import Model
 Rows = Sequence[int] | Tensor | None
 
 
-def attention_names(board: Board) -> list[str]:
+def attention_names(hooked: HookedModel) -> list[str]:
     """Paths of all attentions, such as decoder.blocks.0.attn, in the model's order."""
-    names = [n.removesuffix(".pattern") for n in board.taps if n.endswith(".pattern")]
+    names = [n.removesuffix(".pattern") for n in hooked.taps if n.endswith(".pattern")]
     if not names:
         found = "a model without attention, such as an RNN or an LSTM"
         raise UsageError("looking at attention", found, "a model with attention heads")
     return names
 
 
-def find_attention(board: Board, layer: int | str) -> tuple[str, nn.Module]:
+def find_attention(hooked: HookedModel, layer: int | str) -> tuple[str, nn.Module]:
     """The attention at a path, or the self-attention of a block of the last stack."""
     if isinstance(layer, int):
-        stack = "encoder" if board.model.decoder is None else "decoder"
+        stack = "encoder" if hooked.model.decoder is None else "decoder"
         layer = f"{stack}.blocks.{layer}.attn"
-    (name,) = find_taps(f"{layer}.pattern", [f"{n}.pattern" for n in attention_names(board)])
+    (name,) = find_taps(f"{layer}.pattern", [f"{n}.pattern" for n in attention_names(hooked)])
     path = name.removesuffix(".pattern")
-    return path, board.model.get_submodule(path)
+    return path, hooked.model.get_submodule(path)
 
 
-def pattern_taps(board: Board, name: str) -> list[str]:
+def pattern_taps(hooked: HookedModel, name: str) -> list[str]:
     """What must be captured to have the pattern of an attention; additive ones give it as it is."""
-    dot = isinstance(board.model.get_submodule(name), Attention)
+    dot = isinstance(hooked.model.get_submodule(name), Attention)
     return [f"{name}.q", f"{name}.k"] if dot else [f"{name}.pattern"]
 
 
@@ -59,21 +59,21 @@ def view_of(model: Model, name: str, batch: Batch) -> View:
         sides = batch.source_mask, batch.source_documents
         memory = model.embed(model.front, batch.inputs, *sides)
     if encoder:
-        given = memory or model.embed(model.front, batch.inputs, real, documents, batch.segments)
+        own = memory or model.embed(model.front, batch.inputs, real, documents, batch.segments)
         assert isinstance(model.encoder, Stack)
-        return model.encoder.view(given.x, given.positions, given.real, given.document)
-    given = model.embed(model.reader, batch.ids, real, documents)
+        return model.encoder.view(own.x, own.positions, own.real, own.document)
+    own = model.embed(model.reader, batch.ids, real, documents)
     if cross:
         assert memory is not None
-        both = given.document is not None and memory.document is not None
-        return cross_view(memory.real, (given.document, memory.document) if both else None)  # type: ignore[arg-type]
+        both = own.document is not None and memory.document is not None
+        return cross_view(memory.real, (own.document, memory.document) if both else None)  # type: ignore[arg-type]
     assert isinstance(model.decoder, Stack)
-    side = given.real, given.document
-    return model.decoder.view(given.x, given.positions, *side, prefix=batch.prefix)
+    side = own.real, own.document
+    return model.decoder.view(own.x, own.positions, *side, prefix=batch.prefix)
 
 
 def pattern_rows(
-    board: Board,
+    hooked: HookedModel,
     layer: int | str,
     q: Tensor,
     k: Tensor,
@@ -85,26 +85,21 @@ def pattern_rows(
 
     `rows` are columns of queries, all when not given. `view` spares making it for each block anew.
     """
-    name, attention = find_attention(board, layer)
+    name, attention = find_attention(hooked, layer)
     if not isinstance(attention, Attention):
         found, fix = f"{name}, which has no queries and keys of its own", f"read {name}.pattern"
         raise UsageError("rebuilding attention", found, "attention of a Transformer block", fix)
     with torch.no_grad():
-        view = view_of(board.model, name, batch) if view is None else view
+        view = view_of(hooked.model, name, batch) if view is None else view
         if rows is not None:
-            chosen = choose_rows(rows, q.shape[1]).to(q.device)
+            chosen, count = torch.as_tensor(rows, dtype=torch.long, device=q.device), q.shape[1]
+            if chosen.dim() != 1 or bool(((chosen < -count) | (chosen >= count)).any()):
+                expected = f"whole numbers from {-count} to {count - 1}"
+                raise UsageError("rebuilding attention", f"rows {rows}", expected)
+            chosen = chosen % count  # negative ones count from the end
             view = select_queries(view, chosen, q.shape[1], k.shape[1])
             q = q[:, chosen]
     return attention.pattern(q.transpose(1, 2), k.transpose(1, 2), view)
-
-
-def choose_rows(rows: Sequence[int] | Tensor, count: int) -> Tensor:
-    """Columns of queries as indices, negative ones from the end."""
-    chosen = torch.as_tensor(rows, dtype=torch.long)
-    if chosen.dim() != 1 or bool(((chosen < -count) | (chosen >= count)).any()):
-        expected = f"whole numbers from {-count} to {count - 1}"
-        raise UsageError("rebuilding attention", f"rows {rows}", expected)
-    return chosen % count
 
 
 def select_queries(view: View, rows: Tensor, queries: int, keys: int) -> View:
@@ -120,24 +115,26 @@ def select_queries(view: View, rows: Tensor, queries: int, keys: int) -> View:
 
 
 def rebuild_pattern(
-    board: Board, name: str, seen: Mapping[str, Tensor], batch: Batch, views: dict[str, View]
+    hooked: HookedModel, name: str, seen: Mapping[str, Tensor], batch: Batch, views: dict[str, View]
 ) -> Tensor:
     """The pattern of an attention whose `pattern_taps` were captured; `views` remembers views."""
     if f"{name}.pattern" in seen:
         return seen[f"{name}.pattern"]
     kind = ".".join((name.split(".")[0], name.rpartition(".")[2]))  # of a stack, own or other
     if kind not in views:
-        views[kind] = view_of(board.model, name, batch)
+        views[kind] = view_of(hooked.model, name, batch)
     q, k = seen[f"{name}.q"], seen[f"{name}.k"]
-    return pattern_rows(board, name, q, k, batch, view=views[kind])
+    return pattern_rows(hooked, name, q, k, batch, view=views[kind])
 
 
-def patterns(board: Board, batch: Batch, layers: str | Iterable[str] = "*") -> dict[str, Tensor]:
+def patterns(
+    hooked: HookedModel, batch: Batch, layers: str | Iterable[str] = "*"
+) -> dict[str, Tensor]:
     """Attention weights (B, H, T, S) of each attention whose path matches, from one fused run."""
     wanted = [layers] if isinstance(layers, str) else layers
-    known = [f"{name}.pattern" for name in attention_names(board)]
+    known = [f"{name}.pattern" for name in attention_names(hooked)]
     chosen = find_taps([f"{name}.pattern" for name in wanted], known)
     names = [name.removesuffix(".pattern") for name in chosen]
-    _, seen = board.run(batch, [tap for name in names for tap in pattern_taps(board, name)])
+    _, seen = hooked.run(batch, [tap for name in names for tap in pattern_taps(hooked, name)])
     views: dict[str, View] = {}
-    return {name: rebuild_pattern(board, name, seen, batch, views) for name in names}
+    return {name: rebuild_pattern(hooked, name, seen, batch, views) for name in names}

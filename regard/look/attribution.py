@@ -152,7 +152,7 @@ def attention_row(masked: MaskedInput) -> Tensor:
 
     Of an encoder-decoder, how much it attends to the source.
     """
-    model = masked.board.model
+    model = masked.hooked.model
     at = int(goal_columns(model, masked.batch, masked.goal)[0])
     patterns = read_patterns(masked, "attn" if model.config.target is None else "cross")
     rows = [pattern[0, :, at].mean(0) for pattern in patterns]  # (H, T, S) → (S,)
@@ -177,7 +177,7 @@ def layers_to_goal(masked: MaskedInput) -> tuple[list[Tensor], int]:
 
     In an encoder-decoder the goal's cross-attention is a last layer above the encoder's.
     """
-    model = masked.board.model
+    model = masked.hooked.model
     stack = "decoder" if model.encoder is None else "encoder"
     layers = mix_residual(read_patterns(masked, "attn", stack))
     if model.config.target is None:
@@ -191,11 +191,11 @@ def layers_to_goal(masked: MaskedInput) -> tuple[list[Tensor], int]:
 def read_patterns(masked: MaskedInput, part: str, stack: str = "") -> list[Tensor]:
     """The patterns (1, H, T, S) of all attentions of a part, attn or cross."""
     place = f".{part}.pattern"
-    names = [n for n in masked.board.taps if n.startswith(stack) and n.endswith(place)]
+    names = [n for n in masked.hooked.taps if n.startswith(stack) and n.endswith(place)]
     if not names:
         found = f"a model without {stack}{place}"
         raise UsageError("explaining by attention", found, "one with attention")
-    return list(masked.board.run(masked.batch, names)[1].values())
+    return list(masked.hooked.run(masked.batch, names)[1].values())
 
 
 ATTENTION = {"attention": attention_row, "rollout": attention_rollout, "flow": attention_flow}
@@ -283,10 +283,10 @@ def explain_text(
     """What each token of a text gives to an answer, by one method or by all that the model has."""
     question = pose_question(kit, text, target, against)
     methods = set(METHODS if compare else [method])
-    heads = len(head_sites(kit.board)) if methods & set(ATTENTION) else 0
+    heads = len(head_sites(kit.hooked)) if methods & set(ATTENTION) else 0
     check_memory(kit, len(question.ids), DOING, heads, bool(methods & {"gradient", "ig"}))
     absent, absent_name = choose_baseline(kit, baseline)
-    masked = MaskedInput(kit.board, question.batch, question.goal, absent, question.players)
+    masked = MaskedInput(kit.hooked, question.batch, question.goal, absent, question.players)
     ids = [question.ids[n] for n in question.players]
     pieces = token_labels(kit.text_tokenizer, ids, "source")
     asked = (text, question.target, question.against, absent_name, ids, pieces)
@@ -331,7 +331,7 @@ def score_tokens(
 
 def usable_methods(masked: MaskedInput) -> list[Method]:
     """The methods that model, baseline and length allow: recurrent ones have no attention."""
-    patterns = [name for name in masked.board.taps if name.endswith(".pattern")]
+    patterns = [name for name in masked.hooked.taps if name.endswith(".pattern")]
     own = any(".cross." not in name for name in patterns)  # a recurrent reader has none of its own
     left_out = set() if own else {"rollout", "flow"} if patterns else set(ATTENTION)
     left_out |= {"flow"} if masked.width > MAX_FLOW_TOKENS else set()

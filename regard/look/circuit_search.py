@@ -28,7 +28,7 @@ from regard.core.position import rotate
 from regard.core.stack import Stack
 from regard.errors import DataError, UsageError, check_known
 from regard.look.edits import patch
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.patching import (
     ABLATIONS,
     Pairs,
@@ -81,7 +81,7 @@ class CircuitConfig:
 
 
 def find_circuit(
-    board: Board,
+    hooked: HookedModel,
     pairs: Pairs,
     config: CircuitConfig | None = None,
     *,
@@ -98,22 +98,22 @@ def find_circuit(
     if count < MIN_PAIRS:
         expected = f"{MIN_PAIRS} or more: half judge what half find"
         raise DataError("finding a circuit", f"{count} pairs of prompts", expected)
-    sites = [*head_sites(board), *(mlp_sites(board) if config.mlps else [])]
+    sites = [*head_sites(hooked), *(mlp_sites(hooked) if config.mlps else [])]
     if not sites:
         raise UsageError("finding a circuit", "a model without heads or MLPs", "a Transformer")
     if pairs.templates is not None and int(pairs.templates.bincount().min()) < MIN_PAIRS:
         note("some templates, or lengths, have fewer than 4 pairs: their means are of few")
     order = torch.randperm(count, generator=torch.Generator().manual_seed(config.seed))
     with progress("finding a circuit") as say:
-        task = AblationTask(board, pairs.take(order[::2]), sites, config.kind)
+        task = AblationTask(hooked, pairs.take(order[::2]), sites, config.kind)
         effects = single_effects(task, say)
         kept = prune(task, effects, config.keep, say)
         say("certificate")
-        certificate, lost = certify(board, pairs.take(order[1::2]), sites, kept, config)
+        certificate, lost = certify(hooked, pairs.take(order[1::2]), sites, kept, config)
         named = dict(zip(sites, effects.tolist(), strict=True))
         nodes = [CircuitNode(s.tap, s.head, named[s], loss) for s, loss in lost.items()]
         say("edges")
-        largest = find_edges(board, pairs, list(lost))[:edges] if edges else []
+        largest = find_edges(hooked, pairs, list(lost))[:edges] if edges else []
     seed, kind, keep = config.seed, config.kind, config.keep
     return Circuit(model, prompts, seed, kind, keep, nodes, certificate, named, largest)
 
@@ -121,10 +121,12 @@ def find_circuit(
 class AblationTask:
     """Pairs, parts and a kind of ablation: how well any set of parts does alone."""
 
-    def __init__(self, board: Board, pairs: Pairs, sites: Sequence[Site], kind: Ablation) -> None:
-        self.board, self.pairs, self.sites = board, pairs, list(sites)
-        self.values = ablation_values(board, sites, kind, pairs.corrupt, pairs.templates)
-        self.model = clean_and_corrupt(board, pairs)[0]  # (B,)
+    def __init__(
+        self, hooked: HookedModel, pairs: Pairs, sites: Sequence[Site], kind: Ablation
+    ) -> None:
+        self.hooked, self.pairs, self.sites = hooked, pairs, list(sites)
+        self.values = ablation_values(hooked, sites, kind, pairs.corrupt, pairs.templates)
+        self.model = clean_and_corrupt(hooked, pairs)[0]  # (B,)
         self.empty = self.goals(torch.zeros(1, len(self.sites), dtype=torch.bool))[0]
         self.gap = float((self.model - self.empty).mean())
         if abs(self.gap) < 1e-6 * max(1.0, float(self.model.abs().max())):
@@ -134,7 +136,7 @@ class AblationTask:
     def goals(self, kept: Tensor) -> Tensor:
         """The goal (sets, B) of circuits, kept (sets, N)."""
         clean, goal = self.pairs.clean, self.pairs.goal
-        return measure_sets(self.board, clean, goal, self.sites, ~kept, self.values)
+        return measure_sets(self.hooked, clean, goal, self.sites, ~kept, self.values)
 
     def shares(self, kept: Tensor) -> Tensor:
         """Faithfulness (sets,) of circuits."""
@@ -184,11 +186,11 @@ def prune(task: AblationTask, effects: Tensor, keep: float, say: Progress) -> Te
 
 
 def certify(
-    board: Board, pairs: Pairs, sites: Sequence[Site], kept: Tensor, config: CircuitConfig
+    hooked: HookedModel, pairs: Pairs, sites: Sequence[Site], kept: Tensor, config: CircuitConfig
 ) -> tuple[Certificate, dict[Site, Estimate]]:
     """Judge a circuit, kept (N,), on pairs that it was not found on; what it loses without each."""
     dice = torch.Generator().manual_seed(config.seed)
-    tasks = {kind: AblationTask(board, pairs, sites, kind) for kind in ABLATIONS}
+    tasks = {kind: AblationTask(hooked, pairs, sites, kind) for kind in ABLATIONS}
     task = tasks[config.kind]
     count = len(task.model)
     resamples = torch.randint(count, (config.resamples, count), generator=dice)
@@ -250,7 +252,7 @@ class EdgeEnd(NamedTuple):
     """(B, T, D): what it writes, or the gradient at what it reads."""
 
 
-def edge_scores(board: Board, pairs: Pairs, steps: int = 5) -> list[CircuitEdge]:
+def edge_scores(hooked: HookedModel, pairs: Pairs, steps: int = 5) -> list[CircuitEdge]:
     """Every edge of a decoder or encoder, to first order, largest first.
 
     What a part writes differs between clean and corrupted runs; what a later part does with it is
@@ -259,23 +261,23 @@ def edge_scores(board: Board, pairs: Pairs, steps: int = 5) -> list[CircuitEdge]
     on the way from clean to corrupted embeddings (EAP-IG, Hanna 2024); one step is that of clean
     prompts alone.
     """
-    name, stack = single_stack(board)
+    name, stack = single_stack(hooked)
     embed, last = f"{name}.embed", f"{name}.blocks.{len(stack.blocks) - 1}.resid_post"
     blocks = [f"{name}.blocks.{n}." for n in range(len(stack.blocks))]
     outputs = [embed, *(block + tap for block in blocks for tap in WRITTEN)]
     inputs = [*(block + tap for block in blocks for tap in READ), last]
     with torch.no_grad():
-        logits, other = board.run(pairs.corrupt, outputs)
+        logits, other = hooked.run(pairs.corrupt, outputs)
         corrupt = pairs.goal(logits, pairs.corrupt)
-        logits, own = board.run(pairs.clean, outputs)
+        logits, own = hooked.run(pairs.clean, outputs)
         gap = mean_gap(pairs.goal(logits, pairs.clean), corrupt)
     change = {tap: other[tap] - own[tap] for tap in outputs}
-    rotation = rotary_angles(board, stack, pairs.clean)
+    rotation = rotary_angles(hooked, stack, pairs.clean)
     receivers: dict[Site, EdgeEnd] = {}
     for step in range(steps):
         share = 0.0 if steps == 1 else (step + 0.5) / steps  # of the way from clean to corrupted
         edits = {embed: patch(own[embed] + share * change[embed])}
-        _, seen, gradients = goal_gradients(board, pairs.clean, pairs.goal, inputs, edits)
+        _, seen, gradients = goal_gradients(hooked, pairs.clean, pairs.goal, inputs, edits)
         for end in reading_ends(name, stack, seen, gradients, rotation):
             before = receivers.get(end.site)
             x = end.x / steps if before is None else before.x + end.x / steps
@@ -292,17 +294,17 @@ def edge_scores(board: Board, pairs: Pairs, steps: int = 5) -> list[CircuitEdge]
     return sorted(edges, key=lambda edge: -abs(edge.score))
 
 
-def find_edges(board: Board, pairs: Pairs, nodes: Sequence[Site]) -> list[CircuitEdge]:
+def find_edges(hooked: HookedModel, pairs: Pairs, nodes: Sequence[Site]) -> list[CircuitEdge]:
     """Edges of a circuit, largest first; a model whose edges are not scored has none."""
     try:
-        return edges_within(board, edge_scores(board, pairs), nodes)
+        return edges_within(hooked, edge_scores(hooked, pairs), nodes)
     except UsageError as error:
         note(f"no edges: {error.found}")
         return []
 
 
 def edges_within(
-    board: Board, edges: Sequence[CircuitEdge], nodes: Sequence[Site]
+    hooked: HookedModel, edges: Sequence[CircuitEdge], nodes: Sequence[Site]
 ) -> list[CircuitEdge]:
     """Edges between parts of a circuit, and from the embedding and to the end of the stream.
 
@@ -315,7 +317,7 @@ def edges_within(
             return True
         if place not in ("q", "k", "v") or site.head is None:
             return site in nodes
-        attention = cast(Attention, board.model.get_submodule(owner))
+        attention = cast(Attention, hooked.model.get_submodule(owner))
         shared = 1 if place == "q" else attention.heads // attention.groups
         heads = range(site.head * shared, (site.head + 1) * shared)
         return any(Site(f"{owner}.z", head) in nodes for head in heads)
@@ -323,9 +325,9 @@ def edges_within(
     return [edge for edge in edges if inside(edge.sender) and inside(edge.receiver)]
 
 
-def single_stack(board: Board) -> tuple[str, Stack]:
+def single_stack(hooked: HookedModel) -> tuple[str, Stack]:
     """The one stack of a model with its name; edges of two are not scored."""
-    model = board.model
+    model = hooked.model
     stack = model.decoder if model.encoder is None else model.encoder
     if not isinstance(stack, Stack) or (model.encoder is not None and model.decoder is not None):
         raise UsageError("scoring edges", "a model that is no single stack", "a decoder or encoder")
@@ -334,11 +336,11 @@ def single_stack(board: Board) -> tuple[str, Stack]:
     return ("decoder" if model.encoder is None else "encoder"), stack
 
 
-def rotary_angles(board: Board, stack: Stack, batch: Batch) -> tuple[Tensor, Tensor] | None:
+def rotary_angles(hooked: HookedModel, stack: Stack, batch: Batch) -> tuple[Tensor, Tensor] | None:
     """What rotary positions turn queries and keys by."""
     if stack.rotary is None:
         return None
-    sequence = board.model.embed(board.model.reader, batch.ids, batch.mask, batch.documents)
+    sequence = hooked.model.embed(hooked.model.reader, batch.ids, batch.mask, batch.documents)
     return cast("tuple[Tensor, Tensor]", stack.rotary(sequence.positions, sequence.x))
 
 

@@ -31,7 +31,7 @@ from regard.look.activations import (
     read_batch,
     select_taps,
 )
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.results import Extraction
 from regard.look.text_limits import (
     LONGEST,
@@ -63,15 +63,15 @@ class Shards:
 
     def __init__(
         self,
-        board: Board,
+        hooked: HookedModel,
         selection: Selection,
         size: int,
         write: Callable[[dict[str, Tensor]], None],
     ) -> None:
-        self.board, self.selection, self.write = board, selection, write
+        self.hooked, self.selection, self.write = hooked, selection, write
         with torch.inference_mode():  # a run of one token tells how many numbers each tap has
             probe = TextIds(0, [0], [0] if selection.target else None)
-            seen = read_batch(board, [probe], selection, [[0]])
+            seen = read_batch(hooked, [probe], selection, [[0]])
         self.widths = {name: x.shape[-1] for name, x in seen.items()}
         self.row_bytes = sum(self.widths.values()) * selection.dtype.itemsize + 8 * len(INDEX)
         self.size, self.capacity = size, max(1, size // self.row_bytes)
@@ -101,7 +101,9 @@ class Shards:
         window, rows, length = list[TextIds](), 0, 0
 
         def fill() -> int:
-            return fill_rows(self.board, window, self.selection, self.held, self.used, tokens, tell)
+            return fill_rows(
+                self.hooked, window, self.selection, self.held, self.used, tokens, tell
+            )
 
         for text in texts:
             count = self.count_rows(text)
@@ -141,7 +143,7 @@ class CorpusCounts:
     """Tokens of texts that an interrupted run had done."""
 
     def add(self, text: str) -> None:
-        """One more text."""
+        """Count one more text."""
         self.texts += 1
         self.digest.update(text.encode() + b"\n")
 
@@ -180,8 +182,8 @@ def extract_corpus(
     if not isinstance(kit.model.config.front, TextConfig):
         kind = kit.model.config.front.kind
         raise UsageError(DOING, f"a model that reads {kind}", "one that reads text")
-    kit.board.check_alone("a corpus, whose texts run together")
-    selection = select_taps(kit.board, taps, position, head, DTYPES[precision])
+    kit.hooked.check_alone("a corpus, whose texts run together")
+    selection = select_taps(kit.hooked, taps, position, head, DTYPES[precision])
     weights = weight_hash(kit.model)
     settings = {"model": weights, "tap": selection.taps, "position": position, "head": head}
     settings |= {"precision": precision, "edit": str(edits)}
@@ -191,7 +193,7 @@ def extract_corpus(
             if writer.shards:
                 note(f"going on after {len(writer.shards)} shards, {writer.texts:,} texts")
             write = partial(writer.write, mark=counts.mark)
-            shards = Shards(kit.board, selection, shard_mb * MEGABYTE, write)
+            shards = Shards(kit.hooked, selection, shard_mb * MEGABYTE, write)
 
             def tell(done: int) -> None:
                 counts.tokens += done

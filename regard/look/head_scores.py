@@ -21,7 +21,7 @@ from regard.errors import DataError, UsageError, check_known
 from regard.interop.side import start_id
 from regard.look.attention_maps import head_counts
 from regard.look.attention_patterns import attention_names, pattern_taps, rebuild_pattern
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.logit_lens import find_output_attention, output_weights
 from regard.look.results import HeadMeasure, HeadScore, HeadScores
 from regard.look.text_limits import check_length, check_memory
@@ -44,7 +44,7 @@ REPEAT_SCORES = ("previous", "duplicate", "induction")
 
 
 @dataclass(frozen=True)
-class Repeats:
+class RandomRepeats:
     """Rows of random tokens, each written twice: A A."""
 
     batch: Batch
@@ -66,7 +66,7 @@ def random_repeats(
     seed: int = 0,
     first: Sequence[int] = (),
     begin: int | None = None,
-) -> Repeats:
+) -> RandomRepeats:
     """Rows `first` A A, each A of `length` different ones of the ordinary tokens `ids`.
 
     For an encoder-decoder `begin` begins a target that is A A as well.
@@ -83,7 +83,7 @@ def random_repeats(
     target = None
     if begin is not None:
         target = torch.cat([torch.full((rows, 1), begin), half, half], 1)
-    return Repeats(Batch(torch.cat([opening, half, half], 1), target), length, len(first))
+    return RandomRepeats(Batch(torch.cat([opening, half, half], 1), target), length, len(first))
 
 
 def repeats_for(
@@ -93,7 +93,7 @@ def repeats_for(
     rows: int = 4,
     seed: int = 0,
     begin: int = 0,
-) -> Repeats:
+) -> RandomRepeats:
     """Random repeats of ordinary tokens, as long as suits a model, begun as it wants texts begun.
 
     `begin` begins a target. Without a tokenizer every id is an ordinary token.
@@ -172,12 +172,12 @@ def written_norms(attention: Attention, x: Tensor) -> Tensor:
     return square.clamp(min=0).sqrt().transpose(1, 2)
 
 
-def value_weighted(board: Board, layer: int | str, pattern: Tensor, v: Tensor) -> Tensor:
+def value_weighted(hooked: HookedModel, layer: int | str, pattern: Tensor, v: Tensor) -> Tensor:
     """‖weight · v W_O‖ for each query and key (Kobayashi 2020): (B, H, T, S), v (B, S, G, K).
 
     Attention to a key whose value is next to nothing counts for next to nothing.
     """
-    attention = find_output_attention(board, layer)
+    attention = find_output_attention(hooked, layer)
     per_head = attention.per_head(v.transpose(1, 2)).transpose(1, 2)  # (B, S, H, K)
     return pattern * written_norms(attention, per_head)[:, :, None]
 
@@ -188,33 +188,39 @@ def value_weighted(board: Board, layer: int | str, pattern: Tensor, v: Tensor) -
 class HeadMeasurement:
     """Sums over batches, so that a mean over many texts needs the memory of one."""
 
-    def __init__(self, board: Board) -> None:
-        self.board, self.names = board, attention_names(board)
+    def __init__(self, hooked: HookedModel) -> None:
+        self.hooked, self.names = hooked, attention_names(hooked)
         self.sums: dict[str, dict[str, Tensor]] = {name: {} for name in self.names}
         self.counts: dict[str, Tensor] = {}
         self.repeats: dict[str, dict[str, Tensor]] = {name: {} for name in self.names}
 
     @torch.no_grad()
-    def read(self, batch: Batch, repeats: Repeats | None = None, general: bool = True) -> None:
+    def read(
+        self, batch: Batch, repeats: RandomRepeats | None = None, general: bool = True
+    ) -> None:
         """One pass; `repeats` says where the halves of the batch's rows are."""
-        taps = [tap for name in self.names for tap in pattern_taps(self.board, name)]
-        taps += [f"{name}.z" for name in self.names if f"{name}.z" in self.board.taps]
-        _, seen = self.board.run(batch, taps)
+        taps = [tap for name in self.names for tap in pattern_taps(self.hooked, name)]
+        taps += [f"{name}.z" for name in self.names if f"{name}.z" in self.hooked.taps]
+        _, seen = self.hooked.run(batch, taps)
         views: dict[str, View] = {}
         for name in self.names:
-            pattern = rebuild_pattern(self.board, name, seen, batch, views).float()
+            pattern = rebuild_pattern(self.hooked, name, seen, batch, views).float()
             if repeats is not None and not name.endswith(".cross"):
                 start = repeats.start(name)
                 self.repeats[name] = repeat_scores(pattern, repeats.length, start)
             if general:
-                self.add(name, pattern, seen.get(f"{name}.z"), real_queries(name, batch, pattern))
+                source = name.startswith("encoder.") and batch.target is not None
+                real = batch.source_mask if source else batch.mask  # tokens, not padding (B, T)
+                if real is None:
+                    real = torch.ones_like(pattern[:, 0, :, 0], dtype=torch.bool)
+                self.add(name, pattern, seen.get(f"{name}.z"), real)
 
     def add(self, name: str, pattern: Tensor, z: Tensor | None, real: Tensor) -> None:
         """Add one batch's rows; real (B, T) are those that count."""
         measured = {"entropy": row_entropy(pattern)}
         if not name.endswith(".cross"):
             measured["distance"] = row_distance(pattern)
-        attention = self.board.model.get_submodule(name)
+        attention = self.hooked.model.get_submodule(name)
         if z is not None and isinstance(attention, Attention):
             measured["norm"] = written_norms(attention, z.float())
         for what, values in measured.items():  # (B, H, T)
@@ -236,24 +242,18 @@ class HeadMeasurement:
         return scores
 
 
-def real_queries(name: str, batch: Batch, pattern: Tensor) -> Tensor:
-    """Queries that are tokens, not padding (B, T)."""
-    source = name.startswith("encoder.") and batch.target is not None
-    mask = batch.source_mask if source else batch.mask
-    every = torch.ones(len(pattern), pattern.shape[2], dtype=torch.bool, device=pattern.device)
-    return every if mask is None else mask
-
-
 def score_heads(
-    board: Board, repeats: Repeats | None = None, batches: Iterable[Batch] | None = None
+    hooked: HookedModel,
+    repeats: RandomRepeats | None = None,
+    batches: Iterable[Batch] | None = None,
 ) -> list[HeadScore]:
     """Every head: the repeat scores, and entropy, distance and norm over `batches`.
 
     Without batches the latter are taken on the repeats too, in the same pass.
     """
-    measurement = HeadMeasurement(board)
+    measurement = HeadMeasurement(hooked)
     if repeats is not None:
-        measurement.read(repeats.batch.to(board.model.device), repeats, general=batches is None)
+        measurement.read(repeats.batch.to(hooked.model.device), repeats, general=batches is None)
     for batch in batches or ():
         measurement.read(batch)
     return measurement.scores()
@@ -282,11 +282,11 @@ def measure_heads(
     measured_on: str | None = None,
 ) -> HeadScores:
     """Score the heads of a model on random repeats, and on texts where there are any."""
-    attention_names(kit.board)  # says so where there are none
+    attention_names(kit.hooked)  # says so where there are none
     seed, begin = current().seed, start_id(kit.files, kit.config)
     repeats = repeats_for(kit.model, kit.tokenizer, length, rows, seed, begin)
     batches = None if texts is None else read_batches(kit, texts, rows, measured_on or "the text")
-    scores = score_heads(kit.board, repeats, batches)
+    scores = score_heads(kit.hooked, repeats, batches)
     chosen = best_heads(scores, sort) if sort else scores
     return HeadScores(name, repeats.length, rows, seed, measured_on, chosen[:top])
 
@@ -305,7 +305,7 @@ def read_batches(kit: Kit, lines: Iterable[str], rows: int, name: str) -> Iterat
         empty = False
         sides = [line.partition("\t") if pair else (line, "", "") for line in group]
         ids = [check_length(kit, encode(source), DOING, source) for source, _, _ in sides]
-        check_memory(kit, max(map(len, ids)), DOING, len(ids) * max(head_counts(kit.board)))
+        check_memory(kit, max(map(len, ids)), DOING, len(ids) * max(head_counts(kit.hooked)))
         if not pair:
             yield kit.batch(ids)
             continue

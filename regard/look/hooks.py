@@ -42,8 +42,8 @@ class Hook:
         return x
 
 
-class Board:
-    """A model under study: its taps, and the hooks that are attached to them."""
+class HookedModel:
+    """A model and the hooks on its taps: run it while activations are read and changed."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -134,7 +134,7 @@ class Board:
 
 
 def head_mask(
-    board: Board, heads: str | Sequence[str], keep: bool = False
+    hooked: HookedModel, heads: str | Sequence[str], keep: bool = False
 ) -> dict[str, list[Edit]]:
     """Edits that switch heads off by name (Michel 2019); with `keep`, all the others.
 
@@ -142,12 +142,12 @@ def head_mask(
     in a model of one stack `9.6`. `*` stands for anything.
     """
     names: dict[tuple[str, int], list[str]] = {}
-    for path, module in board.model.named_modules():
+    for path, module in hooked.model.named_modules():
         if isinstance(module, Attention):
             stack, _, layer, kind = path.split(".")
             for head in range(module.heads):
                 called = [f"{path}.z.{head}", f"{stack}.{layer}.{kind}.{head}"]
-                called += [f"{layer}.{head}"] if len(board.model.stacks) == 1 else []
+                called += [f"{layer}.{head}"] if len(hooked.model.stacks) == 1 else []
                 names[f"{path}.z", head] = called
     if not names:
         raise UsageError("masking heads", "a model without attention", "one with heads")

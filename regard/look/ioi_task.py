@@ -21,8 +21,8 @@ from torch import Tensor
 from regard.ambient import current, note, progress
 from regard.errors import DataError, UsageError
 from regard.look.edits import Edit, patch
-from regard.look.head_scores import Repeats, repeats_for, score_heads
-from regard.look.hooks import Board
+from regard.look.head_scores import RandomRepeats, repeats_for, score_heads
+from regard.look.hooks import HookedModel
 from regard.look.patching import (
     ROWS,
     Pairs,
@@ -115,12 +115,12 @@ def measure_ioi(kit: Kit, count: int = 64, *, heads: bool = False, top: int = 5)
     """
     seed = current().seed
     pairs = make_pairs(kit, ioi_prompts(kit, count, seed))
-    logits, _ = kit.board.run(pairs.clean)
+    logits, _ = kit.hooked.run(pairs.clean)
     gap = pairs.goal(logits, pairs.clean)
     rows = torch.arange(len(logits), device=logits.device)
     last = logits[rows, last_columns(pairs.clean).to(logits.device)]
     chance = last.softmax(-1)[rows, pairs.goal.good.to(logits.device)]
-    other, _ = kit.board.run(pairs.corrupt)
+    other, _ = kit.hooked.run(pairs.corrupt)
     figures = IndirectObjects(
         prompts=len(gap),
         logit_difference=float(gap.mean()),
@@ -133,7 +133,7 @@ def measure_ioi(kit: Kit, count: int = 64, *, heads: bool = False, top: int = 5)
     if not heads:
         return figures
     repeats = repeats_for(kit.model, kit.tokenizer, seed=seed)
-    classes = HeadClasses(kit.board, pairs, repeats).find()
+    classes = HeadClasses(kit.hooked, pairs, repeats).find()
     thresholds = {"looks": MIN_ATTENTION, "effect": MIN_EFFECT}
     return replace(figures, thresholds=thresholds, rules=RULES, heads=classes)
 
@@ -184,13 +184,13 @@ class HeadClasses:
     is wider. Each number is measured once.
     """
 
-    def __init__(self, board: Board, pairs: Pairs, repeats: Repeats) -> None:
-        self.board, self.pairs, self.repeats = board, pairs, repeats
-        self.sites = head_sites(board)
+    def __init__(self, hooked: HookedModel, pairs: Pairs, repeats: RandomRepeats) -> None:
+        self.hooked, self.pairs, self.repeats = hooked, pairs, repeats
+        self.sites = head_sites(hooked)
         if not self.sites:
             found = "a model without attention heads"
             raise UsageError("looking for classes of heads", found, "a Transformer")
-        self.gap = float(mean_gap(*clean_and_corrupt(board, pairs)))
+        self.gap = float(mean_gap(*clean_and_corrupt(hooked, pairs)))
 
     def find(self) -> dict[str, list[ClassHead]]:
         """The heads of each class, those that do most first."""
@@ -215,7 +215,7 @@ class HeadClasses:
     @cached_property
     def looks(self) -> dict[str, Tensor]:
         """Mean attention (N,) of each head at each place."""
-        return attention_between_roles(self.board, self.pairs, self.sites)
+        return attention_between_roles(self.hooked, self.pairs, self.sites)
 
     @cached_property
     def direct(self) -> dict[int, float]:
@@ -231,7 +231,7 @@ class HeadClasses:
     @cached_property
     def repeat_scores(self) -> dict[tuple[str, int], HeadScore]:
         """Scores of heads on random repeats."""
-        return {(s.layer, s.head): s for s in score_heads(self.board, self.repeats)}
+        return {(s.layer, s.head): s for s in score_heads(self.hooked, self.repeats)}
 
     def looking(self, place: str) -> list[int]:
         """Heads with enough attention there."""
@@ -244,7 +244,7 @@ class HeadClasses:
         if not heads:
             return {}
         senders = [self.sites[n] for n in heads]
-        effects = patch_paths(self.board, self.pairs, senders, queries, rows=rows)
+        effects = patch_paths(self.hooked, self.pairs, senders, queries, rows=rows)
         shares = effects.mean * float((effects.clean - effects.corrupt).mean()) / self.gap
         return dict(zip(heads, shares.tolist(), strict=True))
 
@@ -260,7 +260,7 @@ class HeadClasses:
         if not self.movers or not others:
             return {}
         movers = [self.sites[n] for n in self.movers]
-        with self.board.editing(mean_ablation(self.board, self.pairs, movers)):
+        with self.hooked.editing(mean_ablation(self.hooked, self.pairs, movers)):
             later = self.path_effects(others, rows=1)  # unrepeated: a row has its template's mean
         return {n: x for n, x in later.items() if x - self.direct[n] >= MIN_EFFECT}
 
@@ -285,22 +285,24 @@ class HeadClasses:
         return ClassHead(int(site.tap.split(".")[2]), site.head or 0, float(self.looks[place][n]))
 
 
-def mean_ablation(board: Board, pairs: Pairs, sites: Sequence[Site]) -> dict[str, Edit]:
+def mean_ablation(hooked: HookedModel, pairs: Pairs, sites: Sequence[Site]) -> dict[str, Edit]:
     """Edits that hold heads at their mean over the corrupted prompts of the same template."""
-    values = ablation_values(board, sites, "mean", pairs.corrupt, pairs.templates)
+    values = ablation_values(hooked, sites, "mean", pairs.corrupt, pairs.templates)
     heads = {tap: [s.head or 0 for s in sites if s.tap == tap] for tap in values}
     return {tap: patch(x, head=heads[tap]) for tap, x in values.items()}
 
 
 @torch.no_grad()
-def attention_between_roles(board: Board, pairs: Pairs, sites: Sequence[Site]) -> dict[str, Tensor]:
+def attention_between_roles(
+    hooked: HookedModel, pairs: Pairs, sites: Sequence[Site]
+) -> dict[str, Tensor]:
     """Mean weight (N,) of each head from one role's column to another's."""
     roles = locate_roles(pairs)
     taps = list(dict.fromkeys(site.tap.removesuffix(".z") + ".pattern" for site in sites))
     weights: dict[str, list[Tensor]] = {name: [] for name in ATTENDS}
     for start in range(0, len(taps), TAPS):
         some = taps[start : start + TAPS]
-        _, seen = board.run(pairs.clean, some)
+        _, seen = hooked.run(pairs.clean, some)
         for name, place in ATTENDS.items():
             for tap in some:
                 picked = [seen[tap][n, :, *place(role)] for n, role in enumerate(roles)]  # (H,)

@@ -15,15 +15,14 @@ from torch import Tensor, nn
 
 from regard.core.attention import Attention
 from regard.core.block import Block
-from regard.core.mlp import MLP
 from regard.core.norm import RMSNorm
 from regard.core.stack import Stack
 from regard.errors import RegardError, UsageError
 from regard.look.answer_tokens import find_token, read_asked
 from regard.look.attention_patterns import find_attention
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.patching import Goal, goal_columns
-from regard.look.results import Contribution, Lens, LensLayer, Token
+from regard.look.results import Contribution, Lens, LensLayer, LensToken
 from regard.model.batch import Batch
 from regard.model.model import Model
 
@@ -56,7 +55,7 @@ class StreamPart:
 
     @property
     def name(self) -> str:
-        """As people say it."""
+        """As people say it, such as block 3 head 5."""
         if self.block is None:
             return {"embed": "embedding"}.get(self.kind, f"bias of the {self.layer}")
         if self.kind == "bias":
@@ -106,19 +105,19 @@ def last_stack(model: Model, doing: str) -> tuple[str, Stack]:
 
 
 @torch.no_grad()
-def lens_scores(board: Board, batch: Batch, columns: Tensor | None = None) -> Tensor:
+def lens_scores(hooked: HookedModel, batch: Batch, columns: Tensor | None = None) -> Tensor:
     """Scores (L + 1, B, C, V) after the embedding and after each block, at columns (B, C) or all.
 
     Of a head that takes one position, a classifier's, (L + 1, B, classes), without columns.
     """
-    model = board.model
+    model = hooked.model
     name, stack = last_stack(model, LOOKING)
     whole = model.head.config.take == "first"
     if whole and columns is not None:
         found = "columns, and an output head that takes the first position"
         raise UsageError(LOOKING, found, "no columns")
     taps = [f"{name}.embed", *(f"{name}.blocks.{n}.resid_post" for n in range(len(stack.blocks)))]
-    _, seen = board.run(batch, taps)
+    _, seen = hooked.run(batch, taps)
     scores = []
     for tap in taps:
         x = seen[tap] if columns is None else take_columns(seen[tap], columns)
@@ -155,7 +154,7 @@ def read_lens(
     asked, tokenizer = read_asked(kit, source, LOOKING, begun), kit.text_tokenizer
     batch = kit.batch([asked.ids], None if asked.written is None else [asked.written])
     column = batch.ids.shape[1] - 1 if asked.gap is None else asked.gap
-    scores = lens_scores(kit.board, batch, torch.tensor([[column]]))[:, 0, 0].float()
+    scores = lens_scores(kit.hooked, batch, torch.tensor([[column]]))[:, 0, 0].float()
     if bool(scores[-1].isnan().any()):
         found = "scores of the model that are NaN"
         raise RegardError(LOOKING, found, "numbers", "check its weights")
@@ -180,28 +179,29 @@ def read_lens(
         )
         for n in range(len(scores))
     ]
-    tokens = Token(token, piece(token)), None if other is None else Token(other, piece(other))
+    mine = LensToken(token, piece(token))
+    rival = None if other is None else LensToken(other, piece(other))
     bad = None if other is None else torch.tensor([other])
     goal = Goal(torch.tensor([token]), bad, torch.tensor([column]))
     try:
-        sum_of = direct_attribution(kit.board, batch, goal, neurons)
+        sum_of = direct_attribution(kit.hooked, batch, goal, neurons)
     except UsageError as error:
-        return Lens(name, text, *tokens, layers, None, error.found, top=top)
+        return Lens(name, text, mine, rival, layers, None, error.found, top=top)
     values = sum_of.values[:, 0].tolist()
     contributions = [
         Contribution(**asdict(part), name=part.name, value=value)
         for part, value in zip(sum_of.parts, values, strict=True)
     ]
     total = float(sum_of.goal[0]), float(sum_of.error[0])
-    return Lens(name, text, *tokens, layers, contributions, "", *total, top)
+    return Lens(name, text, mine, rival, layers, contributions, "", *total, top)
 
 
 # Heads and what they write ----------------------------------------------------------------------
 
 
-def find_output_attention(board: Board, layer: int | str) -> Attention:
+def find_output_attention(hooked: HookedModel, layer: int | str) -> Attention:
     """An attention that writes into the stream by an output map."""
-    name, attention = find_attention(board, layer)
+    name, attention = find_attention(hooked, layer)
     if isinstance(attention, Attention):
         return attention
     found = f"{name}, whose values are its keys and which has no output map"
@@ -217,32 +217,34 @@ def output_weights(attention: Attention) -> Tensor:
     return by_heads
 
 
-def head_outputs(board: Board, z: Tensor, layer: int | str) -> Tensor:
+def head_outputs(hooked: HookedModel, z: Tensor, layer: int | str) -> Tensor:
     """What each head adds to the stream (B, T, H, D) of z (B, T, H, K); the bias is not in it."""
-    weights = output_weights(find_output_attention(board, layer)).to(z.dtype)
+    weights = output_weights(find_output_attention(hooked, layer)).to(z.dtype)
     return torch.einsum("bthk,dhk->bthd", z, weights)
 
 
 @torch.no_grad()
-def copy_score(board: Board, layer: int | str, head: int, batch: Batch, top: int = 5) -> float:
+def copy_score(
+    hooked: HookedModel, layer: int | str, head: int, batch: Batch, top: int = 5
+) -> float:
     """How often a head's output for a token favours that very token (Wang 2022, section 3.1).
 
     The stream after the first block goes through the head's values and output map, the final norm
     and the output head, as if the head looked at nothing but that token; counted is how often the
     token is among the `top` best.
     """
-    name, stack = last_stack(board.model, "scoring copies")
-    attention = find_output_attention(board, layer)
-    if stack.config.block.norm_at == "post" or attention.cross or board.model.head.dense:
+    name, stack = last_stack(hooked.model, "scoring copies")
+    attention = find_output_attention(hooked, layer)
+    if stack.config.block.norm_at == "post" or attention.cross or hooked.model.head.dense:
         found = "cross-attention, a post-norm model or a transforming output head"
         raise UsageError("scoring copies", found, "self-attention of a pre-norm language model")
     if not 0 <= head < attention.heads:
         raise UsageError("scoring copies", f"head {head}", f"0 to {attention.heads - 1}")
-    _, seen = board.run(batch, f"{name}.blocks.0.resid_post")
+    _, seen = hooked.run(batch, f"{name}.blocks.0.resid_post")
     (x,) = seen.values()
     v = attention.v(attention.norm(x)).unflatten(-1, (attention.groups, attention.width))
     mine = v[:, :, head * attention.groups // attention.heads]  # (B, T, K)
-    scores = board.model.head(stack.norm(mine @ output_weights(attention)[:, head].T))
+    scores = hooked.model.head(stack.norm(mine @ output_weights(attention)[:, head].T))
     hit = (scores.topk(min(top, scores.shape[-1])).indices == batch.ids[..., None]).any(-1)
     return float((hit if batch.mask is None else hit[batch.mask]).float().mean())
 
@@ -252,20 +254,20 @@ def copy_score(board: Board, layer: int | str, head: int, batch: Batch, top: int
 
 @torch.no_grad()
 def direct_attribution(
-    board: Board, batch: Batch, goal: Goal, neurons: bool = False
+    hooked: HookedModel, batch: Batch, goal: Goal, neurons: bool = False
 ) -> DirectAttribution:
     """The goal's logit, or difference of two, as what each part wrote towards it.
 
     An MLP is one part, or, by `neurons`, each of its neurons and its bias.
     """
-    name, stack = check_linear(board.model, goal)
+    name, stack = check_linear(hooked.model, goal)
     blocks = stack_blocks(stack)
     thought = "post" if neurons else "out"
     written = [f"{name}.embed", f"{name}.blocks.*.attn.z", f"{name}.blocks.*.mlp.{thought}"]
     written += [f"{name}.blocks.*.cross.z"] if stack.config.block.cross else []
     last = f"{name}.blocks.{len(blocks) - 1}.resid_post"
-    logits, seen = board.run(batch, [*written, last])
-    way = direction(board.model, stack.norm, seen[last], batch, goal)
+    logits, seen = hooked.run(batch, [*written, last])
+    way = direction(hooked.model, stack.norm, seen[last], batch, goal)
     parts = [StreamPart("embed", f"{name}.embed")]
     values = [dot(seen[f"{name}.embed"], way)]
     for n, block in enumerate(blocks):
@@ -273,7 +275,9 @@ def direct_attribution(
         for kind, attention in (("attn", block.attn), ("cross", block.cross)):
             if attention is None:
                 continue
-            each = by_head(attention, seen[f"{path}.{kind}.z"], way)  # (H, B)
+            z = take_columns(seen[f"{path}.{kind}.z"], way.at[:, None])[:, 0]  # (B, H, K)
+            weights = output_weights(attention).to(z.dtype)
+            each = (z * torch.einsum("bd,dhk->bhk", way.along, weights)).sum(-1).T  # (H, B)
             role = "head" if kind == "attn" else "cross"
             parts += [StreamPart(role, f"{path}.{kind}", n, head) for head in range(len(each))]
             values += list(each)
@@ -284,7 +288,8 @@ def direct_attribution(
             parts.append(StreamPart("mlp", f"{path}.mlp", n))
             values.append(dot(seen[f"{path}.mlp.out"], way))
             continue
-        each = by_neuron(block.mlp, seen[f"{path}.mlp.post"], way)
+        fired = take_columns(seen[f"{path}.mlp.post"], way.at[:, None])[:, 0]
+        each = (fired * (way.along @ block.mlp.down.weight)).T  # (neurons, B)
         parts += [StreamPart("neuron", f"{path}.mlp", n, number) for number in range(len(each))]
         values += list(each)
         if block.mlp.down.bias is not None:
@@ -294,13 +299,6 @@ def direct_attribution(
         parts.append(StreamPart("bias", what))
         values.append(constant)
     return DirectAttribution(parts, torch.stack(values), goal(logits, batch))
-
-
-def by_neuron(mlp: MLP, post: Tensor, way: Direction) -> Tensor:
-    """What each neuron (N, B) wrote, from their values (B, T, N)."""
-    fired = take_columns(post, way.at[:, None])[:, 0]
-    each: Tensor = fired * (way.along @ mlp.down.weight)
-    return each.T
 
 
 def stack_blocks(stack: Stack) -> list[Block]:
@@ -362,10 +360,3 @@ def through_norm(norm: nn.Module, x: Tensor, toward: Tensor) -> tuple[Tensor, di
 def dot(written: Tensor, way: Direction) -> Tensor:
     """What a vector of the stream (B, T, D) gives to the goal (B,)."""
     return (take_columns(written, way.at[:, None])[:, 0] * way.along).sum(-1)
-
-
-def by_head(attention: Attention, z: Tensor, way: Direction) -> Tensor:
-    """What each head of z (B, T, H, K) gives to the goal (H, B)."""
-    here = take_columns(z, way.at[:, None])[:, 0]  # (B, H, K)
-    asked = torch.einsum("bd,dhk->bhk", way.along, output_weights(attention).to(z.dtype))
-    return (here * asked).sum(-1).T

@@ -19,7 +19,7 @@ from torch.func import functional_call
 from regard.ambient import progress
 from regard.errors import RegardError, ResourceError, UsageError, is_out_of_memory
 from regard.look.edits import patch
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.patching import Goal
 from regard.model.batch import Batch
 from regard.model.fronts import TextFront
@@ -41,7 +41,7 @@ class MaskedInput:
     Called with subsets (N, M) of its M players it gives their goals (N,), in float64.
     """
 
-    board: Board
+    hooked: HookedModel
     batch: Batch
     goal: Goal
     baseline: Baseline = "zero"
@@ -52,14 +52,14 @@ class MaskedInput:
     """Subsets run at once; None lets the length decide."""
 
     def __post_init__(self) -> None:
-        model, batch = self.board.model, self.batch
+        model, batch = self.hooked.model, self.batch
         front = model.front
         if len(batch.inputs) != 1:
             raise UsageError(DOING, f"a batch of {len(batch.inputs)} rows", "one row at a time")
         if self.rows is not None and self.rows < 1:
             raise UsageError(DOING, f"rows = {self.rows}", "1 or more")
         self.tap = "decoder.embed" if model.encoder is None else "encoder.embed"
-        if self.tap not in self.board.taps:
+        if self.tap not in self.hooked.taps:
             raise UsageError(DOING, f"a model without the tap {self.tap}", "one that reads tokens")
         if not isinstance(front, TextFront):
             if self.baseline != "zero":
@@ -94,7 +94,7 @@ class MaskedInput:
     @torch.no_grad()
     def read_vectors(self, batch: Batch) -> Tensor:
         """The vectors (B, S, D) that a batch becomes, positions and all."""
-        return self.board.run(batch, self.tap)[1][self.tap]
+        return self.hooked.run(batch, self.tap)[1][self.tap]
 
     @cached_property
     def vectors(self) -> tuple[Tensor, Tensor]:
@@ -110,7 +110,7 @@ class MaskedInput:
 
         Pictures and sound have no tokens to put in place: zero is one without any signal.
         """
-        batch, front = self.batch, self.board.model.front
+        batch, front = self.batch, self.hooked.model.front
         if self.baseline == "drop":
             found, fix = "a baseline that leaves tokens out", "lime and shap can leave tokens out"
             raise UsageError("explaining by gradients", found, "zero, or a token", fix)
@@ -127,7 +127,7 @@ class MaskedInput:
     def goal_at(self, vectors: Tensor) -> Tensor:
         """The goal (R,) where vectors (R, S, D) come in instead of the input's own."""
         many = self.batch.tile(len(vectors))
-        logits, _ = self.board.run(many, edits={self.tap: patch(vectors)})
+        logits, _ = self.hooked.run(many, edits={self.tap: patch(vectors)})
         return self.goal.rows(len(vectors))(logits, many)
 
     @property
@@ -163,7 +163,7 @@ class MaskedInput:
             many = replace(many, **{self.mask_field: there})
         else:
             many = replace(many, inputs=torch.where(there, many.inputs, self.baseline))
-        logits, _ = self.board.run(many)
+        logits, _ = self.hooked.run(many)
         return self.goal.rows(len(kept))(logits, many).double().cpu()
 
 

@@ -25,7 +25,7 @@ from regard.interop.side import start_id
 from regard.look import as_kit
 from regard.look.attention_patterns import find_attention
 from regard.look.edits import Edit, mean, zero
-from regard.look.head_scores import Repeats, best_heads, repeats_for, score_heads
+from regard.look.head_scores import RandomRepeats, best_heads, repeats_for, score_heads
 from regard.look.logit_lens import copy_score
 from regard.look.patching import head_sites, mlp_sites, send_along_paths, taps_of
 from regard.look.results import HeadScore, Site
@@ -51,7 +51,7 @@ class Mechanism:
         self.length, self.rows, self.seed = length, rows, seed
 
     @cached_property
-    def repeats(self) -> Repeats:
+    def repeats(self) -> RandomRepeats:
         """Random tokens, twice: the same for the same seed."""
         begin = start_id(self.kit.files, self.kit.config)
         sizes = self.length, self.rows, self.seed
@@ -60,7 +60,7 @@ class Mechanism:
     @cached_property
     def scores(self) -> list[HeadScore]:
         """Every head, measured once."""
-        return score_heads(self.kit.board, self.repeats)
+        return score_heads(self.kit.hooked, self.repeats)
 
     def some_head(
         self, kind: str, at_least: float = 0.5, blocks: Container[int] | None = None
@@ -79,7 +79,7 @@ class Mechanism:
 
     def head(self, block: int, head: int, layer: str | None = None) -> HeadClaim:
         """One head: of the last stack's self-attention, or of the attention at the path `layer`."""
-        name, attention = find_attention(self.kit.board, block if layer is None else layer)
+        name, attention = find_attention(self.kit.hooked, block if layer is None else layer)
         if not 0 <= head < int(attention.heads):  # type: ignore[arg-type]
             expected = f"0 to {int(attention.heads) - 1}"  # type: ignore[arg-type]
             raise UsageError("testing a mechanism", f"head {head} of {name}", expected)
@@ -101,8 +101,8 @@ class Mechanism:
         __tracebackhide__ = True
         batch = self.batch(on)
         with torch.no_grad():
-            before, _ = self.kit.board.run(batch)
-            after, _ = self.kit.board.run(batch, edits={tap: ablation(by, head)})
+            before, _ = self.kit.hooked.run(batch)
+            after, _ = self.kit.hooked.run(batch, edits={tap: ablation(by, head)})
         which = "" if head is None else f" head {head}"
         return self.small_change(before, after, batch, change_below, f"{tap}{which} is used", by)
 
@@ -156,9 +156,9 @@ class HeadClaim:
     def copies(self, at_least: float = 0.5, top: int = 5) -> float:
         """What it writes for a token favours that token (Wang 2022): a share of random tokens."""
         __tracebackhide__ = True
-        board = self.model.kit.board
-        batch = self.model.repeats.batch.to(board.model.device)
-        found = {n: copy_score(board, self.layer, n, batch, top) for n in range(self.count)}
+        hooked = self.model.kit.hooked
+        batch = self.model.repeats.batch.to(hooked.model.device)
+        found = {n: copy_score(hooked, self.layer, n, batch, top) for n in range(self.count)}
         if found[self.number] >= at_least:
             return found[self.number]
         best = sorted(found, key=lambda n: -found[n])[:SHOWN]
@@ -184,13 +184,13 @@ class HeadClaim:
         __tracebackhide__ = True
         if into not in ("q", "k", "v"):
             raise UsageError("testing a mechanism", f"an edge into {into!r}", "q, k or v")
-        board, batch = self.model.kit.board, self.model.batch(on)
+        hooked, batch = self.model.kit.hooked, self.model.batch(on)
         written, read = f"{self.layer}.z", f"{reader.layer}.{into}"
         group = reader.number * (reader.groups if into != "q" else reader.count) // reader.count
         with torch.no_grad():
-            before, held = board.run(batch, taps_of([*head_sites(board), *mlp_sites(board)]))
+            before, held = hooked.run(batch, taps_of([*head_sites(hooked), *mlp_sites(hooked)]))
             sent = {written: ablation(by, self.number)}
-            after = send_along_paths(board, batch, held, sent, [Site(read, group)])
+            after = send_along_paths(hooked, batch, held, sent, [Site(read, group)])
         edge = f"{written} head {self.number} → {read} head {reader.number} is used"
         return self.model.small_change(before, after, batch, change_below, edge, by)
 

@@ -21,7 +21,7 @@ from regard.core.attention import Attention
 from regard.core.stack import Stack
 from regard.errors import DataError, UsageError, check_known
 from regard.look.edits import HEAD, Edit, Edits, patch, zero
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.results import Ablation, Over, PatchEffects, Site, SiteEffect
 from regard.look.tap_names import find_taps
 from regard.model.batch import Batch, tile_rows
@@ -107,19 +107,19 @@ class Pairs(NamedTuple):
 # Sites: what is patched -------------------------------------------------------------------------
 
 
-def head_sites(board: Board) -> list[Site]:
+def head_sites(hooked: HookedModel) -> list[Site]:
     """Every attention head of a model, in its order."""
     return [
         Site(f"{path}.z", head)
-        for path, module in board.model.named_modules()
+        for path, module in hooked.model.named_modules()
         if isinstance(module, Attention)
         for head in range(module.heads)
     ]
 
 
-def mlp_sites(board: Board) -> list[Site]:
+def mlp_sites(hooked: HookedModel) -> list[Site]:
     """Every MLP of a model."""
-    return [Site(name) for name in board.taps if name.endswith(".mlp.out")]
+    return [Site(name) for name in hooked.taps if name.endswith(".mlp.out")]
 
 
 def taps_of(sites: Sequence[Site]) -> list[str]:
@@ -148,7 +148,7 @@ def site_masks(sites: Sequence[Site], chosen: Tensor, like: Values) -> dict[str,
 
 @torch.no_grad()
 def measure_sets(
-    board: Board,
+    hooked: HookedModel,
     batch: Batch,
     goal: Goal,
     sites: Sequence[Site],
@@ -168,14 +168,14 @@ def measure_sets(
             value = tile_rows(values[tap], sets) if len(values[tap]) > 1 else values[tap]
             edits[tap] = patch(value, mask=mask.repeat_interleave(count, 0))
         tiled = batch.tile(sets)
-        logits, _ = board.run(tiled, (), edits)
+        logits, _ = hooked.run(tiled, (), edits)
         goals.append(goal.rows(sets)(logits, tiled).view(sets, count).cpu())
     return torch.cat(goals)
 
 
 @torch.no_grad()
 def ablation_values(
-    board: Board,
+    hooked: HookedModel,
     sites: Sequence[Site],
     kind: Ablation,
     reference: Batch,
@@ -188,7 +188,7 @@ def ablation_values(
     twin, the same row of `reference`, do not share.
     """
     check_known(kind, ABLATIONS, "ablating")
-    _, seen = board.run(reference, taps_of(sites))
+    _, seen = hooked.run(reference, taps_of(sites))
     if kind == "resample":
         return seen
     if kind == "zero":
@@ -231,10 +231,10 @@ class Effects(NamedTuple):
 
 
 @torch.no_grad()
-def clean_and_corrupt(board: Board, pairs: Pairs) -> tuple[Tensor, Tensor]:
+def clean_and_corrupt(hooked: HookedModel, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """The goal (B,) of the clean and of the corrupted run."""
-    clean, _ = board.run(pairs.clean)
-    corrupt, _ = board.run(pairs.corrupt)
+    clean, _ = hooked.run(pairs.clean)
+    corrupt, _ = hooked.run(pairs.corrupt)
     return pairs.goal(clean, pairs.clean).cpu(), pairs.goal(corrupt, pairs.corrupt).cpu()
 
 
@@ -248,7 +248,7 @@ def mean_gap(clean: Tensor, corrupt: Tensor) -> Tensor:
 
 
 def patch_sites(
-    board: Board,
+    hooked: HookedModel,
     pairs: Pairs,
     sites: Sequence[Site],
     direction: Literal["denoise", "noise"] = "denoise",
@@ -261,29 +261,29 @@ def patch_sites(
     if not sites:  # a recurrent model has no heads and no MLPs; its states are taps like others
         expected = "heads or MLPs of a Transformer, or Site(tap) for other taps"
         raise UsageError("patching", "no places to patch", expected)
-    clean, corrupt = clean_and_corrupt(board, pairs)
+    clean, corrupt = clean_and_corrupt(hooked, pairs)
     gap = mean_gap(clean, corrupt)
     into, source, start = pairs.corrupt, pairs.clean, corrupt
     if direction == "noise":
         into, source, start, gap = pairs.clean, pairs.corrupt, clean, -gap
     with torch.no_grad():
-        _, values = board.run(source, taps_of(sites))
+        _, values = hooked.run(source, taps_of(sites))
     each = torch.eye(len(sites), dtype=torch.bool)
-    goals = measure_sets(board, into, pairs.goal, sites, each, values, rows)
+    goals = measure_sets(hooked, into, pairs.goal, sites, each, values, rows)
     return Effects((goals - start) / gap, clean, corrupt)
 
 
-def attribute_sites(board: Board, pairs: Pairs, sites: Sequence[Site]) -> Effects:
+def attribute_sites(hooked: HookedModel, pairs: Pairs, sites: Sequence[Site]) -> Effects:
     """`patch_sites(direction="noise")` to first order: (corrupted − clean) · gradient, all at once.
 
     Two passes forward and one back, whatever the number of sites.
     """
-    last_stream(board, "patching to first order")  # a recurrence has no gradient of all its steps
+    last_stream(hooked, "patching to first order")  # a recurrence has no gradient of all its steps
     taps = taps_of(sites)
     with torch.no_grad():
-        logits, other = board.run(pairs.corrupt, taps)
+        logits, other = hooked.run(pairs.corrupt, taps)
         corrupt = pairs.goal(logits, pairs.corrupt)
-    clean, own, gradients = goal_gradients(board, pairs.clean, pairs.goal, taps)
+    clean, own, gradients = goal_gradients(hooked, pairs.clean, pairs.goal, taps)
     gap = mean_gap(clean, corrupt)
     products = {tap: (other[tap] - own[tap]) * gradients[tap] for tap in taps}
     effects = []
@@ -296,11 +296,11 @@ def attribute_sites(board: Board, pairs: Pairs, sites: Sequence[Site]) -> Effect
 
 
 def goal_gradients(
-    board: Board, batch: Batch, goal: Goal, taps: Sequence[str], edits: Edits | None = None
+    hooked: HookedModel, batch: Batch, goal: Goal, taps: Sequence[str], edits: Edits | None = None
 ) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
     """The goal (B,), activations, and the goal's gradient at each of them."""
     with torch.enable_grad():
-        logits, seen = board.run(batch, taps, edits)
+        logits, seen = hooked.run(batch, taps, edits)
         value = goal(logits, batch)
         if not all(x.requires_grad for x in seen.values()):
             expected = "parameters that have them"
@@ -315,17 +315,21 @@ def goal_gradients(
 # Path patching ----------------------------------------------------------------------------------
 
 
-def last_stream(board: Board, doing: str = "patching paths") -> str:
+def last_stream(hooked: HookedModel, doing: str = "patching paths") -> str:
     """The tap at the end of the residual stream: what all parts write into."""
-    stack = board.model.decoder or board.model.encoder
+    stack = hooked.model.decoder or hooked.model.encoder
     if not isinstance(stack, Stack):
         raise UsageError(doing, "a recurrent model", "a Transformer")
-    name = "encoder" if board.model.decoder is None else "decoder"
+    name = "encoder" if hooked.model.decoder is None else "decoder"
     return f"{name}.blocks.{len(stack.blocks) - 1}.resid_post"
 
 
 def send_along_paths(
-    board: Board, batch: Batch, frozen: Values, sent: Mapping[str, Edit], receivers: Sequence[Site]
+    hooked: HookedModel,
+    batch: Batch,
+    frozen: Values,
+    sent: Mapping[str, Edit],
+    receivers: Sequence[Site],
 ) -> Tensor:
     """Logits of a run in which only the receivers hear what the senders' edits change.
 
@@ -335,17 +339,17 @@ def send_along_paths(
     edits = {tap: [patch(value)] for tap, value in frozen.items()}
     for tap, edit in sent.items():
         edits.setdefault(tap, []).append(edit)
-    logits, heard = board.run(batch, taps_of(receivers), edits)
+    logits, heard = hooked.run(batch, taps_of(receivers), edits)
     if receivers:
         every = torch.ones(1, len(receivers), dtype=torch.bool)
         masks = site_masks(receivers, every, heard)
-        logits, _ = board.run(batch, (), {t: patch(heard[t], mask=m) for t, m in masks.items()})
+        logits, _ = hooked.run(batch, (), {t: patch(heard[t], mask=m) for t, m in masks.items()})
     return logits
 
 
 @torch.no_grad()
 def patch_paths(
-    board: Board,
+    hooked: HookedModel,
     pairs: Pairs,
     senders: Sequence[Site],
     receivers: Sequence[Site] = (),
@@ -357,13 +361,13 @@ def patch_paths(
     Receivers are heads at `q`, `k` or `v`; none is the end of the stream, the direct effect.
     Effects are shares of the difference that the corruption makes: 1 is all of it.
     """
-    clean, corrupt = clean_and_corrupt(board, pairs)
+    clean, corrupt = clean_and_corrupt(hooked, pairs)
     gap = mean_gap(clean, corrupt)
     if not receivers:
-        last_stream(board)  # says so where there is none
-    held = taps_of([*head_sites(board), *(mlp_sites(board) if freeze_mlps else [])])
-    _, old = board.run(pairs.clean, held)
-    _, new = board.run(pairs.corrupt, taps_of(senders))
+        last_stream(hooked)  # says so where there is none
+    held = taps_of([*head_sites(hooked), *(mlp_sites(hooked) if freeze_mlps else [])])
+    _, old = hooked.run(pairs.clean, held)
+    _, new = hooked.run(pairs.corrupt, taps_of(senders))
     goals, count = [], len(pairs.clean.ids)
     for part in torch.eye(len(senders), dtype=torch.bool).split(max(1, rows // count)):
         sets = len(part)
@@ -373,7 +377,7 @@ def patch_paths(
             tap: patch(tile_rows(new[tap], sets), mask=mask.repeat_interleave(count, 0))
             for tap, mask in site_masks(senders, part, new).items()
         }
-        logits = send_along_paths(board, tiled, frozen, sent, receivers)
+        logits = send_along_paths(hooked, tiled, frozen, sent, receivers)
         goals.append(pairs.goal.rows(sets)(logits, tiled).view(sets, count).cpu())
     return Effects((torch.cat(goals) - clean) / -gap, clean, corrupt)
 
@@ -382,7 +386,7 @@ def patch_paths(
 
 
 def measure_effects(
-    board: Board,
+    hooked: HookedModel,
     pairs: Pairs,
     over: Over = "heads",
     *,
@@ -392,17 +396,17 @@ def measure_effects(
     top: int = 15,
 ) -> PatchEffects:
     """Patch every head, MLP or position alone, exactly or to first order; or paths from heads."""
-    sites = find_sites(board, over, pairs)
+    sites = find_sites(hooked, over, pairs)
     if to and (over != "heads" or fast):
         raise UsageError(DOING, "receivers with other places, or to first order", "exact paths")
     with progress("patching") as say:
         say(f"{len(sites)} places, {len(pairs.clean.ids)} pairs")
         if to:
-            effects = patch_paths(board, pairs, sites, find_receivers(board, to))
+            effects = patch_paths(hooked, pairs, sites, find_receivers(hooked, to))
         elif fast:
-            effects = attribute_sites(board, pairs, sites)
+            effects = attribute_sites(hooked, pairs, sites)
         else:
-            effects = patch_sites(board, pairs, sites, "noise" if noise else "denoise")
+            effects = patch_sites(hooked, pairs, sites, "noise" if noise else "denoise")
     count = effects.effect.shape[1]
     errors = [None if count < 2 else float(row.std()) / count**0.5 for row in effects.effect]
     return PatchEffects(
@@ -421,20 +425,20 @@ def measure_effects(
     )
 
 
-def find_sites(board: Board, over: Over, pairs: Pairs) -> list[Site]:
+def find_sites(hooked: HookedModel, over: Over, pairs: Pairs) -> list[Site]:
     """Every head, every MLP, or the stream before each block at each position."""
     clean = pairs.clean
     if over == "heads":
-        sites = head_sites(board)
+        sites = head_sites(hooked)
     elif over == "mlps":
-        sites = mlp_sites(board)
+        sites = mlp_sites(hooked)
     else:
         masks = (clean.mask, clean.source_mask)
         if any(mask is not None and not bool(mask.all()) for mask in masks):
             raise DataError(DOING, "prompts of different lengths", "one length, for the stream")
         sites = [
             Site(tap, None, n)
-            for tap in board.taps
+            for tap in hooked.taps
             if tap.endswith((".resid_pre", ".state")) and ".back." not in tap  # read backwards
             for n in range((clean.inputs if tap.startswith("encoder.") else clean.ids).shape[1])
         ]
@@ -444,7 +448,7 @@ def find_sites(board: Board, over: Over, pairs: Pairs) -> list[Site]:
     return sites
 
 
-def find_receivers(board: Board, names: Sequence[str]) -> list[Site]:
+def find_receivers(hooked: HookedModel, names: Sequence[str]) -> list[Site]:
     """Taps with their heads, such as `*.9.attn.q:3`; `end` is none, the end of the stream."""
     if "end" in names:
         if len(names) > 1:
@@ -456,8 +460,8 @@ def find_receivers(board: Board, names: Sequence[str]) -> list[Site]:
         pattern, _, head = name.partition(":")
         if head and not head.isdecimal():
             raise UsageError(DOING, f"head {head!r} in {name!r}", "TAP:HEAD, such as *.9.attn.q:3")
-        for tap in find_taps(pattern, board.taps):
+        for tap in find_taps(pattern, hooked.taps):
             receivers.append(Site(tap, int(head) if head else None))
             if head:
-                board.place({tap: zero(head=int(head))})  # says which heads there are
+                hooked.place({tap: zero(head=int(head))})  # says which heads there are
     return receivers

@@ -410,7 +410,7 @@ def read_corpus(kit: Kit, sentences: list[Words], take: Take | None = None) -> W
 
 def choose_taps(kit: Kit, layer: str | int = "all", patterns: Sequence[str] = ()) -> list[str]:
     """The taps that patterns name, the stream after one block, or the embeddings and all blocks."""
-    taps = word_taps(kit.board, patterns)
+    taps = word_taps(kit.hooked, patterns)
     if patterns or layer == "all":
         return taps
     streams = [name for name in taps if not name.endswith("embed")]
@@ -426,7 +426,7 @@ def tap_vectors(
 ) -> Iterator[tuple[str, Tensor]]:
     """Each tap's vectors of all words, on the model's device; some taps for each run of it."""
     words = sum(len(sentence.columns) for sentence in sentences)
-    widest = max(x.shape[1] for x in word_vectors(kit.board, sentences[:1], taps).values())
+    widest = max(x.shape[1] for x in word_vectors(kit.hooked, sentences[:1], taps).values())
     together = max(1, HELD_BYTES // (4 * words * widest))  # taps for each run
     with progress("probing") as say:
 
@@ -435,7 +435,7 @@ def tap_vectors(
 
         for start in range(0, len(taps), together):
             some = taps[start : start + together]
-            vectors = word_vectors(kit.board, sentences, some, tell)
+            vectors = word_vectors(kit.hooked, sentences, some, tell)
             for tap in some:
                 say(tap)
                 yield tap, vectors.pop(tap).to(kit.device)

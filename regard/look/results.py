@@ -349,7 +349,7 @@ class Contribution(Row):
 
 
 @dataclass(frozen=True)
-class Token(Row):
+class LensToken(Row):
     """A token by its id and its spelling."""
 
     id: int
@@ -362,9 +362,9 @@ class Lens(Result):
 
     model: str
     text: str
-    target: Token
+    target: LensToken
     """The token that is followed."""
-    against: Token | None
+    against: LensToken | None
     """The token whose logit is taken away, if any."""
     layers: list[LensLayer]
     contributions: list[Contribution] | None

@@ -36,9 +36,9 @@ class AlignConfig:
 
 def align_config(config: Mapping[str, Any]) -> AlignConfig:
     """What config.json says, if anything."""
-    given = config.get("alignment", {})
-    check_names(given, AlignConfig.__dataclass_fields__, "aligning", "a field of AlignConfig")
-    return AlignConfig(**given)
+    fields = config.get("alignment", {})
+    check_names(fields, AlignConfig.__dataclass_fields__, "aligning", "a field of AlignConfig")
+    return AlignConfig(**fields)
 
 
 def token_shares(tokens: Sequence[Span], words: Sequence[Span]) -> Tensor:

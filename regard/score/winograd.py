@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from regard.data.schemas import Schema, pair_up
 from regard.data.statistics import share_interval
-from regard.decode.score import score_masked, score_rows
+from regard.decode.scoring import score_masked, score_rows
 from regard.errors import DataError, UsageError
 from regard.model.batch import like_lengths
 from regard.model.model import Model

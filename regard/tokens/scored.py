@@ -1,19 +1,15 @@
-"""Tokenizers from pieces with scores: SentencePiece's BPE, as Llama and llama2.c use it."""
+"""Tokenizers from pieces with scores: SentencePiece's BPE, as Llama uses it."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from enum import IntEnum
-from pathlib import Path
 from typing import NamedTuple
 
 from tokenizers import AddedToken, decoders, models, normalizers
 from tokenizers import Tokenizer as Rust
 
 from regard.errors import DataError
-from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.vocabulary_files import surround
 
 
 class Kind(IntEnum):
@@ -83,49 +79,3 @@ def mark_kinds(rust: Rust, kinds: Sequence[tuple[str, Kind]]) -> None:
     rust.add_special_tokens([AddedToken(t, normalized=False) for t in control])
     user = [t for t, kind in kinds if kind == Kind.USER]
     rust.add_tokens([AddedToken(t, normalized=False) for t in user])
-
-
-def from_llama2c(path: Path | str, vocab_size: int) -> Tokenizer:
-    """The tokenizer of a llama2.c model, from its tokenizer.bin; encoding adds <s>."""
-    rust = scored_bpe(read_llama2c(Path(path), vocab_size))
-    surround(rust, bos=1, eos=None)
-    return Tokenizer.from_rust(rust, {"unk": 0, "bos": 1, "eos": 2})
-
-
-def read_llama2c(path: Path, vocab_size: int) -> list[Piece]:
-    """The pieces of tokenizer.bin: int32 longest piece, then float32 score, int32 length, bytes."""
-    if vocab_size < 259:
-        raise DataError(f"reading {path}", f"{vocab_size} pieces", "3 control tokens and 256 bytes")
-    data, place, pieces = path.read_bytes(), 4, []
-    for id in range(vocab_size):
-        try:
-            score, length = struct.unpack_from("<fi", data, place)
-            place += 8
-            raw = struct.unpack_from(f"{length}s", data, place)[0]
-            place += length
-            pieces.append(llama2c_piece(id, raw, score))
-        except (struct.error, UnicodeDecodeError) as error:
-            raise DataError(
-                f"reading {path}",
-                f"piece {id} at byte {place}: {error}",
-                f"{vocab_size} pieces",
-                "use the tokenizer.bin that belongs to the model",
-            ) from None
-    if place != len(data):
-        raise DataError(
-            f"reading {path}",
-            f"{len(data) - place} bytes after piece {vocab_size - 1}",
-            f"{vocab_size} pieces, as many as the model has",
-            "use the tokenizer.bin that belongs to the model",
-        )
-    return pieces
-
-
-def llama2c_piece(id: int, raw: bytes, score: float) -> Piece:
-    """One piece; the format fixes the first 259 ids, which its versions spell differently."""
-    if id < 3:
-        kind = Kind.UNKNOWN if id == 0 else Kind.CONTROL
-        return Piece(("<unk>", "<s>", "</s>")[id], score, kind)
-    if id < 259:
-        return Piece(f"<0x{id - 3:02X}>", score, Kind.BYTE)
-    return Piece(raw.decode().replace(" ", "▁"), score)

@@ -77,18 +77,3 @@ def test_a_broken_promise_is_told(here, decoder, monkeypatch):
     code, out, _ = here("check", decoder, "--properties")
     failed = [line for line in out.splitlines() if "FAIL" in line]
     assert code == 1 and any("cache changes nothing" in line for line in failed)
-
-
-def test_speech_is_marked(here, tmp_path):
-    (tmp_path / "talk.txt").write_text("so um I I went\nit was fine\n")
-    code, out, _ = here("data", "check", tmp_path / "talk.txt")
-    assert code == 0 and "line 1: so {um} [I] I went" in out and "no word times" in out
-    found = json.loads(here("data", "check", tmp_path / "talk.txt", "--json")[1])["files"][0]
-    assert found["speech"] == {
-        "marked": [{"line": 1, "text": "so {um} [I] I went"}],
-        "silence_before": None,
-    }
-    assert {name: found["findings"][name]["lines"] for name in ("fillers", "restarts")} == {
-        "fillers": [1],
-        "restarts": [1],
-    }

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.cli import generate as module
-from regard.decode.score import score_rows
+from regard.decode.scoring import score_rows
 from regard.loading import load
 from tests.cli.small_folders import pair, stdin, writer  # noqa: F401
 

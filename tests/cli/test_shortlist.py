@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from safetensors.numpy import load as load_parts
 
-from regard import kit as module
-from regard.decode.narrow import write_narrow
-from regard.decode.shortlist import SHORTLIST_FILE
+from regard.decode import step
+from regard.decode.shortlist import SHORTLIST_FILE, ShortlistHead
 from regard.errors import DataError
 from regard.loading import load
 from regard.look.edits import zero
-from regard.translating import translate_config
+from regard.translation.config import translate_config
 from tests.cli.small_folders import pair, writer  # noqa: F401
 
 Here = Callable[..., tuple[int, str, str]]
@@ -47,13 +46,13 @@ def pairs(tmp_path: Path) -> Path:
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for each search with a shortlist."""
-    made, real = list[int](), write_narrow
+    made, real = list[int](), ShortlistHead
 
     def count(*given: Any) -> Any:
         made.append(1)
         return real(*given)
 
-    monkeypatch.setattr(module, "write_narrow", count)
+    monkeypatch.setattr(step, "ShortlistHead", count)
     return made
 
 
@@ -76,7 +75,7 @@ def test_end_to_end(here: Here, folder: Path, pairs: Path, used: list[int]) -> N
     assert max(load_parts((folder / SHORTLIST_FILE).read_bytes())["sizes"]) <= 3  # and itself
     code, out, err = here("translate", SOURCE, *flags)
     assert (code, err, len(used)) == (0, "", 1)
-    (answer,) = kit.answers(SOURCE, translate_config({"limit": 9}), None)
+    (answer,) = kit.documents(SOURCE, translate_config({"max_new": 9}), None)
     allowed = set(kit.shortlist.choose(kit.batch([SOURCE]).inputs).words()[0].tolist())
     assert (
         set(answer.translations[0].tokens) <= allowed and out.strip() == answer.translations[0].text
@@ -91,26 +90,26 @@ def test_end_to_end(here: Here, folder: Path, pairs: Path, used: list[int]) -> N
 def test_who_scores_all_words(folder: Path, pairs: Path, here: Here, used: list[int]) -> None:
     assert here("shortlist", folder, pairs)[0] == 0
     kit = load(folder)
-    kit.translate([SOURCE, "le chien"], limit=5)
-    kit.translate(SOURCE, beams=1, limit=5)
+    kit.translate([SOURCE, "le chien"], max_new=5)
+    kit.translate(SOURCE, beams=1, max_new=5)
     assert len(used) == 2
-    kit.explain(SOURCE, limit=5)  # of the same translation
-    kit.alternatives(SOURCE, limit=5)
+    kit.explain(SOURCE, max_new=5)  # of the same translation
+    kit.alternatives(SOURCE, max_new=5)
     assert len(used) == 4
-    kit.translate(SOURCE, shortlist=False, limit=5)
-    kit.translate(SOURCE, alternatives=2, limit=5)
-    kit.translate(SOURCE, strict=True, limit=5)
-    kit.translate(SOURCE, must=["cat"], limit=9)
-    kit.translate(SOURCE, ban=["cat"], limit=5)
-    kit.translate(SOURCE, begin="cat", limit=9)
+    kit.translate(SOURCE, shortlist=False, max_new=5)
+    kit.translate(SOURCE, alternatives=2, max_new=5)
+    kit.translate(SOURCE, strict=True, max_new=5)
+    kit.translate(SOURCE, must=["cat"], max_new=9)
+    kit.translate(SOURCE, ban=["cat"], max_new=5)
+    kit.translate(SOURCE, begin="cat", max_new=9)
     with kit.edit({"logits": zero()}):
-        kit.translate(SOURCE, limit=5)
+        kit.translate(SOURCE, max_new=5)
     kit.driver = "fixed"
-    kit.translate(SOURCE, limit=5)
+    kit.translate(SOURCE, max_new=5)
     assert len(used) == 4
     kit.driver = "auto"
     with kit.edit({"decoder.blocks.0.attn.out": zero()}):
-        kit.translate(SOURCE, limit=5)
+        kit.translate(SOURCE, max_new=5)
     assert len(used) == 5
 
 
@@ -119,8 +118,8 @@ def test_answers_do_not_depend_on_neighbours(folder: Path, pairs: Path, here: He
     kit = load(folder, precision="int8")
     texts = [line.partition("\t")[0] for line in pairs.read_text().splitlines()[:20]]
     for beams in (1, 4):
-        together = kit.translate(texts, beams, limit=8)
-        assert together == [kit.translate(text, beams, limit=8) for text in texts]
+        together = kit.translate(texts, beams, max_new=8)
+        assert together == [kit.translate(text, beams, max_new=8) for text in texts]
 
 
 def test_the_file_travels(folder: Path, pairs: Path, here: Here, tmp_path: Path) -> None:

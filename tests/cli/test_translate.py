@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from regard import passages, schedule
 from regard.cli import translate as module
 from regard.loading import load
-from regard.pieces import STRAY
+from regard.translation import segment, translator
+from regard.translation.document import STRAY
 from tests.cli.small_folders import pair, stdin, writer  # noqa: F401
 
 LINES = ["the cat sat", "", "Paris is the capital of France", "a", "   ", "the dog sat on the log"]
@@ -35,7 +35,7 @@ def test_lines_keep_their_order_and_their_gaps(here, pair, stdin, tmp_path, monk
     file = tmp_path / "lines.txt"
     file.write_text("\n".join(LINES))
     monkeypatch.setattr(module, "SORTED", 4)
-    monkeypatch.setattr(schedule, "ROWS", 8)
+    monkeypatch.setattr(translator, "ROWS", 8)
     assert here("translate", *flags, "--file", file)[1] == "".join(alone)
     assert here("translate", LINES[0], LINES[2], *flags)[1] == alone[0] + alone[2]
     assert here("translate", *flags, LINES[0], "--strict")[1] == alone[0]
@@ -83,7 +83,7 @@ def test_the_command_and_the_kit_agree(here, pair):  # noqa: F811
         (("--beams", 0), "--beams 0\n  expected: 1 or more"),
         (("--alternatives", 0), "1 or more"),
         (("--max-new", 0), "1 or more"),
-        (("--alpha", -1), "alpha = -1.0\n  expected: 0 or more"),
+        (("--alpha", -1), "alpha = -1.0\n  expected: a number from 0"),
         (("--file", "x"), "texts and --file"),
     ],
 )
@@ -133,7 +133,7 @@ def test_paragraphs_and_what_is_not_translated(here, pair):  # noqa: F811
 
 
 def test_a_pathological_line_gives_one_line(here, pair, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(passages, "LONGEST", 64)
+    monkeypatch.setattr(segment, "MAX_SOURCE_TOKENS", 64)
     flags = ("--model", pair, "--max-new", 3, "--beams", 1)
     for text in ("cat " * 500, "x" * 10_000, ". " * 5000, "é" * 300):
         code, out, _ = here("translate", text, *flags)
@@ -155,7 +155,7 @@ def test_explain(here, pair, tmp_path, monkeypatch):  # noqa: F811
     assert last == {"page": str(page), "picture": str(picture)}
     assert len(first["explain"]) == 2 and len(first["words"]) > 0
     kit = load(pair)
-    (reasons, copied) = kit.explain(text, alternatives=2, limit=6)
+    (reasons, copied) = kit.explain(text, alternatives=2, max_new=6)
     assert first["explain"][0]["links"] == [list(link) for link in reasons.links]
     assert first["explain"][0]["text"] == reasons.target and copied.copied
     code, _, err = here("translate", text, "--model", pair, "--page", page)

@@ -91,7 +91,7 @@ def test_listening_to_the_pattern_changes_nothing():
         cache = cache_of(model, 2, 3, 64)
         model(Batch(torch.stack([random_ids(5, 1), random_ids(5, 2)])), cache)
         cache.start(None)
-        tap = kit.board.taps["decoder.blocks.0.attn.pattern"]
+        tap = kit.hooked.taps["decoder.blocks.0.attn.pattern"]
         tap.fn = (lambda x: x) if listen else None
         cache.grow(16)
         model(Batch(random_ids(6, 3)[:, None]), cache)

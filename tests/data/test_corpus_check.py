@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import regard
 from regard.cli.main import main
 from regard.data.corpus_check import check_file, find_overlap, guess_kind
 from regard.data.duplicates import Repeats, normalise, overlap, pair_overlap
+from regard.errors import UsageError
 
 lines = st.lists(
     st.sampled_from(["a", "A ", "b  c", "b c", "", " ", "é", "e\u0301", "d"]), max_size=12
@@ -80,7 +80,7 @@ def test_a_report_of_pairs(tmp_path):
     rows += ["court\t" + "a rather long sentence " * 3, "mau\ufffdvais\tbad"]
     (tmp_path / "a.tsv").write_text("\n".join(rows))
     report = check_file(tmp_path / "a.tsv")
-    found = {name: (tally.count, tally.lines) for name, tally in report.findings.items()}
+    found = {name: (each.count, each.lines) for name, each in report.findings.items()}
     assert found == {
         "source same as target": (1, [2]),
         "empty": (1, [3]),
@@ -88,7 +88,7 @@ def test_a_report_of_pairs(tmp_path):
         "one side over 3 times as long": (1, [5]),
         "damaged characters (U+FFFD)": (1, [6]),
     }
-    assert report.words["source"] == {2: 2, 1: 3, 0: 1} and report.units == 6
+    assert report.words["source"] == {"2–3": 2, "1": 3, "0": 1} and report.count == 6
 
 
 def test_labels_are_counted(tmp_path):
@@ -96,7 +96,7 @@ def test_labels_are_counted(tmp_path):
     assert check_file(tmp_path / "a.csv").labels == {"x": 2, "y": 1}
     (tmp_path / "b.conll").write_text("1 The DET\n2 cat NOUN\n\n1 A DET\n")
     report = check_file(tmp_path / "b.conll", label="3")
-    assert report.labels == {"DET": 2, "NOUN": 1} and report.units == 2
+    assert report.labels == {"DET": 2, "NOUN": 1} and report.count == 2
 
 
 def test_texts_and_pairs_overlap_line_by_line(tmp_path):
@@ -106,12 +106,10 @@ def test_texts_and_pairs_overlap_line_by_line(tmp_path):
     assert [(o.found, o.total) for o in found.values()] == [(1, 2)]
 
 
-def test_the_command(tmp_path, capsys):
+def test_a_report_as_people_read_it(tmp_path):
     (tmp_path / "train.txt").write_text("one line\nanother line\n\none line\n")
     (tmp_path / "test.txt").write_text("a fresh line\nOne  line\n")
-    files = ["data", "check", str(tmp_path / "train.txt"), "--test", str(tmp_path / "test.txt")]
-    assert main(files) == 0
-    out = capsys.readouterr().out
+    report = regard.data.check(tmp_path / "train.txt", test=tmp_path / "test.txt")
     for said in (
         "lines     4",
         "1 (25.0%; line 3)",
@@ -119,12 +117,10 @@ def test_the_command(tmp_path, capsys):
         "█",
         "1 of 2 (50.0%; line 2)",
     ):
-        assert said in out
-    assert main([*files, "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["files"][0]["findings"]["repeated"] == {"count": 1, "lines": [4]}
-    (shared,) = result["overlap"].values()
-    assert shared["found"] == 1 and shared["lines"] == [2]
+        assert said in str(report)
+    assert report.to_dict()["files"][0]["findings"]["repeated"] == {"count": 1, "lines": [4]}
+    (shared,) = report.overlap.values()
+    assert shared.found == 1 and shared.lines == (2,)
 
 
 @pytest.mark.parametrize(
@@ -139,19 +135,33 @@ def test_a_broken_file_exits_3_and_the_others_are_reported(tmp_path, data, said,
     assert code == 3 and said in caught.err and "good.txt (text)" in caught.out
 
 
-def test_two_files_as_pairs(tmp_path, capsys):
+def test_two_files_as_pairs(tmp_path):
     (tmp_path / "a.fr").write_text("un\ndeux\n")
     (tmp_path / "a.en").write_text("one\n")
-    source, target = str(tmp_path / "a.fr"), str(tmp_path / "a.en")
-    assert main(["data", "check", source, "--target", target]) == 3
-    assert "2 lines in" in capsys.readouterr().err
-    assert main(["data", "check", source, source, "--target", target]) == 2
+    source, target = tmp_path / "a.fr", tmp_path / "a.en"
+    (error,) = regard.data.check(source, target=target).errors
+    assert "2 lines in" in error
+    with pytest.raises(UsageError, match="2 files and 1 after --target"):
+        regard.data.check([source, source], target=target)
 
 
-def test_nul_bytes_are_found_with_their_lines(tmp_path, capsys):
+def test_nul_bytes_are_found_with_their_lines(tmp_path):
     file = tmp_path / "a.txt"
     file.write_bytes(b"one\nt\0wo\nthree\n\0\n")
-    found = check_file(file).findings["NUL bytes (U+0000)"]
-    assert found.count == 2 and found.lines == [2, 4]
-    assert main(["data", "check", str(file)]) == 0
-    assert "NUL bytes (U+0000)" in capsys.readouterr().out
+    report = check_file(file)
+    found = report.findings["NUL bytes (U+0000)"]
+    assert found.count == 2 and found.lines == [2, 4] and "NUL bytes (U+0000)" in str(report)
+
+
+def test_speech_is_marked(tmp_path):
+    (tmp_path / "talk.txt").write_text("so um I I went\nit was fine\n")
+    report = check_file(tmp_path / "talk.txt")
+    assert "line 1: so {um} [I] I went" in str(report) and "no word times" in str(report)
+    assert report.to_dict()["speech"] == {
+        "marked": [{"line": 1, "text": "so {um} [I] I went"}],
+        "silence_before": None,
+    }
+    assert {name: report.findings[name].lines for name in ("fillers", "restarts")} == {
+        "fillers": [1],
+        "restarts": [1],
+    }

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.order import key, mix, shuffled, uniform
-from regard.decode import random as decode_random
+from regard.decode import sampling as decode_random
 
 
 @settings(deadline=None, max_examples=50)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from transformers import WhisperFeatureExtractor
 from transformers.audio_utils import mel_filter_bank
 
-from regard.data.sound import log_mel, mel_filters, read_sound, read_wav, resample
+from regard.data.sound import log_mel, mel_filters, read_sound, resample
 from regard.errors import DataError, RegardError
 
 
@@ -164,7 +164,7 @@ def test_pcm_against_the_standard_library(bits, tmp_path):
         file.setsampwidth(width)
         file.setframerate(22050)
         file.writeframes(b"".join(raw))
-    samples, rate = read_wav(path)
+    samples, rate = read_sound(path)
     assert rate == 22050 and samples.dtype == torch.float32
     torch.testing.assert_close(samples, torch.tensor(values).double().div(full).float())
 
@@ -176,7 +176,7 @@ def test_stereo_against_soundfile(subtype, form, tmp_path):
     stereo = torch.stack([tone(440.0), 0.3 * tone(660.0)], dim=1).numpy()
     soundfile.write(path, stereo, 44100, subtype=subtype, format=form)
     expected, _ = soundfile.read(path, dtype="float64")
-    samples, rate = read_wav(path)
+    samples, rate = read_sound(path)
     assert rate == 44100
     np.testing.assert_allclose(samples.numpy(), expected.mean(axis=1), atol=1e-7)
 
@@ -188,58 +188,51 @@ def test_flac_through_soundfile(tmp_path):
     assert rate == 16000 and (samples - tone(440.0)).abs().max() < 1e-4
 
 
-def test_flac_without_the_extra_says_what_to_install(written, monkeypatch):
+def test_without_the_extra_it_says_what_to_install(written, monkeypatch):
     monkeypatch.setitem(sys.modules, "soundfile", None)
     with pytest.raises(RegardError, match="regard\\[audio\\]"):
         read_sound(written(b"fLaC" + b"\0" * 40, "a.flac"))
 
 
-def test_read_sound_takes_wav_without_the_extra(written, monkeypatch):
-    monkeypatch.setitem(sys.modules, "soundfile", None)
-    samples, _ = read_sound(written(wav(struct.pack("<3h", 0, 16384, -32768))))
-    assert samples.tolist() == [0.0, 0.5, -1.0]
-
-
 def test_other_chunks_odd_sizes_and_streams(written):
     raw = struct.pack("<2h", 16384, -16384)
     path = written(wav(raw, before=chunk(b"LIST", b"odd")))
-    assert read_wav(path)[0].tolist() == [0.5, -0.5]
+    assert read_sound(path)[0].tolist() == [0.5, -0.5]
     streamed = wav(raw).replace(b"data\x04\0\0\0", b"data\xff\xff\xff\xff")
-    assert read_wav(written(streamed))[0].tolist() == [0.5, -0.5]
+    assert read_sound(written(streamed))[0].tolist() == [0.5, -0.5]
 
 
 GOOD = wav(struct.pack("<4h", 1, 2, 3, 4))
 
 
 @pytest.mark.parametrize(
-    ("content", "offset"),
+    "content",
     [
-        (b"", 0),
-        (b"RIFF", 0),
-        (b"RIFX" + GOOD[4:], 0),
-        (GOOD[:8] + b"AVI " + GOOD[12:], 0),
-        (GOOD[:30], 12),  # cut inside the format
-        (GOOD[:36], 36),  # no data chunk
-        (GOOD[:-2], 36),  # cut inside the data
-        (GOOD[:40] + struct.pack("<I", 2**31) + GOOD[44:], 36),  # promises 2 GiB
-        (wav(b"\0" * 4, tag=85), 12),  # MP3 inside WAV
-        (wav(b"\0" * 4, bits=12), 12),
-        (wav(b"\0" * 4, channels=0), 12),
-        (wav(b"\0" * 4, rate=0), 12),
-        (b"RIFF\0\0\0\0WAVE" + chunk(b"data", b"\0\0"), 12),
-        (b"RIFF\0\0\0\0WAVE" + chunk(b"fmt ", b"\0" * 8), 12),
+        b"",
+        b"RIFF",
+        b"RIFX" + GOOD[4:],
+        GOOD[:8] + b"AVI " + GOOD[12:],
+        GOOD[:30],  # cut inside the format
+        GOOD[:36],  # no data chunk
+        GOOD[:-2],  # cut inside the data
+        GOOD[:40] + struct.pack("<I", 2**31) + GOOD[44:],  # promises 2 GiB
+        wav(b"\0" * 4, tag=85),  # MP3 inside WAV
+        wav(b"\0" * 4, channels=0),
+        wav(b"\0" * 4, rate=0),
+        b"RIFF\0\0\0\0WAVE" + chunk(b"data", b"\0\0"),
+        b"RIFF\0\0\0\0WAVE" + chunk(b"fmt ", b"\0" * 8),
     ],
 )
-def test_corrupt_files_name_file_and_offset(content, offset, written):
-    with pytest.raises(DataError, match=rf"sound\.wav: at byte {offset}\b"):
-        read_wav(written(content))
+def test_corrupt_files_name_the_file(content, written):
+    with pytest.raises(DataError, match=r"sound\.wav"):
+        read_sound(written(content))
 
 
 def test_zero_length_and_not_a_number(written):
     with pytest.raises(DataError, match="sound.wav"):
-        read_wav(written(wav(b"")))
+        read_sound(written(wav(b"")))
     with pytest.raises(DataError, match="not a number"):
-        read_wav(written(wav(struct.pack("<f", float("nan")), tag=3, bits=32)))
+        read_sound(written(wav(struct.pack("<f", float("nan")), tag=3, bits=32)))
 
 
 def test_missing_file_and_nonsense(written, tmp_path):
@@ -257,7 +250,7 @@ def test_damage_is_a_data_error_or_sound(cut, at, byte, tmp_path_factory):
     damaged[at] = byte
     path.write_bytes(damaged[:cut])
     try:
-        samples, rate = read_wav(path)
+        samples, rate = read_sound(path)
     except DataError:
         return
     assert samples.isfinite().all() and rate >= 1

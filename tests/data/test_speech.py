@@ -7,6 +7,7 @@ import random
 import pytest
 
 from regard.data.corpus_check import check_file
+from regard.data.results import MarkedLine
 from regard.data.speech import clean, clean_tree, find_marks, read_ctm, show_marks
 from regard.data.treebank import Words, heads_of
 from regard.errors import DataError
@@ -103,8 +104,8 @@ def test_word_times(tmp_path):
     assert first.words == "so um I I went".split() and (second.line, second.words) == (7, ["home"])
     assert first.silence == pytest.approx([0, 0.4, 0.4, 0.2, 0])
     report = check_file(file)
-    assert report.units == 2 and report.marked == [(2, "so {um} [I] I went")]
-    means = {name: total / count for name, (total, count) in report.silence.items()}
+    assert report.count == 2 and report.speech.marked == [MarkedLine(2, "so {um} [I] I went")]
+    means = report.speech.silence_before
     assert means == pytest.approx({"fillers": 0.4, "restarts": 0.4, "other words": 0.1})
     file.write_text("a 1 0.0 word\n")
     with pytest.raises(DataError, match="line 1"):

@@ -7,8 +7,8 @@ import torch
 
 from regard.decode.alternatives import after_each, alternatives, extend
 from regard.decode.beam import BeamConfig
-from regard.decode.generate import Ends
-from regard.decode.write import write
+from regard.decode.loop import run_search
+from regard.decode.sampling import Ends
 from regard.errors import UsageError
 from regard.model.batch import Batch
 from tests.properties.small_models import WRITERS, example, small_kit
@@ -39,7 +39,7 @@ def find(kit, batch, tokens, places, limit=LIMIT, how=None, ends=None, count=5):
     log = after_each(kit.model(extend(batch, [tokens])), batch, len(tokens))
 
     def go_on(longer, limits):
-        return write(kit.model, longer, limits, how, ends)
+        return run_search(kit.model, longer, limits, how, ends)
 
     return alternatives(log, batch, tokens, places, limit, go_on, ends.eos, count)
 
@@ -48,7 +48,7 @@ def find(kit, batch, tokens, places, limit=LIMIT, how=None, ends=None, count=5):
 @pytest.mark.parametrize("how", [None, BeamConfig(3)])
 def test_each_takes_the_next_best_token_at_the_place(name, how):
     kit, batch = given(name)
-    best = write(kit.model, batch, LIMIT, None)[0][0]
+    best = run_search(kit.model, batch, LIMIT, None)[0][0]
     log = log_probs(kit, batch, best.tokens)
     places = (0, 3, LIMIT - 1)
     together = find(kit, batch, best.tokens, places, how=how, count=4)
@@ -67,7 +67,7 @@ def test_each_takes_the_next_best_token_at_the_place(name, how):
 
 def test_an_end_is_an_alternative_too():
     kit, batch = given("gpt2")
-    best = write(kit.model, batch, LIMIT)[0][0]
+    best = run_search(kit.model, batch, LIMIT)[0][0]
     second = int(log_probs(kit, batch, best.tokens)[2].topk(2).indices[1])
     (found,) = find(kit, batch, best.tokens, [2], ends=Ends({second}), count=2)
     assert found[1].tokens == [*best.tokens[:2], second] and found[1].finished
@@ -76,7 +76,7 @@ def test_an_end_is_an_alternative_too():
 
 def test_padding_does_not_matter():
     kit, batch = given("gpt2")
-    best = write(kit.model, batch, LIMIT)[0][0]
+    best = run_search(kit.model, batch, LIMIT)[0][0]
     padded = torch.cat((torch.zeros(1, 3).long(), batch.inputs), 1)
     mask = torch.tensor([[False] * 3 + [True] * batch.inputs.shape[1]])
     (wide,) = find(kit, Batch(padded, mask=mask), best.tokens, [2])

@@ -1,4 +1,4 @@
-"""Beam search against exhaustive search, re-scoring, and itself alone or without early stop."""
+"""Beam search against exhaustive search and hand values."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import pytest
 import torch
 
 from regard.decode import beam as module
-from regard.decode.beam import BeamConfig, beam
-from regard.decode.constrain import at_least, ban, begin_with, no_repeat, prefix_constraint
+from regard.decode.beam import BeamConfig, Pool, length_penalty
+from regard.decode.constraints import at_least, ban, begin_with, no_repeat, prefix_constraint
 from regard.decode.exhaustive import exhaustive
-from regard.decode.generate import Ends, generate
-from regard.decode.penalty import length_penalty
-from regard.decode.pool import Pool
+from regard.decode.sampling import Ends
 from regard.errors import UsageError
 from regard.native import inference
-from tests.decode.toy import Toy, hashed, scored, table_rule
+from tests.decode.toy import Toy, beam, generate, hashed, scored, table_rule
+
+# beam --------------------------------------------------------------------------------------------
+
 
 START = torch.tensor([[0]])
 PENALTIES = [
@@ -293,3 +294,30 @@ def test_bad_configs(wrong):
 def test_no_room():
     with pytest.raises(UsageError, match="at most 0 new tokens\n  expected: 1 or more"):
         beam(Toy(hashed(3, 0)), START, 0, {0}, BeamConfig())
+
+
+# penalty -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "value"), [(5, 1.3587), (10, 1.7329), (20, 2.3544), (50, 3.7786)])
+def test_gnmt(n, value):
+    assert length_penalty("gnmt", 0.6)(n) == pytest.approx(value, abs=5e-5)
+    assert length_penalty()(n) == length_penalty("gnmt", 0.6)(n)
+
+
+def test_others():
+    assert length_penalty("none")(7) == 1
+    assert length_penalty("length", 1.0)(7) == 7
+    assert length_penalty("length", 0.5)(9) == 3
+    assert length_penalty("gnmt", 0.0)(9) == 1
+
+
+@pytest.mark.parametrize("alpha", [-0.1, float("nan")])
+def test_alpha_has_a_floor(alpha):
+    with pytest.raises(UsageError, match="expected: 0 or more"):
+        length_penalty("gnmt", alpha)
+
+
+def test_unknown_kind():
+    with pytest.raises(UsageError, match="none, length, gnmt"):
+        length_penalty("wu")

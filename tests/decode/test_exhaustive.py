@@ -1,4 +1,4 @@
-"""Exhaustive search and Viterbi are exact, so they agree."""
+"""Exhaustive search and Viterbi's."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import math
 import pytest
 import torch
 
-from regard.decode.exhaustive import exhaustive
-from regard.decode.penalty import length_penalty
+from regard.decode.beam import length_penalty
+from regard.decode.exhaustive import exhaustive, viterbi
 from regard.errors import UsageError
 from tests.decode.toy import hashed, scored
+
+# exhaustive --------------------------------------------------------------------------------------
 
 
 def log_probs(rule, first=0):
@@ -39,3 +41,30 @@ def test_against_a_plain_enumeration():
 def test_it_refuses_what_would_not_end():
     with pytest.raises(UsageError, match=r"10\^9 = 1,000,000,000 sequences[\s\S]*use beam search"):
         exhaustive(log_probs(hashed(10, 0)), 10, 9, ())
+
+
+# viterbi -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_equals_exhaustive(seed):
+    generator = torch.Generator().manual_seed(seed)
+    start = torch.randn(4, generator=generator, dtype=torch.double).log_softmax(-1)
+    move = (2 * torch.randn(4, 4, generator=generator, dtype=torch.double)).log_softmax(-1)
+
+    def log_probs(prefixes):
+        return start[None] if prefixes.shape[1] == 0 else move[prefixes[:, -1]]
+
+    for length in (1, 5):
+        path, value = viterbi(start, move, length)
+        best = exhaustive(log_probs, 4, length, (), penalty=length_penalty("none"))[0]
+        assert path == best.tokens and value == pytest.approx(best.logprob, abs=1e-9)
+
+
+def test_of_equals_the_lowest():
+    assert viterbi(torch.zeros(3), torch.zeros(3, 3), 4)[0] == [0, 0, 0, 0]
+
+
+def test_no_states():
+    with pytest.raises(UsageError, match="1 or more"):
+        viterbi(torch.zeros(2), torch.zeros(2, 2), 0)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor
+
+from regard.decode.beam import BeamConfig, BeamSearch
+from regard.decode.constraints import LexicalSearch
+from regard.decode.loop import Loop
+from regard.decode.sampling import Ends, SampleConfig, Sampling
+from regard.decode.step import Hypothesis, Limit, Process, Step
 
 
 class Toy:
@@ -52,3 +58,43 @@ def scored(rule: Callable[[list[int], int], Tensor], tokens: list[int], first: i
 def table_rule(rows: dict[tuple[int, ...], list[float]]) -> Callable[[list[int], int], Tensor]:
     """Probabilities after each prefix, by hand."""
     return lambda tokens, first: torch.tensor(rows[tuple(tokens)]).log()
+
+
+def generate(
+    step: Step,
+    start: Tensor,
+    limit: Limit,
+    config: SampleConfig | None = None,
+    ends: Ends | None = None,
+    processes: Sequence[Process] = (),
+) -> list[Hypothesis]:
+    """One hypothesis per row, greedy or drawn."""
+    found = Loop(step).run(Sampling(config, ends, processes), start, limit)
+    return [hypothesis for (hypothesis,) in found]
+
+
+def beam(
+    step: Step,
+    start: Tensor,
+    limit: Limit,
+    eos: Collection[int],
+    config: BeamConfig,
+    processes: Sequence[Process] = (),
+) -> list[list[Hypothesis]]:
+    """The best hypotheses of each source."""
+    return Loop(step).run(BeamSearch(config, eos, processes), start, limit)
+
+
+def lexical_beam(
+    step: Step,
+    start: Tensor,
+    limit: int,
+    eos: Collection[int],
+    config: BeamConfig,
+    phrases: Sequence[Sequence[int]],
+    processes: Sequence[Process] = (),
+    joins: Callable[[int, int], bool] | None = None,
+) -> list[Hypothesis]:
+    """The best hypotheses of one source that hold every phrase."""
+    search = LexicalSearch(config, eos, phrases, processes, joins)
+    return Loop(step).run(search, start, limit)[0]

@@ -13,8 +13,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from regard.cli.main import main
-from regard.decode.beam import BeamConfig
-from regard.decode.penalty import length_penalty
+from regard.decode.beam import BeamConfig, length_penalty
 from regard.errors import DataError
 from regard.interop.ct2 import check_shape
 from regard.kit import Kit

@@ -212,7 +212,7 @@ def entry(dtype="F32", shape=(2,), offsets=(0, 8)):
         ({"a": entry(shape=(-2,), offsets=(8, 0))}, "-2"),
         ({"a": entry(shape=(True, 2))}, "true"),
         ({"a": entry(shape=(2**70, 0), offsets=(0, 0))}, "usize"),
-        ({"a": entry(), "b": entry()}, "offset for tensor `b`"),
+        ({"a": entry(), "b": entry()}, "offset for tensor"),
         ({"a": entry(), "b": entry(offsets=(16, 24))}, "offset for tensor `b`"),
         ({"a": entry(shape=(2**40,), offsets=(0, 2**42))}, "not fully covered"),
         ({}, "not fully covered"),

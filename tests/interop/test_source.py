@@ -9,7 +9,6 @@ from safetensors.torch import save_file
 
 from regard.errors import DataError
 from regard.interop.folder import FolderSource
-from regard.interop.llama2c import Llama2cSource
 from regard.interop.source import Source, is_pickle, open_source
 
 
@@ -35,7 +34,7 @@ def test_a_folder_and_files(tmp_path):
     source: Source = open_source(str(tmp_path))
     assert isinstance(source, FolderSource) and source.path == tmp_path
     (tmp_path / "m.bin").write_bytes(llama2c(4))
-    assert isinstance(open_source(tmp_path / "m.bin"), Llama2cSource)
+    assert "tools/llama2c.py" in refused(tmp_path / "m.bin").fix
     assert "open the folder" in refused(tmp_path / "model.safetensors").fix
     assert "open the folder" in refused(tmp_path / "config.json").fix
 
@@ -45,7 +44,7 @@ def test_a_llama2c_file_is_not_taken_for_a_pickle(tmp_path, dim):
     path = tmp_path / "m.bin"
     path.write_bytes(llama2c(dim))
     assert not is_pickle(path)
-    assert open_source(path).config["hidden_size"] == dim
+    assert "tools/llama2c.py" in refused(path).fix
 
 
 class Bomb:
@@ -97,7 +96,7 @@ def test_nothing_to_open(tmp_path):
 
 def test_a_wrong_gguf_name(tmp_path):
     (tmp_path / "x.gguf").write_bytes(b"hello, this is no model at all")
-    with pytest.raises(DataError, match="byte 0: starts with b'hell'"):
+    with pytest.raises(DataError, match="GGUF magic invalid"):
         open_source(tmp_path / "x.gguf")
 
 

@@ -31,7 +31,7 @@ def items_of(kit, target):
 def extract(kit, items, patterns, size=1 << 20, tokens=64, **choice):
     """All rows of the shards joined, and how many each shard had."""
     shards = []
-    made = Shards(kit.board, select_taps(kit.board, patterns, **choice), size, shards.append)
+    made = Shards(kit.hooked, select_taps(kit.hooked, patterns, **choice), size, shards.append)
     made.read(iter(items), tokens)
     made.flush()
     return {n: torch.cat([s[n] for s in shards]) for n in shards[0]}, [
@@ -75,7 +75,7 @@ def test_an_encoder_is_read_without_targets_and_cross_keys_belong_to_the_source(
     x = alone(kit, last, "decoder.blocks.1.cross.k")["decoder.blocks.1.cross.k"]
     assert_near(also["decoder.blocks.1.cross.k"][-len(last.ids) :], x.flatten(1))
     with pytest.raises(UsageError, match="run once for each"):
-        select_taps(kit.board, "*.resid_post")
+        select_taps(kit.hooked, "*.resid_post")
 
 
 @pytest.mark.parametrize("position", ["last", "mean", 2, -3])
@@ -152,7 +152,7 @@ def test_what_cannot_be_extracted(patterns, choice, told):
         extract(kit, items_of(kit, False), patterns, **choice)
     classes = small_kit("gpt2", head=HeadConfig(3, take="first"))
     with pytest.raises(UsageError, match="whole text"):
-        select_taps(classes.board, "logits")
+        select_taps(classes.hooked, "logits")
 
 
 # Folders ------------------------------------------------------------------------------------------

@@ -12,8 +12,7 @@ import torch
 
 import regard
 from regard.decode.beam import BeamConfig
-from regard.decode.generate import Ends
-from regard.decode.sample import SampleConfig
+from regard.decode.sampling import Ends, SampleConfig
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.look.activations import find_path
@@ -146,10 +145,10 @@ def test_the_answers_stay_and_nothing_is_left_behind(driver):
     assert [row[0].tokens for row in found] == [row[0].tokens for row in wanted]
     assert len(captured) == len(found) + len(more)
     check(plain, batch, more, captured[len(found) :], ["*.resid_post"])
-    assert all(tap.fn is None for tap in kit.board.taps.values())
+    assert all(tap.fn is None for tap in kit.hooked.taps.values())
     with pytest.raises(RuntimeError), kit.capture("*.z"):
         raise RuntimeError
-    assert kit.board.captured is None and all(t.fn is None for t in kit.board.taps.values())
+    assert kit.hooked.captured is None and all(t.fn is None for t in kit.hooked.taps.values())
 
 
 def test_packed_products():

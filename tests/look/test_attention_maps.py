@@ -41,7 +41,7 @@ def additive():
 def test_maps_are_the_patterns(name):
     kit = additive() if name == "additive" else small_kit(name)
     batch, sides, seen = prepare(kit)
-    view = collect_maps(kit.board, batch, sides)
+    view = collect_maps(kit.hooked, batch, sides)
     assert [tap for maps in view.maps for tap in maps.taps] == sorted(
         seen, key=lambda tap: ("cross" in tap, tap.startswith("decoder"))
     )
@@ -58,7 +58,7 @@ def test_maps_are_the_patterns(name):
 def test_facts_by_hand():
     kit = small_kit("gpt2")
     batch, sides, seen = prepare(kit)
-    (maps,) = collect_maps(kit.board, batch, sides).maps
+    (maps,) = collect_maps(kit.hooked, batch, sides).maps
     pattern, fact = seen[maps.taps[1]][2].double(), maps.facts[1][2]
     rows, columns = pattern.shape
     cells = [(q, k, float(pattern[q, k])) for q in range(rows) for k in range(columns)]
@@ -77,11 +77,11 @@ def test_facts_by_hand():
 def test_long_texts_keep_the_heaviest_links(monkeypatch):
     kit = small_kit("llama")
     batch, sides, seen = prepare(kit, 90)
-    whole = collect_maps(kit.board, batch, sides).maps[0]
+    whole = collect_maps(kit.hooked, batch, sides).maps[0]
     monkeypatch.setattr(attention_maps, "WHOLE", 50)
     monkeypatch.setattr(attention_maps, "LINKS", 90 * 8 * 9)  # 90 tokens, 8 heads, 9 links
     monkeypatch.setattr(attention_maps, "AT_ONCE", 1)  # a block at a time
-    maps = collect_maps(kit.board, batch, sides).maps[0]
+    maps = collect_maps(kit.hooked, batch, sides).maps[0]
     assert whole.kept is None and maps.kept == 9
     for tap, heads in zip(maps.taps, maps.heads, strict=True):
         for head, wanted in zip(heads, seen[tap], strict=True):
@@ -98,9 +98,9 @@ def test_long_texts_keep_the_heaviest_links(monkeypatch):
 def test_effects_are_runs_without_the_head(name):
     kit = additive() if name == "additive" else small_kit(name)
     batch, sides, _ = prepare(kit)
-    view = add_effects(kit.board, batch, collect_maps(kit.board, batch, sides))
+    view = add_effects(kit.hooked, batch, collect_maps(kit.hooked, batch, sides))
     with torch.no_grad():
-        plain = kit.board.run(batch)[0].flatten(0, -2)  # (T, V)
+        plain = kit.hooked.run(batch)[0].flatten(0, -2)  # (T, V)
         assert view.forecast.tokens.tolist() == plain.topk(5).indices.tolist()
         shares = torch.from_numpy(view.forecast.probabilities)
         assert torch.allclose(shares, plain.softmax(-1).topk(5).values, atol=1e-6)
@@ -111,7 +111,7 @@ def test_effects_are_runs_without_the_head(name):
             for block, tap in enumerate(maps.taps):
                 place = tap if name == "additive" else tap.replace("pattern", "z")
                 for head in range(len(maps.heads[block])):
-                    logits = kit.board.run(batch, edits={place: zero(head=head)})[0]
+                    logits = kit.hooked.run(batch, edits={place: zero(head=head)})[0]
                     before, after = (
                         goal(plain[None] if logits.dim() == 3 else plain, batch),
                         goal(logits, batch),
@@ -121,17 +121,17 @@ def test_effects_are_runs_without_the_head(name):
                     top = logits.flatten(0, -2).softmax(-1).topk(5)
                     found = torch.from_numpy(effects.probabilities[block, head])
                     assert torch.allclose(found, top.values, atol=1e-5)
-    assert all(hook.edits == [] for hook in kit.board.hooks.values())
+    assert all(hook.edits == [] for hook in kit.hooked.hooks.values())
 
 
 def test_effects_of_a_long_text_are_of_its_end(monkeypatch):
     kit = small_kit("gpt2")
     batch, sides, _ = prepare(kit)
-    view = collect_maps(kit.board, batch, sides)
-    whole = add_effects(kit.board, batch, view).effects["decoder"]
+    view = collect_maps(kit.hooked, batch, sides)
+    whole = add_effects(kit.hooked, batch, view).effects["decoder"]
     monkeypatch.setattr(attention_maps, "KEPT", 8 * 5)  # 8 heads
     monkeypatch.setattr(attention_maps, "TOKENS", 30)  # two rows at once
-    part = add_effects(kit.board, batch, view).effects["decoder"]
+    part = add_effects(kit.hooked, batch, view).effects["decoder"]
     assert part.first == 7 and part.changes.shape == (2, 4, 5)
     assert np.allclose(part.changes, whole.changes[..., 7:], atol=1e-5)
 
@@ -140,13 +140,13 @@ def test_refusals():
     kit = small_kit("gpt2")
     batch, sides, _ = prepare(kit)
     with pytest.raises(DataError, match="12 queries"):
-        collect_maps(kit.board, batch, {"text": ["a"] * 11})
+        collect_maps(kit.hooked, batch, {"text": ["a"] * 11})
     with pytest.raises(DataError, match="0 tokens"):
-        collect_maps(kit.board, batch, {"text": []})
+        collect_maps(kit.hooked, batch, {"text": []})
     with pytest.raises(UsageError, match="2 texts"):
-        collect_maps(kit.board, kit.batch(torch.zeros(2, 3).long()), {"text": ["a"] * 3})
+        collect_maps(kit.hooked, kit.batch(torch.zeros(2, 3).long()), {"text": ["a"] * 3})
     with pytest.raises(UsageError, match="one of decoder"):
-        collect_maps(kit.board, batch, sides).stack("cross")
+        collect_maps(kit.hooked, batch, sides).stack("cross")
     lstm = Kit(Recurrent(recurrent_lm("lstm", 8, 8, 1, 61)).eval())
     with pytest.raises(UsageError, match="additive attention"):
-        collect_maps(lstm.board, lstm.batch([[1, 2]]), {"text": ["a", "b"]})
+        collect_maps(lstm.hooked, lstm.batch([[1, 2]]), {"text": ["a", "b"]})

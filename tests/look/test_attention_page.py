@@ -35,8 +35,8 @@ def make(name: str, effects: bool = True):
     one = example(kit, len(NASTY), source=len(NASTY))
     names = ["text"] if one.target is None else ["source", "target"]
     batch = kit.batch(one.inputs[None], None if one.target is None else one.target[None])
-    view = collect_maps(kit.board, batch, {side: NASTY for side in names})
-    view = add_effects(kit.board, batch, view) if effects else view
+    view = collect_maps(kit.hooked, batch, {side: NASTY for side in names})
+    view = add_effects(kit.hooked, batch, view) if effects else view
     view = replace(spell_words(view, WORDS.__getitem__), heading="A <title> & more")
     object.__setattr__(view, "call", Call("regard.look.attention", {"text": "a <b>"}, []))
     return view, view.page()
@@ -100,7 +100,7 @@ def test_data_come_back(name):
     sides = {"text": ["a"] * size} if one.target is None else {"source": ["a"] * 9}
     sides |= {} if one.target is None else {"target": ["b"] * 12}
     batch = kit.batch(*given_)
-    view = add_effects(kit.board, batch, collect_maps(kit.board, batch, sides))
+    view = add_effects(kit.hooked, batch, collect_maps(kit.hooked, batch, sides))
     found = data_of(spell_words(view, str).page())
     for stack, maps in zip(found["stacks"], view.maps, strict=True):
         queries, keys = (len(sides[side]) for side in stack["sides"])

@@ -7,7 +7,7 @@ import torch
 
 from regard.errors import UsageError
 from regard.look.attention_patterns import attention_names, pattern_rows, patterns
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.model.batch import Batch
 from regard.model.presets import recurrent_lm, recurrent_seq2seq
 from regard.model.recurrent import Recurrent
@@ -48,25 +48,25 @@ def test_rebuilt_patterns_are_those_of_the_run(name):
     kit = small_kit(name)
     rows = [0, 4, -1]
     for batch in batches(kit):
-        found = patterns(kit.board, batch)
-        _, seen = kit.board.run(batch, [f"*.{place}" for place in ("q", "k", "pattern")])
-        assert list(found) == attention_names(kit.board)
+        found = patterns(kit.hooked, batch)
+        _, seen = kit.hooked.run(batch, [f"*.{place}" for place in ("q", "k", "pattern")])
+        assert list(found) == attention_names(kit.hooked)
         for path, pattern in found.items():
             expected = seen[f"{path}.pattern"]
             torch.testing.assert_close(pattern, expected, atol=1e-5, rtol=0)
-            some = pattern_rows(kit.board, path, seen[f"{path}.q"], seen[f"{path}.k"], batch, rows)
+            some = pattern_rows(kit.hooked, path, seen[f"{path}.q"], seen[f"{path}.k"], batch, rows)
             torch.testing.assert_close(some, expected[:, :, rows], atol=1e-5, rtol=0)
 
 
 def test_a_prefix_and_one_token():
     kit = small_kit("gpt2")
     batch = Batch(random_ids(T, 1)[None], prefix=torch.tensor([4]))
-    _, seen = kit.board.run(batch, "*.pattern")
-    found = patterns(kit.board, batch)
+    _, seen = kit.hooked.run(batch, "*.pattern")
+    found = patterns(kit.hooked, batch)
     for path, pattern in found.items():
         torch.testing.assert_close(pattern, seen[f"{path}.pattern"], atol=1e-5, rtol=0)
     assert found["decoder.blocks.0.attn"][0, :, 0, 3].min() > 0  # the prefix looks ahead
-    single = patterns(kit.board, Batch(random_ids(1, 1)[None]))
+    single = patterns(kit.hooked, Batch(random_ids(1, 1)[None]))
     assert all(pattern.eq(1).all() for pattern in single.values())
 
 
@@ -74,14 +74,14 @@ def test_attention_stays_fused(monkeypatch):
     kit, asked = small_kit("llama"), []
     attention = kit.model.decoder.blocks[0].attn
     monkeypatch.setattr(attention, "fused", lambda *given: asked.append(1) or given[0])
-    patterns(kit.board, Batch(random_ids(T, 1)[None]))
+    patterns(kit.hooked, Batch(random_ids(T, 1)[None]))
     assert asked == [1]
 
 
 def test_additive_attention_gives_its_pattern():
     pair = Recurrent.fresh(recurrent_seq2seq("gru", 8, 8, 1, 20, "additive"))
     ids = torch.randint(20, (2, 5), generator=torch.Generator().manual_seed(0))
-    (found,) = patterns(Board(pair), Batch(ids, ids[:, :4])).items()
+    (found,) = patterns(HookedModel(pair), Batch(ids, ids[:, :4])).items()
     assert found[0] == "decoder.cross" and found[1].shape == (2, 1, 4, 5)
     torch.testing.assert_close(found[1].sum(-1), torch.ones(2, 1, 4))
 
@@ -89,12 +89,12 @@ def test_additive_attention_gives_its_pattern():
 def test_what_cannot_be():
     kit = small_kit("gpt2")
     batch = Batch(random_ids(T, 1)[None])
-    _, seen = kit.board.run(batch, "decoder.blocks.0.attn.[qk]")
+    _, seen = kit.hooked.run(batch, "decoder.blocks.0.attn.[qk]")
     q, k = seen.values()
     with pytest.raises(UsageError, match="rows"):
-        pattern_rows(kit.board, 0, q, k, batch, [T])
+        pattern_rows(kit.hooked, 0, q, k, batch, [T])
     with pytest.raises(UsageError, match="blocks.7"):
-        pattern_rows(kit.board, 7, q, k, batch)
-    lstm = Board(Recurrent.fresh(recurrent_lm("lstm", 8, 8, 1, 20)))
+        pattern_rows(kit.hooked, 7, q, k, batch)
+    lstm = HookedModel(Recurrent.fresh(recurrent_lm("lstm", 8, 8, 1, 20)))
     with pytest.raises(UsageError, match="without attention"):
         patterns(lstm, batch)

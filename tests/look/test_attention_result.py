@@ -29,8 +29,8 @@ def make(name: str, length: int, effects: bool = True):
     names = ["text"] if one.target is None else ["source", "target"]
     batch = kit.batch(one.inputs[None], None if one.target is None else one.target[None])
     tokens = (TOKENS * length)[:length]
-    maps = collect_maps(kit.board, batch, {side: tokens for side in names})
-    maps = add_effects(kit.board, batch, maps) if effects else maps
+    maps = collect_maps(kit.hooked, batch, {side: tokens for side in names})
+    maps = add_effects(kit.hooked, batch, maps) if effects else maps
     return spell_words(maps, lambda token: f" w{token}")
 
 

@@ -44,7 +44,7 @@ def test_an_edit_is_seen_and_taken_back(writer):  # noqa: F811
     """Effects are then those of the edited model."""
     kit, taps = regard.load(writer), "decoder.blocks.0.attn.z"
     found = regard.look.attention(kit, TEXT, edit=["*.0.attn.z=zero"]).to_dict()
-    assert not any(tap.fn for tap in kit.board.taps.values())
+    assert not any(tap.fn for tap in kit.hooked.taps.values())
     with kit.edit({taps: zero()}):
         plain = kit.logits(TEXT)[0, -1].log_softmax(-1)
         with kit.edit({"decoder.blocks.1.attn.z": zero(head=1)}):
@@ -119,7 +119,7 @@ def test_a_model_without_attention(writer):  # noqa: F811
     with pytest.raises(UsageError, match="additive attention"):
         regard.look.attention(kit, "the cat")
     with pytest.raises(UsageError, match="without attention"):
-        regard.head_mask(kit.board, ["0.1"])
+        regard.head_mask(kit.hooked, ["0.1"])
     with pytest.raises(UsageError, match="without attention"):
         regard.look.heads(kit)
     with pytest.raises(UsageError, match="recurrent"):

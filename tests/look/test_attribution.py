@@ -21,7 +21,7 @@ from regard.look.attribution import (
     random_areas,
     spearman,
 )
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.masked_input import MaskedInput
 from regard.look.patching import Goal
 from regard.look.rollout import flow, mix_residual, rollout
@@ -139,7 +139,7 @@ def test_captum_agrees_on_gpt2_of_transformers(tmp_path):
         options = dict(n_steps=64, method="riemann_middle", return_convergence_delta=True)
         wanted, gap = attr.IntegratedGradients(function).attribute(x, base, **options)
         found = integrated_gradients(
-            MaskedInput(kit.board, kit.batch(ids), goal, token, rows=5), 64, limit=64
+            MaskedInput(kit.hooked, kit.batch(ids), goal, token, rows=5), 64, limit=64
         )
         torch.testing.assert_close(found.scores.float(), wanted[0].sum(-1), atol=1e-6, rtol=1e-4)
         size = abs(found.value - found.baseline_value)
@@ -147,7 +147,7 @@ def test_captum_agrees_on_gpt2_of_transformers(tmp_path):
         assert found.value == pytest.approx(float(function(x).detach()), abs=1e-4)
         assert found.baseline_value == pytest.approx(float(function(base).detach()), abs=1e-4)
     wanted = attr.InputXGradient(function).attribute(x.requires_grad_())[0].sum(-1)
-    found = gradient_times_input(MaskedInput(kit.board, kit.batch(ids), goal))
+    found = gradient_times_input(MaskedInput(kit.hooked, kit.batch(ids), goal))
     torch.testing.assert_close(found.scores.float(), wanted.detach(), atol=1e-6, rtol=1e-4)
 
 
@@ -164,7 +164,7 @@ def test_every_model_is_explained_completely(name):
     batch, goal = asked(kit, example(kit, 6, 1, 7))
     signal = batch.inputs.dtype != torch.long
     batch = Batch(batch.inputs.double(), batch.target) if signal else batch
-    tokens = MaskedInput(kit.board, batch, goal, "zero" if signal else 2)
+    tokens = MaskedInput(kit.hooked, batch, goal, "zero" if signal else 2)
     found = integrated_gradients(tokens, steps=100)
     assert found.scores.shape == (tokens.width,) and found.completeness_error < 0.02
     with torch.no_grad():
@@ -172,13 +172,13 @@ def test_every_model_is_explained_completely(name):
     assert found.value == pytest.approx(float(goal(logits, batch)[0]))
     weight = attention_row(tokens)
     assert weight.shape == found.scores.shape and float(weight.sum()) == pytest.approx(1)
-    assert not any(tap.fn for tap in kit.board.taps.values())
+    assert not any(tap.fn for tap in kit.hooked.taps.values())
 
 
 def test_a_baseline_of_a_token_is_the_model_on_that_token():
     kit = small_kit("bert")
     batch, goal = asked(kit, example(kit, 6, 1, 7))
-    found = gradient_times_input(MaskedInput(kit.board, batch, goal, 11))
+    found = gradient_times_input(MaskedInput(kit.hooked, batch, goal, 11))
     others = Batch(torch.full_like(batch.inputs, 11))
     with torch.no_grad():
         assert found.baseline_value == pytest.approx(float(goal(kit.model(others), others)[0]))
@@ -189,15 +189,17 @@ def test_the_vector_zero_is_no_baseline_without_positions():
     kit = small_kit("llama")
     batch, goal = asked(kit, example(kit, 6, 1, 7))
     with pytest.warns(RegardWarning, match="another baseline"):
-        integrated_gradients(MaskedInput(kit.board, batch, goal), steps=50, limit=100)
+        integrated_gradients(MaskedInput(kit.hooked, batch, goal), steps=50, limit=100)
 
 
 def test_padding_gets_nothing_and_changes_nothing():
     kit = small_kit("gpt2")
     goal = Goal(torch.tensor([3]))
-    plain = integrated_gradients(MaskedInput(kit.board, Batch(torch.tensor([[4, 9, 2]])), goal), 20)
+    plain = integrated_gradients(
+        MaskedInput(kit.hooked, Batch(torch.tensor([[4, 9, 2]])), goal), 20
+    )
     mask = torch.tensor([[False, False, True, True, True]])
-    padded = MaskedInput(kit.board, Batch(torch.tensor([[7, 7, 4, 9, 2]]), mask=mask), goal)
+    padded = MaskedInput(kit.hooked, Batch(torch.tensor([[7, 7, 4, 9, 2]]), mask=mask), goal)
     found = integrated_gradients(padded, 20)
     assert padded.columns.tolist() == [2, 3, 4]
     torch.testing.assert_close(found.scores, plain.scores, atol=1e-4, rtol=1e-4)
@@ -208,7 +210,7 @@ def test_padding_gets_nothing_and_changes_nothing():
 def test_tokens_that_are_always_there_get_no_share():
     kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]))
     batch = Batch(torch.tensor([[4, 9, 2, 7]]))
-    tokens = MaskedInput(kit.board, batch, goal, 11, players=[1, 3])
+    tokens = MaskedInput(kit.hooked, batch, goal, 11, players=[1, 3])
     found = integrated_gradients(tokens)
     others = Batch(torch.tensor([[4, 11, 2, 11]]))
     with torch.no_grad():
@@ -223,7 +225,7 @@ def test_a_recurrent_language_model(cell):
     model = model_class(config).fresh(config)
     randomise(model)
     batch = Batch(torch.tensor([[4, 9, 2, 7]]))
-    tokens = MaskedInput(Board(model), batch, Goal(torch.tensor([3])))
+    tokens = MaskedInput(HookedModel(model), batch, Goal(torch.tensor([3])))
     found = integrated_gradients(tokens)
     assert found.completeness_error < 0.01
     x = model.front.tokens(batch.inputs).detach().requires_grad_()
@@ -241,7 +243,7 @@ def test_a_recurrent_translator_with_attention():
     config = recurrent_seq2seq("gru", 12, 12, 1, 30, "additive")
     model = model_class(config).fresh(config)
     batch = Batch(torch.tensor([[4, 9, 2, 7]]), torch.tensor([[1, 5]]))
-    tokens = MaskedInput(Board(model), batch, Goal(torch.tensor([3])))
+    tokens = MaskedInput(HookedModel(model), batch, Goal(torch.tensor([3])))
     found = integrated_gradients(tokens)
     assert found.scores.shape == (4,) and found.completeness_error < 0.01
     weight = attention_row(tokens)
@@ -255,7 +257,7 @@ def test_attention_is_read_where_the_goal_is():
     for at in (0, 2):
         wanted = torch.stack([p[0, :, at] for p in seen.values()]).mean((0, 1)).double()
         goal = Goal(torch.tensor([3]), at=torch.tensor([at]))
-        torch.testing.assert_close(attention_row(MaskedInput(kit.board, batch, goal)), wanted)
+        torch.testing.assert_close(attention_row(MaskedInput(kit.hooked, batch, goal)), wanted)
 
 
 def test_attention_is_followed_down_to_the_input():
@@ -263,7 +265,7 @@ def test_attention_is_followed_down_to_the_input():
     batch = Batch(torch.tensor([[4, 9, 2, 7]]))
     _, seen = kit.run(batch.inputs, taps="*.attn.pattern")
     tokens = MaskedInput(
-        kit.board, batch, Goal(torch.tensor([3]), at=torch.tensor([2])), players=[1, 3]
+        kit.hooked, batch, Goal(torch.tensor([3]), at=torch.tensor([2])), players=[1, 3]
     )
     wanted = rollout(mix_residual(list(seen.values())))[0, 2, [1, 3]].double()
     torch.testing.assert_close(attention_rollout(tokens), wanted)
@@ -275,7 +277,7 @@ def test_attention_is_followed_through_the_encoder_of_a_pair():
     """The goal's row over the source, times the rollout of the encoder."""
     kit = small_kit("t5")
     batch = Batch(torch.tensor([[4, 9, 2, 7, 5]]), torch.tensor([[1, 5, 3]]))
-    tokens = MaskedInput(kit.board, batch, Goal(torch.tensor([3])), players=[0, 2, 3])
+    tokens = MaskedInput(kit.hooked, batch, Goal(torch.tensor([3])), players=[0, 2, 3])
     _, seen = kit.run(
         batch.inputs, batch.target, taps=["encoder.*.attn.pattern", "*.cross.pattern"]
     )
@@ -292,15 +294,15 @@ def test_what_cannot_be_explained():
     one = Batch(torch.tensor([[4, 9]]))
     for batch, baseline in ((Batch(torch.ones(2, 3).long()), "zero"), (one, "drop"), (one, 99)):
         with pytest.raises(UsageError):
-            integrated_gradients(MaskedInput(kit.board, batch, goal, baseline))
+            integrated_gradients(MaskedInput(kit.hooked, batch, goal, baseline))
     with pytest.raises(UsageError):
-        integrated_gradients(MaskedInput(kit.board, one, goal), steps=0)
+        integrated_gradients(MaskedInput(kit.hooked, one, goal), steps=0)
     with pytest.raises(UsageError):
-        integrated_gradients(MaskedInput(kit.board, one, goal, rows=0))
+        integrated_gradients(MaskedInput(kit.hooked, one, goal, rows=0))
     for precision in ("int8", "fp32"):
         set_precision(kit.model, precision)
         with pytest.raises(UsageError, match=f"packed {precision}"):
-            integrated_gradients(MaskedInput(kit.board, one, goal))
+            integrated_gradients(MaskedInput(kit.hooked, one, goal))
 
 
 # Faithfulness -------------------------------------------------------------------------------------

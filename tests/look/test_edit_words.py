@@ -106,7 +106,7 @@ def test_a_vector_made_by_extract(kit, tmp_path):
         regard.look.extract(kit, lines, tap=taps, out=tmp_path / name, position="last")
     rows = [[kit.run(text, taps=tap)[1][tap][0, -1] for text in lines] for lines in sets.values()]
     vector = torch.stack(rows[0]).mean(0) - torch.stack(rows[1]).mean(0)
-    made = regard.steering_vector(kit.board, *(kit.batch(x) for x in sets.values()), tap)
+    made = regard.steering_vector(kit.hooked, *(kit.batch(x) for x in sets.values()), tap)
     torch.testing.assert_close(made, vector, atol=1e-5, rtol=1e-5)
     words = f"*.1.resid_post=add,file={tmp_path}/toward,minus={tmp_path}/away,scale=3"
     found = scores(kit, [words])

@@ -7,7 +7,7 @@ import torch
 
 import regard
 from regard.decode.beam import BeamConfig
-from regard.decode.generate import Ends
+from regard.decode.sampling import Ends
 from regard.errors import UsageError
 from regard.look.patching import head_sites
 from tests.properties.small_models import assert_near, random_ids, small_kit
@@ -31,15 +31,15 @@ def test_a_steering_vector_is_the_difference_of_means(position):
             at = {"last": x[-1:], "mean": x.mean(0, keepdim=True), "all": x}
             rows.append(at[position] if isinstance(position, str) else x[position][None])
         means.append(torch.cat(rows).mean(0))
-    found = regard.steering_vector(kit.board, *batches, "blocks.0.resid_post", position)
+    found = regard.steering_vector(kit.hooked, *batches, "blocks.0.resid_post", position)
     assert_near(found, means[0] - means[1])
     with pytest.raises(UsageError, match="2 taps"):
-        regard.steering_vector(kit.board, *batches, "*.resid_post")
+        regard.steering_vector(kit.hooked, *batches, "*.resid_post")
     with pytest.raises(UsageError, match="no prompt"):
-        regard.steering_vector(kit.board, *batches, TAP, 40)
+        regard.steering_vector(kit.hooked, *batches, TAP, 40)
     left = kit.batch(batches[0].ids, mask=batches[0].mask.flip(1))
     with pytest.raises(UsageError, match="left"):
-        regard.steering_vector(kit.board, left, left, TAP)
+        regard.steering_vector(kit.hooked, left, left, TAP)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
@@ -48,7 +48,7 @@ def test_it_leans_what_is_written(name):
     kit = small_kit(name)
     toward, away = prompts(kit, (5, 3)), prompts(kit, (4, 6), 9)
     tap = "decoder.blocks.1.resid_post"
-    vector = regard.steering_vector(kit.board, toward, away, tap, 0 if name == "t5" else "last")
+    vector = regard.steering_vector(kit.hooked, toward, away, tap, 0 if name == "t5" else "last")
     if name == "t5":
         vector = vector + torch.randn(32, generator=torch.Generator().manual_seed(1))
     for how in (None, BeamConfig(2)):
@@ -62,7 +62,7 @@ def test_it_leans_what_is_written(name):
 def test_heads_side_by_side_find_their_places():
     kit, tap = small_kit("gpt2"), "decoder.blocks.0.attn.z"
     batches = prompts(kit, (5, 3)), prompts(kit, (4, 6), 9)
-    vector = regard.steering_vector(kit.board, *batches, tap)
+    vector = regard.steering_vector(kit.hooked, *batches, tap)
     with kit.edit({tap: regard.add(vector)}):
         found = kit.logits([[1, 2, 3]])
     with kit.edit({tap: regard.add(vector.view(4, 8))}):
@@ -121,19 +121,21 @@ def test_heads_are_masked_by_name():
         (["decoder.0.attn.2"], False, {first: [2]}),
         ([f"{second}.0"], True, {first: [0, 1, 2, 3], second: [1, 2, 3]}),
     ):
-        with kit.edit(regard.head_mask(kit.board, names, keep)):
+        with kit.edit(regard.head_mask(kit.hooked, names, keep)):
             found = kit.logits(ids)
         with kit.edit({tap: regard.zero(head=heads) for tap, heads in wanted.items()}):
             assert torch.equal(kit.logits(ids), found)
     with pytest.raises(UsageError, match="such as 1.3"):
-        regard.head_mask(kit.board, ["1.33"])
+        regard.head_mask(kit.hooked, ["1.33"])
     pair = small_kit("t5")
-    cross = regard.head_mask(pair.board, ["decoder.*.cross.1"])
+    cross = regard.head_mask(pair.hooked, ["decoder.*.cross.1"])
     assert list(cross) == ["decoder.blocks.0.cross.z", "decoder.blocks.1.cross.z"]
-    assert len(head_sites(pair.board)) == 24 and not regard.head_mask(pair.board, ["*"], keep=True)
+    assert len(head_sites(pair.hooked)) == 24 and not regard.head_mask(
+        pair.hooked, ["*"], keep=True
+    )
     with pytest.raises(UsageError, match="no head"):
-        regard.head_mask(pair.board, ["0.1"])
-    alone = regard.head_mask(kit.board, "0.1")
+        regard.head_mask(pair.hooked, ["0.1"])
+    alone = regard.head_mask(kit.hooked, "0.1")
     assert list(alone) == [first] and alone[first][0].head.tolist() == [1]
 
 
@@ -146,4 +148,4 @@ def test_what_cannot_be_steered_or_masked():
         ((one, one), "*.resid_post", "last", "one tap"),
     ):
         with pytest.raises(UsageError, match=told):
-            regard.steering_vector(kit.board, *batches, tap, position)
+            regard.steering_vector(kit.hooked, *batches, tap, position)

@@ -96,7 +96,7 @@ def test_edits_change_what_is_read(masker, tmp_path):  # noqa: F811
 
 def test_what_fits_is_said(pair):  # noqa: F811
     kit = load(pair)
-    shards = Shards(kit.board, select_taps(kit.board, "encoder.*.z"), 1000, list)
+    shards = Shards(kit.hooked, select_taps(kit.hooked, "encoder.*.z"), 1000, list)
     check = TextCheck(kit, shards)
     with pytest.raises(DataError, match=f"at most {shards.capacity}, a shard"):
         check.count_rows(TextIds(0, [5] * 100))

@@ -17,7 +17,7 @@ from regard.look.head_scores import (
     score_heads,
     value_weighted,
 )
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.logit_lens import head_outputs
 from regard.model.batch import Batch
 from regard.model.presets import recurrent_seq2seq
@@ -61,7 +61,7 @@ def test_entropy_and_distance():
 @pytest.mark.parametrize("idle", [0.0, 0.02])
 def test_exactly_the_planted_heads_are_found(heads, previous, induction, idle):
     model = planted_induction(24, 48, heads, previous, induction, idle)
-    found = score_heads(Board(model), random_repeats(range(24), 20))
+    found = score_heads(HookedModel(model), random_repeats(range(24), 20))
     assert len(found) == 2 * heads
     for kind, place in (("previous", (0, previous)), ("induction", (1, induction))):
         best, *others = best_heads(found, kind)
@@ -71,7 +71,9 @@ def test_exactly_the_planted_heads_are_found(heads, previous, induction, idle):
 
 
 def test_a_model_that_forgot_has_no_induction_head():
-    found = score_heads(Board(forget_induction(planted_induction())), random_repeats(range(24), 20))
+    found = score_heads(
+        HookedModel(forget_induction(planted_induction())), random_repeats(range(24), 20)
+    )
     assert max(s.induction for s in found) < 0.3
     assert best_heads(found, "previous", 1)[0].previous > 0.9
 
@@ -95,8 +97,8 @@ def test_measures_against_the_explicit_pattern(name):
     kit = small_kit(name)
     pair = kit.model.target is not None
     repeats = random_repeats(range(5, VOCAB), 8, 3, first=[1], begin=0 if pair else None)
-    found = score_heads(kit.board, repeats)
-    _, seen = kit.board.run(repeats.batch, ["*.pattern", "*.z"])
+    found = score_heads(kit.hooked, repeats)
+    _, seen = kit.hooked.run(repeats.batch, ["*.pattern", "*.z"])
     for s in found:
         pattern = seen[f"{s.layer}.pattern"][:, s.head]
         n, first = 8, 1
@@ -112,7 +114,7 @@ def test_measures_against_the_explicit_pattern(name):
             assert s.induction == pytest.approx(float(sum(cells) / n), abs=1e-5)
         entropy = -(pattern * pattern.clamp(min=1e-30).log()).sum(-1).mean()
         assert s.entropy == pytest.approx(float(entropy), abs=1e-4)
-        out = head_outputs(kit.board, seen[f"{s.layer}.z"], s.layer)[:, :, s.head]
+        out = head_outputs(kit.hooked, seen[f"{s.layer}.z"], s.layer)[:, :, s.head]
         assert s.norm == pytest.approx(float(out.norm(dim=-1).mean()), rel=1e-4)
 
 
@@ -124,8 +126,8 @@ def test_texts_count_by_their_tokens_and_padding_does_not():
     mask[0, 5:] = False
     ids = torch.zeros(2, 9).long()
     ids[0, :5], ids[1] = rows
-    together = score_heads(kit.board, None, [Batch(ids, mask=mask)])
-    apart = score_heads(kit.board, None, [Batch(row[None]) for row in rows])
+    together = score_heads(kit.hooked, None, [Batch(ids, mask=mask)])
+    apart = score_heads(kit.hooked, None, [Batch(row[None]) for row in rows])
     for a, b in zip(together, apart, strict=True):
         assert a.previous is None
         assert (a.entropy, a.distance, a.norm) == pytest.approx(
@@ -138,13 +140,13 @@ def test_pictures_and_sound_have_heads_too(name):
     kit = small_kit(name)
     one = example(kit, 6, 1)
     batch = Batch(one.inputs[None], None if one.target is None else one.target[None])
-    found = score_heads(kit.board, None, [batch])
+    found = score_heads(kit.hooked, None, [batch])
     assert len(found) == (8 if name == "vit" else 24) and all(s.norm > 0 for s in found)
 
 
 def test_additive_attention_has_one_head():
     pair = Recurrent.fresh(recurrent_seq2seq("gru", 8, 8, 1, 20, "additive"))
-    (found,) = score_heads(Board(pair), random_repeats(range(20), 5, begin=0))
+    (found,) = score_heads(HookedModel(pair), random_repeats(range(20), 5, begin=0))
     assert found.name == "0.0 (decoder cross)" and found.norm is None and found.entropy > 0
 
 
@@ -152,9 +154,9 @@ def test_additive_attention_has_one_head():
 @torch.no_grad()
 def test_values_weigh_attention(name):
     kit = small_kit(name)
-    _, seen = kit.board.run(Batch(random_ids(6, 1)[None]), "decoder.blocks.1.attn.*")
+    _, seen = kit.hooked.run(Batch(random_ids(6, 1)[None]), "decoder.blocks.1.attn.*")
     pattern, v = (seen[f"decoder.blocks.1.attn.{place}"] for place in ("pattern", "v"))
-    found = value_weighted(kit.board, 1, pattern, v)
+    found = value_weighted(kit.hooked, 1, pattern, v)
     attention = kit.model.decoder.blocks[1].attn
     weights = attention.o.weight.unflatten(1, (4, 8))
     for head, i, j in ((0, 3, 1), (1, 2, 2), (3, 5, 0)):
@@ -165,7 +167,7 @@ def test_values_weigh_attention(name):
 
 def test_sorting():
     kit = small_kit("t5")
-    found = score_heads(kit.board, random_repeats(range(5, VOCAB), 8, first=[], begin=0))
+    found = score_heads(kit.hooked, random_repeats(range(5, VOCAB), 8, first=[], begin=0))
     values = [s.entropy for s in best_heads(found, "entropy")]
     assert values == sorted(values) and len(values) == 24
     assert len(best_heads(found, "induction")) == 16  # those of cross-attention have none

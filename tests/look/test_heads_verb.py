@@ -45,7 +45,7 @@ def test_measured_on_texts(planted, tmp_path):
     alone = regard.look.heads(planted, corpus=file, batch=1)
     with torch.no_grad():
         wanted = score_heads(
-            planted.board, None, [planted.batch("abcabcabc"), planted.batch("hello")]
+            planted.hooked, None, [planted.batch("abcabcabc"), planted.batch("hello")]
         )
     for found, expected in zip(alone.heads, wanted, strict=True):
         assert found.entropy == pytest.approx(expected.entropy, abs=1e-5)

@@ -8,7 +8,7 @@ import torch
 from regard.look import ioi_task
 from regard.look.edits import patch
 from regard.look.head_scores import random_repeats
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.ioi_task import RULES, HeadClasses
 from regard.look.patching import Goal, Pairs, patch_paths
 from regard.model.batch import Batch
@@ -20,17 +20,17 @@ def search(monkeypatch):
     """Two blocks of random weights, where every head looks everywhere and every effect counts."""
     monkeypatch.setattr(ioi_task, "MIN_ATTENTION", 0.0)
     monkeypatch.setattr(ioi_task, "MIN_EFFECT", 0.0)
-    board = Board(small_kit("gpt2").model.double())
+    hooked = HookedModel(small_kit("gpt2").model.double())
     clean = torch.tensor([[9, 3, 8, 4, 7, 3, 6], [9, 5, 8, 2, 7, 2, 6], [1, 4, 8, 3, 7, 4, 6]])
     corrupt = clean.clone()
     corrupt[:, [1, 3, 5]] = torch.tensor([[10, 11, 12], [12, 13, 10], [11, 12, 13]])
     goal = Goal(torch.tensor([4, 5, 3]), torch.tensor([3, 2, 4]))
     pairs = Pairs(Batch(clean), Batch(corrupt), goal, torch.tensor([0, 1, 0]))
-    return HeadClasses(board, pairs, random_repeats(range(20), 8))
+    return HeadClasses(hooked, pairs, random_repeats(range(20), 8))
 
 
 def test_where_heads_look(search):
-    _, seen = search.board.run(search.pairs.clean, "decoder.blocks.1.attn.pattern")
+    _, seen = search.hooked.run(search.pairs.clean, "decoder.blocks.1.attn.pattern")
     pattern = seen["decoder.blocks.1.attn.pattern"]  # IO at 3, 1, 3; S1 at 1, 3, 1; S2 at 5
     io = torch.stack([pattern[0, :, 6, 3], pattern[1, :, 6, 1], pattern[2, :, 6, 3]]).mean(0)
     after = torch.stack([pattern[0, :, 5, 2], pattern[1, :, 5, 4], pattern[2, :, 5, 2]]).mean(0)
@@ -41,29 +41,29 @@ def test_where_heads_look(search):
 
 @torch.no_grad()
 def test_movers_and_their_backups(search):
-    direct = patch_paths(search.board, search.pairs, search.sites).mean
+    direct = patch_paths(search.hooked, search.pairs, search.sites).mean
     movers = {n for n, x in enumerate(direct.tolist()) if x >= 0}
     assert set(search.movers) == movers and 0 < len(movers) < len(search.sites)
     order = [float(direct[n]) for n in search.movers]
     assert order == sorted(order, reverse=True)
     # a head of the last block reaches the end directly or not at all
-    board, pairs = search.board, search.pairs
+    hooked, pairs = search.hooked, search.pairs
     last = [n for n in range(len(search.sites)) if ".1." in search.sites[n].tap and n not in movers]
-    _, other = board.run(pairs.corrupt, "*.z")
+    _, other = hooked.run(pairs.corrupt, "*.z")
     edits = {}
     for tap in {search.sites[n].tap for n in movers}:
         mine = [s.head for n, s in enumerate(search.sites) if n in movers and s.tap == tap]
         means = other[tap].clone()  # of each row's template, at each position
         means[[0, 2]] = means[[0, 2]].mean(0)
         edits[tap] = [patch(means, head=mine)]
-    before = pairs.goal(board.run(pairs.clean, (), edits)[0], pairs.clean)
-    _, other = board.run(pairs.corrupt, "*.z", edits)
+    before = pairs.goal(hooked.run(pairs.clean, (), edits)[0], pairs.clean)
+    _, other = hooked.run(pairs.corrupt, "*.z", edits)
     found = search.backup_effects()
     assert last
     for n in last:
         tap, head = search.sites[n].tap, search.sites[n].head
         added = {**edits, tap: [*edits.get(tap, []), patch(other[tap], head=head)]}
-        after = pairs.goal(board.run(pairs.clean, (), added)[0], pairs.clean)
+        after = pairs.goal(hooked.run(pairs.clean, (), added)[0], pairs.clean)
         wanted = float((before - after).mean()) / search.gap
         grown = wanted - float(direct[n]) >= 0
         assert (n in found) == grown
@@ -79,8 +79,8 @@ def test_padding_is_in_no_mean(search):
     for padding in (0, 15):
         ids[0, 5:] = padding
         pairs = search.pairs._replace(corrupt=Batch(ids, mask=real))
-        (edit,) = ioi_task.mean_ablation(search.board, pairs, sites).values()
-        values.append(edit.at(sites[0].tap, search.board.model.decoder.blocks[0].attn).value)
+        (edit,) = ioi_task.mean_ablation(search.hooked, pairs, sites).values()
+        values.append(edit.at(sites[0].tap, search.hooked.model.decoder.blocks[0].attn).value)
     torch.testing.assert_close(*values)
 
 
@@ -91,4 +91,4 @@ def test_the_classes(search):
     assert all((h.effect or 0) <= 0 for h in made["negative name movers"])
     looks = [h.looks for h in made["previous token"]]
     assert looks == sorted(looks, reverse=True) and len(looks) == len(search.sites)
-    assert not any(tap.fn for tap in search.board.taps.values())
+    assert not any(tap.fn for tap in search.hooked.taps.values())

@@ -50,7 +50,7 @@ def test_lime_of_its_authors_agrees():
     """The same draws, distances and kernel through their ridge (scikit-learn's)."""
     base = pytest.importorskip("lime.lime_base")
     kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]), torch.tensor([8]))
-    value = MaskedInput(kit.board, kit.batch([[4, 9, 2, 7, 11, 5]]), goal, 13)
+    value = MaskedInput(kit.hooked, kit.batch([[4, 9, 2, 7, 11, 5]]), goal, 13)
     found = fit_lime(value, 6, 300, seed=2)
     kept = draw_subsets(6, 300, seed=2)
     distance = 100 * (1 - torch.nn.functional.cosine_similarity(kept.double(), kept[:1].double()))
@@ -88,7 +88,7 @@ def test_the_draws():
 
 def test_a_seed_fixes_all():
     kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]))
-    value = MaskedInput(kit.board, kit.batch([[4, 9, 2, 7]]), goal, 13)
+    value = MaskedInput(kit.hooked, kit.batch([[4, 9, 2, 7]]), goal, 13)
     one, again, other = (fit_lime(value, 4, 100, seed=seed) for seed in (3, 3, 4))
     assert torch.equal(one.scores, again.scores) and not torch.equal(one.scores, other.scores)
 

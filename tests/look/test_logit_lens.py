@@ -10,7 +10,7 @@ import torch
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.look.edits import zero
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.logit_lens import (
     copy_score,
     direct_attribution,
@@ -70,18 +70,18 @@ def test_the_last_layer_gives_the_models_scores(name):
     batch = two_rows(kit)
     with torch.no_grad():
         logits = kit.model(batch)
-    found = lens_scores(kit.board, batch)
+    found = lens_scores(kit.hooked, batch)
     assert found.shape == (3, *logits.shape)
     torch.testing.assert_close(found[-1], logits)
     assert not torch.allclose(found[0], logits, atol=1e-2)
     if logits.dim() == 3:
         columns = torch.tensor([[1, 5], [6, 3]])
-        some = lens_scores(kit.board, batch, columns)
+        some = lens_scores(kit.hooked, batch, columns)
         torch.testing.assert_close(some[:, 1, 0], found[:, 1, 6])
         torch.testing.assert_close(some[:, 0, 1], found[:, 0, 5])
     else:
         with pytest.raises(UsageError, match="first position"):
-            lens_scores(kit.board, batch, torch.zeros(2, 1).long())
+            lens_scores(kit.hooked, batch, torch.zeros(2, 1).long())
 
 
 @torch.no_grad()
@@ -95,7 +95,7 @@ def test_a_layer_is_a_model_without_the_later_blocks():
         less.load_state_dict({k: own[k] for k in less.state_dict()})
         if depth == 0:
             del less.decoder.blocks[0]
-        torch.testing.assert_close(lens_scores(kit.board, batch)[depth], less(batch))
+        torch.testing.assert_close(lens_scores(kit.hooked, batch)[depth], less(batch))
 
 
 def test_standing_counts_the_better_ones():
@@ -113,7 +113,7 @@ def test_parts_sum_to_the_goal(name):
     kit = small_kit(name)
     batch = two_rows(kit)
     for goal in goals(kit):
-        found = direct_attribution(kit.board, batch, goal)
+        found = direct_attribution(kit.hooked, batch, goal)
         assert found.error.abs().max() < 1e-4
         assert found.goal.abs().min() > 0.01 and found.values.abs().max() > 0.1
     with torch.no_grad():
@@ -131,7 +131,7 @@ def test_exact_in_double(name):
     if batch.inputs.is_floating_point():
         batch = replace(batch, inputs=batch.inputs.double())
     for goal in goals(kit):
-        found = direct_attribution(kit.board, batch, goal)
+        found = direct_attribution(kit.hooked, batch, goal)
         assert found.error.abs().max() < 1e-9
         names = [part.name for part in found.parts]
         assert len(set(names)) == len(names) and "bias of the output head" in names
@@ -143,13 +143,13 @@ def test_a_heads_part_is_what_goes_when_the_norm_stays():
     kit = small_kit("gpt2")
     batch = two_rows(kit)
     goal = next(goals(kit))
-    found = direct_attribution(kit.board, batch, goal)
+    found = direct_attribution(kit.hooked, batch, goal)
     values = {(p.kind, p.block, p.head): v for p, v in zip(found.parts, found.values, strict=True)}
     last = "decoder.blocks.1.resid_post"
     frozen = {"decoder.blocks.1.mlp.out", last}
-    _, before = kit.board.run(batch, frozen)
+    _, before = kit.hooked.run(batch, frozen)
     edits = {"decoder.blocks.1.attn.z": zero(head=2)}
-    _, after = kit.board.run(batch, [*frozen, "decoder.blocks.1.resid_mid"], edits)
+    _, after = kit.hooked.run(batch, [*frozen, "decoder.blocks.1.resid_mid"], edits)
     moved = after["decoder.blocks.1.resid_mid"] + before["decoder.blocks.1.mlp.out"]
     x, norm = before[last], kit.model.decoder.norm
     scale = (x.var(-1, unbiased=False, keepdim=True) + norm.eps).rsqrt()
@@ -166,12 +166,12 @@ def test_a_heads_part_is_what_goes_when_the_norm_stays():
 def test_heads_mlps_and_biases_make_the_stream(name):
     kit = small_kit(name)
     batch = two_rows(kit)
-    _, seen = kit.board.run(batch, "decoder.*")
+    _, seen = kit.hooked.run(batch, "decoder.*")
     total = seen["decoder.embed"]
     for n, block in enumerate(kit.model.decoder.blocks):
         for kind in ("attn", "cross") if block.cross is not None else ("attn",):
             path = f"decoder.blocks.{n}.{kind}"
-            out = head_outputs(kit.board, seen[f"{path}.z"], path)
+            out = head_outputs(kit.hooked, seen[f"{path}.z"], path)
             assert out.shape == (2, T, 4, 32)
             bias = getattr(block, kind).o.bias
             total = total + out.sum(2) + (0 if bias is None else bias)
@@ -186,8 +186,8 @@ def test_heads_mlps_and_biases_make_the_stream(name):
 def test_neurons_sum_to_their_mlp(name):
     kit = small_kit(name)
     batch, goal = two_rows(kit), next(goals(kit))
-    found = direct_attribution(kit.board, batch, goal)
-    each = direct_attribution(kit.board, batch, goal, neurons=True)
+    found = direct_attribution(kit.hooked, batch, goal)
+    each = direct_attribution(kit.hooked, batch, goal, neurons=True)
     for n, block in enumerate(kit.model.decoder.blocks):
         (place,) = (i for i, p in enumerate(found.parts) if (p.kind, p.block) == ("mlp", n))
         mine = [i for i, p in enumerate(each.parts) if p.layer == found.parts[place].layer]
@@ -206,8 +206,8 @@ def test_where_it_does_not_apply_it_says_why():
     kit = small_kit("transformer")
     batch, goal = two_rows(kit), Goal(torch.tensor([1, 2]))
     with pytest.raises(UsageError, match="post-norm"):
-        direct_attribution(kit.board, batch, goal)
-    lstm = Board(Recurrent.fresh(recurrent_lm("lstm", 8, 8, 1, 20)))
+        direct_attribution(kit.hooked, batch, goal)
+    lstm = HookedModel(Recurrent.fresh(recurrent_lm("lstm", 8, 8, 1, 20)))
     with pytest.raises(UsageError, match="recurrent"):
         direct_attribution(lstm, Batch(torch.zeros(2, 3).long()), goal)
     with pytest.raises(UsageError, match="recurrent"):
@@ -215,13 +215,13 @@ def test_where_it_does_not_apply_it_says_why():
     head = HeadConfig(VOCAB, transform="gelu")
     kit = small_kit("gpt2", head=head)
     with pytest.raises(UsageError, match="non-linear"):
-        direct_attribution(kit.board, two_rows(kit), goal)
+        direct_attribution(kit.hooked, two_rows(kit), goal)
     kit = small_kit("gpt2")
     with pytest.raises(UsageError, match="no sum"):
-        direct_attribution(kit.board, two_rows(kit), replace(goal, kind="logprob"))
+        direct_attribution(kit.hooked, two_rows(kit), replace(goal, kind="logprob"))
     kit.model.decoder.blocks[0].residual = False
     with pytest.raises(UsageError, match="shortcut"):
-        direct_attribution(kit.board, two_rows(kit), goal, neurons=True)
+        direct_attribution(kit.hooked, two_rows(kit), goal, neurons=True)
 
 
 # The planted model ------------------------------------------------------------------------------
@@ -231,11 +231,11 @@ def test_the_planted_induction_head_writes_the_answer():
     model = planted_induction()
     half = torch.randperm(24, generator=torch.Generator().manual_seed(1))[:10]
     batch = Batch(torch.cat([half, half[:4]])[None])
-    found = direct_attribution(Board(model), batch, Goal(half[4:5]))
+    found = direct_attribution(HookedModel(model), batch, Goal(half[4:5]))
     best = found.parts[int(found.values[:, 0].argmax())]
     assert (best.kind, best.block, best.head) == ("head", 1, 2)
     assert found.values.max() > 9.5 and found.error.abs() < 1e-4
-    scores = lens_scores(Board(model), batch, torch.tensor([[13]]))
+    scores = lens_scores(HookedModel(model), batch, torch.tensor([[13]]))
     assert follow_token(scores, half[4]).rank[-1] == 1
     assert (
         follow_token(scores, half[4]).probability[1]
@@ -245,14 +245,14 @@ def test_the_planted_induction_head_writes_the_answer():
 
 
 def test_who_copies():
-    board = Board(planted_induction())
+    hooked = HookedModel(planted_induction())
     batch = Batch(torch.randperm(24, generator=torch.Generator().manual_seed(1))[None, :20])
-    assert copy_score(board, 1, 2, batch, top=1) == 1.0
-    assert copy_score(board, 1, 0, batch, top=1) < 0.3
+    assert copy_score(hooked, 1, 2, batch, top=1) == 1.0
+    assert copy_score(hooked, 1, 0, batch, top=1) < 0.3
     with pytest.raises(UsageError, match="head 4"):
-        copy_score(board, 1, 4, batch)
+        copy_score(hooked, 1, 4, batch)
     with pytest.raises(UsageError, match="pre-norm"):
-        copy_score(small_kit("bert").board, 0, 0, Batch(random_ids(5, 0)[None]))
+        copy_score(small_kit("bert").hooked, 0, 0, Batch(random_ids(5, 0)[None]))
 
 
 def test_copying_values_of_grouped_heads():
@@ -262,5 +262,5 @@ def test_copying_values_of_grouped_heads():
     with torch.no_grad():
         attention.v.weight[:8] = 0  # the first group has no values: its heads favour nothing
     batch = Batch(random_ids(20, 0)[None] % 20 + 40)
-    found = [copy_score(kit.board, 1, head, batch, top=40) for head in range(4)]
+    found = [copy_score(kit.hooked, 1, head, batch, top=40) for head in range(4)]
     assert found[0] == found[1] != found[2]

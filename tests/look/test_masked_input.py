@@ -7,7 +7,7 @@ import torch
 
 from regard.errors import UsageError
 from regard.look.attribution import deletion_and_insertion
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.lime import fit_lime
 from regard.look.masked_input import MaskedInput
 from regard.look.patching import Goal
@@ -29,7 +29,7 @@ def goal_of(kit, goal, *rows):
 
 def test_a_token_in_place_of_those_absent():
     kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]), torch.tensor([8]))
-    found = MaskedInput(kit.board, kit.batch([IDS]), goal, 13, rows=2)(KEPT)
+    found = MaskedInput(kit.hooked, kit.batch([IDS]), goal, 13, rows=2)(KEPT)
     for kept, value in zip(KEPT.tolist(), found.tolist(), strict=True):
         row = [id if there else 13 for id, there in zip(IDS, kept, strict=True)]
         assert value == pytest.approx(goal_of(kit, goal, [row]), abs=1e-5)
@@ -40,7 +40,7 @@ def test_a_token_in_place_of_those_absent():
 def test_tokens_left_out_are_not_in_the_text(name):
     kit = small_kit(name)
     goal = Goal(torch.tensor([3]))
-    found = MaskedInput(kit.board, kit.batch([IDS]), goal, "drop")(KEPT)
+    found = MaskedInput(kit.hooked, kit.batch([IDS]), goal, "drop")(KEPT)
     for kept, value in zip(KEPT.tolist(), found.tolist(), strict=True):
         row = [id for id, there in zip(IDS, kept, strict=True) if there]
         assert value == pytest.approx(goal_of(kit, goal, [row]), abs=1e-4)
@@ -48,7 +48,7 @@ def test_tokens_left_out_are_not_in_the_text(name):
 
 def test_a_source_token_left_out():
     kit, goal = small_kit("transformer"), Goal(torch.tensor([3]))
-    found = MaskedInput(kit.board, kit.batch([IDS], [[1, 6]]), goal, "drop")(KEPT)
+    found = MaskedInput(kit.hooked, kit.batch([IDS], [[1, 6]]), goal, "drop")(KEPT)
     for kept, value in zip(KEPT.tolist(), found.tolist(), strict=True):
         row = [id for id, there in zip(IDS, kept, strict=True) if there]
         assert value == pytest.approx(goal_of(kit, goal, [row], [[1, 6]]), abs=1e-4)
@@ -56,7 +56,7 @@ def test_a_source_token_left_out():
 
 def test_zero_is_the_model_with_a_zero_row_in_its_table():
     kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]))
-    value = MaskedInput(kit.board, kit.batch([IDS]), goal, "zero")(KEPT)
+    value = MaskedInput(kit.hooked, kit.batch([IDS]), goal, "zero")(KEPT)
     head = kit.model.head.out.weight.detach().clone()
     with torch.no_grad():
         kit.model.head.out.weight = torch.nn.Parameter(head)  # no longer tied
@@ -68,7 +68,7 @@ def test_zero_is_the_model_with_a_zero_row_in_its_table():
 
 def test_players_are_the_only_ones_that_go():
     kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]))
-    some = MaskedInput(kit.board, kit.batch([IDS]), goal, 13, players=[1, 3])
+    some = MaskedInput(kit.hooked, kit.batch([IDS]), goal, 13, players=[1, 3])
     found = some(torch.tensor([[False, True], [False, False]]))
     assert float(found[0]) == pytest.approx(goal_of(kit, goal, [[4, 13, 2, 7, 30]]), abs=1e-5)
     assert float(found[1]) == pytest.approx(goal_of(kit, goal, [[4, 13, 2, 13, 30]]), abs=1e-5)
@@ -78,22 +78,22 @@ def test_what_is_refused():
     kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]))
     batch = kit.batch([IDS])
     with pytest.raises(UsageError, match="no token is left"):
-        MaskedInput(kit.board, batch, goal, "drop")(torch.zeros(1, 5).bool())
+        MaskedInput(kit.hooked, batch, goal, "drop")(torch.zeros(1, 5).bool())
     for wrong in (dict(players=[5]), dict(players=[1, 1]), dict(baseline=99), dict(rows=0)):
         with pytest.raises(UsageError):
-            MaskedInput(kit.board, batch, goal, **wrong)(KEPT)
+            MaskedInput(kit.hooked, batch, goal, **wrong)(KEPT)
     with pytest.raises(UsageError, match="one row"):
-        MaskedInput(kit.board, kit.batch([IDS, IDS]), goal)
+        MaskedInput(kit.hooked, kit.batch([IDS, IDS]), goal)
     picture = small_kit("vit")
     shown = picture.batch(example(picture, 6).inputs[None])
     with pytest.raises(UsageError, match="no text"):
-        MaskedInput(picture.board, shown, goal, 4)
+        MaskedInput(picture.hooked, shown, goal, 4)
 
 
 def test_pictures_lose_patches():
     kit, goal = small_kit("vit"), Goal(torch.tensor([3]))
     batch = kit.batch(example(kit, 6).inputs[None])
-    all_of = MaskedInput(kit.board, batch, goal)
+    all_of = MaskedInput(kit.hooked, batch, goal)
     kept = torch.ones(2, 17).bool()
     kept[1] = False
     blank = kit.batch(torch.zeros_like(batch.inputs))
@@ -108,13 +108,15 @@ def test_a_recurrent_model_by_lime_and_shap():
     randomise(model)
     goal = Goal(torch.tensor([3]))
     for baseline in ("zero", 5):
-        value = MaskedInput(Board(model), Batch(torch.tensor([IDS])), goal, baseline)
+        value = MaskedInput(HookedModel(model), Batch(torch.tensor([IDS])), goal, baseline)
         fair = shapley_values(value, 5)
         assert float(fair.scores.sum()) == pytest.approx(fair.value - fair.baseline_value, rel=1e-6)
         fit = fit_lime(value, 5, samples=64)
         assert fit.r2 > 0.5 and fit.value == pytest.approx(fair.value)
         assert deletion_and_insertion(value, fair.scores).deletion[0] == pytest.approx(fair.value)
-    dropped = MaskedInput(Board(model), Batch(torch.tensor([IDS])), goal, "drop", players=[0, 1, 2])
+    dropped = MaskedInput(
+        HookedModel(model), Batch(torch.tensor([IDS])), goal, "drop", players=[0, 1, 2]
+    )
     short = Batch(torch.tensor([[2, 7, 30]]))
     with torch.no_grad():
         wanted = float(goal(model(short), short)[0])
@@ -124,7 +126,7 @@ def test_a_recurrent_model_by_lime_and_shap():
 def test_efficiency_on_a_model():
     kit, goal = small_kit("bert"), Goal(torch.tensor([3]), at=torch.tensor([2]))
     players = [0, 1, 3, 4]
-    fair = exact_shapley(MaskedInput(kit.board, kit.batch([IDS]), goal, 13, players), 4)
+    fair = exact_shapley(MaskedInput(kit.hooked, kit.batch([IDS]), goal, 13, players), 4)
     assert fair.value == pytest.approx(goal_of(kit, goal, [IDS]), abs=1e-5)
     assert fair.baseline_value == pytest.approx(goal_of(kit, goal, [[13, 13, 2, 13, 13]]), abs=1e-5)
     assert float(fair.scores.sum()) == pytest.approx(fair.value - fair.baseline_value, rel=1e-6)

@@ -127,23 +127,23 @@ def test_an_edge_of_a_model_with_shared_keys():
     """Against the definition, step by step: the reader's k computed from a changed stream."""
     kit = small_kit("llama")
     model, ids = Mechanism(kit), random_ids(7, 3).tolist()
-    board, block = kit.board, kit.model.decoder.blocks[0]
+    hooked, block = kit.hooked, kit.model.decoder.blocks[0]
     reader = kit.model.decoder.blocks[1].attn
     heads, groups, width = reader.heads, reader.groups, reader.width
     assert groups < heads
     with torch.no_grad():
         batch = kit.batch([ids])
-        before, seen = board.run(batch, ["*.0.attn.z", "*.1.resid_pre", "*.1.attn.k"])
+        before, seen = hooked.run(batch, ["*.0.attn.z", "*.1.resid_pre", "*.1.attn.k"])
         z = seen["decoder.blocks.0.attn.z"][:, :, 1]  # (1, T, K)
         written = z @ block.attn.o.weight[:, width : 2 * width].T
         stream = seen["decoder.blocks.1.resid_pre"] - written
-        _, moved = board.run(
+        _, moved = hooked.run(
             batch, ["*.1.attn.k"], {"decoder.blocks.1.resid_pre": regard.patch(stream)}
         )
         k = seen["decoder.blocks.1.attn.k"].clone()
         group = (heads - 1) * groups // heads
         k[:, :, group] = moved["decoder.blocks.1.attn.k"][:, :, group]
-        after, _ = board.run(batch, edits={"decoder.blocks.1.attn.k": regard.patch(k)})
+        after, _ = hooked.run(batch, edits={"decoder.blocks.1.attn.k": regard.patch(k)})
     places = torch.arange(len(ids) - 1)
     change = after.log_softmax(-1)[0] - before.log_softmax(-1)[0]
     expected = float(change[places, torch.tensor(ids[1:])].abs().max())

@@ -113,14 +113,14 @@ def test_a_receipt_and_a_picture(folder, capsys):
 
 def test_shared_keys_and_values_belong_to_each_of_their_heads():
     """Heads 2 and 3 of a Llama share the second keys and values; head 1 has the first ones."""
-    board, at = small_kit("llama").board, "decoder.blocks.1.attn"
+    hooked, at = small_kit("llama").hooked, "decoder.blocks.1.attn"
     edges = [
         CircuitEdge(Site("decoder.embed"), Site(f"{at}.{kind}", n), 1.0)
         for kind, count in (("q", 4), ("k", 2), ("v", 2))
         for n in range(count)
     ]
     for head, shared in ((1, 0), (2, 1), (3, 1)):
-        found = edges_within(board, edges, [Site(f"{at}.z", head)])
+        found = edges_within(hooked, edges, [Site(f"{at}.z", head)])
         kept = [(edge.receiver.tap[-1], edge.receiver.head) for edge in found]
         assert kept == [("q", head), ("k", shared), ("v", shared)]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.patching import (
     Goal,
     Pairs,
@@ -32,10 +32,10 @@ from tests.properties.small_models import randomise
 VOCAB, LENGTH = 23, 6
 
 
-def make_board(config=None, dtype=torch.float64):
+def make_hooked(config=None, dtype=torch.float64):
     model = Model(config or presets.gpt2(16, 2, 4, VOCAB, 12)).eval()
     randomise(model)
-    return Board(model.to(dtype))
+    return HookedModel(model.to(dtype))
 
 
 def make_pairs(count=3, target=False, seed=0):
@@ -62,28 +62,28 @@ CONFIGS = {
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_whole_stream_is_the_other_run(name):
-    board = make_board(CONFIGS[name])
+    hooked = make_hooked(CONFIGS[name])
     pairs = make_pairs(target=name == "transformer")
-    stream = last_stream(board)
-    whole = patch_sites(board, pairs, [Site(stream)])
+    stream = last_stream(hooked)
+    whole = patch_sites(hooked, pairs, [Site(stream)])
     torch.testing.assert_close(whole.mean, torch.ones(1, dtype=torch.float64))
     torch.testing.assert_close(whole.effect.mean(), torch.tensor(1.0, dtype=torch.float64))
-    back = patch_sites(board, pairs, [Site(stream)], "noise")
+    back = patch_sites(hooked, pairs, [Site(stream)], "noise")
     torch.testing.assert_close(back.mean, torch.ones(1, dtype=torch.float64))
 
 
 def test_sites_are_what_edits_do():
     from regard.look.edits import patch
 
-    board, pairs = make_board(), make_pairs()
-    sites = [*head_sites(board), *mlp_sites(board), Site("decoder.blocks.1.resid_pre", None, 2)]
+    hooked, pairs = make_hooked(), make_pairs()
+    sites = [*head_sites(hooked), *mlp_sites(hooked), Site("decoder.blocks.1.resid_pre", None, 2)]
     sites += [Site("decoder.blocks.0.attn.z", 3, 4)]
-    found = patch_sites(board, pairs, sites, rows=7)  # two or three sets at a time
+    found = patch_sites(hooked, pairs, sites, rows=7)  # two or three sets at a time
     with torch.no_grad():
-        _, clean = board.run(pairs.clean, [site.tap for site in sites])
+        _, clean = hooked.run(pairs.clean, [site.tap for site in sites])
         for site, effect in zip(sites, found.effect, strict=True):
             edit = patch(clean[site.tap], head=site.head, position=site.position)
-            logits, _ = board.run(pairs.corrupt, (), {site.tap: edit})
+            logits, _ = hooked.run(pairs.corrupt, (), {site.tap: edit})
             goal = pairs.goal(logits, pairs.corrupt)
             wanted = (goal - found.corrupt) / (found.clean - found.corrupt).mean()
             torch.testing.assert_close(effect, wanted)
@@ -93,30 +93,30 @@ def test_sites_are_what_edits_do():
 def test_sets_of_sites_act_together():
     from regard.look.edits import zero
 
-    board, pairs = make_board(), make_pairs()
-    sites = head_sites(board)
+    hooked, pairs = make_hooked(), make_pairs()
+    sites = head_sites(hooked)
     chosen = torch.zeros(2, len(sites), dtype=torch.bool)
     chosen[0, [0, 2, 5]] = True
-    fills = ablation_values(board, sites, "zero", pairs.corrupt)
-    found = measure_sets(board, pairs.clean, pairs.goal, sites, chosen, fills)
+    fills = ablation_values(hooked, sites, "zero", pairs.corrupt)
+    found = measure_sets(hooked, pairs.clean, pairs.goal, sites, chosen, fills)
     edits = {
         "decoder.blocks.0.attn.z": zero(head=[0, 2]),
         "decoder.blocks.1.attn.z": zero(head=1),
     }
     with torch.no_grad():
-        off, _ = board.run(pairs.clean, (), edits)
-        on, _ = board.run(pairs.clean)
+        off, _ = hooked.run(pairs.clean, (), edits)
+        on, _ = hooked.run(pairs.clean)
     torch.testing.assert_close(found[0], pairs.goal(off, pairs.clean))
     torch.testing.assert_close(found[1], pairs.goal(on, pairs.clean))
 
 
 def test_what_an_ablation_puts_in_place():
-    board, pairs = make_board(), make_pairs()
+    hooked, pairs = make_hooked(), make_pairs()
     tap = "decoder.blocks.0.attn.z"
     with torch.no_grad():
-        _, seen = board.run(pairs.corrupt, tap)
-    assert ablation_values(board, [Site(tap, 1)], "resample", pairs.corrupt)[tap].equal(seen[tap])
-    mean = ablation_values(board, [Site(tap, 1)], "mean", pairs.corrupt)[tap]
+        _, seen = hooked.run(pairs.corrupt, tap)
+    assert ablation_values(hooked, [Site(tap, 1)], "resample", pairs.corrupt)[tap].equal(seen[tap])
+    mean = ablation_values(hooked, [Site(tap, 1)], "mean", pairs.corrupt)[tap]
     torch.testing.assert_close(mean, seen[tap].mean(0, keepdim=True))
     mask = torch.ones(3, LENGTH, dtype=torch.bool)
     mask[0, 4:] = False
@@ -124,22 +124,22 @@ def test_what_an_ablation_puts_in_place():
     torch.testing.assert_close(some[0, :4], seen[tap][:, :4].mean(0))
     torch.testing.assert_close(some[0, 4:], seen[tap][1:, 4:].mean(0))
     with pytest.raises(UsageError, match="resample, mean, zero"):
-        ablation_values(board, [Site(tap)], "nothing", pairs.corrupt)
+        ablation_values(hooked, [Site(tap)], "nothing", pairs.corrupt)
 
 
 def test_first_order_is_exact_where_the_rest_is_linear():
-    board, pairs = make_board(), make_pairs()
+    hooked, pairs = make_hooked(), make_pairs()
     last = Site("logits")
-    found = attribute_sites(board, pairs, [last])
+    found = attribute_sites(hooked, pairs, [last])
     torch.testing.assert_close(found.mean, torch.ones(1, dtype=torch.float64))
     # A small corruption: the first order is all there is.
     embed = Site("decoder.embed")
     with torch.no_grad():
-        _, seen = board.run(pairs.clean, embed.tap)
-    board.model.front.tokens.weight.data.mul_(1e-3)
-    sites = [*head_sites(board), *mlp_sites(board), Site("decoder.blocks.0.attn.z", 2, 3)]
-    first = attribute_sites(board, pairs, sites).mean
-    exact = patch_sites(board, pairs, sites, "noise").mean
+        _, seen = hooked.run(pairs.clean, embed.tap)
+    hooked.model.front.tokens.weight.data.mul_(1e-3)
+    sites = [*head_sites(hooked), *mlp_sites(hooked), Site("decoder.blocks.0.attn.z", 2, 3)]
+    first = attribute_sites(hooked, pairs, sites).mean
+    exact = patch_sites(hooked, pairs, sites, "noise").mean
     assert exact.abs().max() > 1e-3
     torch.testing.assert_close(first, exact, rtol=0.05, atol=0.02)
 
@@ -149,52 +149,52 @@ def test_first_order_is_exact_where_the_rest_is_linear():
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_the_direct_path_of_a_head_is_what_it_writes(name):
-    board, pairs = make_board(CONFIGS[name]), make_pairs()
-    stream, sites = last_stream(board), head_sites(board)
-    found = patch_paths(board, pairs, sites, freeze_mlps=True)
+    hooked, pairs = make_hooked(CONFIGS[name]), make_pairs()
+    stream, sites = last_stream(hooked), head_sites(hooked)
+    found = patch_paths(hooked, pairs, sites, freeze_mlps=True)
     from regard.look.edits import patch
 
     with torch.no_grad():
-        _, old = board.run(pairs.clean, ["*.attn.z", stream])
-        _, new = board.run(pairs.corrupt, "*.attn.z")
+        _, old = hooked.run(pairs.clean, ["*.attn.z", stream])
+        _, new = hooked.run(pairs.corrupt, "*.attn.z")
         for site, effect in zip(sites, found.effect, strict=True):
-            attn = board.model.get_submodule(site.tap.rpartition(".")[0])
+            attn = hooked.model.get_submodule(site.tap.rpartition(".")[0])
             part = attn.o.weight.split(attn.width, 1)[site.head]  # (D, K)
             change = (new[site.tap] - old[site.tap])[:, :, site.head] @ part.T
-            logits, _ = board.run(pairs.clean, (), {stream: patch(old[stream] + change)})
+            logits, _ = hooked.run(pairs.clean, (), {stream: patch(old[stream] + change)})
             goal = pairs.goal(logits, pairs.clean)
             wanted = (goal - found.clean) / (found.corrupt - found.clean).mean()
             torch.testing.assert_close(effect, wanted)
 
 
 def test_a_sender_that_is_the_same_sends_nothing():
-    board, pairs = make_board(), make_pairs()
+    hooked, pairs = make_hooked(), make_pairs()
     ids = pairs.clean.inputs.clone()
     ids[:, -1] = pairs.corrupt.inputs[:, -1]  # other tokens at the end alone
     pairs = pairs._replace(corrupt=Batch(ids))
     early = [Site("decoder.blocks.0.attn.z", head, 2) for head in range(4)]
-    found = patch_paths(board, pairs, early, [Site("decoder.blocks.1.attn.k", 1)])
+    found = patch_paths(hooked, pairs, early, [Site("decoder.blocks.1.attn.k", 1)])
     assert found.effect.abs().max() < 1e-12
 
 
 def test_a_path_ends_at_its_receivers():
-    board, pairs = make_board(), make_pairs()
-    senders = head_sites(board)[:4]  # block 0
+    hooked, pairs = make_hooked(), make_pairs()
+    senders = head_sites(hooked)[:4]  # block 0
     receivers = [Site("decoder.blocks.1.attn.q", 2), Site("decoder.blocks.1.attn.v", 0)]
-    found = patch_paths(board, pairs, senders, receivers, freeze_mlps=True)
+    found = patch_paths(hooked, pairs, senders, receivers, freeze_mlps=True)
     assert (found.mean.abs() > 1e-4).any()
-    later = patch_paths(board, pairs, head_sites(board)[4:], receivers)
+    later = patch_paths(hooked, pairs, head_sites(hooked)[4:], receivers)
     assert later.effect.abs().max() < 1e-12  # block 1 speaks to no head of its own
     # What the receivers write is the only change: with their output held, nothing is left.
     with torch.no_grad():
-        board.model.decoder.blocks[1].attn.o.weight.zero_()
-    assert patch_paths(board, pairs, senders, receivers).effect.abs().max() < 1e-12
+        hooked.model.decoder.blocks[1].attn.o.weight.zero_()
+    assert patch_paths(hooked, pairs, senders, receivers).effect.abs().max() < 1e-12
 
 
 def test_pairs_must_differ():
-    board, pairs = make_board(), make_pairs()
+    hooked, pairs = make_hooked(), make_pairs()
     with pytest.raises(UsageError, match="alike"):
-        patch_sites(board, pairs._replace(corrupt=pairs.clean), head_sites(board))
+        patch_sites(hooked, pairs._replace(corrupt=pairs.clean), head_sites(hooked))
 
 
 def test_paths_of_recurrent_models():
@@ -202,7 +202,7 @@ def test_paths_of_recurrent_models():
     from regard.model.recurrent import Recurrent
 
     with pytest.raises(UsageError, match="recurrent"):
-        last_stream(Board(Recurrent(recurrent_lm("lstm", 8, 8, 1, VOCAB))))
+        last_stream(HookedModel(Recurrent(recurrent_lm("lstm", 8, 8, 1, VOCAB))))
 
 
 # Goals --------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from regard.look.attention_maps import collect_maps
 from regard.look.circuit_search import CircuitConfig, edge_scores, find_circuit
 from regard.look.edits import mean, patch, zero
 from regard.look.head_scores import repeats_for, score_heads
-from regard.look.hooks import Board
+from regard.look.hooks import HookedModel
 from regard.look.ioi_task import HeadClasses
 from regard.look.logit_lens import copy_score, direct_attribution, lens_scores
 from regard.look.patching import (
@@ -42,17 +42,17 @@ def make(cell="lstm"):
     config = recurrent_lm(cell, 12, 16, 2, 30)
     model = model_class(config).fresh(config)
     randomise(model)
-    return Board(model.double())
+    return HookedModel(model.double())
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
 def test_states_are_read_as_torch_computes_them(cell):
-    board = make(cell)
-    logits, seen = board.run(Batch(CLEAN), "*.state")
-    torch.testing.assert_close(logits, board.model(Batch(CLEAN)))  # fused, nobody listens
-    x = board.model.front.tokens(CLEAN)
-    for layer in board.model.decoder.cells:
+    hooked = make(cell)
+    logits, seen = hooked.run(Batch(CLEAN), "*.state")
+    torch.testing.assert_close(logits, hooked.model(Batch(CLEAN)))  # fused, nobody listens
+    x = hooked.model.front.tokens(CLEAN)
+    for layer in hooked.model.decoder.cells:
         kind = {"rnn": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[cell]
         theirs = kind(x.shape[2], 16, batch_first=True).double()
         theirs.load_state_dict(layer.state_dict())
@@ -62,24 +62,24 @@ def test_states_are_read_as_torch_computes_them(cell):
 
 @torch.no_grad()
 def test_an_edit_acts_inside_the_recurrence():
-    board = make()
+    hooked = make()
     edits = {"decoder.cells.0.*": zero(position=1)}
-    logits, seen = board.run(Batch(CLEAN), "decoder.cells.0.*", edits)
+    logits, seen = hooked.run(Batch(CLEAN), "decoder.cells.0.*", edits)
     assert all(not x[:, 1].any() for x in seen.values())
-    plain = board.run(Batch(CLEAN))[0]
+    plain = hooked.run(Batch(CLEAN))[0]
     torch.testing.assert_close(logits[:, 0], plain[:, 0])
     # h and c are zero after the second token: as if the text began after it, in this layer
-    short, later = board.run(Batch(CLEAN[:, 2:]), "decoder.cells.0.state")
+    short, later = hooked.run(Batch(CLEAN[:, 2:]), "decoder.cells.0.state")
     torch.testing.assert_close(seen["decoder.cells.0.state"][:, 2:], later["decoder.cells.0.state"])
     assert (logits[:, 2:] - plain[:, 2:]).abs().min() > 1e-6
 
 
 def test_a_run_that_is_not_over_has_no_mean():
-    board = make()
+    hooked = make()
     with pytest.raises(UsageError, match="later steps are not known yet"):
-        board.run(Batch(CLEAN), (), {TOP: mean()})
-    _, seen = board.run(Batch(CLEAN), TOP)
-    _, held = board.run(Batch(CLEAN), TOP, {TOP: mean(seen[TOP])})
+        hooked.run(Batch(CLEAN), (), {TOP: mean()})
+    _, seen = hooked.run(Batch(CLEAN), TOP)
+    _, held = hooked.run(Batch(CLEAN), TOP, {TOP: mean(seen[TOP])})
     torch.testing.assert_close(held[TOP], seen[TOP].mean((0, 1)).expand_as(held[TOP]))
 
 
@@ -90,16 +90,16 @@ def test_neurons_that_are_not_there(tap):
 
 
 def test_patching_states():
-    board = make()
+    hooked = make()
     places = [Site(TOP, None, n) for n in range(4)]
-    found = patch_sites(board, PAIRS, places).mean
+    found = patch_sites(hooked, PAIRS, places).mean
     assert float(found[0]) == pytest.approx(0, abs=1e-9)  # the first tokens are the same
     assert float(found[3]) == pytest.approx(1)  # the last state says it all
     assert 1e-6 < abs(float(found[1])) and abs(float(found[1] - 1)) > 1e-6
     with torch.no_grad():
-        _, seen = board.run(PAIRS.clean, TOP)
-        logits, _ = board.run(PAIRS.corrupt, (), {TOP: patch(seen[TOP], position=1)})
-        clean, corrupt = (GOAL(board.run(b)[0], b).mean() for b in PAIRS[:2])
+        _, seen = hooked.run(PAIRS.clean, TOP)
+        logits, _ = hooked.run(PAIRS.corrupt, (), {TOP: patch(seen[TOP], position=1)})
+        clean, corrupt = (GOAL(hooked.run(b)[0], b).mean() for b in PAIRS[:2])
         wanted = (GOAL(logits, PAIRS.corrupt).mean() - corrupt) / (clean - corrupt)
     assert float(found[1]) == pytest.approx(float(wanted))
 
@@ -129,19 +129,19 @@ def test_states_stand_for_blocks_in_probes():
     ],
 )
 def test_what_a_recurrent_model_has_not(ask):
-    board = make()
+    hooked = make()
     with pytest.raises(UsageError):
-        ask(board)
-    assert not any(tap.fn for tap in board.taps.values())
+        ask(hooked)
+    assert not any(tap.fn for tap in hooked.taps.values())
 
 
 def test_a_recurrent_translator_has_one_attention():
     config = recurrent_seq2seq("gru", 12, 12, 1, 30, "additive")
-    board = Board(model_class(config).fresh(config))
+    hooked = HookedModel(model_class(config).fresh(config))
     batch = Batch(CLEAN[:1], torch.tensor([[1, 5]]))
-    (only,) = score_heads(board, None, [batch])
+    (only,) = score_heads(hooked, None, [batch])
     assert only.layer == "decoder.cross" and only.entropy > 0 and only.induction is None
-    view = collect_maps(board, batch, {"source": list("abcd"), "target": list("ab")})
+    view = collect_maps(hooked, batch, {"source": list("abcd"), "target": list("ab")})
     assert view.stack(None).small.shape[:2] == (1, 1)
     with pytest.raises(UsageError):
-        lens_scores(board, batch)
+        lens_scores(hooked, batch)

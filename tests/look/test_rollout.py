@@ -93,7 +93,7 @@ def test_capacities_are_units():
 def test_on_a_model():
     kit = small_kit("llama")
     with torch.no_grad():
-        found = list(patterns(kit.board, Batch(random_ids(6, 1)[None])).values())
+        found = list(patterns(kit.hooked, Batch(random_ids(6, 1)[None])).values())
     layers = mix_residual(found)
     assert rollout(layers).shape == (1, 6, 6) and flow(layers).shape == (1, 6)
     torch.testing.assert_close(rollout(layers).sum(-1), torch.ones(1, 6))

@@ -131,7 +131,7 @@ def test_shap_of_the_library_agrees_on_a_model():
             last = kit.model(Batch(torch.where(kept, ids, absent)))[:, -1]
         return (last[:, 3] - last[:, 8]).numpy()
 
-    found = exact_shapley(MaskedInput(kit.board, kit.batch(ids), goal, absent), 8)
+    found = exact_shapley(MaskedInput(kit.hooked, kit.batch(ids), goal, absent), 8)
     ones, zeros = numpy.ones((1, 8)), numpy.zeros((1, 8))
     wanted = torch.tensor(shap.explainers.Exact(theirs, zeros)(ones).values[0]).double()
     torch.testing.assert_close(found.scores, wanted, atol=1e-9, rtol=1e-9)

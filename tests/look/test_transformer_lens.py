@@ -114,7 +114,7 @@ def test_their_names_give_their_values(both, ids):
 def test_rebuilt_patterns_are_theirs(both, ids):
     kit, bridge = both
     _, cache = bridge.run_with_cache(ids)
-    found = patterns(kit.board, kit.batch(ids))
+    found = patterns(kit.hooked, kit.batch(ids))
     for layer in range(DEPTH):
         assert_near(
             found[f"decoder.blocks.{layer}.attn"], cache[f"blocks.{layer}.attn.hook_pattern"]

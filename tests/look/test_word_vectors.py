@@ -84,9 +84,9 @@ def test_a_word_s_token_holds_its_first_or_last_letter(take):
 def test_a_batch_gives_what_each_sentence_gives_alone(kind):
     kit = kit_of(kind)
     rows = [find_word_tokens(TOKENIZER, text, spans_of(text)) for text in TEXTS]
-    taps = word_taps(kit.board)
+    taps = word_taps(kit.hooked)
     told = []
-    together = word_vectors(kit.board, rows, taps, told.append)
+    together = word_vectors(kit.hooked, rows, taps, told.append)
     assert list(together) == taps and told[-1] == 3
     for tap in taps:
         parts = split_by_sentence(together[tap], rows)
@@ -94,23 +94,23 @@ def test_a_batch_gives_what_each_sentence_gives_alone(kind):
         for row, part in zip(rows, parts, strict=True):
             _, seen = kit.run([row.ids], taps=tap)
             torch.testing.assert_close(part, seen[tap][0, row.columns], atol=1e-5, rtol=1e-5)
-    assert not any(tap.fn for tap in kit.board.taps.values())
+    assert not any(tap.fn for tap in kit.hooked.taps.values())
 
 
 def test_the_usual_places():
-    usual = word_taps(kit_of("decoder").board)
+    usual = word_taps(kit_of("decoder").hooked)
     assert usual == ["decoder.embed", *(f"decoder.blocks.{n}.resid_post" for n in (0, 1))]
-    assert all(name.startswith("encoder.") for name in word_taps(kit_of("pair").board))
+    assert all(name.startswith("encoder.") for name in word_taps(kit_of("pair").hooked))
     states = [f"decoder.cells.{n}.state" for n in (0, 1)]
-    assert word_taps(kit_of("lstm").board) == ["decoder.embed", *states]
+    assert word_taps(kit_of("lstm").hooked) == ["decoder.embed", *states]
     ahead = [f"encoder.ahead.{n}.state" for n in (0, 1)]
-    assert word_taps(kit_of("bahdanau").board) == ["encoder.embed", *ahead]
+    assert word_taps(kit_of("bahdanau").hooked) == ["encoder.embed", *ahead]
 
 
 def test_heads_lie_side_by_side():
     kit = kit_of("decoder")
     rows = [find_word_tokens(TOKENIZER, TEXTS[0], spans_of(TEXTS[0]))]
-    (x,) = word_vectors(kit.board, rows, ["decoder.blocks.1.attn.z"]).values()
+    (x,) = word_vectors(kit.hooked, rows, ["decoder.blocks.1.attn.z"]).values()
     _, seen = kit.run([rows[0].ids], taps="blocks.1.attn.z")
     wanted = seen["decoder.blocks.1.attn.z"][0, rows[0].columns].flatten(1)
     torch.testing.assert_close(x, wanted, atol=1e-5, rtol=1e-5)
@@ -128,7 +128,7 @@ def test_heads_lie_side_by_side():
 )
 def test_places_without_a_vector_of_each_word(kind, tap, said):
     with pytest.raises(UsageError, match=said):
-        word_taps(kit_of(kind).board, [tap])
+        word_taps(kit_of(kind).hooked, [tap])
 
 
 def test_every_token_of_a_word_stands_for_it():

@@ -15,7 +15,7 @@ from regard.cli.main import main
 from regard.data.bucket import Buckets
 from regard.data.token_store import pair_store
 from regard.decode.beam import BeamConfig
-from regard.decode.score import score_rows
+from regard.decode.scoring import score_rows
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.model.bahdanau import Additive, Encoder

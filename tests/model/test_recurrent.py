@@ -18,7 +18,7 @@ from regard.data.token_store import text_store
 from regard.data.windows import Streams, Windows
 from regard.decode.beam import BeamConfig
 from regard.decode.exhaustive import exhaustive
-from regard.decode.score import score_rows, stream_logprobs, windows
+from regard.decode.scoring import score_rows, stream_logprobs, windows
 from regard.errors import DataError, UsageError
 from regard.interop.weights import own_config
 from regard.kit import Kit

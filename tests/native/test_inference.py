@@ -300,7 +300,7 @@ def test_strict_is_the_ordinary_way_where_bits_are_kept_anyway(
         set_precision(model, precision)
         return Kit(model)
 
-    monkeypatch.setattr("regard.decode.model_step.StrictCache", Refuse)
+    monkeypatch.setattr("regard.decode.step.StrictCache", Refuse)
     plain = presets.transformer(64, 1, 4, 50)
     kit = made(Model.fresh(plain), "int8")
     batch = kit.batch([[3, 4, 5], [6, 7]])

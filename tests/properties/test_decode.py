@@ -9,13 +9,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.decode.beam import BeamConfig, beam
-from regard.decode.constrain import no_repeat
-from regard.decode.generate import Ends, generate
-from regard.decode.penalty import length_penalty
-from regard.decode.sample import SampleConfig
-from regard.decode.write import write
+from regard.decode.beam import BeamConfig, length_penalty
+from regard.decode.constraints import no_repeat
+from regard.decode.loop import run_search
+from regard.decode.sampling import Ends, SampleConfig
 from regard.model.batch import Batch
+from tests.decode.toy import beam, generate
 from tests.properties.small_models import VOCAB, WRITERS, Example, example, small_kit
 
 LIMIT, ROWS = 7, 64
@@ -76,7 +75,7 @@ def together(given, side):
 
 def some_ends(kit, given):
     """Two tokens that end some of the rows."""
-    free = write(kit.model, together(given, "right"), LIMIT, processes=NEW)
+    free = run_search(kit.model, together(given, "right"), LIMIT, processes=NEW)
     return Ends({free[1][0].tokens[2], free[2][0].tokens[4]})
 
 
@@ -86,8 +85,8 @@ def test_same_tokens(name, how):
     kit = small_kit(name)
     given, config = make_rows(kit), HOW[how]
     ends = some_ends(kit, given)
-    left = write(kit.model, together(given, "left"), LIMIT, config, ends, NEW)
-    right = write(kit.model, together(given, "right"), LIMIT, config, ends, NEW)
+    left = run_search(kit.model, together(given, "left"), LIMIT, config, ends, NEW)
+    right = run_search(kit.model, together(given, "right"), LIMIT, config, ends, NEW)
     ended = 0
     for row, (a, b) in enumerate(zip(left, right, strict=True)):
         assert [h.tokens for h in a] == [h.tokens for h in b]
@@ -96,7 +95,7 @@ def test_same_tokens(name, how):
         if row % 4:
             continue  # alone takes its time
         own = SampleConfig(**{**vars(config), "first": row}) if how == "sample" else config
-        single = write(kit.model, alone(given[row]), LIMIT, own, ends, NEW)[0]
+        single = run_search(kit.model, alone(given[row]), LIMIT, own, ends, NEW)[0]
         assert [h.tokens for h in single] == [h.tokens for h in a]
     assert ended > 0
 
@@ -108,12 +107,12 @@ def test_without_a_cache(name):
     for one in make_rows(kit)[3:6]:
         start = alone(one).ids
         plain = generate(Uncached(kit.model, one), start, LIMIT, ends=ends, processes=NEW)[0]
-        cached = write(kit.model, alone(one), LIMIT, None, ends, NEW)[0][0]
+        cached = run_search(kit.model, alone(one), LIMIT, None, ends, NEW)[0][0]
         assert plain.tokens == cached.tokens
         assert plain.logprob == pytest.approx(cached.logprob, abs=1e-4)
         wide = HOW["beam 4"]
         searched = beam(Uncached(kit.model, one), start, LIMIT, ends.eos, wide, NEW)[0]
-        found = write(kit.model, alone(one), LIMIT, wide, ends, NEW)[0]
+        found = run_search(kit.model, alone(one), LIMIT, wide, ends, NEW)[0]
         assert [h.tokens for h in searched] == [h.tokens for h in found]
         assert [h.logprob for h in searched] == pytest.approx([h.logprob for h in found], abs=1e-4)
 
@@ -124,7 +123,7 @@ def test_strict_scores_are_the_same_bits(name, how):
     kit = small_kit(name)
     given, config = make_rows(kit)[:5], HOW[how]
     ends = some_ends(kit, given)
-    many = write(kit.model, together(given, "left"), LIMIT, config, ends, NEW, True)
+    many = run_search(kit.model, together(given, "left"), LIMIT, config, ends, NEW, strict=True)
     for one, found in zip(given, many, strict=True):
-        single = write(kit.model, alone(one), LIMIT, config, ends, NEW, True)[0]
+        single = run_search(kit.model, alone(one), LIMIT, config, ends, NEW, strict=True)[0]
         assert single == found  # tokens, and log-probabilities to the last bit

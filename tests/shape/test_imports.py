@@ -21,15 +21,12 @@ model data
 history
 interop decode train
 look
+history/predictors
+history/shannon
 tune nvib score evaluate lang formal
 zoo
 model_kinds
-reading figures coined source_text translating
-wording pieces
-mending
-schedule
-passages
-explaining translation
+translation
 kit
 loading
 rules serve
@@ -43,8 +40,10 @@ UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marsh
 
 
 def part(path: str) -> str:
-    """The folder, or the top-level module, a file belongs to: core/block.py is core."""
-    return path.split("/")[0].removesuffix(".py")
+    """What has a level: the file itself, or else its folder: core/block.py is core."""
+    names = path.removesuffix(".py").split("/")
+    ways = ("/".join(names[:count]) for count in range(len(names), 0, -1))
+    return next((way for way in ways if way in LEVEL), names[0])
 
 
 def imported(node: ast.Import | ast.ImportFrom, path: str) -> list[str]:
@@ -86,7 +85,7 @@ def import_fault(name: str, path: str, eager: bool) -> str | None:
     top, own = name.split(".")[0], part(path)
     upward = path.endswith("/__init__.py") and not eager
     if top == "regard" and name != "regard.__version__" and not upward:
-        target = name.split(".")[1] if "." in name else "__init__"
+        target = part(name.removeprefix("regard.").replace(".", "/")) if "." in name else "__init__"
         target = target if target in LEVEL else "__init__"  # from regard import load
         if own == "core" and target not in ("core", "errors"):
             return f"core imports nothing from regard but errors, not {target}"
@@ -161,7 +160,7 @@ def test_every_import_points_towards_level_zero():
         ),
         ("model/model.py", "from regard import load"),
         ("data/text.py", "import regard.history.ngrams"),
-        ("decode/beam.py", "from regard.look.hooks import Board"),
+        ("decode/beam.py", "from regard.look.hooks import HookedModel"),
         ("cli/main.py", "import torch"),
         ("look/hooks.py", "import pickle"),
         ("look/hooks.py", "import torch\nx = torch.load('a')"),

@@ -1,14 +1,10 @@
-import struct
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 from regard.errors import DataError
 from regard.tokens.rust import RustEngine
-from regard.tokens.scored import Kind, Piece, from_llama2c, scored_bpe
-from tests.tokens.small_tokenizers import TEXTS
+from regard.tokens.scored import Kind, Piece, scored_bpe
 
 BYTES = [Piece(f"<0x{byte:02X}>", 0.0, Kind.BYTE) for byte in range(256)]
 FIRST = [
@@ -66,49 +62,3 @@ def test_without_byte_pieces_unknown_is_unknown():
 def test_piece_given_twice():
     with pytest.raises(DataError, match="'a' both at 0 and at 1"):
         scored_bpe([Piece("a", 0.0), Piece("a", 1.0)])
-
-
-WORDS = [" ", *"thecaso", " t", "he", " the", "at", " c", " cat"]
-
-
-def write_bin(path, spell_byte):
-    """tokenizer.bin as llama2.c's tokenizer.py writes it; its versions spell bytes differently."""
-    spelled = [b"<unk>", b"\n<s>\n", b"\n</s>\n", *map(spell_byte, range(256))]
-    spelled += [word.encode() for word in WORDS]
-    scores = [0.0] * 259 + [-float(rank) for rank in range(len(WORDS))]
-    data = struct.pack("<i", max(map(len, spelled)))
-    for score, raw in zip(scores, spelled, strict=True):
-        data += struct.pack("<fi", score, len(raw)) + raw
-    path.write_bytes(data)
-    return len(spelled)
-
-
-@pytest.mark.parametrize(
-    "spell_byte", [lambda b: bytes([b]), lambda b: chr(b).encode(), lambda b: b"<0x%02X>" % b]
-)
-def test_llama2c_file(tmp_path, spell_byte):
-    size = write_bin(tmp_path / "tokenizer.bin", spell_byte)
-    ours = from_llama2c(tmp_path / "tokenizer.bin", size)
-    assert ours.size == size and ours.specials == {"unk": 0, "bos": 1, "eos": 2}
-    assert ours.encode("") == [1]
-    assert ours.pieces(ours.encode("the cat\n")) == ["<s>", "▁the", "▁cat", "<0x0A>"]
-    assert ours.offsets("the cat\n") == [(0, 0), (0, 3), (3, 7), (7, 8)]
-    for text in TEXTS:
-        assert ours.decode(ours.encode(text)) == text
-    ours.save(tmp_path / "saved")
-    theirs = AutoTokenizer.from_pretrained(tmp_path / "saved")
-    assert theirs.bos_token_id == 1 and theirs.eos_token_id == 2
-    for text in TEXTS:
-        assert theirs.encode(text, split_special_tokens=True) == ours.encode(text)
-        assert theirs.encode(text) == ours.encode(text, allow_special=True)
-
-
-def test_llama2c_file_of_another_size(tmp_path):
-    path = tmp_path / "tokenizer.bin"
-    size = write_bin(path, lambda b: bytes([b]))
-    with pytest.raises(DataError, match=f"piece {size} at byte"):
-        from_llama2c(path, size + 1)
-    with pytest.raises(DataError, match=f"bytes after piece {size - 2}"):
-        from_llama2c(path, size - 1)
-    with pytest.raises(DataError, match="256 bytes"):
-        from_llama2c(path, 100)

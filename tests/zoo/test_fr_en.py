@@ -7,16 +7,16 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from tests.look.test_align import PAIRS
 
 import regard
 from regard.cli.main import main
-from regard.explaining import align_words, look_across
 from regard.kit import Kit
 from regard.look.word_alignment import align_config, alignment_error_rate, read_links
-from regard.passages import translate_passages
-from regard.translating import TranslateConfig
+from regard.translation.config import TranslateConfig
+from regard.translation.explanation import align_words, look_across
+from regard.translation.translator import Translator
 from regard.zoo import HOME
+from tests.look.test_word_alignment import PAIRS
 from tests.properties.threads import one_thread  # noqa: F401
 
 FOLDER = HOME / "fr-en"
@@ -37,7 +37,7 @@ def kit() -> Kit:
 
 
 def texts_of(kit: Kit, lines: list[str], **how: int) -> list[str]:
-    made = translate_passages(kit, lines, TranslateConfig(**how))  # type: ignore[arg-type]
+    made = Translator(kit, TranslateConfig(**how)).translate(lines)  # type: ignore[arg-type]
     return [answer.translations[0].text for answer in made]
 
 

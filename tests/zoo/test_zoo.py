@@ -63,7 +63,7 @@ def test_the_commands_know_it(home: Path, capsys: pytest.CaptureFixture[str]) ->
     count = sum(p.numel() for p in kit.model.parameters())
     assert json.loads(capsys.readouterr().out)["parameters"] == count
     assert main(["translate", "un chat", "--model", "fr-en", "--max-new", "5"]) == 0
-    wanted = kit.translate("un chat", limit=5)
+    wanted = kit.translate("un chat", max_new=5)
     assert capsys.readouterr().out == " ".join(wanted.split()) + "\n"
 
 

@@ -1,0 +1,152 @@
+"""What `regard.data.check` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from regard.errors import DataError
+from regard.result import Grid, Result, Row, shown
+
+BAR_WIDTH = 40  # characters of the longest bar
+LABELS_SHOWN = 12
+DISFLUENT = ("fillers", "restarts")
+SPOKEN_SHARE = 0.02  # of the lines with either, from which a text is taken for speech
+UNITS = {"pairs": "pairs", "conll": "sentences", "text": "lines", "ctm": "utterances"}
+
+
+@dataclass(frozen=True)
+class Finding(Row):
+    """How many lines are odd in one way, and the first of them."""
+
+    count: int
+    lines: list[int]
+
+
+@dataclass(frozen=True)
+class MarkedLine(Row):
+    """A line with fillers in braces and restarts in brackets."""
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Disfluencies(Row):
+    """Fillers and restarts of a transcript."""
+
+    marked: list[MarkedLine]
+    """The first lines that have any."""
+    silence_before: dict[str, float] | None
+    """Mean seconds before fillers, restarts and other words; None without word times."""
+
+
+@dataclass(frozen=True)
+class Overlap(Row):
+    """Test lines that stand in the training data."""
+
+    found: int
+    total: int
+    """Test lines that were looked for: not empty, long enough."""
+    lines: tuple[int, ...]
+    """Numbers of the first of them, from 1."""
+
+    @property
+    def share(self) -> float:
+        """Found of total."""
+        return self.found / self.total if self.total else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, and the share."""
+        return super().to_dict() | {"share": self.share}
+
+
+@dataclass(frozen=True)
+class FileReport(Result):
+    """{path} ({kind})."""
+
+    path: str
+    kind: str
+    count: int
+    """Lines, pairs, rows or sentences."""
+    findings: dict[str, Finding]
+    words: dict[str, dict[str, int]]
+    """For each side, how many have so many words, in bands of doubling width."""
+    labels: dict[str, int]
+    speech: Disfluencies | None
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Findings, fillers and restarts, lengths and labels."""
+        unit = UNITS.get(self.kind, "rows")
+        rows = [(unit, f"{self.count:,}")]
+        for name, found in self.findings.items():
+            lines = ", ".join(f"{line:,}" for line in found.lines)
+            rows.append((name, f"{found.count:,} ({found.count / self.count:.1%}; line {lines})"))
+        if not self.findings:
+            rows.append(("findings", "none"))
+        yield Grid(self.title(), ("", ""), rows, left=2)
+        most = max((self.findings[n].count for n in DISFLUENT if n in self.findings), default=0)
+        if self.speech is not None and most >= SPOKEN_SHARE * self.count:
+            yield "  fillers in {braces}, restarts in [brackets]"
+            yield from (f"    line {each.line:,}: {each.text}" for each in self.speech.marked)
+            silence = self.speech.silence_before or {}
+            means = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in silence.items())
+            without = "no word times: the text alone was looked at (a .ctm file has them)"
+            yield f"  mean silence before: {means}" if means else f"  {without}"
+        for side, lengths in self.words.items():
+            places = [n for n in range(64) if band_name(n) in lengths]
+            names = [band_name(n) for n in range(min(places), max(places) + 1)]
+            title = f"words of each {unit.removesuffix('s') if side == 'all' else side}"
+            yield bars(title, {name: lengths.get(name, 0) for name in names})
+        if self.labels:
+            yield bars("labels", dict(list(self.labels.items())[:LABELS_SHOWN]))
+        if len(self.labels) > LABELS_SHOWN:
+            yield f"  … {len(self.labels) - LABELS_SHOWN} more"
+        yield ""
+
+
+@dataclass(frozen=True)
+class CorpusReport(Result):
+    """What data files hold and what is odd about them."""
+
+    files: list[FileReport]
+    overlap: dict[str, Overlap]
+    """What of each test file stands in the others, by line, or by source, target and pair."""
+    errors: list[str] = shown(table=False)
+    """Why files could not be read to their end."""
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        """That of bad data where a file is broken."""
+        return DataError.exit_code if self.errors else 0
+
+    def parts(self) -> Iterator[str | Grid]:
+        """File by file, then the overlap."""
+        for file in self.files:
+            yield from file.parts()
+        rows = []
+        for name, overlap in self.overlap.items():
+            lines = ", ".join(f"{line:,}" for line in overlap.lines)
+            where = f"; line {lines}" if lines else ""
+            rows.append(
+                (name, f"{overlap.found:,} of {overlap.total:,} ({overlap.share:.1%}{where})")
+            )
+        if rows:
+            yield Grid("test data found in the other files", ("", ""), rows, left=2)
+
+
+def band_name(n: int) -> str:
+    """Band 4 holds lengths of four bits: '8–15'."""
+    low, high = 2 ** max(n - 1, 0), 2**n - 1
+    return "0" if n == 0 else f"{low}" if low == high else f"{low}–{high}"
+
+
+def bars(title: str, counts: Mapping[str, int]) -> Grid:
+    """Counts as a bar chart."""
+    most, width = max(counts.values()), max(len(f"{n:,}") for n in counts.values())
+    rows = [
+        (name, f"{n:,}".rjust(width), "█" * round(BAR_WIDTH * n / most))
+        for name, n in counts.items()
+    ]
+    return Grid(title, ("", "", ""), rows, left=3)

@@ -1,0 +1,422 @@
+"""CUDA graphs: steps whose shapes do not change, recorded once and replayed.
+
+On CUDA a step is a graph of kernels at fixed addresses (`torch.cuda.CUDAGraph`); it is kept with
+its buffers for as long as the model lives and is what it was. There is a look at the host every
+few steps; sources leave when half of them are over, so that the shapes left are few. The answers
+are those of the plain loop.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.core.attention import Attention, View
+from regard.core.cache import FixedCache
+from regard.decode.loop import Loop, S, Search, has_listener
+from regard.model.batch import Batch
+from regard.model.model import Model
+
+SOURCE = 8  # lengths of sources are a multiple of this
+PLAIN = frozenset((bool, int, float, str))  # asked by type: a search asks of each setting
+KEPT = 16  # records of a model: shapes of batch, beam, room and source
+
+
+class GraphLoop(Loop):
+    """The rows of a batch, as many for each as the search has, with room for `room` new tokens."""
+
+    every = 8
+
+    def __init__(
+        self,
+        model: Model,
+        graphs: Graphs,
+        batch: Batch,
+        search: Search[S],
+        room: int,
+        compiled: bool = False,
+    ) -> None:
+        self.model, self.batch, self.graphs = model, batch, graphs
+        self.prefixes, self.compiled = search.width, compiled
+        self.room = rounded(room, 32)
+        self.size = rounded(batch.ids.shape[1] + self.room * search.width)
+        self.key: Hashable = (
+            search.key,
+            search.width,
+            self.room,
+            self.size,
+            compiled,
+            *source_key(batch),
+        )
+        self.record = self.record_of(len(batch.ids))
+
+    def record_of(self, sources: int) -> Record:
+        """The buffers for so many sources."""
+        return self.graphs.record((sources, self.key), lambda: self.cache(sources))
+
+    def cache(self, sources: int) -> FixedCache:
+        """A cache for so many sources."""
+        decoder = self.model.decoder
+        assert decoder is not None
+        weight = next(decoder.parameters())
+        sizes = (sources, self.prefixes, self.size)
+        return FixedCache(decoder.config, *sizes, weight.dtype, weight.device)
+
+    def columns(self, most: int) -> int:
+        """Room for new tokens in a state."""
+        return self.room
+
+    @torch.no_grad()
+    def begin(self, start: Tensor) -> Tensor:
+        """Read all but the last token of each row; that one is the first column, (A · W, 1)."""
+        cache, model, batch = self.record.cache, self.model, self.batch
+        cache.reset()
+        memory = None
+        if batch.target is not None:
+            read = model.encode(batch.inputs, batch.source_mask)
+            missing = rounded(read.x.shape[1], SOURCE) - read.x.shape[1]
+            real = read.real
+            if missing and real is None:
+                real = torch.ones(read.x.shape[:2], dtype=torch.bool, device=read.x.device)
+            real = None if real is None else F.pad(real, (0, missing))
+            memory = read._replace(x=F.pad(read.x, (0, 0, 0, missing)), real=real)
+            cache.remember(self.project(memory.x), real)
+        before, real, last = split_last(batch.ids, batch.mask)
+        if before.shape[1]:
+            model.decode(before, memory, real, cache=cache)
+        cache.start(real)
+        return last.repeat_interleave(self.prefixes, 0)
+
+    def project(self, source: Tensor) -> dict[int, tuple[Tensor, Tensor]]:
+        """Keys and values of a source for each layer's cross-attention."""
+        assert self.model.decoder is not None
+        projected = {}
+        for part in self.model.decoder.modules():
+            if isinstance(part, Attention) and part.cross:
+                fresh = [part.k(source), part.v(source)]
+                projected[part.layer] = part.keys_values(fresh, View())
+        return projected
+
+    @torch.no_grad()
+    def turn(self, state: S, search: Search[S]) -> S:
+        """One step, replayed where it has been recorded."""
+        if len(state.over) != self.record.cache.batch:
+            state = self.shrink(state)
+        record, cache = self.record, self.record.cache
+        record.load(state)
+        span = self.span(cache.filled + cache.width)
+        cache.grow(span)
+        if span not in record.steps:
+            body = self.body(record, search)
+            with self.graphs.joined():
+                if not cache.held.is_cuda:
+                    body()
+                    return record.state  # type: ignore[no-any-return]
+                record.steps[span] = self.recorded(body, record)
+        record.steps[span]()
+        return record.state  # type: ignore[no-any-return]
+
+    def span(self, slots: int) -> int:
+        """How many slots attention runs over; few sizes when each of them is compiled."""
+        least = rounded(self.size // 2) if self.compiled else 64
+        return min(rounded(slots, least), self.size)
+
+    def body(self, record: Record, search: Search[S]) -> Callable[[], None]:
+        """A step on the record's buffers alone."""
+        cache, model, paired = record.cache, self.model, self.batch.target is not None
+
+        def body() -> None:
+            state = record.state
+            if cache.width > 1:
+                cache.select(state.parent.flatten())
+            ids = state.column
+            logits = model(Batch(ids, ids) if paired else Batch(ids), cache)[:, 0]
+            copy_tensors(state, search.advance(state, logits))
+
+        return body
+
+    def recorded(self, body: Callable[[], None], record: Record) -> Callable[[], None]:
+        """The step as a graph, compiled first if so wished."""
+        cache = record.cache
+        changing = [*tensors(record.state), cache.bias, cache.lengths, cache.index]
+        before = [held.clone() for held in changing]
+        if self.compiled:
+            body = compiled(body, single=len(record.state.column) == 1)
+        with torch.cuda.device(cache.held.device):
+            undo = partial(copy_pairs, list(zip(changing, before, strict=True)))
+            return record_graph(body, undo, self.graphs.pool)
+
+    def shrink(self, state: S) -> S:
+        """Go on in smaller buffers with the sources that are left."""
+        old, parent = self.record.cache, state.parent
+        assert parent is not None
+        self.record = self.record_of(len(state.over))
+        self.record.cache.take(old, parent.flatten())
+        return state.settle()
+
+    def keep(self, over: Sequence[bool]) -> list[int] | None:
+        """All that are not over, and as many others as make it a half, a quarter, …, or all."""
+        going, size = len(over) - sum(over), len(over)
+        while size > 1 and going <= -(-size // 2):
+            size = -(-size // 2)
+        if size == len(over):
+            return None
+        return sorted(sorted(range(len(over)), key=lambda n: over[n])[:size])
+
+
+def compiled(body: Callable[[], None], single: bool) -> Callable[[], None]:
+    """A step compiled for its shapes alone; what a single row is multiplied with can be fused."""
+    tuned = torch.compile(body, dynamic=False, options={"coordinate_descent_tuning": single})
+
+    def run() -> None:
+        with torch._dynamo.config.patch(recompile_limit=1000):  # each shape is compiled anew
+            tuned()
+
+    return run
+
+
+def rounded(count: int, least: int = 64) -> int:
+    """Up to a multiple of `least`, or of about a sixth of the count: few shapes, little waste."""
+    step = max(least, 1 << max(count.bit_length() - 3, 0))
+    return -(-count // step) * step
+
+
+def source_key(batch: Batch) -> tuple[Hashable, ...]:
+    """Shape of an encoder's output, as far as it is known before, and whether it has padding."""
+    if batch.target is None:
+        return ()
+    if batch.inputs.dim() > 2:
+        return tuple(batch.inputs.shape[1:])
+    length = batch.inputs.shape[1]
+    return rounded(length, SOURCE), batch.source_mask is None and rounded(length, SOURCE) == length
+
+
+def split_last(ids: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+    """All but each row's last token, with their padding, and that token (A, 1)."""
+    if real is None:
+        return ids[:, :-1], None, ids[:, -1:]
+    last = real.shape[1] - 1 - real.flip(1).int().argmax(-1, keepdim=True)
+    return ids, real.scatter(1, last, False), ids.gather(1, last)
+
+
+# What is kept between searches -----------------------------------------------------------------
+
+
+@dataclass
+class Record:
+    """Buffers of one shape, and the steps recorded on them by the number of slots they look at."""
+
+    cache: FixedCache
+    state: Any = None
+    steps: dict[int, Callable[[], None]] = field(default_factory=dict)
+
+    def load(self, state: Any) -> None:
+        """Take a state into the buffers; the first one brings them."""
+        if self.state is None:
+            self.state = cloned(state)
+        elif state is not self.state:
+            copy_tensors(self.state, state)
+
+
+class Graphs:
+    """The records of one model."""
+
+    def __init__(self, model: Model, fingerprint: Hashable) -> None:
+        self.fingerprint = fingerprint
+        self.records: OrderedDict[Hashable, Record] = OrderedDict()
+        parts = [part for part in model.modules() if isinstance(part, Attention)]
+        self.joints = [Joint(part) for part in parts if Joint.possible(part)]
+        self.padded = Padded.of(model.head.out) if model.device.type == "cuda" else None
+        self.pool = torch.cuda.graph_pool_handle() if model.device.type == "cuda" else None
+        self.lock = Lock()
+
+    def record(self, key: Hashable, make: Callable[[], FixedCache]) -> Record:
+        """The record of a shape; the one not used for longest makes room."""
+        if key not in self.records:
+            self.records[key] = Record(make())
+        self.records.move_to_end(key)
+        while len(self.records) > KEPT:
+            self.records.popitem(last=False)
+        return self.records[key]
+
+    @contextmanager
+    def joined(self) -> Iterator[None]:
+        """Inside, queries, keys and values of self-attention are one product."""
+        for joint in self.joints:
+            joint.attention.joint = joint
+        if self.padded is not None:
+            vars(self.padded.linear)["forward"] = self.padded
+        try:
+            yield
+        finally:
+            for joint in self.joints:
+                joint.attention.joint = None
+            if self.padded is not None:
+                del vars(self.padded.linear)["forward"]
+
+
+class Joint:
+    """The maps of one attention as one product, with weights of its own, side by side."""
+
+    def __init__(self, attention: Attention) -> None:
+        self.attention = attention
+        maps = self.maps = (attention.q, attention.k, attention.v)
+        self.sizes = [linear.out_features for linear in maps]
+        with torch.no_grad():
+            self.weight = torch.cat([linear.weight for linear in maps])
+            biased = maps[0].bias is not None
+            self.bias = torch.cat([linear.bias for linear in maps]) if biased else None
+
+    @staticmethod
+    def possible(part: Attention) -> bool:
+        """Whether it is a self-attention of three plain maps."""
+        if part.cross or part.joint is not None:
+            return False
+        maps = (part.q, part.k, part.v)
+        plain = all(type(linear) is nn.Linear for linear in maps)
+        return plain and len({linear.bias is None for linear in maps}) == 1
+
+    def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each part with the weight it is a copy of."""
+        yield from zip(self.weight.split(self.sizes), (m.weight for m in self.maps), strict=True)
+        if self.bias is not None:
+            yield from zip(self.bias.split(self.sizes), (m.bias for m in self.maps), strict=True)
+
+    def __call__(self, x: Tensor) -> list[Tensor]:
+        """x (B, T, D) → queries, keys, values."""
+        return list(F.linear(x, self.weight, self.bias).split(self.sizes, -1))
+
+
+class Padded:
+    """A map to a vocabulary of odd size, rounded up: products of odd sizes take slow kernels."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        self.linear, self.size = linear, linear.out_features
+        missing = -self.size % 64
+        with torch.no_grad():
+            self.weight = F.pad(linear.weight, (0, 0, 0, missing))
+            self.bias = None if linear.bias is None else F.pad(linear.bias, (0, missing))
+
+    @classmethod
+    def of(cls, linear: nn.Linear | None) -> Padded | None:
+        """The padded map where there is one to pad."""
+        fits = type(linear) is nn.Linear and linear.out_features % 64
+        return cls(linear) if fits else None  # type: ignore[arg-type]
+
+    def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each part with the weight it is a copy of."""
+        yield self.weight[: self.size], self.linear.weight
+        if self.bias is not None:
+            yield self.bias[: self.size], self.linear.bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → scores (B, T, V)."""
+        return F.linear(x, self.weight, self.bias)[..., : self.size]
+
+
+GRAPHS: WeakKeyDictionary[Model, Graphs] = WeakKeyDictionary()
+
+
+@contextmanager
+def borrow_graphs(model: Model) -> Iterator[Graphs | None]:
+    """The model's records, new ones if it has changed.
+
+    None if its steps cannot be recorded, or a search that is watched uses them now.
+    """
+    now = fingerprint(model)
+    if now is None:
+        yield None
+        return
+    if model not in GRAPHS or GRAPHS[model].fingerprint != now:
+        GRAPHS[model] = Graphs(model, now)
+    graphs = GRAPHS[model]
+    with torch.no_grad():  # weights may have been trained in place
+        copies: list[Joint | Padded] = [*graphs.joints]
+        copies += [] if graphs.padded is None else [graphs.padded]
+        copy_pairs([pair for held in copies for pair in held.pairs()])
+    if not graphs.lock.acquire(blocking=False):
+        yield None
+        return
+    try:
+        yield graphs
+    finally:
+        graphs.lock.release()
+
+
+def fingerprint(model: Model) -> Hashable | None:
+    """What a recorded step depends on: weights by address, and the plain settings of each module.
+
+    None where a step must run as Python: somebody listens, or dropout is on.
+    """
+    device = model.device.type
+    if model.training or torch.is_autocast_enabled(device):
+        return None
+    parts: list[Any] = [torch.get_float32_matmul_precision()]
+    for part in model.modules():
+        held = vars(part)
+        if has_listener(part):
+            return None
+        parts.append(type(part))
+        parts += [value for value in held.values() if type(value) in PLAIN]
+        for tensor in (*part._parameters.values(), *part._buffers.values()):
+            parts.append(None if tensor is None else (tensor.data_ptr(), tensor.dtype))
+    return tuple(parts)
+
+
+def tensors(state: Any) -> list[Tensor]:
+    """The tensors of a dataclass, those of dataclasses in it too, in order."""
+    listed: list[Tensor] = []
+    for name in (part.name for part in fields(state)):
+        value = getattr(state, name)
+        if isinstance(value, Tensor):
+            listed.append(value)
+        elif is_dataclass(value):
+            listed += tensors(value)
+    return listed
+
+
+def cloned(state: Any) -> Any:
+    """A dataclass with tensors of its own."""
+    values = {part.name: getattr(state, part.name) for part in fields(state)}
+    changed = {name: t.clone() for name, t in values.items() if isinstance(t, Tensor)}
+    changed |= {name: cloned(value) for name, value in values.items() if is_dataclass(value)}
+    return replace(state, **changed)
+
+
+def copy_tensors(into: Any, given: Any) -> None:
+    """Copy one state's tensors into another's."""
+    copy_pairs(list(zip(tensors(into), tensors(given), strict=True)))
+
+
+def copy_pairs(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    """Copy the second of each pair into the first, all of a dtype at once."""
+    for dtype in dict.fromkeys(old.dtype for old, _ in pairs):
+        chosen = [(old, new) for old, new in pairs if old.dtype == dtype and old is not new]
+        if chosen:
+            torch._foreach_copy_([old for old, _ in chosen], [new for _, new in chosen])
+
+
+def record_graph(
+    body: Callable[[], None], undo: Callable[[], None], pool: Any
+) -> Callable[[], None]:
+    """Record a step on CUDA: run it once aside, `undo` that, then record; returns the replay."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        body()
+        undo()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+        body()
+    return graph.replay

@@ -1,0 +1,283 @@
+"""The decoding loop: a search takes steps with a model until all its answers are there.
+
+A search is functions on a state of tensors: `begin`, `advance(state, logits) → state`, `read`. The
+loop reads the next column with the model and calls them; now and then it looks which sources are
+over, reads their answers and goes on without them. What is over does not change any more, so a
+late look changes no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar, get_args
+
+import torch
+from torch import Tensor
+
+from regard.core.tap import Taps
+from regard.decode.beam import BeamConfig, BeamSearch
+from regard.decode.sampling import Ends, SampleConfig, Sampling
+from regard.decode.shortlist import Shortlist
+from regard.decode.step import Hypothesis, Limit, ModelStep, Process, Step, limits_of
+from regard.errors import UsageError
+from regard.model.batch import Batch, check_filled
+from regard.model.fronts import TextFront
+from regard.model.model import Model
+from regard.model.precision import same_in_any_company
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
+    from regard.look.activations import SearchFollower
+
+Driver = Literal["auto", "plain", "fixed", "compiled"]
+"""How steps are taken. plain: one by one. fixed: at fixed shapes, as a CUDA graph where there is
+CUDA. compiled: as fixed, compiled before (which takes tens of seconds). auto: fixed on CUDA.
+What cannot run at fixed shapes runs plainly; the answers do not differ."""
+
+
+class State(Protocol):
+    """Where a search is; frozen, all tensors."""
+
+    @property
+    def column(self) -> Tensor:
+        """Ids (N, t) that the model reads next; as many rows for each source."""
+
+    @property
+    def parent(self) -> Tensor | None:
+        """Rows of the model to go on with, (A, …) by source; None is all as they are."""
+
+    @property
+    def over(self) -> Tensor:
+        """Sources (A,) that need no more steps."""
+
+    def rows(self, kept: Tensor) -> Self:
+        """Only these sources."""
+
+    def settle(self) -> Self:
+        """This state when the model's rows have gone on as `parent` says."""
+
+
+S = TypeVar("S", bound=State)
+
+
+class Search(Protocol[S]):
+    """What chooses tokens: `Sampling`, `BeamSearch`, `LexicalSearch`."""
+
+    @property
+    def width(self) -> int:
+        """Rows of the model for each source."""
+
+    @property
+    def key(self) -> Hashable | None:
+        """What a recorded step depends on; None where steps must run one by one."""
+
+    @property
+    def watch(self) -> Callable[[S], None] | None:
+        """A look at the newest tokens after each step, where somebody wants one."""
+
+    def begin(self, column: Tensor, limits: Sequence[int], columns: int) -> S:
+        """Nothing written yet before `column` is read; room for so many columns."""
+
+    def advance(self, state: S, logits: Tensor) -> S:
+        """One token more."""
+
+    def read(self, state: S, over: list[int]) -> list[tuple[int, list[Hypothesis]]]:
+        """The answers of sources that are over, each with its number."""
+
+
+class Loop:
+    """One step after the other, with a look after each; what is over leaves at once."""
+
+    every = 1  # steps between looks
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.read = 0  # rows that the model has read
+
+    def run(self, search: Search[S], start: Tensor, limit: Limit) -> list[list[Hypothesis]]:
+        """Hypotheses of each row of `start` (A, T), of at most `limit` new tokens, best first."""
+        limits = limits_of(limit, len(start))
+        steps = max(limits, default=0)
+        answers: list[list[Hypothesis]] = [[] for _ in limits]
+        state = search.begin(self.begin(start), limits, self.columns(steps))
+        every, taken = self.every if search.watch is None else 1, 0
+        while taken < steps:
+            count = min(every, steps - taken)
+            for _ in range(count):
+                state = self.turn(state, search)
+            taken += count
+            if search.watch is not None:
+                search.watch(state)
+            over = state.over.tolist()
+            kept = [] if all(over) else self.keep(over)
+            if kept is None:
+                continue
+            leaving = sorted(set(range(len(over))) - set(kept))
+            for number, hypotheses in search.read(state, leaving):
+                answers[number] = hypotheses
+            if not kept:
+                break
+            state = state.rows(torch.tensor(kept, device=state.over.device))
+        return answers
+
+    def columns(self, most: int) -> int:
+        """Room for new tokens in a state."""
+        return most
+
+    def begin(self, start: Tensor) -> Tensor:
+        """The column that is read first, of what a search is given (A, T)."""
+        return start
+
+    def turn(self, state: S, search: Search[S]) -> S:
+        """One step."""
+        if self.read and state.parent is not None:
+            rows = state.parent.flatten()
+            # Often all stay in place, as in a beam of one; to ask costs a CPU nothing.
+            if rows.device.type != "cpu" or rows.tolist() != list(range(self.read)):
+                self.step.select(rows, state.parent[0].numel())
+        self.read = len(state.column)
+        return search.advance(state, self.step(state.column))
+
+    def keep(self, over: Sequence[bool]) -> list[int] | None:
+        """Which sources stay; None when all do."""
+        return [n for n, done in enumerate(over) if not done] if any(over) else None
+
+
+def run_search(
+    model: Model,
+    batch: Batch,
+    limit: Limit,
+    how: SampleConfig | BeamConfig | Search[S] | None = None,
+    ends: Ends | None = None,
+    processes: Sequence[Process] = (),
+    *,
+    strict: bool = False,
+    driver: Driver = "auto",
+    follower: SearchFollower | None = None,
+    shortlist: Shortlist | None = None,
+) -> list[list[Hypothesis]]:
+    """Hypotheses of each row after `batch.ids`, best first; greedy unless `how` says otherwise.
+
+    A search that is made already has its own ends and processes. A shortlist is used where it can.
+    """
+    ends, limits = ends or Ends(), limits_of(limit, len(batch.ids))
+    if shortlist is not None and not can_shorten(model, batch, how, ends):
+        shortlist = None
+    if shortlist is not None:
+        ends = Ends(shortlist.local(ends.eos))
+    search: Search[S]
+    if isinstance(how, BeamConfig):
+        search = BeamSearch(how, ends.eos, processes)  # type: ignore[assignment]
+    elif how is None or isinstance(how, SampleConfig):
+        search = Sampling(how, ends, processes)  # type: ignore[assignment]
+    else:
+        search = how
+    recordable = search.key is not None and not strict and follower is None and shortlist is None
+    if wants_fixed(model, driver) and recordable and fits(model, batch, limits):
+        from regard.decode.cuda_graph import GraphLoop, borrow_graphs
+
+        with borrow_graphs(model) as graphs:  # none where a watcher of this model writes, too
+            if graphs is not None:
+                loop = GraphLoop(model, graphs, batch, search, max(limits), driver == "compiled")
+                return loop.run(search, batch.ids, limits)
+    with nullcontext() if watched(model) else torch.inference_mode():
+        step = ModelStep(model, batch, max(limits), strict, follower, shortlist)
+        answers = Loop(step).run(search, batch.ids, limits)
+    if step.words is None:
+        return answers
+    return [
+        [replace(h, tokens=listed[h.tokens].tolist()) for h in row]
+        for row, listed in zip(answers, step.words.listed, strict=True)
+    ]
+
+
+def search_kit(
+    kit: Kit,
+    batch: Batch,
+    limit: Limit,
+    how: SampleConfig | BeamConfig | Search[S] | None = None,
+    ends: Ends | None = None,
+    processes: Sequence[Process] = (),
+    *,
+    strict: bool | None = None,
+    shortlist: bool = False,
+) -> list[list[Hypothesis]]:
+    """`run_search` as a Kit wants it: its end tokens, its mode, its hooks told of each position.
+
+    `shortlist` uses the folder's list of words, if there is one.
+    """
+    if kit.model.decoder is None:
+        raise UsageError("generating", "a model without decoder", "one that writes text")
+    check_filled(batch, "generating")
+    limits, (rows, width) = limits_of(limit, len(batch.ids)), batch.ids.shape
+    lengths = [width] * rows if batch.mask is None else batch.mask.sum(1).tolist()
+    kit.check_room(max(old + new for old, new in zip(lengths, limits, strict=True)))
+    strict = kit.strict if strict is None else strict
+    strict = strict and not same_in_any_company(kit.model)
+    plain = not (strict or processes or wants_fixed(kit.model, kit.driver))
+    with kit.following(batch, strict) as follower:
+        answers = run_search(
+            kit.model,
+            batch,
+            limits,
+            how,
+            ends or Ends(kit.stops),
+            processes,
+            strict=strict,
+            driver=kit.driver,
+            follower=follower,
+            shortlist=kit.shortlist if shortlist and plain else None,
+        )
+        if follower is not None:
+            follower.finish([row[0].tokens if row else [] for row in answers])
+    return answers
+
+
+# What a search can use ----------------------------------------------------------------------------
+
+
+def can_shorten(
+    model: Model, batch: Batch, how: SampleConfig | BeamConfig | Search[S] | None, ends: Ends
+) -> bool:
+    """Whether a shortlist can serve: text into text on a CPU, and nobody looks at ids or scores."""
+    if model.device.type != "cpu" or batch.target is None or batch.source_documents is not None:
+        return False
+    if not (how is None or isinstance(how, BeamConfig)) or ends.stop or ends.watch:
+        return False
+    parts = (model, model.head, model.head.out)
+    heard = any(part is None or has_listener(part) for part in parts)
+    return isinstance(model.front, TextFront) and not heard
+
+
+def wants_fixed(model: Model, driver: Driver) -> bool:
+    """Whether fixed shapes are asked for, or left to us on a GPU."""
+    if driver not in get_args(Driver):
+        raise UsageError("decoding", f"driver = {driver!r}", ", ".join(get_args(Driver)))
+    return driver in ("fixed", "compiled") or (driver == "auto" and model.device.type == "cuda")
+
+
+def fits(model: Model, batch: Batch, limits: list[int]) -> bool:
+    """Whether a batch can run at fixed shapes: plain rows that stay inside a position table."""
+    if not batch.ids.numel() or batch.documents is not None or batch.prefix is not None:
+        return False
+    if not model.stacks:
+        return False
+    if batch.source_documents is not None or not isinstance(model.reader, TextFront):
+        return False
+    table = model.reader.positions
+    size = None if table is None else table.size
+    return size is None or batch.ids.shape[1] + max(limits) <= size
+
+
+def watched(model: Model) -> bool:
+    """Whether somebody listens anywhere, who may keep tensors and compute gradients with them."""
+    return any(has_listener(part) for part in model.modules())
+
+
+def has_listener(part: torch.nn.Module) -> bool:
+    """Whether a hook or a tap of a module is in use."""
+    at = vars(part).get("at")
+    tapped = isinstance(at, Taps) and any(tap.fn is not None for tap in vars(at).values())
+    return bool(part._forward_hooks or part._forward_pre_hooks) or tapped

@@ -1,0 +1,381 @@
+"""Sampling: one token after the other, the likeliest or one that is drawn, until each row ends.
+
+What reshapes scores takes and returns logits (B, V); what it cuts gets −inf, so that any chain of
+cuts stays a distribution. Order as usual: penalties, temperature, then the cuts. Equal scores are
+ordered by id, lowest first. Draws are counter-based: they depend on seed, row and step, on nothing
+else, so a row's sample does not change with its neighbours, the batch, the device or the order of
+work, and a resumed search draws the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.decode.ranking import Scored
+from regard.decode.step import Hypothesis, Process, apply_processes
+from regard.errors import UsageError, check_names
+
+Choose = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(logits (N, V), row numbers (N,), step ()) → tokens (N,)."""
+
+
+@dataclass(frozen=True)
+class SampleConfig:
+    """How to draw."""
+
+    temperature: float = 1.0
+    """Below 1 sharper, above 1 flatter; 0 is greedy, inf uniform over what is left."""
+    top_k: int | None = None
+    """Draw from this many likeliest tokens."""
+    top_p: float | None = None
+    """Draw from the smallest set of likeliest tokens that reaches this probability."""
+    min_p: float | None = None
+    """Draw from tokens at least this share as likely as the best."""
+    typical: float | None = None
+    """Draw from tokens of typical surprise that reach this probability."""
+    repetition: float = 1.0
+    """Divide the score of tokens that occurred already by this."""
+    frequency: float = 0.0
+    """Subtract this from a token's score for each time it occurred."""
+    presence: float = 0.0
+    """Subtract this from a token's score if it occurred."""
+    seed: int = 0
+    """The same seed draws the same tokens, whatever else is in the batch."""
+    first: int = 0
+    """Number of the batch's first row; a row's draws belong to its number."""
+
+    def __post_init__(self) -> None:
+        if not -(2**63) <= self.seed < 2**63:
+            raise UsageError("sampling", f"seed = {self.seed}", "a whole number of 64 bits")
+        Sampler(self).reshape(torch.zeros(1, 1))  # which complains of values out of range
+        penalise_repetition(torch.zeros(1, 1), torch.zeros(1, 0, dtype=torch.long), self.repetition)
+
+
+def sample_config(values: dict[str, Any]) -> SampleConfig:
+    """A SampleConfig from its fields by name; an unknown one fails with the nearest."""
+    known = SampleConfig.__dataclass_fields__
+    check_names(values, known, "sampling", "a field of SampleConfig")
+    return SampleConfig(**values)
+
+
+# Choosing a token -------------------------------------------------------------------------------
+
+
+def greedy(logits: Tensor, rows: Tensor, step: int | Tensor) -> Tensor:
+    """Always the likeliest token; of equals the one with the lowest id."""
+    return logits.argmax(-1)
+
+
+class Sampler:
+    """Chooses tokens as a SampleConfig says; `rows` numbers make each row's draw its own."""
+
+    def __init__(self, config: SampleConfig) -> None:
+        self.config = config
+
+    def __call__(self, logits: Tensor, rows: Tensor, step: int | Tensor) -> Tensor:
+        """(N, V), (N,) → (N,)."""
+        c, logits = self.config, logits.float()
+        if c.temperature == 0:
+            return greedy(logits, rows, step)
+        return draw(self.reshape(logits), uniform(c.seed, rows + c.first, step))
+
+    def reshape(self, logits: Tensor) -> Tensor:
+        """Temperature first, then the cuts; the renormalised probabilities are its softmax."""
+        c = self.config
+        logits = divide_by_temperature(logits, c.temperature)
+        if c.top_k is not None:
+            logits = keep_top_k(logits, c.top_k)
+        if c.top_p is not None:
+            logits = keep_top_p(logits, c.top_p)
+        if c.min_p is not None:
+            logits = keep_min_p(logits, c.min_p)
+        if c.typical is not None:
+            logits = keep_typical(logits, c.typical)
+        return logits
+
+
+def divide_by_temperature(logits: Tensor, value: float) -> Tensor:
+    """p ∝ exp(logit / T); T = inf is uniform over what is left, T = 0 keeps the best token."""
+    if not value >= 0:
+        raise UsageError("sampling", f"temperature = {value}", "0 or more")
+    if value == 0:
+        return keep_top_k(logits, 1)
+    if value == float("inf"):
+        return torch.where(logits == -torch.inf, logits, 0.0)
+    below = (logits - logits.amax(-1, keepdim=True)).double()  # so that a small T overflows no top
+    return (below / value).to(logits)
+
+
+def keep_top_k(logits: Tensor, count: int) -> Tensor:
+    """Keep the `count` largest."""
+    if count < 1:
+        raise UsageError("sampling", f"top-k = {count}", "1 or more")
+    order = logits.argsort(dim=-1, descending=True, stable=True)
+    return keep(logits, order, torch.arange(logits.shape[-1], device=logits.device) < count)
+
+
+def keep_top_p(logits: Tensor, mass: float) -> Tensor:
+    """Keep the smallest set of likeliest tokens that reaches probability `mass` (Holtzman 2020)."""
+    check_mass("top-p", mass)
+    order = logits.argsort(dim=-1, descending=True, stable=True)
+    return keep(logits, order, within(logits.softmax(-1).gather(-1, order), mass))
+
+
+def keep_min_p(logits: Tensor, share: float) -> Tensor:
+    """Keep tokens at least `share` times as likely as the best one."""
+    if not 0 <= share <= 1:
+        raise UsageError("sampling", f"min-p = {share}", "0 to 1")
+    p = logits.softmax(-1)
+    return logits.masked_fill(p < share * p.amax(-1, keepdim=True), -torch.inf)
+
+
+def keep_typical(logits: Tensor, mass: float) -> Tensor:
+    """Keep tokens whose surprise is nearest to the entropy, up to `mass` (Meister 2023)."""
+    check_mass("typical-p", mass)
+    log = logits.log_softmax(-1)
+    p = log.exp()
+    entropy = -(p * log.masked_fill(p == 0, 0)).sum(-1, keepdim=True)
+    order = (-log - entropy).abs().argsort(dim=-1, stable=True)
+    return keep(logits, order, within(p.gather(-1, order), mass))
+
+
+def check_mass(name: str, mass: float) -> None:
+    """A share of probability lies in (0, 1]."""
+    if not 0 < mass <= 1:
+        raise UsageError("sampling", f"{name} = {mass}", "more than 0 and at most 1")
+
+
+def within(p: Tensor, mass: float) -> Tensor:
+    """Tokens in their order up to and including the one that reaches `mass`; at least one."""
+    before = p.double().cumsum(-1) - p
+    inside = (before < mass) | (mass == 1)  # all of it, whatever rounding makes of the sum
+    inside[..., 0] = True
+    return inside
+
+
+def keep(logits: Tensor, order: Tensor, inside: Tensor) -> Tensor:
+    """Cut what is not `inside`, which speaks of tokens in the order `order`."""
+    kept = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, inside.expand_as(order))
+    return logits.masked_fill(~kept, -torch.inf)
+
+
+def penalties(config: SampleConfig) -> list[Process]:
+    """Penalties on what occurred already, as processes."""
+    processes: list[Process] = []
+    if config.repetition != 1:
+        processes.append(lambda logits, past: penalise_repetition(logits, past, config.repetition))
+    if config.frequency or config.presence:
+        each, once = config.frequency, config.presence
+        processes.append(lambda logits, past: penalise_frequency(logits, past, each, once))
+    return processes
+
+
+def penalise_repetition(logits: Tensor, history: Tensor, penalty: float) -> Tensor:
+    """Make tokens of the history (B, t) less likely, whatever their sign (Keskar 2019)."""
+    if not penalty > 0:
+        raise UsageError("sampling", f"repetition penalty = {penalty}", "more than 0")
+    seen = count_tokens(history, logits) > 0
+    return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def penalise_frequency(logits: Tensor, history: Tensor, each: float, once: float = 0.0) -> Tensor:
+    """Subtract `each` per earlier occurrence and `once` for having occurred at all."""
+    count = count_tokens(history, logits)
+    return logits - each * count - once * (count > 0)
+
+
+def count_tokens(history: Tensor, logits: Tensor) -> Tensor:
+    """How often each token occurs in the history: (B, t) → (B, V)."""
+    count = torch.zeros_like(logits)
+    return count.scatter_add(-1, history, torch.ones_like(history, dtype=logits.dtype))
+
+
+# Random numbers ---------------------------------------------------------------------------------
+
+GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit number
+
+
+def mix(x: Tensor) -> Tensor:
+    """SplitMix64's finaliser on int64 (Steele 2014); multiplication wraps around."""
+    for shift, factor in ((30, -4658895280553007687), (27, -7723592293110705685)):
+        x = (x ^ logical_shift(x, shift)) * factor
+    return x ^ logical_shift(x, 31)
+
+
+def logical_shift(x: Tensor, count: int) -> Tensor:
+    """Shift right and fill with zeros; torch's own keeps the sign."""
+    return (x >> count) & ((1 << (64 - count)) - 1)
+
+
+def uniform(seed: int, rows: Tensor, step: int | Tensor) -> Tensor:
+    """One float64 in [0, 1) per row number (B,); seed and row number count as one, their sum."""
+    key = mix((rows.to(torch.int64) + 1 + seed) * GOLDEN)  # wraps around, as do all below
+    count = (torch.as_tensor(step, dtype=torch.int64) + 1) * GOLDEN
+    bits = logical_shift(mix(key + count), 11)  # 53 bits
+    return bits.double() * 2.0**-53
+
+
+def draw(logits: Tensor, number: Tensor) -> Tensor:
+    """The token that a uniform number (B,) falls on, tokens laid out in the order of their ids."""
+    p = logits.double().softmax(-1)
+    edges = p.cumsum(-1)
+    total = edges[..., -1:]
+    chosen = torch.searchsorted(edges, (number.to(p.device)[:, None] * total), right=True)[:, 0]
+    last = p.shape[-1] - 1 - (p.flip(-1) > 0).int().argmax(-1)  # never a token of probability 0
+    return torch.minimum(chosen, last)
+
+
+# The search -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What ends a row before the limit."""
+
+    eos: Collection[int] = ()
+    """Tokens that end it."""
+    stop: Callable[[list[int]], bool] | None = None
+    """A look at its tokens so far, for stop strings."""
+    watch: Callable[[int, int], None] | None = None
+    """Called with (row, token) as each token is chosen: streaming output."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that are being written."""
+
+    number: Tensor  # (A,) of the row in its batch
+    limit: Tensor  # (A,) tokens at most
+    ends: Tensor  # (E,) tokens that end a row
+    column: Tensor  # (A, t) read next
+    tokens: Tensor  # (A, most) chosen so far; what follows `length` does not count
+    length: Tensor  # (A,)
+    logprob: Tensor  # (A,) in float64: a sum of many
+    finished: Tensor  # (A,)
+    count: Tensor  # () steps taken
+    parent: Tensor | None = None  # (A,) rows to go on with, after others have left
+
+    @property
+    def over(self) -> Tensor:
+        """Rows that ended or are full."""
+        return self.finished | (self.length >= self.limit)
+
+    def rows(self, kept: Tensor) -> Rows:
+        """Only these rows."""
+        parts = (self.number, self.limit, self.column, self.tokens, self.length)
+        number, limit, column, tokens, length = (part[kept] for part in parts)
+        logprob, finished = self.logprob[kept], self.finished[kept]
+        return Rows(
+            number, limit, self.ends, column, tokens, length, logprob, finished, self.count, kept
+        )
+
+    def settle(self) -> Rows:
+        """These rows when they are the model's own."""
+        return replace(self, parent=None)
+
+
+class Sampling:
+    """A search that writes one token after the other in each row: drawn, or greedy without config.
+
+    A row has one hypothesis, whose log-probability is the model's own. A finished row leaves the
+    batch; rows do not see each other, so this changes none.
+    """
+
+    width = 1
+
+    def __init__(
+        self,
+        config: SampleConfig | None = None,
+        ends: Ends | None = None,
+        processes: Sequence[Process] = (),
+    ) -> None:
+        self.ends = ends or Ends()
+        self.choose: Choose = greedy
+        self.processes, self.first, named = [*processes], 0, None
+        if config is not None:  # a seed counts as so many rows more
+            self.processes += penalties(config)
+            self.first = (config.seed + config.first + 2**63) % 2**64 - 2**63
+            named = replace(config, seed=0, first=0)
+            self.choose = Sampler(named)
+        key = (len(set(self.ends.eos)), named)
+        self.key: Hashable | None = None if self.processes else key
+        watched = self.ends.watch is not None or self.ends.stop is not None
+        self.watch = self.tell if watched else None
+
+    def begin(self, column: Tensor, limits: Sequence[int], columns: int) -> Rows:
+        """Nothing written yet before `column` (A, t) is read."""
+        rows, device = len(column), column.device
+        self.written: list[list[int]] = [[] for _ in limits]
+        return Rows(
+            torch.arange(rows, device=device) + self.first,
+            torch.tensor(limits, dtype=torch.long, device=device),
+            torch.tensor(sorted(set(self.ends.eos)), dtype=torch.long, device=device),
+            column,
+            column.new_zeros(rows, columns),
+            column.new_zeros(rows),
+            torch.zeros(rows, dtype=torch.float64, device=device),
+            torch.zeros(rows, dtype=torch.bool, device=device),
+            column.new_zeros(()),
+        )
+
+    def advance(self, rows: Rows, logits: Tensor) -> Rows:
+        """One token more for each row that is not over."""
+        shaped = logits
+        if self.processes:
+            history = rows.tokens[:, : int(rows.count)]
+            shaped = apply_processes(self.processes, logits.float(), history)
+            check_left(shaped, rows.number - self.first)
+        scored = Scored(logits)
+        if self.choose is greedy and not self.processes:
+            chosen = scored.best()[:, None]  # (A, 1)
+        else:
+            chosen = self.choose(shaped, rows.number, rows.count)[:, None]
+        value = scored.logprob(chosen)[:, 0]
+        going = ~rows.over
+        return replace(
+            rows,
+            column=chosen,
+            tokens=rows.tokens.index_copy(1, rows.count[None], chosen),
+            length=rows.length + going,
+            logprob=rows.logprob + value.masked_fill(~going, 0.0),
+            finished=rows.finished | (going & (chosen == rows.ends).any(-1)),
+            count=rows.count + 1,
+            parent=None,
+        )
+
+    def tell(self, rows: Rows) -> None:
+        """Tell of each row's new token, and end the rows that a stop string ends."""
+        fresh = (rows.length == rows.count).tolist()  # the others were over before
+        stopped = [False] * len(fresh)
+        new = zip((rows.number - self.first).tolist(), rows.column[:, -1].tolist(), strict=True)
+        for n, (row, token) in enumerate(new):
+            if fresh[n]:
+                self.written[row].append(token)
+                if self.ends.watch is not None:
+                    self.ends.watch(row, token)
+                stopped[n] = self.ends.stop is not None and self.ends.stop(self.written[row])
+        rows.finished.logical_or_(torch.tensor(stopped, device=rows.finished.device))
+
+    def read(self, rows: Rows, over: list[int]) -> list[tuple[int, list[Hypothesis]]]:
+        """Rows that are over as hypotheses, each with its number."""
+        kept = torch.tensor(over, device=rows.number.device)
+        parts = (rows.number - self.first, rows.tokens, rows.length, rows.logprob, rows.finished)
+        return [
+            (number, [Hypothesis(tokens[:length], logprob, logprob, finished)])
+            for number, tokens, length, logprob, finished in zip(
+                *(part[kept].tolist() for part in parts), strict=True
+            )
+        ]
+
+
+def check_left(logits: Tensor, rows: Tensor) -> None:
+    """Constraints must leave a token to choose."""
+    none = (logits == -torch.inf).all(-1)
+    if bool(none.any()):
+        wrong = f"no token is allowed next in row {int(rows[none][0])}"
+        raise UsageError("generating", wrong, "one or more", "loosen the constraints")

@@ -1,0 +1,1 @@
+"""Translation: texts of any length into another language, with reasons and alternatives."""

@@ -1,0 +1,69 @@
+"""Translators that count words, sentence by sentence: naive Bayes, logistic regression, IBM 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from regard.ambient import note
+from regard.data.sentences import sentence_spans
+from regard.history.word_translator import TranslatedSentence, WordTranslator
+from regard.translation.config import TranslateConfig
+from regard.translation.document import (
+    Candidate,
+    Document,
+    OtherWord,
+    Part,
+    Segment,
+    Word,
+    join,
+)
+from regard.translation.translator import Tell
+
+
+class CountingTranslator:
+    """A model that counts and what is asked of it; stands where a `Translator` does."""
+
+    def __init__(self, model: WordTranslator, config: TranslateConfig) -> None:
+        self.model, self.config = model, config
+
+    def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
+        """What becomes of each text; unknown words are counted."""
+        documents, unknown, count = list[Document](), list[str](), self.config.alternatives
+        for n, text in enumerate(texts, 1):
+            parts, words = list[Part](), list[Word]()
+            for span in sentence_spans(text):
+                sentence = self.model.translate(text[slice(*span)], count)
+                segment = Segment(span, text[slice(*span)], [], False)
+                parts.append(Part(segment, list_translations(sentence)))
+                words += list_words(sentence)
+                unknown += sentence.unknown
+            documents.append(Document(text, parts, join(text, parts, count), words))
+            if tell is not None:
+                tell(n, len(texts))
+        if unknown:
+            named = ", ".join(dict.fromkeys(unknown[:5])) + (" …" if len(unknown) > 5 else "")
+            note(f"{len(unknown):,} unknown words were copied: {named}")
+        return documents
+
+
+def list_translations(sentence: TranslatedSentence) -> list[Candidate]:
+    """The best translations; two that read the same are one."""
+    candidates: dict[str, Candidate] = {}
+    for words, logprob in sentence.best:
+        text = sentence.text(words)
+        candidates.setdefault(text, Candidate(text, logprob, []))
+    return list(candidates.values())
+
+
+def list_words(sentence: TranslatedSentence) -> list[Word]:
+    """Each word of the best translation with its probability, and what else could stand there."""
+    best, listed = sentence.best[0].words, list[Word]()
+    for n, (first, *rest) in enumerate(sentence.slots):
+        if not first.text:
+            continue
+        others = [
+            OtherWord(text, logprob, sentence.text((*best[:n], text, *best[n + 1 :])))
+            for text, logprob in rest
+        ]
+        listed.append(Word(first.text, first.logprob, others))
+    return listed

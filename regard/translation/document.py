@@ -1,0 +1,105 @@
+"""Documents: the segments of a text, what became of each, and the whole text joined again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from regard.data.sentences import Span
+
+STRAY = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd]")  # what no reader can use: bytes of no letter
+STOP = re.compile(r"(?<!\.)(?<!\.[^\W\d])\.$")  # of a sentence, not of an abbreviation or a pause
+
+
+class Candidate(NamedTuple):
+    """One translation of a text or a segment."""
+
+    text: str
+    logprob: float
+    tokens: list[int]
+
+
+class Segment(NamedTuple):
+    """A sentence, or a part of a long one."""
+
+    span: Span
+    """Where it stands in its text."""
+    text: str
+    """As the model reads it."""
+    ids: list[int]
+    """Its tokens; none where it is copied."""
+    raised: bool
+    """Whether it stood in capitals and so its translation does."""
+    stopped: bool = False
+    """Whether the model reads a full stop that is not there, and the translation goes without."""
+
+    def restore(self, text: str, whole: bool = True) -> str:
+        """A translation in capitals, and without a stop at its end, where the source is so."""
+        text = STOP.sub("", text) if self.stopped and whole else text
+        return text.upper() if self.raised else text
+
+    def dress(self, answer: Candidate) -> Candidate:
+        """A translation on one line, without broken bytes, in capitals and open as the source."""
+        text = " ".join(answer.text.split())
+        if STRAY.search(text) and not STRAY.search(self.text):
+            text = " ".join(STRAY.sub("", text).split())
+        return answer._replace(text=self.restore(text))
+
+
+class Part(NamedTuple):
+    """A segment with its translations, best first."""
+
+    segment: Segment
+    translations: list[Candidate]
+
+
+class OtherWord(NamedTuple):
+    """Another word for a place, and the translation that goes on from it."""
+
+    text: str
+    logprob: float
+    translation: str
+
+
+class Word(NamedTuple):
+    """A word of a translation: its tokens' log-probability, and what else could stand there."""
+
+    text: str
+    logprob: float
+    others: list[OtherWord]
+
+
+class Document(NamedTuple):
+    """What became of one text."""
+
+    text: str
+    parts: list[Part]
+    translations: list[Candidate]
+    """Of the whole text: the best of each segment, then the likeliest mixtures."""
+    words: list[Word] = []
+    """Of the first translation, where they were asked for."""
+
+
+def gap_before(text: str, parts: Sequence[Part], n: int) -> str:
+    """What stands between a segment and the one before it."""
+    return text[parts[n - 1].segment.span[1] : parts[n].segment.span[0]] if n else ""
+
+
+def join(text: str, parts: Sequence[Part], count: int) -> list[Candidate]:
+    """Translations of a whole text: the best of each segment, then the likeliest mixtures."""
+    if len(parts) == 1:
+        return parts[0].translations[:count]
+    whole = [Candidate("", 0.0, [])]
+    for n, part in enumerate(parts):
+        between = gap_before(text, parts, n)
+        mixed: dict[str, Candidate] = {}
+        for a in whole:
+            for b in part.translations:
+                both = Candidate(
+                    a.text + between + b.text, a.logprob + b.logprob, [*a.tokens, *b.tokens]
+                )
+                mixed.setdefault(both.text, both)
+        first, *rest = mixed.values()
+        whole = [first, *sorted(rest, key=lambda t: -t.logprob)[: count - 1]]
+    return whole

@@ -1,0 +1,283 @@
+"""Explaining a translation: where each word came from, how sure it is, how rare its source is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, word_spans, words
+from regard.decode.step import without_end
+from regard.errors import UsageError
+from regard.look.page import AlignedSentence, AlignedWord, alignment_page
+from regard.look.word_alignment import (
+    AlignConfig,
+    Link,
+    align_config,
+    link_words,
+    same_kind,
+    token_shares,
+    word_weights,
+)
+from regard.translation.document import Candidate, Document, Part
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+RARE = 10  # a word seen less often than this was hardly learnt
+MANY = 3  # pieces of a word that the vocabulary hardly knows, where no counts are at hand
+UNSURE = 0.5  # probability of a word below which a reader should look twice
+
+
+class SourceWord(NamedTuple):
+    """A word of the source."""
+
+    text: str
+    pieces: list[str]
+    seen: int | None
+    """How often in training; None where the folder does not say."""
+    rare: bool
+
+
+class TargetWord(NamedTuple):
+    """A word of the translation."""
+
+    text: str
+    probability: float
+    """Product of the probabilities of its tokens, given the words before it."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One sentence and the reasons for its translation."""
+
+    source: str
+    """As the model read it."""
+    target: str
+    source_words: list[SourceWord]
+    target_words: list[TargetWord]
+    weights: list[list[float]]
+    """Of each target word (row) on each source word; a row sums to 1."""
+    links: list[Link]
+    """(source word, target word)."""
+    translations: list[Candidate]
+    """The best, then the others that were asked for."""
+    copied: bool = False
+    """Nothing was translated: no letters, an address, code, a script the model does not know."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader should know, a sentence each."""
+        if self.copied:
+            return ["Copied as it is: nothing here that this model translates."]
+        return [self.note(n) for n, word in enumerate(self.source_words) if word.rare]
+
+    def note(self, number: int) -> str:
+        """Why the translation of a rare word is a guess."""
+        word = self.source_words[number]
+        made = [self.target_words[t] for s, t in self.links if s == number]
+        seen = "" if word.seen is None else f" ({times(word.seen)} in training)"
+        pieces = " · ".join(word.pieces)
+        cut = f"“{word.text}”{seen} is read as {pieces}."
+        if not made:
+            return f"{cut} No word of the translation comes from it."
+        texts, least = " ".join(w.text for w in made), min(w.probability for w in made)
+        return f"{cut} “{texts}” ({least:.0%}) is a guess."
+
+
+def times(count: int) -> str:
+    """A count in words."""
+    special = {0: "never seen", 1: "seen once", 2: "seen twice"}
+    return special.get(count, f"seen {count:,} times")
+
+
+def seen_in_training(kit: Kit) -> dict[str, int] | None:
+    """Words and how often each was seen, where the folder says so."""
+    return read_counts(kit.files[WORDS_FILE]) if WORDS_FILE in kit.files else None
+
+
+def shares(translations: Sequence[Candidate]) -> list[float]:
+    """The probability of each among these."""
+    best = max(t.logprob for t in translations)
+    weights = [math.exp(t.logprob - best) for t in translations]
+    return [weight / sum(weights) for weight in weights]
+
+
+def explain_document(
+    kit: Kit, document: Document, counts: Mapping[str, int] | None, strict: bool | None = None
+) -> list[Explanation]:
+    """Each sentence of a document."""
+    return [explain_part(kit, part, counts, strict) for part in document.parts]
+
+
+def explain_part(
+    kit: Kit, part: Part, counts: Mapping[str, int] | None, strict: bool | None
+) -> Explanation:
+    """One sentence: the translation is read once more with the taps open."""
+    segment, best = part.segment, part.translations[0]
+    if not segment.ids:
+        return Explanation(segment.text, best.text, [], [], [], [], part.translations, copied=True)
+    assert kit.tokenizer is not None
+    tokens = without_end(best.tokens, kit.stops)
+    across = look_across(kit, segment.ids, tokens, strict)
+    aligned = align_words(kit, segment.text, tokens, across, align_config(kit.config))
+    offsets = kit.tokenizer.offsets(segment.text)
+    return Explanation(
+        segment.text,
+        best.text,
+        [source_word(segment.text, span, offsets, counts) for span in word_spans(segment.text)],
+        target_words(kit, tokens, across.logprobs, segment.raised),
+        aligned.weights.tolist(),
+        aligned.links,
+        part.translations,
+    )
+
+
+def target_words(
+    kit: Kit, tokens: Sequence[int], logprobs: Sequence[float], raised: bool
+) -> list[TargetWord]:
+    """Words of a translation; a token counts for the word that has most of it."""
+    text, spans = token_spans(kit, tokens)
+    places = word_spans(text)
+    sums = [0.0] * len(places)
+    for parts, logprob in zip(token_shares(spans, places), logprobs, strict=True):
+        if places and float(parts.max()) > 0:
+            sums[int(parts.argmax())] += logprob
+    made = [text[a:b].upper() if raised else text[a:b] for a, b in places]
+    return [TargetWord(word, math.exp(sums[n])) for n, word in enumerate(made)]
+
+
+def source_word(
+    text: str, span: Span, tokens: Sequence[Span], counts: Mapping[str, int] | None
+) -> SourceWord:
+    """A word with its pieces and whether it is rare."""
+    inside = dict.fromkeys((max(a, span[0]), min(b, span[1])) for a, b in tokens)
+    pieces = [text[a:b] for a, b in inside if a < b and text[a:b].strip()]
+    word = text[slice(*span)]
+    seen = None if counts is None else counts.get(key(word), 0)
+    letters = any(map(str.isalpha, word))
+    rare = letters and (len(pieces) >= MANY if seen is None else seen < RARE)
+    return SourceWord(word, pieces, seen, rare)
+
+
+def token_spans(kit: Kit, tokens: Sequence[int]) -> tuple[str, list[Span]]:
+    """The text of tokens that were written, and where each stands in it."""
+    texts = [kit.text(list(tokens[: n + 1])) for n in range(len(tokens))]
+    ends = [len(text) for text in texts]
+    spans = [(min(a, b), b) for a, b in zip([0, *ends], ends, strict=False)]
+    return (texts[-1] if texts else ""), spans
+
+
+class Across(NamedTuple):
+    """A translation that was read once more."""
+
+    patterns: list[Tensor]
+    """Of each block, the mean of its heads (steps, source tokens): one step before each token and
+    one after the last."""
+    logprobs: list[float]
+    """Of each token."""
+
+
+@torch.no_grad()
+def look_across(
+    kit: Kit, row: Sequence[int], tokens: Sequence[int], strict: bool | None = None
+) -> Across:
+    """Cross-attention and log-probabilities of a translation that is there already."""
+    if not any(name.endswith(".cross.pattern") for name in kit.taps):
+        found = "a model that sees one vector of its source"
+        raise UsageError("explaining a translation", found, "one with attention to its source")
+    start = kit.batch([list(row)]).ids[0].tolist()
+    whole = [*start, *tokens]
+    out, seen = kit.run([list(row)], [whole], taps="decoder.*cross.pattern", strict=strict)
+    first = len(start) - 1  # the step that writes the first token
+    patterns = [pattern[0].float().mean(0)[first:].cpu() for pattern in seen.values()]
+    log = out.logits[0, first:].float().log_softmax(-1)
+    return Across(patterns, [float(log[n, token]) for n, token in enumerate(tokens)])
+
+
+class Aligned(NamedTuple):
+    """A source text and its translation, word by word."""
+
+    weights: Tensor
+    """(target words, source words)."""
+    links: list[Link]
+
+
+def align_words(
+    kit: Kit, text: str, tokens: Sequence[int], across: Across, how: AlignConfig
+) -> Aligned:
+    """Which words of a source text became which of the tokens of its translation."""
+    assert kit.tokenizer is not None
+    source = token_shares(kit.tokenizer.offsets(text), word_spans(text))
+    made, spans = token_spans(kit, tokens)
+    pattern = how.steps(across.patterns)
+    weights = word_weights(pattern, token_shares(spans, word_spans(made)), source)
+    return Aligned(weights, link_words(weights * same_kind(words(text), words(made)), how.firm))
+
+
+def as_data(explanation: Explanation) -> dict[str, Any]:
+    """The object of `--json`."""
+    e = explanation
+    return {
+        "source": e.source,
+        "text": e.target,
+        "source_words": [word._asdict() for word in e.source_words],
+        "words": [word._asdict() for word in e.target_words],
+        "links": [list(link) for link in e.links],
+        "weights": [[round(w, 4) for w in row] for row in e.weights],
+        "notes": e.notes,
+    }
+
+
+# The page ---------------------------------------------------------------------------------------
+
+
+def explain_page(explained: Sequence[Explanation], title: str = "Translations explained") -> str:
+    """One self-contained HTML page."""
+    return alignment_page(title, [to_section(e) for e in explained])
+
+
+def to_section(e: Explanation) -> AlignedSentence:
+    """A sentence as the page shows it."""
+    source = [(word.text, source_hint(word), float(word.rare)) for word in e.source_words]
+    target = [
+        (w.text, f"{w.text}: {w.probability:.0%} sure", doubt(w.probability))
+        for w in e.target_words
+    ]
+    listed = [
+        f"{t.text} ({share:.0%})"
+        for t, share in zip(e.translations, shares(e.translations), strict=True)
+    ]
+    return AlignedSentence(
+        set_out(e.source, source) or [AlignedWord("", e.source, "")],
+        set_out(e.target, target) or [AlignedWord("", e.target, "")],
+        e.weights,
+        e.links,
+        e.notes,
+        listed if len(listed) > 1 else [],
+    )
+
+
+def source_hint(word: SourceWord) -> str:
+    """What is said of a source word."""
+    seen = "" if word.seen is None else f", {times(word.seen)} in training"
+    return f"{word.text}: read as {' · '.join(word.pieces)}{seen}"
+
+
+def doubt(probability: float) -> float:
+    """0 for a word that is likelier than not, up to 1."""
+    return max(0.0, 1 - probability / UNSURE)
+
+
+def set_out(text: str, listed: Sequence[tuple[str, str, float]]) -> list[AlignedWord]:
+    """Words with the blanks that stand before them in a text."""
+    found, at = list[AlignedWord](), 0
+    for word, hint, strength in listed:
+        start = max(at, text.find(word, at))
+        found.append(AlignedWord(text[at:start], word, hint, strength))
+        at = start + len(word)
+    return found

@@ -1,0 +1,128 @@
+"""Worker pool: processes that translate on a CPU; the model is read once, its memory is shared.
+
+Threads would wait for each other in Python; processes do not. They are forked before anything has
+started threads of its own, so torch computes with one thread in each.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import chain
+from typing import Self
+
+import torch
+
+from regard.errors import ResourceError
+from regard.heap import give_back_memory
+from regard.translation.document import Candidate
+from regard.translation.translator import Job, SentenceSearch, Translator
+
+LEAST = 32  # lines that are worth more than one process
+AHEAD = 2  # jobs of a process, so that it need not wait for the next
+MANY = 6000  # beams × source tokens after which a worker gives free memory back
+FEW = 4  # rows that are no quicker in two batches
+
+
+def worth_workers(device: str, lines: int, asked: int | None) -> int:
+    """How many processes: as many as torch would use threads, unless asked for."""
+    if device != "cpu" or lines < LEAST or "fork" not in multiprocessing.get_all_start_methods():
+        return 1
+    return torch.get_num_threads() if asked is None else asked
+
+
+def one_thread() -> None:
+    """From now on torch has no threads, which a fork would lose."""
+    torch.set_num_threads(1)
+
+
+Answers = list[list[Candidate]]
+
+
+class WorkerPool:
+    """Does the jobs of a translator in this process and in others that share its model."""
+
+    def __init__(self, translator: Translator, count: int) -> None:
+        kit = translator.kit
+        packing = SentenceSearch(kit, translator.config)
+        packing.translate([sorted(kit.stops)[:1] or [0]])  # packs weights that all will share
+        sys.stdout.flush()  # a process would write again what was not written yet
+        sys.stderr.flush()
+        gc.collect()
+        give_back_memory()  # or what lies free would be copied as it is used again
+        gc.freeze()  # a collection in a worker would touch, and so copy, every object
+        Worker.translator, self.others = translator, count - 1
+        fork = multiprocessing.get_context("fork")
+        self.executor = ProcessPoolExecutor(self.others, fork)
+        for ready in [self.executor.submit(int) for _ in range(self.others)]:
+            ready.result()  # all are there before a tokenizer starts its threads
+        translator.pool = self
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[Answers]:
+        """What becomes of each job, in order; few large ones are shared."""
+        waiting = deque[list[Future[Answers]]]()
+        ways = self.others + 1 if len(jobs) <= self.others else 1
+        try:
+            for number, job in enumerate(jobs, 1):
+                waiting.append([])
+                for share in split(job, ways):
+                    waiting[-1].append(self.start(share, waiting, number == len(jobs)))
+                while waiting and all(share.done() for share in waiting[0]):
+                    yield [*chain.from_iterable(share.result() for share in waiting.popleft())]
+            for shares in waiting:
+                yield [*chain.from_iterable(share.result() for share in shares)]
+        except BrokenProcessPool:
+            found = "a worker process was killed, perhaps for lack of memory"
+            raise ResourceError("translating", found, fix="--workers 1") from None
+
+    def start(
+        self, job: Job, waiting: Iterable[Sequence[Future[Answers]]], last: bool
+    ) -> Future[Answers]:
+        """Give a job to another process; this one does it when they have enough, or it is last."""
+        count = sum(not share.done() for shares in waiting for share in shares)
+        if count < (1 if last else AHEAD) * self.others:
+            return self.executor.submit(work, job)
+        done = Future[Answers]()
+        done.set_result(work(job))
+        return done
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        """End the processes; after a failure or Ctrl-C at once."""
+        if kind is not None:
+            for process in multiprocessing.active_children():
+                process.terminate()
+        self.executor.shutdown(cancel_futures=True)
+
+
+class Worker:
+    """What a process has of its own, where it is a worker."""
+
+    translator: Translator
+    """As it was at the fork."""
+    tokens = 0
+    """Beams × source tokens since free memory was given back."""
+
+
+def work(job: Job) -> Answers:
+    """One job, in a worker."""
+    answers = Worker.translator.do(job)
+    Worker.tokens += job.config.width * sum(map(len, job.rows))
+    if Worker.tokens >= MANY:  # batches differ in shape: the heap grows by gaps between blocks
+        give_back_memory()
+        Worker.tokens = 0
+    return answers
+
+
+def split(job: Job, ways: int) -> list[Job]:
+    """A job as several of like size, of a few rows at least."""
+    size = max(FEW, -(-len(job.rows) // ways))
+    cut = range(0, len(job.rows), size)
+    return [job._replace(rows=job.rows[n : n + size]) for n in cut]

@@ -1,0 +1,168 @@
+"""Explanations: the numbers of a second reading, word by word."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from regard.data.word_frequencies import write_counts
+from regard.decode.step import without_end
+from regard.kit import Kit
+from regard.look.word_alignment import alignment_error_rate, read_links
+from regard.tokens.trainers import train_tokenizer
+from regard.translation.explanation import (
+    Explanation,
+    SourceWord,
+    TargetWord,
+    as_data,
+    explain_page,
+    target_words,
+    times,
+    token_spans,
+)
+from tests.look.test_word_alignment import PAIRS
+from tests.properties.threads import one_thread  # noqa: F401
+from tests.translation.test_segment import CORPUS
+from tests.translation.test_translator import made
+
+TEXT = "Le chat dort sur la table."
+
+
+@pytest.fixture(scope="module", params=["bpe", "words"])
+def kit(request: pytest.FixtureRequest) -> Kit:
+    size = 400 if request.param == "bpe" else None
+    roles = ("pad", "eos") if size else ("pad", "eos", "unk")
+    return made(train_tokenizer(CORPUS, request.param, size, specials=roles, wrap="eos"))
+
+
+def test_confidence_is_the_probability_of_the_translation(kit: Kit) -> None:
+    """The words' probabilities, with that of the end, make up the one of the search."""
+    (found,) = kit.explain(TEXT, max_new=8)
+    best = found.translations[0]
+    end = best.tokens[-1] in kit.stops
+    tokens = without_end(best.tokens, kit.stops)
+    assert kit.tokenizer is not None
+    out, _ = kit.run([kit.tokenizer.encode(TEXT)], [[*kit.batch(TEXT).ids[0].tolist(), *tokens]])
+    log = out.logits[0].log_softmax(-1)
+    total = sum(math.log(word.probability) for word in found.target_words)
+    total += float(log[-1, best.tokens[-1]]) if end else 0.0
+    text, spans = token_spans(kit, tokens)
+    blank = sum(
+        float(log[n, token])
+        for n, (token, (a, b)) in enumerate(zip(tokens, spans, strict=True))
+        if not text[a:b].strip()
+    )
+    assert total + blank == pytest.approx(best.logprob, abs=1e-3)
+
+
+def test_a_word_is_as_likely_as_all_its_tokens() -> None:
+    pieces = ["un", "seen", " c", "at", ".", " "]
+
+    def text(tokens: list[int]) -> str:
+        return "".join(pieces[n] for n in tokens)
+
+    logs = [-1.0, -2.0, -0.5, -0.25, -0.125, -9.0]
+    found = target_words(SimpleNamespace(text=text), range(6), logs, False)
+    assert [word.text for word in found] == ["unseen", "cat", "."]
+    assert [math.log(w.probability) for w in found] == pytest.approx([-3.0, -0.75, -0.125])
+    raised = target_words(SimpleNamespace(text=text), [0, 1], logs[:2], True)
+    assert raised[0].text == "UNSEEN"
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_weights_and_links(kit: Kit, strict: bool) -> None:
+    (found,) = kit.explain(TEXT, max_new=8, strict=strict)
+    assert [w.text for w in found.source_words] == ["Le", "chat", "dort", "sur", "la", "table", "."]
+    weights = torch.tensor(found.weights)
+    assert weights.shape == (len(found.target_words), 7)
+    torch.testing.assert_close(weights.sum(1), torch.ones(len(weights)))
+    assert all(0 <= s < 7 and 0 <= t < len(weights) for s, t in found.links)
+    assert found.target == kit.translate(TEXT, max_new=8)
+    assert "".join(w.text for w in found.target_words) == "".join(found.target.split())
+
+
+def test_the_pattern_is_that_of_the_chosen_block(kit: Kit) -> None:
+    """A block whose attention is forced to one source token aligns all words with its word."""
+    assert kit.tokenizer is not None
+    assert kit.model.decoder is not None
+    place, block = 3, len(kit.model.decoder.blocks) - 1
+    spans = kit.tokenizer.offsets(TEXT)
+    name = f"decoder.blocks.{block}.cross.pattern"
+    before = kit.explain(TEXT, max_new=8)[0]
+    tap = kit.hooked.taps[name]
+    real = kit.run
+
+    def forced(*args: object, **given: object) -> object:
+        out, seen = real(*args, **given)  # type: ignore[arg-type]
+        seen[name] = torch.zeros_like(seen[name])
+        seen[name][..., place] = 1
+        return out, seen
+
+    kit.run = forced  # type: ignore[method-assign, assignment]
+    try:
+        found = kit.explain(TEXT, max_new=8)[0]
+    finally:
+        del kit.run
+    start = spans[place][0] + (TEXT[spans[place][0]] == " ")
+    word = sum(c == " " for c in TEXT[:start])
+    assert all(row[word] == pytest.approx(1) for row in found.weights)
+    assert before.weights != found.weights and tap.fn is None
+
+
+def test_rarity(kit: Kit) -> None:
+    counts = {"le": 900, "chat": 9, "dort": 10}
+    seen = replace(kit, files=kit.files | {"words.tsv.gz": write_counts(counts)})  # type: ignore[arg-type]
+    (found,) = seen.explain(TEXT, max_new=8)
+    known = {word.text: (word.seen, word.rare) for word in found.source_words}
+    assert known["Le"] == (900, False) and known["chat"] == (9, True)
+    assert known["dort"] == (10, False) and known["table"] == (0, True) and known["."] == (0, False)
+    assert len(found.notes) == 4 and "“table” (never seen in training)" in found.notes[-1]
+    assert all(word.seen is None for word in kit.explain(TEXT, max_new=8)[0].source_words)
+
+
+def test_pieces_make_up_the_word(kit: Kit) -> None:
+    (found,) = kit.explain("Le chat entarté dort.", max_new=8)
+    for word in found.source_words:
+        assert "".join(word.pieces) == word.text or len(word.pieces) == 1
+    assert kit.tokenizer is not None
+
+
+def test_copied_and_raised_sentences(kit: Kit) -> None:
+    number, raised = kit.explain("42 ! LE CHAT DORT.", max_new=8)
+    assert number.copied and number.target == "42 !" and "Copied" in number.notes[0]
+    assert raised.target.isupper() or not any(map(str.isalpha, raised.target))
+    assert all(word.text == word.text.upper() for word in raised.target_words)
+
+
+def test_data_and_page_hold_everything(kit: Kit) -> None:
+    found = kit.explain(f"{TEXT} 42 !", alternatives=2, max_new=8)
+    data = as_data(found[0])
+    assert data["links"] == [list(link) for link in found[0].links]
+    assert len(data["weights"]) == len(data["words"]) == len(found[0].target_words)
+    text = explain_page(found)
+    assert text.count("<section") == 2 and text.count("<ol") == 1
+
+
+def test_a_rare_word_that_nothing_came_from() -> None:
+    rare = SourceWord("entarté", ["ent", "arté"], 0, True)
+    lone = Explanation("entarté", "x", [rare], [TargetWord("x", 0.25)], [[1.0]], [], [])
+    assert "No word of the translation comes from it" in lone.notes[0]
+    assert "(25%) is a guess" in replace(lone, links=[(0, 0)]).notes[0]
+    assert [times(n) for n in (0, 1, 2, 1500)] == [
+        "never seen",
+        "seen once",
+        "seen twice",
+        "seen 1,500 times",
+    ]
+
+
+def test_the_error_rate_of_a_model_can_be_measured(kit: Kit) -> None:
+    """A smoke test: random weights, so that any rate will do."""
+    source, target, notation = PAIRS[0].split("\t")
+    sure, possible = read_links(source, target, notation)
+    links = kit.explain(source, max_new=8)[0].links
+    assert 0 <= alignment_error_rate([links], [sure], [possible]) <= 1

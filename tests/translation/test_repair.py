@@ -1,0 +1,157 @@
+"""Numbers that a translation lost, and words that nobody says."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data.word_frequencies import WRITTEN_FILE, read_words, write_words
+from regard.errors import DataError
+from regard.loading import load
+from regard.translation.repair import NUMBERS_FILE, coined_words, read_numbers
+from regard.zoo import HOME
+
+NUMBERS = read_numbers({NUMBERS_FILE: (HOME / "fr-en" / NUMBERS_FILE).read_bytes()})
+assert NUMBERS is not None
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("J'ai 10000 euros", "I have EUR 10 000"),
+        ("1 000 000 000 d'euros", "EUR 1,000,000,000"),
+        ("3 500,75 €", "€3,500.75"),
+        ("Pi vaut 3,14.", "Pi is 3.14."),
+        ("à 15 h 30", "at 3.30 p.m."),
+        ("à 15 h 30", "at 15:30"),
+        ("à 6h05", "at 6:05"),
+        ("à 12 heures", "at noon"),
+        ("à 20 h 00", "at eight o'clock"),
+        ("-5 °C", "-5 °C"),
+        ("-5 °C", "minus 5 °C"),
+        ("2 chats", "two cats"),
+        ("1er mars", "March 1"),
+        ("10-12 ans", "10-12 years"),
+        ("En 2014 300 personnes", "In 2014 300 people"),
+        ("le 01 23 45", "01 23 45"),
+        ("Dans les années 80", "In the 1980s"),
+        ("vingt ans", "20 years"),
+        ("rien", ""),
+    ],
+)
+def test_numbers_that_are_there(source, target):
+    assert NUMBERS.find_lost(source, target) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "lost"),
+    [
+        ("1000000 d'habitants", "10 000 inhabitants", ["1000000"]),
+        ("1 000 000 000 d'euros", "EUR 1 000 000 000 000", ["1,000,000,000"]),
+        ("à 15 h 30", "at 2:30", ["15:30"]),
+        ("à 14h30", "at 5.30 p.m.", ["14:30"]),
+        ("à 6h05", "at 6:005", ["6:05"]),
+        ("-5 °C", "5 °C", ["-5"]),
+        ("le 1 mars 1838", "in March 1838", ["1"]),
+        ("FR76 3000 6000 0112", "FR76 3000 600 0112", ["6000"]),
+        ("3 et 3", "3", ["3"]),
+        ("de 1,5 à 2,25 %", "from 15 to 2.5 %", ["2.25"]),
+    ],
+)
+def test_numbers_that_are_lost(source, target, lost):
+    assert NUMBERS.find_lost(source, target) == lost
+
+
+@given(st.integers(21, 10**9), st.integers(21, 10**9))
+def test_grouped_or_not_a_number_is_the_same(a, b):
+    french = f"{a:,}".replace(",", "\u202f")
+    assert NUMBERS.find_lost(f"entre {french} et {b} euros", f"between {a} and {b:,} euros") == []
+    assert [f.written for f in NUMBERS.figures(f"{french} euros")] == [f"{a:,}"]
+    if str(a) != str(b):
+        assert f"{a:,}" in NUMBERS.find_lost(f"{french} euros", f"{b} euros")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "text"),
+    [
+        ("un projet de 882 millions", "an $82 million bill", "an $882 million bill"),
+        ("à 1 183,03 ou 14 201,57", "to 183.03 or 14,201.57", "to 1,183.03 or 14,201.57"),
+        ("100 000 et 250 000 $", "$100,000,000 and $25,000", "$100,000 and $250,000"),
+        ("une vingtaine des 882 pays", "20 of the countries", ""),  # another number
+        ("882 pays", "countries", ""),  # none there
+        ("882 pays", "882 countries", ""),  # nothing lost
+        ("882 pays", "82 or 88 countries", ""),  # which one?
+    ],
+)
+def test_wrong_numbers_are_put_right(source, target, text):
+    assert NUMBERS.put_right(source, target) == text
+    assert not text or not NUMBERS.find_lost(source, text)
+
+
+def test_a_broken_file_of_numbers_is_said():
+    assert read_numbers({}) is None
+    for data in (b"{", b"[]", b'{"clock": "("}'):
+        with pytest.raises(DataError, match=NUMBERS_FILE):
+            read_numbers({NUMBERS_FILE: data})
+
+
+# Words ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "coined"),
+    [
+        ("Il m'a entarté.", "He entarted me.", ["entarted"]),
+        ("Il voit Zork.", "He sees Zork, ZORK and zork.", []),  # a name may be copied
+        ("Il voit.", "He sees Zork and Zork.", ["Zork"]),
+        ("C'est bien connu.", "It is well-seen: he'll see.", []),
+        ("Il a 3 kg.", "He has 3 kg xyz9.", ["xyz"]),
+        ("", "", []),
+    ],
+)
+def test_what_is_coined(source, target, coined):
+    written = {"he", "sees", "and", "has", "well", "seen", "see", "it"}
+    assert coined_words(source, target, written) == coined
+
+
+def test_the_list_is_written_and_read():
+    words = {"été", "see", "a"}
+    assert read_words(write_words(words)) == words
+    assert write_words(sorted(words)) == write_words(reversed(sorted(words)))
+    with pytest.raises(DataError, match=WRITTEN_FILE):
+        read_words(write_words(words)[:-9])
+
+
+@pytest.fixture(scope="module")
+def kit():
+    """The translator in the box."""
+    return load("fr-en")
+
+
+def test_alternatives_are_of_words_that_exist(kit):
+    made = kit.translate("Il m'a entarté.", alternatives=4)
+    texts = [text for text, _ in made]
+    assert len(set(texts)) == 4
+    assert not any(coined_words("Il m'a entarté.", text, kit.written) for text in texts)
+
+
+def test_one_translation_by_wish(kit):
+    free = kit.translate("Il m'a entarté.")
+    real = kit.translate("Il m'a entarté.", coin=False)
+    assert coined_words("", free, kit.written) and not coined_words("", real, kit.written)
+    assert kit.translate("Bonjour.", coin=False) == kit.translate("Bonjour.")
+
+
+def test_neighbours_and_capitals_change_nothing(kit):
+    texts = ["Il m'a entarté.", "Bonjour.", "IL M'A ENTARTÉ.", "", "Il m'a entarté. Bonjour."]
+    alone = [kit.translate(text, coin=False) for text in texts]
+    assert kit.translate(texts, coin=False) == alone
+    assert alone[2].isupper() and not coined_words("", alone[2], kit.written)
+    assert alone[4] == f"{alone[0]} {alone[1]}"
+
+
+def test_nothing_else_to_say(kit):
+    """A word that must be there may be made up; where a ban leaves no answer, the first stays."""
+    assert "zorked" in kit.translate("Il m'a entarté.", must=["zorked"], coin=False)
+    assert kit.translate("Il m'a entarté.", max_new=3, coin=False)
