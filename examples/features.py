@@ -6,7 +6,7 @@ A small ViT learns to tell pictures of crosses, squares and bars apart. Probes t
 features off the vectors of its patches, layer by layer: which edge runs through the patch, and
 which thing the picture shows, at patches with an edge of it and at those beside it. What a patch
 itself shows is there from the start; what the whole picture shows comes in by attention, block by
-block. `regard probe MODEL FILE --label upos deprel` prints the same table for text.
+block. `regard look probe MODEL FILE --label upos deprel` prints the same table for text.
 """
 
 from __future__ import annotations
