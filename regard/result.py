@@ -314,8 +314,8 @@ class Result(Row):
             write_whole(place, picture.getvalue())
             return
         else:
-            found = f"{place.name}, which ends with {place.suffix or 'nothing'}"
-            raise UsageError("saving a result", found, ".json, .csv, .html or .png")
+            problem = f"{place.name}, which ends with {place.suffix or 'nothing'}"
+            raise UsageError("saving a result", problem, ".json, .csv, .html or .png")
         write_whole(place, data.encode())
 
 

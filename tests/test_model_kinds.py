@@ -55,7 +55,7 @@ COMMANDS = {
     "export int8": ("export", "int8", "M", "out"),
     "check": ("check", "M"),
     "plan": ("plan", "M"),
-    "diagnose": ("diagnose", "gradients", "M"),
+    "look gradients": ("look", "gradients", "M", "--text", "text"),
     "train --init": ("train", "lm", "text", "--init", "M", "--steps", "1", "--out", "out"),
 }
 

@@ -24,16 +24,17 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
-    "train": "ngram bow classes w2v bayes logreg ibm1",
+    "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1",
     "evaluate": "ioi",
     "history": "neighbours analogy cluster entropy guess sample",
     "data": "check",
-    "look": "attention heads lens explain patch circuit probe extract",
+    "formal": "make test draw list learn",
+    "look": "attention heads lens explain patch circuit probe extract gradients",
     "tokens": "encode decode train info merges explain vocab",
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""
 
-ALONE: tuple[str, ...] = ()
+ALONE: tuple[str, ...] = ("translate", "verify", "replay", "discover")
 """Commands without a group."""
 
 

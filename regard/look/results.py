@@ -1181,3 +1181,41 @@ class SpeechTreeProbes(Result):
         for name, probe in (("spoken", self.spoken), ("cleaned", self.cleaned)):
             yield name
             yield from probe.parts()
+
+
+# Gradients ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GradientCurve(Row):
+    """How far back the loss of one model reaches."""
+
+    name: str
+    gradient: list[float]
+    """Its size by the state 1, 2, … steps before the loss."""
+
+
+@dataclass(frozen=True)
+class GradientReach(Result):
+    """Gradient of the loss by the state so many steps before it."""
+
+    length: int
+    lags: list[int]
+    models: list[GradientCurve]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """A column for each model, at lags of 1, 2, 4, … and the last."""
+        count = len(self.lags)
+        shown_lags = sorted({*(2**n for n in range(count.bit_length())), count})
+        rows = [
+            (str(lag), *(f"{curve.gradient[lag - 1]:.2e}" for curve in self.models))
+            for lag in shown_lags
+        ]
+        yield Grid(self.title(), ("lag", *(curve.name for curve in self.models)), rows)
+
+    def plot(self) -> Any:
+        """The curves on a logarithmic scale."""
+        from regard.look.picture import draw_curves
+
+        curves = {curve.name: curve.gradient for curve in self.models}
+        return draw_curves(curves, "steps before the loss", "gradient of the loss by the state")
