@@ -17,7 +17,7 @@ from regard.cli.commands import COMMANDS, GROUPS, PANELS, Command
 from regard.cli.render import render
 from regard.cli.streams import read_texts, read_whole
 from regard.errors import UsageError
-from regard.verbs import FILES, FLAT, Flag, Words, hints_of, marks
+from regard.verbs import FILES, FLAT, Alias, Flag, Words, hints_of, marks
 
 EVERYWHERE = Group("Everywhere", sort_key=9)
 EXIT_CODES = "0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interrupted"
@@ -105,8 +105,10 @@ def own_parameters(
         if any(isinstance(mark, Words) for mark in marks(hints[name])):
             default = None  # no words: lines of --file or stdin
         off = default is False  # a switch that is off needs no second name to be off
+        aliases = [mark.name for mark in marks(hints[name]) if isinstance(mark, Alias)]
         mark = Parameter(
             help=helps.get(name),
+            alias=aliases or None,
             negative="" if off else None,
             show_default=None if default else False,
         )

@@ -33,7 +33,18 @@ GROUPS = {
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""
 
-ALONE: tuple[str, ...] = ("translate", "verify", "replay", "discover")
+ALONE: tuple[str, ...] = (
+    "translate",
+    "verify",
+    "replay",
+    "discover",
+    "check",
+    "doctor",
+    "export",
+    "info",
+    "models",
+    "plan",
+)
 """Commands without a group."""
 
 

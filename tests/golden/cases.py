@@ -41,8 +41,8 @@ CASES = [
     # The house ----------------------------------------------------------------------------------
     Case("doctor", "doctor --device cpu", ignore=MACHINE),
     Case("doctor-bad-choice", "doctor --device abacus"),
-    Case("list", "list"),
-    Case("list-unknown-option", "list --colour"),
+    Case("list", "models", ignore=("folder",)),
+    Case("list-unknown-option", "models --colour"),
     Case("info-preset", "info gpt2"),
     Case("info-folder", "info {bert}"),
     Case("info-taps", "info {t5} --taps"),
