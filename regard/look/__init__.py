@@ -63,8 +63,8 @@ def attention(
 ) -> AttentionMaps:
     """Where the heads of a model look in a text, and what each head does.
 
-    `--save look.html` writes a page on which all heads can be looked at and switched off, `--save
-    look.png` a picture.
+    The page that `--save look.html` writes shows all heads, and switches them off by click; a
+    picture is saved as `look.png`.
 
     Args:
         model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.

@@ -304,16 +304,22 @@ class HeadScore(Row):
 
 @dataclass(frozen=True)
 class HeadScores(Result):
-    """Heads of {model} on {rows} × 2 × {length} random tokens."""
+    """What was measured of the heads of a model, on random tokens that are repeated."""
 
-    model: str
-    length: int
+    model: str = shown(table=False)
+    length: int = shown(table=False)
     """Tokens of the random half that is repeated."""
-    rows: int
-    seed: int
-    measured_on: str | None
+    rows: int = shown(table=False)
+    seed: int = shown(table=False)
+    measured_on: str | None = shown(table=False)
     """The text or file that entropy, distance and norm were measured on; None: random tokens."""
-    heads: list[HeadScore]
+    heads: list[HeadScore] = shown()
+
+    def title(self) -> str:
+        """What was measured on what."""
+        where = f"{self.rows} × 2 × {self.length} random tokens of seed {self.seed}"
+        rest = f"; entropy, distance, norm on {self.measured_on}" if self.measured_on else ""
+        return f"{self.model} on {where}{rest}"
 
 
 # Lens ---------------------------------------------------------------------------------------------
