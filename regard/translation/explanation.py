@@ -12,7 +12,9 @@ from torch import Tensor
 from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, word_spans, words
 from regard.decode.step import without_end
 from regard.errors import UsageError
-from regard.look.word_alignment import (
+from regard.translation.document import Document, Part
+from regard.translation.results import Alternative, Explanation, SourceWord, TargetWord, share_out
+from regard.translation.word_alignment import (
     AlignConfig,
     Link,
     align_config,
@@ -21,8 +23,6 @@ from regard.look.word_alignment import (
     token_shares,
     word_weights,
 )
-from regard.translation.document import Document, Part
-from regard.translation.results import Alternative, Explanation, SourceWord, TargetWord, share_out
 
 if TYPE_CHECKING:
     from regard.kit import Kit

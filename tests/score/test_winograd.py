@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from regard.core.config import BlockConfig, StackConfig
 from regard.data.schemas import Schema
 from regard.errors import DataError, UsageError
+from regard.evaluate.winograd_schemas import Judged, Share, judge, judge_lines, lines_of, report
 from regard.model.batch import Batch, pad_rows
 from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig, TextConfig
 from regard.model.model import Model
 from regard.model.recurrent import Recurrent
-from regard.score.winograd import Judged, Share, judge, judge_lines, lines_of, report
 from regard.tokens.trainers import train_tokenizer
 from tests.score.sizes import size_schemas
 
@@ -87,7 +87,7 @@ def test_scores_are_sums_of_the_right_tokens(taught, tokenizer):
 
 def test_batches_change_nothing(taught, tokenizer, monkeypatch):
     whole = judge(taught, tokenizer, SCHEMAS[:9])
-    monkeypatch.setattr("regard.score.winograd.TOKENS", 1)
+    monkeypatch.setattr("regard.evaluate.winograd_schemas.TOKENS", 1)
     for one, other in zip(whole, judge(taught, tokenizer, SCHEMAS[:9]), strict=True):
         assert one.scores == pytest.approx(other.scores, abs=1e-4)
 

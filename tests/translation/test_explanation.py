@@ -13,7 +13,6 @@ import torch
 from regard.data.word_frequencies import write_counts
 from regard.decode.step import without_end
 from regard.kit import Kit
-from regard.look.word_alignment import alignment_error_rate, read_links
 from regard.tokens.trainers import train_tokenizer
 from regard.translation.config import TranslateConfig
 from regard.translation.document import TargetText
@@ -23,10 +22,11 @@ from regard.translation.explanation import (
 )
 from regard.translation.results import Explanation, SourceWord, TargetWord
 from regard.translation.translator import Translator
-from tests.look.test_word_alignment import PAIRS
+from regard.translation.word_alignment import alignment_error_rate, read_links
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.translation.test_segment import CORPUS
 from tests.translation.test_translator import made
+from tests.translation.test_word_alignment import PAIRS
 
 TEXT = "Le chat dort sur la table."
 

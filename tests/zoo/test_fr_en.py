@@ -11,13 +11,13 @@ import pytest
 import regard
 from regard.cli.main import main
 from regard.kit import Kit
-from regard.look.word_alignment import align_config, alignment_error_rate, read_links
 from regard.translation.config import TranslateConfig
 from regard.translation.explanation import align_words, look_across
 from regard.translation.translator import Translator
+from regard.translation.word_alignment import align_config, alignment_error_rate, read_links
 from regard.zoo import HOME
-from tests.look.test_word_alignment import PAIRS
 from tests.properties.threads import one_thread  # noqa: F401
+from tests.translation.test_word_alignment import PAIRS
 
 FOLDER = HOME / "fr-en"
 LINES = [
