@@ -17,6 +17,7 @@ from regard.cli.commands import COMMANDS, GROUPS, PANELS, Command
 from regard.cli.render import render
 from regard.cli.streams import read_texts, read_whole
 from regard.errors import UsageError
+from regard.files import check_places
 from regard.verbs import FILES, FLAT, Alias, Flag, Words, hints_of, marks
 
 EVERYWHERE = Group("Everywhere", sort_key=9)
@@ -61,6 +62,7 @@ def door(command: Command) -> Callable[..., int]:
         given = {name: with_dashes(value) for name, value in given.items()}
         common = {p.name: given.pop(p.name, p.default) for p in COMMON}
         files = given.pop("file", None)
+        check_places(*(common["save"] or ()), common["receipt"])  # before any work
         for name, how in words.items():
             read = read_whole if how == "whole" else read_texts
             given[name] = read(given.get(name) or [], files, joined=how == "joined")
