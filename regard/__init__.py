@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import data, formal, history, look, tokens, train
+    from regard import data, evaluate, formal, history, look, tokens, train
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("data", "formal", "history", "look", "tokens", "train")
+_ROOMS = ("data", "evaluate", "formal", "history", "look", "tokens", "train")
 """Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
 
 _HOMES = {
@@ -75,6 +75,7 @@ __all__ = [
     "data",
     "discover",
     "doctor",
+    "evaluate",
     "export",
     "formal",
     "head_mask",

@@ -14,8 +14,6 @@ from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
-from regard.cli.cause_flags import CAUSE
-from regard.cli.explain_flags import EXPLAIN
 from regard.cli.extract_flags import EXTRACT
 from regard.cli.failures import explain
 from regard.cli.ladder_flags import LADDER
@@ -29,8 +27,7 @@ from regard.errors import UsageError, did_you_mean, nearest
 from regard.files import FULL
 
 INTERRUPTED = 130
-FAMILIES = WRITING | WORDS | LADDER
-FAMILIES |= EXPLAIN | CAUSE | PROBE | EXTRACT
+FAMILIES = WRITING | WORDS | LADDER | PROBE | EXTRACT
 READING = "reading the command line"
 
 
