@@ -145,14 +145,14 @@ class Kit:
         check_names(masks, Masks.__annotations__, "running a model", "a field of a batch")
         pair = self.model.config.target is not None
         given: dict[str, Any] = {name: to_mask(value, name) for name, value in masks.items()}
-        data, found = self.tensor(inputs, self.model.config.front, "source")
+        data, padding = self.tensor(inputs, self.model.config.front, "source")
         whose = "source_mask" if pair else "mask"
-        given[whose] = found if given.get(whose) is None else given[whose]
+        given[whose] = padding if given.get(whose) is None else given[whose]
         if target is None and pair:
             target = [[start_id(self.files, self.config)]] * len(data)
         if target is not None:
-            target, found = self.tensor(target, self.model.config.target, "target")
-            given["mask"] = found if given.get("mask") is None else given["mask"]
+            target, padding = self.tensor(target, self.model.config.target, "target")
+            given["mask"] = padding if given.get("mask") is None else given["mask"]
         batch = Batch(data, target, **given)
         check_batch(batch, self.model.config)
         self.warn_long(batch.ids.shape[1])
@@ -234,8 +234,8 @@ class Kit:
                 "a cache made with the same strict=",
             )
         if cache is not None and cache.batch != len(batch.ids):
-            found = f"{len(batch.ids)} rows and a cache of {cache.batch}"
-            raise UsageError("running with a cache", found, "as many rows as the cache has")
+            fault = f"{len(batch.ids)} rows and a cache of {cache.batch}"
+            raise UsageError("running with a cache", fault, "as many rows as the cache has")
         if isinstance(cache, StrictCache) or strict:
             self.hooked.check_alone("a strict run", columns=True)
             return strict_logits(self.model, batch, cache, watch)  # type: ignore[arg-type]
