@@ -43,12 +43,12 @@ from regard.rules.results import (
     SMALL_STATES,
     DecidingProbe,
     Discovery,
-    Hypothesis,
     LabelledLine,
+    RuleHypothesis,
     number,
 )
 from regard.rules.rule import Rule
-from regard.rules.rule_search import Candidate, Search
+from regard.rules.rule_search import RuleCandidate, RuleSearch
 from regard.rules.size_principle import rarities
 
 LEVEL = 0.01  # a rule is claimed below this p-value
@@ -87,7 +87,7 @@ def discover_rule(
     labels = np.array([line.positive for line in part])
     encoded = encode([line.tokens for line in part])
     until = deadline - (1 - SEARCHING) * seconds
-    search = Search(encoded, labels, code_of(part, one_sided), until, rng)
+    search = RuleSearch(encoded, labels, code_of(part, one_sided), until, rng)
     search.run()
     complete, search.deadline = not search.late(), deadline
     with progress("weighing rules") as say:
@@ -187,7 +187,7 @@ def short_lines(lines: Sequence[LabelledLine]) -> list[tuple[str, ...]]:
 # Evidence ---------------------------------------------------------------------------------------
 
 
-def left_out(search: Search) -> float | None:
+def left_out(search: RuleSearch) -> float | None:
     """Leave-one-out accuracy, the choice among the rules found made anew for each line."""
     leaders = search.leaders(2000)
     if not leaders:
@@ -197,13 +197,13 @@ def left_out(search: Search) -> float | None:
 
 
 def rank(
-    search: Search,
+    search: RuleSearch,
     used: Sequence[LabelledLine],
     part: Sequence[LabelledLine],
     top: int,
     test: PermutationTest,
     rng: np.random.Generator,
-) -> list[Hypothesis]:
+) -> list[RuleHypothesis]:
     """Different rules, best first; with more lines than were searched, weighed on all of them."""
     leaders = search.leaders(600)
     symbols = probe_symbols([one.rule for one in leaders[:40]], search.lines.symbols, 3)
@@ -228,7 +228,7 @@ def rank(
         exceptions = [line for line in wrong if line.file != RANDOM]
         right = count - len(exceptions)
         hypotheses.append(
-            Hypothesis(
+            RuleHypothesis(
                 rule=one.rule.reading,
                 accuracy=right / count,
                 right=right,
@@ -247,7 +247,7 @@ def rank(
 
 
 def savings(
-    search: Search, kept: Sequence[Candidate], rng: np.random.Generator
+    search: RuleSearch, kept: Sequence[RuleCandidate], rng: np.random.Generator
 ) -> dict[Rule, float]:
     """Bits that count for each rule's being rare."""
     near = [one for one in kept if one.total <= kept[0].total + 2 * TRUSTED]
@@ -259,10 +259,10 @@ def savings(
 
 
 def weigh_again(
-    kept: Sequence[Candidate], used: Sequence[LabelledLine], code: LabelCode, search: Search
-) -> list[Candidate]:
+    kept: Sequence[RuleCandidate], used: Sequence[LabelledLine], code: LabelCode, search: RuleSearch
+) -> list[RuleCandidate]:
     """Rules found on some lines, counted on all of them; as many as time allows."""
-    labels, weighed = np.array([line.positive for line in used]), list[Candidate]()
+    labels, weighed = np.array([line.positive for line in used]), list[RuleCandidate]()
     for one in kept:
         if weighed and search.late():
             break
@@ -274,11 +274,11 @@ def weigh_again(
 
 
 def with_automaton(
-    one: Hypothesis,
+    one: RuleHypothesis,
     null: RandomLines | None,
     vocabulary: tuple[str, ...],
     rng: np.random.Generator,
-) -> Hypothesis:
+) -> RuleHypothesis:
     """Add the automaton of a rule, and how often random lines keep it."""
     dfa, chance = rule_automaton(one.formula, vocabulary), None
     if null is not None:
@@ -294,7 +294,7 @@ def with_automaton(
 # Rivals and probes ------------------------------------------------------------------------------
 
 
-def choose_rivals(ranked: Sequence[Hypothesis]) -> list[int]:
+def choose_rivals(ranked: Sequence[RuleHypothesis]) -> list[int]:
     """Rules not much dearer than the best, then those that get as many lines right."""
     near = [n for n, one in enumerate(ranked) if one.score <= ranked[0].score + NEAR][:RIVALS]
     equal = [n for n, one in enumerate(ranked) if n not in near and one.right >= ranked[0].right]
@@ -302,7 +302,7 @@ def choose_rivals(ranked: Sequence[Hypothesis]) -> list[int]:
 
 
 def decide(
-    rivals: Sequence[Hypothesis],
+    rivals: Sequence[RuleHypothesis],
     lines: Sequence[LabelledLine],
     vocabulary: tuple[str, ...],
     rng: np.random.Generator,
@@ -391,7 +391,7 @@ def note_random_negatives(
         )
 
 
-def note_narrower(found: Discovery, wide: Hypothesis, wide_number: int) -> Iterator[str]:
+def note_narrower(found: Discovery, wide: RuleHypothesis, wide_number: int) -> Iterator[str]:
     """How surprising it is that all positives keep a narrower rule too."""
     for n, one in enumerate(found.hypotheses, 1):
         if one.exceptions or one.automaton is None or wide.automaton is None:
@@ -423,7 +423,7 @@ ROWS = {
 PACKED = {".gz": "gzip", ".xz": "lzma"}
 
 
-def write_checker(one: Hypothesis, form: LineFormat = WORDS, file: str = "") -> str:
+def write_checker(one: RuleHypothesis, form: LineFormat = WORDS, file: str = "") -> str:
     """Python that defines `accepts(tokens)`, and counts accepted lines of files such as this."""
     source = one.formula.source
     rows = ROWS.get(kind_of(file), ROWS["csv"]) if form.column else ROWS[""]
@@ -455,7 +455,7 @@ def write_checker(one: Hypothesis, form: LineFormat = WORDS, file: str = "") -> 
     return "\n".join(lines) + "\n"
 
 
-def verify_checkers(hypotheses: Sequence[Hypothesis], lines: Sequence[LabelledLine]) -> None:
+def verify_checkers(hypotheses: Sequence[RuleHypothesis], lines: Sequence[LabelledLine]) -> None:
     """Run each printed program on the lines: it must say what is reported."""
     enough = max(5, PROVEN // sum(len(line.tokens) for line in lines))
     for one in hypotheses[:enough]:

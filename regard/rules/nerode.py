@@ -15,7 +15,7 @@ UNBOUNDED = {"more", "equal", "most", "mirror", "copy", "prefix"}  # no automato
 EQUAL = {"same", "repeat", "changes", "changemod", "kinds", "top", "mirror", "copy"}
 
 
-class Prefix:
+class RulePrefix:
     """A beginning, equal to another when every ending tried gives the same verdict."""
 
     def __init__(self, word: tuple[str, ...], verdicts: tuple[bool, ...]) -> None:
@@ -25,7 +25,7 @@ class Prefix:
         return hash(self.verdicts)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Prefix) and self.verdicts == other.verdicts
+        return isinstance(other, RulePrefix) and self.verdicts == other.verdicts
 
 
 def rule_automaton(rule: Rule, vocabulary: Sequence[str]) -> DFA | None:
@@ -55,8 +55,8 @@ def find_automaton(accepts: Accepts, alphabet: tuple[str, ...], longest: int) ->
             break
         endings += product(alphabet, repeat=length)
 
-    def prefix(word: tuple[str, ...]) -> Prefix:
-        return Prefix(word, tuple(accepts([*word, *ending]) for ending in endings))
+    def prefix(word: tuple[str, ...]) -> RulePrefix:
+        return RulePrefix(word, tuple(accepts([*word, *ending]) for ending in endings))
 
     try:
         return explore(

@@ -35,7 +35,7 @@ XOR = 4  # of OPERATORS
 BLOCK = 250  # rows at once
 
 
-class Candidate(NamedTuple):
+class RuleCandidate(NamedTuple):
     """A rule, its bits, those of rule and labels together, and the lines it accepts."""
 
     rule: Rule
@@ -45,7 +45,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass
-class Search:
+class RuleSearch:
     """What is searched, until when, and the rules that were weighed."""
 
     lines: EncodedLines
@@ -55,7 +55,7 @@ class Search:
     rng: np.random.Generator
 
     def __post_init__(self) -> None:
-        self.candidates: dict[Rule, Candidate] = {}
+        self.candidates: dict[Rule, RuleCandidate] = {}
         self.atoms = enumerate_atoms(self.lines, self.deadline)
 
     def late(self) -> bool:
@@ -72,7 +72,7 @@ class Search:
         bits = rule.bits(len(self.lines.symbols))
         good, bad = tally(row[None], self.labels)
         total = bits + float(self.code.bits(good[0], bad[0]))
-        self.candidates[rule] = Candidate(rule, bits, total, row)
+        self.candidates[rule] = RuleCandidate(rule, bits, total, row)
 
     def run(self) -> None:
         """All of it, as far as time allows."""
@@ -95,7 +95,7 @@ class Search:
         self.take_singles(atoms)
         yield atoms
 
-    def leaders(self, count: int) -> list[Candidate]:
+    def leaders(self, count: int) -> list[RuleCandidate]:
         """The best so far."""
         return sorted(self.candidates.values(), key=lambda one: (one.total, one.bits))[:count]
 
