@@ -167,15 +167,12 @@ def derive(node: Node, symbol: str) -> Node:
         case Intersection(parts):
             return intersect(*(derive(part, symbol) for part in parts))
         case Concatenation(parts):
-            return unite(*_derive_parts(parts, symbol))
-
-
-def _derive_parts(parts: tuple[Node, ...], symbol: str) -> Iterable[Node]:
-    """The symbol may be in the first part, or in a later one when those before can be empty."""
-    for n, part in enumerate(parts):
-        yield concatenate(derive(part, symbol), *parts[n + 1 :])
-        if not nullable(part):
-            break
+            options = []  # the first part has the symbol, or a later one if those before are empty
+            for n, part in enumerate(parts):
+                options.append(concatenate(derive(part, symbol), *parts[n + 1 :]))
+                if not nullable(part):
+                    break
+            return unite(*options)
 
 
 def to_dfa(node: Node, alphabet: Iterable[str]) -> DFA:

@@ -22,7 +22,6 @@ from regard.rules.description_length import (
     LabelCode,
     contrast_code,
     label_code,
-    leave_one_out,
     posterior,
 )
 from regard.rules.encoded_lines import encode
@@ -116,7 +115,7 @@ def discover_rule(
         permutation_p=test.permutation(search.best),
         shuffles=len(test.chance),
         bound_p=test.bound(search.best),
-        leave_one_out=None if one_sided else left_out(search),
+        leave_one_out=None if one_sided else search.leave_one_out(),
         bits_without_rule=code_of(used, one_sided).none,
         complete=complete,
         rules_tried=sum(map(len, search.atoms.atoms)),
@@ -126,24 +125,10 @@ def discover_rule(
         notes=[],
         examples=used,
     )
-    said = [*notes, claim(found)]
-    if one_sided:
-        said.append(
-            f"only one side is given: compared with {len(used) - len(given)} random lines of the "
-            "same lengths and symbols; a rule is worth the more, the fewer of them keep it"
-        )
-    if len(part) < len(used):
-        said.append(
-            f"the search looked at {len(part):,} lines; the rules listed are counted on all "
-            f"{len(used):,}"
-        )
-    if not complete:
-        said.append(f"the {seconds:g} seconds were up: these are the best rules so far")
-    said += note_both_sides(found)
-    said += note_ties(found)
+    more = write_notes(found, len(part), seconds)
     if null is not None and claimed:
-        said += note_random_negatives(found, rivals, null)
-    return replace(found, notes=said)
+        more += note_random_negatives(found, rivals, null)
+    return replace(found, notes=[*notes, *more])
 
 
 # Lines ------------------------------------------------------------------------------------------
@@ -185,15 +170,6 @@ def short_lines(lines: Sequence[LabelledLine]) -> list[tuple[str, ...]]:
 
 
 # Evidence ---------------------------------------------------------------------------------------
-
-
-def left_out(search: RuleSearch) -> float | None:
-    """Leave-one-out accuracy, the choice among the rules found made anew for each line."""
-    leaders = search.leaders(2000)
-    if not leaders:
-        return None
-    rows, bits = np.stack([one.row for one in leaders]), [one.bits for one in leaders]
-    return leave_one_out(rows, np.array(bits, np.float32), search.labels, search.code)
 
 
 def rank(
@@ -328,36 +304,42 @@ def show_probe(probe: ProbeSequence, rivals: Sequence[int], form: LineFormat) ->
 # What a reader must know to judge the rules -----------------------------------------------------
 
 
-def claim(found: Discovery) -> str:
-    """Whether there is a rule at all."""
+def write_notes(found: Discovery, searched: int, seconds: float) -> list[str]:
+    """Whether there is a rule at all, what was compared with what, and what cannot be told."""
     tests = (
         f"p = {number(found.p_value)}: twice the smaller of {number(found.permutation_p)}, a "
         f"permutation test of {found.shuffles} shuffles over the same rules, and "
         f"{number(found.bound_p)}, a bound by description length"
     )
     if not found.hypotheses:
-        return "no rule is claimed: none that was tried tells one line from another"
-    if found.claimed:
-        return f"there is a rule ({tests})"
-    return f"no rule is claimed: the labels may be chance ({tests}; below {LEVEL} is needed)"
-
-
-def note_both_sides(found: Discovery) -> Iterator[str]:
-    """Sequences that are both positive and negative."""
-    both = found.in_both
-    if both:
+        notes = ["no rule is claimed: none that was tried tells one line from another"]
+    elif found.claimed:
+        notes = [f"there is a rule ({tests})"]
+    else:
+        chance = f"the labels may be chance ({tests}; below {LEVEL} is needed)"
+        notes = [f"no rule is claimed: {chance}"]
+    if drawn := len(found.examples) - found.lines:
+        notes.append(
+            f"only one side is given: compared with {drawn} random lines of the same lengths and "
+            "symbols; a rule is worth the more, the fewer of them keep it"
+        )
+    if searched < len(found.examples):
+        notes.append(
+            f"the search looked at {searched:,} lines; the rules listed are counted on all "
+            f"{len(found.examples):,}"
+        )
+    if not found.complete:
+        notes.append(f"the {seconds:g} seconds were up: these are the best rules so far")
+    if both := found.in_both:
         listed = "; ".join(f"{one.text} ({one.positive}, {one.negative})" for one in both[:5])
         many = "1 sequence stands" if len(both) == 1 else f"{len(both)} sequences stand"
-        yield f"{many} on both sides: {listed}"
-
-
-def note_ties(found: Discovery) -> Iterator[str]:
-    """Rules that fit as well as the best of them."""
+        notes.append(f"{many} on both sides: {listed}")
     most = max((one.right for one in found.hypotheses), default=0)
     equal = [n for n, one in enumerate(found.hypotheses, 1) if one.right == most]
     if len(equal) >= 2:
         listed = ", ".join(map(str, equal[:12])) + (" …" if len(equal) > 12 else "")
-        yield f"these lines cannot tell rules {listed} apart: each gets {most} lines right"
+        notes.append(f"these lines cannot tell rules {listed} apart: each gets {most} lines right")
+    return notes
 
 
 def note_random_negatives(

@@ -14,7 +14,7 @@ import numpy as np
 
 from regard.ambient import track
 from regard.rules.atoms import moves_bits
-from regard.rules.description_length import Bits, LabelCode, combine, tally
+from regard.rules.description_length import Bits, LabelCode, combine, leave_one_out, tally
 from regard.rules.encoded_lines import Bools, EncodedLines
 from regard.rules.hypothesis_class import HypothesisClass, enumerate_atoms
 from regard.rules.rule import Rule, join, negate
@@ -98,6 +98,14 @@ class RuleSearch:
     def leaders(self, count: int) -> list[RuleCandidate]:
         """The best so far."""
         return sorted(self.candidates.values(), key=lambda one: (one.total, one.bits))[:count]
+
+    def leave_one_out(self) -> float | None:
+        """Accuracy on each line by the rule, of those found, that is best without it."""
+        leaders = self.leaders(2000)
+        if not leaders:
+            return None
+        rows, bits = np.stack([one.row for one in leaders]), [one.bits for one in leaders]
+        return leave_one_out(rows, np.array(bits, np.float32), self.labels, self.code)
 
     def take_singles(self, atoms: HypothesisClass) -> None:
         """Atoms alone."""
