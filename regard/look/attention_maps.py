@@ -110,7 +110,7 @@ def read_text(
     if config.target is None:
         return kit.batch([ids]), {"text": labels}
     if target is None:
-        target = str(kit.translate(text))
+        target = kit.translate(text).text
     written = without_end(tokenizer.encode(target, side="target"), kit.stops)
     begun = [start_id(kit.files, kit.config), *written]
     check_length(kit, begun, DOING, target, "target", most)

@@ -9,7 +9,7 @@ import torch
 
 from regard.data.word_frequencies import words
 from regard.errors import UsageError
-from regard.look.word_alignment import (
+from regard.translation.word_alignment import (
     AlignConfig,
     align_config,
     alignment_error_rate,

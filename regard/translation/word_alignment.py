@@ -108,15 +108,15 @@ def read_links(source: str, target: str, notation: str) -> tuple[set[Link], set[
 
     `=` is sure, `~` only possible; /2 is the second time that a word stands in its sentence.
     """
-    found: dict[str, set[Link]] = {"=": set(), "~": set()}
+    links: dict[str, set[Link]] = {"=": set(), "~": set()}
     for link in notation.split():
         kind = "=" if "=" in link else "~"
         left, _, right = link.partition(kind)
-        found[kind].add((place(left, words(source)), place(right, words(target))))
-    return found["="], found["~"]
+        links[kind].add((find_word(left, words(source)), find_word(right, words(target))))
+    return links["="], links["~"]
 
 
-def place(name: str, listed: Sequence[str]) -> int:
+def find_word(name: str, listed: Sequence[str]) -> int:
     """Where a word, or its second or third time, stands."""
     word, _, time = name.partition("/")
     places = [n for n, other in enumerate(listed) if other == word]
