@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from regard.core.block import Block
 from regard.errors import UsageError
 from regard.model.model import Model
+from regard.train.objectives import Objective
 
 Made = TypeVar("Made")
 # One process prepares the data of all. A dead one is found by torchrun, not by waiting.
@@ -99,18 +100,6 @@ def joined(device: str) -> Iterator[World]:
     finally:
         gc.collect()  # models in cycles hold on to the group, whose threads must end before we do
         torch.distributed.destroy_process_group()
-
-
-class Objective(nn.Module):
-    """A loss as a module: what is spread over processes must be called as one."""
-
-    def __init__(self, model: Model, loss: Callable[..., Any]) -> None:
-        super().__init__()
-        self.model, self.loss = model, loss
-
-    def forward(self, *inputs: Any) -> Any:
-        """The loss of the model on a batch and its labels."""
-        return self.loss(self.model, *inputs)
 
 
 def spread(objective: Objective, world: World, shard: bool) -> nn.Module:

@@ -24,6 +24,7 @@ from regard import __version__
 from regard.ambient import choose_device, current, note, progress
 from regard.ambient import settings as ambient
 from regard.data.word_frequencies import WORDS_FILE, WRITTEN_FILE
+from regard.decode.loop import search_kit
 from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import DataError, ResourceError, UsageError
 from regard.files import FULL, LOCK, file_hash, hold, is_taken
@@ -207,9 +208,12 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
     elif state.stopped:
         monitor.say(f"nothing to train: the run stopped early at step {state.step}")
     else:
+        sample = make_sampler(plan, data, kit, monitor)
         monitor.begin(state.step)
         try:
-            trainer.run()
+            for model in trainer.validations():
+                if world.leads:
+                    sample(trainer.state.step, model)
         except Interrupted:
             if not hasattr(sys, "ps1"):  # a notebook or a prompt gets what there is
                 raise
@@ -338,7 +342,6 @@ def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> Job:
         identity={**kinds, **shape, **data.identity},
         report=monitor.report,
         say=monitor.say,
-        sample=make_sampler(plan, data, kit, monitor),
         world=plan.world,
     )
 
@@ -349,7 +352,7 @@ def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> Job:
 def make_sampler(
     plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor
 ) -> Callable[[int, Model], None]:
-    """A callback that writes what the model says by now, greedily, into samples/step-….txt."""
+    """A function that writes what the model says by now, greedily, into samples/step-….txt."""
     folder, length = plan.folder / "samples", plan.train.length
     prompts = list(plan.data.prompts) or beginnings(plan, data)
 
@@ -384,7 +387,9 @@ def write_on(kit: Kit, prompt: str, length: int) -> str:
     """A greedy continuation, or a translation."""
     pair = kit.model.config.target is not None
     size = 0 if pair else len(kit.encode([prompt])[0][0])
-    return str(kit.generate(prompt, min(NEW, max(length - size, 1))))
+    batch = kit.batch(kit.begin(prompt))
+    answers = search_kit(kit, batch, min(NEW, max(length - size, 1)))
+    return kit.continuation(batch, 0, answers[0][0].tokens)
 
 
 @torch.no_grad()
