@@ -306,13 +306,13 @@ class Trainer:
             clock, seen = time.perf_counter(), state.tokens
             while state.step < config.steps and not state.stopped:
                 group = self.group(stream)
-                made = self.step([loaded.examples for loaded in group])
+                measured = self.step([loaded.examples for loaded in group])
                 state.epoch, state.index = group[-1].epoch, group[-1].index + 1
                 last = state.step == config.steps
                 if state.step % config.log_every == 0 or last:
                     now = time.perf_counter()
                     speed = (state.tokens - seen) / max(now - clock, 1e-9)
-                    self.tell(made | {"tokens_per_s": round(speed, 1)})
+                    self.tell(measured | {"tokens_per_s": round(speed, 1)})
                     clock, seen = now, state.tokens
                 if config.eval_every and (state.step % config.eval_every == 0 or last):
                     yield from self.validate()
@@ -500,8 +500,8 @@ class Trainer:
             torch.manual_seed(self.job.seed + self.state.step + self.world.rank)
         before = state.get("processes", 1)
         if before != self.world.size:
-            told = "the same batches, but not the same bits"
-            self.job.say(f"{self.world.size} processes, {before} before: {told}")
+            changed = f"{self.world.size} processes, {before} before"
+            self.job.say(f"{changed}: the same batches, but not the same bits")
         if self.world.leads:
             cut_metrics(self.job.folder, self.state.step)
         return path

@@ -139,9 +139,9 @@ def check_precision(precision: str, device: str) -> None:
     if precision == "bf16" and device == "cuda":
         lacking = not torch.cuda.is_bf16_supported(including_emulation=False)
     if lacking:
-        found = f"precision = {precision} on {device}"
+        problem = f"precision = {precision} on {device}"
         expected = "fp32" if precision == "bf16" else "bf16 or fp32"
-        raise UsageError("configuring a run", found, expected, "change --precision or --device")
+        raise UsageError("configuring a run", problem, expected, "change --precision or --device")
 
 
 # From beginning to end ----------------------------------------------------------------------------
@@ -171,8 +171,8 @@ def train_guarded(plan: RunPlan, resume: bool, monitor: Monitor) -> Run | None:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        found, fix = error.strerror or str(error), "free some space and run again with --resume"
-        raise ResourceError(f"writing into {plan.folder}", found, "room on disk", fix) from error
+        problem, fix = error.strerror or str(error), "free some space and run again with --resume"
+        raise ResourceError(f"writing into {plan.folder}", problem, "room on disk", fix) from error
     finally:
         monitor.stop()
         set_terminate(handler)
@@ -234,8 +234,8 @@ def check_folder(plan: RunPlan, resume: bool) -> dict[str, Any]:
     there = folder.is_dir() and any(folder.iterdir())
     if there and not resume:
         fix = "add --resume to go on with it, or give another --out"
-        found = f"{folder} is not empty"
-        raise UsageError("opening the run's folder", found, "a new or empty folder", fix)
+        problem = f"{folder} is not empty"
+        raise UsageError("opening the run's folder", problem, "a new or empty folder", fix)
     written = folder / CONFIG
     before = read_toml(written) if there and written.is_file() else {}
     if before:
@@ -306,13 +306,13 @@ def open_init(path: str, kind: str, length: int) -> Kit:
     kit, doing = load_kit(path, precision=None), f"beginning `train {kind}` with {path}"
     config = kit.model.config
     if kind_of(config) != kind:
-        found = WANTED.get(kind_of(config) or "", "a model without scores for each token")
+        problem = WANTED.get(kind_of(config) or "", "a model without scores for each token")
         if isinstance(config, RecurrentConfig):
-            found = "a recurrent model"
-        raise DataError(doing, found, WANTED[kind])
+            problem = "a recurrent model"
+        raise DataError(doing, problem, WANTED[kind])
     if kit.room is not None and length > kit.room:
-        found, fix = f"length = {length}", f"--length {kit.room}"
-        raise DataError(doing, found, f"at most {kit.room}, its table of positions", fix)
+        problem, fix = f"length = {length}", f"--length {kit.room}"
+        raise DataError(doing, problem, f"at most {kit.room}, its table of positions", fix)
     old = (SHORTLIST_FILE, WORDS_FILE, WRITTEN_FILE)
     return replace(kit, files={k: v for k, v in kit.files.items() if k not in old})
 
