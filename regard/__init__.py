@@ -9,28 +9,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import data, history, look, tokens, train
+    from regard import data, evaluate, formal, history, look, tokens, train
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
+    from regard.interop import check, export
     from regard.kit import Kit
     from regard.loading import build, load
     from regard.look.activation_store import Extracted
     from regard.look.activations import steering_vector
     from regard.look.edits import add, mean, other_rows, patch, resample, resample_from, zero
     from regard.look.hooks import head_mask
+    from regard.model import info, models, plan
+    from regard.native import doctor
+    from regard.rules import discover
     from regard.train import replay, verify
     from regard.train.config import DataConfig, ShapeConfig, TrainConfig
+    from regard.translation import translate
 
 __version__ = "0.1.0"
 
-_ROOMS = ("data", "history", "look", "tokens", "train")
+_ROOMS = ("data", "evaluate", "formal", "history", "look", "tokens", "train")
 """Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
 
 _HOMES = {
     "regard.ambient": ("settings",),
     "regard.core.similarity": ("attend", "attention", "kernel_regression"),
     "regard.core.tap": ("Tap", "taps"),
+    "regard.interop": ("check", "export"),
     "regard.kit": ("Kit",),
     "regard.loading": ("build", "load"),
     "regard.look.edits": (
@@ -45,8 +51,12 @@ _HOMES = {
     "regard.look.activation_store": ("Extracted",),
     "regard.look.activations": ("steering_vector",),
     "regard.look.hooks": ("head_mask",),
+    "regard.model": ("info", "models", "plan"),
+    "regard.native": ("doctor",),
+    "regard.rules": ("discover",),
     "regard.train": ("replay", "verify"),
     "regard.train.config": ("DataConfig", "ShapeConfig", "TrainConfig"),
+    "regard.translation": ("translate",),
 }
 """Where other public names live. Loaded on first use: `import regard` needs no torch."""
 
@@ -61,15 +71,24 @@ __all__ = [
     "attend",
     "attention",
     "build",
+    "check",
     "data",
+    "discover",
+    "doctor",
+    "evaluate",
+    "export",
+    "formal",
     "head_mask",
     "history",
+    "info",
     "kernel_regression",
     "load",
     "look",
     "mean",
+    "models",
     "other_rows",
     "patch",
+    "plan",
     "replay",
     "resample",
     "resample_from",
@@ -78,6 +97,7 @@ __all__ = [
     "taps",
     "tokens",
     "train",
+    "translate",
     "verify",
     "zero",
 ]

@@ -12,10 +12,11 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from regard.errors import RegardError, UsageError, did_you_mean
 from regard.result import Call, Result
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Item = TypeVar("Item")
 MOST = (1 << 31) - 1  # of any count
+SEVERAL = (list, tuple, Sequence)  # types whose items are checked one by one
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,13 @@ Count = Annotated[int, Bound(1, MOST, "a whole number from 1 up")]
 Natural = Annotated[int, Bound(0, MOST, "a whole number from 0 up")]
 Share = Annotated[float, Bound(0, 1, "a number from 0 to 1")]
 Amount = Annotated[float, Bound(0, 1e300, "a number above 0", above=True)]
+
+
+@dataclass(frozen=True)
+class Alias:
+    """Another name of a flag, such as --n for --length."""
+
+    name: str
 
 
 @dataclass(frozen=True)
@@ -86,7 +96,7 @@ File = Annotated[str | Path, FILES]
 Files = Annotated[str | Path | list[str | Path], FILES]
 """A file or several, also folders and compressed ones."""
 if TYPE_CHECKING:
-    ModelLike = str | Path | Kit
+    ModelLike: TypeAlias = str | Path | Kit
 else:
     ModelLike = Annotated[str, FILES]
 """A folder, a .gguf file, the name of a model in the box, or an opened Kit."""
@@ -105,17 +115,27 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         arguments = signature.bind(*args, **kwargs).arguments
-        hints = hints_of(function)
-        for name, value in arguments.items():
-            check_value(function.__name__, name, value, hints[name])
-        result = function(*args, **kwargs)
-        if isinstance(result, Result):
-            files = [value for name, value in arguments.items() if FILES in marks(hints[name])]
-            name = f"{function.__module__}.{function.__qualname__}"
-            object.__setattr__(result, "call", Call(name, dict(arguments), files))
-        return result
+        check_arguments(function, arguments)
+        return note_call(function, arguments, function(*args, **kwargs))
 
     return call
+
+
+def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Stop at the first argument that its type does not allow."""
+    hints = hints_of(function)
+    for name, value in arguments.items():
+        check_value(function.__name__, name, value, hints[name])
+
+
+def note_call(function: Callable[..., Any], arguments: Mapping[str, Any], result: R) -> R:
+    """The result, which knows from now on which call made it."""
+    if isinstance(result, Result):
+        hints = hints_of(function)
+        files = [value for name, value in arguments.items() if FILES in marks(hints[name])]
+        name = f"{function.__module__}.{function.__qualname__}"
+        object.__setattr__(result, "call", Call(name, dict(arguments), files))
+    return result
 
 
 @functools.cache
@@ -150,10 +170,27 @@ def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
         for part in typing.get_args(hint):
             if typing.get_origin(part) in (Annotated, Literal):
                 check_value(verb, name, value, part)
-    elif typing.get_origin(hint) in (list, tuple) and isinstance(value, list | tuple):
+    elif typing.get_origin(hint) in SEVERAL and isinstance(value, list | tuple):
         for inside in value:
             check_value(verb, name, inside, typing.get_args(hint)[0])
     elif typing.get_origin(hint) is Literal and value not in (choices := typing.get_args(hint)):
         expected = f"one of {', '.join(map(str, choices))}"
         fix = did_you_mean(str(value), map(str, choices), 1)
         raise UsageError(f"calling {verb}", f"{name} = {value!r}", expected, fix)
+
+
+def one_or_several(texts: str | Iterable[Item]) -> Iterable[str | Item]:
+    """Texts as a verb was given them: one is a list of one."""
+    if isinstance(texts, str):
+        return [texts]
+    if isinstance(texts, bytes | bytearray | Mapping) or not isinstance(texts, Iterable):
+        raise UsageError("reading texts", type(texts).__name__, "a text (str), or several")
+    return texts
+
+
+def group_texts(texts: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Texts in lists of at most `size`; of a stream that can tell, as many as are there."""
+    rest = iter(texts)
+    take = getattr(rest, "take", None)
+    while group := list(islice(rest, size)) if take is None else take(size):
+        yield group

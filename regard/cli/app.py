@@ -17,7 +17,18 @@ from regard.cli.commands import COMMANDS, GROUPS, PANELS, Command
 from regard.cli.render import render
 from regard.cli.streams import read_texts, read_whole
 from regard.errors import UsageError
-from regard.verbs import FILES, FLAT, Flag, Words, hints_of, marks
+from regard.files import check_places
+from regard.verbs import (
+    FILES,
+    FLAT,
+    Alias,
+    Flag,
+    Words,
+    check_arguments,
+    hints_of,
+    marks,
+    note_call,
+)
 
 EVERYWHERE = Group("Everywhere", sort_key=9)
 EXIT_CODES = "0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interrupted"
@@ -43,12 +54,13 @@ COMMON = [
 ]
 FILE = flag("file", list[str] | None, None, "Read texts from here, one a line.")
 SIMPLE = (str, int, float, bool)
+DASH = "\0"  # stands for the word -, which cyclopts would take for an option; no word has a NUL
 
 
 def door(command: Command) -> Callable[..., int]:
     """The function that cyclopts calls for a command: reads texts, sets what is ambient, shows."""
-    function = command.load()
-    hints = hints_of(inspect.unwrap(function))
+    function = inspect.unwrap(command.load())
+    hints = hints_of(function)
     signature = inspect.signature(function)
     words = {
         name: mark.how for name in hints for mark in marks(hints[name]) if isinstance(mark, Words)
@@ -57,8 +69,10 @@ def door(command: Command) -> Callable[..., int]:
     def run(*args: Any, **flags: Any) -> int:
         positional = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY]
         given = dict(zip([p.name for p in positional], args, strict=False)) | flags
+        given = {name: with_dashes(value) for name, value in given.items()}
         common = {p.name: given.pop(p.name, p.default) for p in COMMON}
         files = given.pop("file", None)
+        check_places(*(common["save"] or ()), common["receipt"])  # before any work
         for name, how in words.items():
             read = read_whole if how == "whole" else read_texts
             given[name] = read(given.get(name) or [], files, joined=how == "joined")
@@ -68,7 +82,8 @@ def door(command: Command) -> Callable[..., int]:
             progress=not common["no_progress"],
             quiet=common["quiet"],
         ):
-            result = function(**given)
+            check_arguments(function, given)
+            result = note_call(function, given, function(**given))
             return render(result, common["json"], common["save"], common["receipt"])
 
     doc = docstring_parser.parse(function.__doc__ or "")
@@ -80,6 +95,13 @@ def door(command: Command) -> Callable[..., int]:
     run.__annotations__ = {p.name: p.annotation for p in (*parameters, *COMMON)}
     run.__doc__, run.__name__ = doc.description, function.__name__
     return run
+
+
+def with_dashes(value: Any) -> Any:
+    """A value as it was written."""
+    if isinstance(value, list):
+        return [with_dashes(inside) for inside in value]
+    return "-" if value == DASH else value
 
 
 def own_parameters(
@@ -96,8 +118,10 @@ def own_parameters(
         if any(isinstance(mark, Words) for mark in marks(hints[name])):
             default = None  # no words: lines of --file or stdin
         off = default is False  # a switch that is off needs no second name to be off
+        aliases = [mark.name for mark in marks(hints[name]) if isinstance(mark, Alias)]
         mark = Parameter(
             help=helps.get(name),
+            alias=aliases or None,
             negative="" if off else None,
             show_default=None if default else False,
         )
@@ -209,7 +233,7 @@ def build_app(only: Sequence[str] | None = None) -> App:
 def run_command(command: Command, arguments: Sequence[str]) -> int:
     """Run one command with the words after its name; returns the exit code."""
     app = build_app([command.name])
-    words = [*command.name.split(), *arguments]
+    words = [*command.name.split(), *(DASH if word == "-" else word for word in arguments)]
     try:
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:

@@ -9,10 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from regard.ambient import settings
 from regard.cli.opening import open_kit, wrong_network
 from regard.cli.show import Show
 from regard.cli.texts import at_least, check_finite, likelihood, perplexity
-from regard.cli.translate import at_work, one_line
 from regard.data.duplicates import WORDS, overlap, pair_overlap
 from regard.data.pairs import Pair, all_pairs, read_pairs
 from regard.data.results import Overlap
@@ -28,6 +28,7 @@ from regard.model.config import TextConfig
 from regard.model_kinds import is_ngrams
 from regard.receipt import changed_files, find_receipt, read_receipt, training_files
 from regard.tokens import load as load_tokenizer
+from regard.translation import open_translator
 from regard.translation.config import TranslateConfig
 from regard.translation.translator import Translator
 from regard.zoo import locate
@@ -323,7 +324,18 @@ def run_translate(args: argparse.Namespace, show: Show) -> dict[str, Any]:
         raise DataError(f"evaluating on {args.test}", what, "one or more")
     config = TranslateConfig(args.beams, shortlist=not args.no_shortlist)
     with show.progress("translating") as progress:
-        with at_work(args.path, args, len(pairs), config, show) as crew:
+        with (
+            settings(device=args.device),
+            open_translator(
+                args.path,
+                config,
+                lines=len(pairs),
+                workers=args.workers,
+                strict=args.strict,
+                precision=args.precision,
+                edit=args.edit,
+            ) as crew,
+        ):
             if isinstance(crew, Translator):
                 check_tokenizer(crew.kit, args.path)
             note = check_pairs(args, pairs, show)
@@ -332,7 +344,7 @@ def run_translate(args: argparse.Namespace, show: Show) -> dict[str, Any]:
                 progress(f"{len(pairs) * done // total:,} of {len(pairs):,} lines")
 
             answers = crew.translate([source for source, _ in pairs], tell)
-    found = [one_line(answer.translations[0].text) for answer in answers]
+    found = [" ".join(answer.translations[0].text.split()) for answer in answers]
     spaced = not isinstance(crew, Translator)
     scores = bleu_chrf(found, [target for _, target in pairs], spaced)
     if args.by_length:

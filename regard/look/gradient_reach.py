@@ -70,8 +70,8 @@ def read_rows(kit: Kit, text: str | Path, length: int, rows: int) -> Tensor:
     every = (id for piece in read_pieces(text) for id in tokenizer.encode(piece, special=False))
     ids = list(islice(every, wanted))
     if len(ids) < wanted:
-        found = f"{len(ids):,} tokens in {text}"
-        raise DataError(DOING, found, f"{wanted:,}", "a smaller --length or --rows")
+        problem = f"{len(ids):,} tokens in {text}"
+        raise DataError(DOING, problem, f"{wanted:,}", "a smaller --length or --rows")
     return torch.tensor(ids).view(rows, -1)
 
 
@@ -91,8 +91,8 @@ def gradient_by_lag(model: Model, ids: Tensor) -> list[float]:
         follow = follow_states if isinstance(model, Recurrent) else follow_stream
         scores, states = follow(model, ids[:, :-1])
         loss = F.cross_entropy(scores, ids[:, -1], reduction="sum")  # rows do not meet
-        found = torch.autograd.grad(loss, states)
-    norms = [part.flatten(1).norm(dim=-1).mean() for part in found]  # of each t
+        slopes = torch.autograd.grad(loss, states)
+    norms = [part.flatten(1).norm(dim=-1).mean() for part in slopes]  # of each t
     return torch.stack(norms).flip(0).tolist()
 
 

@@ -20,7 +20,7 @@ from regard.model.model import Model
 from regard.model.presets import llama
 from regard.receipt import write_receipt
 from regard.tokens.trainers import train_tokenizer
-from regard.translation.document import Candidate, Document
+from regard.translation.document import Document, TargetText
 from regard.translation.translator import Translator
 from tests.cli.small_folders import pair, writer  # noqa: F401
 
@@ -190,7 +190,7 @@ def test_the_same_text_has_100(here, pair, pairs, monkeypatch):  # noqa: F811
     lines = [line.split("\t")[1] for line in pairs.read_text().splitlines()]
     lines = [f"{line} et encore des mots" for line in lines]
     pairs.write_text("".join(f"x\t{line}\n" for line in lines))
-    answers = [Document("", [], [Candidate(line, 0.0, [])]) for line in lines]
+    answers = [Document("", [], [TargetText(line, 0.0, [])]) for line in lines]
     monkeypatch.setattr(Translator, "translate", lambda crew, given, tell: answers)
     found = json.loads(here("eval", "translate", pair, pairs, "--json", "-q")[1])
     assert found["bleu"] == pytest.approx(100) and found["chrf"] == pytest.approx(100)

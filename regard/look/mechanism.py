@@ -1,0 +1,251 @@
+"""Mechanism tests: claims about what happens inside a model, as a pytest plug-in.
+
+    def test_it_still_copies(mechanism):
+        model = mechanism("folder")
+        model.some_head("induction", at_least=0.5)
+        model.head(3, 5).attends_previous(at_least=0.9)
+        model.unused("decoder.blocks.2.attn.z", head=3, on=["The cat sat on the mat."])
+        model.head(0, 1).unused_by(model.head(3, 5), "q", on=["The cat sat on the mat."])
+
+A fine-tune that destroys the induction heads then fails the build. The fixture `mechanism` is in
+pytest_plugin.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from regard.errors import DataError, UsageError, check_known
+from regard.interop.side import start_id
+from regard.look import as_kit
+from regard.look.attention_patterns import find_attention
+from regard.look.edits import Edit, mean, zero
+from regard.look.head_scores import RandomRepeats, best_heads, repeats_for, score_heads
+from regard.look.logit_lens import copy_score
+from regard.look.patching import head_sites, mlp_sites, send_along_paths, taps_of
+from regard.look.results import HeadScore, Site
+from regard.model.batch import Batch
+from regard.model.model import Model
+from regard.verbs import ModelLike
+
+SHOWN = 5  # heads that a failure names
+KINDS = ("induction", "previous", "duplicate")
+
+
+class Mechanism:
+    """A model about which claims are tested; a folder, a Kit, or a Model without tokenizer."""
+
+    def __init__(
+        self,
+        model: ModelLike | Model,
+        length: int | None = None,
+        rows: int = 4,
+        seed: int = 0,
+    ) -> None:
+        self.kit = as_kit(model)
+        self.length, self.rows, self.seed = length, rows, seed
+
+    @cached_property
+    def repeats(self) -> RandomRepeats:
+        """Random tokens, twice: the same for the same seed."""
+        begin = start_id(self.kit.files, self.kit.config)
+        sizes = self.length, self.rows, self.seed
+        return repeats_for(self.kit.model, self.kit.tokenizer, *sizes, begin)
+
+    @cached_property
+    def scores(self) -> list[HeadScore]:
+        """Every head, measured once."""
+        return score_heads(self.kit.hooked, self.repeats)
+
+    def some_head(
+        self, kind: str, at_least: float = 0.5, blocks: Container[int] | None = None
+    ) -> HeadScore:
+        """Claim that a head of some block has this score of induction, previous or duplicate."""
+        __tracebackhide__ = True
+        check_known(kind, KINDS, "testing a mechanism")
+        inside = [s for s in self.scores if blocks is None or s.block in blocks]
+        found = best_heads(inside, kind, SHOWN)
+        if found and getattr(found[0], kind) >= at_least:
+            return found[0]
+        where = "" if blocks is None else f" in blocks {blocks}"
+        raise AssertionError(
+            f"no {kind} head of at least {at_least:g}{where}; the best: {listing(found, kind)}"
+        )
+
+    def head(self, block: int, head: int, layer: str | None = None) -> HeadClaim:
+        """One head: of the last stack's self-attention, or of the attention at the path `layer`."""
+        name, attention = find_attention(self.kit.hooked, block if layer is None else layer)
+        if not 0 <= head < int(attention.heads):  # type: ignore[arg-type]
+            expected = f"0 to {int(attention.heads) - 1}"  # type: ignore[arg-type]
+            raise UsageError("testing a mechanism", f"head {head} of {name}", expected)
+        return HeadClaim(self, name, head)
+
+    def unused(
+        self,
+        tap: str,
+        on: Sequence[Any] | Tensor,
+        head: int | Sequence[int] | None = None,
+        change_below: float = 0.01,
+        by: Literal["zero", "mean"] = "zero",
+    ) -> float:
+        """Claim that no log-probability of these texts changes much without an activation.
+
+        `on` are texts, rows of ids, or (source, target) of an encoder-decoder. Looked at is the
+        next token at each place, or the likeliest answer of a model that does not write.
+        """
+        __tracebackhide__ = True
+        batch = self.batch(on)
+        with torch.no_grad():
+            before, _ = self.kit.hooked.run(batch)
+            after, _ = self.kit.hooked.run(batch, edits={tap: ablation(by, head)})
+        which = "" if head is None else f" head {head}"
+        return self.small_change(before, after, batch, change_below, f"{tap}{which} is used", by)
+
+    def small_change(
+        self, before: Tensor, after: Tensor, batch: Batch, below: float, else_so: str, by: str
+    ) -> float:
+        """Claim that two runs' logits say nearly the same."""
+        __tracebackhide__ = True
+        writes = self.kit.model.decoder is not None
+        change = largest_change(before.log_softmax(-1), after.log_softmax(-1), batch, writes)
+        if change < below:
+            return change
+        raise AssertionError(
+            f"{else_so}: without it ({by}) a log-probability changes by {change:.4g}, "
+            f"not by less than {below:g}"
+        )
+
+    def batch(self, on: Sequence[Any] | Tensor) -> Batch:
+        """Texts, ids or pairs as a batch."""
+        if self.kit.model.target is None:
+            return self.kit.batch(on)
+
+        begin = start_id(self.kit.files, self.kit.config)
+        sources, targets = zip(*on, strict=True)
+        encode = None if self.kit.tokenizer is None else self.kit.tokenizer.encode
+        ids = [encode(t, side="target") if encode and isinstance(t, str) else t for t in targets]
+        return self.kit.batch(list(sources), [[begin, *row] for row in ids])
+
+
+class HeadClaim:
+    """Claims about one head; each gives its score back."""
+
+    def __init__(self, model: Mechanism, layer: str, head: int) -> None:
+        self.model, self.layer, self.number = model, layer, head
+
+    def attends_previous(self, at_least: float = 0.5) -> float:
+        """It looks one token back."""
+        __tracebackhide__ = True
+        return self.scores("previous", at_least)
+
+    def attends_duplicate(self, at_least: float = 0.5) -> float:
+        """It looks at the same token, where that stood before."""
+        __tracebackhide__ = True
+        return self.scores("duplicate", at_least)
+
+    def inducts(self, at_least: float = 0.5) -> float:
+        """It looks at what came after the same token."""
+        __tracebackhide__ = True
+        return self.scores("induction", at_least)
+
+    def copies(self, at_least: float = 0.5, top: int = 5) -> float:
+        """What it writes for a token favours that token (Wang 2022): a share of random tokens."""
+        __tracebackhide__ = True
+        hooked = self.model.kit.hooked
+        batch = self.model.repeats.batch.to(hooked.model.device)
+        found = {n: copy_score(hooked, self.layer, n, batch, top) for n in range(self.count)}
+        if found[self.number] >= at_least:
+            return found[self.number]
+        best = sorted(found, key=lambda n: -found[n])[:SHOWN]
+        listed = ", ".join(f"head {n} {found[n]:.3f}" for n in best)
+        raise AssertionError(
+            f"{self.layer} head {self.number} copies {found[self.number]:.3f} of the tokens, not "
+            f"{at_least:g}; the best of this attention: {listed}"
+        )
+
+    def unused_by(
+        self,
+        reader: HeadClaim,
+        into: Literal["q", "k", "v"],
+        on: Sequence[Any] | Tensor,
+        change_below: float = 0.01,
+        by: Literal["zero", "mean"] = "zero",
+    ) -> float:
+        """Claim that nothing comes of what a later head reads of this one into its q, k or v.
+
+        That is the edge alone: all other heads and MLPs are held at what they were until the
+        reader (Wang 2022). Heads that share keys and values read together.
+        """
+        __tracebackhide__ = True
+        if into not in ("q", "k", "v"):
+            raise UsageError("testing a mechanism", f"an edge into {into!r}", "q, k or v")
+        hooked, batch = self.model.kit.hooked, self.model.batch(on)
+        written, read = f"{self.layer}.z", f"{reader.layer}.{into}"
+        group = reader.number * (reader.groups if into != "q" else reader.count) // reader.count
+        with torch.no_grad():
+            before, held = hooked.run(batch, taps_of([*head_sites(hooked), *mlp_sites(hooked)]))
+            sent = {written: ablation(by, self.number)}
+            after = send_along_paths(hooked, batch, held, sent, [Site(read, group)])
+        edge = f"{written} head {self.number} → {read} head {reader.number} is used"
+        return self.model.small_change(before, after, batch, change_below, edge, by)
+
+    @property
+    def count(self) -> int:
+        """Heads of this attention."""
+        return int(self.model.kit.model.get_submodule(self.layer).heads)  # type: ignore[arg-type]
+
+    @property
+    def groups(self) -> int:
+        """Keys and values of this attention, shared by its heads."""
+        return int(self.model.kit.model.get_submodule(self.layer).groups)  # type: ignore[arg-type]
+
+    def scores(self, kind: str, at_least: float) -> float:
+        """Claim a score of this head."""
+        __tracebackhide__ = True
+        (mine,) = (s for s in self.model.scores if (s.layer, s.head) == (self.layer, self.number))
+        value: float | None = getattr(mine, kind)
+        if value is None:
+            found = f"the {kind} score of {mine.name}"
+            raise UsageError("testing a mechanism", found, "a head of self-attention")
+        if value >= at_least:
+            return value
+        best = best_heads(self.model.scores, kind, SHOWN)
+        raise AssertionError(
+            f"the {kind} score of head {mine.name} is {value:.3f}, not {at_least:g}; "
+            f"the best: {listing(best, kind)}"
+        )
+
+
+def ablation(by: str, head: int | Sequence[int] | None) -> Edit:
+    """What stands in the place of a head, or of all of a tap."""
+    if by not in ("zero", "mean"):
+        raise UsageError("testing a mechanism", f"by={by!r}", "zero or mean")
+    return mean(head=head) if by == "mean" else zero(head=head)
+
+
+def listing(scores: Sequence[HeadScore], kind: str) -> str:
+    """Heads with their scores, in words."""
+    return ", ".join(f"head {s.name} {getattr(s, kind):.3f}" for s in scores) or "none there"
+
+
+def largest_change(before: Tensor, after: Tensor, batch: Batch, writes: bool) -> float:
+    """The largest change of a log-probability (B, T, V) or (B, classes) that is looked at."""
+    if before.dim() == 2:
+        wanted = before.argmax(-1, keepdim=True)
+        return float((after - before).gather(-1, wanted).abs().max())
+    real = batch.mask
+    if writes:  # each token but the first is predicted by the one before it
+        before, after = before[:, :-1], after[:, :-1]
+        wanted, real = batch.ids[:, 1:], None if real is None else real[:, 1:] & real[:, :-1]
+    else:
+        wanted = before.argmax(-1)
+    change = (after - before).gather(-1, wanted[..., None])[..., 0].abs()
+    change = change if real is None else change[real]
+    if change.numel() == 0:
+        raise DataError("testing a mechanism", "texts of one token", "texts of two or more")
+    return float(change.max())
