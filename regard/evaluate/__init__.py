@@ -1,0 +1,198 @@
+"""Judging models: perplexity, BLEU, Winograd schemas, analogies and similarity of words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from regard.ambient import current
+from regard.errors import DataError, UsageError
+from regard.evaluate.results import (
+    AnalogyScores,
+    Perplexity,
+    SectionScore,
+    SimilarityScore,
+    SpeechPerplexity,
+    TranslationScores,
+    WinogradScores,
+)
+from regard.verbs import Count, EditsLike, File, Files, ModelLike, Precision, verb
+
+if TYPE_CHECKING:
+    from regard.history.ngram_model import NgramModel
+    from regard.kit import Kit
+
+
+@verb
+def lm(
+    model: ModelLike,
+    test: File,
+    *,
+    train: Files | None = None,
+    allow_overlap: bool = False,
+    length: Count | None = None,
+    stride: Count | None = None,
+    by_position: bool = False,
+    speech: bool = False,
+    precision: Precision = "auto",
+    edit: EditsLike = (),
+) -> Perplexity | SpeechPerplexity:
+    """Perplexity, bits per token and bits per byte of a text.
+
+    Test lines that stand in the training data are an error; the receipt of a run says what that
+    was.
+
+    Args:
+        model: a folder, a .gguf file, n-grams, or an opened Kit.
+        test: a text file.
+        train: training files, to find test lines that stand in them.
+        allow_overlap: evaluate even so, and mark the numbers.
+        length: tokens of a window (what the model was made for, at most 1024).
+        stride: tokens between windows (as length: they do not overlap).
+        by_position: perplexity by the number of tokens before, as a plot.
+        speech: a transcript as spoken, without fillers and restarts, and shuffled.
+        precision: of the matrix products; less is faster.
+        edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+
+    Example:
+        >>> regard.evaluate.lm("run/final", "test.txt").perplexity
+        $ regard evaluate lm folder test.txt
+        $ regard evaluate lm folder test.txt --train train.txt --stride 256
+        $ regard evaluate lm folder test.txt.gz --json
+    """
+    from regard.evaluate.overlap import check_text_overlap
+    from regard.evaluate.perplexity import check_tokenizer, evaluate_speech, evaluate_text
+    from regard.kit import Kit
+    from regard.loading import wrong_network
+
+    overlap = check_text_overlap(_name(model), test, _listed(train), allow_overlap)
+    opened = _open_predictor(model, precision, edit)
+    if isinstance(opened, Kit):
+        if opened.model.decoder is None or opened.model.encoder is not None:
+            raise wrong_network("predicting a text", opened, "a decoder, or n-grams")
+        check_tokenizer(opened)
+
+    def measure(file: str | Path) -> Perplexity:
+        return evaluate_text(opened, file, length, stride, by_position)
+
+    with _edited(opened, edit):
+        result: Perplexity | SpeechPerplexity = (
+            evaluate_speech(measure, test, current().seed) if speech else measure(test)
+        )
+    return replace(result, overlap=overlap, model=_name(model), test=str(test))
+
+
+@verb
+def winograd(
+    model: ModelLike,
+    file: File,
+    *,
+    full: bool = False,
+    only: str | None = None,
+    limit: Count | None = None,
+    precision: Precision = "auto",
+    edit: EditsLike = (),
+) -> WinogradScores:
+    """Which noun does the pronoun mean? Accuracy on single schemas and on pairs.
+
+    Args:
+        model: a folder, a .gguf file, n-grams, or an opened Kit.
+        file: WSC's .xml, XWinograd's .tsv, WinoGrande's .jsonl, or columns text a b answer [pair].
+        full: score the whole text, not what follows the candidate alone.
+        only: schemas of groups that begin so, such as fr, or 'en original'.
+        limit: the first schemas (all).
+        precision: of the matrix products; less is faster.
+        edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+
+    Example:
+        >>> regard.evaluate.winograd("folder", "wsc273.xml").pairs.accuracy
+        $ regard evaluate winograd folder wsc273.xml
+        $ regard evaluate winograd folder xwinograd.tsv --only fr
+        $ regard evaluate winograd folder winogrande.jsonl --full --json
+    """
+    from regard.data.statistics import check_finite
+    from regard.evaluate.winograd_schemas import (
+        DOING,
+        choose_schemas,
+        judge,
+        judge_lines,
+        ngram_scores,
+        read_schemas,
+        winograd_scores,
+    )
+    from regard.kit import Kit
+    from regard.look.text_limits import max_tokens_of
+
+    schemas = choose_schemas(read_schemas(file), only, limit)
+    opened = _open_predictor(model, precision, edit)
+    if isinstance(opened, Kit):
+        most = max_tokens_of(opened, DOING)
+        with opened.edit(edit):
+            judged = judge(opened.model, opened.text_tokenizer, schemas, full, most)
+    else:
+        judged = judge_lines(ngram_scores(opened), opened.tokenizer, schemas, full)
+    check_finite(DOING, (score for each in judged for score in each.scores))
+    return winograd_scores(judged, full, _name(model), str(file))
+
+
+@verb
+def analogies(
+    vectors: File,
+    questions: File | None = None,
+    *,
+    mul: bool = False,
+    matrix: Literal["in", "out"] = "in",
+) -> AnalogyScores:
+    """Share of analogies that vectors of words solve.
+
+    Args:
+        vectors: a folder of `regard train w2v`, or a file of word2vec's, text or binary.
+        questions: lines `a b c d` in sections `: name` (without it a small set of our own).
+        mul: 3CosMul instead of 3CosAdd.
+        matrix: vectors of words as inputs, or as what is predicted.
+
+    Example:
+        >>> regard.evaluate.analogies("vectors", "questions-words.txt").accuracy
+        $ regard evaluate analogies vectors
+        $ regard evaluate analogies vectors questions-words.txt
+        $ regard evaluate analogies vectors.bin questions-words.txt --mul --json
+    """
+    from regard.history.analogies import OWN, Solved, read_questions, solve, total
+
+    def score(solved: Solved) -> dict[str, Any]:
+        low, high = solved.interval()
+        return {"accuracy": solved.accuracy, **solved._asdict(), "low": low, "high": high}
+
+    way: Literal["add", "mul"] = "mul" if mul else "add"
+    scores = solve(_open_vectors(vectors, matrix), read_questions(questions or OWN), way)
+    every = total(scores)
+    if not every.asked:
+        found = f"none of {every.skipped:,} questions has vectors for its four words"
+        raise DataError("solving analogies", found, "questions in the language of the vectors")
+    sections = {name: SectionScore(**score(solved)) for name, solved in scores.items()}
+    return AnalogyScores(**score(every), way=way, sections=sections, vectors=str(vectors))
+
+
+@verb
+def similarity(
+    vectors: File, pairs: File, *, matrix: Literal["in", "out"] = "in"
+) -> SimilarityScore:
+    """How far vectors of words agree with people on what is alike (Spearman's rank correlation).
+
+    Args:
+        vectors: a folder of `regard train w2v`, or a file of word2vec's, text or binary.
+        pairs: lines of two words and how alike people find them, such as WordSim-353.
+        matrix: vectors of words as inputs, or as what is predicted.
+
+    Example:
+        >>> regard.evaluate.similarity("vectors", "wordsim353.tsv").spearman
+        $ regard evaluate similarity vectors wordsim353.tsv
+        $ regard evaluate similarity vectors.bin simlex999.txt --json
+        $ regard evaluate similarity vectors wordsim353.tsv --matrix out
+    """
+    from regard.history.analogies import agree, read_similarity
+
+    agreement = agree(_open_vectors(vectors, matrix), read_similarity(pairs))
+    return SimilarityScore(*agreement)
