@@ -15,11 +15,13 @@ import logging
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from regard.data.text_files import read_lines
 from regard.history.analogies import OWN, agree, read_questions, read_similarity, solve, total
-from regard.history.word2vec import Corpus, Word2VecConfig, read_corpus, train_word2vec
+from regard.history.config import Word2VecConfig
+from regard.history.word2vec import Corpus, read_corpus, train_word2vec
 from regard.history.word_vectors import WordVectors
 
 STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
@@ -32,17 +34,19 @@ class Run(NamedTuple):
     figures: dict[str, float]
 
 
-def ours(corpus: Corpus, config: Word2VecConfig, workers: int) -> tuple[float, WordVectors]:
+def ours(
+    corpus: Corpus, config: Word2VecConfig, seed: int, workers: int
+) -> tuple[float, WordVectors]:
     """Seconds and vectors."""
     start = time.perf_counter()
-    made = train_word2vec(corpus, config, workers)
+    made = train_word2vec(corpus, config, seed, workers)
     return time.perf_counter() - start, WordVectors(corpus.words, made.inputs)
 
 
 def theirs(
-    lines: list[list[str]], config: Word2VecConfig, workers: int
+    lines: list[list[str]], config: Word2VecConfig, seed: int, workers: int
 ) -> tuple[float, WordVectors]:
-    """The same by gensim."""
+    """Seconds and vectors of gensim."""
     from gensim.models import Word2Vec
 
     skip = config.mode == "skipgram"
@@ -56,7 +60,7 @@ def theirs(
         negative=config.negative,
         alpha=config.lr or (0.025 if skip else 0.05),
         workers=workers,
-        seed=config.seed,
+        seed=seed,
     )
     model.build_vocab(lines)
     start = time.perf_counter()
@@ -110,22 +114,20 @@ def main() -> None:
         sets["analogies"] = read_questions(args.questions)
     pairs = read_similarity(args.pairs) if args.pairs else None
 
-    def config(seed: int, epochs: int = args.epochs) -> Word2VecConfig:
-        return Word2VecConfig(args.mode, args.dim, epochs=epochs, seed=seed)
-
     def measure(vectors: WordVectors) -> dict[str, float]:
         found = {name: total(solve(vectors, rows)).accuracy for name, rows in sets.items()}
         return found | ({"similarity": agree(vectors, pairs).spearman} if pairs else {})
 
-    print(f"{len(corpus.ids):,} words, {len(corpus.words):,} different; {config(0)}")
+    print(f"{len(corpus.ids):,} words, {len(corpus.words):,} different; {shape}")
+    once = replace(shape, epochs=1)
     hashes = {
-        hashlib.sha256(ours(corpus, config(1, 1), workers)[1].matrix.tobytes()).hexdigest()[:12]
+        hashlib.sha256(ours(corpus, once, 1, workers)[1].matrix.tobytes()).hexdigest()[:12]
         for workers in (1, 2, 4)
     }
     print(f"bits after one epoch with 1, 2, 4 workers: {', '.join(hashes)}")
     named = {
-        f"regard, {args.workers}": lambda seed: ours(corpus, config(seed), args.workers),
-        f"gensim, {args.workers}": lambda seed: theirs(lines, config(seed), args.workers),
+        f"regard, {args.workers}": lambda seed: ours(corpus, shape, seed, args.workers),
+        f"gensim, {args.workers}": lambda seed: theirs(lines, shape, seed, args.workers),
     }
     compare(named, args.seeds, measure)
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import data, look, tokens
+    from regard import data, history, look, tokens, train
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("data", "look", "tokens")
+_ROOMS = ("data", "history", "look", "tokens", "train")
 """Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
 
 _HOMES = {
@@ -56,6 +56,7 @@ __all__ = [
     "build",
     "data",
     "head_mask",
+    "history",
     "kernel_regression",
     "load",
     "look",
@@ -68,6 +69,7 @@ __all__ = [
     "steering_vector",
     "taps",
     "tokens",
+    "train",
     "zero",
 ]
 

@@ -40,6 +40,12 @@ def is_taken(path: Path) -> bool:
     return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
+def check_new(out: Path, doing: str) -> None:
+    """Stop where a folder or file that is to be written is there already."""
+    if is_taken(out):
+        raise UsageError(doing, f"{out} is there already", "a new or empty folder as --out")
+
+
 @contextmanager
 def hold(folder: Path, doing: str) -> Iterator[None]:
     """Keep a folder to this process inside the `with` block, or as long as the process lives.

@@ -27,17 +27,19 @@ class Kind(NamedTuple):
 NETWORK = Kind(
     "a Transformer or a recurrent network",
     "regard train lm, mlm, seq2seq, rnn, lstm, gru, mlp, or a checkpoint",
-    ("generate", "translate", "score", "fill", "eval lm", "look"),
+    ("generate", "translate", "score", "fill", "eval lm", "look attention"),
 )
 NGRAMS = Kind(
     "n-grams",
     "regard train ngram, bow or classes, or an ARPA file",
-    ("score", "sample", "eval lm", "eval winograd", "entropy", "guess", "export arpa"),
+    ("score", "history sample", "eval lm", "eval winograd", "history entropy", "history guess")
+    + ("export arpa",),
 )
 VECTORS = Kind(
     "vectors of words",
     "regard train w2v, or a file of word2vec's",
-    ("neighbours", "analogy", "cluster", "eval analogies", "eval similarity", "embed"),
+    ("history neighbours", "history analogy", "history cluster")
+    + ("eval analogies", "eval similarity", "embed"),
 )
 TRANSLATOR = Kind(
     "a translator that counts words",
@@ -45,7 +47,11 @@ TRANSLATOR = Kind(
     ("translate", "eval translate"),
 )
 COUNTED = (NGRAMS, VECTORS, TRANSLATOR)
-NOT_NETWORKS = ("sample", "export arpa", *(verb for verb in VECTORS.verbs if verb != "embed"))
+NOT_NETWORKS = (
+    "history sample",
+    "export arpa",
+    *(verb for verb in VECTORS.verbs if verb != "embed"),
+)
 NO_MODEL = ("replay", "tok")
 """Verbs whose `path` is no model."""
 
@@ -81,6 +87,12 @@ def find_kind(path: str) -> Found | None:
     if place.suffix == ".gguf" and place.is_file():
         return Found(NETWORK, "a GGUF file")
     return Found(VECTORS, "by its first line") if is_vectors(place) else None
+
+
+def is_ngrams(path: str) -> bool:
+    """Whether a path holds an n-gram model: a folder of ours, or an ARPA file."""
+    found = find_kind(path)
+    return found is not None and found.kind is NGRAMS
 
 
 def check_kind(path: str, *wanted: Kind) -> Kind | None:

@@ -14,7 +14,7 @@ from typing import Any
 from regard.ambient import current
 from regard.errors import DataError, UsageError
 from regard.files import file_hash, read_json, write_whole
-from regard.result import Result, plain
+from regard.result import Call, Result, plain
 
 NAME = "receipt.json"
 TOLERANCE = 0.01
@@ -68,25 +68,42 @@ def make_receipt(
 
 def write_receipt_of(result: Result, path: Path) -> None:
     """Write a result with the call that made it, its files and the machine."""
-    call = result.call
-    if call is None:
-        raise UsageError("writing a receipt", "a result of no public function", "one of a verb")
     torch = sys.modules.get("torch")
     place: dict[str, Any] = {"device": current().device}
     if torch is not None:
         place |= {"torch": torch.__version__, "threads": torch.get_num_threads()}
-    receipt = {
+    write_receipt(path, receipt_of(result) | place)
+
+
+def leave_receipt(
+    run: Result, folder: Path, function: str, arguments: Mapping[str, Any], files: Sequence[Any]
+) -> None:
+    """Write the receipt of a model that counts into its folder, with the hash of its weights.
+
+    `files` are the arguments that name files. The bits do not depend on threads or on torch.
+    """
+    (weights,) = folder.glob("*.safetensors")
+    object.__setattr__(run, "call", Call(function, dict(arguments), list(files)))
+    receipt = receipt_of(run)
+    receipt["results"] |= {"weights": file_hash(weights)}
+    write_receipt(folder / NAME, receipt | {"device": "cpu"})
+
+
+def receipt_of(result: Result) -> dict[str, Any]:
+    """A result with the call that made it, its files and the program, as plain data."""
+    call = result.call
+    if call is None:
+        raise UsageError("writing a receipt", "a result of no public function", "one of a verb")
+    return {
         "function": call.function,
         "config": {name: plain(getattr(v, "path", v)) for name, v in call.arguments.items()},
         "seed": current().seed,
         "code": code_version(version("regard")),
         "python": platform.python_version(),
         "machine": platform.machine(),
-        **place,
         "data": {str(file): file_hash(file) for file in files_of(call.files)},
         "results": result.to_dict(),
     }
-    write_receipt(path, receipt)
 
 
 def files_of(arguments: Iterable[Any]) -> list[Path]:

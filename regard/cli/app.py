@@ -174,11 +174,8 @@ def build_app(only: Sequence[str] | None = None) -> App:
         help_epilogue=f"Exit codes: {EXIT_CODES}.",
         **options,
     )
-    panels = {
-        word: Group(title, sort_key=number)
-        for number, (title, words) in enumerate(PANELS.items())
-        for word in words
-    }
+    titles = {title: Group(title, sort_key=number) for number, title in enumerate(PANELS)}
+    panels = {word: titles[title] for title, words in PANELS.items() for word in words}
     groups = {
         name: App(
             name=name, help=room_summary(name), help_epilogue="", group=panels[name], **options

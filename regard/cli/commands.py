@@ -24,6 +24,8 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
+    "train": "ngram bow classes w2v bayes logreg ibm1",
+    "history": "neighbours analogy cluster entropy guess sample",
     "data": "check",
     "look": "attention heads lens extract",
     "tokens": "encode decode train info merges explain vocab",

@@ -12,11 +12,9 @@ from typing import Any, NamedTuple
 from regard.cli.opening import open_kit, wrong_network
 from regard.cli.show import Show
 from regard.cli.texts import at_least, check_finite, likelihood, perplexity
-from regard.cli.train_data import all_pairs
-from regard.cli.train_ngram import is_ngrams, measure
 from regard.cli.translate import at_work, one_line
 from regard.data.duplicates import WORDS, overlap, pair_overlap
-from regard.data.pairs import Pair, read_pairs
+from regard.data.pairs import Pair, all_pairs, read_pairs
 from regard.data.results import Overlap
 from regard.data.speech import versions
 from regard.data.text_files import find_files, read_lines, read_pieces
@@ -27,6 +25,7 @@ from regard.files import file_hash
 from regard.history.ngram_model import NgramModel
 from regard.kit import Kit
 from regard.model.config import TextConfig
+from regard.model_kinds import is_ngrams
 from regard.receipt import changed_files, find_receipt, read_receipt, training_files
 from regard.tokens import load as load_tokenizer
 from regard.translation.config import TranslateConfig
@@ -172,7 +171,7 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
     note = guard(shared, trained, args)
     if is_ngrams(args.path) and not args.edit:  # which has nothing to edit
         model = NgramModel.open(Path(args.path))
-        made = compared(args, lambda test: measure(model, test))
+        made = compared(args, lambda test: measure_ngrams(model, test))
         if "impossible" in made:
             never = f"{made['impossible']:,} of {made['tokens']:,} tokens have probability 0"
             show.note(f"{never}: not seen in training, and nothing is smoothed")
@@ -192,6 +191,12 @@ def run_lm(args: argparse.Namespace, show: Show) -> dict[str, Any]:
         "windows": "none: the state goes on" if carries else f"{length} tokens; they {apart}",
         "overlap": note,
     }
+
+
+def measure_ngrams(model: NgramModel, test: str) -> dict[str, Any]:
+    """Perplexity, bits per token and per byte; how many tokens had probability 0."""
+    total, count, size, never = model.measure(test)
+    return likelihood(total, count, size) | ({"impossible": never} if never else {})
 
 
 def compared(args: argparse.Namespace, measured: Callable[[str], dict[str, Any]]) -> dict[str, Any]:

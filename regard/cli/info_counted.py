@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli.show import Show, human, human_bytes
-from regard.cli.train_ngram import count_classes
 from regard.errors import UsageError
 from regard.files import read_json
 from regard.history.bag_of_words import BagModel
+from regard.history.class_ngrams import ClassNgrams
 from regard.history.ngram_model import NgramModel
 from regard.history.word_translator import WordTranslator
 from regard.history.word_vectors import is_folder, measure_file, read_vectors
@@ -36,7 +36,8 @@ def describe_ngrams(path: Path) -> dict[str, Any]:
     model = NgramModel.open(path)
     sizes = [len(level) for level in model.tables.levels]
     made: dict[str, Any] = {"order": len(sizes), "vocabulary": model.tables.vocab}
-    made |= count_classes(model.tables) | {"ngrams": sizes}
+    made |= {"classes": model.tables.model.vocab} if isinstance(model.tables, ClassNgrams) else {}
+    made["ngrams"] = sizes
     return made | {"smoothing": model.smoothing, "sentences": model.lines}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from regard import train
 from regard.ambient import choose_device
 from regard.cli.evaluate import window_length
 from regard.cli.ladder_split import Split
@@ -19,12 +20,12 @@ from regard.cli.ladder_vectors import measure_vectors, token_ids, train_vectors
 from regard.cli.legacy import load_verb, parse
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
-from regard.cli.train_ngram import is_ngrams
 from regard.decode.scoring import score_rows
 from regard.energy import Meter
 from regard.errors import DataError
 from regard.history.ladder import Question, Rung, answer_curve
 from regard.history.ngram_model import NgramModel
+from regard.model_kinds import is_ngrams
 from regard.tokens import load as load_tokenizer
 
 TRIAL = 12  # steps that the pace of a rung is taken from, at least
@@ -105,9 +106,9 @@ class Climb:
         """Train a rung of translation and score it."""
         out = self.folder / rung.name
         if rung.counts:
-            more = ["--steps", self.fitting_lbfgs()] if rung.name == "logreg" else []
+            more = {"steps": self.fitting_lbfgs()} if rung.name == "logreg" else {}
             self.meter.start()
-            made = self.ask("train", rung.name, self.split.train, "--out", out, *more)
+            made = getattr(train, rung.name)(self.split.train, out=out, **more).to_dict()
             made["joules"] = self.meter.joules()
             words = sum(len(row.split()) for row in read_text(self.split.train))
             found = counted(made["weights"], made, words) | {"bits": None}
@@ -146,14 +147,14 @@ class Climb:
 
     def ngrams(self, rung: Rung, out: Path) -> dict[str, Any]:
         """Count n-grams of words or of classes."""
-        words: tuple[Any, ...] = ("ngram", "--order", rung.name[0])
-        if rung.name == "classes":
-            words = ("classes", "--order", 3, "--classes", self.fitting_classes())
+        place: dict[str, Any] = {"out": out, "tokens": str(self.split.tokenizer), "lines": False}
         self.meter.start()
-        made = self.ask(
-            *("train", *words, self.split.train, "--out", out),
-            *("--tokens", self.split.tokenizer, "--running"),
-        )
+        if rung.name == "classes":
+            made = train.classes(
+                self.split.train, **place, classes=self.fitting_classes()
+            ).to_dict()
+        else:
+            made = train.ngram(self.split.train, **place, order=int(rung.name[0])).to_dict()
         made["joules"] = self.meter.joules()
         own = made["vocabulary"] if rung.name == "classes" else 0  # each word's share of its class
         return counted(sum(made["ngrams"]) + own, made, made["tokens"])

@@ -18,9 +18,9 @@ from regard.cli.texts import perplexity
 from regard.data.text_files import read_parts
 from regard.errors import DataError
 from regard.history.cbow import WINDOW, NextWord, fit_scales, train_next_word
+from regard.history.config import Word2VecConfig
 from regard.history.ngram_model import encode_lines, joined
 from regard.history.ngrams import Ids
-from regard.history.word2vec import Word2VecConfig
 from regard.history.word_vectors import save_folder
 from regard.tokens import load as load_tokenizer
 from regard.tokens.tokenizer import Tokenizer
@@ -40,7 +40,7 @@ def train_vectors(
     """Learn vectors, fit their scales on the validation text, keep them; what it took."""
     tokenizer = load_tokenizer(str(split.tokenizer))
     ids, began = token_ids(tokenizer, split.train), time.perf_counter()
-    config = Word2VecConfig("cbow", args.dim, WINDOW, min_count=1, seed=args.seed)
+    config = Word2VecConfig("cbow", args.dim, WINDOW, min_count=1)
     times = config.times(len(ids))
     if not args.steps:
         times = max(1, min(times, int(seconds * PACE / max(len(ids), 1))))
@@ -50,7 +50,7 @@ def train_vectors(
         def tell(done: int, whole: int) -> None:
             progress(f"vectors: {done:,} of {whole:,} tokens")
 
-        model = train_next_word(ids, tokenizer.size, config, WORKERS, tell)
+        model = train_next_word(ids, tokenizer.size, config, args.seed, WORKERS, tell)
         speed = times * len(ids) / max(time.perf_counter() - began, 0.01)
         progress("scales")
         model = fit_scales(model, token_ids(tokenizer, split.valid))
@@ -59,7 +59,9 @@ def train_vectors(
     words = [re.sub(r"\s", "▁", piece) for piece in pieces]
     counts = np.bincount(ids, minlength=tokenizer.size).tolist()
     both = {"in": model.inputs.numpy(), "out": model.outputs.numpy()}
-    save_folder(out, words, counts, both, {**asdict(config), "a": model.a, "b": model.b})
+    save_folder(
+        out, words, counts, both, {**asdict(config), "seed": args.seed, "a": model.a, "b": model.b}
+    )
     return model, {"parameters": model.parameters, "seconds": taken, "tokens_per_s": speed}
 
 

@@ -15,13 +15,11 @@ from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
 from regard.cli.cause_flags import CAUSE
-from regard.cli.counting_flags import COUNTING
 from regard.cli.diagnose_flags import DIAGNOSE
 from regard.cli.discover_flags import DISCOVER
 from regard.cli.explain_flags import EXPLAIN
 from regard.cli.extract_flags import EXTRACT
 from regard.cli.failures import explain
-from regard.cli.history_flags import HISTORY
 from regard.cli.ladder_flags import LADDER
 from regard.cli.lang_flags import LANG
 from regard.cli.learn_flags import LEARN
@@ -36,7 +34,7 @@ from regard.errors import UsageError, did_you_mean, nearest
 from regard.files import FULL
 
 INTERRUPTED = 130
-FAMILIES = WRITING | HISTORY | COUNTING | WORDS | DIAGNOSE | LADDER
+FAMILIES = WRITING | WORDS | DIAGNOSE | LADDER
 FAMILIES |= EXPLAIN | CAUSE | PROBE | EXTRACT
 FAMILIES |= LANG | LEARN | DISCOVER
 READING = "reading the command line"

@@ -10,10 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from regard import train
+from regard.ambient import settings
 from regard.cli.flags import to_toml
 from regard.cli.show import Show
 from regard.errors import DataError, RegardError, UsageError
 from regard.files import is_taken
+from regard.history.config import Word2VecConfig
 from regard.receipt import changed_files, compare, read_receipt
 
 
@@ -28,14 +31,13 @@ def run(args: argparse.Namespace, show: Show) -> int:
         raise UsageError(f"replaying {args.path}", f"{args.keep} is there already", "a new folder")
     with TemporaryDirectory(prefix="regard-replay-") as name:
         folder = Path(args.keep) if args.keep else Path(name) / "run"
-        if "verb" in before["config"]:  # a model that counts: its command says all
-            words = counting_command(before, args.path)
+        if "function" in before:  # a model that counts: its call says all
+            count_again(before, folder, args.path)
         else:
             config = Path(name) / "config.toml"
             lines = [f"{key} = {to_toml(value)}\n" for key, value in before["config"].items()]
             config.write_text("".join(lines), encoding="utf-8")
-            words = ["train", "--config", str(config)]
-        train_again(words, folder, before, show)
+            train_again(["train", "--config", str(config)], folder, before, show)
         now = read_receipt(folder)
     same, told = compare(before, now)
     if show.as_json:
@@ -45,13 +47,17 @@ def run(args: argparse.Namespace, show: Show) -> int:
     return 0 if same else 1
 
 
-def counting_command(before: dict[str, Any], path: str) -> list[str]:
-    """The words of its command, which a foreign receipt must not use for anything but training."""
-    words = before["command"][1:]
-    if words[:1] != ["train"]:
-        found = f"a command {' '.join(map(str, before['command']))!r}"
-        raise DataError(f"replaying {path}", found, "a receipt of `regard train`")
-    return [str(word) for word in words]
+def count_again(before: dict[str, Any], folder: Path, path: str) -> None:
+    """Call the function of a receipt, which must be one of training."""
+    name = str(before["function"])
+    function = getattr(train, name.removeprefix("regard.train."), None)
+    if not name.startswith("regard.train.") or function is None:
+        raise DataError(f"replaying {path}", f"a call of {name}", "a receipt of `regard train`")
+    config = dict(before["config"])
+    if name == "regard.train.w2v":
+        config["config"] = Word2VecConfig(**config["config"])
+    with settings(seed=before["seed"]):
+        function(**config | {"out": folder})
 
 
 def train_again(words: list[str], folder: Path, before: dict[str, Any], show: Show) -> None:

@@ -15,12 +15,12 @@ from regard.cli.lines import Faults, numbered_lines
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.cli.texts import check_finite, perplexity, print_json
-from regard.cli.train_ngram import is_ngrams
 from regard.decode.scoring import score_masked, score_rows
 from regard.errors import DataError, UsageError
 from regard.history.ngram_model import NgramModel
 from regard.interop.side import start_id
 from regard.kit import Kit
+from regard.model_kinds import is_ngrams
 from regard.tokens.tokenizer import Tokenizer
 
 

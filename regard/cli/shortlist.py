@@ -7,7 +7,7 @@ from pathlib import Path
 
 from regard.cli.opening import open_kit
 from regard.cli.show import Show, human_bytes
-from regard.cli.train_data import all_pairs
+from regard.data.pairs import all_pairs
 from regard.translation.lexical_shortlist import learn_shortlist
 from regard.zoo import locate
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 from regard.cli.show import Show, finite
 from regard.data.statistics import check_finite as check_finite
 from regard.data.statistics import perplexity as perplexity
-from regard.errors import DataError, RegardError, RegardWarning, UsageError
+from regard.errors import RegardWarning, UsageError
 
 Item = TypeVar("Item")
 
@@ -34,18 +33,6 @@ def at_least(name: str, value: int | None, least: int = 1) -> None:
 def print_json(value: dict[str, Any]) -> None:
     """One object on one line, at once, for there may be many."""
     print(json.dumps(finite(value), ensure_ascii=False, allow_nan=False), flush=True)
-
-
-@contextmanager
-def naming(files: Sequence[object], doing: str) -> Iterator[None]:
-    """Errors in what was read say of which files; those of one file have said so already."""
-    try:
-        yield
-    except DataError as error:
-        if error.doing != doing:
-            raise
-        told = f"{doing} ({', '.join(map(str, files))})"
-        raise DataError(told, error.found, error.expected, error.fix) from None
 
 
 @contextmanager

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.cli.texts import naming
 from regard.cli.train_flags import RunConfig
 from regard.data.bucket import Buckets
 from regard.data.duplicates import WORDS, overlap, pair_overlap
 from regard.data.packing import Masker, Packed
-from regard.data.pairs import Pair, read_pairs
-from regard.data.text_files import find_files, read_lines, read_parts
+from regard.data.pairs import all_pairs, couples
+from regard.data.text_files import find_files, naming, read_lines, read_parts
 from regard.data.token_store import Store, fingerprint, hold_out, pair_store, text_store
 from regard.data.windows import Source, Streams, Windows
 from regard.errors import DataError, UsageError
@@ -127,23 +126,6 @@ def learn_tokenizer(run: RunConfig, progress: Say) -> Tokenizer:
     progress("learning the tokenizer")
     with naming(run.files, "training a tokenizer"):
         return train_tokenizer(texts, run.tokens, size, specials=roles, wrap=wrap)
-
-
-def all_pairs(files: Sequence[str]) -> Iterator[Pair]:
-    """The pairs of files, which may be a source and a target file."""
-    for couple in couples([Path(file) for file in files]):
-        if isinstance(couple, tuple):
-            yield from read_pairs(*couple)
-        else:
-            yield from (pair for path in find_files(couple) for pair in read_pairs(path))
-
-
-def couples(files: Sequence[Path]) -> list[Path | str | tuple[Path | str, Path | str]]:
-    """TSV files and folders as they are; two other files are source and target."""
-    plain = [file for file in files if ".tsv" not in file.suffixes and not file.is_dir()]
-    if len(files) == 2 and len(plain) == 2:
-        return [(files[0], files[1])]
-    return list(files)
 
 
 def warn_of_leaks(run: RunConfig, train: Store, valid: Store, say: Say) -> None:

@@ -12,11 +12,11 @@ import numpy as np
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.cli.texts import check_finite
-from regard.cli.train_ngram import is_ngrams
 from regard.data.schemas import Schema, pair_up, read_schemas
 from regard.errors import UsageError, did_you_mean
 from regard.history.ngram_model import NgramModel
 from regard.look.text_limits import max_tokens_of
+from regard.model_kinds import is_ngrams
 from regard.score.winograd import Judged, Lines, Report, Share, judge, judge_lines, report
 
 DOING = "scoring Winograd schemas"

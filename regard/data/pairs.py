@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from regard.data.text_files import read_lines
+from regard.data.text_files import find_files, read_lines
 from regard.errors import DataError
 
 Pair = tuple[str, str]
@@ -57,3 +57,20 @@ def read_two(source: Path | str, target: Path | str) -> Iterator[Pair]:
 def shorten(text: str, limit: int = 60) -> str:
     """The beginning of a text."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def all_pairs(files: Sequence[str | Path]) -> Iterator[Pair]:
+    """The pairs of files, which may be a source and a target file."""
+    for couple in couples([Path(file) for file in files]):
+        if isinstance(couple, tuple):
+            yield from read_pairs(*couple)
+        else:
+            yield from (pair for path in find_files(couple) for pair in read_pairs(path))
+
+
+def couples(files: Sequence[Path]) -> list[Path | str | tuple[Path | str, Path | str]]:
+    """TSV files and folders as they are; two other files are source and target."""
+    plain = [file for file in files if ".tsv" not in file.suffixes and not file.is_dir()]
+    if len(files) == 2 and len(plain) == 2:
+        return [(files[0], files[1])]
+    return list(files)

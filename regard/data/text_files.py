@@ -8,7 +8,8 @@ import io
 import lzma
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
@@ -184,6 +185,18 @@ def chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
             held, size = [], 0
     if held:
         yield held
+
+
+@contextmanager
+def naming(files: Sequence[object], doing: str) -> Iterator[None]:
+    """Errors in what was read say of which files; those of one file have said so already."""
+    try:
+        yield
+    except DataError as error:
+        if error.doing != doing:
+            raise
+        read = f"{doing} ({', '.join(map(str, files))})"
+        raise DataError(read, error.found, error.expected, error.fix) from None
 
 
 # Compressed files ---------------------------------------------------------------------------------

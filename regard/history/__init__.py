@@ -1,1 +1,260 @@
-"""What came before attention: models of translation and of language that count words."""
+"""What came before attention: word vectors, clusters, entropy and guessing, n-grams, the ladder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from regard.history.config import Alphabet
+from regard.history.results import (
+    Analogy,
+    Clusters,
+    Entropy,
+    Guesses,
+    Neighbours,
+    Samples,
+)
+from regard.verbs import FILES, Count, File, ModelLike, verb
+
+if TYPE_CHECKING:
+    from regard.history.ngram_model import NgramModel
+    from regard.history.predictors import TextPredictor
+    from regard.history.word_vectors import WordVectors
+
+    VectorsLike = str | Path | WordVectors
+    NgramsLike = str | Path | NgramModel
+else:
+    VectorsLike = NgramsLike = Annotated[str, FILES]
+"""A folder or a file, or what `regard.load` made of it."""
+Matrix = Literal["in", "out"]
+
+
+@verb
+def neighbours(
+    vectors: VectorsLike, word: str, *, top: Count = 10, matrix: Matrix = "in"
+) -> Neighbours:
+    """The words nearest to a word.
+
+    Args:
+        vectors: a folder of `regard train w2v`, or a file of word2vec's, text or binary.
+        word: whose neighbours.
+        top: neighbours.
+        matrix: vectors of words as inputs, or as what is predicted.
+
+    Example:
+        >>> regard.history.neighbours("vectors", "king", top=3).neighbours[0].word
+        $ regard history neighbours vectors king
+        $ regard history neighbours vectors.bin king --top 20
+        $ regard history neighbours vectors king --matrix out --json
+    """
+    from regard.history.results import NearWord
+
+    near = _open_vectors(vectors, matrix).neighbours(word, top)
+    return Neighbours(word, [NearWord(*pair) for pair in near])
+
+
+@verb
+def analogy(
+    vectors: VectorsLike,
+    a: str,
+    b: str,
+    c: str,
+    *,
+    top: Count = 10,
+    mul: bool = False,
+    matrix: Matrix = "in",
+) -> Analogy:
+    """Man is to woman as king is to whom? By vectors of words.
+
+    Args:
+        vectors: a folder of `regard train w2v`, or a file of word2vec's, text or binary.
+        a: a is to b,
+        b: as c
+        c: is to whom?
+        top: answers.
+        mul: 3CosMul instead of 3CosAdd.
+        matrix: vectors of words as inputs, or as what is predicted.
+
+    Example:
+        >>> regard.history.analogy("vectors", "man", "woman", "king").answers[0].word
+        $ regard history analogy vectors man woman king
+        $ regard history analogy vectors.bin France Paris Italy --mul
+        $ regard history analogy vectors man woman king --top 3 --json
+    """
+    from regard.history.results import NearWord
+
+    way: Literal["add", "mul"] = "mul" if mul else "add"
+    near = _open_vectors(vectors, matrix).analogy(a, b, c, top, way)
+    return Analogy([a, b, c], way, [a, b, c], [NearWord(*pair) for pair in near])
+
+
+@verb
+def cluster(
+    source: VectorsLike,
+    *,
+    k: Count,
+    brown: bool = False,
+    out: str | Path | None = None,
+    top: Count = 10,
+    tokens: Literal["words", "spaced"] = "words",
+    lower: bool = False,
+    min_count: Count = 5,
+    matrix: Matrix = "in",
+) -> Clusters:
+    """Words in classes: k-means of vectors, or Brown's clusters of a text.
+
+    Args:
+        source: vectors, clustered by k-means; or a text, by Brown's way.
+        k: clusters.
+        brown: cluster the words of a text by their neighbours (Brown 1992).
+        out: write all to this file: bits or number TAB word, on each line.
+        top: words of each that are shown.
+        tokens: of a text: words and marks apart, or what stands between blanks.
+        lower: read the text in lower case.
+        min_count: rarer words of the text are left out.
+        matrix: of vectors: of words as inputs, or as what is predicted.
+
+    Example:
+        >>> regard.history.cluster("tale.txt", k=50, brown=True).classes[0].words
+        $ regard history cluster vectors --k 50
+        $ regard history cluster tale.txt --k 50 --brown --out classes.tsv
+        $ regard history cluster tale.txt --k 20 --min-count 2 --json
+    """
+    from regard.errors import UsageError
+    from regard.history.clusters import cluster_text, cluster_vectors, write_classes
+    from regard.history.word2vec import read_texts
+    from regard.history.word_vectors import is_folder, is_vectors
+    from regard.model_kinds import VECTORS, check_kind
+
+    path = Path(source) if isinstance(source, str | Path) else None
+    if path is not None:
+        check_kind(str(path), VECTORS)
+    if path is None or is_folder(path) or (not brown and is_vectors(path)):
+        if brown:
+            fix = "give the text that the vectors were trained on, or leave --brown out"
+            raise UsageError("clustering", f"--brown, but {path} holds vectors", "a text", fix)
+        classes = cluster_vectors(_open_vectors(source, matrix), k, str(source), top)
+    else:
+        corpus = read_texts(path, tokens, lower, min_count)
+        classes = cluster_text(corpus, k, str(source), top)
+    if out is not None:
+        write_classes(classes, Path(out))
+    return classes
+
+
+def _open_vectors(vectors: VectorsLike, matrix: Matrix) -> WordVectors:
+    """Word vectors that a path names; opened ones are themselves."""
+    from regard.history.word_vectors import WordVectors, read_vectors
+    from regard.model_kinds import VECTORS, check_kind
+
+    if isinstance(vectors, WordVectors):
+        return vectors
+    check_kind(str(vectors), VECTORS)
+    return read_vectors(vectors, matrix)
+
+
+@verb
+def entropy(
+    path: File,
+    *,
+    model: ModelLike | None = None,
+    order: Count = 6,
+    alphabet: Alphabet | None = None,
+    letters: Count | None = None,
+) -> Entropy:
+    """Bits per letter of a text: Shannon's F0 … FN, and what an arithmetic coder reaches.
+
+    Args:
+        path: a text, compressed or not.
+        model: a model folder or ARPA file that predicts the text too; its tokens may be any.
+        order: up to F_N, and letters that the learning n-grams look at.
+        alphabet: 27: a to z and the blank; 26: a to z; as-is: every character (27; with a model
+            as-is).
+        letters: of the file's beginning (all).
+
+    Example:
+        >>> regard.history.entropy("tale.txt", order=3).F
+        $ regard history entropy tale.txt
+        $ regard history entropy tale.txt --model m
+        $ regard history entropy tale.txt --order 8 --alphabet 26 --json
+    """
+    from regard.history.shannon import measure_entropy
+
+    predictor = None if model is None else _open_predictor(model)
+    return measure_entropy(path, predictor, order, alphabet, letters)
+
+
+@verb
+def guess(
+    path: File,
+    *,
+    auto: bool = False,
+    model: list[str] | None = None,
+    orders: list[Count] | None = None,
+    letters: Count | None = None,
+    alphabet: Alphabet = "27",
+) -> Guesses:
+    """Shannon's game: guess a text letter by letter, beside the models.
+
+    Args:
+        path: a text, compressed or not.
+        auto: only models play.
+        model: models that play too, whose tokens are characters.
+        orders: n-grams that play, trained on the rest of the file (1 2 3 5 8).
+        letters: letters to guess (50; where only models play 1000).
+        alphabet: 27: a to z and the blank; 26: a to z; as-is: every character.
+
+    Example:
+        >>> regard.history.guess("tale.txt", auto=True, orders=[3]).players[0].upper
+        $ regard history guess tale.txt
+        $ regard history guess tale.txt --auto --letters 2000
+        $ regard history guess tale.txt --auto --model m --json
+    """
+    from regard.history.shannon import play_game
+
+    models = [_open_predictor(name) for name in model or ()]
+    return play_game(path, models, orders or (1, 2, 3, 5, 8), letters, alphabet, auto)
+
+
+def _open_predictor(model: ModelLike) -> TextPredictor:
+    """An n-gram model or a decoder as one that predicts texts."""
+    from regard.history.ngram_model import NgramModel
+    from regard.history.predictors import predict_by_kit, predict_by_ngrams
+    from regard.loading import open_kit
+    from regard.model_kinds import NETWORK, NGRAMS, check_kind
+
+    name = str(getattr(model, "path", model))
+    if isinstance(model, str | Path) and check_kind(name, NETWORK, NGRAMS) is NGRAMS:
+        return predict_by_ngrams(NgramModel.open(Path(name)), name)
+    return predict_by_kit(open_kit(model), name)
+
+
+@verb
+def sample(
+    model: NgramsLike,
+    prompt: str | None = None,
+    *,
+    orders: list[Count] | None = None,
+    words: Count = 40,
+) -> Samples:
+    """Texts drawn by n-grams of every order, side by side.
+
+    Args:
+        model: a folder of `regard train ngram`, `bow` or `classes`.
+        prompt: words to go on from.
+        orders: orders to show (1 to the model's).
+        words: words of each text.
+
+    Example:
+        >>> regard.history.sample("m", "the king of", words=20)
+        $ regard history sample m
+        $ regard history sample m "the king of" --orders 1 2 3 --words 20
+        $ regard history sample m --seed 7 --json
+    """
+    from regard.history.ngram_model import NgramModel, draw_samples
+    from regard.model_kinds import NGRAMS, check_kind
+
+    if not isinstance(model, NgramModel):
+        check_kind(str(model), NGRAMS)
+        model = NgramModel.open(Path(model))
+    return draw_samples(model, prompt, orders, words)

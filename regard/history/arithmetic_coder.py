@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import DataError
 from regard.history.ngrams import Floats, Ids
-from regard.history.predictors import Predictor
+
+if TYPE_CHECKING:
+    from regard.history.predictors import Predictor
 
 Whole = NDArray[np.uint64]
 Bytes = NDArray[np.uint8]

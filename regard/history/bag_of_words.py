@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from regard.errors import UsageError
@@ -244,6 +243,8 @@ def minimise(
     objective: BagObjective, bias: Floats, weights: Floats, steps: int, say: Say
 ) -> tuple[Floats, Floats]:
     """The bias and weights of the least value, after at most so many steps."""
+    import torch
+
     split = len(bias)
     both = torch.from_numpy(np.concatenate((bias, weights))).requires_grad_()
     scale = float(objective.said.sum())  # of a mean, the gradient's limit is the same everywhere

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from regard.errors import DataError
+from regard.history.config import Word2VecConfig
 from regard.history.ngrams import Floats, Ids
-from regard.history.word2vec import Corpus, Word2VecConfig, train_word2vec
+from regard.history.word2vec import Corpus, train_word2vec
 
 WINDOW = 5  # words before
 SENTENCE = 1000  # tokens of a running text that word2vec reads as one sentence
@@ -70,6 +71,7 @@ def train_next_word(
     ids: Ids,
     vocab: int,
     config: Word2VecConfig,
+    seed: int = 0,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> NextWord:
@@ -84,13 +86,13 @@ def train_next_word(
     bounds = np.unique(np.append(np.arange(0, len(ids), SENTENCE), len(ids)))
     corpus = Corpus([str(id) for id in order], counts[order], rank[ids], bounds)
     made = np.zeros((2, vocab, config.dim), np.float32)
-    made[:, order] = train_word2vec(corpus, config, workers, progress)
+    made[:, order] = train_word2vec(corpus, config, seed, workers, progress)
     seen = torch.from_numpy(np.maximum(counts, 0.5)).float().log()
     return NextWord(torch.from_numpy(made[0]), torch.from_numpy(made[1]), seen)
 
 
 def fit_scales(model: NextWord, ids: Ids) -> NextWord:
-    """The same with the a and b that suit the beginning of another text best: a convex fit."""
+    """The model with the a and b that suit the beginning of another text best: a convex fit."""
     words = torch.from_numpy(np.asarray(ids[:FITTED], np.int64))
     at = torch.arange(len(words))
     products = model.products(words, at)

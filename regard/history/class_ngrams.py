@@ -13,8 +13,9 @@ import numpy as np
 
 from regard.errors import UsageError
 from regard.history.clusters import Whole
+from regard.history.config import Smoothing
 from regard.history.ngrams import Drawn, Floats, Ids, Level, Ngrams, check_ids
-from regard.history.smoothing import Way, train_ngrams
+from regard.history.smoothing import train_ngrams
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def train_class_ngrams(
     ids: Ids,
     classes: Ids,
     order: int = 2,
-    way: Way = "kneser-ney",
+    way: Smoothing = "kneser-ney",
     k: float = 1.0,
     start: int | None = None,
     prune: Sequence[int] = (),

@@ -15,11 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.ambient import current, progress
 from regard.errors import DataError, UsageError
+from regard.files import write_whole
+from regard.history.results import Cluster, Clusters
+from regard.history.word2vec import Corpus
+from regard.history.word_vectors import WordVectors
 
 Ids = NDArray[np.int64]
 Whole = NDArray[np.integer]
@@ -285,3 +291,40 @@ def nearest(x: NDArray[np.float32], centres: NDArray[np.float32]) -> tuple[Ids, 
         found[start : start + ROWS] = at
         far[start : start + ROWS] = np.square(part - centres[at]).sum(1)  # of equals exactly 0
     return found, far
+
+
+# As results ---------------------------------------------------------------------------------------
+
+
+def cluster_vectors(vectors: WordVectors, k: int, source: str, top: int) -> Clusters:
+    """k-means of vectors at length 1."""
+    labels = k_means(vectors.unit, k, current().seed % (1 << 64)).tolist()
+    return gather("k-means", k, vectors.words, [str(label) for label in labels], source, top)
+
+
+def cluster_text(corpus: Corpus, k: int, source: str, top: int) -> Clusters:
+    """Brown's clusters of the words of a text."""
+    with progress("clustering") as say:
+        tree = brown(
+            *(corpus.ids, corpus.bounds, len(corpus.words), k),
+            lambda done, whole: say(f"{done:,} of {whole:,} words"),
+        )
+    labels = [tree.bits[label] for label in tree.classes.tolist()]
+    return gather("brown", k, corpus.words, labels, source, top)
+
+
+def gather(
+    way: str, k: int, words: Sequence[str], labels: Sequence[str], source: str, top: int
+) -> Clusters:
+    """The words of each label."""
+    classes: dict[str, list[str]] = {label: [] for label in sorted(set(labels))}
+    for word, label in zip(words, labels, strict=True):
+        classes[label].append(word)
+    rows = [Cluster(label, inside) for label, inside in classes.items()]
+    return Clusters(way, k, len(words), rows, source, top)
+
+
+def write_classes(classes: Clusters, path: Path) -> None:
+    """Bits or number TAB word, on each line."""
+    lines = (f"{row.label}\t{word}\n" for row in classes.classes for word in row.words)
+    write_whole(path, "".join(lines).encode())

@@ -1,15 +1,17 @@
-"""An n-gram model of text: tables (`ngram.py`) with a tokenizer, in a folder or an ARPA file."""
+"""An n-gram model of text: tables (`ngrams.py`) with a tokenizer, in a folder or an ARPA file."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError
@@ -17,19 +19,35 @@ from safetensors.numpy import load_file, save
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
-from regard.data.text_files import read_lines
-from regard.errors import DataError, UsageError
-from regard.files import read_json, read_shapes, write_whole
+from regard.ambient import current, note, progress
+from regard.data.text_files import Paths, find_files, naming, read_lines, read_parts
+from regard.errors import DataError, ResourceError, UsageError
+from regard.files import check_new, file_hash, read_json, read_shapes, write_whole
+from regard.heap import free_memory
 from regard.history.arpa import read_arpa, write_arpa
-from regard.history.class_ngrams import ClassNgrams
+from regard.history.class_ngrams import ClassNgrams, train_class_ngrams
+from regard.history.clusters import brown_classes
+from regard.history.config import Smoothing
 from regard.history.ngrams import Floats, Ids, Level, Ngrams
+from regard.history.results import NgramRun, Sample, Samples
+from regard.history.smoothing import train_ngrams
+from regard.result import human_bytes
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.tokenizer_folder import open_tokenizer
+from regard.tokens.trainers import KINDS, train_tokenizer, usual_size, wrap_texts
 
 KIND = "regard-ngram"
 WEIGHTS = "model.safetensors"
 PARTS = ("context", "word", "logprob", "backoff", "count")
 TOGETHER = 1 << 16  # texts that are cut into tokens at once
+DOING = "training an n-gram model"
+USUAL_CLASSES = 100
+EACH = 110  # bytes that an n-gram takes while it is counted and smoothed
+RECURRING = 8  # words of n-grams that mostly recur; longer ones are nearly all different
+SENTENCES = ("spaced", "words", "wordpiece")
+"""Kinds of tokens for which lines are sentences unless said otherwise."""
+BACKED_OFF = "·"
+"""Before a word after which fewer words were looked at: nothing was seen after all of them."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +76,37 @@ class NgramModel:
         held = np.zeros(0, np.int64)
         for ids in self.encode(texts):
             whole = np.concatenate((held, ids))
-            found = self.tables.logprobs(whole)[len(held) :]
-            yield found[~np.isnan(found)] if self.lines else found
+            logs = self.tables.logprobs(whole)[len(held) :]
+            yield logs[~np.isnan(logs)] if self.lines else logs
             keep = 0 if self.lines else self.tables.order - 1
             held = whole[max(0, len(whole) - keep) :]
+
+    def measure(self, files: Paths) -> TextLikelihood:
+        """What the model says of texts."""
+        read = list(read_lines(files) if self.lines else read_parts(files))
+        logs = np.concatenate([np.zeros(0), *self.logprobs(read)])
+        if not len(logs):
+            names = ", ".join(map(str, find_files(files)))
+            raise DataError("evaluating a language model", f"no tokens in {names}", "1 or more")
+        size = sum(len(line.encode()) + self.lines for line in read)  # the end is its line feed
+        return TextLikelihood(float(logs.sum()), len(logs), size, int(np.isneginf(logs).sum()))
+
+    def sample(self, order: int, count: int, prompt: str | None = None) -> Sample:
+        """A text of so many words drawn by n-grams of one order; sentences follow each other."""
+        tables, tokenizer = self.tables, self.tokenizer
+        begin = [] if tables.start is None else [tables.start]
+        end = tokenizer.specials.get("eos") if self.lines else None
+        first = tokenizer.encode(prompt, special=False) if prompt else []
+        context, ids, marks = [*begin, *first], list[int](), list[bool]()
+        for chance in np.random.default_rng(current().seed % (1 << 64)).random(count):
+            word, used, _ = tables.draw(context, order, float(chance))
+            ids.append(word)
+            marks.append(used < min(order, len(context) + 1))
+            context = begin if word == end else [*context, word][-tables.order :]
+        pieces = [tokenizer.decode([id]) if id != end else "." for id in ids]
+        marked = (BACKED_OFF * mark + piece for piece, mark in zip(pieces, marks, strict=True))
+        text = tokenizer.decode([id for id in ids if id != end])
+        return Sample(order, text, (" " if self.lines else "").join(marked), ids, sum(marks))
 
     # Folders --------------------------------------------------------------------------------------
 
@@ -137,6 +182,29 @@ class NgramModel:
             raise DataError(f"writing {path}", f"{again[0][0]!r} for two tokens", "one for each")
         with path.open("w", encoding="utf-8") as file:
             write_arpa(self.tables, spell, file)
+
+
+class TextLikelihood(NamedTuple):
+    """What a model says of a text."""
+
+    logprob: float
+    """Of all tokens together, in nats."""
+    tokens: int
+    bytes: int
+    impossible: int = 0
+    """Tokens of probability 0."""
+
+
+def draw_samples(
+    model: NgramModel, prompt: str | None, orders: Sequence[int] | None, words: int
+) -> Samples:
+    """A text for each order, from the same random numbers (Shannon 1948)."""
+    most = model.tables.order
+    for order in orders or ():
+        if not 1 <= order <= most:
+            raise UsageError("drawing texts", f"order {order}", f"1 to {most}")
+    listed = orders or range(1, most + 1)
+    return Samples([model.sample(order, words, prompt) for order in listed])
 
 
 BLANKS = {ord("\n"): "⏎", ord("\r"): "␍", ord("\t"): "⇥"}
@@ -244,7 +312,131 @@ def tokenizer_of(words: Sequence[str], path: Path) -> Tokenizer:
     specials = {role: ids[spelt] for role, spelt in USUAL.items() if spelt in ids}
     rust.add_special_tokens([spelt for role, spelt in USUAL.items() if spelt in ids])
     if "bos" in specials and "eos" in specials:
-        from regard.tokens.trainers import wrap_texts
-
         wrap_texts(rust, "bos-eos", USUAL, specials)
     return Tokenizer.from_rust(rust, specials)
+
+
+# Training -----------------------------------------------------------------------------------------
+
+
+class TextTokens(NamedTuple):
+    """How texts become tokens to be counted."""
+
+    kind: str = "spaced"
+    """A kind of tokenizer that is learnt from the texts, or a folder with one."""
+    vocab: int | None = None
+    min_count: int = 1
+    lines: bool | None = None
+    """Whether each line is a sentence; None: where tokens are words."""
+
+
+class NgramShape(NamedTuple):
+    """How long n-grams are, and how they are smoothed and pruned."""
+
+    order: int = 5
+    way: Smoothing = "kneser-ney"
+    k: float = 1.0
+    prune: Sequence[int] = ()
+    classes: int | None = 0
+    """Of words, by Brown's way; 0 counts words, None is as many as is usual."""
+
+
+def train_from_files(
+    files: Paths, out: Path, tokens: TextTokens, shape: NgramShape, valid: Paths = ()
+) -> NgramRun:
+    """Count n-grams of texts, smooth them and write a folder."""
+    check_new(out, DOING)
+    paths, held_out = find_files(files), find_files(valid)  # which says that one is not there
+    began = time.perf_counter()
+    with progress("training") as say:
+        model, count = count_texts(paths, tokens, shape, say)
+        seconds = time.perf_counter() - began
+        say("validation")
+        measured = model.measure(held_out) if held_out else None  # what fails leaves no folder
+        say("writing")
+        began = time.perf_counter()
+        model.save(out)
+    tables = model.tables
+    seconds += time.perf_counter() - began
+    if tables.order < shape.order:
+        why = "no longer run of words is in the text, or is left by --prune"
+        note(f"order {tables.order} instead of {shape.order}: {why}")
+    hashes = {file_hash(file) for file in paths} if held_out else set()
+    if same := next((file for file in held_out if file_hash(file) in hashes), None):
+        note(f"warning: {same} is validated on and trained on: its perplexity is no measure")
+    loss = None if measured is None else -measured.logprob / measured.tokens
+    return NgramRun(
+        str(out),
+        count,
+        tables.vocab,
+        tables.model.vocab if isinstance(tables, ClassNgrams) else None,
+        [len(level) for level in tables.levels],
+        model.smoothing,
+        round(seconds, 2),
+        None if loss is None else math.exp(loss) if loss < 700 else math.inf,
+        None if loss is None else loss / math.log(2),
+    )
+
+
+def count_texts(
+    files: Sequence[Path], tokens: TextTokens, shape: NgramShape, say: Callable[[str], None]
+) -> tuple[NgramModel, int]:
+    """The model, and how many tokens it was counted on."""
+    say("tokenizer")
+    tokenizer, lines = find_tokenizer(files, tokens)
+    say("reading")
+    ids = joined(encode_lines(tokenizer, (read_lines if lines else read_parts)(files), lines))
+    if not len(ids):
+        raise DataError(DOING, f"no words in {', '.join(map(str, files))}", "at least one")
+    start = tokenizer.specials["bos"] if lines else None
+    check_room(ids, start, shape.order)
+    how = (shape.order, shape.way, shape.k, start, shape.prune)
+    tables: Ngrams | ClassNgrams
+    if shape.classes == 0:
+        say(f"counting {len(ids):,} tokens")
+        tables = train_ngrams(ids, tokenizer.size, *how)
+    else:  # what begins and ends sentences is apart
+        apart = [id for role, id in tokenizer.specials.items() if role in ("bos", "eos")]
+        count = shape.classes or min(USUAL_CLASSES, len(np.setdiff1d(ids, apart)))
+
+        def tell(done: int, whole: int) -> None:
+            say(f"classes: {done:,} of {whole:,} words")
+
+        tables = train_class_ngrams(
+            ids, brown_classes(ids, tokenizer.size, count, apart, tell), *how
+        )
+    way = f"{shape.way} {shape.k}" if shape.way == "add" else shape.way
+    return NgramModel(tables, tokenizer, way), len(ids)
+
+
+def check_room(ids: Ids, start: int | None, order: int) -> None:
+    """Refuse an order whose long n-grams, were all of them different, would not fit into memory."""
+    begins = np.flatnonzero(ids == start) if start is not None else np.zeros(0, np.int64)
+    lengths = np.diff(np.unique(np.concatenate(([0], begins, [len(ids)]))))
+    long = np.maximum(np.minimum(lengths, order) - RECURRING, 0)
+    needed = int((lengths * long).sum()) * EACH
+    free = free_memory()
+    if free is not None and needed > free:
+        most = RECURRING + free // (len(ids) * EACH)
+        found = f"--order {order:,}: up to {human_bytes(needed)} for {len(ids):,} tokens"
+        expected = f"at most {human_bytes(free)}, what is free"
+        raise ResourceError(DOING, found, expected, f"--order {most:,} fits")
+
+
+def find_tokenizer(files: Sequence[Path], asked: TextTokens) -> tuple[Tokenizer, bool]:
+    """The tokenizer asked for, learnt or opened, and whether lines are sentences."""
+    lines = asked.kind in SENTENCES if asked.lines is None else asked.lines
+    if asked.kind in KINDS:
+        size = usual_size(asked.kind, asked.vocab)
+        wrap, roles = ("bos-eos", ["bos", "eos"]) if lines else ("none", [])
+        settings: dict[str, Any] = {"specials": roles, "min_count": asked.min_count, "wrap": wrap}
+        with naming(files, "training a tokenizer"):
+            return train_tokenizer(read_parts(files), asked.kind, size, **settings), lines
+    tokenizer = open_tokenizer(asked.kind) if Path(asked.kind).is_dir() else None
+    if tokenizer is None:
+        expected = f"one of {', '.join(KINDS)}, or a folder with a tokenizer"
+        raise UsageError(DOING, f"--tokens {asked.kind}", expected)
+    if lines and not {"bos", "eos"} <= set(tokenizer.specials):
+        fix = "--no-lines"
+        raise UsageError(DOING, f"{asked.kind} has no bos and eos", "them, for lines", fix)
+    return tokenizer, lines

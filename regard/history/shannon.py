@@ -1,94 +1,111 @@
-"""How many bits a letter of a text carries (Shannon 1951).
+"""How many bits a letter of a text carries, and how many guesses it takes (Shannon 1951).
 
 F_N = −Σ p(b, j) log2 p(j | b) over the N − 1 letters b before a letter j; F_0 = log2 of all.
 Counted on one text it is too low once most N-grams are seen once, so three estimates stand side by
 side: plug-in, its correction by Miller and Madow (1955), and the cross entropy of a part held out.
+What an arithmetic coder reaches with any predictor bounds the entropy from above.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from dataclasses import dataclass
-from typing import Literal, get_args
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from regard.errors import DataError, UsageError, check_known
+from regard.ambient import current, is_terminal, note, progress
+from regard.data.text_files import naming, read_parts
+from regard.errors import DataError, RegardError, UsageError
+from regard.history.arithmetic_coder import pack, unpack
+from regard.history.config import Alphabet
+from regard.history.letters import Letters, bytes_of, letters_of
 from regard.history.ngrams import Counts, Floats, Ids, Ngrams, count_ngrams
-from regard.history.predictors import Predictor
-from regard.history.smoothing import interpolate, kneser_ney_shares
+from regard.history.predictors import Adaptive, NgramPredictor, Predictor, TextPredictor
+from regard.history.results import BLANK, SPELT, YOU, CodedText, Entropy, Guesses, Player
+from regard.history.smoothing import interpolate, kneser_ney_shares, train_ngrams
 
-Alphabet = Literal["27", "26", "as-is"]
-ALPHABETS: tuple[str, ...] = get_args(Alphabet)
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SHANNON = {"27": (4.76, 4.03, 3.32, 3.1), "26": (4.70, 4.14, 3.56, 3.3)}
 """F_0 to F_3 as published, with the blank and without it."""
-GAP = (
-    "Shannon's F3 came from a table of trigrams within words, mended by a rough formula for those\n"
-    "that run over two words, which leaves it too high; plug-in on one text is too low, since it\n"
-    "has seen too little. The held-out values bound texts like the last tenth from above."
-)
-"""Why F_3 differs from his."""
 TRAINED = 0.9
 """Share of a text that the held-out estimate learns from."""
-MARKS = re.compile("[\u0300-\u036f]+")  # accents, apart from their letters
-CHARACTERS = 256
-"""More different characters than these are coded as bytes."""
+
+# Entropy ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Letters:
-    """A text as numbers of its symbols."""
-
-    ids: Ids
-    symbols: str
-    """The alphabet; as bytes, a character for each (latin-1)."""
-    bytes: bool = False
-    """Whether symbols are the bytes of UTF-8."""
-
-    @property
-    def text(self) -> str:
-        """The text again."""
-        codes = np.array([ord(symbol) for symbol in self.symbols], "<u4")
-        raw = codes[self.ids]
-        if self.bytes:
-            return raw.astype(np.uint8).tobytes().decode()
-        return raw.tobytes().decode("utf-32-le")
-
-
-def clean(text: str, alphabet: Alphabet) -> str:
-    """A text in an alphabet: small letters without accents, all else one blank or nothing."""
-    check_known(alphabet, ALPHABETS, "choosing an alphabet")
-    if alphabet == "as-is":
-        return text
-    text = text.lower()
-    if not text.isascii():
-        text = MARKS.sub("", unicodedata.normalize("NFKD", text))
-    return re.sub("[^a-z]+", " " if alphabet == "27" else "", text).strip()
-
-
-def letters_of(text: str, alphabet: Alphabet) -> Letters:
-    """The symbols of a text; those of `as-is` are its characters."""
-    codes = np.frombuffer(clean(text, alphabet).encode("utf-32-le"), "<u4")
-    if alphabet != "as-is":
-        blank = " " if alphabet == "27" else ""
-        ids = np.where(codes == 32, 0, codes.astype(np.int64) - 97 + len(blank))
-        return Letters(ids, blank + LETTERS)
-    found, inverse = np.unique(codes, return_inverse=True)
-    return Letters(inverse.astype(np.int64), found.astype("<u4").tobytes().decode("utf-32-le"))
-
-
-def bytes_of(letters: Letters) -> Letters:
-    """Few symbols for a coder: of a text with many different characters its bytes."""
-    if len(letters.symbols) <= CHARACTERS:
-        return letters
-    raw = np.frombuffer(letters.text.encode(), np.uint8)
-    found, inverse = np.unique(raw, return_inverse=True)
-    return Letters(inverse.astype(np.int64), found.tobytes().decode("latin-1"), True)
+def measure_entropy(
+    file: str | Path,
+    model: TextPredictor | None = None,
+    order: int = 6,
+    alphabet: Alphabet | None = None,
+    letters: int | None = None,
+) -> Entropy:
+    """F_0 to F_N of a text, and what an arithmetic coder reaches by n-grams and by a model."""
+    doing = "measuring entropy"
+    chosen: Alphabet = alphabet or ("27" if model is None else "as-is")
+    with progress(doing) as say:
+        say(f"reading {file}")
+        whole = letters_of("".join(read_parts(file)), chosen)
+        read = replace(whole, ids=whole.ids[:letters])
+        text = read.text
+        if not text:
+            raise DataError(doing, f"no letters in {file} ({SPELT[chosen]})", "a text with letters")
+        say(f"counting {len(text):,} letters")
+        with naming([file], "estimating entropy"):
+            estimates = estimate(read.ids, len(read.symbols), order)
+        few = bytes_of(read)
+        learner = Adaptive(len(few.symbols), order, len(few.ids))
+        coded = [code_text(f"learning {order}-grams", few.ids, learner, text, say)]
+        if model is not None:
+            if model.was_trained_on(file):
+                note(f"{model.name} was trained on this file: its bits are no measure of it")
+            coded.append(
+                code_text(model.name, model.encode(text), model.predictor, text, say, model)
+            )
+    values = asdict(estimates)
+    return Entropy(
+        str(file),
+        chosen,
+        len(read.symbols),
+        len(text),
+        values.pop("plug_in"),
+        **values,
+        shannon=SHANNON.get(chosen),
+        prequential=coded[0].bits_per_letter,
+        coded=coded,
+    )
 
 
-# F_N ----------------------------------------------------------------------------------------------
+def code_text(
+    name: str,
+    ids: Ids,
+    predictor: Predictor,
+    text: str,
+    say: Callable[[str], None],
+    model: TextPredictor | None = None,
+) -> CodedText:
+    """Code the symbols of a text and decode them back; what it took."""
+    total = f"of {len(ids):,} symbols"
+    packed = pack(ids, predictor, lambda n: say(f"coding {n:,} {total}"))
+    again = unpack(packed, predictor, lambda n: say(f"decoding {n:,} {total}"))
+    if not np.array_equal(again, ids):
+        raise RegardError("decoding back", "another text", "the text that was coded")
+    bits, size, never = packed.bits, len(packed.data), len(packed.never)
+    excess = 8 * size / bits - 1 if bits else 0.0
+    return CodedText(
+        name,
+        len(ids),
+        0 if model is None else model.unknown(ids),
+        bits / len(text),
+        size,
+        8 * size / len(text),
+        None if np.isinf(bits) else excess,
+        True,
+        never,
+        model.written_at(text, packed.never[0]) if never and model is not None else None,
+    )
 
 
 @dataclass(frozen=True)
@@ -174,3 +191,148 @@ def bounds(q: Floats) -> tuple[float, float]:
     lower = (i * (q - np.append(q[1:], 0.0)) * np.log2(i)).sum()
     some = q[q > 0]
     return float(lower), float(-(some * np.log2(some)).sum()) + 0.0
+
+
+# The game -----------------------------------------------------------------------------------------
+
+PERSON, MACHINE = 50, 1000  # letters to guess unless said otherwise
+BEFORE = 40  # letters that are shown first
+GIVE_UP, LEAVE = "?", ("\x04", "\x1b", "")
+PLAYING = "playing Shannon's game"
+
+
+def play_game(
+    file: str | Path,
+    models: Sequence[TextPredictor] = (),
+    orders: Sequence[int] = (),
+    letters: int | None = None,
+    alphabet: Alphabet = "27",
+    auto: bool = False,
+) -> Guesses:
+    """Let n-grams of the rest, models, and unless `auto` a person guess a passage of a text."""
+    if not auto and not sys.stdin.isatty():
+        fix = "--auto lets models play"
+        raise UsageError(PLAYING, "stdin is not a terminal", "someone who guesses", fix)
+    whole = letters_of("".join(read_parts(file)), alphabet)
+    count = letters or (MACHINE if auto else PERSON)
+    with naming([file], PLAYING):
+        begin = choose_passage(whole, letters, count)
+    end = min(begin + count, len(whole.ids))
+    own, before = whole.ids[begin:end], whole.ids[max(0, begin - BEFORE) : begin]
+    rest, symbols = np.concatenate((whole.ids[:begin], whole.ids[end:])), whole.symbols
+    ranks = dict[str, Ids]()
+    with progress(PLAYING) as say:
+        for order in orders:
+            say(f"n-grams of order {order}")
+            predictor = NgramPredictor(train_ngrams(rest, len(symbols), order))
+            ranks[f"{order}-grams"] = guess_ranks(own, predictor, before)
+        for model in models:
+            say(model.name)
+            letterwise = model.in_letters(symbols, alphabet)
+            if model.was_trained_on(file):
+                note(f"{model.name} was trained on this file: it may know the passage")
+            ranks[model.name] = guess_ranks(own, letterwise, before)
+    if not auto:
+        typed = ask_person(own, before, symbols)
+        own = own[: len(typed)]
+        ranks = {YOU: typed, **{name: row[: len(typed)] for name, row in ranks.items()}}
+    players = [judge_player(name, row, len(symbols)) for name, row in ranks.items() if len(own)]
+    text = Letters(own, symbols).text
+    return Guesses(str(file), alphabet, len(symbols), begin, text, players)
+
+
+def choose_passage(letters: Letters, asked: int | None, count: int) -> int:
+    """Where the passage begins: anywhere, at a word where there are words."""
+    most = len(letters.ids) - (count if asked else min(count, len(letters.ids) // 2))
+    if most < 2:
+        found, needed = f"{len(letters.ids):,} letters", f"{asked or 1} to guess and some to learn"
+        raise DataError(PLAYING, found, needed, "a longer text or fewer --letters")
+    places = np.flatnonzero(letters.ids[: most - 1] == letters.symbols.find(" ")) + 1
+    places = places if len(places) else np.arange(1, most)
+    return int(np.random.default_rng(current().seed % (1 << 64)).choice(places))
+
+
+def judge_player(name: str, ranks: Ids, symbols: int) -> Player:
+    """What a player's guesses say of the text."""
+    known = ranks[ranks < symbols] if name == YOU else ranks  # the last is the letter told
+    q = rank_shares(known, symbols) if len(known) else np.zeros(symbols)
+    lower, upper = bounds(np.sort(q)[::-1])  # in few letters ranks are out of order by chance
+    return Player(
+        name,
+        lower if len(known) else None,
+        upper if len(known) else None,
+        len(ranks) - len(known),
+        float(q[0]),
+        float(ranks.mean()),
+        q.tolist(),
+        ranks.tolist(),
+    )
+
+
+def ask_person(own: Ids, before: Ids, symbols: str) -> Ids:
+    """Let someone guess at the terminal."""
+    note(
+        f"Guess {len(own)} letters, one after the other; the space bar or {BLANK} is a blank.\n"
+        f"{GIVE_UP} tells the letter (it counts as the last guess), Esc or Ctrl-D ends.\n"
+    )
+    live = is_terminal(sys.stderr)
+    with keys() as read:
+        return ask(own, before, symbols, read, lambda text: draw(text, live))
+
+
+def draw(text: str, live: bool) -> None:
+    """A line that replaces the one before, or a line of its own."""
+    sys.stderr.write(f"\r\x1b[K{text}" if live and not text.endswith("\n") else f"\r{text}")
+    sys.stderr.write("" if live or text.endswith("\n") else "\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def keys() -> Iterator[Callable[[], str]]:
+    """A function that gives the next key, at once where the terminal can."""
+    try:
+        import termios
+        import tty
+
+        handle = sys.stdin.fileno()
+        before = termios.tcgetattr(handle)
+    except (ImportError, OSError, ValueError, termios.error):  # lines, then
+        yield lambda: sys.stdin.read(1)
+        return
+    try:
+        tty.setcbreak(handle)
+        yield lambda: sys.stdin.read(1)
+    finally:
+        termios.tcsetattr(handle, termios.TCSADRAIN, before)
+
+
+def ask(
+    own: Ids, before: Ids, symbols: str, read: Callable[[], str], draw: Callable[[str], None]
+) -> Ids:
+    """Guesses (T,) that each letter took; fewer where the player leaves."""
+    ranks, capitals = list[int](), any(symbol.isupper() for symbol in symbols)
+    while len(ranks) < len(own):
+        ids = np.concatenate((before, own[: len(ranks)]))[-50:]
+        known = "".join(" " if symbols[id].isspace() else symbols[id] for id in ids)
+        wrong, right = "", symbols[own[len(ranks)]]
+        while True:
+            draw(
+                f"{known}▏ {len(ranks) + 1}/{len(own)}" + f"   not {' '.join(wrong)}" * bool(wrong)
+            )
+            key = read()
+            if key in LEAVE:
+                draw("\n")
+                return np.array(ranks, np.int64)
+            key = " " if key == BLANK and BLANK not in symbols else key
+            key = key if capitals else key.lower()
+            if key == GIVE_UP and GIVE_UP not in symbols:
+                ranks.append(len(symbols))
+                break
+            if key == right:
+                ranks.append(len(wrong) + 1)
+                break
+            seen = BLANK if key.isspace() else key
+            if key in symbols and seen not in wrong:
+                wrong += seen
+    draw("\n")
+    return np.array(ranks, np.int64)

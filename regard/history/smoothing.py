@@ -14,15 +14,15 @@ Each way turns counts into log-probabilities and back-off weights (`ngram.py`):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
 from regard.errors import UsageError, check_known
+from regard.history.config import Smoothing
 from regard.history.ngrams import Counts, Flags, Floats, Ids, Level, Ngrams, count_ngrams
 
-Way = Literal["kneser-ney", "witten-bell", "jelinek-mercer", "katz", "add"]
-WAYS: tuple[str, ...] = get_args(Way)
+WAYS: tuple[str, ...] = get_args(Smoothing)
 USUAL = (0.5, 1.0, 1.5)
 """Discounts where a text is too small to estimate them."""
 HALVES = 30
@@ -35,7 +35,7 @@ def train_ngrams(
     ids: Ids,
     vocab: int,
     order: int = 5,
-    way: Way = "kneser-ney",
+    way: Smoothing = "kneser-ney",
     k: float = 1.0,
     start: int | None = None,
     prune: Sequence[int] = (),
@@ -45,7 +45,7 @@ def train_ngrams(
     The last of `prune` holds for longer ones too; single words all stay.
     """
     check_known(way, WAYS, "smoothing n-grams")
-    if k < 0:
+    if not 0 <= k < np.inf:
         raise UsageError("smoothing n-grams", f"k = {k}", "0 or more")
     counts = count_ngrams(ids, vocab, order, start)
     if start is not None:

@@ -17,12 +17,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.text_files import Paths, find_files, naming, read_lines
+from regard.data.word_frequencies import words
 from regard.errors import DataError, RegardError, ResourceError, UsageError
+from regard.history.config import DOING, Word2VecConfig
 from regard.native.build import NativeLibrary, build_library, vector_flags
 
 Floats = NDArray[np.float32]
@@ -30,63 +33,13 @@ Short = NDArray[np.int32]
 Ids = NDArray[np.int64]
 Bits = NDArray[np.uint64]
 
-DOING = "training word vectors"
 LONGEST = 10_000  # words of a sentence; a longer line is cut
 BLOCK = 4096  # words whose examples are drawn at once, at one learning rate
 POWER = 0.75  # of counts, for noise
-ENOUGH, EPOCHS, MANY = 5_000_000, 5, 100  # words to be read, and between which epochs
-LANES, MOST, STEPS, REACH = 16, 64, 1024, 8  # as word2vec.c has them
+LANES, STEPS, REACH = 16, 1024, 8  # as word2vec.c has them
 GOLDEN = 0x9E3779B97F4A7C15
 WORD = (1 << 64) - 1
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Word2VecConfig:
-    """How vectors are learnt."""
-
-    mode: Literal["cbow", "skipgram"] = "skipgram"
-    """A word from those around it, or those around it from a word."""
-    dim: int = 100
-    """Numbers of a vector."""
-    window: int = 5
-    """Words on each side at most; each place draws 1 to this many."""
-    negative: int = 5
-    """Words of noise for each word that is predicted."""
-    subsample: float = 1e-3
-    """Words more frequent than this share are thinned out; 0 keeps all."""
-    min_count: int = 5
-    """Rarer words are left out."""
-    epochs: int | None = None
-    """Times the text is read (5; small texts more often: 5 million words, at most 100 times)."""
-    lr: float | None = None
-    """Learning rate at first (skipgram 0.025, cbow 0.05); it falls to nearly 0."""
-    seed: int = 0
-    """Of all that is drawn."""
-
-    def check(self) -> None:
-        """Refuse what cannot be trained."""
-        for name, least, most in (
-            ("dim", 1, 1 << 16),
-            ("window", 1, 1000),
-            ("negative", 1, MOST - 1),
-            ("subsample", 0, 1),
-            ("min_count", 1, np.inf),
-            ("epochs", 1, np.inf),
-            ("seed", 0, np.inf),
-        ):
-            value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                limit = f"{least} or more" if most == np.inf else f"{least} to {most:,}"
-                raise UsageError(DOING, f"{name} = {value}", limit)
-        if self.lr is not None and not 0 < self.lr < np.inf:
-            raise UsageError(DOING, f"lr = {self.lr}", "a number above 0")
-        if self.mode not in ("cbow", "skipgram"):
-            raise UsageError(DOING, f"mode = {self.mode!r}", "cbow or skipgram")
-
-    def times(self, words: int) -> int:
-        """Epochs over so many words."""
-        return self.epochs or min(MANY, max(EPOCHS, -(-ENOUGH // max(words, 1))))
 
 
 class Corpus(NamedTuple):
@@ -129,6 +82,18 @@ def read_corpus(sentences: Iterable[Sequence[str]], min_count: int = 1) -> Corpu
     return Corpus([names[n] for n in order], counts[order], ranked[ranked >= 0], kept)
 
 
+def read_texts(files: Paths, tokens: str = "words", lower: bool = False, least: int = 5) -> Corpus:
+    """The sentences of texts, one on each line; tokens are words, or what stands between blanks."""
+
+    def sentences() -> Iterator[list[str]]:
+        for line in read_lines(files):
+            text = line.lower() if lower else line
+            yield words(text) if tokens == "words" else text.split()
+
+    with naming(find_files(files), "reading a corpus"):
+        return read_corpus(sentences(), least)
+
+
 class Matrices(NamedTuple):
     """Vectors of words as inputs, and as what is predicted."""
 
@@ -137,7 +102,11 @@ class Matrices(NamedTuple):
 
 
 def train_word2vec(
-    corpus: Corpus, config: Word2VecConfig, workers: int = 1, progress: Progress | None = None
+    corpus: Corpus,
+    config: Word2VecConfig,
+    seed: int = 0,
+    workers: int = 1,
+    progress: Progress | None = None,
 ) -> Matrices:
     """Learn from all sentences, epoch after epoch; tells the words read so far and in all."""
     config.check()
@@ -145,11 +114,11 @@ def train_word2vec(
         raise UsageError(DOING, f"workers = {workers}", "1 or more")
     vocab, width = len(corpus.words), -(-config.dim // LANES) * LANES
     inputs, outputs = aligned(vocab, width), aligned(vocab, width)
-    dice = np.random.default_rng(config.seed)
+    dice = np.random.default_rng(seed & WORD)
     inputs[:, : config.dim] = (2 * dice.random((vocab, config.dim), np.float32) - 1) / config.dim
     steps = Steps(make_plan(corpus, config), inputs, outputs)
     total = config.times(len(corpus.ids)) * len(corpus.ids)
-    for examples, job in drawn(steps, jobs(corpus, config), workers):
+    for examples, job in drawn(steps, jobs(corpus, config, seed), workers):
         steps.learn(examples, job.lr)
         if progress is not None:
             progress(job.read, total)
@@ -175,14 +144,14 @@ class Job(NamedTuple):
     read: int
 
 
-def jobs(corpus: Corpus, config: Word2VecConfig) -> Iterator[Job]:
+def jobs(corpus: Corpus, config: Word2VecConfig, seed: int = 0) -> Iterator[Job]:
     """The work in its order, which the number of workers does not change."""
     count, epochs = len(corpus.ids), config.times(len(corpus.ids))
     first = config.lr if config.lr is not None else (0.025 if config.mode == "skipgram" else 0.05)
     cuts = np.searchsorted(corpus.bounds, np.arange(0, count, BLOCK))
     cuts = np.unique([*cuts, len(corpus.bounds) - 1])
     for epoch in range(epochs):
-        key = mix((config.seed * GOLDEN + epoch + 1) & WORD)
+        key = mix((seed * GOLDEN + epoch + 1) & WORD)
         for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
             bounds = corpus.bounds[begin : end + 1]
             read = epoch * count + int(bounds[0])

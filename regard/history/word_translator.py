@@ -10,6 +10,7 @@ A folder has config.json (`model_type`), model.safetensors and vocabulary.json.
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,12 +23,14 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from regard.data.pairs import Pair
+from regard.ambient import note, progress
+from regard.data.pairs import Pair, all_pairs
 from regard.data.word_frequencies import words
 from regard.errors import DataError
-from regard.files import read_json, read_shapes, write_whole
-from regard.history.bag_of_words import BagModel, Classes
-from regard.history.ibm1 import Ids, Rows, Slot, Sparse, WordByWord
+from regard.files import check_new, read_json, read_shapes, write_whole
+from regard.history.bag_of_words import BagModel, Classes, train_bayes, train_logreg
+from regard.history.ibm1 import Ids, Rows, Slot, Sparse, WordByWord, train_words
+from regard.history.results import TranslatorRun
 
 WEIGHTS, WORDS = "model.safetensors", "vocabulary.json"
 KINDS = {f"regard-{kind}": kind for kind in ("bayes", "logreg", "ibm1")}
@@ -236,3 +239,51 @@ def likeliest(slots: list[Slot], count: int) -> list[Candidate]:
         first, *rest = mixed.values()
         best = [first, *sorted(rest, key=lambda candidate: -candidate.logprob)[: count - 1]]
     return best
+
+
+# Training -----------------------------------------------------------------------------------------
+
+DOING = "training a translator that counts words"
+
+
+def train_translator(
+    kind: str, files: Sequence[str | Path], out: Path, **settings: Any
+) -> TranslatorRun:
+    """Count or fit on sentence pairs, and write a folder."""
+    check_new(out, DOING)
+    began = time.perf_counter()
+    with progress("training") as say:
+        say("reading")
+        pairs = list(all_pairs(files))
+        if not pairs:
+            raise DataError(DOING, f"no pairs in {', '.join(map(str, files))}", "one or more")
+        numbers, sources, targets = number_words(pairs)
+        heard, said = len(numbers.sources), len(numbers.targets)
+        say(f"counting {len(pairs):,} pairs")
+        model: BagModel | WordByWord
+        if kind == "bayes":
+            model = train_bayes(sources, targets, heard, **settings)
+        elif kind == "logreg":
+            model = train_logreg(sources, targets, heard, **settings, say=say)
+        else:
+            model = train_words(sources, targets, (heard, said), **settings, say=say)
+        say("writing")
+        WordTranslator(kind, model, numbers).save(out, settings)
+    classes = once = None
+    if isinstance(model, BagModel):
+        rare = np.flatnonzero(model.classes.seen == 1)
+        classes, once = len(model.classes.word), len(rare)
+        if once:
+            first = numbers.targets[model.classes.word[rare[0]]]
+            note(f"warning: {once:,} classes were seen once, such as {first!r}; kept")
+    return TranslatorRun(
+        str(out),
+        len(sources.bounds) - 1,
+        len(pairs) - len(sources.bounds) + 1,
+        heard,
+        said,
+        classes,
+        once,
+        len((model.rows if isinstance(model, BagModel) else model.table).values),
+        round(time.perf_counter() - began, 2),
+    )

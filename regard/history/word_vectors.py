@@ -10,8 +10,10 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import time
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,9 +23,13 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from regard.ambient import current, progress
 from regard.data.text_files import read_lines
 from regard.errors import DataError, RegardWarning, UsageError
-from regard.files import corrupt, read_json, read_shapes, write_whole
+from regard.files import check_new, corrupt, read_json, read_shapes, write_whole
+from regard.history.config import DOING, Word2VecConfig
+from regard.history.results import VectorRun
+from regard.history.word2vec import Corpus, train_word2vec
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -347,3 +353,30 @@ def plain_words(vectors: WordVectors, path: str | os.PathLike[str]) -> list[str]
     if bad is not None:
         raise DataError(f"writing {path}", f"the word {bad!r}", "words without blanks")
     return vectors.words
+
+
+# Training -----------------------------------------------------------------------------------------
+
+FORMS = {".bin": write_binary, ".txt": write_text, ".vec": write_text}
+
+
+def train_vectors(corpus: Corpus, config: Word2VecConfig, workers: int, out: Path) -> VectorRun:
+    """Learn vectors by word2vec and write them: a folder, or a file of word2vec's by its suffix."""
+    check_new(out, DOING)
+    start, epochs = time.monotonic(), config.times(len(corpus.ids))
+    with progress("training") as say:
+
+        def tell(read: int, whole: int) -> None:
+            say(f"{read:,} of {whole:,} words ({100 * read // whole} %)")
+
+        learnt = train_word2vec(corpus, config, current().seed, workers, tell)
+    seconds = time.monotonic() - start
+    if out.suffix in FORMS:
+        FORMS[out.suffix](WordVectors(corpus.words, learnt.inputs), out)
+    else:
+        settings = asdict(config) | {"epochs": epochs, "seed": current().seed}
+        matrices = {"in": learnt.inputs, "out": learnt.outputs}
+        save_folder(out, corpus.words, corpus.counts.tolist(), matrices, settings)
+    tokens = len(corpus.ids)
+    speed = epochs * tokens / seconds
+    return VectorRun(str(out), len(corpus.words), config.dim, tokens, epochs, seconds, speed)

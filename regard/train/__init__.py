@@ -1,1 +1,276 @@
-"""One training loop for every objective."""
+"""Files to a trained model: by counting (ngram, bow, classes, w2v, bayes, logreg, ibm1)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from regard.history.config import Smoothing, Word2VecConfig
+from regard.history.results import NgramRun, TranslatorRun, VectorRun
+from regard.verbs import FLAT, Amount, Count, Files, Natural, verb
+
+WORD2VEC = Word2VecConfig()
+
+
+# By counting --------------------------------------------------------------------------------------
+
+
+@verb
+def ngram(
+    files: Files,
+    *,
+    out: str | Path,
+    tokens: str = "spaced",
+    vocab: Count | None = None,
+    min_count: Count = 1,
+    lines: bool | None = None,
+    valid: Files | None = None,
+    order: Count = 5,
+    smoothing: Smoothing = "kneser-ney",
+    k: float = 1.0,
+    prune: list[Natural] | None = None,
+) -> NgramRun:
+    """Count n-grams and smooth them: add-k, Katz, Jelinek–Mercer, Witten–Bell, Kneser–Ney.
+
+    Args:
+        files: text files or folders, compressed or not.
+        out: a new or empty folder.
+        tokens: spaced, words, bpe, chars, graphemes, bytes; or a folder with a tokenizer.
+        vocab: tokens at most (all).
+        min_count: how often a word must stand in the texts to be known.
+        lines: whether each line is a sentence with a beginning and an end (where tokens are words).
+        valid: texts whose perplexity is measured.
+        order: words that a probability looks at, the predicted one counted.
+        smoothing: how unseen words get their share (kneser-ney: interpolated, modified).
+        k: of add: what each count gets.
+        prune: leave out n-grams seen so often or less: of 1, 2, … words; the last holds on.
+
+    Example:
+        >>> regard.train.ngram("train.txt", out="m", order=3, valid="valid.txt").perplexity
+        $ regard train ngram train.txt --out m --order 5 --valid valid.txt
+        $ regard train ngram tale.txt --out m --tokens chars --order 8
+        $ regard train ngram train.txt --out m --smoothing katz --prune 0 0 1
+    """
+    arguments = locals()
+    from regard.history.ngram_model import NgramShape, TextTokens, train_from_files
+
+    shape = NgramShape(order, smoothing, k, prune or ())
+    text = TextTokens(tokens, vocab, min_count, lines)
+    return _noted(train_from_files(files, Path(out), text, shape, valid or ()), "ngram", arguments)
+
+
+@verb
+def bow(
+    files: Files,
+    *,
+    out: str | Path,
+    tokens: str = "spaced",
+    vocab: Count | None = None,
+    min_count: Count = 1,
+    lines: bool | None = None,
+    valid: Files | None = None,
+    k: float = 1.0,
+    smoothing: bool = True,
+) -> NgramRun:
+    """Count a bag of words: each has its probability, whatever stands around it.
+
+    Args:
+        files: text files or folders, compressed or not.
+        out: a new or empty folder.
+        tokens: spaced, words, bpe, chars, graphemes, bytes; or a folder with a tokenizer.
+        vocab: tokens at most (all).
+        min_count: how often a word must stand in the texts to be known.
+        lines: whether each line is a sentence with a beginning and an end (where tokens are words).
+        valid: texts whose perplexity is measured.
+        k: what each count gets.
+        smoothing: whether unseen words are possible; without it k is 0.
+
+    Example:
+        >>> regard.train.bow("train.txt", out="m", k=0.1).vocabulary
+        $ regard train bow train.txt --out m
+        $ regard train bow train.txt --out m --k 0.1 --valid valid.txt
+        $ regard train bow train.txt --out m --no-smoothing
+    """
+    arguments = locals()
+    from regard.history.ngram_model import NgramShape, TextTokens, train_from_files
+
+    shape = NgramShape(1, "add", k if smoothing else 0.0)
+    text = TextTokens(tokens, vocab, min_count, lines)
+    return _noted(train_from_files(files, Path(out), text, shape, valid or ()), "bow", arguments)
+
+
+@verb
+def classes(
+    files: Files,
+    *,
+    out: str | Path,
+    tokens: str = "spaced",
+    vocab: Count | None = None,
+    min_count: Count = 1,
+    lines: bool | None = None,
+    valid: Files | None = None,
+    order: Count = 3,
+    smoothing: Smoothing = "kneser-ney",
+    k: float = 1.0,
+    prune: list[Natural] | None = None,
+    classes: Count | None = None,
+) -> NgramRun:
+    """Count n-grams of classes of words: a class from those before it, then a word of the class.
+
+    Args:
+        files: text files or folders, compressed or not.
+        out: a new or empty folder.
+        tokens: spaced, words, bpe, chars, graphemes, bytes; or a folder with a tokenizer.
+        vocab: tokens at most (all).
+        min_count: how often a word must stand in the texts to be known.
+        lines: whether each line is a sentence with a beginning and an end (where tokens are words).
+        valid: texts whose perplexity is measured.
+        order: classes that a probability looks at, the predicted one counted.
+        smoothing: how unseen classes get their share (kneser-ney: interpolated, modified).
+        k: of add: what each count gets.
+        prune: leave out n-grams seen so often or less: of 1, 2, … classes; the last holds on.
+        classes: classes of words, by Brown's way (100, or as many as there are words).
+
+    Example:
+        >>> regard.train.classes("train.txt", out="m", classes=200).ngrams
+        $ regard train classes train.txt --out m --classes 200 --valid valid.txt
+        $ regard train classes train.txt --out m --order 2 --min-count 2
+        $ regard train classes train.txt --out m --smoothing witten-bell --json
+    """
+    arguments = locals()
+    from regard.history.ngram_model import NgramShape, TextTokens, train_from_files
+
+    shape = NgramShape(order, smoothing, k, prune or (), classes)
+    text = TextTokens(tokens, vocab, min_count, lines)
+    run = train_from_files(files, Path(out), text, shape, valid or ())
+    return _noted(run, "classes", arguments)
+
+
+@verb
+def w2v(
+    files: Files,
+    *,
+    out: str | Path,
+    config: Annotated[Word2VecConfig, FLAT] = WORD2VEC,
+    tokens: Literal["words", "spaced"] = "words",
+    lower: bool = False,
+    workers: Count = 2,
+) -> VectorRun:
+    """Learn vectors of words from the words around them (word2vec).
+
+    Args:
+        files: texts, a sentence on each line.
+        out: a new or empty folder; or a file: .bin is word2vec's binary form, .txt or .vec its
+            text.
+        config: how vectors are learnt.
+        tokens: words and marks apart, or what stands between blanks.
+        lower: read the texts in lower case.
+        workers: threads; the vectors are the same with any number.
+
+    Example:
+        >>> regard.train.w2v("tale.txt", out="vectors").words
+        $ regard train w2v tale.txt --out vectors
+        $ regard train w2v tale.txt --out vectors --mode cbow --window 5 --dim 300
+        $ regard train w2v corpus.txt.xz more.txt --out vectors.bin --lower --seed 7
+    """
+    arguments = locals()
+    from regard.history.word2vec import read_texts
+    from regard.history.word_vectors import train_vectors
+
+    config.check()
+    corpus = read_texts(files, tokens, lower, config.min_count)
+    run = train_vectors(corpus, config, workers, Path(out))
+    return _noted(run, "w2v", arguments) if Path(out).is_dir() else run
+
+
+@verb
+def bayes(files: Files, *, out: str | Path, k: Amount = 0.1) -> TranslatorRun:
+    """Learn to translate by naive Bayes: which words a bag of source words has.
+
+    Args:
+        files: sentence pairs: source TAB target, compressed or not; folders; or two files.
+        out: a new or empty folder.
+        k: what each count gets, so that what was not seen is not ruled out.
+
+    Example:
+        >>> regard.train.bayes("pairs.tsv", out="m").weights
+        $ regard train bayes pairs.tsv --out m
+        $ regard train bayes train.fr train.en --out m --k 1
+        $ regard train bayes pairs.tsv.xz --out m --json
+    """
+    arguments = locals()
+    from regard.history.word_translator import train_translator
+
+    return _noted(train_translator("bayes", _listed(files), Path(out), k=k), "bayes", arguments)
+
+
+@verb
+def logreg(
+    files: Files,
+    *,
+    out: str | Path,
+    l2: Amount = 1.0,
+    best: Count = 30,
+    steps: Count = 60,
+) -> TranslatorRun:
+    """Learn to translate bags of words by multinomial logistic regression.
+
+    Args:
+        files: sentence pairs: source TAB target, compressed or not; folders; or two files.
+        out: a new or empty folder.
+        l2: pull to 0.
+        best: target words that each source word has weights for, at most.
+        steps: steps of L-BFGS at most; fewer if the slope is 0 before.
+
+    Example:
+        >>> regard.train.logreg("pairs.tsv", out="m", steps=200).weights
+        $ regard train logreg pairs.tsv --out m
+        $ regard train logreg pairs.tsv --out m --l2 0.1 --best 50
+        $ regard train logreg pairs.tsv.xz --out m --steps 200 --json
+    """
+    arguments = locals()
+    from regard.history.word_translator import train_translator
+
+    settings = {"l2": l2, "best": best, "steps": steps}
+    run = train_translator("logreg", _listed(files), Path(out), **settings)
+    return _noted(run, "logreg", arguments)
+
+
+@verb
+def ibm1(files: Files, *, out: str | Path, rounds: Count = 10) -> TranslatorRun:
+    """Learn to translate word by word: IBM model 1 finds which word is a translation of which.
+
+    Args:
+        files: sentence pairs: source TAB target, compressed or not; folders; or two files.
+        out: a new or empty folder.
+        rounds: rounds of expectation and maximisation.
+
+    Example:
+        >>> regard.train.ibm1("pairs.tsv", out="m", rounds=20).weights
+        $ regard train ibm1 pairs.tsv --out m
+        $ regard train ibm1 train.fr train.en --out m --rounds 20
+        $ regard train ibm1 pairs.tsv.xz --out m --json
+    """
+    arguments = locals()
+    from regard.history.word_translator import train_translator
+
+    run = train_translator("ibm1", _listed(files), Path(out), rounds=rounds)
+    return _noted(run, "ibm1", arguments)
+
+
+Counted = TypeVar("Counted", NgramRun, VectorRun, TranslatorRun)
+
+
+def _noted(run: Counted, name: str, arguments: dict[str, Any]) -> Counted:
+    """A run, whose receipt now lies in its folder."""
+    from regard.receipt import leave_receipt
+
+    files = [_listed(arguments[key]) for key in ("files", "valid") if arguments.get(key)]
+    named = arguments | {"files": _listed(arguments["files"])}
+    leave_receipt(run, Path(arguments["out"]), f"regard.train.{name}", named, files)
+    return run
+
+
+def _listed(files: Files) -> list[str]:
+    """Files as texts."""
+    return [str(file) for file in ([files] if isinstance(files, str | Path) else files)]

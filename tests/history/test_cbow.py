@@ -8,7 +8,7 @@ import torch
 
 from regard.errors import DataError
 from regard.history.cbow import WINDOW, NextWord, fit_scales, train_next_word
-from regard.history.word2vec import Word2VecConfig
+from regard.history.config import Word2VecConfig
 
 
 def random_model(vocab=7, dim=3):
@@ -73,7 +73,7 @@ def test_with_scales_it_knows_the_topic():
 
 def test_the_same_with_any_number_of_workers():
     ids = topics(1500)
-    one, two = (train_next_word(ids, 20, small(), workers) for workers in (1, 2))
+    one, two = (train_next_word(ids, 20, small(), workers=workers) for workers in (1, 2))
     assert torch.equal(one.inputs, two.inputs) and torch.equal(one.outputs, two.outputs)
 
 

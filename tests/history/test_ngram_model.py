@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 
 import numpy as np
 import pytest
 import torch
 
+import regard
+from regard.cli.main import main
 from regard.decode.beam import BeamConfig
 from regard.decode.exhaustive import exhaustive
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, ResourceError, UsageError
 from regard.history import ngram_model
 from regard.history.ngram_model import NgramModel, encode_lines
 from regard.history.smoothing import train_ngrams
@@ -148,3 +152,205 @@ def test_what_cannot_be_opened(tmp_path):
     config.write_text('{"model_type": "gpt2"}')
     with pytest.raises(DataError, match="no n-gram model"):
         NgramModel.open(tmp_path / "m")
+
+
+# From files ---------------------------------------------------------------------------------------
+
+TRAIN = ["the cat sat on the mat", "the dog sat on the log", "", "a cat saw a dog", "the end ."] * 3
+TEST = ["the cat sat on a log .", "an owl saw the dog"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "train.txt").write_text("\n".join(TRAIN) + "\n")
+    (tmp_path / "test.txt").write_text("\n".join(TEST) + "\n")
+    return tmp_path
+
+
+def train(files, out="m", **options):
+    return regard.train.ngram(files / "train.txt", out=files / out, **options)
+
+
+def perplexity(model, file):
+    logprob, count, _, _ = model.measure(file)
+    return math.exp(-logprob / count)
+
+
+def test_train_then_measure_then_sample_then_arpa(files):
+    run = train(files, order=3, valid=files / "test.txt")
+    assert run.tokens == 84 and len(run.ngrams) == 3
+    assert run.bits_per_token == pytest.approx(math.log2(run.perplexity))
+    model = regard.load(files / "m")
+    assert perplexity(model, files / "test.txt") == pytest.approx(run.perplexity)
+    _, tokens, size, _ = model.measure(files / "test.txt")
+    assert tokens == 7 + 5 + 2  # words and ends
+    assert size == (files / "test.txt").stat().st_size
+    found = regard.history.sample(files / "m", words=12)
+    assert [text.order for text in found.samples] == [1, 2, 3]
+    assert regard.history.sample(model, words=12) == found  # the same seed
+    assert len(regard.history.sample(model, "the", orders=[2]).samples) == 1
+    model.write_arpa(files / "m.arpa")
+    again = regard.load(files / "m.arpa")
+    assert perplexity(again, files / "test.txt") == pytest.approx(run.perplexity)
+
+
+def test_classes_are_trained_drawn_coded_and_told(files):
+    out = files / "classes"
+    run = regard.train.classes(files / "train.txt", out=out, classes=4, valid=files / "test.txt")
+    assert run.classes == 4 + 3 == run.ngrams[0]  # begin, end, never seen
+    assert run.vocabulary == 14 and len(run.ngrams) == 3
+    assert perplexity(regard.load(out), files / "test.txt") == pytest.approx(run.perplexity)
+    drawn = [tuple(row.tokens) for row in regard.history.sample(out, words=12).samples]
+    assert len(drawn) == 3 and len(set(drawn)) == 3
+    assert regard.history.entropy(files / "test.txt", model=out).coded[1].decoded_back
+    with pytest.raises(UsageError, match="n-grams of classes"):
+        regard.load(out).write_arpa(files / "m.arpa")
+
+
+def test_too_many_classes(files):
+    with pytest.raises(UsageError, match="1 to 11"):
+        regard.train.classes(files / "train.txt", out=files / "m", classes=99)
+    assert not (files / "m").exists()
+
+
+def test_in_a_bag_order_plays_no_part(files):
+    run = regard.train.bow(files / "train.txt", out=files / "bag", k=0.5)
+    assert "a bag of words" in str(run)
+    model = regard.load(files / "bag")
+    totals = []
+    for text in ("the cat saw a dog", "dog a the saw cat"):
+        (logs,) = model.logprobs([text])
+        totals.append(logs.sum())
+    counts = Counter(word for line in TRAIN if line for word in [*line.split(), "end of line"])
+    kinds = len(counts) + 1  # and one for unknown words
+    wanted = sum(
+        math.log((counts[word] + 0.5) / (counts.total() + 0.5 * kinds))
+        for word in "the cat saw a dog".split() + ["end of line"]
+    )
+    assert totals == [pytest.approx(wanted, abs=1e-9)] * 2
+
+
+def test_without_smoothing_unseen_words_are_impossible(files):
+    run = regard.train.bow(
+        files / "train.txt", out=files / "bag", smoothing=False, valid=files / "test.txt"
+    )
+    model = regard.load(files / "bag")
+    assert model.measure(files / "test.txt").impossible == 2  # an, owl
+    assert run.perplexity == math.inf and run.to_dict()["perplexity"] is None
+    # Of its own text the perplexity is exp of the entropy of the words.
+    counts = Counter(word for line in TRAIN if line for word in [*line.split(), "end of line"])
+    shares = [count / counts.total() for count in counts.values()]
+    entropy = -sum(share * math.log(share) for share in shares)
+    assert perplexity(model, files / "train.txt") == pytest.approx(math.exp(entropy))
+
+
+def test_characters_run_on_over_lines(files):
+    train(files, tokens="chars", order=4, smoothing="witten-bell")
+    model = regard.load(files / "m")
+    _, tokens, size, _ = model.measure(files / "test.txt")
+    assert tokens == size and regard.history.sample(model).samples
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"order": 0}, "order = 0"),
+        ({"smoothing": "add", "k": -1}, "k = -1"),
+        ({"smoothing": "add", "k": math.nan}, "k = nan"),
+        ({"prune": [0, 2, 1]}, "that do not fall"),
+        ({"tokens": "wordz"}, "--tokens wordz"),
+        ({"smoothing": "good"}, "kneser-ney"),
+    ],
+)
+def test_bad_options(files, options, said):
+    with pytest.raises(UsageError) as found:
+        train(files, **options)
+    assert said in str(found.value) and not (files / "m").exists()
+
+
+def test_bad_files(files):
+    (files / "empty.txt").write_text("\n \n")
+    with pytest.raises(DataError, match=r"empty\.txt.*no words"):
+        regard.train.ngram(files / "empty.txt", out=files / "m")
+    with pytest.raises(DataError, match=r"none\.txt"):
+        regard.train.ngram(files / "none.txt", out=files / "m")
+    with pytest.raises(UsageError, match="there already"):
+        train(files, out=".")
+    with pytest.raises(DataError, match="no config.json") as found:
+        regard.history.sample(files)
+    assert "regard train ngram" in str(found.value)
+    with pytest.raises(DataError, match="no such file or folder"):
+        regard.history.sample(files / "none")
+    train(files, order=2)
+    with pytest.raises(UsageError, match="1 to 2"):
+        regard.history.sample(files / "m", orders=[3])
+
+
+@pytest.mark.parametrize("more", [{"order": 30}, {"order": 3, "prune": [0, 1000]}])
+def test_an_order_longer_than_the_text_is_that_of_its_runs(files, capsys, more):
+    train(files, **more)
+    assert "instead of" in capsys.readouterr().err
+    assert perplexity(regard.load(files / "m"), files / "test.txt") > 1
+    assert regard.history.sample(files / "m").samples
+
+
+def test_damaged_arpa(files):
+    train(files, order=2)
+    regard.load(files / "m").write_arpa(files / "m.arpa")
+    text = (files / "m.arpa").read_text()
+    line = next(line for line in text.splitlines() if "\tcat" in line)
+    for wrong in ("0.5", "nan"):
+        changed = line.replace(line.split("\t")[0], wrong, 1)
+        (files / "m.arpa").write_text(text.replace(line, changed, 1))
+        with pytest.raises(DataError, match="0 or less"):
+            regard.load(files / "m.arpa")
+    (files / "m.arpa").write_bytes(b"\\data\\\n\xff\n")
+    with pytest.raises(DataError, match="line 2, byte 7 .0xff. is not UTF-8"):
+        regard.load(files / "m.arpa")
+
+
+def test_validation_on_the_training_file_is_warned_of(files, capsys):
+    (files / "again.txt").write_bytes((files / "train.txt").read_bytes())
+    for name, valid, warned in (("a", "again.txt", True), ("b", "test.txt", False)):
+        train(files, name, valid=files / valid)
+        said = capsys.readouterr().err
+        assert ("again.txt is validated on and trained on" in said) == warned
+
+
+@pytest.mark.parametrize("valid, said", [("none.txt", "no such file"), ("empty.txt", "no tokens")])
+def test_validation_that_fails_leaves_no_folder(files, valid, said):
+    (files / "empty.txt").write_text("")
+    with pytest.raises(DataError, match=said) as found:
+        train(files, valid=files / valid)
+    assert valid in str(found.value) and not (files / "m").exists()
+
+
+def test_an_order_beyond_the_memory_is_refused_before_it_is_counted(files, monkeypatch):
+    monkeypatch.setattr(ngram_model, "free_memory", lambda: 100_000)
+    (files / "train.txt").write_text(" ".join(map(str, range(300))))
+    with pytest.raises(ResourceError, match="--order 200") as found:
+        train(files, order=200)
+    assert "for 302 tokens" in str(found.value) and "--order 11 fits" in str(found.value)
+    assert not (files / "m").exists()
+    assert train(files, order=11).order == 11
+
+
+@pytest.mark.parametrize("name, value", [("start", "x"), ("base", []), ("order", -1), ("vocab", 9)])
+def test_a_broken_config_is_named(files, name, value):
+    train(files)
+    config = json.loads((files / "m" / "config.json").read_text())
+    (files / "m" / "config.json").write_text(json.dumps(config | {name: value}))
+    with pytest.raises(DataError, match="reading") as found:
+        regard.load(files / "m")
+    assert str(files / "m") in str(found.value)
+
+
+def test_test_lines_that_were_trained_on_are_no_score(files, capsys):
+    long = "one two three four five six seven eight nine"
+    (files / "train.txt").write_text(f"{long}\nand more\n")
+    (files / "test.txt").write_text(f"{long}\n= = = = Title = = = =\n")
+    train(files)
+    capsys.readouterr()
+    assert main(["eval", "lm", str(files / "m"), str(files / "test.txt")]) == 3
+    caught = capsys.readouterr()
+    assert caught.out == "" and "1 of 1 by lines of 8 words" in caught.err

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import io
+import lzma
+import math
+import os
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import regard
 from regard.errors import DataError, UsageError
 from regard.history import shannon
+from regard.history.letters import LETTERS, bytes_of, clean, letters_of
 from regard.history.ngrams import count_ngrams
 from regard.history.predictors import Folded, NgramPredictor
+from regard.history.results import GAP, two_lines
 from regard.history.shannon import (
+    ask,
     bounds,
-    bytes_of,
-    clean,
     conditional,
     estimate,
     guess_ranks,
-    letters_of,
     rank_shares,
 )
 from regard.history.smoothing import train_ngrams
+from regard.tokens.trainers import train_tokenizer
+from tests.cli.small_folders import save_model, writer  # noqa: F401
 
 DICE = np.random.default_rng(0)
 CHAIN = np.array([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7], [0.8, 0.1, 0.1]])
@@ -159,4 +168,199 @@ def test_without_a_letter_the_alphabet_is_all_there_is(alphabet, bits, printed):
 
 
 def test_the_reason_for_the_gap_is_given():
-    assert "two words" in shannon.GAP
+    assert "two words" in GAP
+
+
+# Texts --------------------------------------------------------------------------------------------
+
+WORDS = "the cat sat on a mat and then the dog ate that hat in the sun".split()
+CHOICES = np.random.default_rng(0).integers(0, len(WORDS), 450)
+TALE = " ".join(WORDS[n] for n in CHOICES).capitalize() + ".\n"
+
+
+@pytest.fixture
+def tale(tmp_path):
+    path = tmp_path / "tale.txt"
+    path.write_text(TALE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def chars(tmp_path_factory):
+    """A decoder with random weights whose tokens are characters."""
+    folder = tmp_path_factory.mktemp("chars")
+    made = train_tokenizer([TALE, LETTERS, "\n"], "chars", specials=["eos"])
+    sizes = dict(n_embd=16, n_layer=1, n_head=2, vocab_size=made.size, n_positions=24)
+    eos = made.specials["eos"]
+    save_model(folder, "GPT2LMHeadModel", "GPT2Config", **sizes, bos_token_id=eos, eos_token_id=eos)
+    made.save(folder)
+    return folder
+
+
+def test_a_table_and_its_reasons(tale):
+    said = str(regard.history.entropy(tale, order=4))
+    lines = said.splitlines()
+    assert "27 symbols (a to z and the blank" in lines[0]
+    (third,) = (line for line in lines if line.startswith("  F3"))
+    assert third.split()[-1] == "3.10" and "over two words" in said
+    assert "learning 4-grams" in said and "gave the same text" in said
+    assert "Shannon" not in str(regard.history.entropy(tale, alphabet="as-is", order=2))
+
+
+def test_figures_fit_each_other(tale):
+    found = regard.history.entropy(tale, order=3)
+    assert found.F[0] == pytest.approx(math.log2(27)) and len(found.F) == 4
+    assert len(found.miller_madow) == len(found.held_out) == 4
+    assert found.F == sorted(found.F, reverse=True)
+    assert found.letters == len(TALE) - 2 and found.shannon == (4.76, 4.03, 3.32, 3.1)
+    (coded,) = found.coded
+    assert coded.bits_per_letter == found.prequential < found.F[1] and coded.decoded_back
+    bits = coded.bits_per_letter * found.letters
+    assert bits < coded.bytes * 8 < bits + 40
+    assert coded.excess == pytest.approx(coded.bytes * 8 / bits - 1)
+    assert coded.bytes * 8 / found.letters == pytest.approx(coded.coded_bits_per_letter)
+    few = regard.history.entropy(tale, alphabet="26", order=1, letters=100)
+    assert (few.symbols, few.letters, few.shannon[1]) == (26, 100, 4.14)
+    cut = regard.history.entropy(tale, order=1, letters=TALE.index(" ", 50) + 1)  # at a blank
+    assert cut.coded[0].tokens == cut.letters == TALE.index(" ", 50) + 1
+    packed = tale.with_suffix(".txt.xz")
+    packed.write_bytes(lzma.compress(tale.read_bytes()))
+    assert regard.history.entropy(packed, order=3).F == found.F
+
+
+def test_many_characters_go_as_bytes(tmp_path):
+    text = "".join(chr(0x4E00 + n) for n in np.random.default_rng(0).integers(0, 700, 900))
+    (tmp_path / "plain").write_text(text, encoding="utf-8")
+    found = regard.history.entropy(tmp_path / "plain", order=1, alphabet="as-is")
+    assert found.symbols > 256 and found.letters == 900 and found.coded[0].tokens == 2700
+
+
+@pytest.mark.parametrize("which", ["writer", "chars"])
+def test_a_transformer_codes_and_decodes(tale, request, which):
+    folder = request.getfixturevalue(which)
+    found = regard.history.entropy(tale, letters=300, model=str(folder), order=2)
+    _, coded = found.coded
+    assert coded.by == str(folder) and coded.decoded_back
+    assert coded.bytes * 8 <= coded.bits_per_letter * 300 * 1.01 + 40
+
+
+def test_ngrams_of_words_code_too(tale, capsys):
+    for name, kind in (("words", "spaced"), ("letters", "chars")):
+        regard.train.ngram(tale, out=tale.parent / name, tokens=kind, order=2)
+    words, letters = (tale.parent / name for name in ("words", "letters"))
+    assert regard.history.entropy(tale, model=letters, order=2).coded[1].decoded_back
+    found = regard.history.entropy(tale, model=words, order=2)
+    assert "was trained on this file" in capsys.readouterr().err
+    assert found.coded[1].tokens == 451  # and the end of the line
+    logprob, _, size, _ = regard.load(words).measure(tale)
+    assert found.coded[1].bits_per_letter == pytest.approx(-logprob / math.log(2) / size)
+    tale.write_text(TALE + "zebra zebra\n")
+    said = str(regard.history.entropy(tale, model=words, order=2))
+    assert "2 of 454 tokens are unknown words" in said
+
+
+def test_what_an_unsmoothed_bag_rules_out_is_told_in_words(tmp_path):
+    (tmp_path / "train.txt").write_text("the cat sat\nthe dog sat\n" * 3)
+    (tmp_path / "test.txt").write_text("the cat\n\nthe owl saw the cat\nsat\n")
+    for name, smoothing in (("plain", False), ("smooth", True)):
+        regard.train.bow(tmp_path / "train.txt", out=tmp_path / name, smoothing=smoothing)
+    found = regard.history.entropy(tmp_path / "test.txt", model=tmp_path / "plain")
+    said, row = str(found), found.to_dict()["coded"][1]
+    assert "2 of 11 tokens have probability 0, the first is 'owl'" in said
+    assert "∞" in said and "inf" not in said and "-100" not in said
+    assert row["impossible"] == 2 and row["first_impossible"] == "owl"
+    assert row["bits_per_letter"] is None and row["excess"] is None and row["decoded_back"]
+    found = regard.history.entropy(tmp_path / "test.txt", model=tmp_path / "smooth")
+    row = found.to_dict()["coded"][1]
+    assert "impossible" not in row and row["bits_per_letter"] > 0
+
+
+@pytest.mark.parametrize("text", ["", "12 + 3!", "abcdef"])
+def test_too_few_letters(tale, text):
+    tale.write_text(text)
+    with pytest.raises(DataError, match=f"{len(text) if text.isalpha() else 'no'} letters"):
+        regard.history.entropy(tale)
+
+
+# The game -----------------------------------------------------------------------------------------
+
+
+def test_models_play(tale, chars):
+    options = dict(auto=True, letters=200, orders=[1, 4], model=[str(chars)])
+    found = regard.history.guess(tale, **options)
+    assert len(found.text) == 200 and found.text in TALE.lower()
+    players = {row.player: row for row in found.players}
+    assert list(players) == ["1-grams", "4-grams", str(chars)]
+    for row in found.players:
+        assert len(row.ranks) == 200 and sum(row.q) == pytest.approx(1)
+        assert row.mean == pytest.approx(np.mean(row.ranks))
+    assert players["4-grams"].upper < 2 < players["1-grams"].upper
+    assert regard.history.guess(tale, **options) == found
+    with regard.settings(seed=1):
+        assert regard.history.guess(tale, **options).begin != found.begin
+    assert "guesses by 4-grams" in str(found) and "lower" in str(found)
+
+
+def test_the_passage_is_no_training_text(tale):
+    tale.write_text("ab " * 200 + "qz" * 50)
+    with regard.settings(seed=3):
+        found = regard.history.guess(tale, auto=True, letters=60, orders=[3], alphabet="26")
+    assert len(found.players[0].ranks) == 60
+
+
+def test_who_may_not_play(tale, writer, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(sys, "stdin", io.StringIO("abc"))
+    with pytest.raises(UsageError, match="not a terminal") as found:
+        regard.history.guess(tale)
+    assert "--auto" in str(found.value)
+    with pytest.raises(UsageError, match="tokens such as") as found:
+        regard.history.guess(tale, auto=True, model=[str(writer)])
+    assert "entropy --model" in str(found.value)
+    tale.write_text("ab")
+    with pytest.raises(DataError, match="2 letters"):
+        regard.history.guess(tale, auto=True)
+
+
+def test_a_person_types():
+    letters = letters_of("at a hat", "27")
+    keys, drawn = iter("aTe_ t\nt a?_h" + "at"), list[str]()
+    ranks = ask(letters.ids, letters.ids[:2], letters.symbols, lambda: next(keys), drawn.append)
+    # for the fourth letter a blank, t, a key that is none, t and a blank again, a: three guesses
+    assert ranks.tolist() == [1, 1, 2, 3, 27, 2, 1, 1]
+    assert drawn[0].startswith("at▏ 1/8") and any("not e" in line for line in drawn)
+
+
+def test_a_person_leaves_early():
+    letters = letters_of("abc", "27")
+    keys = iter("abxy\x04")
+    ranks = ask(
+        letters.ids, letters.ids[:0], letters.symbols, lambda: next(keys), lambda text: None
+    )
+    assert ranks.tolist() == [1, 1]
+
+
+def test_two_lines_as_shannon_printed_them():
+    assert two_lines("a cat", [1, 2, 10, 9, 1]) == ["a_cat", "12+91"]
+    assert two_lines("ab" * 9, [1] * 18, 4, 2) == ["abab", "1111", "abab", "1111", "…"]
+
+
+def test_a_terminal(tale):
+    """Keys count at once, without the return key."""
+    pty = pytest.importorskip("pty")
+    environment = {**os.environ, "TERM": "xterm", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "regard", "history", "guess", str(tale), "--letters", "3"]
+    child, handle = pty.fork()
+    if child == 0:
+        os.execve(sys.executable, [*command, "--orders", "2"], environment)
+    shown = b""
+    while b"1/3" not in shown:
+        shown += os.read(handle, 4096)
+    os.write(handle, ("".join(LETTERS) + "_").encode() * 3)
+    try:
+        while part := os.read(handle, 4096):
+            shown += part
+    except OSError:  # the other side is closed
+        pass
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    text = shown.decode()
+    assert "you" in text and "2-grams" in text and "Shannon's reader" in text

@@ -8,8 +8,9 @@ import struct
 import numpy as np
 import pytest
 
+import regard
 from regard.cli.main import main
-from regard.errors import DataError, RegardWarning
+from regard.errors import DataError, RegardWarning, UsageError
 from regard.history.analogies import (
     OWN,
     Solved,
@@ -20,6 +21,7 @@ from regard.history.analogies import (
     spearman,
     total,
 )
+from regard.history.config import Word2VecConfig
 from regard.history.word_vectors import (
     WordVectors,
     is_vectors,
@@ -281,7 +283,9 @@ def test_ranks_share_ties():
     assert spearman([1, 2, 3], [3, 2, 1]) == -1 and spearman([1, 1], [1, 2]) == 0
 
 
-# The command line ---------------------------------------------------------------------------------
+# From files ---------------------------------------------------------------------------------------
+
+SMALL = {"config": Word2VecConfig(dim=8, epochs=2), "workers": 1}
 
 
 @pytest.fixture(scope="module")
@@ -292,11 +296,8 @@ def trained(tmp_path_factory):
     words = [f"w{n}" for n in range(20)]
     rows = [" ".join(dice.choice(words, 8)) + " ." for _ in range(200)]
     (folder / "a.txt").write_text("\n".join(rows))
-    assert main(["train", "w2v", str(folder / "a.txt"), "--out", str(folder / "m"), *SMALL]) == 0
+    regard.train.w2v(folder / "a.txt", out=folder / "m", **SMALL)
     return folder
-
-
-SMALL = ["--dim", "8", "--epochs", "2", "--workers", "1", "--quiet"]
 
 
 def call(capsys, *arguments):
@@ -307,16 +308,13 @@ def call(capsys, *arguments):
 
 def test_training_asking_and_evaluating(trained, capsys):
     model = trained / "m"
-    held = read_vectors(model)
+    held = regard.load(model)
     assert set(held.words) == {".", *(f"w{n}" for n in range(20))} and held.dim == 8
-    code, out, _ = call(capsys, "analogy", model, "w1", "w2", "w3", "--json")
-    answers = json.loads(out)["answers"]
-    assert code == 0 and len(answers) == 10 and set(answers[0]) == {"word", "score"}
-    assert not {"w1", "w2", "w3"} & {row["word"] for row in answers}
-    code, out, _ = call(capsys, "neighbours", model, "w1", "--top", "3", "--matrix", "out")
-    assert code == 0 and len(out.splitlines()) == 5
-    code, out, _ = call(capsys, "info", model, "--json")
-    assert code == 0 and json.loads(out) == {"words": 21, "dim": 8}
+    answers = regard.history.analogy(model, "w1", "w2", "w3").answers
+    assert len(answers) == 10 and not {"w1", "w2", "w3"} & {near.word for near in answers}
+    assert regard.history.analogy(held, "w1", "w2", "w3").answers == answers
+    near = regard.history.neighbours(model, "w1", top=3, matrix="out")
+    assert len(near.neighbours) == 3 and len(str(near).splitlines()) == 5
     (trained / "q.txt").write_text("w1 w2 w3 w4\nw1 w2 w3 never\n")
     code, out, _ = call(capsys, "eval", "analogies", model, trained / "q.txt", "--json")
     assert code == 0 and json.loads(out)["asked"] == 1 and json.loads(out)["skipped"] == 1
@@ -330,54 +328,63 @@ def test_a_receipt_makes_the_same_vectors_again(trained, capsys):
     assert receipt["results"]["words"] == 21 and receipt["seed"] == 0
     code, out, _ = call(capsys, "replay", trained / "m")
     assert code == 0 and f"same bits: {receipt['results']['weights']}" in out
-    receipt["command"][1] = "list"
+    receipt["function"] = "regard.list"
     (trained / "other.json").write_text(json.dumps(receipt))
-    assert "a receipt of `regard train`" in call(capsys, "replay", trained / "other.json")[2]
+    assert call(capsys, "replay", trained / "other.json")[0] == 3
 
 
 @pytest.mark.parametrize("name", ["a.bin", "a.vec"])
-def test_training_into_a_file(trained, name, tmp_path, capsys):
-    out = tmp_path / name
-    assert call(capsys, "train", "w2v", trained / "a.txt", "--out", out, *SMALL)[0] == 0
-    assert same(read_vectors(out), read_vectors(trained / "m"))
+def test_training_into_a_file(trained, name, tmp_path):
+    regard.train.w2v(trained / "a.txt", out=tmp_path / name, **SMALL)
+    assert same(read_vectors(tmp_path / name), read_vectors(trained / "m"))
 
 
-def test_clustering(trained, capsys):
-    code, out, _ = call(capsys, "cluster", trained / "m", "--k", "3", "--json")
-    assert code == 0 and len(json.loads(out)["classes"]) == 3
+def test_clustering(trained):
+    assert len(regard.history.cluster(trained / "m", k=3).classes) == 3
     file = trained / "c.tsv"
-    code, out, _ = call(capsys, "cluster", trained / "a.txt", "--k", "4", "--brown", "--out", file)
+    found = regard.history.cluster(trained / "a.txt", k=4, brown=True, out=file)
     rows = [line.split("\t") for line in file.read_text().splitlines()]
-    assert code == 0 and len({bits for bits, _ in rows}) == 4 and len(rows) == 21
-    assert all(bits in out for bits, _ in rows)
+    assert len({bits for bits, _ in rows}) == 4 and len(rows) == 21
+    assert all(bits in str(found) for bits, _ in rows)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "wanted", "said"),
+    ("verb", "arguments", "kind", "said"),
     [
-        (["analogy", "M", "w1", "w2", "w33"], 3, "did you mean w3"),
-        (["neighbours", "M", "w111"], 3, "did you mean w11"),
-        (["neighbours", "T", "w1"], 3, "word2vec's first line"),
-        (["eval", "analogies", "M"], 3, "has vectors for its four words"),
-        (["eval", "similarity", "M"], 2, "no file of pairs"),
-        (["train", "w2v", "T", "--out", "N", "--window", "0"], 2, "window = 0"),
-        (["train", "w2v", "T", "--out", "N", "--workers", "0"], 2, "--workers 0"),
-        (["train", "w2v", "T", "--out", "N", "--seed", "-1"], 2, "seed = -1"),
-        (["train", "w2v", "T", "--out", "M"], 2, "a new or empty folder"),
-        (["train", "w2v", "T", "--out", "N", "--min-count", "9999"], 3, "lower --min-count"),
-        (["train", "w2v", "T", "--out", "N", "--windows", "2"], 2, "did you mean --window?"),
-        (["train", "w2v", "--out", "N"], 2, "FILE"),
-        (["train", "w3v", "T"], 2, "did you mean w2v?"),
-        (["cluster", "T", "--k", "22"], 2, "1 to 21, the vocabulary"),
-        (["cluster", "M", "--k", "22"], 2, "1 to 21, the vocabulary"),
-        (["cluster", "M", "--k", "2", "--brown"], 2, "holds vectors"),
+        ("history.analogy", ["M", "w1", "w2", "w33"], DataError, "did you mean w3"),
+        ("history.neighbours", ["M", "w111"], DataError, "did you mean w11"),
+        ("history.neighbours", ["T", "w1"], DataError, "word2vec's first line"),
+        ("train.w2v", ["T", Word2VecConfig(window=0)], UsageError, "window = 0"),
+        ("train.w2v", ["T", Word2VecConfig(min_count=9999)], DataError, "lower --min-count"),
+        ("history.cluster", ["T", 22], UsageError, "1 to 21, the vocabulary"),
+        ("history.cluster", ["M", 22], UsageError, "1 to 21, the vocabulary"),
     ],
 )
-def test_wrong_calls(trained, arguments, wanted, said, capsys):
-    places = {"M": trained / "m", "T": trained / "a.txt", "N": trained / "new"}
-    code, out, err = call(capsys, *(places.get(word, word) for word in arguments))
-    assert (code, out) == (wanted, "") and said in err and "Traceback" not in err
-    assert not (trained / "new").exists()
+def test_wrong_calls(trained, verb, arguments, kind, said):
+    places = {"M": trained / "m", "T": trained / "a.txt"}
+    room, name = verb.split(".")
+    more = {}
+    if name == "w2v":
+        more = {"out": trained / "new", "config": arguments.pop()}
+    elif name == "cluster":
+        more = {"k": arguments.pop()}
+    with pytest.raises(kind) as found:
+        getattr(getattr(regard, room), name)(*(places.get(w, w) for w in arguments), **more)
+    assert said in str(found.value) and not (trained / "new").exists()
+
+
+def test_what_is_there_stays(trained):
+    with pytest.raises(UsageError, match="a new or empty folder"):
+        regard.train.w2v(trained / "a.txt", out=trained / "m", **SMALL)
+    with pytest.raises(UsageError, match="holds vectors"):
+        regard.history.cluster(trained / "m", k=2, brown=True)
+
+
+def test_the_command_line_names_what_is_near(trained, capsys):
+    words = ["train", "w2v", trained / "a.txt", "--out", trained / "new"]
+    assert "did you mean" in call(capsys, *words, "--windows", "2")[2].lower()
+    assert call(capsys, "eval", "analogies", trained / "m")[0] == 3
+    assert call(capsys, "eval", "similarity", trained / "m")[0] == 2
 
 
 def test_an_empty_file_and_words_that_are_not_utf8(tmp_path):

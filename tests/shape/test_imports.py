@@ -21,6 +21,8 @@ model data
 history
 interop decode train
 look
+history/predictors
+history/shannon
 tune nvib score evaluate lang formal
 zoo
 model_kinds
@@ -38,8 +40,10 @@ UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marsh
 
 
 def part(path: str) -> str:
-    """The folder, or the top-level module, a file belongs to: core/block.py is core."""
-    return path.split("/")[0].removesuffix(".py")
+    """What has a level: the file itself, or else its folder: core/block.py is core."""
+    names = path.removesuffix(".py").split("/")
+    ways = ("/".join(names[:count]) for count in range(len(names), 0, -1))
+    return next((way for way in ways if way in LEVEL), names[0])
 
 
 def imported(node: ast.Import | ast.ImportFrom, path: str) -> list[str]:
@@ -81,7 +85,7 @@ def import_fault(name: str, path: str, eager: bool) -> str | None:
     top, own = name.split(".")[0], part(path)
     upward = path.endswith("/__init__.py") and not eager
     if top == "regard" and name != "regard.__version__" and not upward:
-        target = name.split(".")[1] if "." in name else "__init__"
+        target = part(name.removeprefix("regard.").replace(".", "/")) if "." in name else "__init__"
         target = target if target in LEVEL else "__init__"  # from regard import load
         if own == "core" and target not in ("core", "errors"):
             return f"core imports nothing from regard but errors, not {target}"

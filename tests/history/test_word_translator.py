@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import random
+import sys
 from fractions import Fraction
 from itertools import product
 from math import exp, log, prod
@@ -10,12 +13,25 @@ from math import exp, log, prod
 import numpy as np
 import pytest
 
+import regard
+from regard.cli.main import main
 from regard.errors import DataError, UsageError
 from regard.history.bag_of_words import train_bayes
 from regard.history.ibm1 import IBM1, Option, Rows, train_words
 from regard.history.word_translator import WordTranslator, cut, likeliest, number_words
-from tests.cli.test_counting import TRAIN
 
+TRAIN = [
+    ("Je suis un chat.", "I am a cat."),
+    ("Je suis un chien.", "I am a dog."),
+    ("Tu es un chat.", "You are a cat."),
+    ("Tu vois la mer", "You see the sea"),
+    ("Je vois la mer.", "I see the sea."),
+    ("un chien", "a dog"),
+    ("la mer", "the sea"),
+    ("Bonjour", ""),
+]
+TEST = [("Tu es un chien.", "You are a dog."), ("Je vois un chat.", "I see a cat.")]
+KINDS = ("bayes", "logreg", "ibm1")
 TOY = [("je suis un chat", "i am a cat")]
 CATS = TRAIN[:-1]  # the last has one side only
 
@@ -160,3 +176,140 @@ def test_spelling_is_the_usual_one_inside_sentences():
     said = ["The Boston the", "The sea the", "The Boston", "Once"]
     words, _, _ = number_words([("a", target) for target in said])
     assert set(words.targets) == {"the", "Boston", "sea", "Once"}
+
+
+# From files ---------------------------------------------------------------------------------------
+
+
+def lines(pairs):
+    return "".join(f"{source}\t{target}\n" for source, target in pairs)
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "train.tsv").write_text(lines(TRAIN))
+    (tmp_path / "test.tsv").write_text(lines(TEST))
+    return tmp_path
+
+
+def train(files, kind, out="m", **options):
+    return getattr(regard.train, kind)(files / "train.tsv", out=files / out, **options)
+
+
+def call(capsys, *words):
+    capsys.readouterr()
+    code = main([str(word) for word in words])
+    return code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_train_then_translate_then_evaluate(files, capsys, kind):
+    out = files / "m"
+    run = train(files, kind)
+    assert run.pairs == 7 and run.skipped == 1
+    assert ("seen once" in capsys.readouterr().err) == (kind != "ibm1")
+    names = {"config.json", "model.safetensors", "vocabulary.json", "receipt.json"}
+    assert {path.name for path in out.iterdir()} == names
+    assert said(regard.load(out), "Je suis un chat.") == ["I am a cat ."]
+    code, text, notes = call(capsys, "translate", "--model", out, "Je suis un chat.")
+    assert (code, text, notes) == (0, "I am a cat .\n", "")
+    words = ("translate", "--model", out, "--alternatives", 4)
+    code, text, notes = call(capsys, *words, "--json", "Il m'a entarté.")
+    found = json.loads(text)
+    assert code == 0 and "4 unknown words were copied: Il, m', a, entarté" in notes
+    assert found["source"] == "Il m'a entarté." and "entarté" in found["text"]
+    assert len(found["alternatives"]) == 4 and found["alternatives"][0]["text"] == found["text"]
+    assert sum(each["probability"] for each in found["alternatives"]) == pytest.approx(1)
+    assert "entarté" in [word["text"] for word in found["words"]]
+    assert all(0 < word["probability"] <= 1 for word in found["words"])
+    code, text, notes = call(capsys, "eval", "translate", out, files / "test.tsv", "--json")
+    scored = json.loads(text)
+    assert code == 0 and scored["lines"] == 2 and scored["overlap"] == "none"
+    assert scored["bleu"] > 0 and "trained on" in notes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_twice_is_the_same_file(files, kind):
+    train(files, kind)
+    train(files, kind, "n")
+    for name in ("model.safetensors", "vocabulary.json", "config.json"):
+        assert (files / "m" / name).read_bytes() == (files / "n" / name).read_bytes()
+
+
+def test_stdin_files_and_paragraphs(files, capsys, monkeypatch):
+    train(files, "ibm1")
+    (files / "lines.fr").write_text("Je suis un chat. Tu es un chien.\n\nun chien\n")
+    wanted = "I am a cat . You are a dog .\n\na dog\n"
+    out = ("translate", "--model", files / "m")
+    assert call(capsys, *out, "--file", files / "lines.fr")[:2] == (0, wanted)
+    data = io.BytesIO((files / "lines.fr").read_bytes() + b"\xff\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(data))
+    code, text, error = call(capsys, *out)
+    assert (code, text) == (3, wanted + "\n") and "line 4" in error
+    code, text, _ = call(capsys, *out, "--alternatives", 2, "--file", files / "lines.fr")
+    assert code == 0 and text.splitlines()[2].count("\t") == 1
+
+
+def test_trained_on_is_no_score(files, capsys):
+    train(files, "bayes")
+    code, _, error = call(capsys, "eval", "translate", files / "m", files / "train.tsv")
+    assert code == 3 and "would not be a score" in error
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("bayes", {"k": 0}), ("logreg", {"l2": -1}), ("logreg", {"best": 0}), ("ibm1", {"rounds": 0})],
+)
+def test_bad_options(files, kind, options):
+    ((name, value),) = options.items()
+    with pytest.raises(UsageError, match=f"{name} = {value}"):
+        train(files, kind, **options)
+    assert not (files / "m").exists()
+
+
+def test_bad_files(files, capsys):
+    out = files / "m"
+    (files / "empty.tsv").write_text("")
+    (files / "blank.tsv").write_text("\t\n \ta\n")
+    (files / "odd.tsv").write_text("a\tb\nc\n")
+    (files / "two.fr").write_text("a\nb\nc\n")
+    (files / "two.en").write_text("a\nb\n")
+    for names, wrong in (
+        (["empty.tsv"], "no pairs"),
+        (["blank.tsv"], "2 pairs, none with words on both sides"),
+        (["odd.tsv"], "0 TABs in line 2"),
+        (["none.tsv"], "none.tsv"),
+        (["two.fr", "two.en"], "3 lines in"),
+    ):
+        with pytest.raises(DataError, match=wrong):
+            regard.train.bayes([files / name for name in names], out=out)
+        assert not out.exists()
+    with pytest.raises(UsageError, match="there already"):
+        train(files, "ibm1", ".")
+    train(files, "ibm1")
+    for wish in (["--explain"], ["--must", "cat"], ["--begin", "I"]):
+        code, _, error = call(capsys, "translate", "--model", out, "un chat", *wish)
+        assert code == 2 and f"{wish[0]} with a folder of `regard train ibm1`" in error
+    (out / "model.safetensors").write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"model\.safetensors"):
+        regard.load(out)
+
+
+def test_bleu_by_length(files, capsys):
+    train(files, "ibm1")
+    longer = [*TEST, ("un chien un chien un chien la mer", "a dog a dog a dog the sea")]
+    (files / "test.tsv").write_text(lines(longer))
+    words = ("eval", "translate", files / "m", files / "test.tsv", "--by-length")
+    code, text, _ = call(capsys, *words, "--json")
+    bands = json.loads(text)["by_length"]
+    assert code == 0 and [(b["from"], b["to"], b["lines"]) for b in bands] == [(4, 4, 2), (8, 8, 1)]
+    code, text, _ = call(capsys, *words)
+    assert code == 0 and "BLEU by words of the source" in text
+    assert call(capsys, *words, "--workers", 0)[0] == 2
+
+
+def test_pairs_without_words_are_no_test(files, capsys):
+    (files / "blank.tsv").write_text("\t\na\t\n")
+    train(files, "ibm1")
+    code, _, error = call(capsys, "eval", "translate", files / "m", files / "blank.tsv")
+    assert code == 3 and "2 pairs, none with words on both sides" in error

@@ -1,0 +1,537 @@
+"""What the verbs of what came before attention return: word vectors, clusters, entropy, n-grams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.result import DASH, Grid, Result, Row, human, human_count, shown
+
+# Word vectors -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NearWord(Row):
+    """A word and how near it is."""
+
+    word: str
+    score: float = shown("{:.4f}")
+
+
+@dataclass(frozen=True)
+class Neighbours(Result):
+    """Nearest to {word}, by cosine."""
+
+    word: str
+    neighbours: list[NearWord]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """One table."""
+        yield near_words(self.title(), self.neighbours)
+
+
+@dataclass(frozen=True)
+class Analogy(Result):
+    """{question[0]} is to {question[1]} as {question[2]} is to."""
+
+    question: list[str]
+    way: str
+    """add: nearest to b − a + c (3CosAdd); mul: 3CosMul."""
+    excluded: list[str]
+    answers: list[NearWord]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The answers, and what was left out."""
+        yield near_words(self.title(), self.answers)
+        yield f"left out, as always: {', '.join(self.excluded)}"
+
+
+def near_words(title: str, words: Sequence[NearWord]) -> Grid:
+    """Words and scores under a title."""
+    return Grid(title, ("word", "score"), [(near.word, f"{near.score:.4f}") for near in words])
+
+
+@dataclass(frozen=True)
+class Cluster(Row):
+    """Words of one class, the frequent ones first."""
+
+    label: str
+    """Of Brown's clusters the way from the root of the tree, in bits; else a number."""
+    words: list[str]
+
+
+@dataclass(frozen=True)
+class Clusters(Result):
+    """{vocabulary:,} words of {source}, {way}."""
+
+    way: str
+    k: int
+    vocabulary: int
+    classes: list[Cluster]
+    source: str = shown(json=False, default="")
+    top: int = shown(json=False, default=10)
+    """Words of each that are shown."""
+
+    @property
+    def column(self) -> str:
+        """What a label is called."""
+        return "bits" if self.way == "brown" else "class"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Labels under the name they have."""
+        rows = [{self.column: row.label, "words": row.words} for row in self.classes]
+        return super().to_dict() | {"classes": rows}
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The first words of each class, and how many it has."""
+        rows = [
+            (row.label, " ".join(row.words[: self.top]), f"{len(row.words):,}")
+            for row in sorted(self.classes, key=lambda row: (self.way != "brown") * len(row.label))
+        ]
+        yield Grid(self.title(), (self.column, "words", ""), rows, left=2)
+
+
+# Entropy and guessing -----------------------------------------------------------------------------
+
+SPELT = {
+    "27": "a to z and the blank; all else became a blank",
+    "26": "a to z; all else was left out",
+    "as-is": "every character of the text",
+}
+GAP = (
+    "Shannon's F3 came from a table of trigrams within words, mended by a rough formula for those\n"
+    "that run over two words, which leaves it too high; plug-in on one text is too low, since it\n"
+    "has seen too little. The held-out values bound texts like the last tenth from above."
+)
+"""Why F_3 differs from his."""
+
+
+@dataclass(frozen=True)
+class CodedText(Row):
+    """What an arithmetic coder makes of a text with one predictor."""
+
+    by: str
+    tokens: int
+    unknown: int
+    """Tokens that stand for words the model does not know."""
+    bits_per_letter: float
+    bytes: int
+    coded_bits_per_letter: float
+    excess: float | None
+    """By what share the coded bits are more than the model's; None where those are infinite."""
+    decoded_back: bool
+    impossible: int = 0
+    """Tokens of probability 0."""
+    first_impossible: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was impossible only where something was."""
+        held = super().to_dict()
+        if not self.impossible:
+            del held["impossible"], held["first_impossible"]
+        return held
+
+
+@dataclass(frozen=True)
+class Entropy(Result):
+    """Bits per letter of {file}."""
+
+    file: str
+    alphabet: str
+    symbols: int
+    letters: int
+    F: list[float]
+    """F_0 to F_N by counting (plug-in)."""
+    miller_madow: list[float]
+    held_out: list[float]
+    """Cross entropy of the last tenth by n-grams of the rest (modified Kneser–Ney)."""
+    shannon: tuple[float, ...] | None
+    """F_0 to F_3 as he published them."""
+    prequential: float
+    """Bits per letter by n-grams that learn as they read."""
+    coded: list[CodedText]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The table of F_N, what the coder reached, and what is to be known of them."""
+        kinds = f"{self.symbols} symbols ({SPELT[self.alphabet]})"
+        yield f"{self.file}: {self.letters:,} letters, {kinds}"
+        published = self.shannon or ()
+        columns = ["", "plug-in", "Miller–Madow", "held-out"] + ["Shannon 1951"] * bool(published)
+        rows = []
+        for n, values in enumerate(zip(self.F, self.miller_madow, self.held_out, strict=True)):
+            own = [f"{published[n]:.2f}" if n < len(published) else ""] if published else []
+            rows.append([f"F{n}", *(f"{value:.3f}" for value in values), *own])
+        yield Grid("bits per letter", columns, rows)
+        if published and len(self.F) > 3:
+            yield GAP
+        coded = [
+            (
+                Path(row.by).name,
+                "∞" if row.excess is None else f"{row.bits_per_letter:.3f}",
+                f"{row.coded_bits_per_letter:.3f}",
+                DASH if row.excess is None else f"{100 * row.excess:.2f} %",
+                f"{row.bytes:,}",
+            )
+            for row in self.coded
+        ]
+        columns = ["predicted by", "bits per letter", "coded", "over", "bytes"]
+        yield Grid("predicted from what was read, coded, and decoded back", columns, coded)
+        yield "Each code was decoded again and gave the same text."
+        for row in self.coded:
+            if row.impossible:
+                first = repr(row.first_impossible) if row.first_impossible else "a line's end"
+                yield (
+                    f"{row.by}: {row.impossible:,} of {row.tokens:,} tokens have probability 0, "
+                    f"the first is {first}: not seen in training, and nothing is smoothed. "
+                    "The coder keeps a small share for such tokens."
+                )
+            elif row.unknown:
+                yield (
+                    f"{row.by}: {row.unknown:,} of {row.tokens:,} tokens are unknown words, "
+                    "whose letters cost nothing here: too low"
+                )
+
+
+YOU = "you"
+BLANK = "_"  # how the blank is shown, and may be typed
+BARS = " ▁▂▃▄▅▆▇█"
+GROUPS = ((1, 1), (2, 2), (3, 3), (4, 5), (6, 10), (11, None))
+
+
+@dataclass(frozen=True)
+class Player(Row):
+    """How someone or some model guessed."""
+
+    player: str
+    lower: float | None
+    upper: float | None
+    """Bounds of the entropy in bits per letter, from the shares of ranks."""
+    told: int
+    """Letters that the player gave up."""
+    first: float
+    """Share that the first guess was right."""
+    mean: float
+    q: list[float]
+    """Share of letters that took i guesses."""
+    ranks: list[int]
+    """Guesses that each letter took."""
+
+
+@dataclass(frozen=True)
+class Guesses(Result):
+    """Per cent of letters by the guess that was right; bounds in bits per letter."""
+
+    file: str
+    alphabet: str
+    symbols: int
+    begin: int
+    """Where in the file's letters the passage begins."""
+    text: str
+    players: list[Player]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The text over the guesses of the best player, or the person; then the table."""
+        if not self.players or not self.text:
+            yield "no letter was guessed"
+            return
+        person = self.players[0].player == YOU
+        best = self.players[0] if person else min(self.players, key=lambda row: row.upper or 0)
+        yield f"guesses by {Path(best.player).name} for each letter (+ is ten or more)"
+        yield "\n".join(f"  {line}" for line in two_lines(self.text, best.ranks))
+        names = [f"{a}" if a == b else f"{a}–{b}" if b else f"{a}+" for a, b in GROUPS]
+        rows = []
+        for row in self.players:
+            shares = [f"{100 * sum(row.q[a - 1 : b]):.0f}" for a, b in GROUPS]
+            bars = "".join(BARS[-int(-8 * share // 1)] for share in row.q[:8])
+            bounds = [human(row.lower, "{:.2f}"), human(row.upper, "{:.2f}")]
+            rows.append((Path(row.player).name, bars, *shares, *bounds))
+        yield Grid(self.title(), ("player", "1 … 8", *names, "lower", "upper"), rows, 2)
+        if person:
+            yield "Shannon's reader, who knew 100 letters: 0.6 to 1.3 bits per letter."
+
+
+def two_lines(text: str, ranks: Sequence[int], width: int = 72, most: int = 3) -> list[str]:
+    """Letters, and below each its guesses, as Shannon printed them; the first few lines."""
+    top = "".join(BLANK if letter.isspace() else letter for letter in text)
+    low = "".join(str(rank) if rank < 10 else "+" for rank in ranks)
+    pairs = [(top[at : at + width], low[at : at + width]) for at in range(0, len(top), width)]
+    more = ["…"] if len(pairs) > most else []
+    return [line for pair in pairs[:most] for line in pair] + more
+
+
+# n-grams ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sample(Row):
+    """A text drawn by n-grams of one order."""
+
+    order: int
+    text: str = shown(table=False)
+    marked: str = shown(title="text")
+    """The text, with a dot before words after which fewer words were looked at."""
+    tokens: list[int] = shown(table=False)
+    backed_off: int = shown(table=False)
+
+
+@dataclass(frozen=True)
+class Samples(Result):
+    """· fewer words looked at: nothing was seen after all of them."""
+
+    samples: list[Sample]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """A row for each order."""
+        rows = [(str(row.order), row.marked) for row in self.samples]
+        yield Grid(self.title(), ("order", "text"), rows, left=2)
+
+
+@dataclass(frozen=True)
+class NgramRun(Result):
+    """n-grams up to {order} {units}, in {out}."""
+
+    out: str
+    tokens: int
+    """Of the text that was counted."""
+    vocabulary: int
+    classes: int | None
+    """Of words, where n-grams are of classes."""
+    ngrams: list[int]
+    """How many of each length."""
+    smoothing: str
+    seconds: float
+    perplexity: float | None = None
+    """Of the validation text."""
+    bits_per_token: float | None = None
+
+    @property
+    def order(self) -> int:
+        """Words that a probability looks at, the predicted one counted."""
+        return len(self.ngrams)
+
+    def title(self) -> str:
+        """What was counted."""
+        if self.order == 1:
+            return f"a bag of words, in {self.out}"
+        return f"n-grams up to {self.order} {'words' if self.classes is None else 'classes'}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without what was not asked for."""
+        held = super().to_dict()
+        asked = [name for name in held if getattr(self, name) is not None]
+        return {name: held[name] for name in asked}
+
+
+@dataclass(frozen=True)
+class VectorRun(Result):
+    """Vectors of words, in {out}."""
+
+    out: str
+    words: int
+    dim: int
+    tokens: int
+    epochs: int
+    seconds: float
+    tokens_per_second: float = shown("{:,.0f}")
+
+
+@dataclass(frozen=True)
+class TranslatorRun(Result):
+    """A translator that counts words, in {out}."""
+
+    out: str
+    pairs: int
+    skipped: int
+    """Pairs without words on a side."""
+    source_words: int
+    target_words: int
+    classes: int | None
+    """Target words, counted again for each time that they stand in a sentence."""
+    seen_once: int | None
+    weights: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Classes only where the model has some."""
+        return {name: value for name, value in super().to_dict().items() if value is not None}
+
+
+# The ladder ---------------------------------------------------------------------------------------
+
+ENOUGH = 10  # lines of a length for a point of the picture
+
+
+@dataclass(frozen=True)
+class RungScore(Row):
+    """One rung of the ladder, trained and measured."""
+
+    name: str
+    title: str
+    bleu: float | None
+    """Of translators."""
+    perplexity: float | None
+    """Of language models."""
+    bits: float | None
+    """A token, of the test text, or of the validation pairs."""
+    parameters: int
+    seconds: float
+    tokens_per_s: float
+    joules: float
+    steps: int | None = None
+    """Of translators that are trained step by step."""
+    by_length: list[dict[str, Any]] | None = None
+    """BLEU by words of the source."""
+    french: list[float | None] | None = None
+    """p(French) by words between; None where a model has no room for so many."""
+    beaten_by: list[str] = shown(default_factory=list)
+    """Lower rungs that are as good or better."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Figures of texts or of pairs."""
+        figures = super().to_dict() | {"out_of_order": bool(self.beaten_by)}
+        other = ("bleu", "by_length") if self.bleu is None else ("perplexity", "french")
+        return {
+            name: value
+            for name, value in figures.items()
+            if name not in other and not (name == "steps" and value is None)
+        }
+
+
+@dataclass(frozen=True)
+class Ladder(Result):
+    """{file}: every rung from counting words to the Transformer."""
+
+    file: str
+    kind: str
+    """translation or text."""
+    lines: dict[str, int]
+    taken_out: int
+    """Lines of the training part that stood in the others too."""
+    minutes: float | None
+    steps: int | None
+    seed: int
+    seconds: float
+    out: str | None
+    rungs: list[RungScore]
+    energy: dict[str, Any]
+    """source: where the figures come from; measured: whether a counter was read."""
+    french: dict[str, Any] | None
+    """distances of the curve, and words of it that are lacking in the vocabulary."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The curve only where there is one."""
+        figures = super().to_dict()
+        if self.french is None:
+            del figures["french"]
+        return figures
+
+    @property
+    def pairs(self) -> bool:
+        """Whether the rungs are translators."""
+        return self.kind == "translation"
+
+    @property
+    def distances(self) -> list[int]:
+        """Words between the two halves of the sentence of the curve."""
+        return list((self.french or {}).get("distances", ()))
+
+    def title(self) -> str:
+        """What was learnt from, and how long it took."""
+        budget = f"{self.steps} steps each" if self.steps else f"{self.minutes:g} minutes for all"
+        lines = ", ".join(f"{count:,} {name}" for name, count in self.lines.items())
+        return f"{self.file}: {lines} lines; {budget}, took {self.seconds / 60:.1f}"
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Quality and cost of each rung, then how it changes with length or distance."""
+        quality = ("BLEU", "{:,.2f}") if self.pairs else ("perplexity", "{:,.1f}")
+        about = "" if self.energy["measured"] else "~"
+        columns = ("rung", quality[0], "bits/token", "parameters", "seconds", "tokens/s", "energy")
+        rows = [
+            (
+                row.title,
+                human(row.bleu if self.pairs else row.perplexity, quality[1]),
+                human(row.bits, "{:.3f}"),
+                human_count(row.parameters),
+                f"{row.seconds:.1f}",
+                f"{row.tokens_per_s:,.0f}",
+                about + human_energy(row.joules),
+            )
+            for row in self.rungs
+        ]
+        yield Grid(self.title(), columns, rows)
+        titles = {row.name: row.title for row in self.rungs}
+        for row in self.rungs:
+            if row.beaten_by:
+                lower = ", ".join(titles[name] for name in row.beaten_by)
+                yield f"{row.title} is OUT OF ORDER: not better than {lower}"
+        yield f"energy of training: {self.energy['source']}"
+        yield from self.length_parts() if self.pairs else self.distance_parts()
+
+    def length_parts(self) -> Iterator[str | Grid]:
+        """BLEU by length."""
+        yield "bits: of the validation pairs; rungs that count words know no other words"
+        columns = ("words", "lines", *(row.title for row in self.rungs))
+        bands = zip(*(row.by_length or () for row in self.rungs), strict=True)
+        rows = [
+            (
+                f"{band[0]['from']} to {band[0]['to']}",
+                f"{band[0]['lines']:,}",
+                *(f"{each['bleu']:.1f}" for each in band),
+            )
+            for band in bands
+        ]
+        yield Grid("BLEU by words of the source", columns, rows)
+
+    def distance_parts(self) -> Iterator[str | Grid]:
+        """p(French) by distance."""
+        if self.french and self.french["lacking"]:
+            lacking = ", ".join(self.french["lacking"])
+            yield f"no curve of p(French): not in the vocabulary: {lacking} (--tokens bpe has all)"
+            return
+        rows = [
+            (str(distance), *(human((row.french or [])[n], "{:.2g}") for row in self.rungs))
+            for n, distance in enumerate(self.distances)
+        ]
+        title = "p(French) after “I grew up in France … I speak fluent”, by words between"
+        yield Grid(title, ("words", *(row.title for row in self.rungs)), rows)
+
+    def plot(self) -> Any:
+        """A bar for each rung and, where there are any, curves beside."""
+        from matplotlib.figure import Figure
+
+        curves: dict[str, list[tuple[float, float]]] = {}
+        for row in self.rungs:
+            if self.pairs:
+                bands = [band for band in row.by_length or () if band["lines"] >= ENOUGH]
+                points = [(band["mean"], band["bleu"]) for band in bands]
+            else:
+                both = zip(self.distances, row.french or (), strict=False)
+                points = [(x, p) for x, p in both if p is not None]
+            curves |= {row.title: points} if points else {}
+        names = ("BLEU", "words of the source", "BLEU")
+        if not self.pairs:
+            names = ("perplexity", "words between", "p(French)")
+        figure = Figure(figsize=(12 if curves else 6, 4.5), layout="constrained")
+        left, *beside = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
+        colours = {row.title: f"C{n}" for n, row in enumerate(self.rungs)}  # of its bar and curve
+        values = [row.bleu if self.pairs else row.perplexity for row in self.rungs]
+        bars = left.barh(list(colours), values, color=list(colours.values()))
+        left.bar_label(bars, fmt="{:,.1f}", padding=3)
+        left.margins(x=0.18)
+        left.invert_yaxis()
+        left.set(xlabel=names[0])
+        for axes in beside:
+            for name, points in curves.items():
+                x, y = zip(*points, strict=True)
+                axes.plot(x, y, marker="o", label=name, color=colours[name])
+            scale = "linear" if self.pairs else "log"
+            axes.set(xlabel=names[1], ylabel=names[2], yscale=scale)
+            figure.legend(loc="outside right center")
+        return figure
+
+
+def human_energy(joules: float) -> str:
+    """12345 → '12.3 kJ'."""
+    return f"{joules / 1000:,.3g} kJ" if joules >= 1000 else f"{joules:.3g} J"
