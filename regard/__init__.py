@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import data, history, look, tokens, train
+    from regard import data, evaluate, history, look, tokens, train
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("data", "history", "look", "tokens", "train")
+_ROOMS = ("data", "evaluate", "history", "look", "tokens", "train")
 """Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
 
 _HOMES = {
@@ -55,6 +55,7 @@ __all__ = [
     "attention",
     "build",
     "data",
+    "evaluate",
     "head_mask",
     "history",
     "kernel_regression",

@@ -27,19 +27,26 @@ class Kind(NamedTuple):
 NETWORK = Kind(
     "a Transformer or a recurrent network",
     "regard train lm, mlm, seq2seq, rnn, lstm, gru, mlp, or a checkpoint",
-    ("generate", "translate", "score", "fill", "eval lm", "look attention"),
+    ("generate", "translate", "score", "fill", "evaluate lm", "look attention"),
 )
 NGRAMS = Kind(
     "n-grams",
     "regard train ngram, bow or classes, or an ARPA file",
-    ("score", "history sample", "eval lm", "eval winograd", "history entropy", "history guess")
+    (
+        "score",
+        "history sample",
+        "evaluate lm",
+        "evaluate winograd",
+        "history entropy",
+        "history guess",
+    )
     + ("export arpa",),
 )
 VECTORS = Kind(
     "vectors of words",
     "regard train w2v, or a file of word2vec's",
     ("history neighbours", "history analogy", "history cluster")
-    + ("eval analogies", "eval similarity", "embed"),
+    + ("evaluate analogies", "evaluate similarity", "embed"),
 )
 TRANSLATOR = Kind(
     "a translator that counts words",

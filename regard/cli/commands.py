@@ -27,6 +27,7 @@ GROUPS = {
     "train": "ngram bow classes w2v bayes logreg ibm1",
     "history": "neighbours analogy cluster entropy guess sample",
     "data": "check",
+    "evaluate": "lm winograd analogies similarity",
     "look": "attention heads lens extract",
     "tokens": "encode decode train info merges explain vocab",
 }

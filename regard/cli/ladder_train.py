@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from regard import train
-from regard.ambient import choose_device
-from regard.cli.evaluate import window_length
+from regard import evaluate, train
+from regard.ambient import choose_device, settings
 from regard.cli.ladder_split import Split
 from regard.cli.ladder_vectors import measure_vectors, token_ids, train_vectors
 from regard.cli.legacy import load_verb, parse
@@ -23,6 +22,7 @@ from regard.cli.show import Show
 from regard.decode.scoring import score_rows
 from regard.energy import Meter
 from regard.errors import DataError
+from regard.evaluate.perplexity import window_length
 from regard.history.ladder import Question, Rung, answer_curve
 from regard.history.ngram_model import NgramModel
 from regard.model_kinds import is_ngrams
@@ -140,7 +140,8 @@ class Climb:
         else:
             found = self.steps([*TEXT_WORDS[rung.name], *TEXT_SAME], out, seconds)
             out = out / "final"
-        score = self.ask("eval", "lm", out, self.split.test, "--device", self.args.device)
+        with settings(device=self.args.device):
+            score = evaluate.lm(out, self.split.test).to_dict()
         quality = {"perplexity": score["perplexity"], "bits": score["bits_per_token"]}
         curve = None if asked is None else self.french(out, asked)
         return quality | {name: found[name] for name in COSTS} | {"french": curve}
@@ -183,7 +184,7 @@ class Climb:
         if is_ngrams(str(folder)):
             return answer_curve(asked, NgramModel.open(folder).tables.logprobs)
         kit = open_kit(str(folder), self.args.device, "auto")
-        room = window_length(kit, None, str(folder))
+        room = window_length(kit, None)
 
         def by_model(whole: list[int]) -> list[float] | None:
             return score_rows(kit.model, [whole])[0] if len(whole) <= room + 1 else None

@@ -28,13 +28,12 @@ from regard.cli.probe_flags import PROBE
 from regard.cli.show import Show
 from regard.cli.texts import noted
 from regard.cli.train_flags import add_train
-from regard.cli.word_flags import WORDS
 from regard.cli.write_flags import WRITING, Row
 from regard.errors import UsageError, did_you_mean, nearest
 from regard.files import FULL
 
 INTERRUPTED = 130
-FAMILIES = WRITING | WORDS | DIAGNOSE | LADDER
+FAMILIES = WRITING | DIAGNOSE | LADDER
 FAMILIES |= EXPLAIN | CAUSE | PROBE | EXTRACT
 FAMILIES |= LANG | LEARN | DISCOVER
 READING = "reading the command line"

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from regard.ambient import current
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 from regard.evaluate.results import (
     AnalogyScores,
     Perplexity,
     SectionScore,
     SimilarityScore,
     SpeechPerplexity,
-    TranslationScores,
     WinogradScores,
 )
+from regard.history import Matrix, VectorsLike
 from regard.verbs import Count, EditsLike, File, Files, ModelLike, Precision, verb
 
 if TYPE_CHECKING:
@@ -41,13 +42,12 @@ def lm(
 ) -> Perplexity | SpeechPerplexity:
     """Perplexity, bits per token and bits per byte of a text.
 
-    Test lines that stand in the training data are an error; the receipt of a run says what that
-    was.
+    Test lines that stand in the training data are an error.
 
     Args:
         model: a folder, a .gguf file, n-grams, or an opened Kit.
         test: a text file.
-        train: training files, to find test lines that stand in them.
+        train: training files, to find test lines that stand in them (those of the run's receipt).
         allow_overlap: evaluate even so, and mark the numbers.
         length: tokens of a window (what the model was made for, at most 1024).
         stride: tokens between windows (as length: they do not overlap).
@@ -67,27 +67,27 @@ def lm(
     from regard.kit import Kit
     from regard.loading import wrong_network
 
-    overlap = check_text_overlap(_name(model), test, _listed(train), allow_overlap)
     opened = _open_predictor(model, precision, edit)
     if isinstance(opened, Kit):
         if opened.model.decoder is None or opened.model.encoder is not None:
             raise wrong_network("predicting a text", opened, "a decoder, or n-grams")
         check_tokenizer(opened)
+    overlap = check_text_overlap(_name(model), test, _listed(train), allow_overlap)
 
     def measure(file: str | Path) -> Perplexity:
         return evaluate_text(opened, file, length, stride, by_position)
 
-    with _edited(opened, edit):
-        result: Perplexity | SpeechPerplexity = (
-            evaluate_speech(measure, test, current().seed) if speech else measure(test)
-        )
-    return replace(result, overlap=overlap, model=_name(model), test=str(test))
+    with opened.edit(edit) if isinstance(opened, Kit) else nullcontext():
+        if speech:
+            spoken = evaluate_speech(measure, test, current().seed)
+            return replace(spoken, overlap=overlap, model=_name(model), test=str(test))
+        return replace(measure(test), overlap=overlap, model=_name(model), test=str(test))
 
 
 @verb
 def winograd(
     model: ModelLike,
-    file: File,
+    schemas: File,
     *,
     full: bool = False,
     only: str | None = None,
@@ -99,7 +99,7 @@ def winograd(
 
     Args:
         model: a folder, a .gguf file, n-grams, or an opened Kit.
-        file: WSC's .xml, XWinograd's .tsv, WinoGrande's .jsonl, or columns text a b answer [pair].
+        schemas: WSC's .xml, XWinograd's .tsv, WinoGrande's .jsonl, or columns text a b answer [pair].
         full: score the whole text, not what follows the candidate alone.
         only: schemas of groups that begin so, such as fr, or 'en original'.
         limit: the first schemas (all).
@@ -125,25 +125,25 @@ def winograd(
     from regard.kit import Kit
     from regard.look.text_limits import max_tokens_of
 
-    schemas = choose_schemas(read_schemas(file), only, limit)
+    chosen = choose_schemas(read_schemas(schemas), only, limit)
     opened = _open_predictor(model, precision, edit)
     if isinstance(opened, Kit):
         most = max_tokens_of(opened, DOING)
         with opened.edit(edit):
-            judged = judge(opened.model, opened.text_tokenizer, schemas, full, most)
+            judged = judge(opened.model, opened.text_tokenizer, chosen, full, most)
     else:
-        judged = judge_lines(ngram_scores(opened), opened.tokenizer, schemas, full)
+        judged = judge_lines(ngram_scores(opened), opened.tokenizer, chosen, full)
     check_finite(DOING, (score for each in judged for score in each.scores))
-    return winograd_scores(judged, full, _name(model), str(file))
+    return winograd_scores(judged, full, _name(model), str(schemas))
 
 
 @verb
 def analogies(
-    vectors: File,
+    vectors: VectorsLike,
     questions: File | None = None,
     *,
     mul: bool = False,
-    matrix: Literal["in", "out"] = "in",
+    matrix: Matrix = "in",
 ) -> AnalogyScores:
     """Share of analogies that vectors of words solve.
 
@@ -159,6 +159,7 @@ def analogies(
         $ regard evaluate analogies vectors questions-words.txt
         $ regard evaluate analogies vectors.bin questions-words.txt --mul --json
     """
+    from regard.history import open_vectors
     from regard.history.analogies import OWN, Solved, read_questions, solve, total
 
     def score(solved: Solved) -> dict[str, Any]:
@@ -166,19 +167,17 @@ def analogies(
         return {"accuracy": solved.accuracy, **solved._asdict(), "low": low, "high": high}
 
     way: Literal["add", "mul"] = "mul" if mul else "add"
-    scores = solve(_open_vectors(vectors, matrix), read_questions(questions or OWN), way)
+    scores = solve(open_vectors(vectors, matrix), read_questions(questions or OWN), way)
     every = total(scores)
     if not every.asked:
         found = f"none of {every.skipped:,} questions has vectors for its four words"
         raise DataError("solving analogies", found, "questions in the language of the vectors")
     sections = {name: SectionScore(**score(solved)) for name, solved in scores.items()}
-    return AnalogyScores(**score(every), way=way, sections=sections, vectors=str(vectors))
+    return AnalogyScores(**score(every), way=way, sections=sections, vectors=_name(vectors))
 
 
 @verb
-def similarity(
-    vectors: File, pairs: File, *, matrix: Literal["in", "out"] = "in"
-) -> SimilarityScore:
+def similarity(vectors: VectorsLike, pairs: File, *, matrix: Matrix = "in") -> SimilarityScore:
     """How far vectors of words agree with people on what is alike (Spearman's rank correlation).
 
     Args:
@@ -192,7 +191,36 @@ def similarity(
         $ regard evaluate similarity vectors.bin simlex999.txt --json
         $ regard evaluate similarity vectors wordsim353.tsv --matrix out
     """
+    from regard.history import open_vectors
     from regard.history.analogies import agree, read_similarity
 
-    agreement = agree(_open_vectors(vectors, matrix), read_similarity(pairs))
+    agreement = agree(open_vectors(vectors, matrix), read_similarity(pairs))
     return SimilarityScore(*agreement)
+
+
+# Opening ----------------------------------------------------------------------------------------
+
+
+def _name(model: ModelLike | VectorsLike) -> str:
+    """A model as it was called, or the folder it was opened from."""
+    return str(getattr(model, "path", model))
+
+
+def _listed(files: Files | None) -> Sequence[str | Path] | None:
+    """One file or several as a list."""
+    return [files] if isinstance(files, str | Path) else files
+
+
+def _open_predictor(model: ModelLike, precision: Precision, edit: EditsLike) -> Kit | NgramModel:
+    """A network, or n-grams, which have nothing to edit."""
+    from regard.history.ngram_model import NgramModel
+    from regard.kit import Kit
+    from regard.loading import open_kit
+    from regard.model_kinds import NETWORK, NGRAMS, check_kind
+
+    if isinstance(model, Kit | NgramModel):
+        return model
+    kinds = (NETWORK,) if edit else (NETWORK, NGRAMS)
+    if check_kind(str(model), *kinds) is NGRAMS:
+        return NgramModel.open(Path(model))
+    return open_kit(model, precision)

@@ -75,9 +75,10 @@ def evaluate_speech(
     """Perplexity of a transcript as spoken, cleaned and in random order (#116)."""
     with TemporaryDirectory() as folder:
         files = versions(test, Path(folder), seed)
-        spoken, cleaned, shuffled = (measure(files[n]) for n in ("spoken", "cleaned", "shuffled"))
-    rows = [replace(row, windows=None) for row in (spoken, cleaned, shuffled)]
-    return SpeechPerplexity(*rows, windows=spoken.windows)
+        measured = {name: measure(file) for name, file in files.items()}
+    windows = measured["spoken"].windows
+    rows = {name: replace(row, windows=None) for name, row in measured.items()}
+    return SpeechPerplexity(rows["spoken"], rows["cleaned"], rows["shuffled"], windows)
 
 
 def likelihood(total: float, count: int, size: int, impossible: int = 0) -> Perplexity:

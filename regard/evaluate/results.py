@@ -56,7 +56,9 @@ class Perplexity(Result):
     def to_dict(self) -> dict[str, Any]:
         """The fields that have a value; an infinite perplexity is null."""
         values = super().to_dict()
-        return {n: v for n, v in values.items() if v is not None or n == "perplexity" or n == "loss"}
+        return {
+            n: v for n, v in values.items() if v is not None or n == "perplexity" or n == "loss"
+        }
 
     def parts(self) -> Iterator[str | Grid]:
         """The numbers, then a plot by position."""
@@ -249,15 +251,9 @@ class SectionScore(Row):
 
 
 @dataclass(frozen=True)
-class AnalogyScores(Result):
+class AnalogyScores(SectionScore, Result):
     """Analogies by {vectors}."""
 
-    accuracy: float
-    right: int
-    asked: int
-    skipped: int
-    low: float
-    high: float
     way: str
     """add: 3CosAdd, mul: 3CosMul."""
     sections: dict[str, SectionScore]
@@ -267,7 +263,7 @@ class AnalogyScores(Result):
         """A row for each section and one for all."""
         rows = [
             (name, f"{s.accuracy:.1%}", f"{s.right:,}", f"{s.asked:,}", f"{s.skipped:,}")
-            for name, s in [*self.sections.items(), ("all", self)]
+            for name, s in (self.sections | {"all": self}).items()
         ]
         yield Grid(self.title(), ("section", "right", "", "asked", "without vectors"), rows)
         interval = f"{self.low:.1%} to {self.high:.1%}"

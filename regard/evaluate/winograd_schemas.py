@@ -18,11 +18,14 @@ Read from the XML of the Winograd Schema Challenge (Levesque 2012), XWinograd's 
 from __future__ import annotations
 
 import json
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from regard.ambient import track
 from regard.data.statistics import share_interval
@@ -31,6 +34,7 @@ from regard.data.text_files import find_files, read_lines
 from regard.decode.scoring import score_masked, score_rows
 from regard.errors import DataError, UsageError, did_you_mean
 from regard.evaluate.results import Accuracy, JudgedSchema, SchemaScores, WinogradScores
+from regard.history.ngram_model import NgramModel
 from regard.model.batch import like_lengths
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
@@ -267,9 +271,7 @@ class Judged(NamedTuple):
         """As a result has it."""
         schema = self.schema
         text, answer = f"{schema.before}_{schema.after}", "ab"[schema.answer]
-        return JudgedSchema(
-            schema.place, text, schema.candidates, answer, self.scores, self.right
-        )
+        return JudgedSchema(schema.place, text, schema.candidates, answer, self.scores, self.right)
 
 
 def score_schemas(judged: Sequence[Judged]) -> SchemaScores:
@@ -328,6 +330,16 @@ def lines_of(model: Model) -> LineScores:
     return score
 
 
+def ngram_scores(model: NgramModel) -> LineScores:
+    """How n-grams score rows."""
+
+    def score(rows: Sequence[list[int]]) -> list[list[float | None]]:
+        scores = [model.tables.logprobs(np.array(row, np.int64)).tolist() for row in rows]
+        return [[None if math.isnan(value) else value for value in line] for line in scores]
+
+    return score
+
+
 def judge(
     model: Model,
     tokenizer: Tokenizer,
@@ -374,7 +386,9 @@ def judge_lines(
     return [Judged(s, (sums[2 * n], sums[2 * n + 1])) for n, s in enumerate(schemas)]
 
 
-def encode_text(tokenizer: Tokenizer, schema: Schema, candidate: int, room: int | None) -> list[int]:
+def encode_text(
+    tokenizer: Tokenizer, schema: Schema, candidate: int, room: int | None
+) -> list[int]:
     """Ids of the text with a candidate."""
     ids = tokenizer.encode(schema.text(candidate))
     if room is not None and len(ids) > room:
