@@ -14,10 +14,10 @@ from pathlib import Path
 
 from regard.kit import Kit
 from regard.loading import load
-from regard.look.word_alignment import AlignConfig, Link, alignment_error_rate, read_links
 from regard.translation.explanation import Across, align_words, look_across
+from regard.translation.word_alignment import AlignConfig, Link, alignment_error_rate, read_links
 
-PAIRS = Path(__file__).parents[1] / "tests/look/aligned.tsv"
+PAIRS = Path(__file__).parents[1] / "tests/translation/aligned.tsv"
 Read = tuple[str, list[int], Across, set[Link], set[Link]]
 
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from regard.lang.dfa import DFA
-from regard.lang.discover import Discovery, discover
-from regard.lang.lines import Line
+from regard.formal.dfa import DFA
+from regard.rules.discovery import discover_rule
+from regard.rules.results import Discovery, LabelledLine
 
 Test = Callable[[Sequence[str]], bool]
 FRESH = 2000
@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
     family: str
     name: str
-    lines: list[Line]
+    lines: list[LabelledLine]
     fresh: list[tuple[str, ...]]
     rule: Test
     noise: float
@@ -202,7 +202,7 @@ def make_case(family: str, rng: Random, noise: float, each: int) -> Case:
         ):
             break
     lines = [
-        Line(line, side != (rng.random() < noise), "planted", n, " ".join(line))
+        LabelledLine(line, side != (rng.random() < noise), "planted", n, " ".join(line))
         for side, found in sides.items()
         for n, line in enumerate(found)
     ]
@@ -215,8 +215,7 @@ def solved(case: Case, found: Discovery) -> tuple[bool, float]:
     tied = [one for one in found.hypotheses if one.posterior == best]
     shares = []
     for one in tied:
-        accepts = one.rule.compile()
-        said = [accepts(line) for line in case.fresh]
+        said = [one.accepts(line) for line in case.fresh]
         shares.append(sum(a == b for a, b in zip(said, truth, strict=True)) / len(truth))
     return max(shares) >= 0.99, max(shares)
 
@@ -231,7 +230,7 @@ def run_planted(cases: int, seed: int, seconds: float, only: str | None) -> None
         each = rng.choice((10, 20, 30, 50, 100, 200))
         case = make_case(family, rng, rng.choice((0, 0, 0.03, 0.05, 0.1)), each)
         begin = time.monotonic()
-        found = discover(case.lines, seconds=seconds)
+        found = discover_rule(case.lines, seconds=seconds)
         took = time.monotonic() - begin
         good, share = solved(case, found)
         row = "apart" if case.hard else case.family
@@ -240,7 +239,7 @@ def run_planted(cases: int, seed: int, seconds: float, only: str | None) -> None
         best = found.hypotheses[0]
         print(
             f"{mark} {number:3d} {family:16} {case.name:24} {each:3d} each, noise {case.noise:.0%},"
-            f" {took:4.1f} s, {share:.1%}, p {found.p_value:.2g}: {best.rule.reading[:90]}",
+            f" {took:4.1f} s, {share:.1%}, p {found.p_value:.2g}: {best.rule[:90]}",
             flush=True,
         )
     print(f"{'family':18}{'cases':>7}{'solved':>8}{'claimed':>9}{'seconds':>9}")
@@ -259,17 +258,17 @@ def run_random(cases: int, seed: int, seconds: float) -> None:
         symbols = [chr(97 + n) for n in range(rng.choice((2, 3, 4, 6, 8, 10)))]
         each = rng.choice((10, 20, 50, 100))
         lines = [
-            Line(
+            LabelledLine(
                 tuple(rng.choices(symbols, k=rng.randint(4, 14))), n < each, "random labels", n, ""
             )
             for n in range(2 * each)
         ]
-        found = discover(lines, seconds=seconds)
+        found = discover_rule(lines, seconds=seconds)
         claimed += found.claimed
         best = found.hypotheses[0]
         print(
             f"{number:3d} {each:3d} each, {len(symbols)} symbols, p {found.p_value:.3f}"
-            f"{' CLAIMED' if found.claimed else ''}: {best.rule.reading[:80]}",
+            f"{' CLAIMED' if found.claimed else ''}: {best.rule[:80]}",
             flush=True,
         )
     print(f"claimed {claimed} of {cases}")

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from regard.data.text_files import read_lines
 from regard.history.analogies import OWN, agree, read_questions, read_similarity, solve, total
 from regard.history.config import Word2VecConfig
-from regard.history.word2vec import Corpus, read_corpus, train_word2vec
+from regard.history.word2vec import WordCorpus, read_corpus, train_word2vec
 from regard.history.word_vectors import WordVectors
 
 STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
@@ -35,7 +35,7 @@ class Run(NamedTuple):
 
 
 def ours(
-    corpus: Corpus, config: Word2VecConfig, seed: int, workers: int
+    corpus: WordCorpus, config: Word2VecConfig, seed: int, workers: int
 ) -> tuple[float, WordVectors]:
     """Seconds and vectors."""
     start = time.perf_counter()

@@ -9,41 +9,34 @@ could: here they are asked, and answered as each of the rules would answer.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import regard.lang
-from regard.lang.discover import Discovery, discover
-from regard.lang.lines import Cut, Line, read_blocks
-
-ANIMALS = Path(regard.lang.__file__).with_name("animals.txt")
+import regard
+from regard.rules.results import Discovery
 
 
 def tell(found: Discovery, count: int) -> None:
     """The first rules with their evidence."""
     for number, one in enumerate(found.hypotheses[:count], 1):
-        lines = one.right + len(one.exceptions)
-        print(f"  {number}. {one.right}/{lines}, {one.bits} bits: {one.rule.reading}")
+        print(f"  {number}. {one.right}/{one.lines}, {one.bits} bits: {one.rule}")
 
 
 def main() -> None:
     """Discover, ask, discover again."""
-    lines = list(read_blocks(ANIMALS, Cut()))
-    found = discover(lines)
+    found = regard.discover(animals=True)
     print(f"p = {found.p_value:.3f}; rules, best first:")
     tell(found, 5)
-    readings = [one.rule.reading for one in found.hypotheses]
-    obvious = readings.index("contains leeuw … olifant … leeuw in this order")
-    chance = found.hypotheses[obvious].chance
+    rules = [one.rule for one in found.hypotheses]
+    obvious = rules.index("contains leeuw … olifant … leeuw in this order")
+    chance = found.hypotheses[obvious].by_chance
     assert chance is not None
     kept = f"{chance.expected:.2f} would keep rule {obvious + 1}; {chance.observed} does"
     print(f"of 13 random lines {kept}")
-    rules = [one.rule.compile() for one in found.hypotheses[:3]]
-    asked = [probe.tokens for probe in found.probes[:2]]
-    for number, accepts in enumerate(rules, 1):
-        answers = [Line(word, accepts(word), "answer", n, "") for n, word in enumerate(asked, 1)]
-        said = ", ".join(f"{' '.join(a.tokens)}: {'yes' if a.positive else 'no'}" for a in answers)
-        print(f"{said}. Then rule {number} is left:")
-        tell(discover([*lines, *answers]), 1)
+    for number, one in enumerate(found.hypotheses[:3], 1):
+        answers = [
+            f"{probe.text} : {'yes' if one.accepts(probe.sequence) else 'no'}"
+            for probe in found.probes[:2]
+        ]
+        print(f"{', '.join(answers)}. Then rule {number} is left:")
+        tell(regard.discover(animals=True, label=answers), 1)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def train(task: str, steps: int, seed: int) -> Model:
     """A model that has seen `steps` batches, by the training loop of the package."""
     model = Model.fresh(transformer(dim=64, depth=2, heads=4, vocab=12, pre=True), seed)
     config = TrainConfig(
-        steps=steps, seed=seed, lr=3e-3, beta2=0.98, save_every=steps, log_every=max(1, steps // 5)
+        steps=steps, lr=3e-3, beta2=0.98, save_every=steps, log_every=max(1, steps // 5)
     )
     with tempfile.TemporaryDirectory() as folder:
         job = Job(
@@ -80,6 +80,7 @@ def train(task: str, steps: int, seed: int) -> Model:
             Strings(task, rows=64, seed=seed),
             Path(folder),
             save=lambda path, trained: regard.Kit(trained).save(path),
+            seed=seed,
             report=lambda line: print(f"  step {line['step']:5d}  loss {line['loss']:.4f}"),
         )
         Trainer(job).run()

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import data, evaluate, history, look, tokens, train
+    from regard import data, evaluate, formal, history, look, tokens, train
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from regard.look.activations import steering_vector
     from regard.look.edits import add, mean, other_rows, patch, resample, resample_from, zero
     from regard.look.hooks import head_mask
+    from regard.rules import discover
+    from regard.train import replay, verify
+    from regard.train.config import DataConfig, ShapeConfig, TrainConfig
+    from regard.translation import translate
 
 __version__ = "0.1.0"
 
-_ROOMS = ("data", "evaluate", "history", "look", "tokens", "train")
+_ROOMS = ("data", "evaluate", "formal", "history", "look", "tokens", "train")
 """Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
 
 _HOMES = {
@@ -43,19 +47,28 @@ _HOMES = {
     "regard.look.activation_store": ("Extracted",),
     "regard.look.activations": ("steering_vector",),
     "regard.look.hooks": ("head_mask",),
+    "regard.rules": ("discover",),
+    "regard.train": ("replay", "verify"),
+    "regard.train.config": ("DataConfig", "ShapeConfig", "TrainConfig"),
+    "regard.translation": ("translate",),
 }
 """Where other public names live. Loaded on first use: `import regard` needs no torch."""
 
 __all__ = [
+    "DataConfig",
     "Extracted",
     "Kit",
+    "ShapeConfig",
     "Tap",
+    "TrainConfig",
     "add",
     "attend",
     "attention",
     "build",
     "data",
+    "discover",
     "evaluate",
+    "formal",
     "head_mask",
     "history",
     "kernel_regression",
@@ -64,6 +77,7 @@ __all__ = [
     "mean",
     "other_rows",
     "patch",
+    "replay",
     "resample",
     "resample_from",
     "settings",
@@ -71,6 +85,8 @@ __all__ = [
     "taps",
     "tokens",
     "train",
+    "translate",
+    "verify",
     "zero",
 ]
 

@@ -36,8 +36,8 @@ class Meter:
         self.counters = packages or [Counter(lambda: power * cpu_seconds())]
         self.counters += cards
         self.measured = bool(packages) and bool(cards or not gpu)
-        told = "given" if watts else "assumed, as no counter can be read"
-        self.source = f"CPU seconds × {power:g} W for each busy core ({told})"
+        why = "given" if watts else "assumed, as no counter can be read"
+        self.source = f"CPU seconds × {power:g} W for each busy core ({why})"
         if packages:
             self.source = f"counters of {len(packages)} CPU package(s), neighbours included"
         if gpu:
@@ -64,7 +64,7 @@ def cpu_seconds() -> float:
 
 def find_packages(powercap: Path) -> list[Counter]:
     """The counters of processors that this user may read."""
-    found = []
+    counters = []
     for place in sorted(powercap.glob("intel-rapl:*")):  # AMD's are called so too
         try:
             if not (place / "name").read_text().startswith("package"):
@@ -74,8 +74,8 @@ def find_packages(powercap: Path) -> list[Counter]:
             counter.read()
         except (OSError, ValueError):
             continue
-        found.append(counter)
-    return found
+        counters.append(counter)
+    return counters
 
 
 def read_file(path: Path) -> Callable[[], float]:

@@ -60,7 +60,7 @@ def nearest(name: str, names: Iterable[str], count: int = 3) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str], count: int = 3, otherwise: str = "") -> str:
-    """The same as a question, or something else where none is close."""
+    """`nearest` as a question, or something else where none is close."""
     close = nearest(name, names, count)
     return f"did you mean {close}?" if close else otherwise
 
@@ -75,8 +75,8 @@ def check_known(name: str, known: Iterable[str], doing: str, found: str = "") ->
 
 def bad_byte(error: UnicodeDecodeError, before: int = 0) -> str:
     """The byte that is not UTF-8 and its offset from 0, when `before` bytes were read already."""
-    found = error.object[error.start]
-    return f"byte {before + error.start:,} (0x{found:02x}) is not UTF-8"
+    byte = error.object[error.start]
+    return f"byte {before + error.start:,} (0x{byte:02x}) is not UTF-8"
 
 
 def is_out_of_memory(error: Exception) -> bool:

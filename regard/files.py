@@ -62,9 +62,9 @@ def hold(folder: Path, doing: str) -> Iterator[None]:
             pass
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                found = f"another process is writing {folder}"
+                problem = f"another process is writing {folder}"
                 fix = "wait for it, or give another --out"
-                raise UsageError(doing, found, "one at a time", fix) from None
+                raise UsageError(doing, problem, "one at a time", fix) from None
         stack.callback((folder / LOCK).unlink, missing_ok=True)
         yield
 
@@ -72,13 +72,13 @@ def hold(folder: Path, doing: str) -> Iterator[None]:
 def check_places(*paths: str | Path | None) -> None:
     """Stop before any work where a file could not be written."""
     for path in (Path(given) for given in paths if given is not None):
-        found = "" if path.parent.is_dir() else f"no folder {path.parent}"
+        problem = "" if path.parent.is_dir() else f"no folder {path.parent}"
         if path.is_dir():
-            found = f"{path} is a folder"
-        elif not found and not os.access(path if path.exists() else path.parent, os.W_OK):
-            found = "no permission to write"
-        if found:
-            raise UsageError(f"writing {path}", found, "a file in a folder that is there")
+            problem = f"{path} is a folder"
+        elif not problem and not os.access(path if path.exists() else path.parent, os.W_OK):
+            problem = "no permission to write"
+        if problem:
+            raise UsageError(f"writing {path}", problem, "a file in a folder that is there")
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -95,13 +95,13 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def cannot_write(path: Path, error: OSError, needed: str) -> RegardError:
     """Why a file or folder could not be written; a full disk says what is needed and free."""
-    found = error.strerror or str(error)
+    problem = error.strerror or str(error)
     if error.errno not in FULL:
-        return DataError(f"writing {path}", found, "a place that can be written")
+        return DataError(f"writing {path}", problem, "a place that can be written")
     there = next(place for place in (path, *path.absolute().parents) if place.exists())
-    found += f" ({shutil.disk_usage(there).free:,} bytes are free)"
+    problem += f" ({shutil.disk_usage(there).free:,} bytes are free)"
     fix = "free some space or write elsewhere; nothing was left half-written"
-    return ResourceError(f"writing {path}", found, needed, fix)
+    return ResourceError(f"writing {path}", problem, needed, fix)
 
 
 def read_json(path: Path, expected: str = "a JSON file", kind: type = dict) -> Any:
@@ -110,9 +110,9 @@ def read_json(path: Path, expected: str = "a JSON file", kind: type = dict) -> A
         raw = path.read_bytes()
     except OSError as error:
         missing = not path.exists()
-        found = "no such file" if missing else error.strerror or str(error)
+        problem = "no such file" if missing else error.strerror or str(error)
         fix = "copy or download it too" if missing else ""
-        raise DataError(f"reading {path}", found, expected, fix) from None
+        raise DataError(f"reading {path}", problem, expected, fix) from None
     return parse_json(raw, path, kind)
 
 
@@ -143,8 +143,8 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         with safe_open(path, framework="numpy") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.offset_keys()}
     except (SafetensorError, OSError) as error:
-        found = f"{error}; the file has {path.stat().st_size:,} bytes"
-        raise DataError(f"reading {path}", found, "a whole safetensors file", BROKEN) from None
+        problem = f"{error}; the file has {path.stat().st_size:,} bytes"
+        raise DataError(f"reading {path}", problem, "a whole safetensors file", BROKEN) from None
 
 
 def corrupt(name: Path | str, offset: int, found: str, expected: str) -> DataError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -52,11 +52,6 @@ from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
 from regard.tokens.tokenizer import Side, Tokenizer
-from regard.translation.config import TranslateConfig, translate_config
-from regard.translation.document import Document, Word
-from regard.translation.explanation import Explanation, explain_document, seen_in_training
-from regard.translation.translator import SentenceSearch, Translator
-from regard.translation.word_choices import word_choices
 
 Ids = Tensor | Sequence[int] | Sequence[Sequence[int]]
 Text = str | Sequence[str]
@@ -343,66 +338,11 @@ class Kit:
         texts = [prompts] if isinstance(prompts, str) else prompts
         return [prompt_ids(self.tokenizer, str(text)) for text in texts]
 
-    def translate(
-        self,
-        texts: Text,
-        beams: int = 4,
-        alternatives: int = 1,
-        strict: bool | None = None,
-        **wishes: Any,
-    ) -> Any:
-        """What an encoder-decoder makes of each text, by sentences and beam search.
+    def translate(self, texts: Any, **options: Any) -> Any:
+        """Translate texts: `regard.translate` with this model."""
+        from regard.translation import translate
 
-        A text for a text; with `alternatives` > 1 a list of (text, log-probability) for each.
-        Wishes are fields of TranslateConfig: must=["word"], ban=["word"], begin="…", limit …
-        shortlist=False scores all words at each step, also where the folder has a shortlist.
-        """
-        how = translate_config({"beams": beams, "alternatives": alternatives, **wishes})
-        texts = listed_texts(texts)
-        if len(texts) == 0 and not isinstance(texts, str):
-            return []
-        if is_text(texts):
-            found = [document.translations for document in self.documents(texts, how, strict)]
-        else:
-            found = SentenceSearch(self, how, strict).translate(self.sources(texts))
-        read = [[(answer.text, answer.logprob) for answer in row] for row in found]
-        answers = read if alternatives > 1 else [row[0][0] for row in read]
-        return answers[0] if isinstance(texts, str) else answers
-
-    def explain(
-        self, text: str, alternatives: int = 1, strict: bool | None = None, **wishes: Any
-    ) -> list[Explanation]:
-        """For each sentence of a text its translation, alignment, rare words and confidence."""
-        how = translate_config({"alternatives": alternatives, **wishes})
-        if not isinstance(text, str):
-            raise UsageError("explaining", f"{type(text).__name__}", "one text, a str")
-        (document,) = self.documents(text, how, strict)
-        return explain_document(self, document, seen_in_training(self), strict)
-
-    def alternatives(
-        self, text: str, count: int = 4, strict: bool | None = None, **wishes: Any
-    ) -> list[Word]:
-        """Each word of the translation of a text, with others that could stand in its place."""
-        translator = Translator(self, translate_config(wishes), strict)
-        return word_choices(translator, translator.translate([text])[0], count)
-
-    def documents(self, texts: Text, how: TranslateConfig, strict: bool | None) -> list[Document]:
-        """Translations of texts, with their sentences."""
-        listed = [texts] if isinstance(texts, str) else list(texts)
-        return Translator(self, how, strict).translate(listed)
-
-    def sources(self, texts: Text) -> list[list[int]]:
-        """Texts to be translated as ids."""
-        batch = self.batch(texts)
-        if batch.target is None:
-            raise UsageError("translating", "a model without encoder", "an encoder-decoder")
-        real = batch.source_mask
-        ids = (
-            batch.inputs
-            if real is None
-            else [r[m] for r, m in zip(batch.inputs, real, strict=True)]
-        )
-        return [row.tolist() for row in ids]
+        return translate(texts, model=self, **options)
 
     def search(self, *args: Any, **options: Any) -> list[list[Hypothesis]]:
         """Hypotheses for each row of a batch, best first; see `decode.loop.search_kit`."""
@@ -484,13 +424,3 @@ def is_text(given: Any) -> bool:
     """A text or a list of texts."""
     listed = isinstance(given, Sequence) and len(given) > 0
     return isinstance(given, str) or (listed and all(isinstance(text, str) for text in given))
-
-
-def listed_texts(texts: Any) -> Any:
-    """Texts or rows of ids to be translated, as a list where they come one by one."""
-    if isinstance(texts, str | list | tuple | Tensor):
-        return texts
-    if isinstance(texts, bytes | bytearray | dict) or not isinstance(texts, Iterable):
-        found = f"{type(texts).__name__}"
-        raise UsageError("translating", found, "a text (str), texts, or rows of ids")
-    return [str(text) if isinstance(text, str) else text for text in texts]  # numpy has its own

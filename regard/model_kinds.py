@@ -51,7 +51,7 @@ VECTORS = Kind(
 TRANSLATOR = Kind(
     "a translator that counts words",
     "regard train bayes, logreg or ibm1",
-    ("translate", "eval translate"),
+    ("translate", "evaluate translate"),
 )
 COUNTED = (NGRAMS, VECTORS, TRANSLATOR)
 NOT_NETWORKS = (
@@ -125,8 +125,8 @@ def takes(verb: str, kind: Kind) -> bool:
 def check_models(args: argparse.Namespace) -> None:
     """Refuse the first model that the verb does not take, and say which verbs do."""
     verb = args.verb
-    if verb in ("eval", "export"):
-        verb = f"{verb} {args.kind if verb == 'eval' else args.form}"
+    if verb == "export":
+        verb = f"{verb} {args.form}"
     for path in named_models(args):
         check_model(path, verb)
         if getattr(args, "edit", None):

@@ -130,8 +130,8 @@ def read_receipt(path: Path) -> dict[str, Any]:
     receipt: dict[str, Any] = read_json(path, "a receipt")
     for key in ("config", "data", "results"):
         if not isinstance(receipt.get(key), dict):
-            found = f"no object {key!r}"
-            raise DataError(f"reading {path}", found, "a receipt of regard")
+            problem = f"no object {key!r}"
+            raise DataError(f"reading {path}", problem, "a receipt of regard")
     return receipt
 
 

@@ -13,6 +13,7 @@ import io
 import json
 import math
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -307,12 +308,14 @@ class Result(Row):
             data = self.page()
         elif place.suffix == ".png":
             picture = io.BytesIO()
-            self.plot().savefig(picture, format="png", dpi=150, bbox_inches="tight")
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Glyph")  # a script that the font has not: a box
+                self.plot().savefig(picture, format="png", dpi=150, bbox_inches="tight")
             write_whole(place, picture.getvalue())
             return
         else:
-            found = f"{place.name}, which ends with {place.suffix or 'nothing'}"
-            raise UsageError("saving a result", found, ".json, .csv, .html or .png")
+            problem = f"{place.name}, which ends with {place.suffix or 'nothing'}"
+            raise UsageError("saving a result", problem, ".json, .csv, .html or .png")
         write_whole(place, data.encode())
 
 

@@ -12,10 +12,11 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from regard.errors import RegardError, UsageError, did_you_mean
 from regard.result import Call, Result
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Item = TypeVar("Item")
 MOST = (1 << 31) - 1  # of any count
+SEVERAL = (list, tuple, Sequence)  # types whose items are checked one by one
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,13 @@ FLAT = "a dataclass whose fields are flags of their own"
 """`Annotated[TrainConfig, FLAT]`: on the command line `--steps`, in Python `config=`."""
 
 
+@dataclass(frozen=True)
+class Flag:
+    """The name of an argument's flag, where it is not the argument's own."""
+
+    name: str
+
+
 class _FilesMark:
     """Marks paths whose files belong into a receipt."""
 
@@ -79,7 +89,7 @@ File = Annotated[str | Path, FILES]
 Files = Annotated[str | Path | list[str | Path], FILES]
 """A file or several, also folders and compressed ones."""
 if TYPE_CHECKING:
-    ModelLike = str | Path | Kit
+    ModelLike: TypeAlias = str | Path | Kit
 else:
     ModelLike = Annotated[str, FILES]
 """A folder, a .gguf file, the name of a model in the box, or an opened Kit."""
@@ -143,10 +153,27 @@ def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
         for part in typing.get_args(hint):
             if typing.get_origin(part) in (Annotated, Literal):
                 check_value(verb, name, value, part)
-    elif typing.get_origin(hint) in (list, tuple) and isinstance(value, list | tuple):
+    elif typing.get_origin(hint) in SEVERAL and isinstance(value, list | tuple):
         for inside in value:
             check_value(verb, name, inside, typing.get_args(hint)[0])
     elif typing.get_origin(hint) is Literal and value not in (choices := typing.get_args(hint)):
         expected = f"one of {', '.join(map(str, choices))}"
         fix = did_you_mean(str(value), map(str, choices), 1)
         raise UsageError(f"calling {verb}", f"{name} = {value!r}", expected, fix)
+
+
+def one_or_several(texts: str | Iterable[Item]) -> Iterable[str | Item]:
+    """Texts as a verb was given them: one is a list of one."""
+    if isinstance(texts, str):
+        return [texts]
+    if isinstance(texts, bytes | bytearray | Mapping) or not isinstance(texts, Iterable):
+        raise UsageError("reading texts", type(texts).__name__, "a text (str), or several")
+    return texts
+
+
+def group_texts(texts: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Texts in lists of at most `size`; of a stream that can tell, as many as are there."""
+    rest = iter(texts)
+    take = getattr(rest, "take", None)
+    while group := list(islice(rest, size)) if take is None else take(size):
+        yield group

@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.errors import DataError, RegardError
 from regard.interop.folder import write_folder
 from regard.interop.gguf_file import half_split
-from regard.tokens.scored import Kind, Piece, scored_bpe
+from regard.tokens.scored_pieces import PieceKind, ScoredPiece, scored_bpe
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.vocabulary_files import surround
 
@@ -139,7 +139,7 @@ def open_tokenizer(path: Path | str, vocab_size: int) -> Tokenizer:
     return Tokenizer.from_rust(rust, {"unk": 0, "bos": 1, "eos": 2})
 
 
-def read_pieces(path: Path, vocab_size: int) -> list[Piece]:
+def read_pieces(path: Path, vocab_size: int) -> list[ScoredPiece]:
     """The pieces of tokenizer.bin: int32 longest piece, then float32 score, int32 length, bytes."""
     if vocab_size < 259:
         raise DataError(f"reading {path}", f"{vocab_size} pieces", "3 control tokens and 256 bytes")
@@ -168,14 +168,14 @@ def read_pieces(path: Path, vocab_size: int) -> list[Piece]:
     return pieces
 
 
-def read_piece(id: int, raw: bytes, score: float) -> Piece:
+def read_piece(id: int, raw: bytes, score: float) -> ScoredPiece:
     """One piece; the format fixes the first 259 ids, which its versions spell differently."""
     if id < 3:
-        kind = Kind.UNKNOWN if id == 0 else Kind.CONTROL
-        return Piece(("<unk>", "<s>", "</s>")[id], score, kind)
+        kind = PieceKind.UNKNOWN if id == 0 else PieceKind.CONTROL
+        return ScoredPiece(("<unk>", "<s>", "</s>")[id], score, kind)
     if id < 259:
-        return Piece(f"<0x{id - 3:02X}>", score, Kind.BYTE)
-    return Piece(raw.decode().replace(" ", "▁"), score)
+        return ScoredPiece(f"<0x{id - 3:02X}>", score, PieceKind.BYTE)
+    return ScoredPiece(raw.decode().replace(" ", "▁"), score)
 
 
 def convert(path: Path, folder: Path) -> None:

@@ -17,7 +17,7 @@ from regard.cli.commands import COMMANDS, GROUPS, PANELS, Command
 from regard.cli.render import render
 from regard.cli.streams import read_texts, read_whole
 from regard.errors import UsageError
-from regard.verbs import FILES, FLAT, Words, hints_of, marks
+from regard.verbs import FILES, FLAT, Flag, Words, hints_of, marks
 
 EVERYWHERE = Group("Everywhere", sort_key=9)
 EXIT_CODES = "0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interrupted"
@@ -43,6 +43,7 @@ COMMON = [
 ]
 FILE = flag("file", list[str] | None, None, "Read texts from here, one a line.")
 SIMPLE = (str, int, float, bool)
+DASH = "\0"  # stands for the word -, which cyclopts would take for an option; no word has a NUL
 
 
 def door(command: Command) -> Callable[..., int]:
@@ -57,6 +58,7 @@ def door(command: Command) -> Callable[..., int]:
     def run(*args: Any, **flags: Any) -> int:
         positional = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY]
         given = dict(zip([p.name for p in positional], args, strict=False)) | flags
+        given = {name: with_dashes(value) for name, value in given.items()}
         common = {p.name: given.pop(p.name, p.default) for p in COMMON}
         files = given.pop("file", None)
         for name, how in words.items():
@@ -82,6 +84,13 @@ def door(command: Command) -> Callable[..., int]:
     return run
 
 
+def with_dashes(value: Any) -> Any:
+    """A value as it was written."""
+    if isinstance(value, list):
+        return [with_dashes(inside) for inside in value]
+    return "-" if value == DASH else value
+
+
 def own_parameters(
     signature: inspect.Signature, hints: dict[str, Any], helps: dict[str, str]
 ) -> Iterator[inspect.Parameter]:
@@ -102,6 +111,13 @@ def own_parameters(
             show_default=None if default else False,
         )
         hint = Annotated[hint, mark]
+        for own in marks(hints[name]):
+            if isinstance(own, Flag):
+                hint = Annotated[hint, Parameter(name=own.name)]
+            elif own is FLAT:  # fields are flags of their own, in a panel of their own
+                panel = Group(name.capitalize(), sort_key=8)
+                rest = Parameter(name="*", group=panel, consume_multiple=True, negative_iterable="")
+                hint = Annotated[hint, rest]
         yield inspect.Parameter(name, kind, default=default, annotation=hint)
 
 
@@ -111,8 +127,7 @@ def flag_type(hint: Any) -> Any:
     if any(isinstance(mark, Words) for mark in beside):
         return list[str] | None
     if FLAT in beside:
-        inner = hint.__origin__ if typing.get_origin(hint) is Annotated else hint
-        return Annotated[inner, Parameter(name="*")]
+        return hint.__origin__
     if typing.get_origin(hint) is Annotated:
         hint = hint.__origin__
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
@@ -165,6 +180,7 @@ def build_app(only: Sequence[str] | None = None) -> App:
         version=regard.__version__,
         help_format="plaintext",
         version_flags=["--version"],
+        suppress_keyboard_interrupt=False,  # main says so
         help_formatter=show_panel,
         default_parameter=Parameter(consume_multiple=True, negative_iterable=()),
     )
@@ -202,7 +218,7 @@ def build_app(only: Sequence[str] | None = None) -> App:
 def run_command(command: Command, arguments: Sequence[str]) -> int:
     """Run one command with the words after its name; returns the exit code."""
     app = build_app([command.name])
-    words = [*command.name.split(), *arguments]
+    words = [*command.name.split(), *(DASH if word == "-" else word for word in arguments)]
     try:
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:

@@ -24,16 +24,17 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
-    "train": "ngram bow classes w2v bayes logreg ibm1",
+    "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1",
     "history": "neighbours analogy cluster entropy guess sample",
     "data": "check",
-    "evaluate": "lm winograd analogies similarity",
-    "look": "attention heads lens extract",
+    "evaluate": "lm translate winograd analogies similarity",
+    "formal": "make test draw list learn",
+    "look": "attention heads lens extract gradients",
     "tokens": "encode decode train info merges explain vocab",
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""
 
-ALONE: tuple[str, ...] = ()
+ALONE: tuple[str, ...] = ("translate", "verify", "replay", "discover")
 """Commands without a group."""
 
 

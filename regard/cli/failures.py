@@ -20,8 +20,8 @@ def explain(error: Exception) -> RegardError:
         return RegardError("running", f"the package {error.name} is not installed", fix=fix)
     if isinstance(error, OSError) and error.strerror:
         return explain_system(error)
-    found = f"{type(error).__name__}: {error}"
-    return RegardError("running", found, fix="run again with -v to see where it happened")
+    problem = f"{type(error).__name__}: {error}"
+    return RegardError("running", problem, fix="run again with -v to see where it happened")
 
 
 def explain_system(error: OSError) -> RegardError:

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.cli.train_data import ROLES
 from regard.data.duplicates import WORDS, count_words, normalise
 from regard.data.pairs import all_pairs, read_pairs
 from regard.data.text_files import read_lines, read_parts
 from regard.errors import DataError, check_known
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.trainers import KINDS, train_tokenizer, usual_size
+from regard.train.data import ROLES
 
 DOING = "climbing the ladder"
 LEAST = 20  # lines that can be split

@@ -16,7 +16,6 @@ from regard import evaluate, train
 from regard.ambient import choose_device, settings
 from regard.cli.ladder_split import Split
 from regard.cli.ladder_vectors import measure_vectors, token_ids, train_vectors
-from regard.cli.legacy import load_verb, parse
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.decode.scoring import score_rows
@@ -27,6 +26,8 @@ from regard.history.ladder import Question, Rung, answer_curve
 from regard.history.ngram_model import NgramModel
 from regard.model_kinds import is_ngrams
 from regard.tokens import load as load_tokenizer
+from regard.train.config import DataConfig, ShapeConfig, TrainConfig
+from regard.train.results import Run
 
 TRIAL = 12  # steps that the pace of a rung is taken from, at least
 LONG = 0.04  # of a rung's time; where they take less, as many steps as take twice that are tried
@@ -35,37 +36,24 @@ VALIDATIONS = 3  # of a rung
 CLASSES, BROWN, MERGE = 100, 0.05, 1e-6  # at most; share of the budget; seconds of word × k²
 LBFGS = 3  # steps of logistic regression for each minute of the budget, at most 60
 
-SAME = ["--schedule", "cosine", "--floor", "0.05", "--keep", "1", "--log-every", "10"]
-MUON = ["--depth", "2", "--optimizer", "muon"]  # Adam learns more slowly
+SAME = {"schedule": "cosine", "floor": 0.05, "keep": 1, "log_every": 10}
+MUON = {"depth": 2, "optimizer": "muon"}  # Adam learns more slowly
 RATE = 8e-3
 FEW = {"fixed": 2000, "additive": 2000, "transformer": 600}  # steps beyond which less is better
-PAIR_WORDS = {
-    "fixed": ["seq2seq", "--attention", "none"],
-    "additive": ["seq2seq", "--attention", "additive"],
-    "transformer": ["seq2seq", "--pre-norm", *MUON],
+PAIR_SAME = {"batch_tokens": 1024, "length": 96, "smoothing": 0.0}
+PAIR_SETTINGS: dict[str, dict[str, Any]] = {
+    "fixed": {"attention": "none"},
+    "additive": {"attention": "additive"},
+    "transformer": {"pre_norm": True, **MUON},
 }
-PAIR_SAME = ["--batch-tokens", "1024", "--length", "96", "--smoothing", "0"]
-SHORT = ["--length", "32", "--depth", "1"]
-TEXT_WORDS = {
-    "mlp": ["mlp", *SHORT, "--lr", "2e-3"],
-    "rnn": ["rnn", *SHORT, "--lr", "2e-3"],
-    "lstm": ["lstm", *SHORT, "--lr", "5e-3"],
-    "gru": ["gru", *SHORT, "--lr", "5e-3"],
-    "transformer": ["lm", "--length", "128", *MUON],
+SHORT = {"batch_tokens": 1024, "length": 32, "depth": 1}
+TEXT_SETTINGS: dict[str, dict[str, Any]] = {
+    "mlp": {**SHORT, "lr": 2e-3},
+    "rnn": {**SHORT, "lr": 2e-3},
+    "lstm": {**SHORT, "lr": 5e-3},
+    "gru": {**SHORT, "lr": 5e-3},
+    "transformer": {"batch_tokens": 1024, "length": 128, **MUON},
 }
-TEXT_SAME = ["--batch-tokens", "1024"]
-
-
-class Kept(Show):
-    """Keeps the object that a verb would print; of the rest only progress is shown."""
-
-    def __init__(self, show: Show) -> None:
-        super().__init__(as_json=True, quiet=True)
-        self.moving, self.made = show.moving, dict[str, Any]()
-
-    def result(self, value: Any) -> None:
-        """Keep it."""
-        self.made = dict(value)
 
 
 class Clock:
@@ -93,13 +81,6 @@ class Climb:
         self.args, self.show, self.split, self.folder = args, show, split, folder
         self.meter = Meter(choose_device(args.device) == "cuda", args.watts)
 
-    def ask(self, *words: object) -> dict[str, Any]:
-        """What a command of ours would print as JSON."""
-        args = parse([str(word) for word in words])
-        kept = Kept(self.show)
-        load_verb(args.verb).run(args, kept)
-        return kept.made
-
     # Translation --------------------------------------------------------------------------------
 
     def translator(self, rung: Rung, seconds: float) -> dict[str, Any]:
@@ -113,14 +94,11 @@ class Climb:
             words = sum(len(row.split()) for row in read_text(self.split.train))
             found = counted(made["weights"], made, words) | {"bits": None}
         else:
-            found = self.steps([*PAIR_WORDS[rung.name], *PAIR_SAME], out, seconds)
+            found = self.steps("seq2seq", PAIR_SETTINGS[rung.name] | PAIR_SAME, out, seconds)
             out = out / "final"
-        place = () if rung.counts else ("--device", self.args.device)
-        score = self.ask(
-            *("eval", "translate", out, self.split.test),
-            *("--by-length", "--workers", 1, *place),
-        )
-        return {"bleu": score["bleu"], **found, "by_length": score["by_length"]}
+        with settings(device=self.args.device):
+            scores = evaluate.translate(out, self.split.test, by_length=True, workers=1).to_dict()
+        return {"bleu": scores["bleu"], **found, "by_length": scores["by_length"]}
 
     def fitting_lbfgs(self) -> int:
         """Steps of logistic regression, which is slow: as the budget allows."""
@@ -138,7 +116,8 @@ class Climb:
         if rung.counts:
             found = self.ngrams(rung, out)
         else:
-            found = self.steps([*TEXT_WORDS[rung.name], *TEXT_SAME], out, seconds)
+            kind = "lm" if rung.name == "transformer" else rung.name
+            found = self.steps(kind, TEXT_SETTINGS[rung.name], out, seconds)
             out = out / "final"
         with settings(device=self.args.device):
             score = evaluate.lm(out, self.split.test).to_dict()
@@ -193,46 +172,58 @@ class Climb:
 
     # Step by step -------------------------------------------------------------------------------
 
-    def steps(self, words: list[str], out: Path, seconds: float) -> dict[str, Any]:
+    def steps(self, kind: str, asked: dict[str, Any], out: Path, seconds: float) -> dict[str, Any]:
         """Train step by step, for so many seconds or as many steps as asked for."""
-        split, args = self.split, self.args
+        args = self.args
         heads = next(count for count in (4, 2, 1) if args.dim % count == 0)
-        kind, *rest = words
-        data = (split.train, "--valid", split.valid, "--tokens", split.tokenizer)
-        shape = ("--dim", args.dim, *(("--heads", heads) if out.name == "transformer" else ()))
-        place = ("--seed", args.seed, "--device", args.device)
-        command: tuple[Any, ...] = ("train", kind, *data, *rest, *shape, *SAME, *place)
-        count = args.steps or self.fitting(command, seconds)
-        if "--lr" not in rest:
-            command += ("--lr", RATE * min(1.0, (FEW[out.name] / count) ** 0.5))
-        every = -(-count // VALIDATIONS)
+        asked = SAME | asked | {"dim": args.dim}
+        asked |= {"heads": heads} if out.name == "transformer" else {}
+        count = args.steps or self.fitting(kind, asked, seconds)
+        if "lr" not in asked:
+            asked["lr"] = RATE * min(1.0, (FEW[out.name] / count) ** 0.5)
+        asked |= {"steps": count, "warm_up": max(1, min(400, count // 10)), "save_every": count}
+        asked["eval_every"] = -(-count // VALIDATIONS)
         began = time.perf_counter()
         self.meter.start()
-        made = self.ask(
-            *(*command, "--out", out, "--steps", count, "--warm-up", max(1, min(400, count // 10))),
-            *("--eval-every", every, "--save-every", count),
-        )
+        run = self.train(kind, asked, out)
         taken, joules = time.perf_counter() - began, self.meter.joules()
-        if made["best_valid"] is None:
+        if run.best_valid is None:
             raise DataError(f"training {out.name}", "nothing to validate on", "longer lines")
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
         shutil.rmtree(out / "data", ignore_errors=True)
         return {
-            "bits": made["best_valid"] / math.log(2),
-            "parameters": self.ask("info", out / "final")["parameters"],
+            "bits": run.best_valid / math.log(2),
+            "parameters": sum(p.numel() for p in run.kit.model.parameters()),
             "seconds": taken,
             "tokens_per_s": pace(out)[0],
             "joules": joules,
-            "steps": made["steps"],
+            "steps": run.steps,
         }
 
-    def fitting(self, command: tuple[Any, ...], seconds: float) -> int:
+    def train(self, kind: str, asked: dict[str, Any], out: Path) -> Run:
+        """Train a network on the split."""
+        split = self.split
+        data = {"valid": (str(split.valid),), "tokens": str(split.tokenizer)}
+        configs = {
+            name: kind_of(
+                **{n: v for n, v in (asked | data).items() if n in kind_of.__dataclass_fields__}
+            )
+            for name, kind_of in CONFIGS.items()
+        }
+        function = getattr(train, kind)
+        with settings(seed=self.args.seed, device=self.args.device, quiet=True):
+            run: Run = function(
+                str(split.train), out=out, **dict(zip(CONFIGS, configs, strict=True))
+            )
+        return run
+
+    def fitting(self, kind: str, asked: dict[str, Any], seconds: float) -> int:
         """How many steps fit into a rung's time, by a trial of a few."""
         began, trial = time.perf_counter(), self.folder / ".trial"
         steps = TRIAL
         for _ in range(2):
-            often = ("--log-every", steps // 3, "--eval-every", 0, "--save-every", steps)
-            self.ask(*command, "--out", trial, "--steps", steps, *often)
+            often = {"steps": steps, "log_every": steps // 3, "eval_every": 0, "save_every": steps}
+            self.train(kind, asked | often, trial)
             speed, tokens = pace(trial)
             shutil.rmtree(trial)
             taken = steps * tokens / speed
@@ -243,6 +234,7 @@ class Climb:
         return max(TRIAL, int(left * speed / tokens))
 
 
+CONFIGS: dict[str, Any] = {"config": TrainConfig, "shape": ShapeConfig, "data": DataConfig}
 COSTS = ("parameters", "seconds", "tokens_per_s", "joules")
 
 

@@ -15,27 +15,21 @@ from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
 from regard.cli.cause_flags import CAUSE
-from regard.cli.diagnose_flags import DIAGNOSE
-from regard.cli.discover_flags import DISCOVER
 from regard.cli.explain_flags import EXPLAIN
 from regard.cli.extract_flags import EXTRACT
 from regard.cli.failures import explain
 from regard.cli.ladder_flags import LADDER
-from regard.cli.lang_flags import LANG
-from regard.cli.learn_flags import LEARN
 from regard.cli.options import add_common, add_device, amount, positive
 from regard.cli.probe_flags import PROBE
 from regard.cli.show import Show
 from regard.cli.texts import noted
-from regard.cli.train_flags import add_train
 from regard.cli.write_flags import WRITING, Row
 from regard.errors import UsageError, did_you_mean, nearest
 from regard.files import FULL
 
 INTERRUPTED = 130
-FAMILIES = WRITING | DIAGNOSE | LADDER
+FAMILIES = WRITING | LADDER
 FAMILIES |= EXPLAIN | CAUSE | PROBE | EXTRACT
-FAMILIES |= LANG | LEARN | DISCOVER
 READING = "reading the command line"
 
 
@@ -116,21 +110,6 @@ def add_list(parser: argparse.ArgumentParser) -> None:
     """`regard list` has no arguments of its own."""
 
 
-def add_replay(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard replay`."""
-    parser.add_argument("path", metavar="RECEIPT", help="a receipt.json, or a run's folder")
-    parser.add_argument("--keep", metavar="FOLDER", help="keep the new run here")
-
-
-def add_verify(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard verify`."""
-    parser.add_argument("what", metavar="resume", choices=("resume",), help="what to prove")
-    kinds = ("lm", "mlm", "seq2seq", "lstm")
-    parser.add_argument("--kind", choices=kinds, default="lm", help="what is trained (lm)")
-    parser.add_argument("--kills", type=positive, default=20, metavar="N", help="kills (20)")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments of the kills (0)")
-
-
 class Verb(NamedTuple):
     """One verb: where it lives, what it does, how it is called."""
 
@@ -172,30 +151,6 @@ ROWS: dict[str, Row] = {
         "regard plan gpt2 --batch 4 --length 512",
         "regard plan --dim 1024 --depth 12 --heads 16 --length 8192",
         "regard plan folder --train --batch 8 --steps 10000 --require-fit",
-    ),
-    "train": (
-        "regard.cli.train",
-        "train a model on text or sentence pairs: lm, mlm, seq2seq, rnn, lstm, gru or mlp",
-        add_train,
-        "regard train lm tale.txt --out run --steps 1000 --tokens chars",
-        "regard train seq2seq pairs.tsv --valid dev.tsv --out run --lr 1e-3",
-        "regard train lm tale.txt --out run --steps 1000 --tokens chars --resume",
-    ),
-    "replay": (
-        "regard.cli.replay",
-        "run again what a receipt says, and compare",
-        add_replay,
-        "regard replay run/receipt.json",
-        "regard replay run --json",
-        "regard replay run/receipt.json --keep folder",
-    ),
-    "verify": (
-        "regard.cli.verify",
-        "prove a promise by trying it: resume kills a run and compares the weights",
-        add_verify,
-        "regard verify resume",
-        "regard verify resume --kind seq2seq --kills 20",
-        "regard verify resume --kills 3 --json",
     ),
     **FAMILIES,
     "export": (

@@ -80,7 +80,7 @@ def show_help(words: Sequence[str]) -> int:
 def unknown(words: Sequence[str]) -> UsageError:
     """The error for a command that is not there, with the nearest that is, in whatever group."""
     name = " ".join(words[:2] if words[0] in GROUPS else words[:1])
-    ends = [key for key in TABLE if key.split()[-1] == words[-1 if len(words) < 2 else 0]]
+    ends = [key for key in TABLE if key.split()[-1] == name]
     close = ends[0] if ends else nearest(name, [*TABLE, *GROUPS], 1)
     fix = f"did you mean `regard {close}`?" if close else "see `regard --help`"
     return UsageError("reading the command line", f"unknown command {name!r}", fix=fix)

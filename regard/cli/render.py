@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,18 @@ def render(
     """Show a result, or each of a stream as it comes; returns the exit code."""
     if result is None:
         return 0
+    if os.environ.get("RANK", "0") != "0" and isinstance(result, Result):
+        return result.exit_code  # of the processes that torchrun starts, the first one speaks
+    indent: int | None = 2
     if not isinstance(result, Result):
-        if save or receipt:
-            raise UsageError("saving a result", "a stream of results", "one result", "one text")
-        return render_stream(result, as_json)
+        if not (save or receipt):
+            return render_stream(result, as_json)
+        first, *others = islice(result, 2)
+        if others:
+            raise UsageError("saving a result", "several results", "one result", "one text")
+        result, indent = first, None
     if as_json:
-        print(json.dumps(result.to_dict(), ensure_ascii=False, indent=2, allow_nan=False))
+        print(json.dumps(result.to_dict(), ensure_ascii=False, indent=indent, allow_nan=False))
     else:
         show(result)
     for path in save or ():
@@ -51,14 +59,16 @@ def render_stream(results: Iterator[Result], as_json: bool) -> int:
             failures += 1
             if failures <= FAILURES:
                 show_error(result.error)
-        elif as_json:
+        if as_json:
             line = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False)
             print(line, flush=True)
+        elif isinstance(result, Failed):
+            print(flush=True)  # lines of the answer stand beside those that were read
         else:
             show(result)
     if failures > FAILURES:
-        found = f"{failures:,} texts could not be done; the first {FAILURES} are named"
-        print(f"error: {found}", file=sys.stderr)
+        problem = f"{failures:,} texts could not be done; the first {FAILURES} are named"
+        print(f"error: {problem}", file=sys.stderr)
     return DataError.exit_code if failures else 0
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from io import BufferedReader
-from typing import cast
+from itertools import chain, islice
+from typing import Self, cast
 
 from regard.data.text_files import CHUNK, find_files, open_raw, read_chunk, unpack
 from regard.errors import DataError, RegardError, UsageError, bad_byte
@@ -26,7 +28,28 @@ def read_texts(
     if files and list(files) != ["-"]:
         return file_lines(files)
     stdin = cast(BufferedReader, sys.stdin.buffer)
-    return stream_lines(iter(lambda: stdin.read1(CHUNK), b""), "stdin")
+    return ArrivingLines(iter(lambda: stdin.read1(CHUNK), b""), "stdin")
+
+
+class ArrivingLines:
+    """Lines of a slow stream: one after the other, or as many as have arrived."""
+
+    def __init__(self, chunks: Iterable[bytes], name: str) -> None:
+        self.ready = deque[Line]()
+        self.groups = stream_groups(chunks, name)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Line:
+        while not self.ready:
+            self.ready.extend(next(self.groups))
+        return self.ready.popleft()
+
+    def take(self, size: int) -> list[Line]:
+        """At most `size` lines, at least one unless the stream has ended."""
+        first = list(islice(self, 1))
+        return first + [self.ready.popleft() for _ in range(min(size - 1, len(self.ready)))]
 
 
 def read_whole(words: Sequence[str], files: Sequence[str] | None, joined: bool = True) -> str:
@@ -47,8 +70,8 @@ def checked(word: str) -> str:
     try:
         word.encode()
     except UnicodeEncodeError as error:
-        found = f"character {error.start} of {word[:20]!r} is not UTF-8"
-        raise DataError("reading the command line", found, "UTF-8 text") from None
+        problem = f"character {error.start} of {word[:20]!r} is not UTF-8"
+        raise DataError("reading the command line", problem, "UTF-8 text") from None
     return word
 
 
@@ -57,24 +80,26 @@ def file_lines(files: Sequence[str]) -> Iterator[Line]:
     for file in find_files(files):
         with open_raw(file) as raw:
             read = partial(read_chunk, unpack(raw, str(file)), str(file))
-            yield from stream_lines(iter(read, b""), str(file))
+            yield from chain.from_iterable(stream_groups(iter(read, b""), str(file)))
 
 
-def stream_lines(chunks: Iterable[bytes], name: str) -> Iterator[Line]:
-    """The lines of bytes that arrive in chunks, without their ends; bad ones are told apart."""
+def stream_groups(chunks: Iterable[bytes], name: str) -> Iterator[list[Line]]:
+    """The lines that end in each chunk, without their ends; bad ones are told apart."""
     rest: list[bytes] = []  # of the line that goes on; a list, lest a long line be copied often
     number = offset = 0
     for chunk in chunks:
         first, *lines = chunk.split(b"\n")
         rest.append(first)
+        group = list[Line]()
         for line in lines:
             number += 1
             whole = b"".join(rest)
-            yield decoded(whole, name, number, offset)
+            group.append(decoded(whole, name, number, offset))
             offset += len(whole) + 1
             rest = [line]
+        yield group
     if any(rest):
-        yield decoded(b"".join(rest), name, number + 1, offset)
+        yield [decoded(b"".join(rest), name, number + 1, offset)]
 
 
 def decoded(line: bytes, name: str, number: int, offset: int) -> Line:
@@ -82,6 +107,6 @@ def decoded(line: bytes, name: str, number: int, offset: int) -> Line:
     try:
         text = line.decode().removesuffix("\r")
     except UnicodeDecodeError as error:
-        found = f"{name}, line {number}, {bad_byte(error, offset)}"
-        return DataError("reading a line", found, "UTF-8 text")
+        problem = f"{name}, line {number}, {bad_byte(error, offset)}"
+        return DataError("reading a line", problem, "UTF-8 text")
     return text.removeprefix("\ufeff") if number == 1 else text

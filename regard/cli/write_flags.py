@@ -7,19 +7,10 @@ import math
 from collections.abc import Callable
 
 from regard.cli.extract_flags import add_out
-from regard.cli.options import MOST, add_action, add_common, add_device, positive
+from regard.cli.options import MOST, add_device, positive
 
 LINES = "none: one per line of stdin"
 FOLDER = "a folder that `regard.load` opens"
-EVALUATIONS = {
-    "translate": (
-        "BLEU and chrF of translations, with sacrebleu's signatures",
-        "regard eval translate folder test.tsv --train train.tsv",
-        "regard eval translate folder test.tsv --beams 1 --json",
-        "regard eval translate folder test.tsv --train train.tsv --allow-overlap",
-    ),
-}
-"""What each evaluation measures, and three examples."""
 
 
 def number(text: str) -> float:
@@ -106,45 +97,6 @@ def add_generate(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def add_translate(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard translate`."""
-    parser.add_argument(
-        "texts", metavar="TEXT", nargs="*", help=f"sentences or paragraphs; {LINES}"
-    )
-    place = "read lines from here; - is stdin"
-    parser.add_argument("--file", action="append", metavar="FILE", help=place)
-    model = f"{FOLDER}, or the name of one in the box (fr-en)"
-    parser.add_argument("--model", metavar="FOLDER", default="fr-en", help=model)
-    why = "where each word came from, how sure it is, how rare its source; writes a page too"
-    parser.add_argument("--explain", action="store_true", help=why)
-    page = "where --explain writes it (regard-translate.html), a .png beside it with matplotlib"
-    parser.add_argument("--page", metavar="FILE", help=page)
-    add_search(parser, 4, "width of the beam (4)")
-    several = "so many translations of each, at most 200, TABs between; words too with --json (1)"
-    parser.add_argument("--alternatives", type=whole, default=1, metavar="N", help=several)
-    for name, text in (
-        ("--must", "a word that translations hold; may be given several times"),
-        ("--ban", "a word that none holds; may be given several times"),
-    ):
-        parser.add_argument(name, action="append", default=[], metavar="WORD", help=text)
-    parser.add_argument("--begin", default="", metavar="TEXT", help="how translations begin")
-    coin = "may write words that training never did (only for lines of files, one translation each)"
-    parser.add_argument("--coin", action=argparse.BooleanOptionalAction, help=coin)
-    alpha = "strength of the length penalty; 0 prefers short (0.6)"
-    parser.add_argument("--alpha", type=number, default=0.6, metavar="X", help=alpha)
-    most = "tokens at most (50 more than the source has)"
-    parser.add_argument("--max-new", type=whole, metavar="N", help=most)
-    parser.add_argument("--seed", type=whole, help="accepted as everywhere; beams draw nothing")
-    batch = (
-        "sentences translated together, of long ones fewer (as suits the beam); changes no answer"
-    )
-    parser.add_argument("--batch", type=whole, metavar="N", help=batch)
-    share = "processes for many lines on a CPU (as many as cores)"
-    parser.add_argument("--workers", type=whole, metavar="N", help=share)
-    add_full(parser)
-    add_place(parser)
-
-
 def add_shortlist(parser: argparse.ArgumentParser) -> None:
     """Arguments of `regard shortlist`."""
     parser.add_argument("path", metavar="FOLDER", help="a translator's, where the list is written")
@@ -176,28 +128,6 @@ def add_score(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def add_eval(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard eval`."""
-    choices = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
-    for name, (summary, *examples) in EVALUATIONS.items():
-        sub = add_action(choices, name, summary, examples)
-        sub.add_argument("path", metavar="FOLDER", help=FOLDER)
-        sub.add_argument("test", metavar="FILE", help="source TAB target on each line")
-        train = "training files, to find test lines that stand in them"
-        sub.add_argument("--train", nargs="+", metavar="FILE", help=train)
-        allow = "evaluate even so, and mark the numbers"
-        sub.add_argument("--allow-overlap", action="store_true", help=allow)
-        add_search(sub, 4, "width of the beam (4)")
-        add_full(sub)
-        share = "processes for many lines on a CPU (as many as cores)"
-        sub.add_argument("--workers", type=whole, metavar="N", help=share)
-        length = "BLEU by the number of words of the source too"
-        sub.add_argument("--by-length", action="store_true", help=length)
-        sub.add_argument("--seed", type=whole, help="nothing is drawn")
-        add_place(sub)
-        add_common(sub)
-
-
 Row = tuple[str, str, Callable[[argparse.ArgumentParser], None], str, str, str]
 
 WRITING: dict[str, Row] = {
@@ -208,14 +138,6 @@ WRITING: dict[str, Row] = {
         'regard generate folder "Once upon a time"',
         'regard generate folder "Dear" --temperature 0.8 --top-p 0.95 --seed 7',
         "regard generate folder --max-new 20 --greedy --json < prompts.txt",
-    ),
-    "translate": (
-        "regard.cli.translate",
-        "translate by beam search, one line out for each line in",
-        add_translate,
-        'regard translate --alternatives 4 --explain "Il m\'a entarté."',
-        "regard translate --model folder --file lines.fr > lines.en",
-        "regard translate --model folder --alternatives 4 --json < lines.fr",
     ),
     "shortlist": (
         "regard.cli.shortlist",
@@ -240,14 +162,6 @@ WRITING: dict[str, Row] = {
         'regard score folder "The cat sat on the mat."',
         "regard score folder --json < lines.txt",
         "regard score translator < pairs.tsv",
-    ),
-    "eval": (
-        "regard.cli.evaluate",
-        "BLEU and chrF of translations",
-        add_eval,
-        "regard eval translate folder test.tsv",
-        "regard eval translate folder test.tsv --json",
-        "regard eval translate folder test.tsv --train train.tsv",
     ),
 }
 """Where each verb lives, what it does, its arguments and three examples: the fields of a Verb."""

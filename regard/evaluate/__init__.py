@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from regard.ambient import current
+from regard.ambient import current, progress
 from regard.errors import DataError
 from regard.evaluate.results import (
     AnalogyScores,
@@ -16,6 +16,7 @@ from regard.evaluate.results import (
     SectionScore,
     SimilarityScore,
     SpeechPerplexity,
+    TranslationScores,
     WinogradScores,
 )
 from regard.history import Matrix, VectorsLike
@@ -85,6 +86,90 @@ def lm(
 
 
 @verb
+def translate(
+    model: ModelLike,
+    test: File,
+    *,
+    train: Files | None = None,
+    allow_overlap: bool = False,
+    by_length: bool = False,
+    beams: Count = 4,
+    shortlist: bool = True,
+    workers: Count | None = None,
+    strict: bool = False,
+    precision: Precision = "auto",
+    edit: EditsLike = (),
+) -> TranslationScores:
+    """BLEU and chrF of translations, with sacrebleu's signatures.
+
+    Test pairs of which a side stands in the training data are an error.
+
+    Args:
+        model: a translator: a folder, the name of a model in the box, or an opened Kit.
+        test: source TAB target on each line.
+        train: training files, to find test pairs that stand in them (those of the run's receipt).
+        allow_overlap: evaluate even so, and mark the numbers.
+        by_length: BLEU by the number of words of the source too.
+        beams: width of the beam.
+        shortlist: on a CPU, whether to score only the words that the folder's shortlist allows,
+            where it has one.
+        workers: processes for many lines on a CPU (as many as cores).
+        strict: the same bits whatever is in the batch; slower.
+        precision: of the matrix products; less is faster.
+        edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+
+    Example:
+        >>> regard.evaluate.translate("fr-en", "test.tsv").bleu
+        $ regard evaluate translate folder test.tsv --train train.tsv
+        $ regard evaluate translate folder test.tsv --beams 1 --json
+        $ regard evaluate translate fr-en test.tsv --by-length --allow-overlap
+    """
+    from regard.data.pairs import read_pairs
+    from regard.evaluate.bleu import bleu_by_length, bleu_chrf
+    from regard.evaluate.overlap import check_pair_overlap
+    from regard.evaluate.perplexity import check_tokenizer
+    from regard.translation import open_translator
+    from regard.translation.config import TranslateConfig
+    from regard.translation.translator import Translator
+
+    pairs = list(read_pairs(test))
+    if not any(source.strip() and target.strip() for source, target in pairs):
+        found = f"{len(pairs):,} pairs, none with words on both sides" if pairs else "no pairs"
+        raise DataError(f"evaluating on {test}", found, "one or more")
+    config = TranslateConfig(beams, shortlist=shortlist)
+    opened = open_translator(
+        model,
+        config,
+        lines=len(pairs),
+        workers=workers,
+        strict=strict,
+        precision=precision,
+        edit=edit,
+    )
+    with progress("translating") as say, opened as translator:
+        if isinstance(translator, Translator):
+            check_tokenizer(translator.kit)
+        overlap = check_pair_overlap(_name(model), test, pairs, _listed(train), allow_overlap)
+
+        def tell(done: int, total: int) -> None:
+            say(f"{len(pairs) * done // total:,} of {len(pairs):,} lines")
+
+        documents = translator.translate([source for source, _ in pairs], tell)
+    texts = [" ".join(document.translations[0].text.split()) for document in documents]
+    spaced = not isinstance(translator, Translator)  # models that count words put blanks between
+    scores = bleu_chrf(texts, [target for _, target in pairs], spaced)
+    return TranslationScores(
+        *scores,
+        lines=len(pairs),
+        beams=translator.config.beams,
+        overlap=overlap,
+        by_length=bleu_by_length(pairs, texts, spaced) if by_length else None,
+        model=_name(model),
+        test=str(test),
+    )
+
+
+@verb
 def winograd(
     model: ModelLike,
     schemas: File,
@@ -99,7 +184,8 @@ def winograd(
 
     Args:
         model: a folder, a .gguf file, n-grams, or an opened Kit.
-        schemas: WSC's .xml, XWinograd's .tsv, WinoGrande's .jsonl, or columns text a b answer [pair].
+        schemas: WSC's .xml, XWinograd's .tsv, WinoGrande's .jsonl, or a table with the columns
+            text, a, b, answer and perhaps pair.
         full: score the whole text, not what follows the candidate alone.
         only: schemas of groups that begin so, such as fr, or 'en original'.
         limit: the first schemas (all).

@@ -53,10 +53,10 @@ def read_questions(path: str | os.PathLike[str]) -> dict[str, list[list[str]]]:
                 expected = "four words, or two in the whole section, or `: section`"
                 raise DataError(f"reading {path}", f"line {number}: {line[:60]!r}", expected)
             rows.append(parts)
-    made = {name: crossed(rows) for name, rows in sections.items()}
-    if not any(made.values()):
+    questions = {name: crossed(rows) for name, rows in sections.items()}
+    if not any(questions.values()):
         raise DataError(f"reading {path}", "no questions", "lines of four words, or pairs of words")
-    return made
+    return questions
 
 
 def crossed(rows: list[list[str]]) -> list[list[str]]:
@@ -70,18 +70,18 @@ def solve(
     vectors: WordVectors, questions: Questions, way: Literal["add", "mul"] = "add"
 ) -> dict[str, Solved]:
     """Each section's score: the nearest word, the three of the question left out, is the fourth."""
-    made = {}
+    scores_of = {}
     for name, rows in questions.items():
-        found = [[place(vectors, word) for word in row] for row in rows]
-        known = np.array([row for row in found if min(row) >= 0], np.int64).reshape(-1, 4)
+        placed = [[place(vectors, word) for word in row] for row in rows]
+        known = np.array([row for row in placed if min(row) >= 0], np.int64).reshape(-1, 4)
         right = 0
         for start in range(0, len(known), BATCH):
             part = known[start : start + BATCH]
             scores = vectors.analogy_scores(part[:, :3], way)
             scores[np.arange(len(part))[:, None], part[:, :3]] = -np.inf
             right += int((scores.argmax(1) == part[:, 3]).sum())
-        made[name] = Solved(right, len(known), len(rows) - len(known))
-    return made
+        scores_of[name] = Solved(right, len(known), len(rows) - len(known))
+    return scores_of
 
 
 def place(vectors: WordVectors, word: str) -> int:
@@ -99,7 +99,7 @@ def total(scores: Mapping[str, Solved]) -> Solved:
 Pairs = Sequence[tuple[str, str, float]]
 
 
-class Agreement(NamedTuple):
+class RankAgreement(NamedTuple):
     """How the order of cosines agrees with people's order of the same pairs."""
 
     spearman: float
@@ -129,16 +129,16 @@ def read_similarity(path: str | os.PathLike[str]) -> list[tuple[str, str, float]
     return pairs
 
 
-def agree(vectors: WordVectors, pairs: Pairs) -> Agreement:
+def agree(vectors: WordVectors, pairs: Pairs) -> RankAgreement:
     """Spearman's rank correlation (1904) over the pairs whose words both have vectors."""
     rows = [(place(vectors, a), place(vectors, b), score) for a, b, score in pairs]
     known = [row for row in rows if min(row[:2]) >= 0]
     if len(known) < 2:
-        found = f"{len(known)} of {len(rows)} pairs with vectors for both words"
-        raise DataError("comparing similarities", found, "2 or more")
+        problem = f"{len(known)} of {len(rows)} pairs with vectors for both words"
+        raise DataError("comparing similarities", problem, "2 or more")
     theirs = [score for _, _, score in known]
     if len(set(theirs)) < 2:
-        found = f"{theirs[0]:g} for each of {len(known):,} pairs"
-        raise DataError("comparing similarities", found, "scores that differ")
+        problem = f"{theirs[0]:g} for each of {len(known):,} pairs"
+        raise DataError("comparing similarities", problem, "scores that differ")
     ours = [float(vectors.unit[a] @ vectors.unit[b]) for a, b, _ in known]
-    return Agreement(spearman(ours, theirs), len(known), len(rows) - len(known))
+    return RankAgreement(spearman(ours, theirs), len(known), len(rows) - len(known))

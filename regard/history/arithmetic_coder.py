@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Whole = NDArray[np.uint64]
 Bytes = NDArray[np.uint8]
-Told = Callable[[int], None]
+Tell = Callable[[int], None]
 """Called with the symbols done so far."""
 
 WIDTH = 56  # bits of a code; with a byte more it still fits in 64
@@ -41,8 +41,8 @@ def frequencies(p: Floats) -> Ids:
     """Probabilities (N, V) as cumulative whole numbers (N, V); every symbol has 1 or more."""
     if not np.isfinite(p).all() or p.min() < 0:
         raise DataError("coding a text", "probabilities that are no numbers", "a sound model")
-    made: Ids = np.cumsum((p * SCALE).astype(np.int64) + 1, 1)
-    return made
+    cumulative: Ids = np.cumsum((p * SCALE).astype(np.int64) + 1, 1)
+    return cumulative
 
 
 def share_of(upto: Ids, words: Ids) -> tuple[Ids, Ids, Ids]:
@@ -60,11 +60,11 @@ def rows_for(count: int, vocab: int) -> int:
 def rows_of(ids: Ids, rows: int) -> Ids:
     """A text as columns (L, N): row after row, the first ones a symbol longer; −1 fills up."""
     length, longer = divmod(len(ids), rows)
-    made = np.full((rows, length + 1), -1)
+    columns = np.full((rows, length + 1), -1)
     cut = longer * (length + 1)
-    made[:longer] = ids[:cut].reshape(longer, length + 1)
-    made[longer:, :length] = ids[cut:].reshape(rows - longer, length)
-    return made.T[: length + (longer > 0)]
+    columns[:longer] = ids[:cut].reshape(longer, length + 1)
+    columns[longer:, :length] = ids[cut:].reshape(rows - longer, length)
+    return columns.T[: length + (longer > 0)]
 
 
 def text_of(columns: Ids) -> Ids:
@@ -129,7 +129,7 @@ def shortest(low: int, size: int) -> bytes:
 
 
 @dataclass(frozen=True)
-class Packed:
+class ArithmeticCode:
     """A text in bytes."""
 
     data: bytes
@@ -143,11 +143,11 @@ class Packed:
     """Places of the symbols that are ruled out; the coder writes them even so."""
 
 
-def pack(ids: Ids, predictor: Predictor, told: Told | None = None) -> Packed:
+def pack(ids: Ids, predictor: Predictor, tell: Tell | None = None) -> ArithmeticCode:
     """Code a text of symbols 0 to V − 1."""
     if len(ids) and not 0 <= ids.min() <= ids.max() < predictor.vocab:
-        found = f"symbols from {ids.min()} to {ids.max()}"
-        raise DataError("coding a text", found, f"0 to {predictor.vocab - 1}")
+        problem = f"symbols from {ids.min()} to {ids.max()}"
+        raise DataError("coding a text", problem, f"0 to {predictor.vocab - 1}")
     rows = rows_for(len(ids), predictor.vocab)
     ranges, each, bits = Ranges(rows), np.arange(rows), 0.0
     moved: list[tuple[Ids, Bytes]] = []
@@ -166,13 +166,13 @@ def pack(ids: Ids, predictor: Predictor, told: Told | None = None) -> Packed:
             bits -= float(np.log2(own).sum())
         if real.all():
             predictor.read(words)
-        if told:
-            told(n * rows)
+        if tell:
+            tell(n * rows)
     never = np.flatnonzero(text_of(np.array(ruled_out))) if np.isinf(bits) else ()
-    return Packed(ranges.finish(moved), len(ids), rows, bits, tuple(map(int, never)))
+    return ArithmeticCode(ranges.finish(moved), len(ids), rows, bits, tuple(map(int, never)))
 
 
-def unpack(packed: Packed, predictor: Predictor, told: Told | None = None) -> Ids:
+def unpack(packed: ArithmeticCode, predictor: Predictor, tell: Tell | None = None) -> Ids:
     """The text again, with the predictor that it was coded with."""
     rows, each = packed.rows, np.arange(packed.rows)
     data, place, past = streams(packed)
@@ -180,14 +180,14 @@ def unpack(packed: Packed, predictor: Predictor, told: Told | None = None) -> Id
 
     def feed(some: Ids) -> None:
         """The next byte of these rows; zeros after the last."""
-        found = data[np.where(place[some] < past[some], place[some], len(data) - 1)]
-        code[some] = ((code[some] << BYTE) & CODE) | found
+        next_bytes = data[np.where(place[some] < past[some], place[some], len(data) - 1)]
+        code[some] = ((code[some] << BYTE) & CODE) | next_bytes
         place[some] += 1
 
     for _ in range(WIDTH // 8):
         feed(each)
     predictor.start(rows)
-    made, longer = list[Ids](), packed.count % rows
+    columns, longer = list[Ids](), packed.count % rows
     for n in range(1, -(-packed.count // rows) + 1):
         upto = frequencies(predictor.predict())
         total = upto[:, -1]
@@ -198,17 +198,17 @@ def unpack(packed: Packed, predictor: Predictor, told: Told | None = None) -> Id
         while len(known := ranges.moving()):
             ranges.shift(known)
             feed(known)
-        made.append(words)
+        columns.append(words)
         if n * rows <= packed.count:
             predictor.read(words)
-        if told:
-            told(n * rows)
+        if tell:
+            tell(n * rows)
     if longer:
-        made[-1][longer:] = -1
-    return text_of(np.stack(made)) if made else np.zeros(0, np.int64)
+        columns[-1][longer:] = -1
+    return text_of(np.stack(columns)) if columns else np.zeros(0, np.int64)
 
 
-def streams(packed: Packed) -> tuple[Bytes, Ids, Ids]:
+def streams(packed: ArithmeticCode) -> tuple[Bytes, Ids, Ids]:
     """All bytes and a zero, where each row begins, and where it ends."""
     width = packed.data[0] if packed.data else 0
     begin = 1 + width * packed.rows

@@ -74,10 +74,10 @@ class Lines:
             self.last, self.number = line, self.number + 1
             yield line
 
-    def wrong(self, found: str, expected: str, number: int | None = None) -> DataError:
+    def wrong(self, problem: str, expected: str, number: int | None = None) -> DataError:
         """An error at a line, the last one unless said otherwise."""
         place = f"line {number or self.number:,}"
-        return DataError(f"reading {self.name}", f"{place}: {found}", expected, BROKEN)
+        return DataError(f"reading {self.name}", f"{place}: {problem}", expected, BROKEN)
 
 
 def read_arpa(file: Iterable[str], name: Path | str) -> tuple[Ngrams, list[str]]:
@@ -153,9 +153,9 @@ def read_level(
             raise lines.wrong(f"the word {error}", "one of the single words above") from None
     if len(ids) != size:
         raise lines.wrong(f"{len(ids):,} {n}-grams", f"{size:,}, as the head says")
-    made = np.array(ids, np.int64).reshape(-1, n)
-    check_repeats(lines, made, first, list(words))
-    return made, natural(logs), natural(shares)
+    ngrams = np.array(ids, np.int64).reshape(-1, n)
+    check_repeats(lines, ngrams, first, list(words))
+    return ngrams, natural(logs), natural(shares)
 
 
 def check_repeats(lines: Lines, ids: Ids, first: int, words: list[str]) -> None:
@@ -194,8 +194,8 @@ def make_level(lines: Lines, below: Ngrams, ids: Ids, logs: Floats, shares: Floa
         context = below.find(n, context, ids[:, n])
     if len(ids) and (context < 0).any():
         n, lost = ids.shape[1], int((context < 0).argmax())
-        found = f"{n}-gram {lost + 1:,} goes on from a {n - 1}-gram that is not listed"
-        raise lines.wrong(found, "each context among the shorter n-grams")
+        problem = f"{n}-gram {lost + 1:,} goes on from a {n - 1}-gram that is not listed"
+        raise lines.wrong(problem, "each context among the shorter n-grams")
     order = np.lexsort((ids[:, -1], context))
     unseen = np.zeros(len(ids), np.int64)
     return Level(context[order], ids[order, -1], logs[order], shares[order], unseen)

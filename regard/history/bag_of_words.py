@@ -19,7 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import UsageError
-from regard.history.ibm1 import Floats, Ids, Option, Rows, Slot, Sparse, link_keys, unknown_slot
+from regard.history.ibm1 import (
+    Floats,
+    Ids,
+    Option,
+    Ragged,
+    Slot,
+    Sparse,
+    link_keys,
+    unknown_slot,
+)
 
 RUNNERS_UP = 8  # other classes that could stand at any place
 
@@ -74,7 +83,7 @@ class BagModel:
         return Option(targets[self.classes.word[n]], float(logprobs[n]))
 
 
-def classify(sources: Rows, targets: Rows) -> tuple[Classes, Rows]:
+def classify(sources: Ragged, targets: Ragged) -> tuple[Classes, Ragged]:
     """The classes of some pairs, and the target sentences as classes."""
     sizes = np.diff(targets.bounds)
     sentence = np.repeat(np.arange(len(sizes)), sizes)
@@ -89,7 +98,7 @@ def classify(sources: Rows, targets: Rows) -> tuple[Classes, Rows]:
     mean = np.bincount(heard, sizes)[known] / met[known]
     lengths = np.interp(np.arange(len(met)), np.append(0, known), np.append(0.0, mean))
     classes = Classes(keys % words, seen, np.bincount(ids, places) / seen, lengths)
-    return classes, Rows(ids, targets.bounds)
+    return classes, Ragged(ids, targets.bounds)
 
 
 def nth_time(sentence: Ids, ids: Ids) -> Ids:
@@ -103,7 +112,7 @@ def nth_time(sentence: Ids, ids: Ids) -> Ids:
     return times
 
 
-def meetings(sources: Rows, classes: Rows, source_words: int, count: int) -> Sparse:
+def meetings(sources: Ragged, classes: Ragged, source_words: int, count: int) -> Sparse:
     """How often each source word and class stood in one pair; a word twice there counts twice."""
     parts = [np.unique(keys, return_counts=True) for keys, _ in link_keys(sources, classes, count)]
     cells, place = np.unique(np.concatenate([keys for keys, _ in parts]), return_inverse=True)
@@ -115,7 +124,7 @@ def meetings(sources: Rows, classes: Rows, source_words: int, count: int) -> Spa
 # Naive Bayes --------------------------------------------------------------------------------------
 
 
-def train_bayes(sources: Rows, targets: Rows, source_words: int, k: float = 1.0) -> BagModel:
+def train_bayes(sources: Ragged, targets: Ragged, source_words: int, k: float = 1.0) -> BagModel:
     """Count who met whom, with k (Laplace's 1, or less) more of each.
 
         p(class | bag) ∝ p(class) Π_f p(f | class)^x_f
@@ -154,7 +163,9 @@ class BagObjective:
     A *touch* is a weight in a pair, a *sum* a class of a pair that has weights there.
     """
 
-    def __init__(self, sources: Rows, said: Rows, support: Sparse, count: int, l2: float) -> None:
+    def __init__(
+        self, sources: Ragged, said: Ragged, support: Sparse, count: int, l2: float
+    ) -> None:
         self.count, self.l2 = count, l2
         self.seen = np.bincount(said.ids, minlength=count).astype(np.float64)
         self.said = np.diff(said.bounds).astype(np.float64)  # classes of each pair
@@ -173,7 +184,7 @@ class BagObjective:
         self.cell_count = len(support.columns)
         self.wanted = self.by_cell(self.right)  # how often weight and class were both there
 
-    def matches(self, said: Rows) -> Floats:
+    def matches(self, said: Ragged) -> Floats:
         """How often the class of each sum was in its pair's target: 1 or 0."""
         pairs = np.repeat(np.arange(len(self.said)), np.diff(said.bounds))
         there = np.isin(self.pair * self.count + self.column, pairs * self.count + said.ids)
@@ -202,8 +213,8 @@ class BagObjective:
 
 
 def train_logreg(
-    sources: Rows,
-    targets: Rows,
+    sources: Ragged,
+    targets: Ragged,
     source_words: int,
     l2: float = 1.0,
     best: int = 50,

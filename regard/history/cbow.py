@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.errors import DataError
 from regard.history.config import Word2VecConfig
 from regard.history.ngrams import Floats, Ids
-from regard.history.word2vec import Corpus, train_word2vec
+from regard.history.word2vec import WordCorpus, train_word2vec
 
 WINDOW = 5  # words before
 SENTENCE = 1000  # tokens of a running text that word2vec reads as one sentence
@@ -51,19 +51,19 @@ class NextWord:
     def logprobs(self, ids: Sequence[int] | Ids) -> Floats:
         """log p of each id (T,) given those before it."""
         words = torch.from_numpy(np.asarray(ids, np.int64))
-        made = [np.zeros(0)]
+        logs = [np.zeros(0)]
         for at in torch.arange(len(words)).split(ROWS):
             scores = self.a * self.products(words, at) + self.b * self.counts
             log = scores.log_softmax(-1)[torch.arange(len(at)), words[at]]
-            made.append(log.double().numpy())
-        return np.concatenate(made)
+            logs.append(log.double().numpy())
+        return np.concatenate(logs)
 
     def products(self, words: Tensor, at: Tensor) -> Tensor:
         """Of each output vector with the mean of the vectors before places (N,): (N, V)."""
         back = at[:, None] - torch.arange(1, WINDOW + 1)  # (N, window)
         there = (back >= 0).to(self.inputs.dtype)
-        found = self.inputs[words[back.clamp(min=0)]] * there[..., None]  # (N, window, D)
-        mean = found.sum(1) / there.sum(1, keepdim=True).clamp(min=1)
+        seen = self.inputs[words[back.clamp(min=0)]] * there[..., None]  # (N, window, D)
+        mean = seen.sum(1) / there.sum(1, keepdim=True).clamp(min=1)
         return mean @ self.outputs.T
 
 
@@ -84,11 +84,11 @@ def train_next_word(
     rank = np.full(vocab, -1, np.int32)
     rank[order] = np.arange(len(order))
     bounds = np.unique(np.append(np.arange(0, len(ids), SENTENCE), len(ids)))
-    corpus = Corpus([str(id) for id in order], counts[order], rank[ids], bounds)
-    made = np.zeros((2, vocab, config.dim), np.float32)
-    made[:, order] = train_word2vec(corpus, config, seed, workers, progress)
+    corpus = WordCorpus([str(id) for id in order], counts[order], rank[ids], bounds)
+    vectors = np.zeros((2, vocab, config.dim), np.float32)
+    vectors[:, order] = train_word2vec(corpus, config, seed, workers, progress)
     seen = torch.from_numpy(np.maximum(counts, 0.5)).float().log()
-    return NextWord(torch.from_numpy(made[0]), torch.from_numpy(made[1]), seen)
+    return NextWord(torch.from_numpy(vectors[0]), torch.from_numpy(vectors[1]), seen)
 
 
 def fit_scales(model: NextWord, ids: Ids) -> NextWord:
@@ -102,9 +102,9 @@ def fit_scales(model: NextWord, ids: Ids) -> NextWord:
     def loss() -> Tensor:
         learner.zero_grad()
         scores = scales[0] * products + scales[1] * model.counts
-        found = torch.nn.functional.cross_entropy(scores, words)
-        found.backward()
-        return found
+        value = torch.nn.functional.cross_entropy(scores, words)
+        value.backward()
+        return value
 
     learner.step(loss)
     a, b = scales.tolist()

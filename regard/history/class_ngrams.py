@@ -14,7 +14,7 @@ import numpy as np
 from regard.errors import UsageError
 from regard.history.clusters import Whole
 from regard.history.config import Smoothing
-from regard.history.ngrams import Drawn, Floats, Ids, Level, Ngrams, check_ids
+from regard.history.ngrams import DrawnWord, Floats, Ids, Level, Ngrams, check_ids
 from regard.history.smoothing import train_ngrams
 
 
@@ -56,7 +56,7 @@ class ClassNgrams:
         after = self.model.distribution(self.classes[check_ids(context, self.vocab)])
         return after[self.classes] + self.emission
 
-    def draw(self, context: Sequence[int], order: int, chance: float) -> Drawn:
+    def draw(self, context: Sequence[int], order: int, chance: float) -> DrawnWord:
         """A class as `Ngrams.draw` does, then a word as often as it was seen in its class."""
         drawn = self.model.draw(
             self.classes[check_ids(context, self.vocab)].tolist(), order, chance
@@ -79,8 +79,8 @@ def train_class_ngrams(
     """Count classes as `train_ngrams` does words; a sentence's start needs a class of its own."""
     classes = np.asarray(classes, np.int64)
     if start is not None and (classes == classes[start]).sum() > 1:
-        found = f"class {classes[start]} of the start, id {start}, has other words"
-        raise UsageError("training n-grams of classes", found, "a class of its own")
+        problem = f"class {classes[start]} of the start, id {start}, has other words"
+        raise UsageError("training n-grams of classes", problem, "a class of its own")
     size, first = int(classes.max()) + 1, None if start is None else int(classes[start])
     counts = np.bincount(ids, minlength=len(classes)).astype(np.float64)
     seen, words = np.bincount(classes, counts, size), np.bincount(classes, minlength=size)

@@ -24,7 +24,7 @@ from regard.ambient import current, progress
 from regard.errors import DataError, UsageError
 from regard.files import write_whole
 from regard.history.results import Cluster, Clusters
-from regard.history.word2vec import Corpus
+from regard.history.word2vec import WordCorpus
 from regard.history.word_vectors import WordVectors
 
 Ids = NDArray[np.int64]
@@ -57,15 +57,15 @@ class Bigrams:
         """How often each class (k,) follows a word, and stands before it; −1 is no class yet."""
         own = slice(self.rows[word], self.rows[word + 1])
         other = self.by_second[self.columns[word] : self.columns[word + 1]]
-        made: list[Floats] = []
+        sums: list[Floats] = []
         for words, counts in (
             (self.second[own], self.count[own]),
             (self.first[other], self.count[other]),
         ):
             where = classes[words]
             known = where >= 0
-            made.append(np.asarray(np.bincount(where[known], counts[known], k), np.float64))
-        return made[0], made[1]
+            sums.append(np.asarray(np.bincount(where[known], counts[known], k), np.float64))
+        return sums[0], sums[1]
 
     def between(self, classes: Ids, k: int) -> Floats:
         """Counts (k, k) of neighbouring classes."""
@@ -140,8 +140,8 @@ class Joining:
 
     def put_losses(self, at: int) -> None:
         """Set the losses of one class anew."""
-        found = np.where(self.alive, self.losses_of(at), np.inf)
-        self.loss[at, at + 1 :], self.loss[:at, at] = found[at + 1 :], found[:at]
+        losses = np.where(self.alive, self.losses_of(at), np.inf)
+        self.loss[at, at + 1 :], self.loss[:at, at] = losses[at + 1 :], losses[:at]
 
     def insert(
         self, at: int, follows: Floats, leads: Floats, itself: float, before: float, after: float
@@ -267,30 +267,30 @@ def k_means(x: NDArray[np.float32], k: int, seed: int = 0, rounds: int = 50) -> 
         row = int(np.searchsorted(share_, dice.random() * share_[-1], "right"))
         new = x[[min(row, len(x) - 1)]]
         centres, far = np.concatenate((centres, new)), np.minimum(far, nearest(x, new)[1])
-    found, far = nearest(x, centres)
+    cluster, far = nearest(x, centres)
     for _ in range(rounds):
-        for n in np.flatnonzero(np.bincount(found, minlength=k) == 0):
+        for n in np.flatnonzero(np.bincount(cluster, minlength=k) == 0):
             lonely = int(far.argmax())  # an empty cluster takes the row that fits worst
-            found[lonely], far[lonely] = n, 0
+            cluster[lonely], far[lonely] = n, 0
         sums = np.zeros((k, x.shape[1]))
-        np.add.at(sums, found, x)
-        centres = (sums / np.bincount(found, minlength=k)[:, None]).astype(np.float32)
-        before, (found, far) = found, nearest(x, centres)
-        if (found == before).all():
+        np.add.at(sums, cluster, x)
+        centres = (sums / np.bincount(cluster, minlength=k)[:, None]).astype(np.float32)
+        before, (cluster, far) = cluster, nearest(x, centres)
+        if (cluster == before).all():
             break
-    return found
+    return cluster
 
 
 def nearest(x: NDArray[np.float32], centres: NDArray[np.float32]) -> tuple[Ids, Floats]:
     """Of each row the nearest centre, and the square of the distance."""
-    found, far = np.empty(len(x), np.int64), np.empty(len(x))
+    best, far = np.empty(len(x), np.int64), np.empty(len(x))
     for start in range(0, len(x), ROWS):
         part = x[start : start + ROWS]
         square = (part**2).sum(1)[:, None] + (centres**2).sum(1) - 2 * part @ centres.T
         at = square.argmin(1)
-        found[start : start + ROWS] = at
+        best[start : start + ROWS] = at
         far[start : start + ROWS] = np.square(part - centres[at]).sum(1)  # of equals exactly 0
-    return found, far
+    return best, far
 
 
 # As results ---------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def cluster_vectors(vectors: WordVectors, k: int, source: str, top: int) -> Clus
     return gather("k-means", k, vectors.words, [str(label) for label in labels], source, top)
 
 
-def cluster_text(corpus: Corpus, k: int, source: str, top: int) -> Clusters:
+def cluster_text(corpus: WordCorpus, k: int, source: str, top: int) -> Clusters:
     """Brown's clusters of the words of a text."""
     with progress("clustering") as say:
         tree = brown(

@@ -30,23 +30,23 @@ LINKS = 1 << 23  # links that are computed together
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Sentences of ids, one after the other."""
+class Ragged:
+    """Sentences of ids, one after the other: a ragged array."""
 
     ids: Ids
     bounds: Ids
     """Sentence n is ids[bounds[n]:bounds[n + 1]]."""
 
     @classmethod
-    def of(cls, sentences: Sequence[Sequence[int]]) -> Rows:
+    def of(cls, sentences: Sequence[Sequence[int]]) -> Ragged:
         """Lists as arrays."""
         bounds = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
         return cls(np.fromiter(chain.from_iterable(sentences), np.int64, int(bounds[-1])), bounds)
 
-    def after(self, id: int) -> Rows:
+    def after(self, id: int) -> Ragged:
         """The sentences, each with an id before it."""
         starts = self.bounds[:-1]
-        return Rows(np.insert(self.ids, starts, id), self.bounds + np.arange(len(self.bounds)))
+        return Ragged(np.insert(self.ids, starts, id), self.bounds + np.arange(len(self.bounds)))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Links(NamedTuple):
 class IBM1:
     """The model of some pairs; each `step` is a round of EM."""
 
-    def __init__(self, sources: Rows, targets: Rows, source_ids: int, target_ids: int) -> None:
+    def __init__(self, sources: Ragged, targets: Ragged, source_ids: int, target_ids: int) -> None:
         check(sources, source_ids, "source")
         check(targets, target_ids, "target")
         heard = sources.after(source_ids)  # NULL has the id after the last
@@ -115,7 +115,7 @@ class IBM1:
         return total
 
 
-def link_keys(sources: Rows, targets: Rows, target_ids: int) -> Iterator[tuple[Ids, Ids]]:
+def link_keys(sources: Ragged, targets: Ragged, target_ids: int) -> Iterator[tuple[Ids, Ids]]:
     """Pairs' links as source id · target_ids + target id, with the sizes, some pairs at a time."""
     length, words = np.diff(sources.bounds), np.diff(targets.bounds)
     ends = np.cumsum(length * words)
@@ -153,11 +153,11 @@ def is_new(ordered: Ids) -> NDArray[np.bool_]:
     return new
 
 
-def check(rows: Rows, ids: int, side: str) -> None:
+def check(rows: Ragged, ids: int, side: str) -> None:
     """Ids lie in the vocabulary."""
     if len(rows.ids) and not 0 <= rows.ids.min() <= rows.ids.max() < ids:
-        found = f"{side} ids from {rows.ids.min()} to {rows.ids.max()}"
-        raise DataError("aligning words", found, f"ids from 0 to {ids - 1}")
+        problem = f"{side} ids from {rows.ids.min()} to {rows.ids.max()}"
+        raise DataError("aligning words", problem, f"ids from 0 to {ids - 1}")
 
 
 # Word by word -------------------------------------------------------------------------------------
@@ -239,8 +239,8 @@ class WordByWord:
 
 
 def train_words(
-    sources: Rows,
-    targets: Rows,
+    sources: Ragged,
+    targets: Ragged,
     sizes: tuple[int, int],
     rounds: int,
     say: Callable[[str], None] = lambda text: None,

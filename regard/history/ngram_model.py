@@ -143,9 +143,9 @@ class NgramModel:
             tables, words = read_arpa(read_lines(path), path)
             return cls(tables, tokenizer_of(words, path), "as the file says")
         if not (path / "config.json").is_file():
-            found = "no config.json there" if path.is_dir() else "no such file or folder"
+            problem = "no config.json there" if path.is_dir() else "no such file or folder"
             expected = "a folder of `regard train ngram`, or an ARPA file"
-            raise DataError(f"opening {path}", found, expected)
+            raise DataError(f"opening {path}", problem, expected)
         config = read_json(path / "config.json", "the settings of an n-gram model")
         if config.get("model_type") != KIND:
             raise DataError(
@@ -167,9 +167,9 @@ class NgramModel:
     def write_arpa(self, path: Path) -> None:
         """Write an ARPA file; control tokens as it is custom there."""
         if isinstance(self.tables, ClassNgrams):
-            found = "n-grams of classes, for which ARPA files have no place"
+            problem = "n-grams of classes, for which ARPA files have no place"
             raise UsageError(
-                "writing an ARPA file", found, "n-grams of words (`regard train ngram`)"
+                "writing an ARPA file", problem, "n-grams of words (`regard train ngram`)"
             )
         known = {self.tokenizer.specials.get(role): spelt for role, spelt in USUAL.items()}
 
@@ -244,8 +244,8 @@ def read_tables(folder: Path, config: dict[str, Any]) -> Ngrams | ClassNgrams:
         levels = [read_level(arrays, n, order) for n in range(1, order + 1)]
         return join_levels(levels, vocab, classes, start, base, arrays)
     except (KeyError, ValueError, TypeError, IndexError, SafetensorError) as error:
-        found = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise DataError(f"reading {path}", found, "tables of an n-gram model") from None
+        problem = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise DataError(f"reading {path}", problem, "tables of an n-gram model") from None
 
 
 def read_whole(config: dict[str, Any], name: str) -> int | None:
@@ -283,8 +283,8 @@ def join_levels(
     """The levels as a model of words, or of classes where there are some."""
     size, what = (vocab, "words") if classes is None else (classes, "classes")
     if not levels or len(levels[0]) != size or not all(in_range(x.word, size) for x in levels):
-        found = len(levels[0]) if levels else 0
-        raise ValueError(f"{found:,} single {what}, {size:,} in config.json")
+        count = len(levels[0]) if levels else 0
+        raise ValueError(f"{count:,} single {what}, {size:,} in config.json")
     if start is not None and start >= vocab:
         raise ValueError(f"start = {start} in config.json, of {vocab:,} words")
     if classes is None:
@@ -418,9 +418,9 @@ def check_room(ids: Ids, start: int | None, order: int) -> None:
     free = free_memory()
     if free is not None and needed > free:
         most = RECURRING + free // (len(ids) * EACH)
-        found = f"--order {order:,}: up to {human_bytes(needed)} for {len(ids):,} tokens"
+        problem = f"--order {order:,}: up to {human_bytes(needed)} for {len(ids):,} tokens"
         expected = f"at most {human_bytes(free)}, what is free"
-        raise ResourceError(DOING, found, expected, f"--order {most:,} fits")
+        raise ResourceError(DOING, problem, expected, f"--order {most:,} fits")
 
 
 def find_tokenizer(files: Sequence[Path], asked: TextTokens) -> tuple[Tokenizer, bool]:

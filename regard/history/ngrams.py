@@ -61,7 +61,7 @@ class Level:
         return len(self.word)
 
 
-class Drawn(NamedTuple):
+class DrawnWord(NamedTuple):
     """A word that was drawn."""
 
     word: int
@@ -92,14 +92,14 @@ class Index:
 
     def find(self, keys: Ids) -> Ids:
         """The place of each; −1 where there is none."""
-        found, left, slots = np.full(len(keys), -1), np.arange(len(keys)), self.slots(keys)
+        places, left, slots = np.full(len(keys), -1), np.arange(len(keys)), self.slots(keys)
         while len(left) and len(self.keys):
             place = self.table[slots]
             hit = (self.keys[place] == keys[left]) & (place >= 0)
-            found[left[hit]] = place[hit]
+            places[left[hit]] = place[hit]
             again = ~hit & (place >= 0)
             left, slots = left[again], (slots[again] + 1) & (len(self.table) - 1)
-        return found
+        return places
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,9 @@ class Ngrams:
 
     def find(self, level: int, context: Ids, word: Ids) -> Ids:
         """Numbers (T,) of n-grams in a level; −1 where unseen, or where the context is −1."""
-        found, known = np.full(len(word), -1), np.flatnonzero(context >= 0)
-        found[known] = self.index[level].find(context[known] * self.vocab + word[known])
-        return found
+        numbers, known = np.full(len(word), -1), np.flatnonzero(context >= 0)
+        numbers[known] = self.index[level].find(context[known] * self.vocab + word[known])
+        return numbers
 
     def logprobs(self, ids: Sequence[int] | Ids) -> Floats:
         """log p of each id (T,) given those before it; NaN at the start of a sentence."""
@@ -174,7 +174,7 @@ class Ngrams:
         low, high = np.searchsorted(keys, (place * self.vocab, (place + 1) * self.vocab))
         return slice(int(low), int(high))
 
-    def draw(self, context: Sequence[int], order: int, chance: float) -> Drawn:
+    def draw(self, context: Sequence[int], order: int, chance: float) -> DrawnWord:
         """A word as often as it was seen after the last `order` − 1 words.
 
         Where nothing was seen after them, fewer are looked at. `chance` from 0 to 1 decides.
@@ -188,7 +188,7 @@ class Ngrams:
                 at = int(np.searchsorted(sums, point, "right"))
                 own = self.levels[n].count[after][at]
                 rest = float((point - sums[at] + own) / own)
-                return Drawn(int(self.levels[n].word[after][at]), n + 1, rest)
+                return DrawnWord(int(self.levels[n].word[after][at]), n + 1, rest)
         raise UsageError(
             "drawing words by n-grams",
             "a model without counts",
@@ -198,26 +198,26 @@ class Ngrams:
     @cached_property
     def suffixes(self) -> list[Ids]:
         """Of each n-gram without its first word, the number in the level below; −1 for none."""
-        made = [np.zeros(len(self.levels[0]), np.int64)]
+        numbers = [np.zeros(len(self.levels[0]), np.int64)]
         for n, level in enumerate(self.levels[1:], 1):
-            shorter = made[-1][level.context] if n > 1 else np.zeros(len(level), np.int64)
-            made.append(self.find(n - 1, shorter, level.word))
-        return made
+            shorter = numbers[-1][level.context] if n > 1 else np.zeros(len(level), np.int64)
+            numbers.append(self.find(n - 1, shorter, level.word))
+        return numbers
 
     def place(self, words: Ids) -> int:
         """The number of an n-gram in its level; −1 when unseen."""
-        found = words[:1]
+        number = words[:1]
         for level in range(1, len(words)):
-            found = self.find(level, found, words[level : level + 1])
-        return int(found[0])
+            number = self.find(level, number, words[level : level + 1])
+        return int(number[0])
 
 
 def check_ids(ids: Sequence[int] | NDArray[np.integer], vocab: int) -> Ids:
     """Ids as an array, all of them known."""
     words = np.asarray(ids, np.int64)
     if len(words) and not 0 <= words.min() <= words.max() < vocab:
-        found = f"ids from {words.min()} to {words.max()}"
-        raise DataError("scoring by n-grams", found, f"0 to {vocab - 1}")
+        problem = f"ids from {words.min()} to {words.max()}"
+        raise DataError("scoring by n-grams", problem, f"0 to {vocab - 1}")
     return words
 
 

@@ -195,8 +195,8 @@ class Adaptive:
 
     def __init__(self, vocab: int, order: int, length: int) -> None:
         if order < 1 or vocab < 1:
-            found = f"order {order}, {vocab} symbols"
-            raise UsageError("predicting a text", found, "1 or more of each")
+            problem = f"order {order}, {vocab} symbols"
+            raise UsageError("predicting a text", problem, "1 or more of each")
         self.vocab, self.order = vocab, order
         self.bits = min(CELLS, max(8, (2 * length).bit_length()))
         self.tables = np.arange(order)[:, None] * ((1 << self.bits) + vocab)  # where each begins
@@ -323,10 +323,12 @@ class TextPredictor:
         doing = f"guessing letters with {self.name}"
         if self.lines is not None or max(map(len, pieces)) > 1:
             long = max(pieces, key=len)
-            found = "a model of sentences" if self.lines is not None else f"tokens such as {long!r}"
+            problem = (
+                "a model of sentences" if self.lines is not None else f"tokens such as {long!r}"
+            )
             expected = "a model whose tokens are characters (`--tokens chars`)"
             raise UsageError(
-                doing, found, expected, "`regard history entropy --model` takes any tokens"
+                doing, problem, expected, "`regard history entropy --model` takes any tokens"
             )
         for symbol, ids in zip(symbols, token, strict=True):
             if len(ids) != 1 or self.unknown(np.array(ids)):
@@ -347,14 +349,19 @@ def predict_by_ngrams(model: NgramModel, name: str) -> TextPredictor:
     return TextPredictor(name, predictor, model.tokenizer, lines, Path(name))
 
 
+def room_of(kit: Kit) -> int:
+    """Tokens that a decoder looks back: what it has positions for, at most 1024."""
+    front = kit.model.config.front
+    known = front.length if isinstance(front, TextConfig) else None
+    return min(kit.room or known or LONGEST, LONGEST)
+
+
 def predict_by_kit(kit: Kit, name: str) -> TextPredictor:
     """A decoder; texts begin with the token that its tokenizer puts there, if any."""
     if kit.model.decoder is None or kit.model.encoder is not None:
-        found = f"{name} is no decoder"
-        raise UsageError("predicting a text", found, "a decoder, or n-grams")
-    front, first = kit.model.config.front, kit.text_tokenizer.first
-    known = front.length if isinstance(front, TextConfig) else None
-    room = min(kit.room or known or LONGEST, LONGEST)
+        problem = f"{name} is no decoder"
+        raise UsageError("predicting a text", problem, "a decoder, or n-grams")
+    front, first, room = kit.model.config.front, kit.text_tokenizer.first, room_of(kit)
     vocab = kit.model.config.head.size or (front.vocab if isinstance(front, TextConfig) else 0)
 
     def start(ids: Tensor) -> Callable[[Tensor], Tensor]:

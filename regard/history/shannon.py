@@ -123,8 +123,8 @@ def estimate(ids: Ids, symbols: int, order: int) -> Estimates:
     if order < 1:
         raise UsageError("estimating entropy", f"order {order}", "1 or more")
     if len(ids) <= order:
-        found, needed = f"{len(ids):,} letters", f"more than {order} for F{order}"
-        raise DataError("estimating entropy", found, needed, "a longer text or a smaller --order")
+        problem, needed = f"{len(ids):,} letters", f"more than {order} for F{order}"
+        raise DataError("estimating entropy", problem, needed, "a longer text or a smaller --order")
     counts = count_ngrams(ids, symbols, order)
     cut = max(order, int(TRAINED * len(ids)))
     learnt = count_ngrams(ids[:cut], symbols, order)
@@ -168,14 +168,14 @@ def guess_ranks(ids: Ids, predictor: Predictor, before: Ids | None = None) -> Id
     What stands before the text is read, not guessed.
     """
     predictor.start(1)
-    made, known = np.zeros(len(ids), np.int64), 0 if before is None else len(before)
+    ranks, known = np.zeros(len(ids), np.int64), 0 if before is None else len(before)
     whole = ids if before is None else np.concatenate((before, ids))
     for n, id in enumerate(whole):
         if n >= known:
             (p,) = predictor.predict()
-            made[n - known] = 1 + int((p > p[id]).sum()) + int((p[:id] == p[id]).sum())
+            ranks[n - known] = 1 + int((p > p[id]).sum()) + int((p[:id] == p[id]).sum())
         predictor.read(whole[n : n + 1])
-    return made
+    return ranks
 
 
 def rank_shares(ranks: Ids, symbols: int) -> Floats:
@@ -245,8 +245,11 @@ def choose_passage(letters: Letters, asked: int | None, count: int) -> int:
     """Where the passage begins: anywhere, at a word where there are words."""
     most = len(letters.ids) - (count if asked else min(count, len(letters.ids) // 2))
     if most < 2:
-        found, needed = f"{len(letters.ids):,} letters", f"{asked or 1} to guess and some to learn"
-        raise DataError(PLAYING, found, needed, "a longer text or fewer --letters")
+        problem, needed = (
+            f"{len(letters.ids):,} letters",
+            f"{asked or 1} to guess and some to learn",
+        )
+        raise DataError(PLAYING, problem, needed, "a longer text or fewer --letters")
     places = np.flatnonzero(letters.ids[: most - 1] == letters.symbols.find(" ")) + 1
     places = places if len(places) else np.arange(1, most)
     return int(np.random.default_rng(current().seed % (1 << 64)).choice(places))

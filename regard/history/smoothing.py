@@ -62,17 +62,17 @@ def train_ngrams(
         kept.pop()
     counts = counts[: len(kept)]
     if way == "add":
-        made = add_k(counts, vocab, k, start, kept)
+        model = add_k(counts, vocab, k, start, kept)
     elif way == "katz":
-        made = katz(counts, vocab, start, kept)
+        model = katz(counts, vocab, start, kept)
     else:
         if way == "jelinek-mercer":
             shares = jelinek_mercer_shares(counts, predicted(vocab, start))
         else:
             kneser_ney = way == "kneser-ney"
             shares = kneser_ney_shares(counts, start) if kneser_ney else witten_bell_shares(counts)
-        made = interpolate(counts, vocab, start, kept, shares)
-    return drop(made, kept) if any(not k.all() for k in kept) else made
+        model = interpolate(counts, vocab, start, kept, shares)
+    return drop(model, kept) if any(not k.all() for k in kept) else model
 
 
 def check_cuts(prune: Sequence[int], order: int) -> list[int]:
@@ -83,7 +83,7 @@ def check_cuts(prune: Sequence[int], order: int) -> list[int]:
     return [0, *cuts[1:]]
 
 
-def made_level(level: Counts, logprob: Floats) -> Level:
+def new_level(level: Counts, logprob: Floats) -> Level:
     """A level of a model; what its n-grams leave over as contexts comes with the next one."""
     return Level(level.context, level.word, logprob, np.zeros(len(level)), level.count)
 
@@ -117,19 +117,19 @@ def interpolate(
         lost = np.bincount(level.context, np.where(keep, 0.0, own), len(left))
         left = left + lost
         lower = below[level.suffix] if levels else np.full(len(level), below[0])
-        made = own + left[level.context] * lower
+        p = own + left[level.context] * lower
         if not levels and start is not None:
-            made[start] = 0.0
+            p[start] = 0.0
         if levels:
             levels[-1].backoff[:] = safe_log(left)
-        levels.append(made_level(level, safe_log(made)))
-        below = made
+        levels.append(new_level(level, safe_log(p)))
+        below = p
     return Ngrams(vocab, tuple(levels), start)
 
 
 def kneser_ney_shares(counts: list[Counts], start: int | None) -> list[Shares]:
     """Discounted counts; in all but the longest n-grams, counts of kinds of words before."""
-    made = []
+    shares = []
     begins = counts[0].word == (-1 if start is None else start)
     for n, level in enumerate(counts):
         if n:
@@ -140,8 +140,8 @@ def kneser_ney_shares(counts: list[Counts], start: int | None) -> list[Shares]:
             count = np.where(begins, count, kinds)
         small = np.minimum(count, 3)
         discount = np.array([0.0, *discounts(count)])[small]
-        made.append(spread_shares(level, count, discount, contexts_of(counts, n)))
-    return made
+        shares.append(spread_shares(level, count, discount, contexts_of(counts, n)))
+    return shares
 
 
 def spread_shares(level: Counts, count: Ids, discount: Floats, contexts: int) -> Shares:
@@ -159,22 +159,22 @@ def discounts(count: Ids) -> tuple[float, float, float]:
     if not (n1 and n2 and n3 and n4):
         return USUAL
     y = n1 / (n1 + 2 * n2)
-    made = 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3
-    good = all(0 < d <= n for n, d in enumerate(made, 1))
-    return made if good else USUAL
+    estimates = 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3
+    good = all(0 < d <= n for n, d in enumerate(estimates, 1))
+    return estimates if good else USUAL
 
 
 def witten_bell_shares(counts: list[Counts]) -> list[Shares]:
     """c / (c + t) for what was seen, t / (c + t) for what was not."""
-    made = []
+    shares = []
     for n, level in enumerate(counts):
         count = level.count
         contexts = contexts_of(counts, n)
         total = np.bincount(level.context, count, contexts)
         kinds = np.bincount(level.context, count > 0, contexts)
         seen = np.maximum(total + kinds, 1)
-        made.append((count / seen[level.context], np.where(total > 0, kinds / seen, 1.0)))
-    return made
+        shares.append((count / seen[level.context], np.where(total > 0, kinds / seen, 1.0)))
+    return shares
 
 
 def jelinek_mercer_shares(counts: list[Counts], words: int) -> list[Shares]:
@@ -182,7 +182,7 @@ def jelinek_mercer_shares(counts: list[Counts], words: int) -> list[Shares]:
 
     Each word is held out in turn: the others in its context, less the word itself, foretell it.
     """
-    made: list[Shares] = []
+    shares: list[Shares] = []
     below = np.full(1, 1 / words)
     for n, level in enumerate(counts):
         total = np.bincount(level.context, level.count, contexts_of(counts, n))
@@ -192,8 +192,8 @@ def jelinek_mercer_shares(counts: list[Counts], words: int) -> list[Shares]:
         share = fit_share(held_out, lower, np.where(others > 0, level.count, 0))
         below = np.where(others > 0, share * held_out + (1 - share) * lower, lower)
         own = share * level.count / np.maximum(total, 1)[level.context]
-        made.append((own, np.where(total > 0, 1 - share, 1.0)))
-    return made
+        shares.append((own, np.where(total > 0, 1 - share, 1.0)))
+    return shares
 
 
 def fit_share(upper: Floats, lower: Floats, times: Ids) -> float:
@@ -220,7 +220,7 @@ def add_k(
     After a context that was never seen all words are as likely.
     """
     words = predicted(vocab, start)
-    levels = [made_level(level, np.full(len(level), np.nan)) for level in counts]
+    levels = [new_level(level, np.full(len(level), np.nan)) for level in counts]
     begins = counts[0].word == (-1 if start is None else start)
     for n, level in enumerate(counts):
         begins = begins[level.context] if n else begins
@@ -246,25 +246,23 @@ def katz(counts: list[Counts], vocab: int, start: int | None, kept: list[Flags])
         count = level.count
         contexts = contexts_of(counts, n)
         total = np.maximum(np.bincount(level.context, count, contexts), 1)
-        made = np.where(keep, good_turing(count), 0.0) / total[level.context]
+        p = np.where(keep, good_turing(count), 0.0) / total[level.context]
         if n == 0:  # what is left over goes to words never seen, or to all
             free = (count == 0) & (level.word != (-1 if start is None else start))
-            rest = 1 - made.sum()
-            made = made + rest * free / free.sum() if free.any() else made / made.sum()
+            rest = 1 - p.sum()
+            p = p + rest * free / free.sum() if free.any() else p / p.sum()
         else:
             below = np.exp(levels[-1].logprob)[level.suffix] * keep
-            seen = np.bincount(level.context, made, contexts)
+            seen = np.bincount(level.context, p, contexts)
             sure = seen > 1 - 1e-9  # only large counts, which leave nothing: one more is unseen
-            made = made * np.where(sure, total / (total + 1), 1.0)[level.context]
+            p = p * np.where(sure, total / (total + 1), 1.0)[level.context]
             seen = np.where(sure, seen * total / (total + 1), seen)
             room = 1 - np.bincount(level.context, below, contexts)
             full = room < 1e-12  # every word that can come was seen: nothing to give away
-            made = np.where(
-                full[level.context] & keep, made / np.maximum(seen, 1e-300)[level.context], made
-            )
+            p = np.where(full[level.context] & keep, p / np.maximum(seen, 1e-300)[level.context], p)
             share = np.where(full, 0.0, (1 - seen) / np.where(full, 1.0, room))
             levels[-1].backoff[:] = np.where(seen > 0, safe_log(share), 0.0)
-        levels.append(made_level(level, safe_log(made)))
+        levels.append(new_level(level, safe_log(p)))
     return Ngrams(vocab, tuple(levels), start)
 
 
@@ -274,13 +272,13 @@ def good_turing(count: Ids) -> Floats:
     Where a text has no such estimate below the count itself, the count less a half.
     """
     of = [int((count == r).sum()) for r in range(RELIABLE + 2)]
-    made = count.astype(np.float64)
+    smoothed = count.astype(np.float64)
     common = (RELIABLE + 1) * of[RELIABLE + 1] / of[1] if of[1] else 1.0
     for r in range(1, RELIABLE + 1):
         ratio = (r + 1) * of[r + 1] / (r * of[r]) if of[r] else 1.0
         share = (ratio - common) / (1 - common) if common < 1 else 0.0
-        made[count == r] = r * share if 0 < share < 1 else r - 0.5
-    return made
+        smoothed[count == r] = r * share if 0 < share < 1 else r - 0.5
+    return smoothed
 
 
 def safe_log(x: Floats) -> Floats:

@@ -42,7 +42,7 @@ WORD = (1 << 64) - 1
 Progress = Callable[[int, int], None]
 
 
-class Corpus(NamedTuple):
+class WordCorpus(NamedTuple):
     """Sentences of frequent words as ids; frequent words have low ids."""
 
     words: list[str]
@@ -51,7 +51,7 @@ class Corpus(NamedTuple):
     bounds: Ids  # sentence n is ids[bounds[n]:bounds[n + 1]]
 
 
-class Numbers(dict[str, int]):
+class Numbering(dict[str, int]):
     """A number for each word, in the order in which they come."""
 
     def __missing__(self, word: str) -> int:
@@ -59,9 +59,9 @@ class Numbers(dict[str, int]):
         return number
 
 
-def read_corpus(sentences: Iterable[Sequence[str]], min_count: int = 1) -> Corpus:
+def read_corpus(sentences: Iterable[Sequence[str]], min_count: int = 1) -> WordCorpus:
     """Count and number the words; what is rarer than `min_count` is left out before any window."""
-    numbers, ids, bounds = Numbers(), array("i"), array("q", [0])
+    numbers, ids, bounds = Numbering(), array("i"), array("q", [0])
     for sentence in sentences:
         for start in range(0, len(sentence), LONGEST):
             ids.extend(map(numbers.__getitem__, sentence[start : start + LONGEST]))
@@ -72,17 +72,19 @@ def read_corpus(sentences: Iterable[Sequence[str]], min_count: int = 1) -> Corpu
     counts = np.bincount(raw, minlength=len(names))
     order = sorted(np.flatnonzero(counts >= min_count), key=lambda n: (-counts[n], names[n]))
     if len(order) < 2:
-        found = f"{len(order)} of {len(names):,} words occur {min_count:,} times or more"
-        raise DataError("reading a corpus", found, "2 words", "more text, or a lower --min-count")
+        problem = f"{len(order)} of {len(names):,} words occur {min_count:,} times or more"
+        raise DataError("reading a corpus", problem, "2 words", "more text, or a lower --min-count")
     rank = np.full(len(names), -1, np.int32)
     rank[order] = np.arange(len(order))
     ranked = rank[raw]
     before = np.concatenate(([0], np.cumsum(ranked >= 0)))
     kept = np.unique(before[np.frombuffer(bounds, np.int64)])  # sentences that have words left
-    return Corpus([names[n] for n in order], counts[order], ranked[ranked >= 0], kept)
+    return WordCorpus([names[n] for n in order], counts[order], ranked[ranked >= 0], kept)
 
 
-def read_texts(files: Paths, tokens: str = "words", lower: bool = False, least: int = 5) -> Corpus:
+def read_texts(
+    files: Paths, tokens: str = "words", lower: bool = False, least: int = 5
+) -> WordCorpus:
     """The sentences of texts, one on each line; tokens are words, or what stands between blanks."""
 
     def sentences() -> Iterator[list[str]]:
@@ -102,7 +104,7 @@ class Matrices(NamedTuple):
 
 
 def train_word2vec(
-    corpus: Corpus,
+    corpus: WordCorpus,
     config: Word2VecConfig,
     seed: int = 0,
     workers: int = 1,
@@ -123,8 +125,8 @@ def train_word2vec(
         if progress is not None:
             progress(job.read, total)
     if not np.isfinite(inputs).all():
-        found = "vectors that are no numbers any more: the learning rate is too high"
-        raise RegardError(DOING, found, "finite ones", "a lower --lr")
+        problem = "vectors that are no numbers any more: the learning rate is too high"
+        raise RegardError(DOING, problem, "finite ones", "a lower --lr")
     return Matrices(inputs[:, : config.dim].copy(), outputs[:, : config.dim].copy())
 
 
@@ -135,7 +137,7 @@ def aligned(rows: int, width: int) -> Floats:
     return raw[skip : skip + rows * width].reshape(rows, width)
 
 
-class Job(NamedTuple):
+class ExampleBlock(NamedTuple):
     """Sentences whose examples are drawn together."""
 
     bounds: Ids
@@ -144,7 +146,7 @@ class Job(NamedTuple):
     read: int
 
 
-def jobs(corpus: Corpus, config: Word2VecConfig, seed: int = 0) -> Iterator[Job]:
+def jobs(corpus: WordCorpus, config: Word2VecConfig, seed: int = 0) -> Iterator[ExampleBlock]:
     """The work in its order, which the number of workers does not change."""
     count, epochs = len(corpus.ids), config.times(len(corpus.ids))
     first = config.lr if config.lr is not None else (0.025 if config.mode == "skipgram" else 0.05)
@@ -155,16 +157,18 @@ def jobs(corpus: Corpus, config: Word2VecConfig, seed: int = 0) -> Iterator[Job]
         for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
             bounds = corpus.bounds[begin : end + 1]
             read = epoch * count + int(bounds[0])
-            yield Job(bounds, key, first * max(1e-4, 1 - read / (epochs * count)), read)
+            yield ExampleBlock(bounds, key, first * max(1e-4, 1 - read / (epochs * count)), read)
 
 
-def drawn(steps: Steps, work: Iterator[Job], workers: int) -> Iterator[tuple[Short, Job]]:
+def drawn(
+    steps: Steps, work: Iterator[ExampleBlock], workers: int
+) -> Iterator[tuple[Short, ExampleBlock]]:
     """Jobs with their examples, in order; other workers are a few jobs ahead."""
     if workers == 1:
         yield from ((steps.draw(job.bounds, job.key), job) for job in work)
         return
     with ThreadPoolExecutor(workers - 1) as pool:
-        ahead = deque[tuple[Job, Future[Short]]]()
+        ahead = deque[tuple[ExampleBlock, Future[Short]]]()
         for job in work:
             ahead.append((job, pool.submit(steps.draw, job.bounds, job.key)))
             if len(ahead) > 2 * workers:
@@ -189,12 +193,12 @@ class Plan:
     cbow: bool
 
     def room(self, words: int) -> int:
-        """Numbers that the examples of so many words have at most."""
+        """Numbering that the examples of so many words have at most."""
         around, targets = 2 * self.window, 1 + self.negative
         return words * (2 + around + targets if self.cbow else around * (3 + targets))
 
 
-def make_plan(corpus: Corpus, config: Word2VecConfig) -> Plan:
+def make_plan(corpus: WordCorpus, config: Word2VecConfig) -> Plan:
     """Chances of words to stay, and of noise."""
     return Plan(
         corpus.ids,

@@ -29,7 +29,7 @@ from regard.data.word_frequencies import words
 from regard.errors import DataError
 from regard.files import check_new, read_json, read_shapes, write_whole
 from regard.history.bag_of_words import BagModel, Classes, train_bayes, train_logreg
-from regard.history.ibm1 import Ids, Rows, Slot, Sparse, WordByWord, train_words
+from regard.history.ibm1 import Ids, Ragged, Slot, Sparse, WordByWord, train_words
 from regard.history.results import TranslatorRun
 
 WEIGHTS, WORDS = "model.safetensors", "vocabulary.json"
@@ -63,26 +63,26 @@ def cut(text: str) -> list[str]:
     return words(text.replace("’", "'"))
 
 
-def number_words(pairs: Sequence[Pair]) -> tuple[WordNumbers, Rows, Rows]:
+def number_words(pairs: Sequence[Pair]) -> tuple[WordNumbers, Ragged, Ragged]:
     """A vocabulary, and the numbers of the pairs that have words on both sides."""
     both = [(cut(source), cut(target)) for source, target in pairs]
     both = [(source, target) for source, target in both if source and target]
     if not both:
-        found = f"{len(pairs):,} pairs, none with words on both sides"
-        raise DataError("counting the words of sentence pairs", found, "one or more")
+        problem = f"{len(pairs):,} pairs, none with words on both sides"
+        raise DataError("counting the words of sentence pairs", problem, "one or more")
     sources, source_rows = number_side([source for source, _ in both])
     targets, target_rows = number_side([target for _, target in both])
     spelt = spelling([target for _, target in both])
     return WordNumbers(sources, [spelt[word] for word in targets]), source_rows, target_rows
 
 
-def number_side(sentences: Sequence[Sequence[str]]) -> tuple[list[str], Rows]:
+def number_side(sentences: Sequence[Sequence[str]]) -> tuple[list[str], Ragged]:
     """The different words in small letters, frequent ones first, and sentences as their numbers."""
     small = [[word.lower() for word in sentence] for sentence in sentences]
     counts = Counter(chain.from_iterable(small))
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
     ids = {word: id for id, word in enumerate(ranked)}
-    return ranked, Rows.of([[ids[word] for word in sentence] for sentence in small])
+    return ranked, Ragged.of([[ids[word] for word in sentence] for sentence in small])
 
 
 def spelling(sentences: Sequence[Sequence[str]]) -> dict[str, str]:
@@ -98,7 +98,7 @@ def spelling(sentences: Sequence[Sequence[str]]) -> dict[str, str]:
 # Translating --------------------------------------------------------------------------------------
 
 
-class Candidate(NamedTuple):
+class WordChoices(NamedTuple):
     """One translation: the word of each slot and its log-probability."""
 
     words: tuple[str, ...]
@@ -109,7 +109,7 @@ class TranslatedSentence(NamedTuple):
     """What became of one sentence."""
 
     slots: list[Slot]
-    best: list[Candidate]
+    best: list[WordChoices]
     unknown: list[str]
     """Source words that were never seen; they are copied."""
     raised: bool
@@ -164,8 +164,8 @@ class WordTranslator:
         except FileNotFoundError:
             raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the model's weights") from None
         except (KeyError, ValueError, TypeError, SafetensorError) as error:
-            found = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise DataError(f"reading {path}", found, f"weights of {kind}") from None
+            problem = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise DataError(f"reading {path}", problem, f"weights of {kind}") from None
         return cls(kind, model, known)
 
 
@@ -222,19 +222,19 @@ def from_arrays(kind: str, arrays: Arrays, words: WordNumbers) -> BagModel | Wor
 # Several translations -----------------------------------------------------------------------------
 
 
-def likeliest(slots: list[Slot], count: int) -> list[Candidate]:
+def likeliest(slots: list[Slot], count: int) -> list[WordChoices]:
     """The choice of each slot, then the likeliest other ways; no other word is taken twice.
 
     Slots are independent, so that the best of the first n slots lie among the best of n - 1.
     """
-    best = [Candidate((), 0.0)]
+    best = [WordChoices((), 0.0)]
     for slot in slots:
-        mixed: dict[tuple[str, ...], Candidate] = {}
+        mixed: dict[tuple[str, ...], WordChoices] = {}
         for shorter in best:
             for n, (text, logprob) in enumerate(slot if count > 1 else slot[:1]):
                 if n and text and text in shorter.words:
                     continue
-                longer = Candidate((*shorter.words, text), shorter.logprob + logprob)
+                longer = WordChoices((*shorter.words, text), shorter.logprob + logprob)
                 mixed.setdefault(longer.words, longer)
         first, *rest = mixed.values()
         best = [first, *sorted(rest, key=lambda candidate: -candidate.logprob)[: count - 1]]

@@ -29,7 +29,7 @@ from regard.errors import DataError, RegardWarning, UsageError
 from regard.files import check_new, corrupt, read_json, read_shapes, write_whole
 from regard.history.config import DOING, Word2VecConfig
 from regard.history.results import VectorRun
-from regard.history.word2vec import Corpus, train_word2vec
+from regard.history.word2vec import WordCorpus, train_word2vec
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -65,8 +65,8 @@ class WordVectors:
         self, words: Sequence[str], matrix: Floats, doing: str = "making a table of vectors"
     ) -> None:
         if len(words) != len(matrix) or matrix.ndim != 2:
-            found = f"{len(words):,} words, vectors of shape {matrix.shape}"
-            raise DataError(doing, found, "a row for each word")
+            problem = f"{len(words):,} words, vectors of shape {matrix.shape}"
+            raise DataError(doing, problem, "a row for each word")
         self.words, self.matrix = list(words), np.ascontiguousarray(matrix, np.float32)
 
     def __len__(self) -> int:
@@ -89,13 +89,13 @@ class WordVectors:
 
     def row(self, word: str) -> int:
         """Where a word stands, or an error with the nearest spellings."""
-        found = self.index.get(word)
-        if found is None:
+        place = self.index.get(word)
+        if place is None:
             close = ", ".join(self.spellings(word))
             fix = f"did you mean {close}?" if close else "a word that was frequent in the text"
             what = f"{word!r} is not among {len(self):,} words"
             raise DataError("looking up a word", what, "a word that has a vector", fix)
-        return found
+        return place
 
     def spellings(self, word: str, count: int = 3) -> list[str]:
         """Words that are written alike: in another case, else most letters the same."""
@@ -187,9 +187,9 @@ def read_vectors(path: str | os.PathLike[str], matrix: Matrix = "in") -> WordVec
     if is_folder(place):
         return read_folder(place, matrix)
     if not place.is_file():
-        found = "a folder without word vectors" if place.is_dir() else "no such file or folder"
+        problem = "a folder without word vectors" if place.is_dir() else "no such file or folder"
         expected = f"a folder of `regard train w2v`, with {WEIGHTS}, or a file of word2vec's"
-        raise DataError(f"reading {place}", found, expected)
+        raise DataError(f"reading {place}", problem, expected)
     if matrix != "in":
         raise UsageError(f"reading {place}", "a file, which has one matrix", "--matrix in")
     data = place.read_bytes()
@@ -267,8 +267,8 @@ def read_text(data: bytes, name: Path, start: int) -> WordVectors:
             word, *numbers = line.rstrip().rsplit(b" ", dim)
             more = word.split(b" ")[1:][-1:]  # a word may have blanks, not numbers after them
             if len(numbers) != dim or not are_numbers(numbers) or (more and are_numbers(more)):
-                found = f"row {len(words):,}: {line[:40]!r}"
-                raise corrupt(name, at, found, f"a word and {dim:,} numbers, with blanks between")
+                problem = f"row {len(words):,}: {line[:40]!r}"
+                raise corrupt(name, at, problem, f"a word and {dim:,} numbers, with blanks between")
             with np.errstate(over="ignore"):  # 1e39 has no float32
                 matrix.append(finite(np.array(numbers, np.float32), name, at, len(words)))
             words.append(word_of(word, name, at, len(words)))
@@ -290,8 +290,8 @@ def read_binary(data: bytes, name: Path) -> WordVectors:
         space = data.find(b" ", at, at + LONGEST)
         end = space + 1 + 4 * dim
         if space < 0 or end > len(data):
-            found = "no word and space" if space < 0 else f"{len(data) - space - 1:,} bytes"
-            raise corrupt(name, at, f"row {row:,}: {found}", f"a word and {4 * dim:,} bytes")
+            problem = "no word and space" if space < 0 else f"{len(data) - space - 1:,} bytes"
+            raise corrupt(name, at, f"row {row:,}: {problem}", f"a word and {4 * dim:,} bytes")
         words.append(word_of(data[at:space], name, at, row))
         matrix[row] = finite(np.frombuffer(data, "<f4", dim, space + 1), name, space + 1, row)
         at = end
@@ -307,8 +307,8 @@ def word_of(raw: bytes, name: Path, at: int, row: int) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        found = f"row {row:,}: a word that is not UTF-8"
-        raise corrupt(name, at + error.start, found, "a word") from None
+        problem = f"row {row:,}: a word that is not UTF-8"
+        raise corrupt(name, at + error.start, problem, "a word") from None
 
 
 def finite(numbers: Floats, name: Path, at: int, row: int) -> Floats:
@@ -322,12 +322,14 @@ def table_of(words: list[str], matrix: Floats, name: Path) -> WordVectors:
     """The rows of a file, each word once."""
     if not words:
         raise DataError(f"reading {name}", "no vectors", "one or more")
-    made = WordVectors(words, matrix)
-    if len(made.index) == len(words):
-        return made
-    first = sorted(made.index.values())
-    told = f"[twice] {len(words) - len(first):,} words stand twice in {name}: the first row counts."
-    warnings.warn(told, RegardWarning, stacklevel=4)
+    table = WordVectors(words, matrix)
+    if len(table.index) == len(words):
+        return table
+    first = sorted(table.index.values())
+    warning = (
+        f"[twice] {len(words) - len(first):,} words stand twice in {name}: the first row counts."
+    )
+    warnings.warn(warning, RegardWarning, stacklevel=4)
     return WordVectors([words[n] for n in first], matrix[first])
 
 
@@ -360,7 +362,7 @@ def plain_words(vectors: WordVectors, path: str | os.PathLike[str]) -> list[str]
 FORMS = {".bin": write_binary, ".txt": write_text, ".vec": write_text}
 
 
-def train_vectors(corpus: Corpus, config: Word2VecConfig, workers: int, out: Path) -> VectorRun:
+def train_vectors(corpus: WordCorpus, config: Word2VecConfig, workers: int, out: Path) -> VectorRun:
     """Learn vectors by word2vec and write them: a folder, or a file of word2vec's by its suffix."""
     check_new(out, DOING)
     start, epochs = time.monotonic(), config.times(len(corpus.ids))

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from regard.look.results import (
     AttentionMaps,
     Extraction,
+    GradientReach,
     HeadMeasure,
     HeadScores,
     Lens,
     StackName,
 )
-from regard.verbs import Count, EditsLike, File, ModelLike, Natural, Precision, Text, Texts, verb
+from regard.verbs import (
+    MOST,
+    Bound,
+    Count,
+    EditsLike,
+    File,
+    ModelLike,
+    Natural,
+    Precision,
+    Text,
+    Texts,
+    verb,
+)
 
 
 @verb
@@ -168,7 +182,7 @@ def extract(
     model: ModelLike,
     texts: Texts,
     *,
-    tap: list[str],
+    tap: list[str] | str,
     out: str | Path,
     position: str | int = "all",
     head: Natural | None = None,
@@ -223,6 +237,47 @@ def extract(
             force=force,
             edits=edit,
         )
+
+
+@verb
+def gradients(
+    models: Sequence[ModelLike] = (),
+    *,
+    text: File | None = None,
+    kinds: list[Literal["mlp", "rnn", "lstm", "gru", "transformer"]] | None = None,
+    length: Annotated[int, Bound(2, MOST, "a whole number from 2 up")] = 64,
+    rows: Count = 8,
+    dim: Count = 64,
+    depth: Count = 1,
+) -> GradientReach:
+    """How far back the gradient of a loss reaches in MLP, RNN, LSTM, GRU and Transformer.
+
+    Args:
+        models: trained language models (none: fresh ones of each kind).
+        text: what trained models read.
+        kinds: of fresh models (all).
+        length: tokens before the loss.
+        rows: texts that the mean goes over.
+        dim: width of fresh models.
+        depth: layers of fresh models.
+
+    Example:
+        >>> regard.look.gradients(kinds=["rnn", "lstm"], length=200).models[1].gradient[-1]
+        $ regard look gradients --save gradients.png
+        $ regard look gradients --kinds rnn lstm --length 200 --json
+        $ regard look gradients lstm/final gpt/final --text test.txt
+    """
+    from regard.errors import UsageError
+    from regard.loading import open_kit
+    from regard.look.gradient_reach import DOING, KINDS, compare_fresh, compare_trained
+
+    if not models:
+        return compare_fresh(kinds or KINDS, length, rows, dim, depth)
+    if text is None or kinds is not None:
+        found = "folders without --text" if text is None else "folders and --kinds"
+        raise UsageError(DOING, found, "--text FILE for trained models, --kinds for fresh ones")
+    kits = [(name_of(model), open_kit(model)) for model in models]
+    return compare_trained(kits, text, length, rows)
 
 
 def name_of(model: ModelLike) -> str:

@@ -408,7 +408,6 @@ def fill_rows(
     into: Mapping[str, Tensor],
     start: int,
     tokens: int,
-    tell: Callable[[int], None] = lambda done: None,
 ) -> int:
     """Write the rows of texts into tensors (capacity, D) from `start` on; where they end.
 
@@ -431,7 +430,6 @@ def fill_rows(
         if copy is not None:
             copy.finish(into)
         copy = DeviceCopy(rows, [place for n in some for place in spans[n]])
-        tell(sum(lengths[n] for n in some))
     if copy is not None:
         copy.finish(into)
     return end

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ambient import note, progress
+from regard.ambient import note, track
 from regard.decode.step import without_end
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
@@ -56,8 +56,6 @@ KEPT = 50_000  # forecasts that are kept: heads × positions; of long texts the 
 SECONDS = 4e-8  # of a core for each weight of a map
 WORK = 1e13  # multiplications that effects may take unasked on a CPU: a few minutes
 
-Say = Callable[[str], None]
-
 
 # A text of people ---------------------------------------------------------------------------------
 
@@ -85,21 +83,20 @@ def map_attention(
             raise UsageError(DOING, f"head {head}", "block.head, such as 5.3")
         block_head = int(block), int(number)
     find_pattern_taps(kit.hooked)  # a model without attention is refused before it translates
-    with progress("looking") as say:
-        batch, sides = read_text(kit, text, target, max_tokens, say)
-        check_cost(kit, sides)
-        maps = collect_maps(kit.hooked, batch, sides, say)
-        maps = replace(maps, heading=heading, shown_stack=stack, shown_head=block_head)
-        blocks, heads = maps.stack().small.shape[:2]
-        if block_head is not None and (block_head[0] >= blocks or block_head[1] >= heads):
-            raise UsageError(DOING, f"head {head}", f"0.0 to {blocks - 1}.{heads - 1}")
-        if wants_effects(kit, sides, effects):
-            maps = add_effects(kit.hooked, batch, maps, say)
+    batch, sides = read_text(kit, text, target, max_tokens)
+    check_cost(kit, sides)
+    maps = collect_maps(kit.hooked, batch, sides)
+    maps = replace(maps, heading=heading, shown_stack=stack, shown_head=block_head)
+    blocks, heads = maps.stack().small.shape[:2]
+    if block_head is not None and (block_head[0] >= blocks or block_head[1] >= heads):
+        raise UsageError(DOING, f"head {head}", f"0.0 to {blocks - 1}.{heads - 1}")
+    if wants_effects(kit, sides, effects):
+        maps = add_effects(kit.hooked, batch, maps)
     return spell_words(maps, spelling(kit))
 
 
 def read_text(
-    kit: Kit, text: str, target: str | None, most: int, say: Say
+    kit: Kit, text: str, target: str | None, most: int
 ) -> tuple[Batch, dict[str, list[str]]]:
     """The text as a batch, and its tokens as people read them, by side."""
     config, tokenizer = kit.model.config, kit.text_tokenizer
@@ -113,8 +110,7 @@ def read_text(
     if config.target is None:
         return kit.batch([ids]), {"text": labels}
     if target is None:
-        say("translating")
-        target = str(kit.translate(text))
+        target = kit.translate(text).text
     written = without_end(tokenizer.encode(target, side="target"), kit.stops)
     begun = [start_id(kit.files, kit.config), *written]
     check_length(kit, begun, DOING, target, "target", most)
@@ -171,7 +167,6 @@ def collect_maps(
     hooked: HookedModel,
     batch: Batch,
     sides: Mapping[str, Sequence[str]],
-    say: Say = lambda where: None,
 ) -> AttentionMaps:
     """Run one text, read every pattern, a few blocks at a time, and keep what pictures need.
 
@@ -198,8 +193,7 @@ def collect_maps(
         asking, seen = (len(tokens[side]) for side in asked[stack])
         builder = MapBuilder(stack, asked[stack], most)
         sizes = [asking * seen * count_heads(hooked.model, name) for name in names]
-        for group in group_by_size(names, sizes):
-            say(f"{stack}, block {len(builder.heads)} of {len(names)}")
+        for group in track(list(group_by_size(names, sizes)), f"reading the {stack}'s attention"):
             with hooked.reading(group) as hooks:
                 x = hooked.model.hidden(batch)
                 for hook in hooks.values():
@@ -349,9 +343,7 @@ def make_forecast(model: Model, x: Tensor) -> Forecast:
 
 
 @torch.no_grad()
-def add_effects(
-    hooked: HookedModel, batch: Batch, maps: AttentionMaps, say: Say = lambda where: None
-) -> AttentionMaps:
+def add_effects(hooked: HookedModel, batch: Batch, maps: AttentionMaps) -> AttentionMaps:
     """The maps with what each head does to the forecast of the last positions.
 
     Before a block nothing differs from the plain run, so that one batch switches off all heads of
@@ -376,13 +368,11 @@ def add_effects(
     start = last_scores(hooked.model, x, first).log_softmax(-1)[0]  # (P, V)
     goal = start.gather(-1, best[:, None])[:, 0]  # (P,)
     effects: dict[str, HeadEffects] = {}
-    done = 0
     for stack, listed in taps.items():
-        blocks = []
-        for tap in listed:
-            say(f"{done:,} of {total:,} heads switched off")
-            blocks.append(switch_off(hooked, batch, tap, plain[tap], first, best, goal))
-            done += count_heads(hooked.model, tap)
+        blocks = [
+            switch_off(hooked, batch, tap, plain[tap], first, best, goal)
+            for tap in track(listed, f"switching off heads of the {stack}, by block")
+        ]
         stacked = (torch.stack(parts).numpy() for parts in zip(*blocks, strict=True))
         effects[stack] = HeadEffects(first, *stacked)
     return replace(maps, effects=effects)

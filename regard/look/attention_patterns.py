@@ -59,17 +59,17 @@ def view_of(model: Model, name: str, batch: Batch) -> View:
         sides = batch.source_mask, batch.source_documents
         memory = model.embed(model.front, batch.inputs, *sides)
     if encoder:
-        given = memory or model.embed(model.front, batch.inputs, real, documents, batch.segments)
+        own = memory or model.embed(model.front, batch.inputs, real, documents, batch.segments)
         assert isinstance(model.encoder, Stack)
-        return model.encoder.view(given.x, given.positions, given.real, given.document)
-    given = model.embed(model.reader, batch.ids, real, documents)
+        return model.encoder.view(own.x, own.positions, own.real, own.document)
+    own = model.embed(model.reader, batch.ids, real, documents)
     if cross:
         assert memory is not None
-        both = given.document is not None and memory.document is not None
-        return cross_view(memory.real, (given.document, memory.document) if both else None)  # type: ignore[arg-type]
+        both = own.document is not None and memory.document is not None
+        return cross_view(memory.real, (own.document, memory.document) if both else None)  # type: ignore[arg-type]
     assert isinstance(model.decoder, Stack)
-    side = given.real, given.document
-    return model.decoder.view(given.x, given.positions, *side, prefix=batch.prefix)
+    side = own.real, own.document
+    return model.decoder.view(own.x, own.positions, *side, prefix=batch.prefix)
 
 
 def pattern_rows(
@@ -92,19 +92,14 @@ def pattern_rows(
     with torch.no_grad():
         view = view_of(hooked.model, name, batch) if view is None else view
         if rows is not None:
-            chosen = choose_rows(rows, q.shape[1]).to(q.device)
+            chosen, count = torch.as_tensor(rows, dtype=torch.long, device=q.device), q.shape[1]
+            if chosen.dim() != 1 or bool(((chosen < -count) | (chosen >= count)).any()):
+                expected = f"whole numbers from {-count} to {count - 1}"
+                raise UsageError("rebuilding attention", f"rows {rows}", expected)
+            chosen = chosen % count  # negative ones count from the end
             view = select_queries(view, chosen, q.shape[1], k.shape[1])
             q = q[:, chosen]
     return attention.pattern(q.transpose(1, 2), k.transpose(1, 2), view)
-
-
-def choose_rows(rows: Sequence[int] | Tensor, count: int) -> Tensor:
-    """Columns of queries as indices, negative ones from the end."""
-    chosen = torch.as_tensor(rows, dtype=torch.long)
-    if chosen.dim() != 1 or bool(((chosen < -count) | (chosen >= count)).any()):
-        expected = f"whole numbers from {-count} to {count - 1}"
-        raise UsageError("rebuilding attention", f"rows {rows}", expected)
-    return chosen % count
 
 
 def select_queries(view: View, rows: Tensor, queries: int, keys: int) -> View:

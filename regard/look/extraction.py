@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from regard import __version__
-from regard.ambient import note, progress
+from regard.ambient import note, track
 from regard.errors import DataError, RegardError, UsageError
 from regard.interop.side import start_id
 from regard.look.activation_store import DOING, INDEX, PART, ShardWriter, check_free, open_writer
@@ -94,16 +94,12 @@ class Shards:
             raise DataError(DOING, found, expected, fix)
         return rows
 
-    def read(
-        self, texts: Iterable[TextIds], tokens: int, tell: Callable[[int], None] = lambda done: None
-    ) -> None:
-        """WordTokens texts, each of which must fit into a shard."""
+    def read(self, texts: Iterable[TextIds], tokens: int) -> None:
+        """Read texts, each of which must fit into a shard, and write full shards."""
         window, rows, length = list[TextIds](), 0, 0
 
         def fill() -> int:
-            return fill_rows(
-                self.hooked, window, self.selection, self.held, self.used, tokens, tell
-            )
+            return fill_rows(self.hooked, window, self.selection, self.held, self.used, tokens)
 
         for text in texts:
             count = self.count_rows(text)
@@ -143,7 +139,7 @@ class CorpusCounts:
     """Tokens of texts that an interrupted run had done."""
 
     def add(self, text: str) -> None:
-        """One more text."""
+        """Count one more text."""
         self.texts += 1
         self.digest.update(text.encode() + b"\n")
 
@@ -189,19 +185,14 @@ def extract_corpus(
     settings |= {"precision": precision, "edit": str(edits)}
     counts, start = CorpusCounts(), time.monotonic()
     try:
-        with open_writer(out, force, settings) as writer, progress(DOING) as say:
+        with open_writer(out, force, settings) as writer:
             if writer.shards:
                 note(f"going on after {len(writer.shards)} shards, {writer.texts:,} texts")
             write = partial(writer.write, mark=counts.mark)
             shards = Shards(kit.hooked, selection, shard_mb * MEGABYTE, write)
-
-            def tell(done: int) -> None:
-                counts.tokens += done
-                say(f"{counts.tokens:,} tokens, {counts.texts:,} texts")
-
             usual = CPU_TOKENS if kit.device.type == "cpu" else GPU_TOKENS
             read = read_corpus(kit, texts, TextCheck(kit, shards), counts, writer)
-            shards.read(read, batch_tokens or usual, tell)
+            shards.read(track(read, DOING), batch_tokens or usual)
             shards.flush()
             writer.wait()
             if not writer.shards:
@@ -312,6 +303,7 @@ def read_corpus(
                 if length > LONGEST:
                     said = f"text {number + 1} has {length:,} tokens, which run at once"
                     note(f"{said}: no progress meanwhile; shorter lines are quicker")
+                counts.tokens += length
                 yield ids
     if counts.texts < mark.get("texts", 0):
         check_mark()

@@ -7,19 +7,72 @@ which may stay near 1; a Transformer looks back in one step, whatever the distan
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.ambient import current, track
 from regard.core.tap import taps
-from regard.errors import UsageError
+from regard.data.text_files import read_pieces
+from regard.errors import DataError, UsageError
+from regard.look.results import GradientCurve, GradientReach
 from regard.model.batch import Batch
 from regard.model.model import Model
-from regard.model.recurrent import Past, Recurrent
+from regard.model.recurrent import Past, Recurrent, model_class
+from regard.train.config import ShapeConfig
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
 
 FIRST = "decoder.blocks.0.resid_pre"
+KINDS = ("mlp", "rnn", "lstm", "gru", "transformer")
+VOCAB = 64  # tokens of fresh models
+DOING = "following gradients"
+
+
+def compare_fresh(
+    kinds: Sequence[str], length: int, rows: int, dim: int, depth: int
+) -> GradientReach:
+    """New models of one size, the same random tokens for each."""
+    seed = current().seed
+    ids = torch.randint(VOCAB, (rows, length + 1), generator=torch.Generator().manual_seed(seed))
+    curves = []
+    for kind in track(kinds, DOING):
+        family: Any = "llama" if kind == "transformer" else kind
+        heads = next(n for n in (4, 2, 1) if dim % n == 0)
+        shape = ShapeConfig(family, dim, depth, heads=heads).resolve("lm")
+        config, _ = shape.build(VOCAB, length)
+        model = model_class(config).fresh(config, seed)
+        curves.append(GradientCurve(kind, gradient_by_lag(model, ids)))
+    return GradientReach(length, list(range(1, length)), curves)
+
+
+def compare_trained(
+    kits: Sequence[tuple[str, Kit]], text: str | Path, length: int, rows: int
+) -> GradientReach:
+    """Trained models, each with the same places of a text in its own tokens."""
+    curves = []
+    for name, kit in track(kits, DOING):
+        ids = read_rows(kit, text, length, rows)
+        curves.append(GradientCurve(name, gradient_by_lag(kit.model, ids)))
+    return GradientReach(length, list(range(1, length)), curves)
+
+
+def read_rows(kit: Kit, text: str | Path, length: int, rows: int) -> Tensor:
+    """Ids (rows, length + 1) from the beginning of a text on."""
+    tokenizer, wanted = kit.text_tokenizer, rows * (length + 1)
+    every = (id for piece in read_pieces(text) for id in tokenizer.encode(piece, special=False))
+    ids = list(islice(every, wanted))
+    if len(ids) < wanted:
+        problem = f"{len(ids):,} tokens in {text}"
+        raise DataError(DOING, problem, f"{wanted:,}", "a smaller --length or --rows")
+    return torch.tensor(ids).view(rows, -1)
 
 
 def gradient_by_lag(model: Model, ids: Tensor) -> list[float]:
@@ -30,16 +83,16 @@ def gradient_by_lag(model: Model, ids: Tensor) -> list[float]:
     the first block reads. In float64, where the gradient of many steps does not underflow.
     """
     if model.encoder is not None or model.decoder is None:
-        raise UsageError("following gradients", "a model with an encoder", "a language model")
+        raise UsageError(DOING, "a model with an encoder", "a language model")
     if ids.shape[1] < 3:
-        raise UsageError("following gradients", f"{ids.shape[1]} tokens", "3 or more")
+        raise UsageError(DOING, f"{ids.shape[1]} tokens", "3 or more")
     model = deepcopy(model).double().eval().requires_grad_()
     with torch.enable_grad():
         follow = follow_states if isinstance(model, Recurrent) else follow_stream
         scores, states = follow(model, ids[:, :-1])
         loss = F.cross_entropy(scores, ids[:, -1], reduction="sum")  # rows do not meet
-        found = torch.autograd.grad(loss, states)
-    norms = [part.flatten(1).norm(dim=-1).mean() for part in found]  # of each t
+        slopes = torch.autograd.grad(loss, states)
+    norms = [part.flatten(1).norm(dim=-1).mean() for part in slopes]  # of each t
     return torch.stack(norms).flip(0).tolist()
 
 

@@ -44,7 +44,7 @@ REPEAT_SCORES = ("previous", "duplicate", "induction")
 
 
 @dataclass(frozen=True)
-class Repeats:
+class RandomRepeats:
     """Rows of random tokens, each written twice: A A."""
 
     batch: Batch
@@ -66,7 +66,7 @@ def random_repeats(
     seed: int = 0,
     first: Sequence[int] = (),
     begin: int | None = None,
-) -> Repeats:
+) -> RandomRepeats:
     """Rows `first` A A, each A of `length` different ones of the ordinary tokens `ids`.
 
     For an encoder-decoder `begin` begins a target that is A A as well.
@@ -83,7 +83,7 @@ def random_repeats(
     target = None
     if begin is not None:
         target = torch.cat([torch.full((rows, 1), begin), half, half], 1)
-    return Repeats(Batch(torch.cat([opening, half, half], 1), target), length, len(first))
+    return RandomRepeats(Batch(torch.cat([opening, half, half], 1), target), length, len(first))
 
 
 def repeats_for(
@@ -93,7 +93,7 @@ def repeats_for(
     rows: int = 4,
     seed: int = 0,
     begin: int = 0,
-) -> Repeats:
+) -> RandomRepeats:
     """Random repeats of ordinary tokens, as long as suits a model, begun as it wants texts begun.
 
     `begin` begins a target. Without a tokenizer every id is an ordinary token.
@@ -195,7 +195,9 @@ class HeadMeasurement:
         self.repeats: dict[str, dict[str, Tensor]] = {name: {} for name in self.names}
 
     @torch.no_grad()
-    def read(self, batch: Batch, repeats: Repeats | None = None, general: bool = True) -> None:
+    def read(
+        self, batch: Batch, repeats: RandomRepeats | None = None, general: bool = True
+    ) -> None:
         """One pass; `repeats` says where the halves of the batch's rows are."""
         taps = [tap for name in self.names for tap in pattern_taps(self.hooked, name)]
         taps += [f"{name}.z" for name in self.names if f"{name}.z" in self.hooked.taps]
@@ -207,7 +209,11 @@ class HeadMeasurement:
                 start = repeats.start(name)
                 self.repeats[name] = repeat_scores(pattern, repeats.length, start)
             if general:
-                self.add(name, pattern, seen.get(f"{name}.z"), real_queries(name, batch, pattern))
+                source = name.startswith("encoder.") and batch.target is not None
+                real = batch.source_mask if source else batch.mask  # tokens, not padding (B, T)
+                if real is None:
+                    real = torch.ones_like(pattern[:, 0, :, 0], dtype=torch.bool)
+                self.add(name, pattern, seen.get(f"{name}.z"), real)
 
     def add(self, name: str, pattern: Tensor, z: Tensor | None, real: Tensor) -> None:
         """Add one batch's rows; real (B, T) are those that count."""
@@ -236,16 +242,10 @@ class HeadMeasurement:
         return scores
 
 
-def real_queries(name: str, batch: Batch, pattern: Tensor) -> Tensor:
-    """Queries that are tokens, not padding (B, T)."""
-    source = name.startswith("encoder.") and batch.target is not None
-    mask = batch.source_mask if source else batch.mask
-    every = torch.ones(len(pattern), pattern.shape[2], dtype=torch.bool, device=pattern.device)
-    return every if mask is None else mask
-
-
 def score_heads(
-    hooked: HookedModel, repeats: Repeats | None = None, batches: Iterable[Batch] | None = None
+    hooked: HookedModel,
+    repeats: RandomRepeats | None = None,
+    batches: Iterable[Batch] | None = None,
 ) -> list[HeadScore]:
     """Every head: the repeat scores, and entropy, distance and norm over `batches`.
 

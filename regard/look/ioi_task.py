@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.ambient import progress
 from regard.errors import DataError, UsageError
 from regard.look.edits import Edit, patch
-from regard.look.head_scores import Repeats, score_heads
+from regard.look.head_scores import RandomRepeats, score_heads
 from regard.look.hooks import HookedModel
 from regard.look.patching import (
     ROWS,
@@ -151,7 +151,7 @@ class HeadClasses:
     is wider. Each number is measured once.
     """
 
-    def __init__(self, hooked: HookedModel, pairs: Pairs, repeats: Repeats) -> None:
+    def __init__(self, hooked: HookedModel, pairs: Pairs, repeats: RandomRepeats) -> None:
         self.hooked, self.pairs, self.repeats = hooked, pairs, repeats
         self.sites = head_sites(hooked)
         if not self.sites:

@@ -21,7 +21,7 @@ def token_label(tokenizer: Tokenizer, token: int, side: Side = "target") -> str:
 
 
 def token_labels(tokenizer: Tokenizer, tokens: Sequence[int], side: Side) -> list[str]:
-    """Tokens of a text."""
+    """The tokens of a text, each as people read it."""
     known = {token: token_label(tokenizer, token, side) for token in set(tokens)}
     return [known[token] for token in tokens]
 

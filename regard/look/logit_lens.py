@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from regard.core.attention import Attention
 from regard.core.block import Block
-from regard.core.mlp import MLP
 from regard.core.norm import RMSNorm
 from regard.core.stack import Stack
 from regard.errors import RegardError, UsageError
@@ -23,7 +22,7 @@ from regard.look.answer_tokens import find_token, read_asked
 from regard.look.attention_patterns import find_attention
 from regard.look.hooks import HookedModel
 from regard.look.patching import Goal, goal_columns
-from regard.look.results import Contribution, Lens, LensLayer, Token
+from regard.look.results import Contribution, Lens, LensLayer, LensToken
 from regard.model.batch import Batch
 from regard.model.model import Model
 
@@ -56,7 +55,7 @@ class StreamPart:
 
     @property
     def name(self) -> str:
-        """As people say it."""
+        """As people say it, such as block 3 head 5."""
         if self.block is None:
             return {"embed": "embedding"}.get(self.kind, f"bias of the {self.layer}")
         if self.kind == "bias":
@@ -180,20 +179,21 @@ def read_lens(
         )
         for n in range(len(scores))
     ]
-    tokens = Token(token, piece(token)), None if other is None else Token(other, piece(other))
+    mine = LensToken(token, piece(token))
+    rival = None if other is None else LensToken(other, piece(other))
     bad = None if other is None else torch.tensor([other])
     goal = Goal(torch.tensor([token]), bad, torch.tensor([column]))
     try:
         sum_of = direct_attribution(kit.hooked, batch, goal, neurons)
     except UsageError as error:
-        return Lens(name, text, *tokens, layers, None, error.found, top=top)
+        return Lens(name, text, mine, rival, layers, None, error.found, top=top)
     values = sum_of.values[:, 0].tolist()
     contributions = [
         Contribution(**asdict(part), name=part.name, value=value)
         for part, value in zip(sum_of.parts, values, strict=True)
     ]
     total = float(sum_of.goal[0]), float(sum_of.error[0])
-    return Lens(name, text, *tokens, layers, contributions, "", *total, top)
+    return Lens(name, text, mine, rival, layers, contributions, "", *total, top)
 
 
 # Heads and what they write ----------------------------------------------------------------------
@@ -275,7 +275,9 @@ def direct_attribution(
         for kind, attention in (("attn", block.attn), ("cross", block.cross)):
             if attention is None:
                 continue
-            each = by_head(attention, seen[f"{path}.{kind}.z"], way)  # (H, B)
+            z = take_columns(seen[f"{path}.{kind}.z"], way.at[:, None])[:, 0]  # (B, H, K)
+            weights = output_weights(attention).to(z.dtype)
+            each = (z * torch.einsum("bd,dhk->bhk", way.along, weights)).sum(-1).T  # (H, B)
             role = "head" if kind == "attn" else "cross"
             parts += [StreamPart(role, f"{path}.{kind}", n, head) for head in range(len(each))]
             values += list(each)
@@ -286,7 +288,8 @@ def direct_attribution(
             parts.append(StreamPart("mlp", f"{path}.mlp", n))
             values.append(dot(seen[f"{path}.mlp.out"], way))
             continue
-        each = by_neuron(block.mlp, seen[f"{path}.mlp.post"], way)
+        fired = take_columns(seen[f"{path}.mlp.post"], way.at[:, None])[:, 0]
+        each = (fired * (way.along @ block.mlp.down.weight)).T  # (neurons, B)
         parts += [StreamPart("neuron", f"{path}.mlp", n, number) for number in range(len(each))]
         values += list(each)
         if block.mlp.down.bias is not None:
@@ -296,13 +299,6 @@ def direct_attribution(
         parts.append(StreamPart("bias", what))
         values.append(constant)
     return DirectAttribution(parts, torch.stack(values), goal(logits, batch))
-
-
-def by_neuron(mlp: MLP, post: Tensor, way: Direction) -> Tensor:
-    """What each neuron (N, B) wrote, from their values (B, T, N)."""
-    fired = take_columns(post, way.at[:, None])[:, 0]
-    each: Tensor = fired * (way.along @ mlp.down.weight)
-    return each.T
 
 
 def stack_blocks(stack: Stack) -> list[Block]:
@@ -364,10 +360,3 @@ def through_norm(norm: nn.Module, x: Tensor, toward: Tensor) -> tuple[Tensor, di
 def dot(written: Tensor, way: Direction) -> Tensor:
     """What a vector of the stream (B, T, D) gives to the goal (B,)."""
     return (take_columns(written, way.at[:, None])[:, 0] * way.along).sum(-1)
-
-
-def by_head(attention: Attention, z: Tensor, way: Direction) -> Tensor:
-    """What each head of z (B, T, H, K) gives to the goal (H, B)."""
-    here = take_columns(z, way.at[:, None])[:, 0]  # (B, H, K)
-    asked = torch.einsum("bd,dhk->bhk", way.along, output_weights(attention).to(z.dtype))
-    return (here * asked).sum(-1).T

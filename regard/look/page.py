@@ -44,10 +44,10 @@ def make_page(
 
     styles = "'unsafe-inline'" if inline_styles else digest(style)
     policy = f"default-src 'none'; script-src {digest(script)}; style-src {styles}"
-    given = ""
+    data_html = ""
     if data is not None:
         text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-        given = f'<script type="application/json" id="data">{text}</script>\n'
+        data_html = f'<script type="application/json" id="data">{text}</script>\n'
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>
 <meta http-equiv="Content-Security-Policy" content="{policy}">
@@ -55,7 +55,7 @@ def make_page(
 <style>{style}</style></head>
 <body><header><h1>{html.escape(title)}</h1><p class="legend">{legend}</p></header>
 {body}
-{given}<script>{script}</script></body></html>
+{data_html}<script>{script}</script></body></html>
 """
 
 
@@ -238,7 +238,7 @@ def attention_page(maps: AttentionMaps) -> str:
     """All heads of a text, one head large, and what is predicted with and without each."""
     parts = (Path(__file__).with_name(f"attention{end}") for end in ("_map.js", ".js", ".css"))
     drawing, script, style = (part.read_text(encoding="utf-8") for part in parts)
-    body, call = ATTENTION_BODY, vars(maps).get("call")
+    body, call = ATTENTION_BODY, maps.call
     if call is not None:
         arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
         body += (
@@ -277,7 +277,7 @@ def attention_data(maps: AttentionMaps) -> dict[str, Any]:
 
 
 def pack_map(one: HeadMap) -> str:
-    """A map as text."""
+    """A map as text, a few bytes a link."""
     gaps = np.diff(one.keys.astype(np.int64), prepend=0)
     starts = np.cumsum(one.counts.astype(np.int64)) - one.counts
     starts = starts[one.counts > 0]

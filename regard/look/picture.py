@@ -39,11 +39,11 @@ def new_figure(width: float, height: float) -> Figure:
 
 def png(figure: Figure) -> bytes:
     """The bytes of a figure."""
-    made = BytesIO()
+    data = BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # a script that the font has not: a box
-        figure.savefig(made, format="png", dpi=120)
-    return made.getvalue()
+        figure.savefig(data, format="png", dpi=120)
+    return data.getvalue()
 
 
 def label(text: str) -> str:

@@ -348,7 +348,7 @@ class Contribution(Row):
 
 
 @dataclass(frozen=True)
-class Token(Row):
+class LensToken(Row):
     """A token by its id and its spelling."""
 
     id: int
@@ -361,9 +361,9 @@ class Lens(Result):
 
     model: str
     text: str
-    target: Token
+    target: LensToken
     """The token that is followed."""
-    against: Token | None
+    against: LensToken | None
     """The token whose logit is taken away, if any."""
     layers: list[LensLayer]
     contributions: list[Contribution] | None
@@ -513,3 +513,41 @@ class ShapScores(Row):
     """(M,): half the width of the 95 % interval; 0 where the values are exact."""
     orders: int
     """Orders that were drawn; 0 where all subsets were run."""
+
+
+# Gradients ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GradientCurve(Row):
+    """How far back the loss of one model reaches."""
+
+    name: str
+    gradient: list[float]
+    """Its size by the state 1, 2, … steps before the loss."""
+
+
+@dataclass(frozen=True)
+class GradientReach(Result):
+    """Gradient of the loss by the state so many steps before it."""
+
+    length: int
+    lags: list[int]
+    models: list[GradientCurve]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """A column for each model, at lags of 1, 2, 4, … and the last."""
+        count = len(self.lags)
+        shown_lags = sorted({*(2**n for n in range(count.bit_length())), count})
+        rows = [
+            (str(lag), *(f"{curve.gradient[lag - 1]:.2e}" for curve in self.models))
+            for lag in shown_lags
+        ]
+        yield Grid(self.title(), ("lag", *(curve.name for curve in self.models)), rows)
+
+    def plot(self) -> Any:
+        """The curves on a logarithmic scale."""
+        from regard.look.picture import draw_curves
+
+        curves = {curve.name: curve.gradient for curve in self.models}
+        return draw_curves(curves, "steps before the loss", "gradient of the loss by the state")

@@ -222,8 +222,8 @@ def train(
 
     folder = Path(out)
     if (folder / "tokenizer.json").exists() and not force:
-        found = f"{folder} has a tokenizer.json"
-        raise UsageError("training a tokenizer", found, "a new folder, or --force")
+        problem = f"{folder} has a tokenizer.json"
+        raise UsageError("training a tokenizer", problem, "a new folder, or --force")
     with progress("training") as say, Ticker(say) as ticker:
         tokenizer = train_tokenizer(
             () if kind == "bytes" else read_parts(files, ticker.read),

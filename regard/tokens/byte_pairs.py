@@ -72,8 +72,8 @@ def explain_text(tokenizer: Tokenizer, text: str) -> list[Cut]:
     """Each word of the text with its pieces and the reason for them."""
     engine = tokenizer.engine
     if not isinstance(engine, RustEngine):
-        found = "a SentencePiece tokenizer"
-        raise UsageError("explaining a tokenizer", found, "one with a tokenizer.json")
+        problem = "a SentencePiece tokenizer"
+        raise UsageError("explaining a tokenizer", problem, "one with a tokenizer.json")
     rust = engine.literal
     model = json.loads(engine.rust.to_str())["model"]
     pairs = [tuple(m.split(" ") if isinstance(m, str) else m) for m in model.get("merges", [])]

@@ -59,8 +59,8 @@ class TokenizerSettings:
 
     def roles(self, find: Callable[[str], int | None]) -> dict[str, int]:
         """Role to id: as declared, else as in config.json, else by a well-known spelling."""
-        found = {role: self._id(role, find) for role in WELL_KNOWN}
-        return {role: id for role, id in found.items() if id is not None}
+        ids = {role: self._id(role, find) for role in WELL_KNOWN}
+        return {role: id for role, id in ids.items() if id is not None}
 
     def _id(self, role: str, find: Callable[[str], int | None]) -> int | None:
         if self.declares(role):

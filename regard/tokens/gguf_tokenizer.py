@@ -10,7 +10,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Rust
 
 from regard.errors import DataError
-from regard.tokens.scored import Kind, Piece, mark_kinds, scored_bpe
+from regard.tokens.scored_pieces import PieceKind, ScoredPiece, mark_kinds, scored_bpe
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.vocabulary_files import surround
 
@@ -54,8 +54,8 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     }
     model = fields.get("model")
     if model not in ("gpt2", "llama") or not fields.get("tokens"):
-        found = f"tokenizer.ggml.model = {model!r} with {len(fields.get('tokens') or [])} tokens"
-        raise DataError(DOING, found, "'gpt2' or 'llama', and tokenizer.ggml.tokens")
+        problem = f"tokenizer.ggml.model = {model!r} with {len(fields.get('tokens') or [])} tokens"
+        raise DataError(DOING, problem, "'gpt2' or 'llama', and tokenizer.ggml.tokens")
     rust = byte_level_bpe(fields) if model == "gpt2" else sentencepiece_bpe(fields)
     roles = {
         role: int(fields[f"{key}_token_id"])
@@ -64,8 +64,8 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     }
     for role, id in roles.items():
         if rust.id_to_token(id) is None:
-            found = f"tokenizer.ggml.{ROLE_KEYS[role]}_token_id = {id}"
-            raise DataError(DOING, found, f"an id below {rust.get_vocab_size()}")
+            problem = f"tokenizer.ggml.{ROLE_KEYS[role]}_token_id = {id}"
+            raise DataError(DOING, problem, f"an id below {rust.get_vocab_size()}")
     # Where the file is silent, llama.cpp adds bos for SentencePiece models and for Llama 3.
     usual = model == "llama" or fields.get("pre") in LLAMA3_NAMES
     surround(
@@ -77,39 +77,41 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     return Tokenizer.from_rust(rust, roles, {"chat_template": template} if template else None)
 
 
-def kinds(fields: Mapping[str, Any]) -> list[Kind]:
+def kinds(fields: Mapping[str, Any]) -> list[PieceKind]:
     """What each token is for; a file that does not say so has control tokens by their look."""
     tokens, stated = fields["tokens"], fields.get("token_type")
     if stated is None:
         looks = (
-            (r"<0x[0-9A-F]{2}>", Kind.BYTE),
-            (r"<unk>", Kind.UNKNOWN),
-            (r"</?s>", Kind.CONTROL),
+            (r"<0x[0-9A-F]{2}>", PieceKind.BYTE),
+            (r"<unk>", PieceKind.UNKNOWN),
+            (r"</?s>", PieceKind.CONTROL),
         )
         return [
-            next((kind for look, kind in looks if re.fullmatch(look, token)), Kind.NORMAL)
+            next((kind for look, kind in looks if re.fullmatch(look, token)), PieceKind.NORMAL)
             for token in tokens
         ]
     check_length("token_type", stated, tokens)
     try:
-        return [Kind(int(number) or Kind.NORMAL) for number in stated]
+        return [PieceKind(int(number) or PieceKind.NORMAL) for number in stated]
     except ValueError as error:
-        found = f"in tokenizer.ggml.token_type, {error}"
-        raise DataError(DOING, found, f"numbers from 1 to {max(Kind)}") from None
+        problem = f"in tokenizer.ggml.token_type, {error}"
+        raise DataError(DOING, problem, f"numbers from 1 to {max(PieceKind)}") from None
 
 
 def check_length(name: str, values: Any, tokens: Any) -> None:
     """Stop where a list does not go with the tokens."""
     if len(values) != len(tokens):
-        found = f"{len(values)} entries in tokenizer.ggml.{name}"
-        raise DataError(DOING, found, f"{len(tokens)}, one for each token")
+        problem = f"{len(values)} entries in tokenizer.ggml.{name}"
+        raise DataError(DOING, problem, f"{len(tokens)}, one for each token")
 
 
 def sentencepiece_bpe(fields: Mapping[str, Any]) -> Rust:
     """Llama's tokenizer: pieces with scores."""
     tokens, scores = fields["tokens"], fields.get("scores", ())
     check_length("scores", scores, tokens)
-    pieces = [Piece(t, float(s), k) for t, s, k in zip(tokens, scores, kinds(fields), strict=True)]
+    pieces = [
+        ScoredPiece(t, float(s), k) for t, s, k in zip(tokens, scores, kinds(fields), strict=True)
+    ]
     return scored_bpe(pieces, prefix_space=bool(fields.get("add_space_prefix", True)))
 
 

@@ -17,7 +17,7 @@ KNOWN = T5_LIKE + LLAMA_LIKE + XLMR_LIKE
 LANGUAGE_CODE = re.compile(">>.*?<<", re.DOTALL)
 
 
-class Language:
+class SpmLanguage:
     """One SentencePiece model and the ids of its pieces, which need not be its own ids."""
 
     def __init__(self, processor: Any, vocab: dict[str, int], controls: set[str]) -> None:
@@ -42,7 +42,7 @@ class SentencePieceEngine:
 
     def __init__(
         self,
-        languages: dict[str, Language],
+        languages: dict[str, SpmLanguage],
         controls: set[str],
         unk: str,
         before: list[str],
@@ -97,8 +97,8 @@ class SentencePieceEngine:
         """One span per id, in characters of the text as given."""
         spans: list[tuple[int, int]] = []
         for start, part, id in self._parts(text, allow_special, side):
-            found = [(0, len(part))] if id is not None else self._spans(part, side)
-            spans += [(start + first, start + last) for first, last in found]
+            inside = [(0, len(part))] if id is not None else self._spans(part, side)
+            spans += [(start + first, start + last) for first, last in inside]
         if not special:
             return spans
         return [(0, 0)] * len(self.before) + spans + [(0, 0)] * len(self.after)
@@ -184,7 +184,7 @@ def single_model(name: str, data: bytes, settings: TokenizerSettings) -> Sentenc
     before = [pieces[roles["bos"]]] if add_bos and "bos" in roles else []
     after = [pieces[roles["eos"]]] if add_eos and "eos" in roles else []
     unk = processor.id_to_piece(processor.unk_id())
-    language = Language(processor, vocab, controls)
+    language = SpmLanguage(processor, vocab, controls)
     sides = {"source": language, "target": language}
     return SentencePieceEngine(sides, controls, unk, before, after, words)
 
@@ -216,7 +216,7 @@ def marian(
         if missing := controls - vocab.keys():
             raise DataError(f"reading the {side} vocabulary of Marian", f"no {sorted(missing)[0]}")
     languages = {
-        side: Language(load(f"{side}.spm", models[side]), vocab, controls)
+        side: SpmLanguage(load(f"{side}.spm", models[side]), vocab, controls)
         for side, vocab in vocabs.items()
     }
     return SentencePieceEngine(languages, controls, unk, [], [eos], translation=True)

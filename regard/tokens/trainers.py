@@ -30,7 +30,7 @@ from regard.tokens.control_tokens import WELL_KNOWN
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.word_counts import (
     GRAPHEMES,
-    Counts,
+    WordCounts,
     count_characters,
     count_words,
     rank,
@@ -65,7 +65,7 @@ Texts = Iterable[str]
 
 
 @dataclass(frozen=True)
-class Plan:
+class TokenizerPlan:
     """What is asked of a tokenizer."""
 
     size: int | None
@@ -111,14 +111,14 @@ def control(spelling: str) -> AddedToken:
     return AddedToken(spelling, normalized=False, special=True)
 
 
-def some(counts: Counts) -> Counts:
+def some(counts: WordCounts) -> WordCounts:
     """The counts, or an error where there are none."""
     if not counts.words:
         raise DataError(DOING, "no words: the texts are empty or blank", "at least one word")
     return counts
 
 
-def count_bytewise(texts: Texts, word: str = WORD, clean: Any = None) -> Counts:
+def count_bytewise(texts: Texts, word: str = WORD, clean: Any = None) -> WordCounts:
     """Count words, spelt in visible bytes; quicker than ByteLevel, which spells each."""
     counts = some(count_words(texts, pre_tokenizers.Split(Regex(word), "isolated"), clean))
     words = counts.words.items()
@@ -128,7 +128,7 @@ def count_bytewise(texts: Texts, word: str = WORD, clean: Any = None) -> Counts:
     return counts
 
 
-def merge(counts: Counts, rust: Rust, trainer: Any, plan: Plan) -> None:
+def merge(counts: WordCounts, rust: Rust, trainer: Any, plan: TokenizerPlan) -> None:
     """Train on counted words, which have no blanks, and say so where the counts are not exact."""
     words, share = thin(counts.words)
     trainer.min_frequency = -(-plan.min_count // share)
@@ -146,12 +146,12 @@ def byte_level(rust: Rust) -> Rust:
     return rust
 
 
-def train_bpe(texts: Texts, plan: Plan) -> Rust:
+def train_bpe(texts: Texts, plan: TokenizerPlan) -> Rust:
     """Byte-level BPE (Sennrich et al. 2016; Radford et al. 2019): nothing is ever unknown."""
     return byte_level(learn_bpe(texts, plan))
 
 
-def train_pieces(texts: Texts, plan: Plan) -> Rust:
+def train_pieces(texts: Texts, plan: TokenizerPlan) -> Rust:
     """Byte-level BPE for sentences, as translation wants it.
 
     A sentence's first word is spelt like any other, with a blank before it; spaces, composed
@@ -166,7 +166,7 @@ def train_pieces(texts: Texts, plan: Plan) -> Rust:
     return rust
 
 
-def learn_bpe(texts: Texts, plan: Plan, word: str = WORD, clean: Any = None) -> Rust:
+def learn_bpe(texts: Texts, plan: TokenizerPlan, word: str = WORD, clean: Any = None) -> Rust:
     """Merges over words that are spelt in bytes."""
     left = plan.room(256, "256 bytes")
     counts = count_bytewise(texts, word, clean)
@@ -181,7 +181,7 @@ def learn_bpe(texts: Texts, plan: Plan, word: str = WORD, clean: Any = None) -> 
     return rust
 
 
-def train_wordpiece(texts: Texts, plan: Plan) -> Rust:
+def train_wordpiece(texts: Texts, plan: TokenizerPlan) -> Rust:
     """WordPiece as the library trains it, by frequency; case and accents are kept."""
     counts = some(count_words(texts, pre_tokenizers.BertPreTokenizer(), BERT))
     letters: Counter[str] = Counter()
@@ -206,7 +206,7 @@ def train_wordpiece(texts: Texts, plan: Plan) -> Rust:
     return plan.finish(rust)
 
 
-def train_words(texts: Texts, plan: Plan) -> Rust:
+def train_words(texts: Texts, plan: TokenizerPlan) -> Rust:
     """Words and punctuation marks, the most frequent first."""
     if plan.lossless:
         room = plan.room(256, "256 bytes")
@@ -217,12 +217,12 @@ def train_words(texts: Texts, plan: Plan) -> Rust:
     return known_words(texts, plan, pre_tokenizers.Whitespace())
 
 
-def train_spaced(texts: Texts, plan: Plan) -> Rust:
+def train_spaced(texts: Texts, plan: TokenizerPlan) -> Rust:
     """What stands between blanks, marks and all: texts that were cut into words before."""
     return known_words(texts, plan, pre_tokenizers.WhitespaceSplit())
 
 
-def known_words(texts: Texts, plan: Plan, cut: Any) -> Rust:
+def known_words(texts: Texts, plan: TokenizerPlan, cut: Any) -> Rust:
     """The words that `cut` makes, the most frequent first; others are unknown."""
     counts = some(count_words(texts, cut)).words
     for spelling in plan.specials.values():
@@ -233,12 +233,12 @@ def known_words(texts: Texts, plan: Plan, cut: Any) -> Rust:
     return plan.finish(rust)
 
 
-def train_chars(texts: Texts, plan: Plan) -> Rust:
+def train_chars(texts: Texts, plan: TokenizerPlan) -> Rust:
     """Characters, the most frequent first."""
     return spelt_out(some(count_characters(texts)).words, plan)
 
 
-def train_graphemes(texts: Texts, plan: Plan) -> Rust:
+def train_graphemes(texts: Texts, plan: TokenizerPlan) -> Rust:
     """What a reader calls a character: a letter with its accents, an emoji with its colour.
 
     Those that were not seen fall apart into characters.
@@ -252,7 +252,7 @@ def train_graphemes(texts: Texts, plan: Plan) -> Rust:
     return rust
 
 
-def spelt_out(counts: Counter[str], plan: Plan) -> Rust:
+def spelt_out(counts: Counter[str], plan: TokenizerPlan) -> Rust:
     """A vocabulary of these, the most frequent first, without merges."""
     codes = [f"<0x{byte:02X}>" for byte in range(256)] if plan.lossless else []
     room = plan.room(len(codes) + 1, f"{len(codes)} bytes, a character")
@@ -266,7 +266,7 @@ def spelt_out(counts: Counter[str], plan: Plan) -> Rust:
     return plan.finish(rust)
 
 
-def train_bytes(texts: Texts, plan: Plan) -> Rust:
+def train_bytes(texts: Texts, plan: TokenizerPlan) -> Rust:
     """Bytes, whose ids are their values; nothing is learnt."""
     plan.room(256, "256 bytes")
     vocab = {BYTES[byte]: byte for byte in range(256)}
@@ -276,7 +276,7 @@ def train_bytes(texts: Texts, plan: Plan) -> Rust:
     return plan.finish(rust)
 
 
-KINDS: dict[str, Callable[[Iterable[str], Plan], Rust]] = {
+KINDS: dict[str, Callable[[Iterable[str], TokenizerPlan], Rust]] = {
     "bpe": train_bpe,
     "pieces": train_pieces,
     "wordpiece": train_wordpiece,
@@ -332,7 +332,7 @@ def train_tokenizer(
     check_spelling(kind, lossless, spelling)
     tell = phase or (lambda doing: None)
     tell("counting")
-    rust = KINDS[kind](texts, Plan(size, spelling, min_count, lossless, tell))
+    rust = KINDS[kind](texts, TokenizerPlan(size, spelling, min_count, lossless, tell))
     ids = {role: rust.token_to_id(spelt) or 0 for role, spelt in spelling.items()}
     wrap_texts(rust, wrap, spelling, ids)
     return Tokenizer.from_rust(rust, ids)
@@ -390,8 +390,8 @@ def check_spelling(kind: str, lossless: bool, spelling: dict[str, str]) -> None:
     for role, word in spelling.items():
         parts = len(word) if cut is None else len(cut.pre_tokenize_str(word))
         if parts < 2:
-            found = f"{word!r} for {role}, which a text may hold as one word"
-            raise UsageError(DOING, found, "letters and marks together", f"such as <{role}>")
+            problem = f"{word!r} for {role}, which a text may hold as one word"
+            raise UsageError(DOING, problem, "letters and marks together", f"such as <{role}>")
 
 
 def wrap_texts(rust: Rust, wrap: str, spelling: dict[str, str], ids: dict[str, int]) -> None:

@@ -78,9 +78,9 @@ def require(rust: Rust, file: str, tokens: dict[str, str]) -> dict[str, int]:
     for role, token in tokens.items():
         id = rust.token_to_id(token)
         if id is None:
-            found = f"no token {token}"
+            problem = f"no token {token}"
             fix = f"name the right one as {role}_token in tokenizer_config.json"
-            raise DataError(f"reading {file}", found, f"the model's {role} token", fix)
+            raise DataError(f"reading {file}", problem, f"the model's {role} token", fix)
         ids[role] = id
     return ids
 

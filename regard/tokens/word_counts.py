@@ -35,7 +35,7 @@ CUTS: dict[str, Any] = {
 MOST = (1 << 31) - 1  # the largest count of a pair that the library holds
 
 
-class Counts:
+class WordCounts:
     """How often each word occurs: exact, unless the different words alone overran the memory."""
 
     def __init__(self, room: int = ROOM) -> None:
@@ -67,13 +67,13 @@ def rank(counts: Counter[str]) -> list[str]:
 
 def count_words(
     texts: Iterable[str], cut: Any, clean: Any = None, room: int = ROOM, *, whole: bool = False
-) -> Counts:
+) -> WordCounts:
     """Count the words that the pre-tokenizer `cut` makes, after the normalizer `clean`.
 
     Where no word goes on behind a space, plain texts fall into pieces at their spaces, and only the
     different pieces are cut into words, a third of the work; `whole` cuts every text as it is.
     """
-    counts, pieces, stream, more = Counts(room), Counter[str](), checked(texts), True
+    counts, pieces, stream, more = WordCounts(room), Counter[str](), checked(texts), True
     while more:
         odd, chunk = list[str](), Chunk(stream)
         lines = iter(chunk)
@@ -120,9 +120,9 @@ def count_whole(texts: Iterable[str], cut: Any, clean: Any = None) -> dict[str, 
     return dict(state["words"])
 
 
-def count_characters(texts: Iterable[str]) -> Counts:
+def count_characters(texts: Iterable[str]) -> WordCounts:
     """Count each character."""
-    counts = Counts()
+    counts = WordCounts()
     for text in checked(texts):
         counts.words.update(text)
     return counts

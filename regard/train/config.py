@@ -1,100 +1,255 @@
-"""TrainConfig: everything a run is, beside its model and its data."""
+"""What a run is: TrainConfig says how it is trained, ShapeConfig which model, DataConfig on what.
+
+Bounds and choices stand at the fields, once; the text under a field is the help of its flag.
+No torch here: help is quick.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+import dataclasses
+import math
+import typing
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
-from regard.core.config import check_names
-from regard.errors import UsageError
+from regard.core.config import StackConfig
+from regard.errors import UsageError, check_known
+from regard.model.config import CELLS, ModelConfig, TextConfig
+from regard.model.presets import (
+    bert,
+    gpt2,
+    llama,
+    recurrent_lm,
+    recurrent_seq2seq,
+    transformer,
+)
+from regard.verbs import Amount, Bound, Count, Natural, Share, check_value
 
+KINDS = ("lm", "mlm", "seq2seq")
 FREE = ("steps", "eval_every", "save_every", "keep", "log_every", "patience", "workers", "shard")
 """Fields that may change when a run is resumed: they say how long, how often and how quickly."""
+FAMILIES = {
+    "lm": ("llama", "gpt2", *CELLS),
+    "mlm": ("bert",),
+    "seq2seq": ("marian", "lstm", "gru", "rnn"),
+}
+"""The families of each kind of training, the usual one first."""
+ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "gpt2": "GPT2LMHeadModel",
+    "bert": "BertForMaskedLM",
+    "marian": "MarianMTModel",
+}
+BelowOne = Annotated[float, Bound(0, math.nextafter(1, 0), "a number from 0 to below 1")]
+FromZero = Annotated[float, Bound(0, 1e300, "a number from 0 up")]
+
+
+class Config:
+    """A config that knows which of its fields were given: a preset or a file may say the others."""
+
+    given: frozenset[str]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> typing.Self:
+        """Note the names of the arguments; the dataclass does the rest."""
+        config = super().__new__(cls)
+        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        object.__setattr__(config, "given", frozenset([*names[: len(args)], *kwargs]))
+        return config
+
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self), include_extras=True)
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            check_value(
+                type(self).__name__, field.name, getattr(self, field.name), hints[field.name]
+            )
 
 
 @dataclass(frozen=True)
-class TrainConfig:
-    """How to train; each field is a flag and a TOML key of the same name."""
+class TrainConfig(Config):
+    """How to train; what is not given may be said by a preset, or differ with the kind."""
 
-    steps: int = 1000
+    steps: Count = 1000
     """Optimizer steps."""
-    seed: int = 0
-    """Of weights, order, dropout and masking."""
-    batch_tokens: int = 4096
+    batch_tokens: Count = 4096
     """Labelled tokens of a micro-batch, at most (sentence pairs: padding included)."""
-    length: int = 256
+    length: Count = 256
     """Tokens of a training window; longer sentences are left out, counted."""
-    accumulate: int = 1
+    accumulate: Count = 1
     """Micro-batches per step; the loss is the same however a batch is split."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW, or Muon for the matrices of the blocks, which needs fewer steps and whole matrices."""
-    lr: float = 1e-3
+    lr: Amount = 1e-3
     """Peak learning rate."""
     schedule: Literal["constant", "inverse_sqrt", "cosine", "wsd"] = "cosine"
     """Shape of the learning rate over the steps."""
-    warm_up: int = 100
+    warm_up: Natural = 100
     """Steps to the peak."""
-    floor: float = 0.1
+    floor: Share = 0.1
     """Last learning rate, as a share of the peak."""
-    beta1: float = 0.9
+    beta1: BelowOne = 0.9
     """AdamW: decay of the mean gradient."""
-    beta2: float = 0.95
+    beta2: BelowOne = 0.95
     """AdamW: decay of the mean square."""
-    eps: float = 1e-8
+    eps: Amount = 1e-8
     """AdamW: added to the root."""
-    weight_decay: float = 0.1
+    weight_decay: FromZero = 0.1
     """On matrices; not on norms, biases and embeddings."""
-    clip: float = 1.0
+    clip: FromZero = 1.0
     """Largest norm of the gradient; 0 switches clipping off."""
-    smoothing: float = 0.0
+    smoothing: BelowOne = 0.0
     """Label smoothing."""
-    dropout: float = 0.0
+    dropout: BelowOne = 0.0
     """Dropout on each part and on the embeddings."""
     precision: Literal["fp32", "bf16", "fp16", "fp8"] = "fp32"
     """Of the matrix products; weights and optimizer stay float32. fp8 needs a recent GPU."""
     compile: bool = False
     """Compile the step with torch.compile."""
-    ema: float = 0.0
+    ema: BelowOne = 0.0
     """Decay of a running mean of the weights, saved as final; 0 switches it off."""
-    average: int = 1
+    average: Count = 1
     """Average the last this many checkpoints into final."""
-    eval_every: int = 200
+    eval_every: Natural = 200
     """Steps between validations; 0 for none."""
-    save_every: int = 200
+    save_every: Count = 200
     """Steps between checkpoints."""
-    keep: int = 3
+    keep: Count = 3
     """Checkpoints kept, beside the best."""
-    log_every: int = 10
+    log_every: Count = 10
     """Steps between lines of metrics.jsonl."""
-    patience: int = 0
+    patience: Natural = 0
     """Stop after this many validations without a better one; 0 never stops early."""
-    workers: int = 1
+    workers: Annotated[int, Bound(0, 256, "a whole number from 0 to 256")] = 1
     """Threads that prepare batches; the result does not depend on it."""
     shard: bool = False
     """Under torchrun: a part of weights and optimizer on each process (FSDP2), not all on each."""
 
     def __post_init__(self) -> None:
-        check_names(self, "configuring a run")
-        counts = ("steps", "batch_tokens", "length", "accumulate", "save_every", "keep")
-        self.limit((*counts, "average", "log_every"), lambda value: value >= 1, "1 or more")
-        from_zero = ("warm_up", "eval_every", "patience", "weight_decay", "clip")
-        self.limit(from_zero, lambda value: 0 <= value < float("inf"), "0 or more")
-        self.limit(("seed",), lambda value: 0 <= value < 1 << 63, "0 to 2^63 - 1")
-        self.limit(("workers",), lambda value: 0 <= value <= 256, "0 to 256")
-        shares = ("smoothing", "dropout", "ema", "beta1", "beta2")
-        self.limit(shares, lambda value: 0 <= value < 1, "0 to below 1")
-        self.limit(("floor",), lambda value: 0 <= value <= 1, "0 to 1")
-        self.limit(("lr", "eps"), lambda value: 0 < value < float("inf"), "more than 0")
+        super().__post_init__()
         if self.optimizer == "muon" and self.shard:
             found = "optimizer = muon with shard, which cuts the matrices up"
             raise UsageError("configuring a run", found, "adamw, or no shard")
 
-    def limit(
-        self, names: tuple[str, ...], allowed: Callable[[float], bool], expected: str
-    ) -> None:
-        """Refuse a value outside its limits; NaN is outside all of them."""
-        for name in names:
-            value = getattr(self, name)
-            if not allowed(value):
-                raise UsageError("configuring a run", f"{name} = {value}", expected)
+
+@dataclass(frozen=True)
+class DataConfig(Config):
+    """What a model is trained on, and what it begins with."""
+
+    valid: tuple[str, ...] = ()
+    """Validation files of the same form; without them the end of the data is held out."""
+    holdout: BelowOne | None = None
+    """Share held out without --valid: 0.1, of pairs 0.01 to 0.05; 0 for no validation."""
+    init: str | None = None
+    """A model to begin with, folder or name: its weights, shape and tokenizer."""
+    preset: str | None = None
+    """A shape by name, such as gpt2, llama-15m, bert-base, transformer-base."""
+    tokens: str | None = None
+    """bpe (lm), wordpiece (mlm), pieces (seq2seq), words, chars, graphemes, bytes; or a folder."""
+    vocab: Count | None = None
+    """Tokens at most (bpe, pieces and wordpiece 8000, else all)."""
+    split: Literal["file", "line"] = "file"
+    """lm: what a document is; the end token is put between documents."""
+    carry: bool = False
+    """lm: rows go on from batch to batch, and a recurrent model keeps its state (its usual way)."""
+    mask: Annotated[float, Bound(0, 1, "above 0, at most 1", above=True)] = 0.15
+    """mlm: share of the tokens to be predicted."""
+    prompts: tuple[str, ...] = ()
+    """Texts that samples go on from; without them beginnings from the validation data."""
+    tensorboard: bool = False
+    """Write curves for TensorBoard into the run folder too."""
+
+
+@dataclass(frozen=True)
+class ShapeConfig(Config):
+    """The size of a model; its vocabulary comes from the tokenizer, its length from the run."""
+
+    family: Literal["auto", "llama", "gpt2", "bert", "marian", "rnn", "lstm", "gru", "mlp"] = "auto"
+    """What it is saved as: lm is llama, mlm bert, seq2seq marian; or recurrent, by its cell."""
+    dim: Count = 256
+    """Width of the residual stream."""
+    depth: Count = 4
+    """Blocks, in each stack."""
+    decoder_depth: Count | None = None
+    """Blocks of an encoder-decoder's decoder (seq2seq); as many as depth when not given."""
+    heads: Count = 4
+    """Attention heads."""
+    kv_heads: Count | None = None
+    """Key-value heads (llama); as many as heads when not given."""
+    hidden: Count | None = None
+    """Width of the MLP, 4 dim or the llama family's 8/3 dim; of a recurrent state, dim."""
+    pre_norm: bool = False
+    """Norms before each part of an encoder-decoder; saved as regard's own, no family has it."""
+    attention: Literal["multi-head", "additive", "none"] = "multi-head"
+    """seq2seq: the Transformer's; or a recurrent model's, to all states or to one vector."""
+
+    def resolve(self, kind: str) -> ShapeConfig:
+        """A shape with everything that was left open decided, for a kind of training."""
+        families = FAMILIES[kind]
+        usual = "lstm" if self.attention != "multi-head" and kind == "seq2seq" else families[0]
+        family: Any = usual if self.family == "auto" else self.family
+        found = f"family = {family!r} for `train {kind}`"
+        check_known(family, families, "choosing a shape", found)
+        if family in CELLS:
+            return self.resolve_recurrent(kind, family)
+        if self.attention != "multi-head":
+            found = f"attention = {self.attention} with {family}"
+            raise UsageError("choosing a shape", found, f"a recurrent family: {', '.join(CELLS)}")
+        if self.pre_norm and family != "marian":
+            raise UsageError("choosing a shape", f"pre_norm with {family}", "seq2seq")
+        if self.decoder_depth is not None and family != "marian":
+            raise UsageError("choosing a shape", f"decoder_depth with {family}", "seq2seq")
+        if self.kv_heads is not None and family != "llama":
+            raise UsageError("choosing a shape", f"kv_heads with {family}", "family llama")
+        if self.dim % self.heads:
+            found = f"heads = {self.heads} does not divide dim = {self.dim}"
+            divisors = [n for n in range(1, self.dim + 1) if self.dim % n == 0]
+            raise UsageError("choosing a shape", found, f"one of {divisors}")
+        wide = -(-8 * self.dim // 3 // 32) * 32 if family == "llama" else 4 * self.dim
+        return replace(self, family=family, hidden=self.hidden or wide)
+
+    def resolve_recurrent(self, kind: str, family: Any) -> ShapeConfig:
+        """A recurrent model's; an encoder-decoder looks at all states unless told otherwise."""
+        if kind == "lm" and self.attention != "multi-head":
+            found = f"attention = {self.attention} for a language model"
+            raise UsageError("choosing a shape", found, "seq2seq")
+        for name in ("kv_heads", "decoder_depth", "pre_norm"):
+            if getattr(self, name):
+                raise UsageError("choosing a shape", f"{name} with {family}", "a Transformer")
+        seen = self.attention
+        if kind == "seq2seq" and seen == "multi-head":
+            seen = "additive"
+        return replace(self, family=family, hidden=self.hidden or self.dim, attention=seen)
+
+    def build(self, vocab: int, length: int) -> tuple[ModelConfig, str | None]:
+        """(config, architecture; None for regard's own) of a resolved shape."""
+        assert self.hidden is not None
+        if self.family in CELLS:
+            recurrent = (self.family, self.dim, self.hidden, self.depth, vocab)
+            if self.attention == "multi-head":
+                return recurrent_lm(*recurrent), None
+            return recurrent_seq2seq(*recurrent, self.attention), None
+        sizes = self.dim, self.depth, self.heads
+        if self.family == "llama":
+            groups = self.kv_heads or self.heads
+            return llama(*sizes, groups, self.hidden, vocab, length), ARCHITECTURES["llama"]
+        if self.family == "marian":
+            config = transformer(*sizes, vocab, self.pre_norm)
+            assert config.decoder is not None
+            decoder = replace(config.decoder, depth=self.decoder_depth or self.depth)
+            config = replace(config, decoder=decoder)
+            if length > 1024:  # positions are computed: only what transformers is told changes
+                assert isinstance(config.front, TextConfig)
+                text = replace(config.front, length=length)
+                config = replace(config, front=text, target=text)
+        else:
+            config = (gpt2 if self.family == "gpt2" else bert)(*sizes, vocab, length)
+        config = replace(
+            config,
+            encoder=with_hidden(config.encoder, self.hidden),
+            decoder=with_hidden(config.decoder, self.hidden),
+        )
+        return config, None if self.pre_norm else ARCHITECTURES[self.family]
+
+
+def with_hidden(stack: StackConfig | None, hidden: int) -> StackConfig | None:
+    """A stack with another width of its MLPs."""
+    return stack and replace(stack, block=replace(stack.block, hidden=hidden))

@@ -60,10 +60,9 @@ from regard.train.optim import (
     first_bad,
     first_bad_output,
 )
+from regard.train.results import METRICS, read_metrics
 
 LOW = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
-METRICS = "metrics.jsonl"
-"""What a run measured, one line of JSON each time."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +91,8 @@ class Job:
     """Called at each validation, to write what the model says by now."""
     world: World = World()
     """The processes that train together."""
+    seed: int = 0
+    """Of what is drawn while it trains: dropout. The model and the sources have theirs already."""
 
 
 @dataclass
@@ -289,7 +290,7 @@ class Trainer:
             return state
         self.model.train()
         if state.step == 0:
-            torch.manual_seed(config.seed + self.world.rank)  # whatever was drawn before
+            torch.manual_seed(self.job.seed + self.world.rank)  # whatever was drawn before
         self.settle()
         with self.listening():
             stream = self.loader(self.job.train).iterate(state.epoch, state.index)
@@ -442,7 +443,7 @@ class Trainer:
         state = {
             **asdict(self.state),
             "config": asdict(self.config),
-            "identity": self.job.identity,
+            "identity": self.job.identity | {"seed": self.job.seed},
             "generators": plain,
             "scaler": self.scaler.state_dict(),
             "mean_step": 0 if mean is None else mean.step,
@@ -469,7 +470,7 @@ class Trainer:
         if path is None:
             return None
         tensors, state = read_checkpoint(path)
-        now = {**asdict(self.config), **self.job.identity}
+        now = {**asdict(self.config), **self.job.identity, "seed": self.job.seed}
         then = {**state["config"], **state["identity"]}
         now = json.loads(json.dumps(now))  # as a file would hold it
         check_same(self.job.folder, now, then, FREE)
@@ -490,7 +491,7 @@ class Trainer:
         if own:
             restore_generators(own, state["generators"])
         else:  # the run had fewer processes before
-            torch.manual_seed(self.config.seed + self.state.step + self.world.rank)
+            torch.manual_seed(self.job.seed + self.state.step + self.world.rank)
         before = state.get("processes", 1)
         if before != self.world.size:
             told = "the same batches, but not the same bits"
@@ -530,13 +531,6 @@ def with_dropout(model: Model, share: float) -> Model:
         if isinstance(module, nn.Dropout):
             module.p = share
     return model
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics.jsonl that were written to their end."""
-    path = folder / METRICS
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
 
 def cut_metrics(folder: Path, step: int) -> None:

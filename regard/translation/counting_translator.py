@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from regard.ambient import note
@@ -9,14 +10,13 @@ from regard.data.sentences import sentence_spans
 from regard.history.word_translator import TranslatedSentence, WordTranslator
 from regard.translation.config import TranslateConfig
 from regard.translation.document import (
-    Candidate,
     Document,
-    OtherWord,
     Part,
     Segment,
-    Word,
+    TargetText,
     join,
 )
+from regard.translation.results import OtherWord, WordChoice
 from regard.translation.translator import Tell
 
 
@@ -30,7 +30,7 @@ class CountingTranslator:
         """What becomes of each text; unknown words are counted."""
         documents, unknown, count = list[Document](), list[str](), self.config.alternatives
         for n, text in enumerate(texts, 1):
-            parts, words = list[Part](), list[Word]()
+            parts, words = list[Part](), list[WordChoice]()
             for span in sentence_spans(text):
                 sentence = self.model.translate(text[slice(*span)], count)
                 segment = Segment(span, text[slice(*span)], [], False)
@@ -46,24 +46,24 @@ class CountingTranslator:
         return documents
 
 
-def list_translations(sentence: TranslatedSentence) -> list[Candidate]:
+def list_translations(sentence: TranslatedSentence) -> list[TargetText]:
     """The best translations; two that read the same are one."""
-    candidates: dict[str, Candidate] = {}
+    candidates: dict[str, TargetText] = {}
     for words, logprob in sentence.best:
         text = sentence.text(words)
-        candidates.setdefault(text, Candidate(text, logprob, []))
+        candidates.setdefault(text, TargetText(text, logprob, []))
     return list(candidates.values())
 
 
-def list_words(sentence: TranslatedSentence) -> list[Word]:
+def list_words(sentence: TranslatedSentence) -> list[WordChoice]:
     """Each word of the best translation with its probability, and what else could stand there."""
-    best, listed = sentence.best[0].words, list[Word]()
+    best, listed = sentence.best[0].words, list[WordChoice]()
     for n, (first, *rest) in enumerate(sentence.slots):
         if not first.text:
             continue
         others = [
-            OtherWord(text, logprob, sentence.text((*best[:n], text, *best[n + 1 :])))
+            OtherWord(text, math.exp(logprob), sentence.text((*best[:n], text, *best[n + 1 :])))
             for text, logprob in rest
         ]
-        listed.append(Word(first.text, first.logprob, others))
+        listed.append(WordChoice(first.text, math.exp(first.logprob), others))
     return listed

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from regard.data.sentences import Span
+from regard.translation.results import WordChoice
 
 STRAY = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd]")  # what no reader can use: bytes of no letter
 STOP = re.compile(r"(?<!\.)(?<!\.[^\W\d])\.$")  # of a sentence, not of an abbreviation or a pause
 
 
-class Candidate(NamedTuple):
+class TargetText(NamedTuple):
     """One translation of a text or a segment."""
 
     text: str
@@ -39,7 +40,7 @@ class Segment(NamedTuple):
         text = STOP.sub("", text) if self.stopped and whole else text
         return text.upper() if self.raised else text
 
-    def dress(self, answer: Candidate) -> Candidate:
+    def dress(self, answer: TargetText) -> TargetText:
         """A translation on one line, without broken bytes, in capitals and open as the source."""
         text = " ".join(answer.text.split())
         if STRAY.search(text) and not STRAY.search(self.text):
@@ -51,23 +52,7 @@ class Part(NamedTuple):
     """A segment with its translations, best first."""
 
     segment: Segment
-    translations: list[Candidate]
-
-
-class OtherWord(NamedTuple):
-    """Another word for a place, and the translation that goes on from it."""
-
-    text: str
-    logprob: float
-    translation: str
-
-
-class Word(NamedTuple):
-    """A word of a translation: its tokens' log-probability, and what else could stand there."""
-
-    text: str
-    logprob: float
-    others: list[OtherWord]
+    translations: list[TargetText]
 
 
 class Document(NamedTuple):
@@ -75,9 +60,9 @@ class Document(NamedTuple):
 
     text: str
     parts: list[Part]
-    translations: list[Candidate]
+    translations: list[TargetText]
     """Of the whole text: the best of each segment, then the likeliest mixtures."""
-    words: list[Word] = []
+    words: list[WordChoice] = []
     """Of the first translation, where they were asked for."""
 
 
@@ -86,17 +71,17 @@ def gap_before(text: str, parts: Sequence[Part], n: int) -> str:
     return text[parts[n - 1].segment.span[1] : parts[n].segment.span[0]] if n else ""
 
 
-def join(text: str, parts: Sequence[Part], count: int) -> list[Candidate]:
+def join(text: str, parts: Sequence[Part], count: int) -> list[TargetText]:
     """Translations of a whole text: the best of each segment, then the likeliest mixtures."""
     if len(parts) == 1:
         return parts[0].translations[:count]
-    whole = [Candidate("", 0.0, [])]
+    whole = [TargetText("", 0.0, [])]
     for n, part in enumerate(parts):
         between = gap_before(text, parts, n)
-        mixed: dict[str, Candidate] = {}
+        mixed: dict[str, TargetText] = {}
         for a in whole:
             for b in part.translations:
-                both = Candidate(
+                both = TargetText(
                     a.text + between + b.text, a.logprob + b.logprob, [*a.tokens, *b.tokens]
                 )
                 mixed.setdefault(both.text, both)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,8 +12,9 @@ from torch import Tensor
 from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, word_spans, words
 from regard.decode.step import without_end
 from regard.errors import UsageError
-from regard.look.page import AlignedSentence, AlignedWord, alignment_page
-from regard.look.word_alignment import (
+from regard.translation.document import Document, Part
+from regard.translation.results import Alternative, Explanation, SourceWord, TargetWord, share_out
+from regard.translation.word_alignment import (
     AlignConfig,
     Link,
     align_config,
@@ -23,88 +23,17 @@ from regard.look.word_alignment import (
     token_shares,
     word_weights,
 )
-from regard.translation.document import Candidate, Document, Part
 
 if TYPE_CHECKING:
     from regard.kit import Kit
 
 RARE = 10  # a word seen less often than this was hardly learnt
 MANY = 3  # pieces of a word that the vocabulary hardly knows, where no counts are at hand
-UNSURE = 0.5  # probability of a word below which a reader should look twice
-
-
-class SourceWord(NamedTuple):
-    """A word of the source."""
-
-    text: str
-    pieces: list[str]
-    seen: int | None
-    """How often in training; None where the folder does not say."""
-    rare: bool
-
-
-class TargetWord(NamedTuple):
-    """A word of the translation."""
-
-    text: str
-    probability: float
-    """Product of the probabilities of its tokens, given the words before it."""
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """One sentence and the reasons for its translation."""
-
-    source: str
-    """As the model read it."""
-    target: str
-    source_words: list[SourceWord]
-    target_words: list[TargetWord]
-    weights: list[list[float]]
-    """Of each target word (row) on each source word; a row sums to 1."""
-    links: list[Link]
-    """(source word, target word)."""
-    translations: list[Candidate]
-    """The best, then the others that were asked for."""
-    copied: bool = False
-    """Nothing was translated: no letters, an address, code, a script the model does not know."""
-
-    @property
-    def notes(self) -> list[str]:
-        """What a reader should know, a sentence each."""
-        if self.copied:
-            return ["Copied as it is: nothing here that this model translates."]
-        return [self.note(n) for n, word in enumerate(self.source_words) if word.rare]
-
-    def note(self, number: int) -> str:
-        """Why the translation of a rare word is a guess."""
-        word = self.source_words[number]
-        made = [self.target_words[t] for s, t in self.links if s == number]
-        seen = "" if word.seen is None else f" ({times(word.seen)} in training)"
-        pieces = " · ".join(word.pieces)
-        cut = f"“{word.text}”{seen} is read as {pieces}."
-        if not made:
-            return f"{cut} No word of the translation comes from it."
-        texts, least = " ".join(w.text for w in made), min(w.probability for w in made)
-        return f"{cut} “{texts}” ({least:.0%}) is a guess."
-
-
-def times(count: int) -> str:
-    """A count in words."""
-    special = {0: "never seen", 1: "seen once", 2: "seen twice"}
-    return special.get(count, f"seen {count:,} times")
 
 
 def seen_in_training(kit: Kit) -> dict[str, int] | None:
     """Words and how often each was seen, where the folder says so."""
     return read_counts(kit.files[WORDS_FILE]) if WORDS_FILE in kit.files else None
-
-
-def shares(translations: Sequence[Candidate]) -> list[float]:
-    """The probability of each among these."""
-    best = max(t.logprob for t in translations)
-    weights = [math.exp(t.logprob - best) for t in translations]
-    return [weight / sum(weights) for weight in weights]
 
 
 def explain_document(
@@ -119,21 +48,25 @@ def explain_part(
 ) -> Explanation:
     """One sentence: the translation is read once more with the taps open."""
     segment, best = part.segment, part.translations[0]
+    shares = share_out([answer.logprob for answer in part.translations])
+    others = [
+        Alternative(answer.text, answer.logprob, share)
+        for answer, share in zip(part.translations, shares, strict=True)
+    ]
     if not segment.ids:
-        return Explanation(segment.text, best.text, [], [], [], [], part.translations, copied=True)
-    assert kit.tokenizer is not None
+        return Explanation(segment.text, best.text, [], [], [], [], others, copied=True)
     tokens = without_end(best.tokens, kit.stops)
     across = look_across(kit, segment.ids, tokens, strict)
     aligned = align_words(kit, segment.text, tokens, across, align_config(kit.config))
-    offsets = kit.tokenizer.offsets(segment.text)
+    offsets = kit.text_tokenizer.offsets(segment.text)
     return Explanation(
         segment.text,
         best.text,
         [source_word(segment.text, span, offsets, counts) for span in word_spans(segment.text)],
         target_words(kit, tokens, across.logprobs, segment.raised),
-        aligned.weights.tolist(),
         aligned.links,
-        part.translations,
+        aligned.weights.tolist(),
+        others,
     )
 
 
@@ -217,67 +150,3 @@ def align_words(
     pattern = how.steps(across.patterns)
     weights = word_weights(pattern, token_shares(spans, word_spans(made)), source)
     return Aligned(weights, link_words(weights * same_kind(words(text), words(made)), how.firm))
-
-
-def as_data(explanation: Explanation) -> dict[str, Any]:
-    """The object of `--json`."""
-    e = explanation
-    return {
-        "source": e.source,
-        "text": e.target,
-        "source_words": [word._asdict() for word in e.source_words],
-        "words": [word._asdict() for word in e.target_words],
-        "links": [list(link) for link in e.links],
-        "weights": [[round(w, 4) for w in row] for row in e.weights],
-        "notes": e.notes,
-    }
-
-
-# The page ---------------------------------------------------------------------------------------
-
-
-def explain_page(explained: Sequence[Explanation], title: str = "Translations explained") -> str:
-    """One self-contained HTML page."""
-    return alignment_page(title, [to_section(e) for e in explained])
-
-
-def to_section(e: Explanation) -> AlignedSentence:
-    """A sentence as the page shows it."""
-    source = [(word.text, source_hint(word), float(word.rare)) for word in e.source_words]
-    target = [
-        (w.text, f"{w.text}: {w.probability:.0%} sure", doubt(w.probability))
-        for w in e.target_words
-    ]
-    listed = [
-        f"{t.text} ({share:.0%})"
-        for t, share in zip(e.translations, shares(e.translations), strict=True)
-    ]
-    return AlignedSentence(
-        set_out(e.source, source) or [AlignedWord("", e.source, "")],
-        set_out(e.target, target) or [AlignedWord("", e.target, "")],
-        e.weights,
-        e.links,
-        e.notes,
-        listed if len(listed) > 1 else [],
-    )
-
-
-def source_hint(word: SourceWord) -> str:
-    """What is said of a source word."""
-    seen = "" if word.seen is None else f", {times(word.seen)} in training"
-    return f"{word.text}: read as {' · '.join(word.pieces)}{seen}"
-
-
-def doubt(probability: float) -> float:
-    """0 for a word that is likelier than not, up to 1."""
-    return max(0.0, 1 - probability / UNSURE)
-
-
-def set_out(text: str, listed: Sequence[tuple[str, str, float]]) -> list[AlignedWord]:
-    """Words with the blanks that stand before them in a text."""
-    found, at = list[AlignedWord](), 0
-    for word, hint, strength in listed:
-        start = max(at, text.find(word, at))
-        found.append(AlignedWord(text[at:start], word, hint, strength))
-        at = start + len(word)
-    return found

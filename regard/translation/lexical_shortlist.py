@@ -16,7 +16,7 @@ from regard.data.text_files import chunks, evenly
 from regard.decode.shortlist import SHORTLIST_FILE, Ids, Shortlist
 from regard.errors import DataError, UsageError
 from regard.files import write_whole
-from regard.history.ibm1 import IBM1, Rows, TranslationTable
+from regard.history.ibm1 import IBM1, Ragged, TranslationTable
 from regard.model.config import TextConfig
 from regard.tokens.tokenizer import Tokenizer
 
@@ -70,8 +70,8 @@ def learn_shortlist(
             raise DataError(DOING, told, "2 or more")
         first = len(sources) - max(1, min(len(sources) // HELD_OUT, MOST_HELD))
         say(f"counting the words of {first:,} pairs")
-        rows = Rows.of(targets[:first])
-        model = IBM1(Rows.of(sources[:first]), rows, front.vocab, words)
+        rows = Ragged.of(targets[:first])
+        model = IBM1(Ragged.of(sources[:first]), rows, front.vocab, words)
         for number in range(ROUNDS):
             say(f"round {number + 1} of {ROUNDS} over {first:,} pairs")
             model.step()
@@ -132,7 +132,7 @@ def make_shortlist(
         if own and seen[source] and not allowed[source]:
             ids = np.append(ids, source)
         lists.append(sorted(ids.tolist()))
-    flat = Rows.of(lists)
+    flat = Ragged.of(lists)
     return Shortlist(np.flatnonzero(allowed), flat.ids, flat.bounds, len(seen))
 
 

@@ -23,7 +23,7 @@ from regard.decode.step import Hypothesis, Process, without_end
 from regard.errors import UsageError
 from regard.model.batch import Batch
 from regard.translation.config import DOING, TranslateConfig
-from regard.translation.document import Candidate, Document, Part, Segment, join
+from regard.translation.document import Document, Part, Segment, TargetText, join
 from regard.translation.repair import coined_words, read_numbers
 from regard.translation.segment import Segmenter
 
@@ -109,7 +109,7 @@ class Translator:
                     best = {answer.text: answer for answer in reversed(answers)}
                     parts.append(Part(segment, [*best.values()][::-1]))  # of equals the first
                 else:
-                    copied = Candidate(text[slice(*segment.span)], 0.0, [])
+                    copied = TargetText(text[slice(*segment.span)], 0.0, [])
                     parts.append(Part(segment, [copied]))
             documents.append(parts)
         return documents
@@ -170,14 +170,14 @@ class Translator:
                 mended[n] = Part(segment, ranked[: self.config.alternatives])
         return mended
 
-    def coined(self, segment: Segment, answer: Candidate) -> list[str]:
+    def coined(self, segment: Segment, answer: TargetText) -> list[str]:
         """The words of a translation that neither training nor its source ever wrote."""
         words = coined_words(segment.text, answer.text, self.kit.written or ())
         return [word.lower() for word in words] if segment.raised else words
 
     # Batches ------------------------------------------------------------------------------------
 
-    def run(self, jobs: Sequence[Job], tell: Tell | None = None) -> list[list[Candidate]]:
+    def run(self, jobs: Sequence[Job], tell: Tell | None = None) -> list[list[TargetText]]:
         """What becomes of jobs of one source each; plain ones run in batches, the longest first."""
         alone = [[n] for n, job in enumerate(jobs) if job.optional]
         order = [n for n, job in enumerate(jobs) if not job.optional]
@@ -193,17 +193,17 @@ class Translator:
         joint = [
             jobs[batch[0]]._replace(rows=[jobs[n].rows[0] for n in batch]) for batch in batches
         ]
-        results: Iterator[list[list[Candidate]]] = (
+        results: Iterator[list[list[TargetText]]] = (
             map(self.do, joint) if self.pool is None else self.pool.run(joint)
         )
-        answers: dict[int, list[Candidate]] = {}
+        answers: dict[int, list[TargetText]] = {}
         for batch, found in zip(batches, results, strict=True):
             answers |= zip(batch, found, strict=True)
             if tell is not None:
                 tell(len(answers), len(jobs))
         return [answers[n] for n in range(len(jobs))]
 
-    def do(self, job: Job) -> list[list[Candidate]]:
+    def do(self, job: Job) -> list[list[TargetText]]:
         """What becomes of each source of a job."""
         search = SentenceSearch(self.kit, job.config, self.strict)
         if job.text:
@@ -228,7 +228,7 @@ class SentenceSearch:
             config.width, config.alternatives, length_penalty("gnmt", config.alpha)
         )
 
-    def translate(self, rows: Sequence[Row]) -> list[list[Candidate]]:
+    def translate(self, rows: Sequence[Row]) -> list[list[TargetText]]:
         """Translations of each source, best first and each text once.
 
         Of several, the first is what a search for one would find; the others leave it at one place
@@ -310,17 +310,17 @@ class SentenceSearch:
             key=lambda h: -h.score,
         )
 
-    def distinct(self, found: Sequence[Hypothesis]) -> list[Candidate]:
+    def distinct(self, found: Sequence[Hypothesis]) -> list[TargetText]:
         """The first and the likeliest of the rest: other words rather than other stops, capitals.
 
         Two cuts into tokens may spell the same text, which is there once.
         """
-        texts: dict[str, Candidate] = {}
+        texts: dict[str, TargetText] = {}
         for h in found:
             text = self.kit.text(h.tokens)
-            texts.setdefault(" ".join(text.split()), Candidate(text, h.logprob, h.tokens))
+            texts.setdefault(" ".join(text.split()), TargetText(text, h.logprob, h.tokens))
         heard: set[str] = set()
-        new, alike = list[Candidate](), list[Candidate]()
+        new, alike = list[TargetText](), list[TargetText]()
         for text, answer in texts.items():
             words = " ".join(re.findall(r"\w+", text.casefold()))
             (alike if words in heard else new).append(answer)
@@ -329,12 +329,12 @@ class SentenceSearch:
         return [first, *sorted(rest, key=lambda answer: -answer.logprob)]
 
     @torch.no_grad()
-    def judge(self, row: Row, text: str) -> Candidate:
+    def judge(self, row: Row, text: str) -> TargetText:
         """A text as the translation of a source, with its log-probability."""
         tokens, end = [*self.spell(text)[-1]], sorted(self.kit.stops)[:1]
         _, log = self.follow(row, tokens)
         logprob = sum(float(log[n, token]) for n, token in enumerate([*tokens, *end]))
-        return Candidate(text, logprob, [*tokens, *end])
+        return TargetText(text, logprob, [*tokens, *end])
 
     def follow(self, row: Row, tokens: list[int]) -> tuple[Batch, Tensor]:
         """(The source as a batch, log-probabilities (n + 1, V) of what comes after each token)."""

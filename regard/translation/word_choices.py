@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,13 +13,14 @@ from regard.decode.loop import search_kit
 from regard.decode.scoring import score_rows
 from regard.decode.step import Hypothesis, without_end
 from regard.model.batch import Batch
-from regard.translation.document import Candidate, Document, OtherWord, Word, gap_before
+from regard.translation.document import Document, TargetText, gap_before
+from regard.translation.results import OtherWord, WordChoice
 from regard.translation.translator import Row, SentenceSearch, Translator, bans
 
 
 def word_choices(
     translator: Translator, document: Document, count: int | None = None
-) -> list[Word]:
+) -> list[WordChoice]:
     """Each word of the best translation with others, and the whole text that goes on from them.
 
     At most `count` others, or as many as the translator is asked for alternatives.
@@ -29,7 +31,7 @@ def word_choices(
     parts = document.parts
     best = [part.translations[0].text for part in parts]
     gaps = [gap_before(document.text, parts, n) for n in range(len(parts))]
-    words: list[Word] = []
+    words: list[WordChoice] = []
     for n, (segment, translations) in enumerate(parts):
         if not segment.ids:
             continue
@@ -40,17 +42,18 @@ def word_choices(
             others = [
                 OtherWord(
                     segment.restore(o.text, o.translation.endswith(o.text)),
-                    o.logprob,
+                    o.probability,
                     f"{before}{segment.restore(o.translation)}{after}",
                 )
-                for o in word.others
+                for o in word.alternatives
             ]
-            words.append(Word(segment.restore(word.text, not left), word.logprob, others))
+            text = segment.restore(word.text, not left)
+            words.append(WordChoice(text, word.probability, others))
     return words
 
 
 @torch.no_grad()
-def other_words(search: SentenceSearch, row: Row, answer: Candidate) -> list[Word]:
+def other_words(search: SentenceSearch, row: Row, answer: TargetText) -> list[WordChoice]:
     """Each word of a sentence's translation with as many others as there are alternatives."""
     kit, count = search.kit, search.config.alternatives
     tokens = without_end(answer.tokens, kit.stops)
@@ -81,9 +84,9 @@ def other_words(search: SentenceSearch, row: Row, answer: Candidate) -> list[Wor
             if word and word != text:
                 logprob = sum(logprobs[len(begin) - 1 :][start:stop])
                 whole = " ".join(kit.text(kept).split())
-                others.setdefault(word, OtherWord(word, logprob, whole))
-        ranked = sorted(others.values(), key=lambda other: -other.logprob)
-        words.append(Word(text, own, ranked[:count]))
+                others.setdefault(word, OtherWord(word, math.exp(logprob), whole))
+        ranked = sorted(others.values(), key=lambda other: -other.probability)
+        words.append(WordChoice(text, math.exp(own), ranked[:count]))
     return words
 
 

@@ -20,7 +20,7 @@ import torch
 
 from regard.errors import ResourceError
 from regard.heap import give_back_memory
-from regard.translation.document import Candidate
+from regard.translation.document import TargetText
 from regard.translation.translator import Job, SentenceSearch, Translator
 
 LEAST = 32  # lines that are worth more than one process
@@ -36,12 +36,7 @@ def worth_workers(device: str, lines: int, asked: int | None) -> int:
     return torch.get_num_threads() if asked is None else asked
 
 
-def one_thread() -> None:
-    """From now on torch has no threads, which a fork would lose."""
-    torch.set_num_threads(1)
-
-
-Answers = list[list[Candidate]]
+Answers = list[list[TargetText]]
 
 
 class WorkerPool:

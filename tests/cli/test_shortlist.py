@@ -17,7 +17,8 @@ from regard.decode.shortlist import SHORTLIST_FILE, ShortlistHead
 from regard.errors import DataError
 from regard.loading import load
 from regard.look.edits import zero
-from regard.translation.config import translate_config
+from regard.translation.config import TranslateConfig
+from regard.translation.translator import Translator
 from tests.cli.small_folders import pair, writer  # noqa: F401
 
 Here = Callable[..., tuple[int, str, str]]
@@ -75,7 +76,7 @@ def test_end_to_end(here: Here, folder: Path, pairs: Path, used: list[int]) -> N
     assert max(load_parts((folder / SHORTLIST_FILE).read_bytes())["sizes"]) <= 3  # and itself
     code, out, err = here("translate", SOURCE, *flags)
     assert (code, err, len(used)) == (0, "", 1)
-    (answer,) = kit.documents(SOURCE, translate_config({"max_new": 9}), None)
+    (answer,) = Translator(kit, TranslateConfig(max_new=9)).translate([SOURCE])
     allowed = set(kit.shortlist.choose(kit.batch([SOURCE]).inputs).words()[0].tolist())
     assert (
         set(answer.translations[0].tokens) <= allowed and out.strip() == answer.translations[0].text
@@ -90,12 +91,11 @@ def test_end_to_end(here: Here, folder: Path, pairs: Path, used: list[int]) -> N
 def test_who_scores_all_words(folder: Path, pairs: Path, here: Here, used: list[int]) -> None:
     assert here("shortlist", folder, pairs)[0] == 0
     kit = load(folder)
-    kit.translate([SOURCE, "le chien"], max_new=5)
+    list(kit.translate([SOURCE, "le chien"], max_new=5))
     kit.translate(SOURCE, beams=1, max_new=5)
     assert len(used) == 2
-    kit.explain(SOURCE, max_new=5)  # of the same translation
-    kit.alternatives(SOURCE, max_new=5)
-    assert len(used) == 4
+    kit.translate(SOURCE, explain=True, max_new=5)  # of the same translation
+    assert len(used) == 3
     kit.translate(SOURCE, shortlist=False, max_new=5)
     kit.translate(SOURCE, alternatives=2, max_new=5)
     kit.translate(SOURCE, strict=True, max_new=5)
@@ -106,11 +106,11 @@ def test_who_scores_all_words(folder: Path, pairs: Path, here: Here, used: list[
         kit.translate(SOURCE, max_new=5)
     kit.driver = "fixed"
     kit.translate(SOURCE, max_new=5)
-    assert len(used) == 4
+    assert len(used) == 3
     kit.driver = "auto"
     with kit.edit({"decoder.blocks.0.attn.out": zero()}):
         kit.translate(SOURCE, max_new=5)
-    assert len(used) == 5
+    assert len(used) == 4
 
 
 def test_answers_do_not_depend_on_neighbours(folder: Path, pairs: Path, here: Here) -> None:
@@ -118,8 +118,8 @@ def test_answers_do_not_depend_on_neighbours(folder: Path, pairs: Path, here: He
     kit = load(folder, precision="int8")
     texts = [line.partition("\t")[0] for line in pairs.read_text().splitlines()[:20]]
     for beams in (1, 4):
-        together = kit.translate(texts, beams, max_new=8)
-        assert together == [kit.translate(text, beams, max_new=8) for text in texts]
+        together = [found.text for found in kit.translate(texts, beams=beams, max_new=8)]
+        assert together == [kit.translate(text, beams=beams, max_new=8).text for text in texts]
 
 
 def test_the_file_travels(folder: Path, pairs: Path, here: Here, tmp_path: Path) -> None:

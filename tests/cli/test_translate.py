@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli import translate as module
+from regard import translation as module
 from regard.loading import load
 from regard.translation import segment, translator
 from regard.translation.document import STRAY
@@ -73,16 +73,16 @@ def test_alternatives(here, pair, tmp_path):  # noqa: F811
 
 def test_the_command_and_the_kit_agree(here, pair):  # noqa: F811
     assert here("translate", LINES[0], "--model", pair)[1].split() == (
-        load(pair).translate(LINES[0]).split()
+        load(pair).translate(LINES[0]).text.split()
     )
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--beams", 0), "--beams 0\n  expected: 1 or more"),
-        (("--alternatives", 0), "1 or more"),
-        (("--max-new", 0), "1 or more"),
+        (("--beams", 0), "beams = 0\n  expected: a whole number from 1 up"),
+        (("--alternatives", 0), "from 1 up"),
+        (("--max-new", 0), "from 1 up"),
         (("--alpha", -1), "alpha = -1.0\n  expected: a number from 0"),
         (("--file", "x"), "texts and --file"),
     ],
@@ -107,7 +107,8 @@ def test_more_beams_than_words(here, pair):  # noqa: F811
 def test_a_limit_does_not_depend_on_the_neighbours(pair):  # noqa: F811
     kit = load(pair)
     lines = [LINES[0], LINES[2] * 4]
-    assert kit.translate(lines, beams=2) == [kit.translate(line, beams=2) for line in lines]
+    together = [found.text for found in kit.translate(lines, beams=2)]
+    assert together == [kit.translate(line, beams=2).text for line in lines]
 
 
 def test_bytes_that_are_no_text(here, pair, stdin):  # noqa: F811
@@ -120,7 +121,7 @@ def test_bytes_that_are_no_text(here, pair, stdin):  # noqa: F811
     assert "stdin, line 2, byte 12 (0xe9) is not UTF-8" in err
     stdin(b"a\n" + b"\xff\n" * 30)
     code, out, err = here("translate", *flags, "--json")
-    assert code == 3 and err.count("is not UTF-8") == 10 and "30 lines" in err
+    assert code == 3 and err.count("is not UTF-8") == 10 and "30 texts" in err
     assert "line 2" in json.loads(out.splitlines()[1])["error"] and len(out.splitlines()) == 31
     assert here("translate", *flags, "--file", "nowhere.txt")[0] == 3
 
@@ -140,31 +141,19 @@ def test_a_pathological_line_gives_one_line(here, pair, monkeypatch):  # noqa: F
         assert code == 0 and out.count("\n") == 1 and len(out) < 20_000
 
 
-def test_explain(here, pair, tmp_path, monkeypatch):  # noqa: F811
-    page = tmp_path / "page.html"
-    flags = ("--model", pair, "--max-new", 6, "--alternatives", 2, "--explain", "--page", page)
+def test_explain(here, pair, tmp_path):  # noqa: F811
+    page, picture = tmp_path / "page.html", tmp_path / "page.png"
+    flags = ("--model", pair, "--max-new", 6, "--alternatives", 2, "--explain")
     text = "Paris is the capital. 42 !"
-    code, out, _ = here("translate", text, *flags)
-    picture = page.with_suffix(".png")
-    assert code == 0 and out.splitlines()[-2:] == [f"page: {page}", f"picture: {picture}"]
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    code, out, _ = here("translate", text, *flags, "--save", page, "--save", picture)
+    assert code == 0 and picture.read_bytes().startswith(b"\x89PNG")
     assert out.count("→ ") == 3 and "written" in out and "Copied as it is" in out
     assert page.read_text(encoding="utf-8").count("<section") == 2
     code, out, _ = here("translate", text, *flags, "--json")
-    first, last = [json.loads(line) for line in out.splitlines()]
-    assert last == {"page": str(page), "picture": str(picture)}
+    (first,) = [json.loads(line) for line in out.splitlines()]
     assert len(first["explain"]) == 2 and len(first["words"]) > 0
-    kit = load(pair)
-    (reasons, copied) = kit.explain(text, alternatives=2, max_new=6)
-    assert first["explain"][0]["links"] == [list(link) for link in reasons.links]
-    assert first["explain"][0]["text"] == reasons.target and copied.copied
-    code, _, err = here("translate", text, "--model", pair, "--page", page)
-    assert code == 2 and "--page alone" in err
-    code, out, err = here("translate", text, *flags[:-1], tmp_path / "none" / "page.html")
-    assert (code, out) == (2, "") and f"no folder {tmp_path / 'none'}" in err
-    monkeypatch.setattr("regard.cli.translate_explain.can_draw", lambda: False)
-    code, out, err = here("translate", text, *flags)
-    assert code == 0 and "picture" not in out and "matplotlib is not installed" in err
+    found = load(pair).translate(text, explain=True, alternatives=2, max_new=6)
+    assert first == json.loads(json.dumps(found.to_dict())) and found.explain[1].copied
 
 
 def test_processes_give_what_one_gives(here, pair, tmp_path):  # noqa: F811

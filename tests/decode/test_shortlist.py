@@ -19,7 +19,7 @@ from regard.decode.sampling import Ends, SampleConfig
 from regard.decode.shortlist import Shortlist
 from regard.decode.step import Hypothesis
 from regard.errors import DataError, UsageError
-from regard.history.ibm1 import IBM1, Rows
+from regard.history.ibm1 import IBM1, Ragged
 from regard.model.batch import Batch, pad_rows
 from regard.model.model import Model
 from regard.model.precision import set_precision
@@ -36,7 +36,7 @@ WORDS = ["the cat sat on the mat", "naïve café, déjà vu", "a dog ran far"] *
 
 
 def small() -> Shortlist:
-    flat = Rows.of(LISTS)
+    flat = Ragged.of(LISTS)
     return Shortlist(np.array([0, 2, 7]), flat.ids, flat.bounds, 12)
 
 
@@ -63,7 +63,7 @@ def test_each_row_has_its_own_list() -> None:
 def test_lists_of_many_words_keep_their_order() -> None:
     draw = np.random.default_rng(0)
     lists = [sorted(draw.choice(np.arange(9, 900), 30, replace=False).tolist()) for _ in range(50)]
-    flat = Rows.of(lists)
+    flat = Ragged.of(lists)
     large = Shortlist(np.arange(9), flat.ids, flat.bounds, 900)
     sources = torch.from_numpy(draw.integers(0, 50, (20, 6)))
     choice = large.choose(sources)
@@ -137,7 +137,7 @@ def test_lists_hold_what_the_table_says() -> None:
     vocab, draw = tokenizer.size, np.random.default_rng(0)
     sources = [draw.integers(270, vocab, 4).tolist() for _ in range(200)]
     targets = [[(word - 270) // 2 + 275 for word in row] for row in sources]
-    model = IBM1(Rows.of(sources), Rows.of(targets), vocab, vocab)
+    model = IBM1(Ragged.of(sources), Ragged.of(targets), vocab, vocab)
     for _ in range(5):
         model.step()
     seen = np.bincount(np.concatenate(targets), minlength=vocab)
@@ -177,7 +177,7 @@ def drawn_list(seed: int = 0) -> Shortlist:
     draw, always = np.random.default_rng(seed), np.array([0, 1, 5, 9, 20, 44 + seed])
     rest = np.setdiff1d(np.arange(VOCAB), always)
     lists = [sorted(draw.choice(rest, 3, replace=False).tolist()) for _ in range(VOCAB)]
-    flat = Rows.of(lists)
+    flat = Ragged.of(lists)
     return Shortlist(always, flat.ids, flat.bounds, VOCAB)
 
 
@@ -231,7 +231,7 @@ def test_a_list_of_everything_changes_nothing(
     everything, nothing = np.arange(VOCAB), np.zeros(0, np.int64)
     whole = Shortlist(everything, nothing, np.zeros(VOCAB + 1, np.int64), VOCAB)
     if apart:  # the last words in the lists of the source words
-        flat = Rows.of([everything[40:].tolist()] * VOCAB)
+        flat = Ragged.of([everything[40:].tolist()] * VOCAB)
         whole = Shortlist(everything[:40], flat.ids, flat.bounds, VOCAB)
     model, batch = made(name, precision), batch_of(drawn_rows(7))
     found = run_search(model, batch, ROOM, how, ENDS, shortlist=whole)

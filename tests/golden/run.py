@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 EXPECTED = Path(__file__).with_name("expected")
+PACKAGE = str(Path(__file__).resolve().parents[2] / "regard")
 KINDS = {1: "RegardError", 2: "UsageError", 3: "DataError", 4: "ResourceError"}
 """The kind of error that each exit code stands for."""
 LONGEST = 12  # items of a list that are kept as they are
@@ -90,7 +91,7 @@ def comparable(value: Any, ignore: Sequence[str], base: str) -> Any:
         return value
     for pattern, name in PARTS.items():
         value = re.sub(pattern, name, value)
-    return value.replace(base, "{tmp}")
+    return value.replace(base, "{tmp}").replace(PACKAGE, "{package}")
 
 
 def shorten(value: Any) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 from regard.errors import DataError
 from regard.history import ibm1
-from regard.history.ibm1 import IBM1, Rows
+from regard.history.ibm1 import IBM1, Ragged
 
 Pair = tuple[list[int], list[int]]
 NULL = -1
@@ -40,7 +40,7 @@ def by_dictionary(pairs: Sequence[Pair], rounds: int) -> tuple[dict[tuple[int, i
 
 
 def model_of(pairs: Sequence[Pair], sources: int, targets: int) -> IBM1:
-    left, right = Rows.of([s for s, _ in pairs]), Rows.of([t for _, t in pairs])
+    left, right = Ragged.of([s for s, _ in pairs]), Ragged.of([t for _, t in pairs])
     return IBM1(left, right, sources, targets)
 
 

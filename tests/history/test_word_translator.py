@@ -17,7 +17,7 @@ import regard
 from regard.cli.main import main
 from regard.errors import DataError, UsageError
 from regard.history.bag_of_words import train_bayes
-from regard.history.ibm1 import IBM1, Option, Rows, train_words
+from regard.history.ibm1 import IBM1, Option, Ragged, train_words
 from regard.history.word_translator import WordTranslator, cut, likeliest, number_words
 
 TRAIN = [
@@ -119,8 +119,8 @@ def test_alignment_tells_words_apart():
     """The lectures' three pairs: t(das | the) → 1."""
     english, german = "the house book a".split(), "das Haus Buch ein".split()
     pairs = [("the house", "das Haus"), ("the book", "das Buch"), ("a book", "ein Buch")]
-    left = Rows.of([[english.index(w) for w in s.split()] for s, _ in pairs])
-    right = Rows.of([[german.index(w) for w in t.split()] for _, t in pairs])
+    left = Ragged.of([[english.index(w) for w in s.split()] for s, _ in pairs])
+    right = Ragged.of([[german.index(w) for w in t.split()] for _, t in pairs])
     model = IBM1(left, right, 4, 4)
     seen = []
     for _ in range(300):

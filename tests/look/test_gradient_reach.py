@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 import torch.nn.functional as F
 
+import regard
 from regard.cli.main import main
-from regard.errors import UsageError
+from regard.errors import DataError, UsageError
 from regard.look.gradient_reach import gradient_by_lag
 from regard.model.batch import Batch
 from regard.model.config import CELLS
@@ -78,32 +77,31 @@ def test_only_language_models_have_it():
         gradient_by_lag(make_model(), ids_of(length=2))
 
 
-def test_the_command_prints_and_draws(tmp_path, capsys):
-    picture = tmp_path / "g.png"
-    words = ["diagnose", "gradients", "--length", "40", "--dim", "16", "--rows", "4"]
-    assert main([*words, "--json", "--picture", str(picture)]) == 0
-    made = json.loads(capsys.readouterr().out)
-    curves = {model["name"]: model["gradient"] for model in made["models"]}
+def test_kinds_of_fresh_models_side_by_side(tmp_path):
+    sizes = dict(length=40, dim=16, rows=4)
+    found = regard.look.gradients(**sizes)
+    curves = {model.name: model.gradient for model in found.models}
     assert list(curves) == ["mlp", "rnn", "lstm", "gru", "transformer"]
-    assert [found > 0 for found in curves["mlp"]] == [True] * 4 + [False] * 35  # its window
-    assert made["lags"] == list(range(1, 40)) and all(len(c) == 39 for c in curves.values())
+    assert [value > 0 for value in curves["mlp"]] == [True] * 4 + [False] * 35  # its window
+    assert found.lags == list(range(1, 40)) and all(len(c) == 39 for c in curves.values())
     fall = {name: curve[-1] / curve[0] for name, curve in curves.items()}
     assert fall["rnn"] < fall["lstm"] / 100 and fall["transformer"] > 0.1 > fall["lstm"]
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert main([*words, "--kinds", "gru", "rnn"]) == 0
-    table = capsys.readouterr().out
+    pytest.importorskip("matplotlib")
+    found.save(tmp_path / "g.png")
+    assert (tmp_path / "g.png").read_bytes().startswith(b"\x89PNG")
+    table = str(regard.look.gradients(kinds=["gru", "rnn"], **sizes))
     assert "gru" in table and "lstm" not in table and "\n  39" in table
 
 
-def test_trained_models_read_a_text(tmp_path, capsys):
+def test_trained_models_read_a_text(tmp_path):
     text, out = write_text(tmp_path / "text.txt", 60), tmp_path / "run"
     sizes = "--dim 8 --depth 1 --batch-tokens 64 --length 8 --steps 2 --tokens words --device cpu"
     assert main(["train", "gru", str(text), "--out", str(out), *sizes.split(), "--quiet"]) == 0
-    asked = ["diagnose", "gradients", str(out / "final"), "--length", "9", "--json"]
-    capsys.readouterr()
-    assert main([*asked, "--text", str(text)]) == 0
-    assert len(json.loads(capsys.readouterr().out)["models"][0]["gradient"]) == 8
-    assert main(asked) == 2
-    assert "--text FILE" in capsys.readouterr().err
-    assert main([*asked, "--text", str(text), "--rows", "999"]) == 3
-    assert "9,990" in capsys.readouterr().err
+    models = [out / "final"]
+    found = regard.look.gradients(models, length=9, text=text)
+    assert len(found.models[0].gradient) == 8
+    with pytest.raises(UsageError, match="folders without --text"):
+        regard.look.gradients(models, length=9)
+    with pytest.raises(DataError, match="tokens in") as caught:
+        regard.look.gradients(models, length=9, text=text, rows=999)
+    assert "9,990" in str(caught.value)

@@ -181,7 +181,7 @@ def make_trainer(folder, pairs, shape, run="run", **settings):
     store = pair_store(folder / "pairs.store", [pairs], tokens)
     ends = tokens.specials["pad"], tokens.specials["eos"]
     config = TrainConfig(**settings)
-    made = Recurrent.fresh(recurrent_seq2seq(*shape[:4], tokens.size, shape[4]), config.seed)
+    made = Recurrent.fresh(recurrent_seq2seq(*shape[:4], tokens.size, shape[4]))
     kit = Kit(with_dropout(made, config.dropout), tokens)
     kit.config = kit.fresh_config() | {"decoder_start_token_id": ends[0]}
     (folder / run).mkdir(exist_ok=True)
@@ -202,7 +202,7 @@ def test_a_learnt_reversal_is_read_from_right_to_left(tmp_path):
     hits = total = right = 0
     for line in reversals(tmp_path, 340).read_text().splitlines()[300:]:
         source, target = line.split("\t")
-        right += kit.translate(source) == target
+        right += kit.translate(source).text == target
         row, words = kit.tokenizer.encode(source), kit.tokenizer.encode(target)
         _, seen = kit.run(
             [row], [[kit.config["decoder_start_token_id"], *words[:-1]]], taps=PATTERN
@@ -245,7 +245,7 @@ def test_the_commands_take_it_like_any_translator(attention, tmp_path, capsys):
     assert main(["eval", "translate", final, str(test), "--allow-overlap", "--json"]) == 0
     assert "bleu" in json.loads(capsys.readouterr().out)
     page = tmp_path / "page.html"
-    asked = ["translate", "--model", final, "the old cat sees", "--explain", "--page", str(page)]
+    asked = ["translate", "--model", final, "the old cat sees", "--explain", "--save", str(page)]
     asked += ["--begin", "sees cat"]  # else it may say nothing: it has learnt little
     code = main([*asked, "--json"])
     answer = capsys.readouterr()

@@ -12,8 +12,6 @@ from torch import nn
 
 import regard
 from regard.cli.main import main
-from regard.cli.train_data import source
-from regard.cli.train_flags import RunConfig
 from regard.data.token_store import text_store
 from regard.data.windows import Streams, Windows
 from regard.decode.beam import BeamConfig
@@ -29,7 +27,8 @@ from regard.model.presets import recurrent_lm
 from regard.model.recurrent import Recurrent
 from regard.tokens.trainers import train_tokenizer
 from regard.train.checkpoint import weight_hash
-from regard.train.config import TrainConfig
+from regard.train.config import DataConfig, ShapeConfig, TrainConfig
+from regard.train.data import RunPlan, make_source
 from regard.train.loop import Job, Trainer, with_dropout
 from regard.train.objectives import token_loss
 from tests.properties.threads import one_thread  # noqa: F401
@@ -302,7 +301,7 @@ def make_trainer(folder, run="run", **changes):
     tokens = train_tokenizer([text.read_text()], "chars")
     store = text_store(folder / "s.store", text, tokens)
     shape = recurrent_lm("lstm", 8, 8, 2, tokens.size)
-    kit = Kit(with_dropout(Recurrent.fresh(shape, config.seed), config.dropout), tokens)
+    kit = Kit(with_dropout(Recurrent.fresh(shape), config.dropout), tokens)
     (folder / run).mkdir(exist_ok=True)
     streams = Streams(store, 8, 4)
     assert streams.count(0) > 2 * 5  # kills fall into the middle of an epoch
@@ -344,8 +343,13 @@ def test_a_run_that_carries_reads_streams(tmp_path):
     tokens = train_tokenizer([text.read_text()], "chars")
     store = text_store(tmp_path / "s.store", text, tokens)
     config = TrainConfig(length=8, batch_tokens=32)
+
+    def plan(carry):
+        rest = (0, DataConfig(carry=carry), ShapeConfig(), config, tmp_path, "cpu")
+        return RunPlan(None, "lm", (), *rest)
+
     made = [
-        source(RunConfig(carry=carry), config, store, tokens, train, print)
+        make_source(plan(carry), store, tokens, train, print)
         for carry in (True, False)
         for train in (True, False)
     ]
@@ -393,7 +397,7 @@ def test_the_commands_take_it_like_any_model(kind, tmp_path, capsys):
         (["lstm", "FILE", "--optimizer", "muon"], "optimizer = muon"),
         (["lstm", "FILE", "--attention", "additive"], "seq2seq"),
         (["lstm", "FILE", "--kv-heads", "2"], "kv_heads"),
-        (["lstn", "FILE"], "did you mean lstm?"),
+        (["lstn", "FILE"], "did you mean `regard train lstm`?"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(words, told, tmp_path, capsys):

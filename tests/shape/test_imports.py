@@ -15,6 +15,7 @@ files ambient energy heap seed
 result
 receipt
 verbs
+zoo
 core tokens
 native
 model data
@@ -23,12 +24,13 @@ interop decode train
 look
 history/predictors
 history/shannon
-tune nvib score evaluate lang formal
-zoo
+tune nvib score evaluate formal
 model_kinds
 translation
 kit
 loading
+train/runs
+train/reproduction
 rules serve
 mechanism __init__
 cli
@@ -80,10 +82,10 @@ def for_types(tree: ast.AST) -> set[ast.AST]:
 def import_fault(name: str, path: str, eager: bool) -> str | None:
     """Why the file at `path` may not import `name`, or None.
 
-    A room's face, its __init__.py, may call upward inside its functions.
+    A room's face, its __init__.py and results.py, may call upward inside its functions.
     """
     top, own = name.split(".")[0], part(path)
-    upward = path.endswith("/__init__.py") and not eager
+    upward = path.endswith(("/__init__.py", "/results.py")) and not eager
     if top == "regard" and name != "regard.__version__" and not upward:
         target = part(name.removeprefix("regard.").replace(".", "/")) if "." in name else "__init__"
         target = target if target in LEVEL else "__init__"  # from regard import load

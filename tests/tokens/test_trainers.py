@@ -23,7 +23,7 @@ from regard.tokens import trainers as ours
 from regard.tokens import word_counts
 from regard.tokens.tokenizer_folder import open_tokenizer
 from regard.tokens.trainers import train_tokenizer
-from regard.tokens.word_counts import Counts, count_words, repeat, thin
+from regard.tokens.word_counts import WordCounts, count_words, repeat, thin
 from tests.tokens.small_tokenizers import CORPUS, TEXTS
 
 TEXT = "Je suis un château 🎉\0 e\u0301 <mask></s> [CLS] 日本語\n\n  x"
@@ -198,7 +198,7 @@ def test_rare_words_are_dropped_when_memory_is_short_and_it_is_said(monkeypatch)
     assert counts.lost >= 1 and sum(map(len, counts.words)) <= 100
     for word in ("the", "cat"):
         assert 201 - counts.lost <= counts.words[word] <= 201
-    assert Counts(room=3).lost == 0
+    assert WordCounts(room=3).lost == 0
     said: list[str] = []
     small = {"room": 100}
     monkeypatch.setattr(ours, "count_words", lambda *a: count_words(*a, **small))

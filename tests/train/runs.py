@@ -65,7 +65,7 @@ def make_trainer(kind, folder, run="run", valid=True, job=None, **changes):
     """A trainer over a small corpus in `folder`; its run is `folder`/`run`."""
     config = TrainConfig(**(SMALL | OFTEN | changes))
     shape, family, tokens, train, held = make_parts(kind, folder)
-    kit = Kit(with_dropout(Model.fresh(shape, config.seed), config.dropout), tokens, bind(family))
+    kit = Kit(with_dropout(Model.fresh(shape, 0), config.dropout), tokens, bind(family))
     (folder / run).mkdir(parents=True, exist_ok=True)
     rest = {"identity": {"kind": kind}, **(job or {})}
 

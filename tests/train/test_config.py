@@ -7,8 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from regard.errors import UsageError
-from regard.train.config import FREE, TrainConfig
-from regard.train.shape import ShapeConfig, preset_values
+from regard.train.config import FREE, ShapeConfig, TrainConfig
 
 
 @pytest.mark.parametrize(
@@ -63,11 +62,3 @@ def test_shapes_of_each_kind():
 def test_a_shape_that_no_such_model_has(kind, wrong):
     with pytest.raises(UsageError, match="choosing a shape"):
         ShapeConfig(**wrong).resolve(kind)
-
-
-def test_presets_carry_shape_and_recipe():
-    big = preset_values("seq2seq", "transformer-big")
-    assert (big["dim"], big["dropout"], big["average"]) == (1024, 0.3, 20)
-    assert preset_values("lm", "smollm2-135m")["kv_heads"] == 3
-    with pytest.raises(UsageError, match="bert-base"):
-        preset_values("lm", "bert-base")

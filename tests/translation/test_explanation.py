@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -12,24 +13,33 @@ import torch
 from regard.data.word_frequencies import write_counts
 from regard.decode.step import without_end
 from regard.kit import Kit
-from regard.look.word_alignment import alignment_error_rate, read_links
 from regard.tokens.trainers import train_tokenizer
+from regard.translation.config import TranslateConfig
+from regard.translation.document import TargetText
 from regard.translation.explanation import (
-    Explanation,
-    SourceWord,
-    TargetWord,
-    as_data,
-    explain_page,
     target_words,
-    times,
     token_spans,
 )
-from tests.look.test_word_alignment import PAIRS
+from regard.translation.results import Explanation, SourceWord, TargetWord
+from regard.translation.translator import Translator
+from regard.translation.word_alignment import alignment_error_rate, read_links
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.translation.test_segment import CORPUS
 from tests.translation.test_translator import made
+from tests.translation.test_word_alignment import PAIRS
 
 TEXT = "Le chat dort sur la table."
+
+
+def explain(kit: Kit, text: str, **how: Any) -> list[Explanation]:
+    reasons = kit.translate(text, explain=True, **how).explain
+    assert reasons is not None
+    return reasons
+
+
+def best_of(kit: Kit, text: str) -> TargetText:
+    (document,) = Translator(kit, TranslateConfig(max_new=8)).translate([text])
+    return document.translations[0]
 
 
 @pytest.fixture(scope="module", params=["bpe", "words"])
@@ -41,14 +51,14 @@ def kit(request: pytest.FixtureRequest) -> Kit:
 
 def test_confidence_is_the_probability_of_the_translation(kit: Kit) -> None:
     """The words' probabilities, with that of the end, make up the one of the search."""
-    (found,) = kit.explain(TEXT, max_new=8)
-    best = found.translations[0]
+    (found,) = explain(kit, TEXT, max_new=8)
+    best = best_of(kit, TEXT)
     end = best.tokens[-1] in kit.stops
     tokens = without_end(best.tokens, kit.stops)
     assert kit.tokenizer is not None
     out, _ = kit.run([kit.tokenizer.encode(TEXT)], [[*kit.batch(TEXT).ids[0].tolist(), *tokens]])
     log = out.logits[0].log_softmax(-1)
-    total = sum(math.log(word.probability) for word in found.target_words)
+    total = sum(math.log(word.probability) for word in found.words)
     total += float(log[-1, best.tokens[-1]]) if end else 0.0
     text, spans = token_spans(kit, tokens)
     blank = sum(
@@ -75,14 +85,14 @@ def test_a_word_is_as_likely_as_all_its_tokens() -> None:
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_weights_and_links(kit: Kit, strict: bool) -> None:
-    (found,) = kit.explain(TEXT, max_new=8, strict=strict)
+    (found,) = explain(kit, TEXT, max_new=8, strict=strict)
     assert [w.text for w in found.source_words] == ["Le", "chat", "dort", "sur", "la", "table", "."]
     weights = torch.tensor(found.weights)
-    assert weights.shape == (len(found.target_words), 7)
+    assert weights.shape == (len(found.words), 7)
     torch.testing.assert_close(weights.sum(1), torch.ones(len(weights)))
     assert all(0 <= s < 7 and 0 <= t < len(weights) for s, t in found.links)
-    assert found.target == kit.translate(TEXT, max_new=8)
-    assert "".join(w.text for w in found.target_words) == "".join(found.target.split())
+    assert found.text == kit.translate(TEXT, max_new=8).text
+    assert "".join(w.text for w in found.words) == "".join(found.text.split())
 
 
 def test_the_pattern_is_that_of_the_chosen_block(kit: Kit) -> None:
@@ -92,7 +102,7 @@ def test_the_pattern_is_that_of_the_chosen_block(kit: Kit) -> None:
     place, block = 3, len(kit.model.decoder.blocks) - 1
     spans = kit.tokenizer.offsets(TEXT)
     name = f"decoder.blocks.{block}.cross.pattern"
-    before = kit.explain(TEXT, max_new=8)[0]
+    before = explain(kit, TEXT, max_new=8)[0]
     tap = kit.hooked.taps[name]
     real = kit.run
 
@@ -104,7 +114,7 @@ def test_the_pattern_is_that_of_the_chosen_block(kit: Kit) -> None:
 
     kit.run = forced  # type: ignore[method-assign, assignment]
     try:
-        found = kit.explain(TEXT, max_new=8)[0]
+        found = explain(kit, TEXT, max_new=8)[0]
     finally:
         del kit.run
     start = spans[place][0] + (TEXT[spans[place][0]] == " ")
@@ -116,47 +126,47 @@ def test_the_pattern_is_that_of_the_chosen_block(kit: Kit) -> None:
 def test_rarity(kit: Kit) -> None:
     counts = {"le": 900, "chat": 9, "dort": 10}
     seen = replace(kit, files=kit.files | {"words.tsv.gz": write_counts(counts)})  # type: ignore[arg-type]
-    (found,) = seen.explain(TEXT, max_new=8)
+    (found,) = explain(seen, TEXT, max_new=8)
     known = {word.text: (word.seen, word.rare) for word in found.source_words}
     assert known["Le"] == (900, False) and known["chat"] == (9, True)
     assert known["dort"] == (10, False) and known["table"] == (0, True) and known["."] == (0, False)
     assert len(found.notes) == 4 and "“table” (never seen in training)" in found.notes[-1]
-    assert all(word.seen is None for word in kit.explain(TEXT, max_new=8)[0].source_words)
+    assert all(word.seen is None for word in explain(kit, TEXT, max_new=8)[0].source_words)
 
 
 def test_pieces_make_up_the_word(kit: Kit) -> None:
-    (found,) = kit.explain("Le chat entarté dort.", max_new=8)
+    (found,) = explain(kit, "Le chat entarté dort.", max_new=8)
     for word in found.source_words:
         assert "".join(word.pieces) == word.text or len(word.pieces) == 1
     assert kit.tokenizer is not None
 
 
 def test_copied_and_raised_sentences(kit: Kit) -> None:
-    number, raised = kit.explain("42 ! LE CHAT DORT.", max_new=8)
-    assert number.copied and number.target == "42 !" and "Copied" in number.notes[0]
-    assert raised.target.isupper() or not any(map(str.isalpha, raised.target))
-    assert all(word.text == word.text.upper() for word in raised.target_words)
+    number, raised = explain(kit, "42 ! LE CHAT DORT.", max_new=8)
+    assert number.copied and number.text == "42 !" and "Copied" in number.notes[0]
+    assert raised.text.isupper() or not any(map(str.isalpha, raised.text))
+    assert all(word.text == word.text.upper() for word in raised.words)
 
 
 def test_data_and_page_hold_everything(kit: Kit) -> None:
-    found = kit.explain(f"{TEXT} 42 !", alternatives=2, max_new=8)
-    data = as_data(found[0])
+    found = explain(kit, f"{TEXT} 42 !", alternatives=2, max_new=8)
+    data = found[0].to_dict()
     assert data["links"] == [list(link) for link in found[0].links]
-    assert len(data["weights"]) == len(data["words"]) == len(found[0].target_words)
-    text = explain_page(found)
+    assert len(data["weights"]) == len(data["words"]) == len(found[0].words)
+    text = kit.translate(f"{TEXT} 42 !", explain=True, alternatives=2, max_new=8).page()
     assert text.count("<section") == 2 and text.count("<ol") == 1
 
 
 def test_a_rare_word_that_nothing_came_from() -> None:
     rare = SourceWord("entarté", ["ent", "arté"], 0, True)
-    lone = Explanation("entarté", "x", [rare], [TargetWord("x", 0.25)], [[1.0]], [], [])
+    lone = Explanation("entarté", "x", [rare], [TargetWord("x", 0.25)], [], [[1.0]])
     assert "No word of the translation comes from it" in lone.notes[0]
     assert "(25%) is a guess" in replace(lone, links=[(0, 0)]).notes[0]
-    assert [times(n) for n in (0, 1, 2, 1500)] == [
-        "never seen",
-        "seen once",
-        "seen twice",
-        "seen 1,500 times",
+    assert [SourceWord("", [], n, True).rarity() for n in (0, 1, 2, 1500)] == [
+        "never seen in training",
+        "seen once in training",
+        "seen twice in training",
+        "seen 1,500 times in training",
     ]
 
 
@@ -164,5 +174,5 @@ def test_the_error_rate_of_a_model_can_be_measured(kit: Kit) -> None:
     """A smoke test: random weights, so that any rate will do."""
     source, target, notation = PAIRS[0].split("\t")
     sure, possible = read_links(source, target, notation)
-    links = kit.explain(source, max_new=8)[0].links
+    links = explain(kit, source, max_new=8)[0].links
     assert 0 <= alignment_error_rate([links], [sure], [possible]) <= 1

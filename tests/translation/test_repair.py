@@ -130,28 +130,30 @@ def kit():
 
 
 def test_alternatives_are_of_words_that_exist(kit):
-    made = kit.translate("Il m'a entarté.", alternatives=4)
-    texts = [text for text, _ in made]
+    found = kit.translate("Il m'a entarté.", alternatives=4)
+    texts = [other.text for other in found.alternatives]
     assert len(set(texts)) == 4
     assert not any(coined_words("Il m'a entarté.", text, kit.written) for text in texts)
 
 
 def test_one_translation_by_wish(kit):
-    free = kit.translate("Il m'a entarté.")
-    real = kit.translate("Il m'a entarté.", coin=False)
+    free = kit.translate("Il m'a entarté.", coin=True).text
+    real = kit.translate("Il m'a entarté.").text
     assert coined_words("", free, kit.written) and not coined_words("", real, kit.written)
-    assert kit.translate("Bonjour.", coin=False) == kit.translate("Bonjour.")
+    (line,) = kit.translate(line for line in ["Il m'a entarté."])
+    assert line.text == free  # lines of a stream
+    assert kit.translate("Bonjour.").text == kit.translate("Bonjour.", coin=True).text
 
 
 def test_neighbours_and_capitals_change_nothing(kit):
     texts = ["Il m'a entarté.", "Bonjour.", "IL M'A ENTARTÉ.", "", "Il m'a entarté. Bonjour."]
-    alone = [kit.translate(text, coin=False) for text in texts]
-    assert kit.translate(texts, coin=False) == alone
+    alone = [kit.translate(text).text for text in texts]
+    assert [found.text for found in kit.translate(texts)] == alone
     assert alone[2].isupper() and not coined_words("", alone[2], kit.written)
     assert alone[4] == f"{alone[0]} {alone[1]}"
 
 
 def test_nothing_else_to_say(kit):
     """A word that must be there may be made up; where a ban leaves no answer, the first stays."""
-    assert "zorked" in kit.translate("Il m'a entarté.", must=["zorked"], coin=False)
-    assert kit.translate("Il m'a entarté.", max_new=3, coin=False)
+    assert "zorked" in kit.translate("Il m'a entarté.", must=["zorked"]).text
+    assert kit.translate("Il m'a entarté.", max_new=3).text

@@ -13,14 +13,15 @@ from regard.kit import Kit
 from regard.tokens.trainers import train_tokenizer
 from regard.translation import segment
 from regard.translation.config import TranslateConfig
-from regard.translation.document import Candidate, Document, Part, Segment, join
+from regard.translation.document import Document, Part, Segment, TargetText, join
 from regard.translation.normalise import is_copied, recased, tidy
 from regard.translation.repair import NUMBERS_FILE
 from regard.translation.segment import Segmenter
 from regard.translation.translator import SentenceSearch, Translator
+from regard.translation.word_choices import word_choices
 from regard.zoo import HOME
 from tests.properties.threads import one_thread  # noqa: F401
-from tests.translation.test_translator import made
+from tests.translation.test_translator import made, say
 
 CORPUS = [
     "Le chat dort sur la table rouge, et le chien mange. Il pleut : où est l'homme ? "
@@ -39,12 +40,12 @@ def echo(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Translating gives back the source in brackets; what was read is kept."""
     read: list[str] = []
 
-    def translate(search: SentenceSearch, rows: Sequence[list[int]]) -> list[list[Candidate]]:
+    def translate(search: SentenceSearch, rows: Sequence[list[int]]) -> list[list[TargetText]]:
         assert kit.tokenizer is not None
         texts = [kit.tokenizer.decode(row).strip() for row in rows]
         read.extend(texts)
         return [
-            [Candidate(f"<{n}:{text}>", -float(n), [n]) for n in range(search.config.alternatives)]
+            [TargetText(f"<{n}:{text}>", -float(n), [n]) for n in range(search.config.alternatives)]
             for text in texts
         ]
 
@@ -95,7 +96,7 @@ def test_what_a_translation_loses_is_put_back(
     assert said(kit, "Écrire à a@b.fr vite.") == "<0:Écrire à a@b.fr vite.>"
     real: Any = SentenceSearch.translate
 
-    def forgetful(*given: Any) -> list[list[Candidate]]:
+    def forgetful(*given: Any) -> list[list[TargetText]]:
         rows = real(*given)
         return [
             [t._replace(text=t.text.replace("a@b.fr", "").replace("😀", "")) for t in r]
@@ -163,12 +164,12 @@ def test_a_sentence_is_read_with_a_stop_and_comes_back_without(
 ) -> None:
     seen: list[str] = []
 
-    def translate(search: SentenceSearch, rows: Sequence[list[int]]) -> list[list[Candidate]]:
+    def translate(search: SentenceSearch, rows: Sequence[list[int]]) -> list[list[TargetText]]:
         assert kit.tokenizer is not None
         texts = [kit.tokenizer.decode(row).strip() for row in rows]
         seen.extend(texts)
         lost = [text.replace(" 😀", "") for text in texts]
-        return [[Candidate(t, -1.0, [1]), Candidate(t[:-1], -2.0, [2])] for t in lost]
+        return [[TargetText(t, -1.0, [1]), TargetText(t[:-1], -2.0, [2])] for t in lost]
 
     monkeypatch.setattr(SentenceSearch, "translate", translate)
     monkeypatch.setitem(kit.config, "languages", ["fr", "xx"])
@@ -242,7 +243,7 @@ def test_the_best_mixtures_of_sentences() -> None:
     parts = [
         Part(
             Segment((4 * n, 4 * n + 3), "abc", [1], False),
-            [Candidate(f"{n}{k}", log, [n, k]) for k, log in enumerate(row)],
+            [TargetText(f"{n}{k}", log, [n, k]) for k, log in enumerate(row)],
         )
         for n, row in enumerate(logs)
     ]
@@ -272,9 +273,9 @@ def test_code_and_addresses() -> None:
 
 def test_the_real_search_gives_the_same_alone_or_together(kit: Kit) -> None:
     texts = ["Le chat dort. Il pleut.", "LE CHIEN MANGE", "42", "Une femme lit un livre"]
-    together = kit.translate(texts, beams=2, max_new=6)
-    assert together == [kit.translate(text, beams=2, max_new=6) for text in texts]
-    one, two = kit.translate(["Le chat dort.", "Il pleut."], beams=2, max_new=6)
+    together = say(kit, texts, beams=2, max_new=6)
+    assert together == [say(kit, text, beams=2, max_new=6) for text in texts]
+    one, two = say(kit, ["Le chat dort.", "Il pleut."], beams=2, max_new=6)
     assert (
         together[0] == f"{one} {two}" and together[1] == together[1].upper() and together[2] == "42"
     )
@@ -282,12 +283,14 @@ def test_the_real_search_gives_the_same_alone_or_together(kit: Kit) -> None:
 
 def test_other_words_stand_in_the_whole_text(kit: Kit) -> None:
     text = "Le chat dort. 42 ! Il pleut."
-    parts = [kit.translate(piece, max_new=6) for piece in ("Le chat dort.", "Il pleut.")]
-    words = kit.alternatives(text, count=2, max_new=6)
-    first = kit.alternatives("Le chat dort.", count=2, max_new=6)
+    parts = [answer(kit, part, max_new=6) for part in ("Le chat dort.", "Il pleut.")]
+    translator = Translator(kit, TranslateConfig(max_new=6))
+    words = word_choices(translator, answer(kit, text, max_new=6), 2)
+    first = word_choices(translator, parts[0], 2)
     assert [w.text for w in words[: len(first)]] == [w.text for w in first]
-    assert any(word.others for word in words)
+    assert any(word.alternatives for word in words)
     for number, word in enumerate(words):
-        for other in word.others:
+        for other in word.alternatives:
             before, _, after = other.translation.partition(" 42 ! ")
-            assert (after == parts[1]) if number < len(first) else (before == parts[0])
+            fixed, part = (after, parts[1]) if number < len(first) else (before, parts[0])
+            assert fixed == part.translations[0].text

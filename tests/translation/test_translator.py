@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,9 +23,9 @@ from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.trainers import train_tokenizer
 from regard.translation import translator
 from regard.translation.config import TranslateConfig
-from regard.translation.document import Candidate
+from regard.translation.document import TargetText
 from regard.translation.translator import TOKENS, Job, Row, SentenceSearch, Translator
-from regard.translation.word_choices import token_words
+from regard.translation.word_choices import other_words, token_words
 from regard.translation.worker_pool import FEW, split
 from tests.properties.small_models import CONFIGS, randomise
 from tests.properties.threads import one_thread  # noqa: F401
@@ -59,6 +60,18 @@ def made(tokenizer: Tokenizer, source: Any = None, target: Any = None) -> Kit:
     return Kit(model, tokenizer, config=start | {"eos_token_id": tokenizer.specials["eos"]})
 
 
+def say(kit: Kit, texts: Any, **options: Any) -> Any:
+    """The best translation of a text, or of each of several."""
+    found = kit.translate(texts, **options)
+    return found.text if isinstance(texts, str) else [one.text for one in found]
+
+
+def listed(kit: Kit, text: str, **options: Any) -> list[str]:
+    """All translations of a text."""
+    found = kit.translate(text, **options)
+    return [other.text for other in found.alternatives] or [found.text]
+
+
 def translate(kit: Any, rows: Sequence[Row], config: TranslateConfig) -> Any:
     return SentenceSearch(kit, config).translate(rows)
 
@@ -70,29 +83,30 @@ def holds(text: str, word: str) -> bool:
 @pytest.mark.parametrize("strict", [False, True])
 def test_words_that_must_be_there(kit: Kit, strict: bool) -> None:
     for words in (["cat"], ["mat", "dog"]):
-        found = kit.translate(SOURCE, 3, 3, strict, must=words, max_new=8)
-        assert found and all(word in text for text, _ in found for word in words)
-    assert "cat" in kit.translate(SOURCE, must="cat", max_new=8)  # one word need not be a list
-    alone = [kit.translate(text, must=["cat"], max_new=8) for text in (SOURCE, "a cat")]
-    assert kit.translate([SOURCE, "a cat"], must=["cat"], max_new=8) == alone
+        found = listed(kit, SOURCE, beams=3, alternatives=3, strict=strict, must=words, max_new=8)
+        assert found and all(word in text for text in found for word in words)
+    assert "cat" in say(kit, SOURCE, must="cat", max_new=8)  # one word need not be a list
+    alone = [say(kit, text, must=["cat"], max_new=8) for text in (SOURCE, "a cat")]
+    assert say(kit, [SOURCE, "a cat"], must=["cat"], max_new=8) == alone
 
 
 def test_words_that_must_not_be_there(kit: Kit) -> None:
-    free = kit.translate(SOURCE, max_new=8)
+    free = say(kit, SOURCE, max_new=8)
     banned = re.findall(r"\w+", free)[:2]
     assert banned
     for answers in (1, 3):
-        found = kit.translate([SOURCE, "so far"], alternatives=answers, ban=banned, max_new=8)
-        texts = [found] if answers == 1 else [[text for text, _ in row] for row in found]
-        assert not any(holds(text, word) for row in texts for text in row for word in banned)
+        wishes = {"alternatives": answers, "ban": banned, "max_new": 8}
+        for row in kit.translate([SOURCE, "so far"], **wishes):
+            texts = [row.text, *(other.text for other in row.alternatives)]
+            assert not any(holds(text, word) for text in texts for word in banned)
 
 
 def test_the_beginning_can_be_given(kit: Kit) -> None:
     begin = "this cat"
-    found = kit.translate(SOURCE, alternatives=4, begin=begin, max_new=10)
-    assert all(text.startswith(begin) for text, _ in found)
-    assert len({text[: len(begin) + 4] for text, _ in found}) > 1  # what follows is free at once
-    assert kit.translate(SOURCE, begin=begin, must=["mat"], max_new=8).startswith(begin)
+    found = listed(kit, SOURCE, alternatives=4, begin=begin, max_new=10)
+    assert all(text.startswith(begin) for text in found)
+    assert len({text[: len(begin) + 4] for text in found}) > 1  # what follows is free at once
+    assert say(kit, SOURCE, begin=begin, must=["mat"], max_new=8).startswith(begin)
 
 
 class Pieces:
@@ -152,11 +166,9 @@ def test_a_banned_word_is_not_written_in_other_pieces_either(
 
 
 def test_several_translations_differ_and_begin_with_the_plain_one(kit: Kit) -> None:
-    plain = kit.translate([SOURCE, "a"], 5, max_new=6)
-    several = kit.translate([SOURCE, "a"], alternatives=5, max_new=6)
-    for first, row in zip(plain, several, strict=True):
-        texts = [" ".join(text.split()) for text, _ in row]
-        assert row[0][0] == first and len(set(texts)) == len(texts) == 5
+    for source in (SOURCE, "a"):
+        texts = listed(kit, source, alternatives=5, max_new=6)
+        assert texts[0] == say(kit, source, beams=5, max_new=6) and len({*texts}) == 5
 
 
 def test_a_beam_of_one_is_greedy(kit: Kit) -> None:
@@ -181,20 +193,20 @@ def test_other_words_come_before_other_stops() -> None:
         assert [answer.tokens[0] for answer in search.distinct(found)] == wanted
 
 
-def test_an_unknown_wish_gets_the_nearest(kit: Kit) -> None:
-    with pytest.raises(UsageError, match=r"unknown musts=[\s\S]*did you mean must"):
-        kit.translate(SOURCE, musts=["cat"])
+def test_wishes_that_cannot_be(kit: Kit) -> None:
+    with pytest.raises(TypeError, match="musts"):
+        say(kit, SOURCE, musts=["cat"])
     with pytest.raises(UsageError, match="the word ' '"):
-        kit.translate(SOURCE, ban=[" "])
+        say(kit, SOURCE, ban=[" "])
     with pytest.raises(UsageError, match="4 or more"):
-        kit.translate(SOURCE, must=["cat", "mat", "so far"], max_new=2)
+        say(kit, SOURCE, must=["cat", "mat", "so far"], max_new=2)
 
 
 def test_a_word_that_the_vocabulary_lacks() -> None:
     roles = ("pad", "eos", "unk")
     kit = made(train_tokenizer([WORDS], "words", specials=roles, wrap="eos"))
     with pytest.raises(UsageError, match="'zebra', which the vocabulary cannot write"):
-        kit.translate(SOURCE, must=["zebra"])
+        say(kit, SOURCE, must=["zebra"])
 
 
 def test_the_limit_follows_a_learned_table() -> None:
@@ -203,13 +215,13 @@ def test_the_limit_follows_a_learned_table() -> None:
     table = {"position": "learned", "length": 12}
     kit = made(tokenizer, target=table)
     assert kit.room == 12
-    assert len(tokenizer.encode(kit.translate(SOURCE), special=False)) <= 11
-    kit.translate(SOURCE, max_new=500)
-    kit.translate(" ".join([SOURCE] * 9))
+    assert len(tokenizer.encode(say(kit, SOURCE), special=False)) <= 11
+    say(kit, SOURCE, max_new=500)
+    say(kit, " ".join([SOURCE] * 9))
     short = made(tokenizer, source=table)
-    short.translate(" ".join([SOURCE] * 9))
+    say(short, " ".join([SOURCE] * 9))
     with pytest.raises(DataError, match="at most 12"):
-        short.translate(" ".join([SOURCE] * 9), begin="the")
+        say(short, " ".join([SOURCE] * 9), begin="the")
 
 
 # Words ------------------------------------------------------------------------------------------
@@ -227,19 +239,22 @@ def next_log(kit: Kit, tokens: Sequence[int]) -> Tensor:
 def test_other_words_are_the_likeliest_at_their_place() -> None:
     tokenizer = train_tokenizer([WORDS], "words", specials=("pad", "eos", "unk"), wrap="eos")
     kit, count, limit = made(tokenizer), 3, 6
-    found = kit.alternatives(SOURCE, count, beams=2, max_new=limit)
-    best = kit.translate(SOURCE, 2, max_new=limit)
+    best = say(kit, SOURCE, beams=2, max_new=limit)
+    search = SentenceSearch(kit, TranslateConfig(beams=2, max_new=limit, alternatives=count))
+    row = tokenizer.encode(SOURCE)
+    plain = SentenceSearch(kit, TranslateConfig(beams=2, max_new=limit))
+    found = other_words(search, row, plain.translate([row])[0][0])
     assert " ".join(word.text for word in found) == best
     tokens = tokenizer.encode(best, special=False)
     for place, word in enumerate(found):
         log = next_log(kit, tokens[:place])
-        assert word.logprob == pytest.approx(float(log[tokens[place]]), abs=1e-4)
+        assert math.log(word.probability) == pytest.approx(float(log[tokens[place]]), abs=1e-4)
         ranked = log.argsort(descending=True).tolist()[: count + 1]
         names = {id: tokenizer.decode([id]) for id in ranked}
         wanted = [id for id in ranked if names[id] not in ("", word.text)][:count]
-        assert [other.text for other in word.others] == [names[id] for id in wanted]
-        for id, other in zip(wanted, word.others, strict=True):
-            assert other.logprob == pytest.approx(float(log[id]), abs=1e-4)
+        assert [other.text for other in word.alternatives] == [names[id] for id in wanted]
+        for id, other in zip(wanted, word.alternatives, strict=True):
+            assert math.log(other.probability) == pytest.approx(float(log[id]), abs=1e-4)
             going = [*tokens[:place], id]
             while len(going) < limit and going[-1] != tokenizer.specials["eos"]:
                 going.append(int(next_log(kit, going).argmax()))
@@ -256,18 +271,16 @@ def test_words_are_parted_by_blanks() -> None:
     assert token_words(read, []) == []
 
 
-def test_what_is_no_text_is_said(kit):
-    assert kit.translate([]) == []
-    assert kit.translate(text for text in [SOURCE]) == [kit.translate(SOURCE)]
-    assert kit.translate(np.array([SOURCE])) == [kit.translate(SOURCE)]
+def test_what_is_no_text_is_said(kit: Kit) -> None:
+    assert say(kit, []) == []
+    assert say(kit, (text for text in [SOURCE])) == [say(kit, SOURCE)]
+    assert say(kit, np.array([SOURCE])) == [say(kit, SOURCE)]
     for wrong in (b"le chat", None, 3):
         with pytest.raises(UsageError, match="a text"):
             kit.translate(wrong)
     for wishes in ({"beams": 0}, {"beams": 2.5}, {"alternatives": "x"}, {"max_new": 0}):
         with pytest.raises(UsageError, match="a whole number from 1 up"):
             kit.translate(SOURCE, **wishes)
-    with pytest.raises(UsageError, match="one text"):
-        kit.explain([SOURCE, SOURCE])
 
 
 # Batches ----------------------------------------------------------------------------------------
@@ -279,9 +292,9 @@ def echoing(kit: Kit, sizes: list[int]) -> Translator:
     """A translator whose answers are the tokens of the sources; it writes down the batches."""
     echo = Translator(kit, HOW)
 
-    def do(job: Job) -> list[list[Candidate]]:
+    def do(job: Job) -> list[list[TargetText]]:
         sizes.append(len(job.rows))
-        return [[Candidate("", 0.0, list(row))] for row in job.rows]
+        return [[TargetText("", 0.0, list(row))] for row in job.rows]
 
     echo.do = do  # type: ignore[method-assign]
     return echo

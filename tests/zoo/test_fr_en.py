@@ -11,13 +11,13 @@ import pytest
 import regard
 from regard.cli.main import main
 from regard.kit import Kit
-from regard.look.word_alignment import align_config, alignment_error_rate, read_links
 from regard.translation.config import TranslateConfig
 from regard.translation.explanation import align_words, look_across
 from regard.translation.translator import Translator
+from regard.translation.word_alignment import align_config, alignment_error_rate, read_links
 from regard.zoo import HOME
-from tests.look.test_word_alignment import PAIRS
 from tests.properties.threads import one_thread  # noqa: F401
+from tests.translation.test_word_alignment import PAIRS
 
 FOLDER = HOME / "fr-en"
 LINES = [
@@ -63,21 +63,22 @@ def test_the_folder_fits_and_says_what_it_is() -> None:
     ],
 )
 def test_it_translates(kit: Kit, french: str, words: str) -> None:
-    made = str(kit.translate(french)).lower()
+    made = kit.translate(french).text.lower()
     assert all(word in made for word in words.split()), made
 
 
 def test_words_without_a_final_stop(kit: Kit) -> None:
-    assert kit.translate(["Bonjour", "Bonjour.", "Merci"]) == ["Hello", "Hello.", "Thank you"]
+    found = [one.text for one in kit.translate(["Bonjour", "Bonjour.", "Merci"])]
+    assert found == ["Hello", "Hello.", "Thank you"]
 
 
 def test_a_word_never_seen_is_a_guess_with_reasons(
     kit: Kit, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "why.html"
-    how = ("--alternatives", "4", "--explain", "--page", str(page), "--json")
+    how = ("--alternatives", "4", "--explain", "--save", str(page), "--json")
     assert main(["translate", "Il m'a entarté.", *how]) == 0
-    made = json.loads(capsys.readouterr().out.splitlines()[0])
+    made = json.loads(capsys.readouterr().out)
     texts = [one["text"] for one in made["alternatives"]]
     assert len(texts) == len(set(texts)) == 4
     word = next(w for w in made["explain"][0]["source_words"] if w["text"] == "entarté")
@@ -130,6 +131,6 @@ def test_odd_lines_end_and_leave_the_others_alone(kit: Kit, line: str) -> None:
     ],
 )
 def test_symbols_that_training_never_saw_are_kept(kit: Kit, french: str, kept: str) -> None:
-    made = kit.translate(french)
-    assert isinstance(made, str) and kept in made
+    made = kit.translate(french).text
+    assert kept in made
     assert not any(unicodedata.category(mark) == "Cc" or mark == "\ufffd" for mark in made)

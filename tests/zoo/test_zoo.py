@@ -64,7 +64,7 @@ def test_the_commands_know_it(home: Path, capsys: pytest.CaptureFixture[str]) ->
     assert json.loads(capsys.readouterr().out)["parameters"] == count
     assert main(["translate", "un chat", "--model", "fr-en", "--max-new", "5"]) == 0
     wanted = kit.translate("un chat", max_new=5)
-    assert capsys.readouterr().out == " ".join(wanted.split()) + "\n"
+    assert capsys.readouterr().out == f"{wanted}\n"
 
 
 def test_what_is_not_here(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,259 @@
+"""Formal languages: words drawn and tested, automata drawn, length generalisation measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from regard.ambient import current, track
+from regard.errors import DataError, ResourceError, UsageError
+from regard.formal.results import (
+    Automaton,
+    DrawnWords,
+    LanguageRow,
+    Languages,
+    LengthRuns,
+    Membership,
+    TaskRow,
+    TestedLine,
+)
+from regard.verbs import Amount, Count, File, Natural, verb
+
+if TYPE_CHECKING:
+    Lines = str | Path | Sequence[str]
+else:
+    Lines = File
+
+LongModel = Literal[
+    "none", "sinusoidal", "randomised", "rotary", "relative", "alibi", "rnn", "lstm", "gru"
+]
+MAX_LENGTH = 2000
+
+
+@verb
+def make(
+    language: str,
+    *,
+    length: str | int = "1-20",
+    count: Count = 10,
+    negatives: Natural = 0,
+    words: bool | None = None,
+    out: str | Path | None = None,
+) -> DrawnWords:
+    """Draw words of a language, each of a length as likely as any other, and non-members.
+
+    Args:
+        language: a name of `formal list`, the file of a grammar, or a regular expression.
+        length: symbols of a word, or a range of lengths such as 2-40.
+        count: members.
+        negatives: non-members too: half near misses, half random.
+        words: an expression is over words (as it is when it has blanks).
+        out: write members here, non-members beside it (x.txt and x-not.txt).
+
+    Example:
+        >>> regard.formal.make("anbn", length=20, count=1).members
+        ['aaaaaaaaaabbbbbbbbbb']
+        $ regard formal make anbn --length 20 --count 5
+        $ regard formal make dyck-2 --length 2-40 --count 1000 --negatives 1000 --out dyck.txt
+        $ regard formal make grammar.txt --length 1-12 --seed 7 --json
+    """
+    from random import Random
+
+    from regard.files import check_places, write_whole
+    from regard.formal.hierarchy import open_language
+
+    low, high = _read_lengths(length)
+    place = None if out is None else Path(out)
+    check_places(place)
+    if place is not None and place.resolve() == Path(language).resolve():
+        raise UsageError("making words", f"--out {out}", "another file than the grammar's")
+    opened, rng = open_language(language, words), Random(current().seed)
+    sizes = [n for n in track(range(low, high + 1), "counting words, length") if opened.has(n)]
+    if not sizes:
+        near = [str(n) for n in range(high + 12) if opened.has(n)][:6]
+        expected = f"one of {', '.join(near)}, …" if near else "a language with words"
+        lengths = f"{low} to {high}" if high > low else f"{low}"
+        problem = f"no member of {opened.name} of length {lengths}"
+        raise DataError("making words", problem, expected)
+    members = [
+        opened.join(opened.member(rng.choice(sizes), rng))
+        for _ in track(range(count), "drawing words")
+    ]
+    others = [
+        opened.join(opened.stranger(rng.randint(low, high), rng, near=n % 2 == 0))
+        for n in track(range(negatives), "drawing non-members")
+    ]
+    files = {}
+    if place is not None:
+        files = {place: members}
+        if others:
+            files[place.with_name(f"{place.stem}-not{place.suffix}")] = others
+        for path, lines in files.items():
+            write_whole(path, "".join(f"{word}\n" for word in lines).encode())
+    written = [str(path) for path in files]
+    return DrawnWords(opened.name, opened.kind, current().seed, members, others, written)
+
+
+def _read_lengths(length: str | int) -> tuple[int, int]:
+    """A length, or two with a dash between: 20 or 2-40."""
+    low, dash, high = str(length).partition("-")
+    expected = f"a length, or a range such as 2-40 that goes up, to {MAX_LENGTH} at most"
+    if not low.isdecimal() or (dash and not high.isdecimal()):
+        raise UsageError("reading a length", repr(length), expected)
+    ends = int(low), int(high) if dash else int(low)
+    if ends[0] > ends[1] or ends[1] > MAX_LENGTH:
+        raise UsageError("reading a length", repr(length), expected)
+    return ends
+
+
+@verb
+def test(
+    language: str, lines: Lines = "-", *, words: bool | None = None, top: Natural = 40
+) -> Membership:
+    """Say of each line whether it is in a language, and where it goes wrong.
+
+    Args:
+        language: a name of `formal list`, the file of a grammar, or a regular expression.
+        lines: a file with one word of the language a line, ε the empty one; - is stdin; in Python
+            also the words themselves.
+        words: an expression is over words (as it is when it has blanks).
+        top: rows shown.
+
+    Example:
+        >>> regard.formal.test("anbn", ["aabb", "aab"]).lines[1].why
+        'no member ends here'
+        $ regard formal test anbncn lines.txt
+        $ regard formal test grammar.txt lines.txt --json
+        $ regard formal test ".* leeuw .* olifant .*" lines.txt
+    """
+    from regard.data.text_files import read_lines
+    from regard.formal.hierarchy import open_language
+
+    texts = [*read_lines(lines)] if isinstance(lines, str | Path) else [*lines]
+    opened = open_language(language, words, texts)
+    tested = []
+    for number, text in enumerate(track(texts, "testing lines"), 1):
+        if text.strip():
+            fault = opened.fault(opened.split(text))
+            why = fault.why if fault else None
+            tested.append(TestedLine(number, text.strip(), why is None, why))
+    if not tested:
+        raise DataError(f"reading {lines}", "no lines with words", "a word a line (ε: empty)")
+    members = sum(line.member for line in tested)
+    blank = len(texts) - len(tested)
+    others = len(tested) - members
+    return Membership(opened.name, opened.kind, members, others, blank, tested, top)
+
+
+@verb
+def draw(language: str, *, words: bool | None = None, dead: bool = False) -> Automaton:
+    """The smallest automaton of a regular language: its states, an expression, a picture.
+
+    Args:
+        language: a name of `formal list`, or a regular expression.
+        words: an expression is over words (as it is when it has blanks).
+        dead: show the dead state too.
+
+    Example:
+        >>> regard.formal.draw("(a|b)*abb").states
+        4
+        $ regard formal draw "(a|b)*abb"
+        $ regard formal draw parity --save parity.png
+        $ regard formal draw "~(.* leeuw .*)" --words --save no-lion.dot
+    """
+    from regard.formal.dfa import DFA
+    from regard.formal.hierarchy import open_language
+    from regard.formal.regex_syntax import dfa_regex
+    from regard.formal.state_diagram import dot
+
+    opened = open_language(language, words)
+    if not isinstance(opened.source, DFA):
+        problem, fix = f"{opened.name} is {opened.kind}", "see `regard formal list`"
+        raise UsageError("drawing an automaton", problem, "a regular language", fix)
+    dfa = opened.source.minimise()
+    try:
+        expression = dfa_regex(dfa)
+    except ResourceError:
+        expression = None
+    sizes = len(dfa.moves), len(dfa.moves) - len(dfa.live)
+    return Automaton(opened.name, *sizes, expression, dot(dfa, dead), dfa, dead)
+
+
+@verb
+def list() -> Languages:
+    """The languages by name, and the tasks of length generalisation.
+
+    Example:
+        >>> regard.formal.list().languages[0].name
+        'an'
+        $ regard formal list
+        $ regard formal list --json
+        $ regard formal list | grep context-sensitive
+    """
+    from random import Random
+
+    from regard.formal.hierarchy import MAKERS, find_language
+    from regard.formal.tasks import TASKS
+
+    languages = []
+    for one in map(find_language, MAKERS):
+        length = next(n for n in (6, 8, 5, 4) if one.has(n))
+        example = one.join(one.member(length, Random(1)))
+        row = LanguageRow(one.name, one.kind, one.summary, [*one.alphabet], example)
+        languages.append(row)
+    tasks = [
+        TaskRow(t.name, t.level, t.inputs, t.outputs, t.chance, t.published._asdict())
+        for t in TASKS.values()
+    ]
+    return Languages(languages, tasks)
+
+
+@verb
+def learn(
+    tasks: Sequence[str],
+    *,
+    models: Sequence[LongModel] = ("sinusoidal", "relative", "rnn", "lstm"),
+    steps: Count = 10_000,
+    lr: Amount = 1e-3,
+    train_length: Count = 40,
+    test_length: Count = 500,
+    seeds: Count = 1,
+    rows: Count = 64,
+    out: str | Path | None = None,
+) -> LengthRuns:
+    """Train on short sequences of a task, test on long ones (Delétang et al. 2023).
+
+    Args:
+        tasks: names of `formal list`.
+        models: Transformers by their positions, or recurrent models.
+        steps: of each training.
+        lr: peak learning rate.
+        train_length: longest sequence of training.
+        test_length: longest sequence of the test.
+        seeds: train with so many seeds, from --seed on; the best and the mean are shown.
+        rows: sequences of each length in the test.
+        out: write a line of JSON after each run, with the accuracy at each length.
+
+    Example:
+        >>> regard.formal.learn(["parity"], models=["rnn"], steps=2000).runs[0].far
+        $ regard formal learn parity even-pairs --models sinusoidal rnn --steps 2000
+        $ regard formal learn bucket-sort --models relative --seeds 3 --out runs.jsonl
+        $ regard formal learn reverse --models lstm --test-length 100 --json
+    """
+    from regard.files import check_places
+    from regard.formal.length_generalisation import run_task
+    from regard.formal.tasks import find_task
+
+    check_places(out)
+    chosen = [find_task(name) for name in ([tasks] if isinstance(tasks, str) else tasks)]
+    if test_length <= train_length:
+        problem = f"--test-length {test_length}, --train-length {train_length}"
+        raise UsageError("choosing lengths", problem, "a test on longer sequences than training")
+    runs = []
+    for task in chosen:
+        for model in models:
+            for seed in range(current().seed, current().seed + seeds):
+                lengths = train_length, test_length
+                runs.append(run_task(task, model, seed, steps, lr, lengths, rows, out))
+    return LengthRuns(runs)

@@ -1,0 +1,191 @@
+"""Words of a context-free grammar: recognised, weighed, counted and drawn by dynamic programming.
+
+CYK (Younger 1967) with one bit for each place where a part may end; the inside algorithm
+(Baker 1979); words of a length drawn uniformly from exact counts (Hickey and Cohen 1983).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from random import Random
+
+from regard.errors import DataError, ResourceError
+from regard.formal.cnf import CNF, to_cnf
+from regard.formal.grammar import Grammar
+
+ATTEMPTS = 2_000  # draws of one word before a grammar is called too ambiguous
+
+
+class Chart:
+    """A grammar made ready: membership, probabilities, counts, uniform words.
+
+    Of an `unambiguous` grammar no word has two derivations, so that draws need no second look.
+    """
+
+    def __init__(self, grammar: Grammar, unambiguous: bool = False) -> None:
+        self.grammar, self.unambiguous = grammar, unambiguous
+        self.rules: CNF = to_cnf(grammar)
+
+    # Membership --------------------------------------------------------------------------------
+
+    @cached_property
+    def _firsts(self) -> dict[str, set[str]]:
+        """What a word of a name may begin with: itself, the first part of a pair, and so on."""
+        firsts: dict[str, set[str]] = {}
+        for left in self.rules.pairs:
+            reached, queue = {left}, [left]
+            for name in queue:
+                fresh = {first for first, _ in self.rules.pairs[name]} - reached
+                reached |= fresh
+                queue += fresh
+            firsts[left] = reached
+        return firsts
+
+    def spans(self, word: Sequence[str]) -> tuple[int, int]:
+        """Where words that begin at 0 may end, and where beginnings of words may; as bits."""
+        rules, names = self.rules, list(self.rules.pairs)
+        pairs = [(a, b, c) for a in names for b, c in rules.pairs[a]]
+        begun = {(a, b, c) for a in names for n in self._firsts[a] for b, c in rules.pairs[n]}
+        ends = [dict.fromkeys(names, 0) for _ in word]  # from each place, where a name ends
+        begins = [dict.fromkeys(names, 0) for _ in word]  # and where a beginning of it does
+        starts = [dict.fromkeys(names, 0) for _ in range(len(word) + 1)]  # seen from the end
+        for i in range(len(word) - 1, -1, -1):
+            here = ends[i]
+            alone = {name for name, row in rules.words.items() if word[i] in row}
+            for name in alone:
+                here[name] = 1 << (i + 1)
+                starts[i + 1][name] |= 1 << i
+            for j in range(i + 2, len(word) + 1):
+                behind = starts[j]
+                for a, b, c in pairs:
+                    if here[b] & behind[c]:
+                        here[a] |= 1 << j
+                        behind[a] |= 1 << i
+            begins[i] |= {a: 1 << (i + 1) for a in names if self._firsts[a] & alone}
+            for a, b, c in begun:  # a whole b, then the beginning of a c
+                for middle in _bits(here[b] & ~(1 << len(word))):
+                    begins[i][a] |= begins[middle][c]
+        return (ends[0][rules.start], begins[0][rules.start]) if word else (0, 0)
+
+    def accepts(self, word: Sequence[str]) -> bool:
+        """Whether the grammar derives the word."""
+        return self.failure(word) is None
+
+    def failure(self, word: Sequence[str]) -> int | None:
+        """The first symbol that no word has there; the length when it ends too soon; or None."""
+        if not word:
+            return None if self.rules.empty else 0
+        whole, begun = self.spans(word)
+        if whole >> len(word) & 1:
+            return None
+        return max(begun.bit_length() - 1, 0)
+
+    # Weights -----------------------------------------------------------------------------------
+
+    def inside(self, word: Sequence[str]) -> float:
+        """The probability of the word: of all its derivations together (rules by their weights)."""
+        return _inside(self.rules, word)
+
+    @cached_property
+    def counting(self) -> CNF:
+        """The rules with the number of their derivations."""
+        return to_cnf(self.grammar, counting=True)
+
+    def ambiguity(self, word: Sequence[str]) -> int:
+        """How many derivations the word has."""
+        return int(_inside(self.counting, word))
+
+    # Counts and uniform words ------------------------------------------------------------------
+
+    @cached_property
+    def _counts(self) -> dict[str, list[int]]:
+        """Derivations from each name of words of length 0, 1, 2, …, as far as asked for."""
+        words = self.counting.words
+        return {name: [0, int(sum(words[name].values()))] for name in self.counting.pairs}
+
+    def _fill(self, length: int) -> dict[str, list[int]]:
+        """Counts up to a length."""
+        counts = self._counts
+        for n in range(len(counts[self.rules.start]), length + 1):
+            rows = {
+                name: sum(
+                    int(weight) * sum(counts[b][k] * counts[c][n - k] for k in range(1, n))
+                    for (b, c), weight in row.items()
+                )
+                for name, row in self.counting.pairs.items()
+            }
+            for name, number in rows.items():
+                counts[name].append(number)
+        return counts
+
+    def count(self, length: int) -> int:
+        """Derivations of words of this length: as many as there are words, if none has two."""
+        if not length:
+            return int(self.counting.empty)
+        return self._fill(length)[self.rules.start][length]
+
+    def sample(self, length: int, rng: Random) -> tuple[str, ...]:
+        """One word of this length, each as likely as any other.
+
+        A derivation is drawn; a word with d of them is kept one time in d.
+        """
+        if not self.count(length):
+            raise DataError("drawing a word", f"none of length {length}", "a length that occurs")
+        for _ in range(ATTEMPTS):
+            word = self._draw(length, rng) if length else ()
+            if self.unambiguous or rng.randrange(self.ambiguity(word)) == 0:
+                return word
+        problem = f"no word in {ATTEMPTS:,} draws: the grammar is too ambiguous"
+        raise ResourceError("drawing a word", problem, "few derivations of each word")
+
+    def _draw(self, length: int, rng: Random) -> tuple[str, ...]:
+        """The word of a derivation drawn uniformly."""
+        counts, word = self._fill(length), list[str]()
+        stack = [(self.rules.start, length)]
+        while stack:
+            name, n = stack.pop()
+            if n == 1:
+                row = self.counting.words[name]
+                word += rng.choices(list(row), list(row.values()))
+                continue
+            rank = rng.randrange(counts[name][n])
+            splits = ((b, c, k) for b, c in self.counting.pairs[name] for k in range(1, n))
+            for b, c, k in splits:  # which two names, and where the first of them ends
+                weight = int(self.counting.pairs[name][b, c])
+                ways = weight * counts[b][k] * counts[c][n - k]
+                if rank < ways:
+                    stack += [(c, n - k), (b, k)]
+                    break
+                rank -= ways
+        return tuple(word)
+
+
+def _bits(number: int) -> list[int]:
+    """The places of the ones."""
+    places = []
+    while number:
+        places.append((number & -number).bit_length() - 1)
+        number &= number - 1
+    return places
+
+
+def _inside(rules: CNF, word: Sequence[str]) -> float:
+    """The summed weight of the derivations of a word, by the weights of the rules."""
+    if not word:
+        return rules.empty
+    size = len(word)
+    table: dict[tuple[int, int], dict[str, float]] = {}
+    for width in range(1, size + 1):
+        for i in range(size - width + 1):
+            cell: dict[str, float] = {}
+            if width == 1:
+                cell = {a: row[word[i]] for a, row in rules.words.items() if word[i] in row}
+            for a, row in rules.pairs.items():
+                for (b, c), weight in row.items():
+                    for k in range(i + 1, i + width):
+                        if b in table[i, k] and c in table[k, i + width]:
+                            more = weight * table[i, k][b] * table[k, i + width][c]
+                            cell[a] = cell.get(a, 0) + more
+            table[i, i + width] = cell
+    return table[0, size].get(rules.start, 0)

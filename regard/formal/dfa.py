@@ -1,0 +1,282 @@
+"""Deterministic finite automata over any symbols: the regular languages (Rabin and Scott 1959).
+
+An automaton is complete: each state has a move for each symbol, so a dead state is a state like
+any other. States are numbered from the start in the order in which breadth-first search meets
+them; two minimal automata over one alphabet are therefore equal when their languages are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import TypeVar
+
+from regard.errors import DataError, ResourceError
+
+MAX_STATES = 200_000  # that `explore` makes before it gives up
+
+Word = tuple[str, ...]
+State = TypeVar("State", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class DFA:
+    """A complete automaton: `moves[state][n]` is where the n-th symbol of the alphabet leads."""
+
+    alphabet: tuple[str, ...]
+    moves: tuple[tuple[int, ...], ...]
+    accepting: frozenset[int]
+    start: int = 0
+
+    def __post_init__(self) -> None:
+        size, width = len(self.moves), len(self.alphabet)
+        fit = all(len(row) == width and all(0 <= n < size for n in row) for row in self.moves)
+        if not fit or not 0 <= self.start < size or not self.accepting <= set(range(size)):
+            size_text = f"{size} states, {width} symbols"
+            raise DataError("building an automaton", size_text, "a move for each to one of them")
+
+    # Words -------------------------------------------------------------------------------------
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The number of each symbol."""
+        return {symbol: n for n, symbol in enumerate(self.alphabet)}
+
+    def path(self, word: Sequence[str]) -> list[int]:
+        """The states passed, the start included; shorter than that before an unknown symbol."""
+        states = [self.start]
+        for symbol in word:
+            n = self.index.get(symbol)
+            if n is None:
+                break
+            states.append(self.moves[states[-1]][n])
+        return states
+
+    def accepts(self, word: Sequence[str]) -> bool:
+        """Whether the word is in the language; one with an unknown symbol never is."""
+        state, index, moves = self.start, self.index, self.moves
+        for symbol in word:
+            n = index.get(symbol)
+            if n is None:
+                return False
+            state = moves[state][n]
+        return state in self.accepting
+
+    def failure(self, word: Sequence[str]) -> int | None:
+        """Where a word goes wrong: the first symbol after which nothing can mend it.
+
+        Its length when it only ends too soon; None when it is accepted.
+        """
+        states = self.path(word)
+        for n, state in enumerate(states):
+            if state not in self.live:
+                return max(n - 1, 0)
+        if len(states) <= len(word):  # a symbol that is not in the alphabet
+            return len(states) - 1
+        return None if states[-1] in self.accepting else len(word)
+
+    @cached_property
+    def live(self) -> frozenset[int]:
+        """States from which some word is accepted."""
+        before: list[list[int]] = [[] for _ in self.moves]
+        for state, row in enumerate(self.moves):
+            for target in row:
+                before[target].append(state)
+        reached, queue = set(self.accepting), list(self.accepting)
+        while queue:
+            fresh = set(before[queue.pop()]) - reached
+            reached |= fresh
+            queue += fresh
+        return frozenset(reached)
+
+    def shortest(self) -> Word | None:
+        """The first of the shortest words, in the order of the alphabet; None: there is none."""
+        back: dict[int, tuple[int, str]] = {}
+        seen, queue = {self.start}, deque([self.start])
+        while queue:
+            state = queue.popleft()
+            if state in self.accepting:
+                word: list[str] = []
+                while state in back:
+                    state, symbol = back[state]
+                    word.append(symbol)
+                return tuple(reversed(word))
+            for symbol, target in zip(self.alphabet, self.moves[state], strict=True):
+                if target not in seen:
+                    seen.add(target)
+                    back[target] = state, symbol
+                    queue.append(target)
+        return None
+
+    # Counting ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _ways(self) -> list[list[int]]:
+        """Words of length n accepted from each state, for each n asked for so far."""
+        return [[int(state in self.accepting) for state in range(len(self.moves))]]
+
+    def ways(self, length: int) -> list[int]:
+        """From each state, how many words of this length are accepted; exact."""
+        table = self._ways
+        while len(table) <= length:
+            last = table[-1]
+            table.append([sum(last[target] for target in row) for row in self.moves])
+        return table[length]
+
+    def count(self, length: int) -> int:
+        """How many words of this length there are; exact."""
+        return self.ways(length)[self.start]
+
+    def word(self, length: int, rank: int) -> Word:
+        """The word of this rank, from 0, among those of a length in the alphabet's order."""
+        if not 0 <= rank < self.count(length):
+            words = f"{self.count(length)} words of length {length}"
+            raise DataError(f"finding word {rank}", words, "a rank below that")
+        state, word = self.start, []
+        for left in range(length - 1, -1, -1):
+            ways = self.ways(left)
+            for n, target in enumerate(self.moves[state]):
+                if rank < ways[target]:
+                    word.append(self.alphabet[n])
+                    state = target
+                    break
+                rank -= ways[target]
+        return tuple(word)
+
+    def sample(self, length: int, rng: Random) -> Word:
+        """One word of this length, each as likely as any other."""
+        if not self.count(length):
+            raise DataError("drawing a word", f"none of length {length}", "a length that occurs")
+        return self.word(length, rng.randrange(self.count(length)))
+
+    # New automata ------------------------------------------------------------------------------
+
+    def __invert__(self) -> DFA:
+        """The words over the same alphabet that are not in the language."""
+        others = frozenset(range(len(self.moves))) - self.accepting
+        return DFA(self.alphabet, self.moves, others, self.start)
+
+    def __and__(self, other: DFA) -> DFA:
+        return self.product(other, lambda one, two: one and two)
+
+    def __or__(self, other: DFA) -> DFA:
+        return self.product(other, lambda one, two: one or two)
+
+    def __xor__(self, other: DFA) -> DFA:
+        return self.product(other, lambda one, two: one != two)
+
+    def __sub__(self, other: DFA) -> DFA:
+        return self.product(other, lambda one, two: one and not two)
+
+    def product(self, other: DFA, accept: Callable[[bool, bool], bool]) -> DFA:
+        """Both at once, over the symbols of either; accepting by what each of them says."""
+        symbols = tuple(dict.fromkeys(self.alphabet + other.alphabet))
+        one, two = self.over(symbols), other.over(symbols)
+        first, second = one.index, two.index
+
+        def step(pair: tuple[int, int], symbol: str) -> tuple[int, int]:
+            return one.moves[pair[0]][first[symbol]], two.moves[pair[1]][second[symbol]]
+
+        def accepts(pair: tuple[int, int]) -> bool:
+            return accept(pair[0] in one.accepting, pair[1] in two.accepting)
+
+        return explore(symbols, (one.start, two.start), step, accepts)
+
+    def over(self, alphabet: Iterable[str]) -> DFA:
+        """Its words over another alphabet; new symbols are refused, missing ones cut off."""
+        symbols = tuple(alphabet)
+        if symbols == self.alphabet:
+            return self
+        dead = len(self.moves)
+
+        def step(state: int, symbol: str) -> int:
+            n = self.index.get(symbol)
+            return dead if n is None or state == dead else self.moves[state][n]
+
+        return explore(symbols, self.start, step, self.accepting.__contains__)
+
+    def minimise(self) -> DFA:
+        """The smallest automaton of the language, numbered from its start (Hopcroft 1971)."""
+        block = [0] * len(self.moves)
+        for number, part in enumerate(_partition(self)):
+            for state in part:
+                block[state] = number
+        member = {number: state for state, number in enumerate(block)}
+
+        def step(number: int, symbol: str) -> int:
+            return block[self.moves[member[number]][self.index[symbol]]]
+
+        def accepts(number: int) -> bool:
+            return member[number] in self.accepting
+
+        return explore(self.alphabet, block[self.start], step, accepts)
+
+    def difference(self, other: DFA) -> Word | None:
+        """The shortest word that only one of the two accepts; None: they are equivalent."""
+        return (self ^ other).shortest()
+
+
+def explore(
+    alphabet: Iterable[str],
+    start: State,
+    step: Callable[[State, str], State],
+    accepts: Callable[[State], bool],
+    most: int = MAX_STATES,
+) -> DFA:
+    """The automaton whose states are what `step` reaches from `start`, in breadth-first order."""
+    symbols = tuple(alphabet)
+    if len(set(symbols)) != len(symbols):
+        raise DataError("building an automaton", f"alphabet {symbols}", "each symbol once")
+    numbers: dict[State, int] = {start: 0}
+    moves: list[tuple[int, ...]] = []
+    queue = deque([start])
+    while queue:
+        state = queue.popleft()
+        row = []
+        for symbol in symbols:
+            target = step(state, symbol)
+            if target not in numbers:
+                numbers[target] = len(numbers)
+                queue.append(target)
+            row.append(numbers[target])
+        moves.append(tuple(row))
+        if len(numbers) > most:
+            fix = "a smaller expression, or smaller bounds"
+            raise ResourceError(
+                "building an automaton", f"over {most:,} states", "a smaller automaton", fix
+            )
+    accepting = frozenset(n for state, n in numbers.items() if accepts(state))
+    return DFA(symbols, tuple(moves), accepting)
+
+
+def _partition(dfa: DFA) -> list[set[int]]:
+    """Groups of states that no word tells apart; Hopcroft's refinement, n log n."""
+    size, width = len(dfa.moves), len(dfa.alphabet)
+    before: list[list[list[int]]] = [[[] for _ in range(size)] for _ in range(width)]
+    for state, row in enumerate(dfa.moves):
+        for n, target in enumerate(row):
+            before[n][target].append(state)
+    halves = (set(dfa.accepting), set(range(size)) - dfa.accepting)
+    parts = [half for half in halves if half]
+    home = {state: n for n, part in enumerate(parts) for state in part}
+    waiting = set(range(len(parts)))
+    while waiting:
+        splitter = list(parts[waiting.pop()])
+        for n in range(width):
+            touched: dict[int, set[int]] = {}
+            for target in splitter:
+                for state in before[n][target]:
+                    touched.setdefault(home[state], set()).add(state)
+            for number, inside in touched.items():
+                if len(inside) == len(parts[number]):
+                    continue
+                outside = parts[number] - inside
+                small, large = sorted((inside, outside), key=len)
+                parts[number] = large  # if it waits to be a splitter, it still does
+                parts.append(small)
+                home |= dict.fromkeys(small, len(parts) - 1)
+                waiting.add(len(parts) - 1)
+    return parts

@@ -1,0 +1,254 @@
+"""A language: an oracle, exact counts, members drawn uniformly, and near misses.
+
+Members of a length are drawn uniformly. Non-members are random words, or near misses: members
+with one symbol changed, exchanged, dropped or doubled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb, prod
+from random import Random
+from typing import NamedTuple, Protocol
+
+from regard.errors import DataError
+from regard.formal.counter_machine import MAJORITY, CounterMachine
+from regard.formal.dfa import Word
+
+EMPTY = "ε"  # the empty word as text
+ATTEMPTS = 200  # draws of a non-member before another way is tried
+
+
+class WordSource(Protocol):
+    """What a language is made of: an automaton, the chart of a grammar, or one of those below."""
+
+    def failure(self, word: Sequence[str]) -> int | None:
+        """Where a word goes wrong; its length when it ends too soon; None for a member."""
+
+    def count(self, length: int) -> int:
+        """How many members have this length."""
+
+    def sample(self, length: int, rng: Random) -> Word:
+        """A member of this length, each as likely as any other."""
+
+
+class Fault(NamedTuple):
+    """Why a word is not in a language: where it goes wrong, from 0, and what is wrong there."""
+
+    at: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Language:
+    """A named language over an alphabet; `kind` is its place in the Chomsky hierarchy."""
+
+    name: str
+    kind: str
+    summary: str
+    alphabet: Word
+    source: WordSource
+
+    # Members and others ------------------------------------------------------------------------
+
+    def accepts(self, word: Sequence[str]) -> bool:
+        """Whether a word is a member."""
+        return self.source.failure(word) is None
+
+    def fault(self, word: Sequence[str]) -> Fault | None:
+        """Why a word is not a member; None: it is."""
+        at = self.source.failure(word)
+        if at is None:
+            return None
+        if at >= len(word):
+            return Fault(at, "no member ends here" if word else "the empty word is no member")
+        why = "cannot stand there" if word[at] in self.alphabet else "is not in the alphabet"
+        if isinstance(self.source, Halves) and word[at] in self.alphabet:
+            why = f"differs from symbol {self.source.partner(at, len(word)) + 1}"
+        return Fault(at, f"symbol {at + 1}, {word[at]}, {why}")
+
+    def has(self, length: int) -> bool:
+        """Whether some member has this length."""
+        return self.source.count(length) > 0
+
+    def member(self, length: int, rng: Random) -> Word:
+        """A member of this length, each as likely as any other."""
+        return self.source.sample(length, rng)
+
+    def stranger(self, length: int, rng: Random, near: bool = False) -> Word:
+        """A word that is not a member: random, of this length; or a near miss of about it."""
+        for attempt in range(2 * ATTEMPTS):
+            if near or attempt >= ATTEMPTS:
+                word = self.near_word(length, rng)
+            else:
+                word = tuple(rng.choices(self.alphabet, k=length))
+            if not self.accepts(word):
+                return word
+        problem = f"{2 * ATTEMPTS} words of about length {length}, all of them members"
+        raise DataError(f"drawing what is not in {self.name}", problem, "another length")
+
+    def near_word(self, length: int, rng: Random) -> Word:
+        """A member whose length is as near as can be, with one edit; towards this length."""
+        close = (length, length - 1, length + 1, length - 2, length + 2)
+        size = next((n for n in close if n >= 0 and self.has(n)), None)
+        if size is None:
+            return tuple(rng.choices(self.alphabet, k=length))
+        return edit(self.member(size, rng), self.alphabet, length - size, rng)
+
+    # Words as text -----------------------------------------------------------------------------
+
+    @property
+    def spelt(self) -> bool:
+        """Whether words are written without blanks, for all symbols are single characters."""
+        return all(len(symbol) == 1 for symbol in self.alphabet)
+
+    def join(self, word: Sequence[str]) -> str:
+        """A word as text; ε for the empty one."""
+        return ("" if self.spelt else " ").join(word) or EMPTY
+
+    def split(self, text: str) -> Word:
+        """The symbols of a line."""
+        if text.strip() == EMPTY and EMPTY not in self.alphabet:
+            return ()
+        if not self.spelt:
+            return tuple(text.split())
+        return tuple(sign for sign in text if not sign.isspace() or sign in self.alphabet)
+
+
+def edit(word: Word, alphabet: Word, more: int, rng: Random) -> Word:
+    """One symbol dropped (more < 0), added (more > 0), or changed or exchanged with another."""
+    edited = list(word)
+    kinds = ["add"] if more > 0 or not edited else ["drop"] if more < 0 else ["change", "exchange"]
+    if len(alphabet) == 1 and kinds[0] == "change":
+        kinds = ["drop", "add"]
+    kind = rng.choice(kinds)
+    if kind == "add":
+        edited.insert(rng.randint(0, len(edited)), rng.choice(alphabet))
+    elif kind == "drop":
+        del edited[rng.randrange(len(edited))]
+    elif kind == "change":
+        at = rng.randrange(len(edited))
+        edited[at] = rng.choice([symbol for symbol in alphabet if symbol != edited[at]])
+    else:
+        one, two = rng.randrange(len(edited)), rng.randrange(len(edited))
+        edited[one], edited[two] = edited[two], edited[one]
+    return tuple(edited)
+
+
+# What languages are made of besides automata and grammars ---------------------------------------
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Runs of words of one kind each; runs of one group are equally long: a^m b^n c^m d^n."""
+
+    machine: CounterMachine
+    blocks: tuple[Word, ...]
+    groups: tuple[int, ...]
+    least: int = 0
+
+    def failure(self, word: Sequence[str]) -> int | None:
+        """Where the counter machine stops."""
+        return self.machine.failure(word)
+
+    def sizes(self, length: int) -> list[tuple[int, ...]]:
+        """The lengths of the runs of each group that add up to a length."""
+        times = [self.groups.count(group) for group in range(max(self.groups) + 1)]
+        return _sizes(length, times, self.least)
+
+    def ways(self, sizes: tuple[int, ...]) -> int:
+        """How many words have runs of these lengths."""
+        runs = zip(self.blocks, self.groups, strict=True)
+        return prod(len(words) ** sizes[group] for words, group in runs)
+
+    def count(self, length: int) -> int:
+        """How many words there are of this length."""
+        return sum(map(self.ways, self.sizes(length)))
+
+    def sample(self, length: int, rng: Random) -> Word:
+        """One of them: the sizes of the runs by their ways, then each word of a run."""
+        sizes = self.sizes(length)
+        if not sizes:
+            raise DataError("drawing a word", f"none of length {length}", "a length that occurs")
+        rank = rng.randrange(self.count(length))
+        for chosen in sizes:
+            if rank < self.ways(chosen):
+                break
+            rank -= self.ways(chosen)
+        runs = zip(self.blocks, self.groups, strict=True)
+        return tuple(w for words, group in runs for w in rng.choices(words, k=chosen[group]))
+
+
+def _sizes(length: int, times: list[int], least: int) -> list[tuple[int, ...]]:
+    """Whole numbers from `least` up whose sum, each so many times, is the length."""
+    first, *rest = times
+    if not rest:
+        whole = length % first == 0 and length // first >= least
+        return [(length // first,)] if whole else []
+    return [
+        (n, *more)
+        for n in range(least, length // first + 1)
+        for more in _sizes(length - n * first, rest, least)
+    ]
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Words whose second half is the first, or the first backwards."""
+
+    alphabet: Word
+    backwards: bool
+
+    def partner(self, at: int, length: int) -> int:
+        """The place in the first half that a place in the second must agree with."""
+        return length - 1 - at if self.backwards else at - length // 2
+
+    def failure(self, word: Sequence[str]) -> int | None:
+        """The first place of the second half that does not agree."""
+        size = len(word)
+        unknown = next((n for n, symbol in enumerate(word) if symbol not in self.alphabet), None)
+        if unknown is not None:
+            return unknown
+        if size % 2 and not self.backwards:
+            return size
+        late = range((size + 1) // 2, size)
+        return next((n for n in late if word[n] != word[self.partner(n, size)]), None)
+
+    def count(self, length: int) -> int:
+        """How many words there are of this length."""
+        if length % 2 and not self.backwards:
+            return 0
+        return int(len(self.alphabet) ** ((length + 1) // 2))
+
+    def sample(self, length: int, rng: Random) -> Word:
+        """A random half and what follows from it."""
+        if not self.count(length):
+            raise DataError("drawing a word", f"none of length {length}", "an even length")
+        half = rng.choices(self.alphabet, k=(length + 1) // 2)
+        return tuple(half + (half[: length // 2][::-1] if self.backwards else half[: length // 2]))
+
+
+@dataclass(frozen=True)
+class Majority:
+    """More ones than zeros."""
+
+    def failure(self, word: Sequence[str]) -> int | None:
+        """The end, or a symbol that is no digit."""
+        return MAJORITY.failure(word)
+
+    def count(self, length: int) -> int:
+        """How many words there are of this length."""
+        return sum(comb(length, ones) for ones in range(length // 2 + 1, length + 1))
+
+    def sample(self, length: int, rng: Random) -> Word:
+        """A random word, or its opposite when that has more ones."""
+        if not length:
+            raise DataError("drawing a word", "none of length 0", "a length that occurs")
+        while True:
+            word = tuple(rng.choices("01", k=length))
+            if 2 * word.count("1") != length:
+                break
+        if 2 * word.count("1") > length:
+            return word
+        return tuple("10"[int(digit)] for digit in word)

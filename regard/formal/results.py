@@ -1,0 +1,216 @@
+"""What the verbs of `regard.formal` return."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.formal.dfa import DFA
+from regard.formal.state_diagram import draw_automaton
+from regard.result import DASH, Grid, Result, Row, shown
+
+CLIP, LONG = 60, 300  # characters of a line in the table, of an expression
+NEAR = 100  # lengths up to here are told apart from the rest
+
+
+@dataclass(frozen=True)
+class DrawnWords(Result):
+    """Words of {language}, and words that are not in it."""
+
+    language: str
+    kind: str
+    seed: int
+    members: list[str]
+    others: list[str]
+    files: list[str]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Members, an empty line, non-members; or the files that they were written to."""
+        if self.files:
+            for file, words in zip(self.files, (self.members, self.others), strict=False):
+                yield f"{file}: {len(words):,} words"
+        else:
+            yield from [*self.members, *([""] if self.others else []), *self.others]
+
+
+@dataclass(frozen=True)
+class TestedLine(Row):
+    """A line, whether it is in a language, and where it goes wrong."""
+
+    line: int
+    text: str
+    member: bool
+    why: str | None
+
+
+@dataclass(frozen=True)
+class Membership(Result):
+    """Which lines are in {language}."""
+
+    language: str
+    kind: str
+    members: int
+    others: int
+    blank: int
+    """Lines that were left out; ε stands for the empty word."""
+    lines: list[TestedLine]
+    top: int = shown(json=False, default=40)
+
+    def parts(self) -> Iterator[str | Grid]:
+        """A row for each of the first lines."""
+        title = f"{self.language}: {self.members:,} of {len(self.lines):,} lines are members"
+        rows = [
+            (
+                "yes" if line.member else "no",
+                line.text if len(line.text) <= CLIP else f"{line.text[: CLIP - 1]}…",
+                line.why or "",
+                str(line.line),
+            )
+            for line in self.lines[: self.top]
+        ]
+        yield Grid(title, ("member", "text", "why not", "line"), rows, left=3)
+        if len(self.lines) > self.top:
+            yield f"{len(self.lines) - self.top:,} more lines are counted, not shown (--top)"
+        if self.blank:
+            yield f"{self.blank:,} blank lines are left out; ε stands for the empty word"
+
+
+@dataclass(frozen=True)
+class Automaton(Result):
+    """The smallest automaton of {language}."""
+
+    language: str
+    states: int
+    dead: int
+    """States from which nothing is accepted: none or one."""
+    expression: str | None
+    """A regular expression of it, where there is one of bearable length."""
+    dot: str
+    dfa: DFA = shown(json=False)
+    shows_dead: bool = shown(json=False, default=False)
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The DOT text, then its size."""
+        yield self.dot.rstrip()
+        dead = " (one is dead)" if self.dead else ""
+        short = f"; {self.expression}" if self.expression and len(self.expression) <= LONG else ""
+        yield f"{self.states} states{dead}{short}"
+
+    def save(self, path: str | Path) -> None:
+        """Write it as .dot or .png, or the result in any other form."""
+        if not draw_automaton(self.dfa, path, self.shows_dead):
+            super().save(path)
+
+
+@dataclass(frozen=True)
+class LanguageRow(Row):
+    """A language that has a name."""
+
+    name: str
+    kind: str
+    summary: str = shown(title=" ")
+    alphabet: list[str] = shown(table=False)
+    example: str = shown(json=False, title="such as")
+
+
+@dataclass(frozen=True)
+class TaskRow(Row):
+    """A task of length generalisation, with the best published accuracy of each model."""
+
+    name: str
+    level: str
+    inputs: int
+    outputs: int
+    chance: float
+    published: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Languages(Result):
+    """Languages and tasks by their names."""
+
+    languages: list[LanguageRow]
+    tasks: list[TaskRow]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """A table of each."""
+        rows = [(one.name, one.kind, one.summary, one.example) for one in self.languages]
+        columns: tuple[str, ...] = ("name", "kind", "", "such as")
+        yield Grid("languages (dyck-K and dyck-K-depth-D too)", columns, rows, left=4)
+        title = "tasks, with the published best accuracy at lengths 41 to 500 (per cent)"
+        columns = ("task", "level", "chance", "RNN", "stack", "tape", "Transformer", "LSTM")
+        scores = [
+            (t.name, t.level, f"{100 * t.chance:.0f}", *(f"{x:.1f}" for x in t.published.values()))
+            for t in self.tasks
+        ]
+        yield Grid(title, columns, scores, left=2)
+
+
+@dataclass(frozen=True)
+class LengthRun(Row):
+    """One training on short sequences, and its accuracy on longer ones."""
+
+    task: str
+    model: str
+    seed: int
+    steps: int
+    lr: float
+    loss: float
+    short: float
+    """Share of right symbols at the longest length of training."""
+    near: float | None
+    """Mean over longer lengths up to 100; None where none was tested."""
+    far: float
+    """Mean over all longer lengths."""
+    chance: float
+    published: float | None
+    """The study's best, in per cent."""
+    train_s: float
+    test_s: float
+    lengths: dict[int, float]
+
+
+@dataclass(frozen=True)
+class LengthRuns(Result):
+    """Trained on short sequences, tested on long ones."""
+
+    runs: list[LengthRun]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Best and mean of the seeds, beside the study's figures."""
+        first = self.runs[0]
+        short, end = min(first.lengths), max(first.lengths)
+        groups: dict[tuple[str, str], list[LengthRun]] = {}
+        for run in self.runs:
+            groups.setdefault((run.task, run.model), []).append(run)
+        rows = [
+            (
+                *names,
+                percent(run.short for run in runs),
+                percent(run.near for run in runs),
+                percent(run.far for run in runs),
+                DASH if runs[0].published is None else f"{runs[0].published:.1f}",
+                f"{100 * runs[0].chance:.0f}",
+            )
+            for names, runs in groups.items()
+        ]
+        seeds = len({run.seed for run in self.runs})
+        title = (
+            f"per cent of right symbols, trained to length {short}, {first.steps:,} steps, "
+            f"{seeds} seed{'s' if seeds > 1 else ''}, best (mean)"
+        )
+        near = f"{short + 1}–{min(NEAR, end)}"
+        columns = ("task", "model", str(short), near, f"{short + 1}–{end}", "published", "chance")
+        yield Grid(title, columns, rows, left=2)
+        yield "published: Delétang et al. 2023, lengths 41 to 500, best of ten seeds and more steps"
+
+
+def percent(values: Iterable[float | None]) -> str:
+    """The best, and the mean where there are several."""
+    listed = [100 * value for value in values if value is not None]
+    if not listed:
+        return DASH
+    more = f" ({statistics.mean(listed):.1f})" if len(listed) > 1 else ""
+    return f"{max(listed):.1f}{more}"

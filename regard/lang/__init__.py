@@ -1,1 +1,0 @@
-"""Formal languages: automata, grammars, the tasks of the Chomsky hierarchy."""

@@ -1,0 +1,380 @@
+"""Atomic rules: words for people, Python for the checker, a description length in bits.
+
+Each kind says how many of its arguments are symbols and how many are numbers. `x` in a source is
+the list of a line's tokens. Description lengths are those of a prefix code (Rissanen 1978): the
+sum of 2**-bits over all atoms stays below one, whatever the vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from regard.formal.dfa import Word
+
+SURPLUS = 1  # bits of every atom, so that the code of all kinds together is a prefix code
+
+
+class Atom(NamedTuple):
+    """One kind of test with its arguments; symbols stand as numbers of the vocabulary."""
+
+    kind: str
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class AtomKind:
+    """How atoms of one kind read, run and cost."""
+
+    takes: str
+    """A letter for each argument: w a word of symbols, s a symbol, n a number, v one of four,
+    m a modulus, r a remainder after it, t digits of an automaton."""
+    words: Callable[..., str]
+    source: Callable[..., str]
+    base: float
+    """Bits for the kind itself; symbols and numbers come on top."""
+
+
+def whole_bits(number: int) -> float:
+    """Bits of a whole number from 0 up, small ones short (Elias 1975): 1, 3, 3, 5, 5, 5, 5, 7, …"""
+    return 2 * math.floor(math.log2(number + 1)) + 1
+
+
+def atom_bits(kind: str, args: tuple[Any, ...], vocabulary: int) -> float:
+    """Description length of an atom alone, without its sign, when there are so many symbols."""
+    if kind == "moves":
+        return 1 + moves_bits(len(args[1]), len(args[0]), vocabulary)
+    symbol, bits, modulus = math.log2(max(vocabulary, 2)), SURPLUS + KINDS[kind].base, 2
+    for letter, value in zip(KINDS[kind].takes, args, strict=True):
+        if letter == "w":
+            bits += len(value) * symbol + (2 if len(value) <= 4 else len(value) - 1)
+        elif letter == "n":
+            bits += whole_bits(abs(value))
+        elif letter == "m":
+            modulus, bits = value, bits + whole_bits(value - 2)
+        else:
+            bits += {"s": symbol, "r": math.log2(modulus), "v": 2}[letter]
+    return bits
+
+
+def moves_bits(states: int, symbols: int, vocabulary: int) -> float:
+    """Bits of an automaton: its size, its symbols, its moves; numbering the states is free."""
+    choice = math.log2(max(vocabulary, symbols) * math.comb(max(vocabulary, symbols), symbols))
+    moves = states * symbols * math.log2(states) + states
+    return states + choice + moves - math.log2(math.factorial(states - 1))
+
+
+# Words for people -------------------------------------------------------------------------------
+
+
+def name_place(place: int) -> str:
+    """Where in a line: 1 is the first, -1 the last."""
+    names = {1: "first", -1: "last"}
+    end = f"{abs(place)}. from the end" if place < 0 else f"{place}."
+    return names.get(place, end)
+
+
+def read_more(first: str, second: str, by: int) -> str:
+    """A comparison of two counts."""
+    if by == 0:
+        return f"at least as many {first} as {second}"
+    if by == 1:
+        return f"more {first} than {second}"
+    return f"count of {first} minus count of {second} is at least {by}"
+
+
+ENCLOSED = ("every", "the first", "the last")
+ORDERS = (
+    "no {b} before the first {a}, which occurs",
+    "some {a} before the first {b}, which occurs",
+    "no {a} after the last {b}, which occurs",
+    "some {b} after the last {a}, which occurs",
+)
+
+
+# Python for the checker --------------------------------------------------------------------------
+
+
+def place_source(place: int, symbol: str) -> str:
+    """x[place] == symbol, False where the line is too short; place counts from 1 or from -1."""
+    at = place - 1 if place > 0 else place
+    return f"len(x) >= {abs(place)} and x[{at}] == {symbol!r}"
+
+
+def same_source(one: int, two: int) -> str:
+    """Two places hold the same symbol."""
+    ats = [place - 1 if place > 0 else place for place in (one, two)]
+    return f"len(x) >= {max(abs(one), abs(two))} and x[{ats[0]}] == x[{ats[1]}]"
+
+
+def near_source(word: Word, gap: int) -> str:
+    """A subsequence of two or three symbols whose gaps are bounded."""
+    if len(word) == 2:
+        inside = f"{word[1]!r} in x[i + 1:i + {2 + gap}]"
+        return f"any(t == {word[0]!r} and {inside} for i, t in enumerate(x))"
+    tests = f"x[i] == {word[0]!r} and x[j] == {word[1]!r} and {word[2]!r} in x[j + 1:j + {2 + gap}]"
+    ranges = f"for i in range(len(x)) for j in range(i + 1, min(len(x), i + {2 + gap}))"
+    return f"any({tests} {ranges})"
+
+
+def enclosed_source(which: int, a: str, b: str) -> str:
+    """Every, the first or the last b has an a before it and an a after it."""
+    before = f"{a!r} in x[:x.index({b!r})]"
+    after = f"{a!r} in x[::-1][:x[::-1].index({b!r})]"
+    if which == 1:
+        after = f"{a!r} in x[x.index({b!r}):]"
+    if which == 2:
+        before = f"{a!r} in x[::-1][x[::-1].index({b!r}):]"
+    return f"{b!r} in x and {before} and {after}"
+
+
+def order_source(which: int, a: str, b: str) -> str:
+    """How the first or last a and b stand."""
+    return (
+        f"{a!r} in x and {b!r} not in x[:x.index({a!r})]",
+        f"{b!r} in x and {a!r} in x[:x.index({b!r})]",
+        f"{b!r} in x and {a!r} not in x[::-1][:x[::-1].index({b!r})]",
+        f"{a!r} in x and {b!r} in x[::-1][:x[::-1].index({a!r})]",
+    )[which]
+
+
+def shape_source(word: Word) -> str:
+    """Keep the symbols of the word only, and one of each run: what is left is the word."""
+    kept = f"[t for t in x if t in {tuple(dict.fromkeys(word))!r}]"
+    runs = "[t for n, t in enumerate(p) if n == 0 or t != p[n - 1]]"
+    return f"(lambda p: {runs} == {list(word)!r})({kept})"
+
+
+def dyck_source(a: str, b: str, depth: int) -> str:
+    """Brackets a and b match; not deeper than `depth` unless that is 0."""
+    steps = f"[0, *accumulate((t == {a!r}) - (t == {b!r}) for t in x)]"
+    deep = f" and max(d) <= {depth}" if depth else ""
+    return f"(lambda d: min(d) >= 0 and d[-1] == 0{deep})({steps})"
+
+
+def nested_moves(a: str, b: str, c: str, d: str, depth: int) -> dict[tuple[str, str], str]:
+    """Two kinds of brackets as an automaton: its states are the brackets that are open."""
+    moves, level, closes = {}, [""], {b: a, d: c}
+    for _ in range(depth + 1):
+        for stack in level:
+            for symbol in (a, c):
+                deeper = f"{stack}{'(['[symbol == c]}"
+                moves[stack, symbol] = deeper if len(deeper) <= depth else "x"
+            for symbol, opener in closes.items():
+                top = "(" if opener == a else "["
+                moves[stack, symbol] = stack[:-1] if stack.endswith(top) else "x"
+        level = [stack + bracket for stack in level for bracket in "(["]
+        if len(level[0]) > depth:
+            break
+    return moves
+
+
+def nested_source(a: str, b: str, c: str, d: str, depth: int) -> str:
+    """Two kinds of brackets match."""
+    moves = nested_moves(a, b, c, d, depth)
+    return f"reduce(lambda s, t: {moves!r}.get((s, t), s), x, '') == ''"
+
+
+def moves_source(symbols: Word, moves: Word, accepting: Word) -> str:
+    """An automaton that steps over other symbols; moves are rows of digits, a row for a state."""
+    table = {
+        (state, symbol): int(target)
+        for state, row in enumerate(moves)
+        for symbol, target in zip(symbols, row, strict=True)
+        if int(target) != state
+    }
+    final = tuple(int(n) for n in accepting)
+    return f"reduce(lambda s, t: {table!r}.get((s, t), s), x, 0) in {final!r}"
+
+
+def read_moves(symbols: Word, moves: Word, accepting: Word) -> str:
+    """An automaton in one line: each state with where each symbol leads."""
+    rows = (f"{n}{'!' if str(n) in accepting else ''}: {row}" for n, row in enumerate(moves))
+    listed = f"{'; '.join(rows)}; ! accepts, others are stepped over"
+    return f"automaton over {' '.join(symbols)} ({listed})"
+
+
+SUM = "x.count({!r}) + x.count({!r})"
+DIFFERENCE = "x.count({!r}) - x.count({!r})"
+CHANGES = "sum(s != t for s, t in zip(x, x[1:]))"
+
+KINDS = {
+    "sub": AtomKind(
+        "w",
+        lambda w: f"contains {' … '.join(w)}" + (" in this order" if len(w) > 1 else ""),
+        lambda w: f"(lambda rest: all(t in rest for t in {w!r}))(iter(x))",
+        2,
+    ),
+    "string": AtomKind(
+        "w",
+        lambda w: f"contains {' '.join(w)} side by side",
+        lambda w: f"any(x[i:i + {len(w)}] == {list(w)!r} for i in range(len(x)))",
+        2,
+    ),
+    "starts": AtomKind(
+        "w", lambda w: f"begins with {' '.join(w)}", lambda w: f"x[:{len(w)}] == {list(w)!r}", 3
+    ),
+    "ends": AtomKind(
+        "w", lambda w: f"ends with {' '.join(w)}", lambda w: f"x[-{len(w)}:] == {list(w)!r}", 3
+    ),
+    "place": AtomKind("ns", lambda n, a: f"the {name_place(n)} token is {a}", place_source, 3),
+    "same": AtomKind(
+        "nn",
+        lambda i, j: f"the {name_place(i)} and the {name_place(j)} token are equal",
+        same_source,
+        5,
+    ),
+    "near": AtomKind(
+        "wn",
+        lambda w, g: f"contains {' … '.join(w)} with at most {g} between neighbours",
+        near_source,
+        6,
+    ),
+    "later": AtomKind(
+        "ssn",
+        lambda a, b, d: f"some {b} stands {d} places after {a}",
+        lambda a, b, d: f"any(p == ({a!r}, {b!r}) for p in zip(x, x[{d}:]))",
+        6,
+    ),
+    "least": AtomKind(
+        "sn", lambda a, t: f"at least {t} {a}", lambda a, t: f"x.count({a!r}) >= {t}", 3
+    ),
+    "just": AtomKind(
+        "sn", lambda a, t: f"exactly {t} {a}", lambda a, t: f"x.count({a!r}) == {t}", 4
+    ),
+    "mod": AtomKind(
+        "smr",
+        lambda a, m, r: f"count of {a} mod {m} is {r}",
+        lambda a, m, r: f"x.count({a!r}) % {m} == {r}",
+        3,
+    ),
+    "more": AtomKind("ssn", read_more, lambda a, b, d: DIFFERENCE.format(a, b) + f" >= {d}", 3),
+    "equal": AtomKind(
+        "ss",
+        lambda a, b: f"as many {a} as {b}",
+        lambda a, b: f"x.count({a!r}) == x.count({b!r})",
+        4,
+    ),
+    "apart": AtomKind(
+        "ssmr",
+        lambda a, b, m, r: f"count of {a} minus count of {b}, mod {m}, is {r}",
+        lambda a, b, m, r: f"({DIFFERENCE.format(a, b)}) % {m} == {r}",
+        5,
+    ),
+    "both": AtomKind(
+        "ssn",
+        lambda a, b, t: f"at least {t} of {a} and {b} together",
+        lambda a, b, t: f"{SUM.format(a, b)} >= {t}",
+        6,
+    ),
+    "bothmod": AtomKind(
+        "ssmr",
+        lambda a, b, m, r: f"count of {a} and {b} together, mod {m}, is {r}",
+        lambda a, b, m, r: f"({SUM.format(a, b)}) % {m} == {r}",
+        5,
+    ),
+    "most": AtomKind(
+        "s",
+        lambda a: f"more than half of the tokens are {a}",
+        lambda a: f"2 * x.count({a!r}) > len(x)",
+        5,
+    ),
+    "long": AtomKind("n", lambda t: f"at least {t} tokens", lambda t: f"len(x) >= {t}", 4),
+    "length": AtomKind("n", lambda t: f"exactly {t} tokens", lambda t: f"len(x) == {t}", 5),
+    "lengthmod": AtomKind(
+        "mr",
+        lambda m, r: f"number of tokens mod {m} is {r}",
+        lambda m, r: f"len(x) % {m} == {r}",
+        4,
+    ),
+    "order": AtomKind("vss", lambda n, a, b: ORDERS[n].format(a=a, b=b), order_source, 2),
+    "enclosed": AtomKind(
+        "vss",
+        lambda n, a, b: f"{ENCLOSED[n]} {b} has {a} before it and {a} after it, and {b} occurs",
+        enclosed_source,
+        5,
+    ),
+    "shape": AtomKind(
+        "w",
+        lambda w: f"keeping only {' and '.join(dict.fromkeys(w))}: {' '.join(f'{s}+' for s in w)}",
+        shape_source,
+        4,
+    ),
+    "early": AtomKind(
+        "ns",
+        lambda n, a: f"some {a} among the {'last' if n < 0 else 'first'} {abs(n)} tokens",
+        lambda n, a: f"{a!r} in x[{n}:]" if n < 0 else f"{a!r} in x[:{n}]",
+        4,
+    ),
+    "every": AtomKind(
+        "smr",
+        lambda a, m, r: f"some {a} at a position that is {(r + 1) % m} mod {m}",
+        lambda a, m, r: f"{a!r} in x[{r}::{m}]",
+        5,
+    ),
+    "followed": AtomKind(
+        "ss",
+        lambda a, b: f"every {a} has {b} right after it",
+        lambda a, b: f"all(x[i + 1:i + 2] == [{b!r}] for i, t in enumerate(x) if t == {a!r})",
+        5,
+    ),
+    "preceded": AtomKind(
+        "ss",
+        lambda a, b: f"every {a} has {b} right before it",
+        lambda a, b: f"all(i and x[i - 1] == {b!r} for i, t in enumerate(x) if t == {a!r})",
+        5,
+    ),
+    "repeat": AtomKind(
+        "n",
+        lambda d: "two equal neighbours" if d == 1 else f"two equal tokens {d} places apart",
+        lambda d: f"any(s == t for s, t in zip(x, x[{d}:]))",
+        4,
+    ),
+    "changes": AtomKind(
+        "n", lambda t: f"at least {t} changes of token", lambda t: f"{CHANGES} >= {t}", 6
+    ),
+    "changemod": AtomKind(
+        "mr",
+        lambda m, r: f"number of changes of token mod {m} is {r}",
+        lambda m, r: f"{CHANGES} % {m} == {r}",
+        6,
+    ),
+    "kinds": AtomKind(
+        "n", lambda t: f"at least {t} different tokens", lambda t: f"len(set(x)) >= {t}", 7
+    ),
+    "top": AtomKind(
+        "n",
+        lambda t: f"some token occurs at least {t} times",
+        lambda t: f"max(map(x.count, x), default=0) >= {t}",
+        7,
+    ),
+    "mirror": AtomKind("", lambda: "a palindrome", lambda: "x == x[::-1]", 6),
+    "copy": AtomKind(
+        "",
+        lambda: "the same half twice",
+        lambda: "len(x) % 2 == 0 and x[:len(x) // 2] == x[len(x) // 2:]",
+        6,
+    ),
+    "dyck": AtomKind(
+        "ssv",
+        lambda a, b, n: f"{a} and {b} match as brackets" + (f", depth at most {n}" if n else ""),
+        dyck_source,
+        3,
+    ),
+    "prefix": AtomKind(
+        "ss",
+        lambda a, b: f"never more {b} than {a} so far",
+        lambda a, b: f"min([0, *accumulate((t == {a!r}) - (t == {b!r}) for t in x)]) >= 0",
+        5,
+    ),
+    "nested": AtomKind(
+        "ssssv",
+        lambda a, b, c, d, n: f"{a} {b} and {c} {d} match as brackets, depth at most {n}",
+        nested_source,
+        4,
+    ),
+    "moves": AtomKind("wtt", read_moves, moves_source, 0),
+}
+"""Every kind of atom; that of an automaton has a description length of its own."""

@@ -1,0 +1,467 @@
+"""The rule behind labelled sequences: search, evidence, rivals, probes, and a program that checks.
+
+Nothing is claimed that labels without a rule would explain as well; of the rules that the lines
+cannot tell apart, all are listed, with the shortest sequences whose labels would decide.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from regard.ambient import current, progress
+from regard.data.tabular import kind_of
+from regard.errors import DataError
+from regard.formal.state_diagram import dot
+from regard.rules.description_length import (
+    TIE,
+    LabelCode,
+    contrast_code,
+    label_code,
+    leave_one_out,
+    posterior,
+)
+from regard.rules.encoded_lines import encode
+from regard.rules.labelled_lines import WORDS, LineFormat, find_in_both
+from regard.rules.nerode import rule_automaton
+from regard.rules.null_model import RandomLines, acceptance_rate, chance_of, fit_random_lines
+from regard.rules.permutation_test import PermutationTest, shuffle_test
+from regard.rules.probes import (
+    ProbeSequence,
+    distinct,
+    edit_lines,
+    find_probes,
+    probe_symbols,
+    short_words,
+)
+from regard.rules.results import (
+    RANDOM,
+    SMALL_STATES,
+    DecidingProbe,
+    Discovery,
+    Hypothesis,
+    LabelledLine,
+    number,
+)
+from regard.rules.rule import Rule
+from regard.rules.rule_search import Candidate, Search
+from regard.rules.size_principle import rarities
+
+LEVEL = 0.01  # a rule is claimed below this p-value
+SEARCHED = 1000  # lines that the search looks at; rules found are counted on all
+COUNTED = 40  # rules, at most, that are counted again when there are more lines
+LISTED, TIED = 20, 100  # rules listed; those that tie with the best, at most
+TRUSTED = 6.0  # bits, at most, by which it counts that rules are rare: lines may not be random
+SEARCHING = 0.6  # of the seconds; the rest is for shuffles, rivals and counts
+RIVALS, NEAR = 8, 10.0  # rules that probes tell apart; bits by which one may be dearer
+SHORT = 300  # tokens of a line from which rivals are told apart
+DRAWN = 400, 800  # random lines, least and most, where there is one side only
+PROVEN = 2_000_000  # tokens by which printed programs are compared with the search
+
+
+def discover_rule(
+    lines: Sequence[LabelledLine],
+    seconds: float = 60.0,
+    top: int = LISTED,
+    form: LineFormat = WORDS,
+    file: str = "",
+    notes: Sequence[str] = (),
+) -> Discovery:
+    """Search, weigh, compare; with one side only, against random lines.
+
+    `form` and `file` say how the printed checker reads its files; `notes` come before those of the
+    discovery itself.
+    """
+    given = [line for line in lines if line.tokens]
+    if not given:
+        raise DataError("looking for a rule", "no tokens", "lines of words or characters")
+    rng = np.random.default_rng(current().seed % (1 << 63))  # no seed is negative here
+    deadline = time.monotonic() + seconds
+    one_sided = len({line.positive for line in given}) == 1
+    used = [*given, *draw_lines(given, rng)] if one_sided else given
+    part = choose_lines(used, rng)
+    labels = np.array([line.positive for line in part])
+    encoded = encode([line.tokens for line in part])
+    until = deadline - (1 - SEARCHING) * seconds
+    search = Search(encoded, labels, code_of(part, one_sided), until, rng)
+    search.run()
+    complete, search.deadline = not search.late(), deadline
+    with progress("weighing rules") as say:
+        say("shuffled labels")
+        test = shuffle_test(search, rng)
+        say("rivals and probes")
+        hypotheses = rank(search, used, part, top, test, rng)
+        claimed = bool(hypotheses) and test.p_value(search.best) < LEVEL
+        vocabulary = encode([line.tokens for line in given]).symbols
+        negatives = [line.tokens for line in used if not line.positive]
+        null = None if one_sided else fit_random_lines(negatives, vocabulary)
+        for n, one in enumerate(hypotheses):
+            if n < 4 or (n < 2 * RIVALS and not search.late()):
+                one = with_automaton(one, null, vocabulary, rng)
+            is_claimed = claimed and one.p_value < LEVEL
+            checker = write_checker(one, form, file)
+            hypotheses[n] = replace(one, claimed=is_claimed, checker=checker)
+        rivals = choose_rivals(hypotheses)
+        probes = decide([hypotheses[n] for n in rivals], used, vocabulary, rng)
+    verify_checkers(hypotheses, given)
+    found = Discovery(
+        hypotheses=hypotheses,
+        probes=[show_probe(probe, rivals, form) for probe in probes],
+        claimed=claimed,
+        p_value=test.p_value(search.best),
+        permutation_p=test.permutation(search.best),
+        shuffles=len(test.chance),
+        bound_p=test.bound(search.best),
+        leave_one_out=None if one_sided else left_out(search),
+        bits_without_rule=code_of(used, one_sided).none,
+        complete=complete,
+        rules_tried=sum(map(len, search.atoms.atoms)),
+        lines=len(given),
+        symbols=len(vocabulary),
+        in_both=find_in_both(given),
+        notes=[],
+        examples=used,
+    )
+    said = [*notes, claim(found)]
+    if one_sided:
+        said.append(
+            f"only one side is given: compared with {len(used) - len(given)} random lines of the "
+            "same lengths and symbols; a rule is worth the more, the fewer of them keep it"
+        )
+    if len(part) < len(used):
+        said.append(
+            f"the search looked at {len(part):,} lines; the rules listed are counted on all "
+            f"{len(used):,}"
+        )
+    if not complete:
+        said.append(f"the {seconds:g} seconds were up: these are the best rules so far")
+    said += note_both_sides(found)
+    said += note_ties(found)
+    if null is not None and claimed:
+        said += note_random_negatives(found, rivals, null)
+    return replace(found, notes=said)
+
+
+# Lines ------------------------------------------------------------------------------------------
+
+
+def draw_lines(given: Sequence[LabelledLine], rng: np.random.Generator) -> list[LabelledLine]:
+    """Random lines with the lengths and the shares of symbols of the given ones."""
+    encoded = encode([line.tokens for line in given])
+    shares = encoded.counts.sum(1) / encoded.counts.sum()
+    lengths = tuple(encoded.lengths.tolist())
+    source = RandomLines(encoded.symbols, tuple(shares.tolist()), lengths, False)
+    words = source.draw(int(np.clip(2 * len(given), *DRAWN)), rng)
+    return [
+        LabelledLine(tuple(word), False, RANDOM, n, " ".join(word))
+        for n, word in enumerate(words, 1)
+    ]
+
+
+def code_of(lines: Sequence[LabelledLine], one_sided: bool) -> LabelCode:
+    """How labels are coded."""
+    positives = sum(line.positive for line in lines)
+    make = contrast_code if one_sided else label_code
+    return make(positives, len(lines) - positives)
+
+
+def choose_lines(lines: Sequence[LabelledLine], rng: np.random.Generator) -> list[LabelledLine]:
+    """Lines to search in: all, or as many of either side as may be."""
+    if len(lines) <= SEARCHED:
+        return list(lines)
+    sides = [[line for line in lines if line.positive == sign] for sign in (True, False)]
+    room = max(SEARCHED // 2, SEARCHED - min(map(len, sides)))
+    chosen = (sorted(rng.permutation(len(side))[:room].tolist()) for side in sides)
+    return [side[n] for side, numbers in zip(sides, chosen, strict=True) for n in numbers]
+
+
+def short_lines(lines: Sequence[LabelledLine]) -> list[tuple[str, ...]]:
+    """Lines to make new sequences of; hundreds of very long ones would take minutes to judge."""
+    return [line.tokens[:SHORT] for line in lines]
+
+
+# Evidence ---------------------------------------------------------------------------------------
+
+
+def left_out(search: Search) -> float | None:
+    """Leave-one-out accuracy, the choice among the rules found made anew for each line."""
+    leaders = search.leaders(2000)
+    if not leaders:
+        return None
+    rows, bits = np.stack([one.row for one in leaders]), [one.bits for one in leaders]
+    return leave_one_out(rows, np.array(bits, np.float32), search.labels, search.code)
+
+
+def rank(
+    search: Search,
+    used: Sequence[LabelledLine],
+    part: Sequence[LabelledLine],
+    top: int,
+    test: PermutationTest,
+    rng: np.random.Generator,
+) -> list[Hypothesis]:
+    """Different rules, best first; with more lines than were searched, weighed on all of them."""
+    leaders = search.leaders(600)
+    symbols = probe_symbols([one.rule for one in leaders[:40]], search.lines.symbols, 3)
+    words = [*short_words(symbols, 360)]
+    words += edit_lines(short_lines(part), search.lines.symbols, rng)
+    kept, lines = distinct(leaders, words, TIED), part
+    p_values = {one.rule: test.p_value(one.total) for one in kept}
+    none, one_sided = search.code.none, any(line.file == RANDOM for line in used)
+    saved = {} if one_sided else savings(search, kept, rng)
+    if len(part) < len(used):
+        code = code_of(used, one_sided)
+        kept, lines, none = weigh_again(kept[:COUNTED], used, code, search), used, code.none
+    kept = [one._replace(total=one.total - saved.get(one.rule, 0.0)) for one in kept]
+    kept.sort(key=lambda one: (one.total, one.bits))
+    kept = [one for n, one in enumerate(kept) if n < top or one.total <= kept[0].total + TIE]
+    shares = posterior(np.array([one.total for one in kept]), none)
+    labels = np.array([line.positive for line in lines])
+    count = sum(line.file != RANDOM for line in lines)
+    hypotheses = []
+    for one, share in zip(kept, shares.tolist(), strict=True):
+        wrong = [lines[n] for n in np.flatnonzero(one.row != labels).tolist()]
+        exceptions = [line for line in wrong if line.file != RANDOM]
+        right = count - len(exceptions)
+        hypotheses.append(
+            Hypothesis(
+                rule=one.rule.reading,
+                accuracy=right / count,
+                right=right,
+                lines=count,
+                claimed=False,
+                bits=one.bits,
+                score=round(one.total, 3),
+                posterior=share,
+                p_value=p_values[one.rule],
+                exceptions=exceptions,
+                checker="",
+                formula=one.rule,
+            )
+        )
+    return hypotheses
+
+
+def savings(
+    search: Search, kept: Sequence[Candidate], rng: np.random.Generator
+) -> dict[Rule, float]:
+    """Bits that count for each rule's being rare."""
+    near = [one for one in kept if one.total <= kept[0].total + 2 * TRUSTED]
+    if len(near) < 2 or search.late():
+        return {}
+    rows, tests = [one.row for one in near], [one.rule.compile() for one in near]
+    saved = np.clip(rarities(search.lines, rows, tests, rng), -TRUSTED, TRUSTED)
+    return {one.rule: bits for one, bits in zip(near, saved.tolist(), strict=True)}
+
+
+def weigh_again(
+    kept: Sequence[Candidate], used: Sequence[LabelledLine], code: LabelCode, search: Search
+) -> list[Candidate]:
+    """Rules found on some lines, counted on all of them; as many as time allows."""
+    labels, weighed = np.array([line.positive for line in used]), list[Candidate]()
+    for one in kept:
+        if weighed and search.late():
+            break
+        accepts = one.rule.compile()
+        row = np.array([accepts(line.tokens) for line in used])
+        good, bad = int((row & labels).sum()), int((row & ~labels).sum())
+        weighed.append(one._replace(row=row, total=one.bits + float(code.bits(good, bad))))
+    return weighed
+
+
+def with_automaton(
+    one: Hypothesis,
+    null: RandomLines | None,
+    vocabulary: tuple[str, ...],
+    rng: np.random.Generator,
+) -> Hypothesis:
+    """Add the automaton of a rule, and how often random lines keep it."""
+    dfa, chance = rule_automaton(one.formula, vocabulary), None
+    if null is not None:
+        kept = sum(not line.positive for line in one.exceptions)
+        rate = acceptance_rate(one.accepts, dfa, null, rng)
+        chance = chance_of(rate, len(null.lengths), kept)
+    if dfa is None:
+        return replace(one, by_chance=chance)
+    text = dot(dfa) if len(dfa.moves) <= SMALL_STATES else None
+    return replace(one, by_chance=chance, automaton=dfa, states=len(dfa.moves), dot=text)
+
+
+# Rivals and probes ------------------------------------------------------------------------------
+
+
+def choose_rivals(ranked: Sequence[Hypothesis]) -> list[int]:
+    """Rules not much dearer than the best, then those that get as many lines right."""
+    near = [n for n, one in enumerate(ranked) if one.score <= ranked[0].score + NEAR][:RIVALS]
+    equal = [n for n, one in enumerate(ranked) if n not in near and one.right >= ranked[0].right]
+    return sorted([*near, *equal[: RIVALS - len(near)]])
+
+
+def decide(
+    rivals: Sequence[Hypothesis],
+    lines: Sequence[LabelledLine],
+    vocabulary: tuple[str, ...],
+    rng: np.random.Generator,
+) -> list[ProbeSequence]:
+    """New sequences whose labels would tell the rivals apart."""
+    rules, known = [one.formula for one in rivals], {line.tokens for line in lines}
+    words = list(short_words(probe_symbols(rules, vocabulary), 1500))
+    words += edit_lines(short_lines(lines), vocabulary, rng)
+    fresh = [word for word in dict.fromkeys(words) if word and word not in known]
+    weights = [max(one.posterior, 1e-6) for one in rivals]
+    return find_probes(rules, weights, fresh)
+
+
+def show_probe(probe: ProbeSequence, rivals: Sequence[int], form: LineFormat) -> DecidingProbe:
+    """A probe with the numbers, from 1, of the hypotheses that accept and refuse it."""
+    sides: dict[bool, list[int]] = {True: [], False: []}
+    for n, verdict in zip(rivals, probe.verdicts, strict=True):
+        sides[verdict].append(n + 1)
+    text = ("" if form.chars else " ").join(probe.tokens)
+    return DecidingProbe(list(probe.tokens), text, sides[True], sides[False], probe.bits)
+
+
+# What a reader must know to judge the rules -----------------------------------------------------
+
+
+def claim(found: Discovery) -> str:
+    """Whether there is a rule at all."""
+    tests = (
+        f"p = {number(found.p_value)}: twice the smaller of {number(found.permutation_p)}, a "
+        f"permutation test of {found.shuffles} shuffles over the same rules, and "
+        f"{number(found.bound_p)}, a bound by description length"
+    )
+    if not found.hypotheses:
+        return "no rule is claimed: none that was tried tells one line from another"
+    if found.claimed:
+        return f"there is a rule ({tests})"
+    return f"no rule is claimed: the labels may be chance ({tests}; below {LEVEL} is needed)"
+
+
+def note_both_sides(found: Discovery) -> Iterator[str]:
+    """Sequences that are both positive and negative."""
+    both = found.in_both
+    if both:
+        listed = "; ".join(f"{one.text} ({one.positive}, {one.negative})" for one in both[:5])
+        many = "1 sequence stands" if len(both) == 1 else f"{len(both)} sequences stand"
+        yield f"{many} on both sides: {listed}"
+
+
+def note_ties(found: Discovery) -> Iterator[str]:
+    """Rules that fit as well as the best of them."""
+    most = max((one.right for one in found.hypotheses), default=0)
+    equal = [n for n, one in enumerate(found.hypotheses, 1) if one.right == most]
+    if len(equal) >= 2:
+        listed = ", ".join(map(str, equal[:12])) + (" …" if len(equal) > 12 else "")
+        yield f"these lines cannot tell rules {listed} apart: each gets {most} lines right"
+
+
+def note_random_negatives(
+    found: Discovery, rivals: Sequence[int], null: RandomLines
+) -> Iterator[str]:
+    """The reading that negatives are random lines, where it is plausible."""
+    drawn = "drawn evenly" if null.even else "drawn as often as they occur there"
+    begin = f"the negatives may be unfiltered random lines: with tokens {drawn}"
+    plausible = [
+        (one.bits, -one.by_chance.rate, n)  # the simplest, and the widest of those
+        for n, one in ((n + 1, found.hypotheses[n]) for n in rivals)
+        if one.by_chance is not None and one.by_chance.plausible and one.exceptions
+        if not any(line.positive for line in one.exceptions)
+    ]
+    first = found.hypotheses[0].by_chance
+    if plausible:
+        n = min(plausible)[-1]
+        one, chance = found.hypotheses[n - 1], found.hypotheses[n - 1].by_chance
+        assert chance is not None
+        kept = chance.observed
+        yield (
+            f"{begin}, {chance.expected:.2f} of them would keep rule {n} ({one.rule}) by chance; "
+            f"{kept} {'does' if kept == 1 else 'do'}: P(exactly {kept}) = {chance.p_exactly:.3f}, "
+            f"P(at least {kept}) = {chance.p_at_least:.3f}. Then its exceptions are coincidence"
+        )
+        yield from note_narrower(found, one, n)
+    elif first is not None and first.observed == 0 and first.p_exactly > 0.05:
+        yield (
+            f"{begin}, {first.expected:.2f} of them would keep rule 1 by chance, and none does "
+            f"with probability {first.p_exactly:.3f}"
+        )
+
+
+def note_narrower(found: Discovery, wide: Hypothesis, wide_number: int) -> Iterator[str]:
+    """How surprising it is that all positives keep a narrower rule too."""
+    for n, one in enumerate(found.hypotheses, 1):
+        if one.exceptions or one.automaton is None or wide.automaton is None:
+            continue
+        if one.by_chance is None or wide.by_chance is None:
+            continue
+        rates = one.by_chance.rate, wide.by_chance.rate
+        if (one.automaton - wide.automaton).shortest() is None and rates[0] < rates[1]:
+            likely = (rates[0] / rates[1]) ** found.positives
+            yield (
+                f"but were the positives random lines that keep rule {wide_number} alone, all "
+                f"{found.positives} would keep rule {n} as well with probability {number(likely)}"
+            )
+            return
+
+
+# A rule as a program of ten lines that anybody can run on the files ------------------------------
+
+FILE = "open(name, encoding='utf-8-sig', newline='\\n')"
+ROWS = {
+    "": FILE,
+    "csv": f"csv.DictReader({FILE})",
+    "tsv": "(dict(zip(head, cells)) for lines in [(line.removesuffix('\\n').removesuffix('\\r')"
+    f".split('\\t') for line in {FILE} if line.strip('\\r\\n'))] for head in [next(lines)] "
+    "for cells in lines)",
+    "jsonl": f"map(json.loads, filter(str.strip, {FILE}))",
+}
+"""How the rows of a file are read, by its kind."""
+PACKED = {".gz": "gzip", ".xz": "lzma"}
+
+
+def write_checker(one: Hypothesis, form: LineFormat = WORDS, file: str = "") -> str:
+    """Python that defines `accepts(tokens)`, and counts accepted lines of files such as this."""
+    source = one.formula.source
+    rows = ROWS.get(kind_of(file), ROWS["csv"]) if form.column else ROWS[""]
+    if packed := PACKED.get(file[-3:].lower()):
+        rows = rows.replace("open(name", f"{packed}.open(name, 'rt'")
+    used = {"reduce(": "functools", "accumulate(": "itertools"}
+    imports = [f"from {home} import {name[:-1]}" for name, home in used.items() if name in source]
+    modules = ["sys", *(name for name in ("csv", "json", "gzip", "lzma") if f"{name}." in rows)]
+    cell = f"str(row[{form.column!r}])" if form.column else "row"
+    tokens = f"{cell}.strip()" if form.chars else f"{cell}.split()"
+    title = f"{one.rule}: {one.right} of {one.lines} lines"
+    title = title.replace("\\", "\\\\").replace('"', "'")
+    title = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in title)  # no NUL in a program
+    said, shown = f"accepts({tokens})", 'f"{name}: {sum(said)} of {len(said)} lines accepted"'
+    if form.label_column:
+        said = f"(row[{form.label_column!r}], {said})"
+        shown = "name, {pair: said.count(pair) for pair in sorted(set(said))}"
+    lines = [
+        f'"""{title}."""',
+        "; ".join([f"import {', '.join(modules)}", *imports]),
+        "def accepts(tokens):",
+        "    x = list(tokens)",
+        f"    return bool({source})",
+        'if __name__ == "__main__":',
+        "    for name in sys.argv[1:]:",
+        f"        said = [{said} for row in {rows} if {cell}.strip()]",
+        f"        print({shown})",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def verify_checkers(hypotheses: Sequence[Hypothesis], lines: Sequence[LabelledLine]) -> None:
+    """Run each printed program on the lines: it must say what is reported."""
+    enough = max(5, PROVEN // sum(len(line.tokens) for line in lines))
+    for one in hypotheses[:enough]:
+        names: dict[str, Any] = {"__name__": "checker"}
+        exec(compile(one.checker, "checker", "exec"), names)
+        wrong = sum(names["accepts"](line.tokens) != line.positive for line in lines)
+        if wrong != len(one.exceptions):
+            problem = f"{wrong} exceptions by the checker, {len(one.exceptions)} by the search"
+            raise DataError(f"checking {one.rule!r}", problem, "the same")

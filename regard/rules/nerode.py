@@ -1,0 +1,85 @@
+"""The automaton of a rule: prefixes that no ending tells apart are one state (Nerode 1958)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from random import Random
+
+from regard.errors import ResourceError
+from regard.formal.dfa import DFA, explore
+from regard.rules.rule import Accepts, Rule
+
+MAX_STATES, MAX_ENDINGS, CHECKS = 60, 400, 600
+UNBOUNDED = {"more", "equal", "most", "mirror", "copy", "prefix"}  # no automaton can count these
+EQUAL = {"same", "repeat", "changes", "changemod", "kinds", "top", "mirror", "copy"}
+
+
+class Prefix:
+    """A beginning, equal to another when every ending tried gives the same verdict."""
+
+    def __init__(self, word: tuple[str, ...], verdicts: tuple[bool, ...]) -> None:
+        self.word, self.verdicts = word, verdicts
+
+    def __hash__(self) -> int:
+        return hash(self.verdicts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Prefix) and self.verdicts == other.verdicts
+
+
+def rule_automaton(rule: Rule, vocabulary: Sequence[str]) -> DFA | None:
+    """The smallest automaton of a rule over a vocabulary; None where none that small is found."""
+    kinds = {atom.kind for atom in rule.atoms()}
+    open_brackets = any(atom.kind == "dyck" and not atom.args[2] for atom in rule.atoms())
+    if kinds & UNBOUNDED or open_brackets:
+        return None
+    named = rule.symbols if not kinds & EQUAL else tuple(vocabulary)
+    others = [symbol for symbol in vocabulary if symbol not in named]
+    alphabet = (*named, *others[:1])
+    if not 1 <= len(alphabet) <= 7:
+        return None
+    accepts = rule.compile()
+    for longest in (3, 5, 7):
+        dfa = find_automaton(accepts, alphabet, longest)
+        if dfa is not None and agrees(dfa, accepts):
+            return widen(dfa.minimise(), others)
+    return None
+
+
+def find_automaton(accepts: Accepts, alphabet: tuple[str, ...], longest: int) -> DFA | None:
+    """An automaton by the verdicts on all short endings."""
+    endings: list[tuple[str, ...]] = []
+    for length in range(longest + 1):
+        if len(endings) + len(alphabet) ** length > MAX_ENDINGS and endings:
+            break
+        endings += product(alphabet, repeat=length)
+
+    def prefix(word: tuple[str, ...]) -> Prefix:
+        return Prefix(word, tuple(accepts([*word, *ending]) for ending in endings))
+
+    try:
+        return explore(
+            alphabet,
+            prefix(()),
+            lambda state, symbol: prefix((*state.word, symbol)),
+            lambda state: state.verdicts[0],
+            MAX_STATES,
+        )
+    except ResourceError:
+        return None
+
+
+def agrees(dfa: DFA, accepts: Accepts) -> bool:
+    """Whether an automaton says the same on random words of many lengths."""
+    rng = Random(0)
+    words = (rng.choices(dfa.alphabet, k=rng.randrange(16)) for _ in range(CHECKS))
+    return all(dfa.accepts(word) == accepts(word) for word in words)
+
+
+def widen(dfa: DFA, others: Sequence[str]) -> DFA:
+    """Give all other symbols the moves of the last one, which stood for them."""
+    if len(others) < 2:
+        return dfa
+    moves = tuple((*row, *[row[-1]] * (len(others) - 1)) for row in dfa.moves)
+    return DFA((*dfa.alphabet, *others[1:]), moves, dfa.accepting, dfa.start)

@@ -1,0 +1,112 @@
+"""Which rules are one rule, and the shortest sequences that tell the others apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from regard.rules.encoded_lines import Bools
+from regard.rules.rule import Rule
+from regard.rules.rule_search import Candidate
+
+NEAR = 300  # changed lines that are tried as well
+
+
+class ProbeSequence(NamedTuple):
+    """A sequence, what each rule says of it, and how much the answer tells."""
+
+    tokens: tuple[str, ...]
+    verdicts: tuple[bool, ...]
+    bits: float
+    """Expected bits about which of the rules is the right one."""
+
+
+def short_words(symbols: Sequence[str], most: int) -> Iterator[tuple[str, ...]]:
+    """All sequences of some symbols, shortest first."""
+    lengths = range(1, 41 if symbols else 1)
+    yield from islice((word for n in lengths for word in product(symbols, repeat=n)), most)
+
+
+def edit_lines(
+    lines: Sequence[Sequence[str]], vocabulary: Sequence[str], rng: np.random.Generator
+) -> list[tuple[str, ...]]:
+    """Lines with one to three tokens replaced, taken out, put in, or moved."""
+    words = []
+    for _ in range(NEAR):
+        line = list(lines[int(rng.integers(len(lines)))])
+        for _ in range(rng.integers(1, 4)):
+            at = int(rng.integers(len(line) + 1))
+            symbol = vocabulary[int(rng.integers(len(vocabulary)))]
+            how = rng.integers(4)
+            if how == 0:
+                line.insert(at, symbol)
+            elif how == 1 and len(line) > 1:
+                del line[min(at, len(line) - 1)]
+            elif how == 2:
+                line[min(at, len(line) - 1)] = symbol
+            else:
+                line.insert(at, line.pop(int(rng.integers(len(line)))))
+        words.append(tuple(line))
+    return words
+
+
+def distinct(
+    candidates: Sequence[Candidate], words: Sequence[Sequence[str]], most: int
+) -> list[Candidate]:
+    """One of those that say the same on every line and every word: the cheapest."""
+    kept: dict[tuple[bytes, bytes], Candidate] = {}
+    for one in candidates:
+        verdicts = bytes(map(one.rule.compile(), words))
+        kept.setdefault((one.row.tobytes(), verdicts), one)
+        if len(kept) >= most:
+            break
+    return list(kept.values())
+
+
+def probe_symbols(rules: Sequence[Rule], vocabulary: Sequence[str], most: int = 4) -> list[str]:
+    """Symbols that the first rules name, and one that none of them does."""
+    named = list(dict.fromkeys(symbol for rule in rules for symbol in rule.symbols))[:most]
+    rest = [symbol for symbol in vocabulary if symbol not in named]
+    return [*named, *rest[: 1 if named else most]]
+
+
+def find_probes(
+    rules: Sequence[Rule],
+    weights: Sequence[float],
+    words: Sequence[tuple[str, ...]],
+    most: int = 8,
+) -> list[ProbeSequence]:
+    """Probes that split the rules step by step until all are apart or nothing more tells.
+
+    Each is the word that tells most for its length, given the answers to those before it.
+    """
+    if len(rules) < 2:
+        return []
+    verdicts = np.array([[rule(word) for word in words] for rule in map(Rule.compile, rules)])
+    weight = np.asarray(weights) / np.sum(weights)
+    lengths = np.array([len(word) for word in words])
+    group, probes = np.zeros(len(rules), int), list[ProbeSequence]()
+    while len(probes) < most:
+        gains = information(verdicts, group, weight)
+        chosen = int(np.argmax(gains / lengths))
+        if gains[chosen] <= 1e-9:
+            break
+        says = tuple(bool(v) for v in verdicts[:, chosen])
+        probes.append(ProbeSequence(tuple(words[chosen]), says, float(gains[chosen])))
+        group = group * 2 + verdicts[:, chosen]
+    return probes
+
+
+def information(verdicts: Bools, group: Any, weight: Any) -> Any:
+    """Expected bits of the answer to each word, given the answers before."""  # (words,)
+    total = np.zeros(verdicts.shape[1])
+    for number in np.unique(group):
+        inside = group == number
+        mass = weight[inside].sum()
+        yes = weight[inside] @ verdicts[inside]
+        for part in (yes, mass - yes):
+            total -= part * np.log2(np.maximum(part, 1e-300) / mass)
+    return total

@@ -1,0 +1,312 @@
+"""What rule discovery returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from regard.formal.dfa import DFA
+from regard.formal.state_diagram import draw_automaton
+from regard.result import Grid, Result, Row, shown
+from regard.rules.rule import Accepts, Rule
+
+SHOWN, SHOWN_EXCEPTIONS = 10, 5
+SMALL_STATES = 12  # up to which an automaton is part of the result
+CLIP = 300  # characters of a line that is shown
+RANDOM = "<random>"  # the file of lines that were drawn
+
+
+@dataclass(frozen=True)
+class LabelledLine(Row):
+    """One line with its label and where it stands."""
+
+    tokens: tuple[str, ...] = field(metadata={"json": False})
+    positive: bool
+    file: str
+    line: int
+    text: str
+
+    @property
+    def place(self) -> str:
+        """file:line."""
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Chance(Row):
+    """Negatives that keep a rule, when they are random lines."""
+
+    rate: float
+    expected: float
+    observed: int
+    p_exactly: float
+    """Probability of exactly as many."""
+    p_at_least: float
+    """Probability of as many or more."""
+
+    @property
+    def plausible(self) -> bool:
+        """Whether random negatives would look like these."""
+        return self.p_at_least > 0.05 and 1 - self.p_at_least + self.p_exactly > 0.05
+
+
+@dataclass(frozen=True)
+class Hypothesis(Row):
+    """A rule with its evidence; `accepts(tokens)` decides."""
+
+    rule: str
+    accuracy: float
+    right: int
+    lines: int
+    claimed: bool
+    bits: int
+    """Description length of the rule."""
+    score: float
+    """Bits of the rule and of the labels given the rule, less what it is rare by chance."""
+    posterior: float
+    p_value: float
+    exceptions: list[LabelledLine]
+    checker: str
+    """A program of ten lines that counts accepted lines of files."""
+    formula: Rule = shown(json=False)
+    by_chance: Chance | None = None
+    states: int | None = None
+    dot: str | None = None
+    automaton: DFA | None = shown(json=False, default=None)
+
+    @cached_property
+    def accepts(self) -> Accepts:
+        """Whether a sequence of tokens keeps the rule."""
+        return self.formula.compile()
+
+
+@dataclass(frozen=True)
+class DecidingProbe(Row):
+    """A sequence that would decide, and which hypotheses, from 1, say yes and no to it."""
+
+    sequence: list[str]
+    text: str
+    accepted_by: list[int]
+    refused_by: list[int]
+    bits: float
+    """Expected bits about which of the rules is the right one."""
+
+
+@dataclass(frozen=True)
+class BothSides(Row):
+    """A sequence among the positives and the negatives, with the first place of each."""
+
+    text: str
+    positive: str
+    negative: str
+
+
+@dataclass(frozen=True)
+class Disagreement(Row):
+    """A word on which an automaton and a network do not agree."""
+
+    text: str
+    network: bool
+
+
+@dataclass(frozen=True)
+class ExtractedAutomaton(Row):
+    """An automaton that stands for a network."""
+
+    states: int
+    agreement: float
+    """Share of fresh words on which both say the same; none of them was used to learn it."""
+    fresh: int
+    """How many fresh words there were."""
+    queries: int
+    exact: bool
+    """While it was learnt, no word contradicted it at the end."""
+    differs: list[Disagreement]
+    """The shortest of the fresh words on which they differ."""
+    dot: str | None
+    dfa: DFA = shown(json=False)
+
+
+@dataclass(frozen=True)
+class Counterfactuals(Row):
+    """Words changed in one place: does the network change its mind where the rule does?"""
+
+    edits: int
+    agreement: float
+    """Share of edits after which network and rule either both change or both keep their answer."""
+    symbols: dict[str, float]
+    """How often replacing a symbol changes the network's answer, for each symbol."""
+
+
+@dataclass(frozen=True)
+class HeadUse(Row):
+    """What a head does for the decision, and where it looks."""
+
+    block: int
+    head: int
+    kept: float
+    """Share of the margin that is left when its output is its mean over words."""
+    flips: float
+    """Share of decisions that change then."""
+    looks: list[tuple[str, str, float]]
+    """From symbol, to symbol, how many times as much weight as an equal share of it."""
+
+
+@dataclass(frozen=True)
+class NeuralStudy(Result):
+    """A Transformer of two blocks and two heads; rule: {rule}."""
+
+    cross_validated: float
+    by_seed: list[float]
+    folds: int
+    majority: float
+    """Accuracy of always saying the more frequent label."""
+    taught: bool
+    """The network that was opened was taught the rule; else it learnt from the lines alone."""
+    accuracy: float
+    """Share of the lines that it has right; if taught, without having seen one."""
+    agreement_with_rule: float | None
+    """Share of fresh strings on which it says what the rule says; None without a rule."""
+    edits: Counterfactuals
+    automaton: ExtractedAutomaton
+    heads: list[HeadUse]
+    rule: str = shown(json=False, default="none")
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Accuracies, then the heads, then the automaton."""
+        automaton, edits = self.automaton, self.edits
+        seeds = ", ".join(f"{share:.1%}" for share in self.by_seed)
+        who = "taught the best rule" if self.taught else "trained on the lines"
+        lines = {
+            "left-out lines": f"{self.cross_validated:.1%} right in {self.folds} folds, "
+            f"by seed {seeds}; always the same answer: {self.majority:.1%}",
+            f"a network {who}": f"{self.accuracy:.1%} of the lines"
+            + (", none of which it saw" if self.taught else ", which it saw"),
+        }
+        if self.agreement_with_rule is not None:
+            lines["it and the rule"] = f"{self.agreement_with_rule:.1%} of fresh strings alike"
+            alike = f"{edits.agreement:.1%} of {edits.edits:,}"
+            lines["one symbol replaced"] = f"both change their answer, or both keep it: {alike}"
+        flips = [f"{symbol} {share:.0%}" for symbol, share in list(edits.symbols.items())[:6]]
+        lines["which replaced symbols change it"] = ", ".join(flips)
+        lines["its automaton"] = (
+            f"{automaton.states} states, {automaton.agreement:.1%} of "
+            f"{automaton.fresh:,} fresh strings alike, {automaton.queries:,} questions"
+        )
+        yield Grid(self.title(), ("", ""), list(lines.items()), left=2)
+        for one in automaton.differs[:3]:
+            yield f"  they differ: {one.text} (network: {'yes' if one.network else 'no'})"
+        rows = [
+            [
+                f"{use.block}.{use.head}",
+                f"{use.kept:.0%}",
+                f"{use.flips:.0%}",
+                ", ".join(f"{a} → {b} ×{lift:.1f}" for a, b, lift in use.looks),
+            ]
+            for use in self.heads
+        ]
+        columns = ["head", "margin left", "answers changed", "looks most, beside an equal share"]
+        yield Grid("what is left without a head (its mean instead)", columns, rows)
+        if automaton.dot is not None:
+            yield f"\nautomaton of the network (DOT)\n{automaton.dot}"
+
+
+@dataclass(frozen=True)
+class Discovery(Result):
+    """The rule behind labelled sequences: what fits, what else fits, and what would decide."""
+
+    hypotheses: list[Hypothesis]
+    probes: list[DecidingProbe]
+    claimed: bool
+    """Whether the evidence is enough to speak of a rule."""
+    p_value: float
+    permutation_p: float
+    shuffles: int
+    bound_p: float
+    leave_one_out: float | None
+    bits_without_rule: float
+    complete: bool
+    """Whether the search came to its end before the time was up."""
+    rules_tried: int
+    """Rules that were tried alone."""
+    lines: int
+    symbols: int
+    in_both: list[BothSides]
+    notes: list[str]
+    examples: list[LabelledLine] = shown(json=False)
+    """The lines themselves; where one side only was given, with random ones beside them."""
+    neural: NeuralStudy | None = None
+
+    @property
+    def positives(self) -> int:
+        """How many positive lines were given."""
+        return sum(line.positive and line.file != RANDOM for line in self.examples)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain data; `neural` only where a network was trained."""
+        data = super().to_dict()
+        if self.neural is None:
+            del data["neural"]
+        return data
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Rules with their exceptions, probes, what a reader must know, automaton and checker."""
+        yield (
+            f"{self.positives:,} positive and {self.lines - self.positives:,} negative lines, "
+            f"{self.symbols:,} symbols; {self.rules_tried:,} rules tried alone, then two and three "
+            "together, then automata"
+        )
+        listed = list(enumerate(self.hypotheses[:SHOWN], 1))
+        if listed:
+            rows = [
+                (
+                    *(str(n), one.rule, f"{one.right}/{one.lines}", str(one.bits)),
+                    *(f"{one.score:.1f}", number(one.posterior), number(one.p_value)),
+                )
+                for n, one in listed
+            ]
+            title = "rules" if self.claimed else "candidates, none of which is claimed"
+            columns = ("", "rule", "right", "bits", "total", "posterior", "p")
+            yield Grid(f"{title}, best first", columns, rows, left=2)
+        for n, one in listed[:5]:
+            for line in one.exceptions[:SHOWN_EXCEPTIONS]:
+                text = line.text if len(line.text) <= CLIP else f"{line.text[: CLIP - 1]}…"
+                yield f"  exception to {n}: {line.place} ({'-+'[line.positive]}): {text}"
+            if len(one.exceptions) > SHOWN_EXCEPTIONS:
+                more = len(one.exceptions) - SHOWN_EXCEPTIONS
+                yield f"  exceptions to {n}: {more} more (--json)"
+        if self.leave_one_out is not None:
+            share = f"{self.leave_one_out:.1%}"
+            yield f"left-out lines, each by the rule that is best without it: {share} right"
+        if self.probes:
+            rivals = sorted([*self.probes[0].accepted_by, *self.probes[0].refused_by])
+            table = [
+                (probe.text, *("yes" if n in probe.accepted_by else "no" for n in rivals))
+                for probe in self.probes
+            ]
+            title = "probes that would decide, and what each rule says"
+            yield Grid(title, ("", *map(str, rivals)), table)
+            yield f"  answer one and rank again: --label '{self.probes[0].text} : yes'"
+        yield from (f"* {note}" for note in self.notes)
+        if self.hypotheses:
+            best = self.hypotheses[0]
+            if best.dot is not None and best.states is not None and best.states <= 8:
+                yield f"\nautomaton of rule 1, {best.states} states (DOT; --save x.png draws it)"
+                yield best.dot.rstrip()
+            yield f"\nchecker of rule 1 (--checker writes it)\n{best.checker.rstrip()}"
+        if self.neural is not None:
+            yield ""
+            yield from self.neural.parts()
+
+    def save(self, path: str | Path) -> None:
+        """Write the best rule's automaton as .dot or .png, or the result in any other form."""
+        if not draw_automaton(self.hypotheses[0].automaton if self.hypotheses else None, path):
+            super().save(path)
+
+
+def number(value: float) -> str:
+    """0.0123 → 0.012; very small ones as powers."""
+    return f"{value:.2g}" if value >= 1e-4 or value == 0 else f"{value:.0e}"

@@ -1,0 +1,266 @@
+"""A tiny Transformer that says yes or no to sequences, trained on labelled ones.
+
+Two blocks of two heads, width 32, sinusoidal positions; a class token in front, whose vector is
+read. A few dozen lines it knows by heart at once, so what it is worth is measured on lines that it
+was not trained on.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.ambient import track
+from regard.core.config import BlockConfig, StackConfig
+from regard.data.windows import IGNORED, Examples
+from regard.errors import DataError
+from regard.formal.dfa import Word
+from regard.model.batch import Batch, pad_rows
+from regard.model.config import HeadConfig, ModelConfig, TextConfig
+from regard.model.model import Model
+from regard.rules.rule import Accepts
+from regard.train.config import TrainConfig
+from regard.train.loop import Job, Trainer
+
+CLASS, UNKNOWN = 0, 1  # ids; symbols follow
+SMALL = {True: 0.01, False: 0.001}  # loss at which all is learnt: of all words, of a part of them
+ROWS = 128  # sequences of a training step; a run takes eight times as many
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Sizes and steps."""
+
+    dim: int = 32
+    """Width of the residual stream."""
+    depth: int = 2
+    """Blocks."""
+    heads: int = 2
+    """Attention heads of a block."""
+    steps: int = 200
+    """Optimizer steps at most; it ends sooner when all is learnt."""
+    lr: float = 3e-3
+    """Peak learning rate."""
+    seed: int = 0
+    """Of weights and of the order of lines."""
+
+
+DEFAULT = NetworkConfig()
+
+
+@dataclass(frozen=True)
+class Network:
+    """A trained model and the symbols that it knows."""
+
+    alphabet: tuple[str, ...]
+    model: Model
+
+    def batch(self, words: Sequence[Word]) -> Batch:
+        """A class token and the symbols of each word."""
+        number = {symbol: n for n, symbol in enumerate(self.alphabet, UNKNOWN + 1)}
+        rows = [[CLASS, *(number.get(symbol, UNKNOWN) for symbol in word)] for word in words]
+        ids, mask = pad_rows(rows)
+        return Batch(ids, mask=mask)
+
+    @torch.no_grad()
+    def margins(self, words: Sequence[Word]) -> Tensor:
+        """(N,): how much more yes than no, as a difference of logits."""
+        order = sorted(range(len(words)), key=lambda n: len(words[n]))
+        margins = torch.zeros(len(words))
+        for at in range(0, len(order), 8 * ROWS):
+            part = order[at : at + 8 * ROWS]
+            logits = self.model(self.batch([words[n] for n in part]).to(self.model.device))
+            margins[part] = (logits[:, 0, 1] - logits[:, 0, 0]).cpu()
+        return margins
+
+    def decide(self, words: Sequence[Word]) -> list[bool]:
+        """Yes or no to each."""
+        return [bool(said) for said in self.margins(words) > 0]
+
+    def accuracy(self, words: Sequence[Word], labels: Sequence[bool]) -> float:
+        """Share of words with the right answer."""
+        said = self.decide(words)
+        return sum(a == b for a, b in zip(said, labels, strict=True)) / max(1, len(words))
+
+
+def network_shape(config: NetworkConfig, symbols: int) -> ModelConfig:
+    """An encoder with two scores at each position; those of the class token count."""
+    block = BlockConfig(config.dim, config.heads, 4 * config.dim)
+    front = TextConfig(config.dim, symbols + UNKNOWN + 1, position="sinusoidal")
+    return ModelConfig(front, HeadConfig(2, bias=True), StackConfig(block, config.depth))
+
+
+def train_network(
+    words: Sequence[Word],
+    labels: Sequence[bool],
+    config: NetworkConfig = DEFAULT,
+    alphabet: Sequence[str] | None = None,
+    device: str = "cpu",
+) -> Network:
+    """Train until every word has its label and the loss is small, or the steps are over."""
+    if not words:
+        raise DataError("training a network", "no sequences", "at least one")
+    symbols = alphabet or sorted({symbol for word in words for symbol in word})
+    model = Model.fresh(network_shape(config, len(symbols)), config.seed).to(device).train()
+    network, rng = Network(tuple(symbols), model), Random(config.seed)
+    options = TrainConfig(
+        steps=config.steps, lr=config.lr, warm_up=min(20, config.steps), weight_decay=0.01
+    )
+    trainer = Trainer(Job(options, model))
+    small, rows, all_at_once = 0, range(len(words)), len(words) <= ROWS
+    for _ in track(range(config.steps), "training a network, step"):
+        chosen = rows if all_at_once else rng.sample(rows, ROWS)
+        batch = network.batch([words[n] for n in chosen])
+        answers = torch.full_like(batch.inputs, IGNORED)
+        answers[:, 0] = torch.tensor([int(labels[n]) for n in chosen])
+        metrics = trainer.step([Examples(batch.inputs, answers, len(answers), mask=batch.mask)])
+        small = small + 1 if metrics["nll"] < SMALL[all_at_once] else 0
+        if small >= 30:
+            break
+    model.eval()
+    return network
+
+
+class Validation(NamedTuple):
+    """Accuracy on lines while they were left out of training."""
+
+    accuracy: float
+    by_seed: list[float]
+    folds: int
+    majority: float
+    """Accuracy of always saying the more frequent label."""
+
+
+def cross_validate(
+    words: Sequence[Word],
+    labels: Sequence[bool],
+    config: NetworkConfig = DEFAULT,
+    folds: int = 10,
+    seeds: int = 3,
+    device: str = "cpu",
+    seconds: float = math.inf,
+) -> Validation:
+    """Train on all but one fold and test on it, for each fold; equal lines share a fold.
+
+    No other seed is begun once the seconds are up.
+    """
+    end = time.monotonic() + seconds
+    alphabet = sorted({symbol for word in words for symbol in word})
+    by_seed = []
+    for seed in range(seeds):
+        if seed and time.monotonic() > end:
+            break
+        homes = deal(words, labels, folds, Random(seed))
+        right = 0
+        for fold in track(range(max(homes) + 1), f"validating with seed {seed}, fold"):
+            inside = [n for n, home in enumerate(homes) if home != fold]
+            outside = [n for n, home in enumerate(homes) if home == fold]
+            network = train_network(
+                [words[n] for n in inside],
+                [labels[n] for n in inside],
+                replace(config, seed=config.seed + seed),
+                alphabet,
+                device,
+            )
+            tested = [words[n] for n in outside], [labels[n] for n in outside]
+            right += round(network.accuracy(*tested) * len(outside))
+        by_seed.append(right / len(words))
+    majority = max(Counter(labels).values()) / len(labels)
+    return Validation(sum(by_seed) / len(by_seed), by_seed, max(homes) + 1, majority)
+
+
+def deal(words: Sequence[Word], labels: Sequence[bool], folds: int, rng: Random) -> list[int]:
+    """A fold for each word: as many of each label in each, equal words in the same one."""
+    kinds: dict[Word, list[int]] = {}
+    for n, word in enumerate(words):
+        kinds.setdefault(tuple(word), []).append(n)
+    groups = list(kinds.values())
+    rng.shuffle(groups)
+    groups.sort(key=lambda group: labels[group[0]])
+    if len(groups) < 2:
+        raise DataError(
+            "validating a network",
+            f"{len(groups)} different lines",
+            "two or more, to train on some and test on others",
+        )
+    folds = min(folds, len(groups))
+    homes = [0] * len(words)
+    for place, group in enumerate(groups):
+        for n in group:
+            homes[n] = place % folds
+    return homes
+
+
+class StringSampler:
+    """Draws words that look like the given ones.
+
+    Half are random, with their lengths and frequencies of symbols; half are one of them with one
+    to three changes, which is where a rule that few random words keep can be seen.
+    """
+
+    def __init__(self, words: Sequence[Word], seed: int = 0, shorter: bool = False) -> None:
+        self.words, self.rng = list(words), Random(seed)
+        self.symbols = [symbol for word in words for symbol in word]  # as often as they occur
+        self.shorter = shorter
+        """Random words may have any length up to the given ones', and half as much again."""
+
+    def random(self) -> Word:
+        """Symbols drawn one by one."""
+        length = len(self.rng.choice(self.words))
+        if self.shorter:
+            length = self.rng.randint(0, length + length // 2)
+        return tuple(self.rng.choice(self.symbols) for _ in range(length)) if self.symbols else ()
+
+    def changed(self, word: Word) -> Word:
+        """A word with symbols replaced, left out, put in or exchanged."""
+        edited = list(word)
+        for _ in range(self.rng.randint(1, 3)):
+            at, kind = self.rng.randrange(len(edited) + 1), self.rng.randrange(5)
+            if kind == 0 and self.symbols:
+                edited.insert(at, self.rng.choice(self.symbols))
+            elif kind == 1 and at < len(edited):
+                del edited[at]
+            elif kind == 2 and len(edited) > 1:
+                one, two = self.rng.sample(range(len(edited)), 2)
+                edited[one], edited[two] = edited[two], edited[one]
+            elif at < len(edited) and self.symbols:
+                edited[at] = self.rng.choice(self.symbols)
+        return tuple(edited)
+
+    def draw(self, count: int) -> list[Word]:
+        """So many words, random and changed ones in turn."""
+        return [
+            self.changed(self.rng.choice(self.words)) if n % 2 else self.random()
+            for n in range(count)
+        ]
+
+    def lesson(self, accepts: Accepts, count: int) -> tuple[list[Word], list[bool]]:
+        """Words of which half are accepted, as far as can be found, with near misses, shuffled.
+
+        A word that is accepted is changed until one is not, and the other way round: of long
+        random words a rule often accepts almost none, or nearly all.
+        """
+        kept: dict[bool, list[Word]] = {True: [], False: []}
+        pool = list(self.words)
+        for _ in range(20 * count):
+            wanted = len(kept[True]) < count // 2, len(kept[False]) < count - count // 2
+            if not any(wanted):
+                break
+            near = self.changed(self.rng.choice(pool)) if self.rng.random() < 0.7 else None
+            word = self.random() if near is None else near
+            label = bool(accepts(word))
+            if len(kept[label]) < (count // 2 if label else count - count // 2):
+                kept[label].append(word)
+                if len(pool) < 4 * len(self.words) + 100:
+                    pool.append(word)
+        pairs = [(word, label) for label, words in kept.items() for word in words]
+        self.rng.shuffle(pairs)
+        return [word for word, _ in pairs], [label for _, label in pairs]

@@ -1,0 +1,110 @@
+"""What is seen of a run: progress on stderr, log.txt, and curves for TensorBoard."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from regard.ambient import Progress, note
+from regard.errors import RegardError
+from regard.result import human_bytes, human_time
+from regard.train.config import TrainConfig
+
+SMOOTH = 0.98  # share of the smoothed loss that a step keeps
+
+
+class Monitor:
+    """Tells a person, log.txt and TensorBoard how a run goes; of several processes the first."""
+
+    def __init__(self, folder: Path, config: TrainConfig, leads: bool = True) -> None:
+        self.folder, self.config, self.leads = folder, config, leads
+        self.progress = Progress("training")
+        self.smooth: float | None = None
+        self.clock = time.monotonic()
+        self.step = 0
+        self.pace: float | None = None
+        self.reports = 0
+        self.board: Any = None
+
+    def say(self, text: str) -> None:
+        """A message for the person and for the log."""
+        self.log(text)
+        note(text)
+
+    def log(self, text: str) -> None:
+        """One line of log.txt, with the time."""
+        if self.leads:
+            with (self.folder / "log.txt").open("a", encoding="utf-8") as file:
+                file.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}\n")
+
+    def begin(self, step: int) -> None:
+        """The first step is about to be taken."""
+        self.step, self.clock = step, time.monotonic()
+        text = "compiling and first batch" if self.config.compile else "first batch"
+        self.log(f"{text}, from step {step}")
+        self.progress(text)
+
+    def report(self, line: dict[str, Any]) -> None:
+        """One line of metrics, as the trainer gives it."""
+        if self.board is not None:
+            for name in ("loss", "nll", "lr", "norm", "tokens_per_s", "valid_nll"):
+                if name in line:
+                    self.board.add_scalar(name, line[name], line["step"])
+        if "valid_nll" in line:
+            text = f"step {line['step']}: validation {line['valid_nll']:.4f}"
+            self.say(f"{text} over {line['valid_tokens']:,} tokens, best {line['best']:.4f}")
+            self.clock = time.monotonic()  # validation is not a step
+            return
+        now, loss = time.monotonic(), line["loss"]
+        taken = line["step"] - self.step
+        kept = SMOOTH ** max(taken, 1)
+        self.smooth = loss if self.smooth is None else kept * self.smooth + (1 - kept) * loss
+        if taken > 0:
+            pace = (now - self.clock) / taken
+            # The first interval holds compiling and the first batch: it is soon forgotten.
+            self.pace = pace if self.reports < 2 else 0.7 * (self.pace or pace) + 0.3 * pace
+            self.reports += 1
+        self.step, self.clock = line["step"], now
+        text = self.line(line)
+        self.log(text)
+        self.progress(text)
+
+    def line(self, line: dict[str, Any]) -> str:
+        """Step, losses, speed, memory and times to come."""
+        step, steps, every = line["step"], self.config.steps, self.config.save_every
+        parts = [f"step {step}/{steps}", f"loss {line['loss']:.4f} ({self.smooth:.4f})"]
+        parts.append(f"{line['tokens_per_s']:,.0f} tokens/s")
+        parts.append(human_bytes(line.get("memory") or resident()))
+        if self.pace is not None and self.reports > 1 and step < steps:
+            left = human_time(self.pace * (steps - step))
+            save = human_time(self.pace * (min(every - step % every, steps - step)))
+            parts.append(f"end in {left}, checkpoint in {save}")
+        return ", ".join(parts)
+
+    def open_board(self) -> None:
+        """Write for TensorBoard too."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            found, fix = "tensorboard is not installed", "pip install tensorboard"
+            raise RegardError("opening TensorBoard", found, "the package", fix) from None
+        self.board = SummaryWriter(str(self.folder / "tensorboard"))
+
+    def stop(self) -> None:
+        """Take the live line away."""
+        self.progress.stop()
+        if self.board is not None:
+            self.board.close()
+
+
+def resident() -> int:
+    """Most memory this process has held, in bytes."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return held if sys.platform == "darwin" else held * 1024

@@ -1,0 +1,190 @@
+"""What training returns. No torch here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.result import Grid, Result, Row, human_bytes, human_count, shown
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+METRICS = "metrics.jsonl"
+"""What a run measured, one line of JSON each time."""
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl that were written to their end."""
+    path = folder / METRICS
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+
+@dataclass(frozen=True)
+class Run(Result):
+    """A trained model in {out}."""
+
+    steps: int
+    tokens: int
+    """Labelled tokens that it has seen."""
+    loss: float | None
+    """Of the last step that was logged, in nats a token, label smoothing included."""
+    best_valid: float | None
+    """The lowest mean negative log-likelihood on validation data, in nats a token."""
+    best_step: int | None
+    final: str
+    """Which weights `kit` has: the best step's, the last one's, or an average."""
+    out: str
+    """The run's folder."""
+    weights: str = shown("{:.12}")
+    """SHA-256 of those weights."""
+    last_weights: str = shown("{:.12}")
+    """SHA-256 of the weights after the last step."""
+    path: Path = shown(json=False, table=False)
+    """The folder of the weights, which `regard.load` opens."""
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder: config.toml, metrics.jsonl, log.txt, checkpoints, samples, final."""
+        return Path(self.out)
+
+    @property
+    def kit(self) -> Kit:
+        """The trained model with its tokenizer."""
+        from regard.loading import load_kit
+
+        return load_kit(self.path)
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """What was measured, in order: step, loss, lr, … and at validations valid_nll."""
+        return read_metrics(self.folder)
+
+    def plot(self) -> Any:
+        """Loss in training and on validation data over the steps, as a matplotlib figure."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6, 4))
+        axes = figure.subplots()
+        for name, label in (("nll", "training"), ("valid_nll", "validation")):
+            points = [(line["step"], line[name]) for line in self.metrics if name in line]
+            if points:
+                axes.plot(*zip(*points, strict=True), label=label)
+        axes.set(xlabel="step", ylabel="nats per token", title=self.out)
+        axes.legend()
+        return figure
+
+
+@dataclass(frozen=True)
+class RunSettings(Result):
+    """The settings of a run."""
+
+    values: dict[str, Any]
+    origins: dict[str, str]
+    """Where each value came from: default, a preset, a file, or flag where it was given."""
+
+    def parts(self) -> Iterator[str | Grid]:
+        """As TOML that `--config` reads back."""
+        from regard.train.settings import write_toml
+
+        yield write_toml(self).rstrip()
+
+
+@dataclass(frozen=True)
+class DryRun(Result):
+    """What would run; nothing was written."""
+
+    config: dict[str, Any]
+    data: dict[str, Any]
+    model: dict[str, Any]
+    run: dict[str, Any]
+    memory_bytes: int | None
+    """Of a step on one process, in float32; None for recurrent models, which are not counted."""
+    memory_free: int | None
+    disk_bytes: int
+    """Of checkpoints and `final`."""
+    disk_free: int
+    settings: RunSettings = shown(json=False)
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The settings, the data, and what it takes."""
+        yield from self.settings.parts()
+        data, run = self.data, self.run
+        held = {"train": data["train"], "validation": data["valid"] or "none"}
+        held |= {"vocabulary": f"{data['vocabulary']:,}"}
+        held |= {"batches": f"{data['batches_per_epoch']:,} in an epoch"}
+        yield Grid("data", ("", ""), list(held.items()), left=2)
+        processes = f"{run['processes']} process{'es' if run['processes'] > 1 else ''}"
+        memory = "not counted for recurrent models"
+        if self.memory_bytes is not None:
+            memory = f"about {human_bytes(self.memory_bytes)} a process in float32"
+        if self.memory_free is not None:
+            memory += f", {human_bytes(self.memory_free)} free"
+        family = self.model["family"] or "regard's own"
+        lines = {
+            "model": f"{family}, {human_count(self.model['parameters'])} parameters",
+            "place": f"{run['out']}, on {run['device']}, {processes}",
+            "steps": f"{run['steps']:,}, {run['epochs']:,} epochs",
+            "memory": memory,
+            "disk": f"about {human_bytes(self.disk_bytes)} for checkpoints and final, "
+            f"{human_bytes(self.disk_free)} free",
+        }
+        yield Grid("would run", ("", ""), list(lines.items()), left=2)
+        yield "nothing was written"
+
+
+@dataclass(frozen=True)
+class Kill(Row):
+    """How one process was ended."""
+
+    number: int
+    moment: str
+    """What was aimed at."""
+    step: int
+    """The last step in metrics.jsonl."""
+    writing: bool
+    """Whether a checkpoint was half written."""
+    workers: int
+
+
+@dataclass(frozen=True)
+class ResumeCheck(Result):
+    """Kills of `train {kind}`, and the weights of both runs."""
+
+    kind: str
+    same: bool
+    """Whether weights and losses are the same bits."""
+    kills: list[Kill]
+    whole: dict[str, Any]
+    """Results of the run that nobody stopped."""
+    killed: dict[str, Any]
+    """Results of the one that was killed and resumed."""
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        """1 where they differ."""
+        return 0 if self.same else 1
+
+
+@dataclass(frozen=True)
+class Replay(Result):
+    """A run again, compared with its receipt."""
+
+    match: bool
+    compared: str
+    """What was compared, or the first difference."""
+    results: dict[str, Any]
+    """Of the new run."""
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        """1 where they differ."""
+        return 0 if self.match else 1
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The verdict."""
+        yield f"{'match' if self.match else 'DIFFERENT'}: {self.compared}"

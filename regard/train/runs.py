@@ -1,0 +1,557 @@
+"""From files to a run's folder: prepare the data, build or open the model, train, write `final`.
+
+A folder holds config.toml (all settings with their origins), metrics.jsonl, log.txt, samples/,
+checkpoints/, final/ and receipt.json. Killed at any moment, a run goes on from its last whole
+checkpoint and ends with the same bits.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from regard import __version__
+from regard.ambient import choose_device, current, note, progress
+from regard.ambient import settings as ambient
+from regard.data.word_frequencies import WORDS_FILE, WRITTEN_FILE
+from regard.decode.shortlist import SHORTLIST_FILE
+from regard.errors import DataError, ResourceError, UsageError
+from regard.files import FULL, LOCK, file_hash, hold, is_taken
+from regard.heap import free_memory
+from regard.interop.families import bind
+from regard.kit import Kit
+from regard.loading import load_kit
+from regard.model.batch import Batch
+from regard.model.config import CELLS, ModelConfig, RecurrentConfig
+from regard.model.cost import RunShape, count_memory, disk_of, largest_tensor
+from regard.model.model import Model, empty_model
+from regard.model.recurrent import model_class
+from regard.model_kinds import check_model
+from regard.receipt import NAME, make_receipt, write_receipt
+from regard.result import human_count
+from regard.train.checkpoint import (
+    fault_of,
+    last_checkpoints,
+    read_checkpoint,
+    step_of,
+    weight_hash,
+    write_average,
+)
+from regard.train.config import FREE, Config, DataConfig, ShapeConfig, TrainConfig
+from regard.train.cross_entropy import chunk_rows
+from regard.train.data import RunData, RunPlan, prepare_data
+from regard.train.distributed import World, joined
+from regard.train.loop import Interrupted, Job, Trainer, check_same, with_dropout
+from regard.train.monitor import Monitor
+from regard.train.results import DryRun, Run, RunSettings, read_metrics
+from regard.train.settings import (
+    CONFIG,
+    KNOWN,
+    make_config,
+    read_toml,
+    read_value,
+    resolve_run,
+    write_toml,
+)
+
+FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
+ITEM = 4  # bytes: weights, gradients and optimizer are float32
+SAMPLES, NEW, LEAD = 3, 48, 12  # samples, new tokens of each, tokens of a beginning
+WANTED = {
+    "lm": "a decoder that predicts the next token",
+    "mlm": "an encoder that predicts masked tokens",
+    "seq2seq": "an encoder-decoder",
+}
+
+
+def train_files(
+    word: str,
+    files: Any,
+    *,
+    out: str | Path | None,
+    resume: bool,
+    configs: Sequence[Config],
+    toml: str | Path | None = None,
+    print_config: bool = False,
+    dry_run: bool = False,
+) -> Run | DryRun | RunSettings:
+    """Train, and write the run's folder; several processes when torchrun started them."""
+    path = None if toml is None else Path(toml)
+    if path is None and resume and not files and out is not None:
+        path = Path(out) / CONFIG
+        if not path.is_file():
+            fix = "to begin it, give the files too"
+            raise UsageError(f"resuming {out}", f"no {path}", "the folder of a run", fix)
+    settings = resolve_run(word, files, configs, path)
+    if print_config:
+        return settings
+    device = choose_device(settings.values["device"])
+    check_precision(settings.values["precision"], device)
+    with joined(device) as world, ambient(quiet=current().quiet or not world.leads):
+        plan = make_plan(settings, None if out is None else Path(out), resume, device, world)
+        if dry_run:
+            result: DryRun | Run | None = world.lead(lambda: estimate(plan, resume))
+        else:
+            result = train_guarded(plan, resume, Monitor(plan.folder, plan.train, world.leads))
+        result = world.same(result)
+    assert result is not None
+    return result
+
+
+def make_plan(
+    settings: RunSettings, out: Path | None, resume: bool, device: str, world: World
+) -> RunPlan:
+    """The dataclasses of a run, its folder, its device and its processes."""
+    values, data = settings.values, make_config(settings, DataConfig)
+    if data.init is not None:
+        check_model(data.init, "train --init")
+    kind, shape = values["kind"], make_config(settings, ShapeConfig)
+    if out is None:
+        name = shape.family if shape.family in CELLS and kind == "lm" else kind
+        out = world.same(usual_folder(name, resume))
+    train = make_config(settings, TrainConfig)
+    rest = (values["files"], values["seed"], data, shape, train)
+    return RunPlan(settings, kind, *rest, out, device, world)
+
+
+def usual_folder(kind: str, resume: bool) -> Path:
+    """The first of runs/KIND-1, runs/KIND-2, … that is not there; to go on, the one before it."""
+    number = 1
+    while (folder := Path("runs") / f"{kind}-{number}").exists():
+        number += 1
+    return folder.with_name(f"{kind}-{number - 1}") if resume and number > 1 else folder
+
+
+def check_precision(precision: str, device: str) -> None:
+    """Refuse numbers that the device does not compute with."""
+    lacking = precision == "fp16" and device == "cpu"
+    if precision == "bf16" and device == "cuda":
+        lacking = not torch.cuda.is_bf16_supported(including_emulation=False)
+    if lacking:
+        found = f"precision = {precision} on {device}"
+        expected = "fp32" if precision == "bf16" else "bf16 or fp32"
+        raise UsageError("configuring a run", found, expected, "change --precision or --device")
+
+
+# From beginning to end ----------------------------------------------------------------------------
+
+
+def train_guarded(plan: RunPlan, resume: bool, monitor: Monitor) -> Run | None:
+    """Train; signals and a full disk end it in order."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt  # SIGTERM outside the loop ends like Ctrl-C
+
+    def set_terminate(handler: Any) -> None:
+        try:
+            signal.signal(signal.SIGTERM, handler)
+        except ValueError:  # not the main thread
+            pass
+
+    handler = signal.getsignal(signal.SIGTERM)
+    set_terminate(interrupt)
+    try:
+        with ExitStack() as held:
+            return train(plan, resume, monitor, held)
+    except KeyboardInterrupt:
+        if (plan.folder / CONFIG).is_file():
+            monitor.say(f"stopped; the same command with --resume goes on from {plan.folder}")
+        raise
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        found, fix = error.strerror or str(error), "free some space and run again with --resume"
+        raise ResourceError(f"writing into {plan.folder}", found, "room on disk", fix) from error
+    finally:
+        monitor.stop()
+        set_terminate(handler)
+
+
+def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run | None:
+    """Prepare, train, and write `final` and the receipt; the first process has the result."""
+    world, opened = plan.world, list[bool]()
+    fresh = not is_taken(plan.folder)
+
+    def begin() -> RunData:
+        if world.leads:
+            open_folder(plan, resume, monitor, held)
+            opened.append(True)
+        return prepare_data(plan, plan.folder, monitor.say, monitor.progress)
+
+    try:
+        data = world.lead(begin)
+        kit = make_kit(plan, data, monitor.say)
+        trainer = Trainer(make_job(plan, data, kit, monitor))
+    except Exception:
+        if world.leads and fresh and opened:  # so that the command can be given again, put right
+            clear_folder(plan.folder, monitor)
+        raise
+    if resume:
+        path = trainer.restore(lambda folder: load_kit(folder).model)
+        where = f"resuming from {path}, at step {trainer.state.step} of {plan.train.steps}"
+        nowhere = f"no whole checkpoint in {trainer.checkpoints}: starting at step 0"
+        monitor.say(where if path is not None else nowhere)
+    state = trainer.state
+    if state.step >= plan.train.steps:
+        monitor.say(f"nothing to train: the run is at step {state.step} already")
+    elif state.stopped:
+        monitor.say(f"nothing to train: the run stopped early at step {state.step}")
+    else:
+        monitor.begin(state.step)
+        try:
+            trainer.run()
+        except Interrupted:
+            if not hasattr(sys, "ps1"):  # a notebook or a prompt gets what there is
+                raise
+            monitor.say(f"stopped at step {trainer.state.step}; resume=True goes on")
+            path = trainer.checkpoints / f"step-{trainer.state.step:06d}"
+            return make_result(plan, trainer, path, f"step {trainer.state.step}, stopped")
+    return finish(plan, data, kit, trainer, monitor.say) if world.leads else None
+
+
+# The folder ---------------------------------------------------------------------------------------
+
+
+def check_folder(plan: RunPlan, resume: bool) -> dict[str, Any]:
+    """See that a run's folder is new, or one to go on with; the settings it had before."""
+    folder = plan.folder
+    if folder.exists() and not folder.is_dir():
+        raise UsageError("opening the run's folder", f"{folder} is a file", "a folder")
+    there = folder.is_dir() and any(folder.iterdir())
+    if there and not resume:
+        fix = "add --resume to go on with it, or give another --out"
+        found = f"{folder} is not empty"
+        raise UsageError("opening the run's folder", found, "a new or empty folder", fix)
+    written = folder / CONFIG
+    before = read_toml(written) if there and written.is_file() else {}
+    if before:
+        was = {name: read_value(name, before[name], CONFIG) for name in KNOWN if name in before}
+        check_same(folder, plan.settings.values, was, FREE_KEYS)
+    return before
+
+
+def open_folder(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> None:
+    """Make the run's folder, or go on with it, and hold it."""
+    before = check_folder(plan, resume)
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    held.enter_context(hold(plan.folder, "opening the run's folder"))
+    draft = plan.folder / ".config.part"
+    draft.write_text(write_toml(plan.settings), encoding="utf-8")
+    os.replace(draft, plan.folder / CONFIG)
+    changed = before.get("steps", plan.train.steps) != plan.train.steps
+    if changed and plan.train.schedule in ("cosine", "wsd"):
+        ends = f"the {plan.train.schedule} schedule now ends there; a replay in one go will differ"
+        monitor.say(f"steps = {plan.train.steps}, was {before['steps']}: {ends}")
+    if plan.world.size > 1:
+        how = "a part of the model on each" if plan.train.shard else "the model on each"
+        monitor.say(f"{plan.world.size} processes, {how}")
+    elif plan.train.shard:
+        monitor.say("one process: --shard has nothing to share; start several with torchrun")
+    if plan.data.tensorboard:
+        monitor.open_board()
+
+
+def clear_folder(folder: Path, monitor: Monitor) -> None:
+    """Take back what a run wrote that could not begin: its settings, messages and stores."""
+    monitor.stop()
+    for path in (folder / CONFIG, folder / "log.txt", folder / LOCK):
+        path.unlink(missing_ok=True)
+    for path in (folder / "data", folder / "tokenizer"):
+        shutil.rmtree(path, ignore_errors=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
+# The model ----------------------------------------------------------------------------------------
+
+
+def make_kit(plan: RunPlan, data: RunData, say: Callable[[str], None]) -> Kit:
+    """The model to be trained with its tokenizer, on the device of the run."""
+    if plan.data.init is not None:
+        kit = open_init(plan.data.init, plan.kind, plan.train.length)
+        say(f"beginning with the weights of {plan.data.init}")
+    else:
+        config, family = plan.shape.build(data.tokenizer.size, plan.train.length)
+        model = model_class(config).fresh(config, plan.seed)
+        kit = Kit(model, data.tokenizer, bind(family) if family else None)
+        kit.config = kit.fresh_config()
+        if plan.kind == "seq2seq":
+            specials = data.tokenizer.specials
+            kit.config["decoder_start_token_id"] = specials.get("pad", specials["eos"])
+    with_dropout(kit.model, plan.train.dropout).to(plan.device)
+    count = human_count(sum(p.numel() for p in kit.model.parameters()))
+    own = "regard's own: no family of transformers holds "
+    own += plan.shape.family if plan.shape.family in CELLS else "pre-norm encoder-decoders"
+    named = own if kit.binding is None else kit.binding.architecture
+    say(f"model: {named}, {count} parameters, on {plan.device}")
+    return kit
+
+
+def open_init(path: str, kind: str, length: int) -> Kit:
+    """The model of a folder, to be trained further; lists of its old training words stay behind."""
+    kit, doing = load_kit(path, precision=None), f"beginning `train {kind}` with {path}"
+    config = kit.model.config
+    if kind_of(config) != kind:
+        found = WANTED.get(kind_of(config) or "", "a model without scores for each token")
+        if isinstance(config, RecurrentConfig):
+            found = "a recurrent model"
+        raise DataError(doing, found, WANTED[kind])
+    if kit.room is not None and length > kit.room:
+        found, fix = f"length = {length}", f"--length {kit.room}"
+        raise DataError(doing, found, f"at most {kit.room}, its table of positions", fix)
+    old = (SHORTLIST_FILE, WORDS_FILE, WRITTEN_FILE)
+    return replace(kit, files={k: v for k, v in kit.files.items() if k not in old})
+
+
+def kind_of(config: ModelConfig) -> str | None:
+    """Which kind of training a Transformer is made for."""
+    if config.head.size is None or config.head.take != "all":
+        return None
+    if config.target is not None:
+        return "seq2seq" if config.encoder is not None and config.decoder is not None else None
+    stacks = config.encoder is not None, config.decoder is not None
+    return {(False, True): "lm", (True, False): "mlm"}.get(stacks)
+
+
+def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> Job:
+    """The job of the loop."""
+    shape = {name: plan.settings.values[name] for name in ShapeConfig.__dataclass_fields__}
+    kinds = {"kind": plan.kind, "mask": plan.data.mask, "carry": plan.data.carry}
+    return Job(
+        plan.train,
+        kit.model,
+        data.train,
+        plan.folder,
+        lambda folder, model: replace(kit, model=model).save(folder),
+        seed=plan.seed,
+        valid=data.valid,
+        identity={**kinds, **shape, **data.identity},
+        report=monitor.report,
+        say=monitor.say,
+        sample=make_sampler(plan, data, kit, monitor),
+        world=plan.world,
+    )
+
+
+# Samples ------------------------------------------------------------------------------------------
+
+
+def make_sampler(
+    plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor
+) -> Callable[[int, Model], None]:
+    """A callback that writes what the model says by now, greedily, into samples/step-….txt."""
+    folder, length = plan.folder / "samples", plan.train.length
+    prompts = list(plan.data.prompts) or beginnings(plan, data)
+
+    def sample(step: int, model: Model) -> None:
+        now = replace(kit, model=model)
+        one = fill_gaps if plan.kind == "mlm" else write_on
+        lines = [f"{prompt!r} → {one(now, prompt, length)!r}" for prompt in prompts]
+        folder.mkdir(exist_ok=True)
+        (folder / f"step-{step:06d}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        for line in lines:
+            monitor.log(f"sample at step {step}: {line}")
+
+    return sample
+
+
+def beginnings(plan: RunPlan, data: RunData) -> list[str]:
+    """A few texts of the validation data: beginnings, whole sources, or lines."""
+    store, decode, length = data.store, data.tokenizer.decode, plan.train.length
+    if plan.kind == "lm":
+        lead = max(1, min(LEAD, length // 4))
+        starts = [n * max(store.tokens - lead, 0) // SAMPLES for n in range(SAMPLES)]
+        texts = [decode(store.read(start, start + lead).tolist()) for start in starts]
+    else:
+        numbers = range(min(len(store) * store.sides, 50 * store.sides))[:: store.sides]
+        rows = [store[n].tolist() for n in numbers]
+        fitting = [row for row in rows if len(row) < length - 1]
+        texts = [decode(row, side="source") for row in fitting[:SAMPLES]]
+    return [text for text in texts if text.strip()] or ["a"]
+
+
+def write_on(kit: Kit, prompt: str, length: int) -> str:
+    """A greedy continuation, or a translation."""
+    pair = kit.model.config.target is not None
+    size = 0 if pair else len(kit.encode([prompt])[0][0])
+    return str(kit.generate(prompt, min(NEW, max(length - size, 1))))
+
+
+@torch.no_grad()
+def fill_gaps(kit: Kit, prompt: str, length: int) -> str:
+    """Each seventh token hidden and guessed."""
+    ids = torch.tensor([kit.text_tokenizer.encode(prompt)], device=kit.device)
+    hidden = torch.arange(ids.shape[1], device=ids.device) % 7 == 3
+    shown = torch.where(hidden, kit.text_tokenizer.specials["mask"], ids)
+    best = kit.model(Batch(shown)).argmax(-1)
+    return kit.text_tokenizer.decode(torch.where(hidden, best, ids)[0].tolist())
+
+
+# The end ------------------------------------------------------------------------------------------
+
+
+def finish(
+    plan: RunPlan, data: RunData, kit: Kit, trainer: Trainer, say: Callable[[str], None]
+) -> Run:
+    """Write `final` and the receipt from the run's checkpoints."""
+    final, draft = plan.folder / "final", plan.folder / ".final.part"
+    shutil.rmtree(draft, ignore_errors=True)
+    taken = write_final(kit, trainer, draft)
+    shutil.rmtree(final, ignore_errors=True)
+    os.replace(draft, final)
+    result = make_result(plan, trainer, final, taken)
+    config = {k: v for k, v in plan.settings.values.items() if v is not None}
+    place = {"device": plan.device, "threads": torch.get_num_threads()}
+    if plan.device == "cuda":
+        place["device_name"] = torch.cuda.get_device_name()
+    if plan.world.size > 1:
+        place["processes"] = plan.world.size
+    versions = {"regard": __version__, "torch": torch.__version__}
+    results = {name: value for name, value in result.to_dict().items() if name != "out"}
+    inputs = data.hashes | init_hashes(plan.data.init)
+    receipt = make_receipt(command_of(plan), config, inputs, results, versions, place)
+    write_receipt(plan.folder / NAME, receipt)
+    say(f"final: {taken}")
+    return result
+
+
+def make_result(plan: RunPlan, trainer: Trainer, path: Path, taken: str) -> Run:
+    """The result of a run whose weights are in a folder."""
+    state = trainer.state
+    losses = [line["loss"] for line in read_metrics(plan.folder) if "loss" in line]
+    last = trainer.checkpoints / f"step-{state.step:06d}"
+    return Run(
+        steps=state.step,
+        tokens=state.tokens,
+        loss=losses[-1] if losses else None,
+        best_valid=state.best,
+        best_step=state.best_step,
+        final=taken,
+        weights=weight_hash(load_kit(path).model),
+        last_weights=weight_hash(load_kit(last).model),
+        out=str(plan.folder),
+        path=path,
+    )
+
+
+def command_of(plan: RunPlan) -> list[str]:
+    """The command line that says what was given, from wherever it was."""
+    settings = plan.settings
+    words = ["regard", "train", plan.kind, *plan.files, "--out", str(plan.folder)]
+    for name, origin in settings.origins.items():
+        value, flag = settings.values[name], name.replace("_", "-")
+        if origin == "flag" and name not in ("kind", "files"):
+            if isinstance(value, bool):
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            else:
+                words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else [value])]
+    return words
+
+
+def init_hashes(path: str | None) -> dict[str, str]:
+    """SHA-256 of each file of weights that a run began with."""
+    if path is None:
+        return {}
+    place = Path(path)
+    files = sorted(place.glob("*.safetensors")) if place.is_dir() else [place]
+    return {str(file): file_hash(file) for file in files if file.name != SHORTLIST_FILE}
+
+
+def write_final(kit: Kit, trainer: Trainer, draft: Path) -> str:
+    """Write the folder and say which weights it has: averaged, best, or last."""
+    config, state, runs = trainer.config, trainer.state, trainer.checkpoints
+    if config.average > 1:
+        folders = last_checkpoints(runs, config.average, config.save_every, state.step)
+        replace(kit, model=load_kit(folders[-1]).model).save(draft)
+        write_average(folders, draft)
+        steps = ", ".join(str(step_of(folder)) for folder in folders)
+        return f"average of the checkpoints of steps {steps}"
+    chosen, taken = runs / f"step-{state.step:06d}", f"step {state.step}, the last"
+    best = None if state.best_step is None else runs / f"step-{state.best_step:06d}"
+    if best == chosen:
+        taken += f" and the best on validation ({state.best:.4f})"
+    elif best is not None and best.is_dir():
+        if fault_of(best) is None:
+            chosen = best
+            taken = f"step {state.best_step}, the best on validation ({state.best:.4f})"
+        else:
+            taken += f"; the best, {best.name}, is damaged"
+    model = load_kit(chosen).model
+    if config.ema:
+        means = read_checkpoint(chosen)[0]["mean"]
+        with torch.no_grad():
+            for number, parameter in enumerate(model.parameters()):
+                parameter.copy_(means[str(number)])
+        taken += f", running mean of the weights ({config.ema})"
+    replace(kit, model=model).save(draft)
+    return taken
+
+
+# Without running ----------------------------------------------------------------------------------
+
+
+def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
+    """Read and check the data in a temporary folder, and count what a run would take."""
+    if not plan.world.leads:
+        return None
+    check_folder(plan, resume)
+
+    def warn(text: str) -> None:
+        """Of what a run says, only what there is to be done about."""
+        if text.startswith("warning:"):
+            note(text)
+
+    with TemporaryDirectory(prefix="regard-dry-") as name, progress("reading") as say:
+        data = prepare_data(plan, Path(name), warn, say)
+        batches, sizes = data.train.count(0), dict(data.sizes)
+    train = plan.train
+    if plan.data.init is None:
+        config, family = plan.shape.build(data.tokenizer.size, train.length)
+    else:
+        kit = open_init(plan.data.init, plan.kind, train.length)
+        config, family = kit.model.config, kit.binding.architecture if kit.binding else None
+    params = sum(p.numel() for p in empty_model(config, model_class(config)).parameters())
+    keep = max(train.keep, train.average)
+    one, most = disk_of(ITEM * params, train=True, keep=keep)
+    there = next(p for p in (plan.folder, *plan.folder.absolute().parents) if p.exists())
+    return DryRun(
+        config=plan.settings.values,
+        data=sizes | {"vocabulary": data.tokenizer.size, "batches_per_epoch": batches},
+        model={"family": family, "parameters": params},
+        run={
+            "out": str(plan.folder),
+            "device": plan.device,
+            "processes": plan.world.size,
+            "steps": train.steps,
+            "epochs": round(train.steps * train.accumulate / max(batches, 1), 2),
+        },
+        memory_bytes=peak_memory(plan, config) if config.decoder or config.encoder else None,
+        memory_free=free_memory(plan.device),
+        disk_bytes=most + (one // 3 * (keep + 2) if train.ema else 0),
+        disk_free=shutil.disk_usage(there).free,
+        settings=plan.settings,
+    )
+
+
+def peak_memory(plan: RunPlan, config: ModelConfig) -> int:
+    """Bytes of a step on one process, by formula, in float32; lower precisions keep less."""
+    train, size = plan.train, plan.world.size
+    rows = -(-max(train.batch_tokens // train.length, 1) // size)
+    memory = count_memory(config, RunShape(rows, train.length, train.length, ITEM), train=True)
+    # The loop scores in chunks: of the logits only one chunk is ever there.
+    labels, vocab = rows * train.length, config.head.size or 0
+    spared = 3 * (labels - chunk_rows(labels, max(vocab, 1), plan.device)) * vocab * ITEM
+    share = size if train.shard else 1
+    begins = 3 * memory.weights // share + sum(memory.parts.values()) - spared
+    steps = 4 * memory.weights // share + 2 * largest_tensor(config) * ITEM
+    return max(begins, steps) + (memory.weights // share if train.ema else 0)

@@ -1,0 +1,305 @@
+"""The settings of a run, each with its origin: default < preset < TOML file < given.
+
+A field of TrainConfig, ShapeConfig or DataConfig is a TOML key of the same name. A run's folder
+keeps all of them in config.toml, so that it can be resumed or run again. No torch here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from regard.ambient import DEFAULTS, Device, current
+from regard.errors import DataError, UsageError, bad_byte, check_known, did_you_mean
+from regard.model.config import CELLS
+from regard.model.presets import architecture, preset
+from regard.train.config import (
+    ARCHITECTURES,
+    FAMILIES,
+    KINDS,
+    Config,
+    DataConfig,
+    ShapeConfig,
+    TrainConfig,
+)
+from regard.train.results import RunSettings
+from regard.verbs import Bound, check_value
+from regard.zoo import locate
+
+DOING = "reading the settings"
+CONFIG = "config.toml"
+AnyConfig = TypeVar("AnyConfig", bound=Config)
+Seed = Annotated[int, Bound(0, (1 << 63) - 1, "0 to 2^63 - 1")]
+
+
+def known_settings() -> dict[str, tuple[Any, Any]]:
+    """Type and default of every setting of a run, by name."""
+    known: dict[str, tuple[Any, Any]] = {
+        "kind": (Literal[KINDS], "lm"),
+        "files": (tuple[str, ...], ()),
+        "seed": (Seed, DEFAULTS.seed),
+        "device": (Device, DEFAULTS.device),
+    }
+    for config in (DataConfig, ShapeConfig, TrainConfig):
+        hints = typing.get_type_hints(config, include_extras=True)
+        known |= {f.name: (hints[f.name], f.default) for f in dataclasses.fields(config)}
+    return known
+
+
+KNOWN = known_settings()
+
+# Presets ------------------------------------------------------------------------------------------
+
+USUAL: dict[str, dict[str, Any]] = {
+    "lm": {},
+    "mlm": {"beta2": 0.98, "weight_decay": 0.01, "dropout": 0.1},
+    "seq2seq": {
+        "length": 128,
+        "beta2": 0.98,
+        "schedule": "inverse_sqrt",
+        "weight_decay": 0.0,
+        "smoothing": 0.1,
+        "dropout": 0.1,
+    },
+}
+"""Training settings of each kind that differ from the defaults."""
+
+RECURRENT: dict[str, dict[str, Any]] = {
+    "lm": {"depth": 2, "length": 64, "carry": True, "lr": 2e-3, "weight_decay": 0.0},
+    "seq2seq": {"depth": 1, "schedule": "cosine", "lr": 2e-3},
+}
+"""Those of recurrent families: a window is how far back gradients go."""
+
+VASWANI = {"beta2": 0.98, "eps": 1e-9, "warm_up": 4000, "steps": 100_000, "average": 5}
+RECIPES: dict[str, dict[str, Any]] = {
+    "transformer-base": VASWANI | {"lr": 512**-0.5 * 4000**-0.5},
+    "transformer-big": VASWANI
+    | {"lr": 1024**-0.5 * 4000**-0.5, "dropout": 0.3, "steps": 300_000, "average": 20},
+    "transformer-pre": VASWANI | {"lr": 512**-0.5 * 4000**-0.5},
+}
+"""Published training settings of presets (spec training.md, section 1)."""
+
+
+def preset_values(kind: str, name: str | None, recurrent: bool = False) -> dict[str, Any]:
+    """What a preset says of shape and training; None is the usual of the kind."""
+    values = USUAL[kind] | (RECURRENT.get(kind, {}) if recurrent else {})
+    if name is None:
+        return values
+    config, family = preset(name), architecture(name)
+    families = {full: short for short, full in ARCHITECTURES.items()} | {None: "marian"}
+    if families.get(family) not in FAMILIES[kind]:
+        found = f"{name}, a {family or 'pre-norm encoder-decoder'}"
+        expected = f"a preset of {' or '.join(FAMILIES[kind])}"
+        raise UsageError(f"choosing a preset for `train {kind}`", found, expected)
+    block = config.last.block
+    depth = (config.encoder or config.last).depth
+    values |= {"family": families[family], "dim": block.dim, "depth": depth}
+    values |= {"heads": block.heads, "hidden": block.hidden, "pre_norm": family is None}
+    if values["family"] == "llama" and block.kv_heads is not None:
+        values["kv_heads"] = block.kv_heads
+    return values | RECIPES.get(name, {})
+
+
+# Values and files ---------------------------------------------------------------------------------
+
+
+def read_value(name: str, value: Any, origin: str) -> Any:
+    """A value of the right type, or an error that names the key and where it stood."""
+    hint = KNOWN[name][0]
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        if value is None:
+            return None
+        hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
+    if typing.get_origin(hint) is tuple:
+        items = [value] if isinstance(value, str | os.PathLike) else value
+        if not isinstance(items, list | tuple):
+            raise UsageError(DOING, f"{name} = {value!r} ({origin})", "a list of text")
+        return tuple(os.fspath(item) for item in items)
+    if typing.get_origin(hint) is Annotated:
+        hint = hint.__origin__
+    choices = typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
+    kind = str if choices else hint
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    fits = isinstance(value, int | float if kind is float else kind)
+    if not fits or (isinstance(value, bool) and kind is not bool):
+        expected = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+        raise UsageError(DOING, f"{name} = {value!r} ({origin})", expected[kind])
+    if choices:
+        check_known(value, choices, DOING, f"{name} = {value!r} ({origin})")
+    return kind(value)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The keys of a TOML file; tables only group them."""
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8").removeprefix("\ufeff"))
+    except OSError as error:
+        raise DataError(f"reading {path}", error.strerror or str(error), "a TOML file") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"reading {path}", bad_byte(error), "valid TOML") from None
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"reading {path}", str(error), "valid TOML") from None
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= value if isinstance(value, dict) else {key: value}
+    return flat
+
+
+def to_toml(value: Any) -> str:
+    """One value as TOML writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(to_toml, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    return repr(value)
+
+
+def write_toml(settings: RunSettings) -> str:
+    """All values as TOML, each with its origin as a comment."""
+    lines = []
+    for name, value in settings.values.items():
+        line = f"# {name} is not set" if value is None else f"{name} = {to_toml(value)}"
+        lines.append(f"{line}  # {settings.origins[name]}")
+    return "\n".join(lines) + "\n"
+
+
+# From all of them to a run ------------------------------------------------------------------------
+
+
+def make_config(settings: RunSettings, config: type[AnyConfig]) -> AnyConfig:
+    """One of the dataclasses, filled and checked."""
+    names = [field.name for field in dataclasses.fields(typing.cast(Any, config))]
+    return config(**{name: settings.values[name] for name in names})
+
+
+def resolve_run(
+    word: str, files: Any, configs: Sequence[Config], path: Path | None = None
+) -> RunSettings:
+    """All settings of a run, checked; `word` is a kind, or a cell of recurrent language models."""
+    asked: dict[str, Any] = {"kind": "lm", "family": word} if word in CELLS else {"kind": word}
+    if files:
+        asked["files"] = files
+    around = {name: getattr(current(), name) for name in ("seed", "device")}
+    asked |= {name: value for name, value in around.items() if value != getattr(DEFAULTS, name)}
+    given = {name: getattr(config, name) for config in configs for name in config.given} | asked
+    file = read_toml(path) if path is not None else {}
+    check_words(given, file, str(path))
+    kind, name = given["kind"], given.get("preset", file.get("preset"))
+    family, attention = (given.get(key, file.get(key)) for key in ("family", "attention"))
+    recurrent = family in CELLS or attention in ("additive", "none")
+    layers = [
+        ("default", {name: default for name, (_, default) in KNOWN.items()}),
+        (f"preset {name or f'for {kind}'}", preset_values(kind, name, recurrent)),
+        (str(path), file),
+        ("flag", given),
+    ]
+    settings = RunSettings({}, {})
+    for origin, values in layers:
+        for key, value in values.items():
+            if key not in KNOWN:
+                fix = did_you_mean(key, KNOWN, 1)
+                raise UsageError(DOING, f"unknown key {key!r} in {origin}", fix=fix)
+            put(settings, key, value, origin)
+    decide(settings, kind)
+    return settings
+
+
+def put(settings: RunSettings, name: str, value: Any, origin: str) -> None:
+    """Set one value, checked."""
+    settings.values[name], settings.origins[name] = read_value(name, value, origin), origin
+
+
+def check_words(given: Mapping[str, Any], file: Mapping[str, Any], path: str) -> None:
+    """A file of another kind of training than the function's was not meant for it."""
+    for name in ("kind", "family"):
+        asked, other = given.get(name), file.get(name)
+        if asked is None or other is None or (name == "family" and not {asked, other} <= {*CELLS}):
+            continue
+        if asked != other:
+            found = f"{name} = {asked} was asked for, {name} = {other!r} in {path}"
+            fix = f"call the function of that kind, or take {name} out of the file"
+            raise UsageError(DOING, found, "one of the two", fix)
+
+
+def decide(settings: RunSettings, kind: str) -> None:
+    """Decide what was left open, make paths absolute, and check all of it together."""
+    values, origins = settings.values, settings.origins
+    for name, depends in (("hidden", "dim"), ("kv_heads", "heads")):
+        of_preset = origins[name].startswith("preset")
+        if of_preset and not origins[depends].startswith("preset"):
+            put(settings, name, None, "default")  # the preset's would not fit
+    shape = make_config(settings, ShapeConfig)
+    if values["init"] is not None:
+        begin_with(settings)
+    else:
+        decided = shape.resolve(kind)
+        decided.build(8, values["length"])  # a shape that cannot be, before any work
+        for name in ("family", "hidden", "attention"):
+            if getattr(decided, name) != getattr(shape, name):
+                put(settings, name, getattr(decided, name), "default")
+    for name in ("files", "valid"):
+        values[name] = tuple(whole_path(file) for file in values[name])
+    if values["tokens"] is None:
+        usual = {"lm": "bpe", "mlm": "wordpiece", "seq2seq": "pieces"}
+        put(settings, "tokens", usual[kind], "default")
+    check_value("train", "seed", values["seed"], Seed)
+    make_config(settings, DataConfig)
+    train = make_config(settings, TrainConfig)
+    if not values["files"]:
+        raise UsageError(DOING, "no files to train on", f"regard train {kind} FILE…")
+    if kind != "seq2seq" and train.batch_tokens < train.length:
+        found = f"batch_tokens = {train.batch_tokens}, fewer than length = {train.length}"
+        raise UsageError(DOING, found, "room for one window", "raise one or lower the other")
+    check_recurrent(values)
+
+
+def whole_path(file: str) -> str:
+    """The absolute path of a file of data, which a pipe has not."""
+    if Path(file).is_fifo():
+        expected = "a file: it is read several times"
+        raise DataError(f"reading {file}", "a pipe", expected, "write it to a file first")
+    return str(Path(file).resolve())
+
+
+def begin_with(settings: RunSettings) -> None:
+    """Make the path of the model that a run begins with whole, and refuse what is its own."""
+    values = settings.values
+    init = os.fspath(locate(values["init"]))
+    if not Path(init).exists():
+        expected = "a folder that `regard.load` opens, or a name `regard models` shows"
+        raise UsageError(DOING, f"init = {init}: no such file or folder", expected)
+    values["init"] = init = str(Path(init).resolve())
+    own = [field.name for field in dataclasses.fields(ShapeConfig)]
+    for name in (*own, "preset", "vocab"):
+        if values[name] != KNOWN[name][1]:
+            found = f"{name} = {values[name]} ({settings.origins[name]}) with init"
+            raise UsageError(DOING, found, f"the {name} of {init}", f"leave {name} out")
+    if values["tokens"] not in (None, init):
+        found = f"tokens = {values['tokens']} with init"
+        raise UsageError(DOING, found, f"the tokenizer of {init}", "leave tokens out")
+    put(settings, "tokens", init, "init")
+
+
+def check_recurrent(values: Mapping[str, Any]) -> None:
+    """Refuse what recurrent models cannot do, and what only they can."""
+    family = values["family"]
+    if family not in CELLS:
+        wrong = ["carry"] if values["carry"] else []
+        expected = f"a recurrent family ({', '.join(CELLS)}): a Transformer keeps no state"
+    else:
+        wrong = [name for name in ("compile", "shard") if values[name]]
+        wrong += [name for name in ("optimizer", "precision") if values[name] in ("muon", "fp8")]
+        wrong += ["carry"] if values["carry"] and values["kind"] != "lm" else []
+        expected = "plain AdamW on each process"
+    if wrong:
+        found = f"{wrong[0]} = {values[wrong[0]]} with {family}"
+        raise UsageError(DOING, found, expected, f"leave --{wrong[0]} out")

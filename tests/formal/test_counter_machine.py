@@ -1,0 +1,74 @@
+"""Counter machines against what their languages are, over all short words."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import pytest
+
+from regard.formal import counter_machine as counter
+
+DYCK_1 = counter.machine("q ( . q +1 \n q ) + q -1", "q", "q:0")
+
+
+def blocks(letters):
+    def holds(word):
+        n = len(word) // len(letters)
+        return word == "".join(letter * n for letter in letters)
+
+    return holds
+
+
+def balanced(word):
+    while "()" in word:
+        word = word.replace("()", "")
+    return word == ""
+
+
+@pytest.mark.parametrize(
+    ("machine", "alphabet", "longest", "holds"),
+    [
+        (counter.AN_BN, "ab", 10, blocks("ab")),
+        (counter.AN_BN_CN, "abc", 9, blocks("abc")),
+        (counter.AN_BN_CN_DN, "abcd", 8, blocks("abcd")),
+        (DYCK_1, "()", 12, balanced),
+        (counter.MAJORITY, "01", 10, lambda word: word.count("1") > len(word) / 2),
+    ],
+)
+def test_all_short_words(machine, alphabet, longest, holds):
+    found = 0
+    for n in range(longest + 1):
+        for word in map("".join, product(alphabet, repeat=n)):
+            assert machine.accepts(word) == holds(word), word
+            found += machine.accepts(word)
+    assert found > 2
+
+
+@pytest.mark.parametrize("n", [1, 7, 200])
+def test_long_words(n):
+    word = "a" * n + "b" * n + "c" * n + "d" * n
+    assert counter.AN_BN_CN_DN.accepts(word)
+    assert counter.AN_BN_CN_DN.failure(word[:-1]) == 4 * n - 1
+    assert counter.AN_BN_CN_DN.failure(word + "d") == 4 * n
+    assert counter.AN_BN_CN_DN.failure("aabbcd") == 5
+
+
+def test_cross_serial_is_not_nested():
+    made = counter.cross_serial((("a", "A"), ("b",), ("c",), ("d", "D")))
+    for n in range(9):
+        for word in map("".join, product("aAbcdD", repeat=n)) if n < 7 else ():
+            found = re.fullmatch("([aA]+)(b+)(c+)([dD]+)", word)
+            same = found and len(found[1]) == len(found[3]) and len(found[2]) == len(found[4])
+            assert made.accepts(word) == bool(same)
+    assert made.accepts("aAbccD") and not made.accepts("aabcdd")
+
+
+def test_the_path_has_the_counters():
+    assert counter.AN_BN_CN.path("aabx") == [
+        ("a", (0, 0)),
+        ("a", (1, 0)),
+        ("a", (2, 0)),
+        ("b", (1, 1)),
+    ]
+    assert counter.AN_BN_CN.failure("aabx") == 3 and DYCK_1.failure("())") == 2

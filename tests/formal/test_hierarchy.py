@@ -1,0 +1,165 @@
+"""Named languages: oracle, counts and draws against brute force; non-members that are none."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import product
+from math import comb
+from random import Random
+
+import pytest
+
+from regard.errors import DataError, UsageError
+from regard.formal.hierarchy import MAKERS, find_language
+from regard.formal.language import Fault
+from tests.formal.test_grammar import list_words
+
+
+def balanced(word):
+    before = None
+    while word != before:
+        before, word = word, word.replace("()", "").replace("[]", "")
+    return not word
+
+
+def depth(word):
+    levels = [0]
+    for sign in word:
+        levels.append(levels[-1] + (1 if sign in "([" else -1))
+    return max(levels)
+
+
+def same_blocks(letters):
+    return lambda w: w == "".join(x * (len(w) // len(letters)) for x in letters)
+
+
+def is_zero(word):
+    return bool(re.fullmatch(r"\d([-+*]\d)*", word)) and eval(word) % 5 == 0
+
+
+HOLDS = {
+    "an": lambda w: set(w) <= {"a"},
+    "aa": lambda w: len(w) % 2 == 0,
+    "ab": lambda w: w == "ab" * (len(w) // 2),
+    "parity": lambda w: w.count("1") % 2 == 0,
+    "even-pairs": lambda w: (w.count("ab") + w.count("ba")) % 2 == 0,
+    "first": lambda w: w[:1] == "1",
+    "mod5": is_zero,
+    "dyck-2-depth-3": lambda w: balanced(w) and depth(w) <= 3,
+    "anbn": same_blocks("ab"),
+    "majority": lambda w: w.count("1") > w.count("0"),
+    "dyck-1": balanced,
+    "dyck-2": balanced,
+    "palindromes": lambda w: w == w[::-1],
+    "anbncn": same_blocks("abc"),
+    "anbncndn": same_blocks("abcd"),
+    "copy": lambda w: w[: len(w) // 2] * 2 == w,
+}
+
+
+@pytest.mark.parametrize("name", HOLDS)
+def test_oracle_and_counts(name):
+    made = find_language(name)
+    longest = {1: 8, 2: 9, 3: 7, 4: 7}.get(len(made.alphabet), 4)
+    for n in range(longest + 1):
+        words = list(map("".join, product(made.alphabet, repeat=n)))
+        members = {word for word in words if HOLDS[name](word)}
+        assert {word for word in words if made.accepts(word)} == members
+        assert made.source.count(n) == len(members) and made.has(n) == bool(members)
+        if members:
+            assert "".join(made.member(n, Random(n))) in members
+        else:
+            with pytest.raises(DataError, match="none of length"):
+                made.member(n, Random(n))
+
+
+def test_every_language_is_tested():
+    assert set(HOLDS) | {"swiss", "english"} == set(MAKERS)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_members_and_strangers_of_any_length(name):
+    made, rng = find_language(name), Random(5)
+    for n in (4, 9, 12, 36):
+        if made.has(n):
+            assert made.accepts(made.member(n, rng))
+        for near in (False, True):
+            word = made.stranger(n, rng, near)
+            assert not made.accepts(word) and abs(len(word) - n) <= 1
+            assert made.fault(word)
+
+
+def test_near_misses_are_one_edit_away():
+    made, rng = find_language("anbn"), Random(1)
+    for _ in range(50):
+        word = "".join(made.stranger(10, rng, near=True))
+        changed = sum(x != y for x, y in zip(word, "aaaaabbbbb", strict=True))
+        assert changed in (1, 2)
+    assert len(made.stranger(11, rng, near=True)) == 11
+
+
+@pytest.mark.parametrize("name", ["majority", "swiss", "palindromes", "dyck-2", "mod5"])
+def test_draws_are_uniform(name):
+    made, rng = find_language(name), Random(2)
+    length = {"dyck-2": 4, "mod5": 3}.get(name, 6)
+    total = made.source.count(length)
+    each = 20 if name == "swiss" else 60
+    seen = Counter(made.member(length, rng) for _ in range(total * each))
+    assert len(seen) == total
+    square = sum((n - each) ** 2 / each for n in seen.values())
+    assert abs(square - (total - 1)) < 3.3 * (2 * (total - 1)) ** 0.5
+
+
+def test_swiss_german_crosses():
+    made = find_language("swiss")
+    assert made.source.count(4) == 3 * 3 * 2 * 3
+    assert made.source.count(6) == 3**2 * 3 * 2**2 * 3 + 3 * 3**2 * 2 * 3**2
+    assert made.accepts("em-Hans es-Huus hälfed aastriiche".split())
+    assert made.accepts("em-Hans em-Peter es-Huus hälfe hälfed laa".split())
+    fault = made.fault("em-Hans es-Huus aastriiche hälfed".split())  # nested: wrong case
+    assert fault == Fault(2, "symbol 3, aastriiche, cannot stand there")
+    short = made.fault("em-Hans es-Huus hälfed".split())
+    assert short == Fault(3, "no member ends here")
+
+
+def test_dyck_counts():
+    two = find_language("dyck-2")
+    catalan = [comb(2 * n, n) // (n + 1) for n in range(8)]
+    assert [two.source.count(2 * n) for n in range(8)] == [2**n * catalan[n] for n in range(8)]
+    deep = find_language("dyck-1-depth-9")
+    assert [deep.source.count(2 * n) for n in range(8)] == catalan
+    assert find_language("dyck-1-depth-1").source.count(8) == 1
+
+
+def test_faults():
+    assert find_language("copy").fault("abaabb") == Fault(5, "symbol 6, b, differs from symbol 3")
+    assert find_language("copy").fault("aabb") == Fault(2, "symbol 3, b, differs from symbol 1")
+    assert find_language("palindromes").fault("aabx") == Fault(
+        3, "symbol 4, x, is not in the alphabet"
+    )
+    assert find_language("first").fault("") == Fault(0, "the empty word is no member")
+    assert find_language("dyck-1").fault("())") == Fault(2, "symbol 3, ), cannot stand there")
+    assert find_language("dyck-1").fault("()") is None
+
+
+def test_unknown_names():
+    with pytest.raises(UsageError, match="did you mean anbn"):
+        find_language("anbm")
+    with pytest.raises(UsageError, match="9 kinds"):
+        find_language("dyck-9")
+    assert find_language("dyck-3-depth-2").name == "dyck-3-depth-2"
+
+
+def test_english_is_unambiguous_and_agrees():
+    made, rng = find_language("english"), Random(4)
+    chart = made.source
+    for n in range(3, 6):
+        assert chart.count(n) == len(list_words(chart, n))
+    for n in (8, 11, 14):
+        for _ in range(5):
+            assert chart.ambiguity(made.member(n, rng)) == 1
+    assert made.accepts("the key to the cabinets is here".split())
+    assert not made.accepts("the key to the cabinets are here".split())
+    assert made.accepts("the dogs that the cat near the keys sees wait".split())
+    assert made.fault("the dogs that the cat near the keys see wait".split()).at == 8

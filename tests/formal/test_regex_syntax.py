@@ -1,0 +1,146 @@
+"""Regular expressions against Python's `re`, against brute force, and there and back."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.errors import DataError, ResourceError
+from regard.formal.dfa import DFA
+from regard.formal.regex_syntax import dfa_regex, parse_regex, regex_dfa, symbols_of, write_regex
+
+WORDS = ["".join(w) for n in range(7) for w in product("abc", repeat=n)]
+
+
+def grow(inner):
+    pairs = st.tuples(inner, inner)
+    times = st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{,2}", "{2,}"]))
+    return (
+        pairs.map("".join)
+        | pairs.map(lambda p: f"({p[0]}|{p[1]})")
+        | times.map(lambda p: f"(?:{p[0]}){p[1]}")
+    )
+
+
+PATTERNS = st.recursive(
+    st.sampled_from(["a", "b", "c", ".", "[ab]", "[^a]", "[a-c]", "(|b)"]), grow, max_leaves=8
+)
+
+
+@settings(deadline=None)
+@given(PATTERNS)
+def test_the_same_words_as_re(pattern):
+    made = regex_dfa(pattern.replace("(?:", "("), "abc")
+    known = re.compile(f"(?:{pattern})\\Z".replace("{,2}", "{0,2}"))
+    for word in WORDS[:400]:
+        assert made.accepts(word) == bool(known.match(word)), (pattern, word)
+
+
+@settings(deadline=None)
+@given(PATTERNS, PATTERNS)
+def test_and_not(one, two):
+    one, two = one.replace("(?:", "("), two.replace("(?:", "(")
+    first, second = regex_dfa(one, "abc"), regex_dfa(two, "abc")
+    assert regex_dfa(f"({one})&({two})", "abc") == (first & second).minimise()
+    assert regex_dfa(f"~({one})", "abc") == (~first).minimise()
+    assert regex_dfa(f"({one})&~({two})", "abc") == (first - second).minimise()
+    text = f"~({one})|({two})&{one}"
+    again = write_regex(parse_regex(text, "abc"), "abc")
+    assert regex_dfa(again, "abc") == regex_dfa(text, "abc")
+
+
+@st.composite
+def automata(draw, alphabet):
+    size = draw(st.integers(1, 5))
+    state = st.integers(0, size - 1)
+    rows = [draw(st.tuples(*[state] * len(alphabet))) for _ in range(size)]
+    return DFA(tuple(alphabet), tuple(rows), frozenset(draw(st.sets(state))))
+
+
+@settings(deadline=None)
+@given(automata("a^-") | automata(["leeuw", "o.k.", "^", "een-twee"]))
+def test_an_automaton_as_an_expression_and_back(dfa):
+    words = len(dfa.alphabet[0]) > 1
+    assert regex_dfa(dfa_regex(dfa), dfa.alphabet, words) == dfa.minimise()
+
+
+@pytest.mark.parametrize(
+    ("given", "printed"),
+    [
+        ("a*", "a*"),
+        ("()|aa*", "a*"),
+        ("ab|ac", "a[bc]"),
+        ("(ab)+", "(ab)+"),
+        ("a?b?", "(ab?|b)?"),
+        ("[]", "[]"),
+        ("()", "()"),
+        (".*a.*", "[^a]*a.*"),
+        ("b*(ab*ab*)*", "(ab*a|b)*"),
+    ],
+)
+def test_printed_short(given, printed):
+    shown = dfa_regex(regex_dfa(given, "abc"))
+    assert regex_dfa(shown, "abc") == regex_dfa(given, "abc")
+    assert len(shown) <= len(printed) + 2, shown
+
+
+def test_words():
+    animals = ["leeuw", "olifant", "slang", "aap"]
+    lol = regex_dfa(".* leeuw .* olifant .* leeuw .*", animals, words=True)
+    assert len(lol.moves) == 4  # spec section 6
+    assert lol.accepts("aap leeuw aap olifant leeuw".split())
+    exact = regex_dfa("[slang aap]*([leeuw][^olifant leeuw]*)+ (olifant [slang aap]*)+", animals, 1)
+    assert exact.accepts(["leeuw", "aap", "olifant"]) and not exact.accepts(["olifant"])
+    assert symbols_of("b [^c d]* a\\* .", words=True) == ("a*", "b", "c", "d")
+
+
+def test_the_animals_exact_rule_has_five_states():
+    animals = "leeuw olifant slang muis aap kat hond kanarie".split()
+    rest = "[^leeuw olifant]*"
+    rule = f"{rest} (leeuw {rest})+ (olifant {rest})+ (leeuw {rest})+"
+    assert len(regex_dfa(rule, animals, words=True).moves) == 5  # L+O+L+ with the dead state
+
+
+def test_large_repetitions():
+    made = regex_dfa("a{100,200}", "a")
+    assert [n for n in range(300) if made.count(n)] == list(range(100, 201))
+    assert regex_dfa("(ab?){3,}", "ab").accepts("abaab")
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        ("a(b", False, "( that is never closed at column 2"),
+        ("ab)", False, "')' at column 3"),
+        ("a|*b", False, "'*' at column 3"),
+        ("a[bc", False, "[ that is never closed at column 2"),
+        ("a{3,1}", False, "{3,1 at column 3"),
+        ("a{x}", False, "{x at column 3"),
+        ("a{2", False, "no } to close { at column 2"),
+        ("a{}", False, "{ at column 3"),
+        ("abd", False, "the symbol 'd' at column 3"),
+        ("a\nb\n cx", True, "the symbol 'cx' at line 3, column 2"),
+        ("[c-a]", False, "c-a at column 2"),
+        ("ab\\", False, "at column 3"),
+        ("((a{250}){250}){250}", False, "repetitions of over 20,000 parts at column 15"),
+    ],
+)
+def test_errors_have_a_place(text, words, message):
+    with pytest.raises(DataError, match=re.escape(message)):
+        regex_dfa(text, "abc", words)
+
+
+def test_too_deep():
+    with pytest.raises(ResourceError, match="too deep"):
+        regex_dfa("(" * 5000 + "a" + ")" * 5000)
+
+
+def test_an_expression_that_would_be_too_long():
+    with pytest.raises(ResourceError, match="over 3,000 parts"):
+        dfa_regex(regex_dfa("(a|b)*a(a|b){5}"))
+    with pytest.raises(ResourceError, match="128 states"):
+        dfa_regex(regex_dfa("(a|b)*a(a|b){6}"))

@@ -1,0 +1,49 @@
+"""The text and the picture of an automaton."""
+
+from __future__ import annotations
+
+import pytest
+
+from regard.errors import ResourceError
+from regard.formal.dfa import DFA, explore
+from regard.formal.state_diagram import arrows, dot, draw_automaton, draw_plain
+
+SOME_B = DFA(tuple("abc"), ((0, 1, 2), (1, 1, 1), (2, 2, 2)), frozenset({1}))  # c: dead
+
+
+def test_dot_has_an_arrow_for_each_pair_of_states():
+    assert dot(SOME_B) == (
+        'digraph {\n  rankdir=LR\n  begin [shape=none, label=""]\n  0 [shape=circle]\n'
+        "  1 [shape=doublecircle]\n  begin -> 0\n"
+        '  0 -> 0 [label="a"]\n  0 -> 1 [label="b"]\n  1 -> 1 [label="any"]\n}\n'
+    )
+    whole = arrows(SOME_B, dead=True)
+    assert whole[0, 2] == "c" and whole[2, 2] == "any"
+
+
+def test_labels_say_what_is_shorter():
+    names = ["x", "y", "z", 'say "w"']
+    made = DFA(tuple(names), ((0, 0, 1, 0), (2,) * 4, (2,) * 4), frozenset({1}))
+    assert arrows(made)[0, 0] == "not z" and arrows(made)[0, 1] == "z"
+    quoted = DFA(tuple(names), ((1, 1, 1, 0), (1,) * 4), frozenset({0}))
+    assert r'label="say \"w\""' in dot(quoted)
+
+
+def test_an_automaton_of_nothing_still_has_a_start(tmp_path):
+    nothing = DFA(("a",), ((0,),), frozenset())
+    assert "begin -> 0" in dot(nothing)
+    draw_plain(nothing, tmp_path / "nothing.png")
+
+
+def test_png(tmp_path):
+    assert draw_automaton(SOME_B, tmp_path / "one.png")
+    assert not draw_automaton(SOME_B, tmp_path / "one.json")
+    draw_plain(SOME_B, tmp_path / "two.png", dead=True)
+    for name in ("one", "two"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_too_many_states_to_draw(tmp_path):
+    ring = explore("a", 0, lambda state, _: (state + 1) % 70, lambda state: state == 0)
+    with pytest.raises(ResourceError, match="70 states"):
+        draw_plain(ring, tmp_path / "ring.png")
