@@ -59,13 +59,13 @@ def read_status(key: str) -> int:
 
 
 def measure(case: Case, threads: int) -> dict[str, Any]:
-    """RunShape one case in this process: predictions, peak and seconds."""
+    """Run one case in this process: predictions, peak and seconds."""
     import torch
 
-    from regard.cli.timing import Timer
     from regard.model.cost import RunShape, count_memory
     from regard.model.model import Model
     from regard.model.presets import preset
+    from regard.model.timing import Timer
 
     torch.set_num_threads(threads)
     config, run = preset(case.preset), RunShape(case.batch, case.length, case.length)

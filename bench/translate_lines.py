@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the
 
 import torch
 
-from regard.cli.export import save_ctranslate2
 from regard.cli.opening import open_kit
+from regard.interop.ct2 import save_ctranslate2
 from regard.kit import Kit
 from regard.translation.config import TranslateConfig
 from regard.translation.translator import Translator

@@ -6,7 +6,7 @@ A small ViT learns to tell pictures of crosses, squares and bars apart. Probes t
 features off the vectors of its patches, layer by layer: which edge runs through the patch, and
 which thing the picture shows, at patches with an edge of it and at those beside it. What a patch
 itself shows is there from the start; what the whole picture shows comes in by attention, block by
-block. `regard probe MODEL FILE --label upos deprel` prints the same table for text.
+block. `regard look probe MODEL FILE --label upos deprel` prints the same table for text.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ def main() -> None:
     vectors = ((tap, x[:, 1:].flatten(0, 1)) for tap, x in seen.items())  # without the class token
     found = probe_layers(vectors, tasks, code=False)
     print(f"{'':28}" + "".join(f"{name:>20}" for name in tasks))
-    for tap in seen:
-        print(f"{tap:28}" + "".join(f"{found[name][tap].accuracy:20.0%}" for name in tasks))
+    for n, tap in enumerate(seen):
+        print(f"{tap:28}" + "".join(f"{found[name][n].accuracy:20.0%}" for name in tasks))
     for name, each in found.items():
-        best = max(each, key=lambda tap: each[tap].accuracy)
-        print(f"{name}: most at {best}")
+        best = max(each, key=lambda probed: probed.accuracy)
+        print(f"{name}: most at {best.tap}")
 
 
 if __name__ == "__main__":

@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
+    from regard.interop import check, export
     from regard.kit import Kit
     from regard.loading import build, load
     from regard.look.activation_store import Extracted
     from regard.look.activations import steering_vector
     from regard.look.edits import add, mean, other_rows, patch, resample, resample_from, zero
     from regard.look.hooks import head_mask
+    from regard.model import info, models, plan
+    from regard.native import doctor
     from regard.rules import discover
     from regard.train import replay, verify
     from regard.train.config import DataConfig, ShapeConfig, TrainConfig
@@ -33,6 +36,7 @@ _HOMES = {
     "regard.ambient": ("settings",),
     "regard.core.similarity": ("attend", "attention", "kernel_regression"),
     "regard.core.tap": ("Tap", "taps"),
+    "regard.interop": ("check", "export"),
     "regard.kit": ("Kit",),
     "regard.loading": ("build", "load"),
     "regard.look.edits": (
@@ -47,6 +51,8 @@ _HOMES = {
     "regard.look.activation_store": ("Extracted",),
     "regard.look.activations": ("steering_vector",),
     "regard.look.hooks": ("head_mask",),
+    "regard.model": ("info", "models", "plan"),
+    "regard.native": ("doctor",),
     "regard.rules": ("discover",),
     "regard.train": ("replay", "verify"),
     "regard.train.config": ("DataConfig", "ShapeConfig", "TrainConfig"),
@@ -65,18 +71,24 @@ __all__ = [
     "attend",
     "attention",
     "build",
+    "check",
     "data",
     "discover",
+    "doctor",
     "evaluate",
+    "export",
     "formal",
     "head_mask",
     "history",
+    "info",
     "kernel_regression",
     "load",
     "look",
     "mean",
+    "models",
     "other_rows",
     "patch",
+    "plan",
     "replay",
     "resample",
     "resample_from",

@@ -13,19 +13,15 @@ from regard.errors import DataError, UsageError, nearest
 from regard.heap import large_apart
 from regard.interop.families import bind
 from regard.interop.folder import INT8, STORED
-from regard.interop.gguf_file import GGUFSource
 from regard.interop.side import read_side_files
-from regard.interop.source import Source, open_source
+from regard.interop.source import Source, open_source, read_tokenizer
 from regard.interop.weights import load_model
 from regard.kit import Kit
 from regard.model.model import Model
 from regard.model.precision import same_in_any_company, set_precision
 from regard.model.presets import PRESETS, architecture, preset
-from regard.model_kinds import NETWORK, NGRAMS, VECTORS, check_kind, find_kind
+from regard.model_kinds import NETWORK, check_kind, find_kind, open_counted
 from regard.native.gpu import expect_many_shapes
-from regard.tokens.gguf_tokenizer import from_gguf
-from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.tokenizer_folder import open_tokenizer
 from regard.verbs import ModelLike
 from regard.zoo import locate
 
@@ -61,18 +57,7 @@ def load(
         return load_kit(
             path, dtype, choose_device() if device is None else device, strict, precision
         )
-    place = Path(os.fsdecode(path))
-    if found.kind is NGRAMS:
-        from regard.history.ngram_model import NgramModel
-
-        return NgramModel.open(place)
-    if found.kind is VECTORS:
-        from regard.history.word_vectors import read_vectors
-
-        return read_vectors(place)
-    from regard.history.word_translator import WordTranslator
-
-    return WordTranslator.open(place)
+    return open_counted(Path(os.fsdecode(path)), found.kind)
 
 
 def load_kit(
@@ -183,10 +168,3 @@ def read_device(device: str | torch.device) -> torch.device:
         found = f"device = {device!r}: {str(error).splitlines()[0]}"
         raise UsageError("loading a model", found, "cpu, cuda or auto") from None
     return place
-
-
-def read_tokenizer(source: Source) -> Tokenizer | None:
-    """The tokenizer that came with a checkpoint, None when there is none."""
-    if isinstance(source, GGUFSource):
-        return from_gguf(source.metadata) if "tokenizer.ggml.model" in source.metadata else None
-    return open_tokenizer(source.path)

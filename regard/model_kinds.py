@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from regard.errors import UsageError
 from regard.files import read_json
@@ -166,3 +166,51 @@ def check_model(path: str, verb: str) -> None:
         expected,
         f"verbs that take {found.kind.title}: {verbs}",
     )
+
+
+def open_counted(path: Path, kind: Kind) -> Any:
+    """N-grams, vectors of words, or a translator that counts."""
+    if kind is NGRAMS:
+        from regard.history.ngram_model import NgramModel
+
+        return NgramModel.open(path)
+    if kind is VECTORS:
+        from regard.history.word_vectors import read_vectors
+
+        return read_vectors(path)
+    from regard.history.word_translator import WordTranslator
+
+    return WordTranslator.open(path)
+
+
+def describe_counted(path: Path, kind: Kind) -> dict[str, Any]:
+    """Sizes and settings of a model that counts; of a file of vectors from its head alone."""
+    from regard.history.bag_of_words import BagModel
+    from regard.history.class_ngrams import ClassNgrams
+    from regard.history.word_vectors import is_folder, measure_file
+
+    if kind is VECTORS and not is_folder(path):
+        words, dim, text = measure_file(path)
+        form = f"word2vec's {'text' if text else 'binary'}"
+        return {"words": words, "dim": dim, "form": form, "bytes_on_disk": path.stat().st_size}
+    model = open_counted(path, kind)
+    if kind is VECTORS:
+        return {"words": len(model), "dim": model.dim}
+    if kind is NGRAMS:
+        tables = model.tables
+        sizes = [len(level) for level in tables.levels]
+        classes = {"classes": tables.model.vocab} if isinstance(tables, ClassNgrams) else {}
+        figures = {"order": len(sizes), "vocabulary": tables.vocab, **classes, "ngrams": sizes}
+        return figures | {"smoothing": model.smoothing, "sentences": model.lines}
+    figures = {
+        "translator": model.kind,
+        "source_words": len(model.words.sources),
+        "target_words": len(model.words.targets),
+    }
+    if isinstance(model.model, BagModel):
+        figures["classes"] = len(model.model.classes.word)
+        figures["weights"] = len(model.model.rows.values)
+    else:
+        figures["weights"] = len(model.model.table.values)
+    settings = read_json(path / "config.json")
+    return figures | {name: value for name, value in settings.items() if name != "model_type"}

@@ -54,6 +54,13 @@ Amount = Annotated[float, Bound(0, 1e300, "a number above 0", above=True)]
 
 
 @dataclass(frozen=True)
+class Alias:
+    """Another name of a flag, such as --n for --length."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Words:
     """How the words of a command become a text argument.
 

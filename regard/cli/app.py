@@ -17,7 +17,8 @@ from regard.cli.commands import COMMANDS, GROUPS, PANELS, Command
 from regard.cli.render import render
 from regard.cli.streams import read_texts, read_whole
 from regard.errors import UsageError
-from regard.verbs import FILES, FLAT, Flag, Words, hints_of, marks
+from regard.files import check_places
+from regard.verbs import FILES, FLAT, Alias, Flag, Words, hints_of, marks
 
 EVERYWHERE = Group("Everywhere", sort_key=9)
 EXIT_CODES = "0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interrupted"
@@ -61,6 +62,7 @@ def door(command: Command) -> Callable[..., int]:
         given = {name: with_dashes(value) for name, value in given.items()}
         common = {p.name: given.pop(p.name, p.default) for p in COMMON}
         files = given.pop("file", None)
+        check_places(*(common["save"] or ()), common["receipt"])  # before any work
         for name, how in words.items():
             read = read_whole if how == "whole" else read_texts
             given[name] = read(given.get(name) or [], files, joined=how == "joined")
@@ -105,8 +107,10 @@ def own_parameters(
         if any(isinstance(mark, Words) for mark in marks(hints[name])):
             default = None  # no words: lines of --file or stdin
         off = default is False  # a switch that is off needs no second name to be off
+        aliases = [mark.name for mark in marks(hints[name]) if isinstance(mark, Alias)]
         mark = Parameter(
             help=helps.get(name),
+            alias=aliases or None,
             negative="" if off else None,
             show_default=None if default else False,
         )

@@ -27,14 +27,25 @@ GROUPS = {
     "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1",
     "history": "neighbours analogy cluster entropy guess sample",
     "data": "check",
-    "evaluate": "lm translate winograd analogies similarity",
+    "evaluate": "lm translate winograd ioi analogies similarity",
     "formal": "make test draw list learn",
-    "look": "attention heads lens extract gradients",
+    "look": "attention heads lens explain patch circuit probe extract gradients",
     "tokens": "encode decode train info merges explain vocab",
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""
 
-ALONE: tuple[str, ...] = ("translate", "verify", "replay", "discover")
+ALONE: tuple[str, ...] = (
+    "translate",
+    "verify",
+    "replay",
+    "discover",
+    "check",
+    "doctor",
+    "export",
+    "info",
+    "models",
+    "plan",
+)
 """Commands without a group."""
 
 

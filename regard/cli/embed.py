@@ -17,7 +17,6 @@ from torch import Tensor
 
 from regard.cli.lines import FAULTS, Faults, line_groups
 from regard.cli.opening import open_kit
-from regard.cli.probe_reading import Corpus, chosen_taps, vectors_of
 from regard.cli.show import Show
 from regard.cli.texts import groups, print_json
 from regard.data.text_files import find_files
@@ -27,6 +26,7 @@ from regard.files import write_whole
 from regard.history.word_vectors import WordVectors, read_vectors
 from regard.kit import Kit
 from regard.look.activations import find_word_tokens, group_means, sense_cosines
+from regard.look.probing import choose_taps, tap_vectors
 from regard.look.text_limits import max_tokens_of
 from regard.model.fronts import TextFront
 from regard.model_kinds import VECTORS, find_kind
@@ -193,7 +193,7 @@ def read_layers(
 ) -> tuple[list[Place], list[Data]]:
     """The word by the model's table of tokens, and by each layer asked for."""
     kit = open_kit(args.path, args.device, "fp32", edits=args.edit)
-    most, taps = max_tokens_of(kit, DOING), chosen_taps(kit, args.layer or "last")
+    most, taps = max_tokens_of(kit, DOING), choose_taps(kit, args.layer or "last")
     assert isinstance(kit.model.front, TextFront)
     read = [(s, find_word_tokens(kit.text_tokenizer, s.place.text, s.spans, "all")) for s in given]
     why = f"more than {most:,} tokens"
@@ -215,10 +215,10 @@ def read_layers(
         return study(name, x[own], uses, WordVectors(list(types), others.numpy()), [], args.top)
 
     ids = torch.tensor([row.ids[column] for _, row in read for column in row.columns])
-    corpus = Corpus([], [row for _, row in read], 0)
-    with torch.no_grad(), show.progress(DOING) as progress:
+    rows = [row for _, row in read]
+    with torch.no_grad():
         static = layer("static", kit.model.front.tokens(ids.to(kit.device)))
-        return uses, [static, *(layer(*seen) for seen in vectors_of(kit, corpus, taps, progress))]
+        return uses, [static, *(layer(*seen) for seen in tap_vectors(kit, rows, taps))]
 
 
 def study(

@@ -14,13 +14,10 @@ from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
 from regard import __version__
-from regard.cli.cause_flags import CAUSE
-from regard.cli.explain_flags import EXPLAIN
 from regard.cli.extract_flags import EXTRACT
 from regard.cli.failures import explain
 from regard.cli.ladder_flags import LADDER
-from regard.cli.options import add_common, add_device, amount, positive
-from regard.cli.probe_flags import PROBE
+from regard.cli.options import add_common
 from regard.cli.show import Show
 from regard.cli.texts import noted
 from regard.cli.write_flags import WRITING, Row
@@ -28,8 +25,7 @@ from regard.errors import UsageError, did_you_mean, nearest
 from regard.files import FULL
 
 INTERRUPTED = 130
-FAMILIES = WRITING | LADDER
-FAMILIES |= EXPLAIN | CAUSE | PROBE | EXTRACT
+FAMILIES = WRITING | LADDER | EXTRACT
 READING = "reading the command line"
 
 
@@ -47,69 +43,6 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(READING, message, usage, fix)
 
 
-def add_doctor(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard doctor`."""
-    add_device(parser)
-
-
-def add_info(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard info`."""
-    shape = "a folder, .gguf, ARPA, vectors of words, a model in the box, a preset"
-    parser.add_argument("path", metavar="PATH", help=shape)
-    parser.add_argument("--taps", action="store_true", help="list every tap with its shape")
-
-
-def add_check(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard check`."""
-    parser.add_argument("path", metavar="FOLDER", help="a Hugging Face folder")
-    parser.add_argument("--properties", action="store_true", help="test what attention promises")
-    parser.add_argument("--seed", type=int, default=0, help="of the random batches (0)")
-    add_device(parser)
-
-
-def add_plan(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard plan`."""
-    shape = "a preset or a checkpoint; else give --dim and the rest"
-    parser.add_argument("path", metavar="SHAPE", nargs="?", help=shape)
-    for names, text in (
-        (("--batch",), "sequences at once (1)"),
-        (("--length", "--n"), "tokens of each sequence (512, or the model's limit)"),
-        (("--source",), "tokens of an encoder-decoder's source (as --length)"),
-        (("--dim", "--d"), "width of a decoder to be planned"),
-        (("--depth",), "its blocks (12)"),
-        (("--heads",), "its heads (dim / 64)"),
-        (("--hidden",), "width of its MLP (4 dim)"),
-        (("--vocab",), "its vocabulary (50257)"),
-    ):
-        parser.add_argument(*names, type=positive, metavar="N", help=text)
-    dtypes = ("float32", "bfloat16", "float16", "float64")
-    parser.add_argument("--dtype", choices=dtypes, default="float32", help="of the weights")
-    parser.add_argument("--train", action="store_true", help="a training step with AdamW")
-    keep = "checkpoints that a run keeps, beside the best (3)"
-    parser.add_argument("--keep", type=positive, default=3, metavar="N", help=keep)
-    steps = "training steps, or forward passes, of the whole run (1)"
-    parser.add_argument("--steps", type=positive, default=1, metavar="N", help=steps)
-    watts = "power of the device, for the energy (what the system says is its limit)"
-    parser.add_argument("--watts", type=amount, metavar="W", help=watts)
-    parser.add_argument("--memory", type=amount, metavar="GIB", help="instead of this machine's")
-    parser.add_argument("--require-fit", action="store_true", help="exit 4 when it does not fit")
-    add_device(parser)
-
-
-def add_export(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard export`."""
-    forms = ("ctranslate2", "int8", "arpa")
-    text = "for that engine (extra ctranslate2), a quarter of the room, or n-grams as text"
-    parser.add_argument("form", metavar="FORM", choices=forms, help=f"{', '.join(forms)}: {text}")
-    opened = "a folder that `regard.load` opens, or the name of a model in the box; n-grams: theirs"
-    parser.add_argument("path", metavar="FOLDER", help=opened)
-    parser.add_argument("out", metavar="OUT", help="a new or empty folder; arpa: a new file")
-
-
-def add_list(parser: argparse.ArgumentParser) -> None:
-    """`regard list` has no arguments of its own."""
-
-
 class Verb(NamedTuple):
     """One verb: where it lives, what it does, how it is called."""
 
@@ -120,55 +53,7 @@ class Verb(NamedTuple):
 
 
 ROWS: dict[str, Row] = {
-    "doctor": (
-        "regard.cli.doctor",
-        "versions, devices, memory and a speed figure of this machine",
-        add_doctor,
-        "regard doctor",
-        "regard doctor --json",
-        "regard doctor --device cpu",
-    ),
-    "info": (
-        "regard.cli.info",
-        "sizes, tokenizer, taps and parity of a model, without reading its weights",
-        add_info,
-        "regard info folder",
-        "regard info gpt2 --taps",
-        "regard info model.gguf --json",
-    ),
-    "check": (
-        "regard.cli.check",
-        "compare a folder with transformers, and test what attention promises",
-        add_check,
-        "regard check folder",
-        "regard check folder --properties",
-        "regard check folder --device cpu --seed 7 --json",
-    ),
-    "plan": (
-        "regard.cli.plan",
-        "FLOPs, memory, time, disk and energy of a run before it is run",
-        add_plan,
-        "regard plan gpt2 --batch 4 --length 512",
-        "regard plan --dim 1024 --depth 12 --heads 16 --length 8192",
-        "regard plan folder --train --batch 8 --steps 10000 --require-fit",
-    ),
     **FAMILIES,
-    "export": (
-        "regard.cli.export",
-        "write a model in another form: for CTranslate2, with int8 weights, as ARPA",
-        add_export,
-        "regard export ctranslate2 folder out",
-        "regard export int8 folder out",
-        "regard export arpa ngrams out.arpa",
-    ),
-    "list": (
-        "regard.cli.listing",
-        "models in the box, presets, and the architectures that can be opened",
-        add_list,
-        "regard list",
-        "regard list --json",
-        "regard list | grep -i bert",
-    ),
 }
 """Where each verb lives, what it does, its arguments and three examples, in the order of help."""
 VERBS = {

@@ -1,4 +1,4 @@
-"""Judging models: perplexity, BLEU, Winograd schemas, analogies and similarity of words."""
+"""How good a model is: perplexity, BLEU, and figures on tasks, with their intervals."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from regard.evaluate.results import (
     WinogradScores,
 )
 from regard.history import Matrix, VectorsLike
+from regard.look.results import IndirectObjects
 from regard.verbs import Count, EditsLike, File, Files, ModelLike, Precision, verb
 
 if TYPE_CHECKING:
@@ -221,6 +222,34 @@ def winograd(
         judged = judge_lines(ngram_scores(opened), opened.tokenizer, chosen, full)
     check_finite(DOING, (score for each in judged for score in each.scores))
     return winograd_scores(judged, full, _name(model), str(schemas))
+
+
+@verb
+def ioi(
+    model: ModelLike,
+    *,
+    count: Count = 64,
+    heads: bool = False,
+    top: Count = 5,
+) -> IndirectObjects:
+    """Who is the indirect object? Logit difference, and the heads that find out (Wang 2022).
+
+    Args:
+        model: a language model.
+        count: prompts.
+        heads: look for the classes of heads too: paths to the end, and attention between names.
+        top: heads of a class that are shown.
+
+    Example:
+        >>> regard.evaluate.ioi("folder").logit_difference
+        $ regard evaluate ioi folder
+        $ regard evaluate ioi folder --count 200 --heads
+        $ regard evaluate ioi folder --heads --seed 7 --receipt ioi.json
+    """
+    from regard.loading import open_kit
+    from regard.look.ioi_task import measure_ioi
+
+    return measure_ioi(open_kit(model, None), count, heads=heads, top=top)
 
 
 @verb

@@ -53,17 +53,13 @@ def read_questions(path: str | os.PathLike[str]) -> dict[str, list[list[str]]]:
                 expected = "four words, or two in the whole section, or `: section`"
                 raise DataError(f"reading {path}", f"line {number}: {line[:60]!r}", expected)
             rows.append(parts)
-    questions = {name: crossed(rows) for name, rows in sections.items()}
+    questions = {
+        name: rows if len(rows[0]) == 4 else [[*a, *b] for a, b in permutations(rows, 2)]
+        for name, rows in sections.items()
+    }
     if not any(questions.values()):
         raise DataError(f"reading {path}", "no questions", "lines of four words, or pairs of words")
     return questions
-
-
-def crossed(rows: list[list[str]]) -> list[list[str]]:
-    """Questions from pairs: each pair as the example for each other; questions as they are."""
-    if len(rows[0]) == 4:
-        return rows
-    return [[*first, *second] for first, second in permutations(rows, 2)]
 
 
 def solve(

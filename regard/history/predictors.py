@@ -121,13 +121,6 @@ class ClassPredictor:
         self.inner.read(self.classes[words])
 
 
-def ngram_predictor(tables: Ngrams | ClassNgrams, end: int | None) -> Predictor:
-    """The predictor of n-grams of words or of classes."""
-    if isinstance(tables, Ngrams):
-        return NgramPredictor(tables, end)
-    return ClassPredictor(tables, end)
-
-
 class StepPredictor:
     """Any model that goes on with rows of tokens: `begin(ids)` gives its step (`decode/step.py`).
 
@@ -344,7 +337,8 @@ class TextPredictor:
 def predict_by_ngrams(model: NgramModel, name: str) -> TextPredictor:
     """An n-gram model as a predictor of texts."""
     end = model.tokenizer.specials.get("eos") if model.lines else None
-    predictor = ngram_predictor(model.tables, end)
+    make = NgramPredictor if isinstance(model.tables, Ngrams) else ClassPredictor
+    predictor: Predictor = make(model.tables, end)  # type: ignore[arg-type]
     lines = model if model.lines else None
     return TextPredictor(name, predictor, model.tokenizer, lines, Path(name))
 

@@ -140,17 +140,13 @@ def kneser_ney_shares(counts: list[Counts], start: int | None) -> list[Shares]:
             count = np.where(begins, count, kinds)
         small = np.minimum(count, 3)
         discount = np.array([0.0, *discounts(count)])[small]
-        shares.append(spread_shares(level, count, discount, contexts_of(counts, n)))
+        contexts, taken = contexts_of(counts, n), np.minimum(discount, count)
+        total = np.bincount(level.context, count, contexts)
+        seen = np.maximum(total, 1)
+        left = np.bincount(level.context, taken, contexts) / seen
+        own = (count - taken) / seen[level.context]
+        shares.append((own, np.where(total > 0, left, 1.0)))  # all, where nothing followed
     return shares
-
-
-def spread_shares(level: Counts, count: Ids, discount: Floats, contexts: int) -> Shares:
-    """Shares of counts less a discount each; a context that nothing followed leaves all over."""
-    total = np.bincount(level.context, count, contexts)
-    taken = np.bincount(level.context, np.minimum(discount, count), contexts)
-    seen = np.maximum(total, 1)
-    own = (count - np.minimum(discount, count)) / seen[level.context]
-    return own, np.where(total > 0, taken / seen, 1.0)
 
 
 def discounts(count: Ids) -> tuple[float, float, float]:

@@ -1,1 +1,137 @@
-"""Checkpoints of others, in and out: families as tables, files as sources."""
+"""Checkpoints of other libraries as tables: open, compare, export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from regard.ambient import choose_device, note, progress
+from regard.errors import UsageError
+from regard.interop.results import CheckReport, Exported
+from regard.verbs import ModelLike, verb
+
+INT8_CARD = """\
+# int8 weights
+
+`regard.load` opens this folder; transformers does not: it lists the matrices as missing. Linear
+maps and embeddings are stored as whole numbers n from -127 to 127 (NAME.int8) with the largest
+absolute weight of each output (NAME.peak): w = n / 127 * peak. `regard.load(folder).save(other)`
+writes float32 weights, which transformers opens where the family exists there.
+"""
+
+
+@verb
+def check(model: ModelLike, *, properties: bool = False) -> CheckReport:
+    """Compare a folder with transformers, and test what attention promises.
+
+    Scores are compared on random batches; parity.json in the folder holds what was found.
+
+    Args:
+        model: a Hugging Face folder, or a Kit.
+        properties: test what attention promises: rows sum to one, a batch changes nothing …
+
+    Example:
+        >>> regard.check("folder").parity.relative
+        4.1e-07
+        $ regard check folder
+        $ regard check folder --properties
+        $ regard check folder --device cpu --seed 7 --json
+    """
+    import torch
+
+    from regard.interop.parity import measure_parity, why_not, write_parity
+    from regard.interop.properties import check_properties
+    from regard.interop.weights import load_model
+    from regard.kit import Kit
+    from regard.loading import find_source
+    from regard.model_kinds import NETWORK, check_kind
+
+    path = str(model.path or "a model made here") if isinstance(model, Kit) else str(model)
+    with progress(f"checking {path}") as say:
+        say("loading")
+        if isinstance(model, Kit):
+            kit, source = model, None if model.path is None else find_source(path)
+            reason: str | None = "a model made here" if source is None else None
+        else:
+            check_kind(path, NETWORK)
+            source = find_source(path)
+            if source is None:
+                found = f"{path!r} is a preset, a shape without weights"
+                raise UsageError("checking a model", found, "a folder with weights")
+            weights, binding = load_model(source, torch.float32, choose_device())
+            kit, reason = Kit(weights, None, binding, source.config), None
+        if source is not None:
+            path, reason = str(source.path), why_not(source, kit.binding)
+        parity = None
+        if source is not None and reason is None and kit.binding is not None:
+            parity = measure_parity(source, kit.model, kit.binding)
+            write_parity(source.path, parity)
+        tested = check_properties(kit) if properties else None
+    return CheckReport(path, parity, reason, tested)
+
+
+@verb
+def export(
+    form: Literal["ctranslate2", "int8", "arpa"], model: ModelLike, out: str | Path
+) -> Exported:
+    """Write a model in another form: for CTranslate2, with int8 weights, as ARPA.
+
+    Args:
+        form: ctranslate2 is for that engine (extra ctranslate2), int8 takes a quarter of the room,
+            arpa writes n-grams as text.
+        model: what `regard.load` opens; for arpa, n-grams.
+        out: a new or empty folder; for arpa a new file.
+
+    Example:
+        >>> regard.export("int8", "folder", "out").bytes
+        $ regard export ctranslate2 folder out
+        $ regard export int8 folder out
+        $ regard export arpa ngrams out.arpa
+    """
+    from regard.files import cannot_write, is_taken
+    from regard.interop import ct2
+    from regard.interop.folder import INT8
+    from regard.kit import Kit
+    from regard.loading import load_kit
+    from regard.model_kinds import NETWORK, NGRAMS, check_kind
+
+    place = Path(out)
+    if is_taken(place):
+        raise UsageError("exporting", f"{place} is there already", "a new or empty folder")
+    if not isinstance(model, Kit):
+        check_kind(str(model), NGRAMS if form == "arpa" else NETWORK)
+    try:
+        if form == "arpa":
+            _save_arpa(Path(str(model)), place)
+        elif form == "ctranslate2":
+            ct2.import_specs()  # before minutes are spent
+            ct2.save_ctranslate2(model if isinstance(model, Kit) else load_kit(model), place)
+        else:
+            kit = model if isinstance(model, Kit) else load_kit(model)
+            kit.save(place, stored=INT8)
+            (place / "README.md").write_text(INT8_CARD, encoding="utf-8")
+    except OSError as error:
+        raise cannot_write(place, error, "room for the weights") from error
+    files = place.iterdir() if place.is_dir() else [place]
+    return Exported(str(place), form, sum(file.stat().st_size for file in files))
+
+
+def _save_arpa(path: Path, out: Path) -> None:
+    """An n-gram model as an ARPA file, which KenLM and SRILM read; all or nothing."""
+    from regard.history.ngram_model import NgramModel
+
+    if out.is_dir():
+        raise UsageError("exporting", f"{out} is a folder", "the name of a new file")
+    model = NgramModel.open(path)
+    if not model.cut_at_blanks:
+        note(
+            "its tokens are not words between blanks: whoever reads the file must cut texts as "
+            "this model does; regard does not read it back"
+        )
+    draft = out.with_name(f".{out.name}.part")
+    try:
+        model.write_arpa(draft)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    draft.replace(out)

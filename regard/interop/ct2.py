@@ -5,9 +5,10 @@ Its package, the extra `ctranslate2`, is imported where it is used: nothing else
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +18,14 @@ from regard.core.block import Block
 from regard.core.config import StackConfig
 from regard.core.position import Learned, sinusoidal
 from regard.core.stack import Stack
-from regard.errors import DataError, RegardError
+from regard.errors import DataError, RegardError, UsageError
+from regard.interop.side import start_id
 from regard.model.config import HeadConfig, TextConfig
 from regard.model.fronts import TextFront
 from regard.model.model import Model
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
 
 DOING = "exporting to CTranslate2"
 ACTIVATIONS = {
@@ -31,6 +36,43 @@ ACTIVATIONS = {
     "tanh": "Tanh",
 }
 LENGTH = 1024  # rows of the table of waves, where a model has no limit of its own
+CARD = """\
+# A model for CTranslate2
+
+```python
+import ctranslate2
+from tokenizers import Tokenizer
+
+translator = ctranslate2.Translator(folder, compute_type="int8")  # or float32
+tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
+tokens = tokenizer.encode(text).tokens  # with the end token, which the model expects
+best = translator.translate_batch([tokens], beam_size=4)[0].hypotheses[0]
+print(tokenizer.decode([tokenizer.token_to_id(token) for token in best]))
+```
+
+Positions end at the table in this folder: cut long texts into sentences first.
+"""
+
+
+def save_ctranslate2(kit: Kit, out: Path) -> None:
+    """A folder that CTranslate2 opens, with the tokenizer and how to use them; all or nothing."""
+    check_shape(kit.model)
+    ends, tokenizer = sorted(kit.stops), kit.tokenizer
+    if tokenizer is None or len(ends) != 1:
+        found = "no tokenizer" if tokenizer is None else f"{len(ends)} ids that end a text"
+        raise UsageError("exporting", found, "a tokenizer, and one id that ends a text")
+    ids = range(tokenizer.size)
+    words = tokenizer.pieces(ids, "source"), tokenizer.pieces(ids, "target")
+    unknown = tokenizer.specials.get("unk")
+    spec = build_spec(kit.model, words, start_id(kit.files, kit.config), ends[0], unknown)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".part-", dir=out.parent) as name:
+        part = Path(name) / "made"
+        part.mkdir()
+        write_spec(spec, part)
+        tokenizer.save(part)
+        (part / "README.md").write_text(CARD, encoding="utf-8")
+        part.replace(out)
 
 
 def build_spec(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -17,8 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from regard import __version__
+from regard.ambient import current, track
 from regard.errors import DataError
 from regard.files import write_whole
+from regard.interop.results import Parity
 from regard.interop.source import Source
 from regard.interop.table import Binding
 from regard.model.batch import Batch
@@ -30,26 +32,6 @@ BAR = 2e-5  # of the largest score, in float32
 SIZES = ((1, 7), (3, 12), (2, 33))  # batch and length of what is compared
 
 
-@dataclass(frozen=True)
-class Parity:
-    """What was measured, as it stands in parity.json."""
-
-    architecture: str
-    passed: bool
-    max_difference: float
-    relative: float
-    """max_difference over the largest score."""
-    largest: float
-    """Largest score, without its sign."""
-    bar: float
-    batches: int
-    seed: int
-    dtype: str
-    device: str
-    versions: dict[str, str]
-    date: str
-
-
 def why_not(source: Source, binding: Binding | None) -> str | None:
     """The reason that parity cannot be measured, or None."""
     if find_spec("transformers") is None:
@@ -59,22 +41,15 @@ def why_not(source: Source, binding: Binding | None) -> str | None:
     return "transformers has no such architecture" if binding is None else None
 
 
-def measure_parity(
-    source: Source,
-    model: Model,
-    binding: Binding,
-    seed: int = 0,
-    step: Callable[[str], None] = lambda where: None,
-) -> Parity:
+def measure_parity(source: Source, model: Model, binding: Binding) -> Parity:
     """Compare a loaded float32 model with transformers' class on random batches."""
-    step("opening it with transformers")
+    seed = current().seed
     theirs = open_theirs(source.path, binding.architecture).to(model.device)
     generator = torch.Generator().manual_seed(seed)
     pad = source.config.get("pad_token_id")
-    made = list(batches(model.config, generator, 0 if pad is None else int(pad)))
+    compared = list(batches(model.config, generator, 0 if pad is None else int(pad)))
     difference = largest = 0.0
-    for number, batch in enumerate(made, 1):
-        step(f"batch {number} of {len(made)}")
+    for batch in track(compared, "comparing batches"):
         batch = batch.to(model.device)
         with torch.no_grad():
             ours, others = model(batch), their_scores(theirs, batch, model.config)
@@ -95,7 +70,7 @@ def measure_parity(
         relative,
         largest,
         BAR,
-        len(made),
+        len(compared),
         seed,
         "float32",
         str(model.device),

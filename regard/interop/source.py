@@ -14,6 +14,9 @@ from torch import Tensor
 from regard.errors import DataError, nearest
 from regard.interop.folder import CONFIG, INDEX, SINGLE, FolderSource
 from regard.interop.gguf_file import MAGIC, GGUFSource
+from regard.tokens.gguf_tokenizer import from_gguf
+from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.tokenizer_folder import open_tokenizer
 
 PICKLE_SUFFIXES = {".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
 FORMATS = "a folder with config.json and model.safetensors, or a .gguf file"
@@ -107,3 +110,10 @@ def _pickle_refusal(path: Path) -> DataError:
         "convert it to safetensors where it came from (save_pretrained does so); "
         "for an OpenAI Whisper file: python tools/whisper_pt.py FILE.pt FOLDER",
     )
+
+
+def read_tokenizer(source: Source) -> Tokenizer | None:
+    """The tokenizer that came with a checkpoint, None when there is none."""
+    if isinstance(source, GGUFSource):
+        return from_gguf(source.metadata) if "tokenizer.ggml.model" in source.metadata else None
+    return open_tokenizer(source.path)

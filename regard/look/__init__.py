@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from regard.look.results import (
+    Ablation,
     AttentionMaps,
+    Attribution,
+    AttributionComparison,
+    Circuit,
     Extraction,
     GradientReach,
     HeadMeasure,
     HeadScores,
+    LabelProbe,
+    LabelProbes,
     Lens,
+    Method,
+    Over,
+    PatchEffects,
+    ProbeKind,
+    SpeechTreeProbes,
     StackName,
+    TreeProbe,
 )
 from regard.verbs import (
     MOST,
@@ -24,10 +36,16 @@ from regard.verbs import (
     ModelLike,
     Natural,
     Precision,
+    Share,
     Text,
     Texts,
     verb,
 )
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
+    from regard.look.patching import Pairs
+    from regard.model.model import Model
 
 
 @verb
@@ -45,8 +63,8 @@ def attention(
 ) -> AttentionMaps:
     """Where the heads of a model look in a text, and what each head does.
 
-    `--save look.html` writes a page on which all heads can be looked at and switched off, `--save
-    look.png` a picture.
+    The page that `--save look.html` writes shows all heads, and switches them off by click; a
+    picture is saved as `look.png`.
 
     Args:
         model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
@@ -240,6 +258,233 @@ def extract(
 
 
 @verb
+def explain(
+    model: ModelLike,
+    text: Text,
+    *,
+    target: str | None = None,
+    against: str | None = None,
+    method: Method = "ig",
+    compare: bool = False,
+    steps: Count = 50,
+    samples: Count | None = None,
+    baseline: str | None = None,
+) -> Attribution | AttributionComparison:
+    """Which words of the input an answer comes from: ig, lime, shap, attention, rollout.
+
+    Args:
+        model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
+        text: what it reads; with <mask> in it for a masked language model.
+        target: the word, or class, that is explained (the likeliest); of an encoder-decoder, how
+            its answer begins: the next word is explained.
+        against: explain why the target and not this one: the difference of both.
+        method: how; rollout and flow follow attention through all layers.
+        compare: all methods, how faithful each is, and how they agree.
+        steps: points of the path of ig, more where they are too few.
+        samples: texts that lime runs (1000); orders that shap draws (all up to 15 tokens, then
+            100).
+        baseline: what an absent token is: zero, pad, mask, a token, or drop, left out, for lime
+            and shap (mask where the model has one, else zero; without added positions, pad or
+            eos).
+
+    Example:
+        >>> regard.look.explain("folder", "When Mary and John went out, John gave it to").scores
+        $ regard look explain folder "When Mary and John went out, John gave a drink to"
+        $ regard look explain folder "Paris is the <mask> of France" --method shap --against city
+        $ regard look explain fr-en "Le chat dort." --target "The cat" --compare
+    """
+    from regard.loading import open_kit
+    from regard.look.attribution import explain_text
+
+    kit = open_kit(model, None)  # plain maps: packed ones have no gradient
+    return explain_text(
+        kit,
+        text,
+        target,
+        against,
+        method=method,
+        compare=compare,
+        steps=steps,
+        samples=samples,
+        baseline=baseline,
+    )
+
+
+@verb
+def patch(
+    model: ModelLike,
+    pairs: File | None = None,
+    *,
+    task: Literal["ioi"] | None = None,
+    count: Count = 64,
+    over: Over = "heads",
+    noise: bool = False,
+    fast: bool = False,
+    to: list[str] | None = None,
+    top: Count = 15,
+) -> PatchEffects:
+    """Put activations of one prompt into another, and see what comes back.
+
+    Activation patching (Meng 2022), attribution patching (Nanda 2023) and path patching (Wang
+    2022). `--save map.png` draws a heat map.
+
+    Args:
+        model: a language model, masked or not, or an encoder-decoder.
+        pairs: lines of clean TAB corrupted TAB answer [TAB other answer [TAB template]].
+        task: prompts made here instead of pairs: ioi (who is the indirect object?).
+        count: prompts of the task.
+        over: what is patched: each head, each MLP, or the stream at each position.
+        noise: corrupted values into clean runs; else clean ones into corrupted runs.
+        fast: to first order: two passes forward and one back, whatever the number of places.
+        to: paths: what each head does through these taps alone, such as
+            decoder.blocks.9.attn.q:3; or end.
+        top: places shown.
+
+    Example:
+        >>> regard.look.patch("folder", "pairs.tsv").effects[0].effect
+        $ regard look patch folder pairs.tsv
+        $ regard look patch folder pairs.tsv --over stream --save map.png
+        $ regard look patch folder --task ioi --to end --json
+    """
+    from regard.loading import open_kit
+    from regard.look.patching import measure_effects
+
+    kit = open_kit(model, None)
+    prompts = _read_pairs(kit, pairs, task, count)
+    return measure_effects(kit.hooked, prompts, over, noise=noise, fast=fast, to=to or (), top=top)
+
+
+@verb
+def circuit(
+    model: ModelLike,
+    pairs: File | None = None,
+    *,
+    task: Literal["ioi"] | None = None,
+    count: Count = 64,
+    kind: Ablation = "resample",
+    keep: Share = 0.9,
+    heads_only: bool = False,
+    draws: Count = 100,
+    edges: Natural = 15,
+) -> Circuit:
+    """The few heads and MLPs that do a task, with a certificate.
+
+    A circuit is found on one half of the prompts and judged on the other: faithfulness,
+    completeness, minimality, and how random circuits do. `--save map.png` draws all parts.
+
+    Args:
+        model: a language model, masked or not, or an encoder-decoder.
+        pairs: lines of clean TAB corrupted TAB answer [TAB other answer [TAB template]].
+        task: prompts made here instead of pairs: ioi (who is the indirect object?).
+        count: prompts of the task.
+        kind: what stands in place of parts outside: values of the corrupted twin, of all that have
+            its template and length on average, or 0.
+        keep: share of the task that the circuit must do.
+        heads_only: whether MLPs stay alive.
+        draws: random circuits to compare with.
+        edges: edges between its parts that are listed.
+
+    Example:
+        >>> regard.look.circuit("folder", "pairs.tsv").nodes[0].tap
+        $ regard look circuit folder pairs.tsv
+        $ regard look circuit folder --task ioi --kind mean --heads-only
+        $ regard look circuit folder pairs.tsv --json --receipt circuit.json
+    """
+    from regard.ambient import current
+    from regard.loading import open_kit
+    from regard.look.circuit_search import CircuitConfig, find_circuit
+
+    config = CircuitConfig(kind, keep, not heads_only, draws, seed=current().seed)
+    kit = open_kit(model, None)
+    prompts = _read_pairs(kit, pairs, task, count)
+    asked = str(task if pairs is None else pairs)
+    return find_circuit(
+        kit.hooked, prompts, config, edges=edges, model=name_of(model), prompts=asked
+    )
+
+
+@verb
+def probe(
+    model: ModelLike,
+    treebank: File,
+    *,
+    label: list[str] | None = None,
+    tree: bool = False,
+    speech: bool = False,
+    layer: str | int = "all",
+    taps: list[str] | None = None,
+    kind: ProbeKind = "linear",
+    control: bool = False,
+    drop_rare: bool = False,
+    token: Literal["first", "last"] | None = None,
+    columns: list[str] | None = None,
+    limit: Count = 1000,
+    rank: Count = 64,
+    show: Natural = 1,
+) -> LabelProbe | LabelProbes | TreeProbe | SpeechTreeProbes:
+    """What labels, or trees, can be read off a model's vectors, layer by layer.
+
+    Args:
+        model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
+        treebank: CoNLL-U, or columns parted by TABs with a blank line between sentences.
+        label: columns to be read off the vectors: upos, xpos, deprel, or others of the file;
+            several: which layer knows what.
+        tree: structural probe of the heads, instead of labels.
+        speech: with tree: also without fillers and restarts (UD's reparandum too).
+        layer: the stream after block N, the last, or all: embeddings and every block.
+        taps: names or patterns instead of a layer, as `regard info --taps` lists them.
+        kind: of probe.
+        control: also a control task, random labels by word type: selectivity.
+        drop_rare: leave out labels with fewer than 2 words to train on.
+        token: which token stands for a word (last; an encoder's first).
+        columns: names of the file's columns in their order, if it is not CoNLL-U; one is form.
+        limit: sentences, evenly spaced in the file.
+        rank: of the structural probe's matrix.
+        show: test sentences whose trees are drawn.
+
+    Example:
+        >>> regard.look.probe("folder", "dev.conllu", label=["upos"]).taps[-1].accuracy
+        $ regard look probe folder dev.conllu --label upos --control
+        $ regard look probe folder dev.conllu --label upos deprel --kind mlp --drop-rare
+        $ regard look probe folder dev.conllu --tree --limit 500 --json
+    """
+    from regard.data.speech import clean_tree
+    from regard.data.text_files import evenly
+    from regard.data.treebank import heads_of, read_treebank
+    from regard.errors import DataError, UsageError
+    from regard.loading import open_kit
+    from regard.look.probing import choose_taps, probe_labels, read_corpus
+    from regard.look.structural_probe import probe_trees
+
+    if tree == bool(label):
+        raise UsageError("probing", "labels and trees, or neither", "one of the two")
+    if speech and not tree:
+        raise UsageError("probing", "speech without tree", "both")
+    if taps and layer != "all":
+        raise UsageError("probing", "a layer and taps", "one of the two")
+    need = ["head"] if tree else label or []
+    sentences = evenly(read_treebank(treebank, need, columns), limit)
+    if not sentences:
+        raise DataError(f"reading {treebank}", "no sentences", "words, one on each line")
+    for sentence in sentences if tree else ():
+        heads_of(treebank, sentence)  # says what is no tree, before a model is opened
+    cleaned = [clean_tree(sentence) for sentence in sentences] if speech else []
+    if speech and cleaned == sentences:
+        found = "no fillers and no restarts"
+        raise DataError(f"cleaning {treebank}", found, "a treebank of spontaneous speech")
+    kit = open_kit(model, "fp32")
+    chosen = choose_taps(kit, layer, taps or ())
+    corpus = read_corpus(kit, sentences, token)
+    if label:
+        return probe_labels(kit, corpus, label, chosen, kind, control=control, drop_rare=drop_rare)
+    probed = probe_trees(kit, corpus, treebank, chosen, rank, show)
+    if not speech:
+        return probed
+    other = read_corpus(kit, cleaned, token)
+    return SpeechTreeProbes(probed, probe_trees(kit, other, treebank, chosen, rank, show))
+
+
+@verb
 def gradients(
     models: Sequence[ModelLike] = (),
     *,
@@ -283,3 +528,27 @@ def gradients(
 def name_of(model: ModelLike) -> str:
     """A model as it was called, or the folder it was opened from."""
     return str(getattr(model, "path", model))
+
+
+def _read_pairs(kit: Kit, pairs: str | Path | None, task: str | None, count: int) -> Pairs:
+    """The prompts of a file, or of a task."""
+    from regard.ambient import current
+    from regard.errors import UsageError
+    from regard.look.ioi_task import ioi_prompts
+    from regard.look.prompts import make_pairs, read_prompts
+
+    if (pairs is None) == (task is None):
+        raise UsageError("patching activations", "pairs and a task, or neither", "one of them")
+    prompts = ioi_prompts(kit, count, current().seed) if pairs is None else read_prompts(pairs)
+    return make_pairs(kit, prompts)
+
+
+def as_kit(model: ModelLike | Model) -> Kit:
+    """What is named, opened; a bare model as a Kit without tokenizer."""
+    from regard.kit import Kit
+    from regard.loading import load_kit
+    from regard.model.model import Model
+
+    if isinstance(model, Model):
+        return Kit(model)
+    return model if isinstance(model, Kit) else load_kit(model)

@@ -14,18 +14,42 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
+from regard.ambient import current, note
 from regard.data import statistics
-from regard.errors import RegardWarning, UsageError
-from regard.look.masked_input import MaskedInput, SetFunction, run_in_chunks
-from regard.look.patching import goal_columns
-from regard.look.results import GradientScores
+from regard.errors import DataError, RegardError, RegardWarning, UsageError, did_you_mean
+from regard.look.answer_tokens import AskedText, find_token, read_asked
+from regard.look.labels import token_label, token_labels
+from regard.look.lime import fit_lime
+from regard.look.masked_input import Baseline, MaskedInput, SetFunction, run_in_chunks
+from regard.look.patching import Goal, goal_columns, head_sites
+from regard.look.results import (
+    Areas,
+    AttentionScores,
+    Attribution,
+    AttributionComparison,
+    GradientScores,
+    Method,
+    TokenScores,
+)
 from regard.look.rollout import flow, mix_residual, rollout
+from regard.look.shap import shapley_values
+from regard.look.text_limits import check_length, check_memory, max_tokens_of
+from regard.model.batch import Batch
+from regard.model.fronts import TextFront
 
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+DOING = "explaining"
+METHODS: tuple[Method, ...] = get_args(Method)
+FIXED = ("bos", "eos", "pad", "cls", "sep", "mask")  # tokens that are not the user's words
+MAX_FLOW_TOKENS = 100  # a flow of more takes long, and is left out of comparisons
+RANDOM_ORDERS = 10  # of the floor that methods are compared with
 TOLERANCE = 0.05  # of F(x) − F(x'): more is missing → more steps
 MAX_STEPS = 1600  # that are taken without being asked for
 
@@ -174,6 +198,9 @@ def read_patterns(masked: MaskedInput, part: str, stack: str = "") -> list[Tenso
     return list(masked.hooked.run(masked.batch, names)[1].values())
 
 
+ATTENTION = {"attention": attention_row, "rollout": attention_rollout, "flow": attention_flow}
+
+
 # Faithfulness -----------------------------------------------------------------------------------
 
 
@@ -222,3 +249,183 @@ def spearman(a: Tensor, b: Tensor) -> float:
     if any(bool((x == x[0]).all()) for x in (a, b)):
         return float("nan")
     return statistics.spearman(a.tolist(), b.tolist())
+
+
+# Explaining one text ----------------------------------------------------------------------------
+
+
+class Question(NamedTuple):
+    """One input and the number that is explained."""
+
+    batch: Batch
+    goal: Goal
+    ids: list[int]
+    """Tokens of the input."""
+    players: list[int]
+    """Columns of the words that may be absent: all but control tokens."""
+    target: str
+    """The answer that is explained, as it is shown."""
+    against: str | None
+
+
+def explain_text(
+    kit: Kit,
+    text: str,
+    target: str | None = None,
+    against: str | None = None,
+    *,
+    method: Method = "ig",
+    compare: bool = False,
+    steps: int = 50,
+    samples: int | None = None,
+    baseline: str | None = None,
+) -> Attribution | AttributionComparison:
+    """What each token of a text gives to an answer, by one method or by all that the model has."""
+    question = pose_question(kit, text, target, against)
+    methods = set(METHODS if compare else [method])
+    heads = len(head_sites(kit.hooked)) if methods & set(ATTENTION) else 0
+    check_memory(kit, len(question.ids), DOING, heads, bool(methods & {"gradient", "ig"}))
+    absent, absent_name = choose_baseline(kit, baseline)
+    masked = MaskedInput(kit.hooked, question.batch, question.goal, absent, question.players)
+    ids = [question.ids[n] for n in question.players]
+    pieces = token_labels(kit.text_tokenizer, ids, "source")
+    asked = (text, question.target, question.against, absent_name, ids, pieces)
+    if not compare:
+        return Attribution(*asked, method, score_tokens(masked, method, steps, samples))
+    scores: dict[str, TokenScores] = {
+        name: score_tokens(masked, name, steps, samples) for name in usable_methods(masked)
+    }
+    areas: dict[str, Areas] = {}
+    for name, one in scores.items():
+        curves = deletion_and_insertion(masked, one.scores)
+        areas[name] = Areas(curves.deletion_area, curves.insertion_area)
+    count, seed = len(masked.columns), current().seed
+    areas["random"] = Areas(*random_areas(masked, count, RANDOM_ORDERS, seed))
+    correlations = {
+        a: {b: spearman(scores[a].scores, scores[b].scores) for b in scores} for a in scores
+    }
+    return AttributionComparison(*asked, scores, areas, correlations)
+
+
+def score_tokens(
+    masked: MaskedInput, method: Method, steps: int, samples: int | None
+) -> TokenScores:
+    """What one method gives each token."""
+    count, seed = len(masked.columns), current().seed
+    scores: TokenScores
+    if method == "gradient":
+        scores = gradient_times_input(masked)
+    elif method == "ig":
+        scores = integrated_gradients(masked, steps)
+    elif method == "lime":
+        scores = fit_lime(masked, count, samples or 1000, seed=seed)
+    elif method == "shap":
+        scores = shapley_values(masked, count, samples, seed)
+    else:
+        weights = ATTENTION[method](masked)
+        scores = AttentionScores(weights, None if method == "flow" else float(weights.sum()))
+    if bool(scores.scores.isnan().any()):
+        raise RegardError(DOING, "scores that are NaN", "numbers", "check the model's weights")
+    return scores
+
+
+def usable_methods(masked: MaskedInput) -> list[Method]:
+    """The methods that model, baseline and length allow: recurrent ones have no attention."""
+    patterns = [name for name in masked.hooked.taps if name.endswith(".pattern")]
+    own = any(".cross." not in name for name in patterns)  # a recurrent reader has none of its own
+    left_out = set() if own else {"rollout", "flow"} if patterns else set(ATTENTION)
+    left_out |= {"flow"} if masked.width > MAX_FLOW_TOKENS else set()
+    left_out |= {"gradient", "ig"} if masked.baseline == "drop" else set()
+    return [name for name in METHODS if name not in left_out]
+
+
+def pose_question(kit: Kit, text: str, target: str | None, against: str | None) -> Question:
+    """A text as a batch and an answer as a goal, by kind of model.
+
+    Answers are classes of a classifier, else tokens: the next one, the one of a gap, or the one
+    after `target`, which is how an encoder-decoder's answer begins. Without a target it is the
+    likeliest.
+    """
+    if not text.strip():
+        raise DataError(DOING, "an empty text", "at least one word")
+    max_tokens_of(kit, DOING)  # says so where it reads no text
+    tokenizer, head = kit.text_tokenizer, kit.model.config.head
+    if head.size is None:
+        raise UsageError(DOING, "a model that gives vectors only", "one that answers")
+    classes: dict[int, str] = {}
+    if head.take == "first":
+        labels = kit.config.get("id2label") or {}
+        classes = {n: str(labels.get(str(n), n)) for n in range(head.size)}
+        asked = AskedText(check_length(kit, tokenizer.encode(text), DOING, text), "")
+    else:
+        pair = kit.model.config.target is not None
+        asked = read_asked(kit, text, DOING, (target or "") if pair else "")
+        target = None if pair else target
+    if asked.gap is not None and (gaps := asked.ids.count(asked.ids[asked.gap])) > 1:
+        note(f"{gaps} gaps: the first is explained")
+    fixed = {id for role, id in tokenizer.specials.items() if role in FIXED}
+    players = [n for n, id in enumerate(asked.ids) if id not in fixed]
+    if not players:
+        raise DataError(DOING, "a text without words", "at least one word")
+
+    def find(word: str) -> int:
+        return find_class(classes, word) if classes else find_token(tokenizer, asked.before, word)
+
+    good, bad = (None if word is None else find(word) for word in (target, against))
+    batch = kit.batch([asked.ids], None if asked.written is None else [asked.written])
+    if good is None:
+        with torch.no_grad():
+            logits = kit.model(batch)[0]
+        scores = logits if logits.dim() == 1 else logits[-1 if asked.gap is None else asked.gap]
+        scores = scores[: None if classes else tokenizer.size].clone()
+        if bad is not None:
+            scores[bad] = -torch.inf
+        good = int(scores.argmax())
+    good_name, bad_name = (
+        None if id is None else classes[id] if classes else token_label(tokenizer, id)
+        for id in (good, bad)
+    )
+    if good == bad:
+        raise UsageError(DOING, f"{good_name!r} against itself", "two different words")
+    other, at = (None if n is None else torch.tensor([n]) for n in (bad, asked.gap))
+    goal = Goal(torch.tensor([good]), other, at)
+    return Question(batch, goal, asked.ids, players, str(good_name), bad_name)
+
+
+def find_class(classes: dict[int, str], word: str) -> int:
+    """The number of the class that a user names by its label or its number."""
+    numbers = {name: id for id, name in classes.items()}
+    if word in numbers:
+        return numbers[word]
+    if word.isdecimal() and int(word) in classes:
+        return int(word)
+    fix = did_you_mean(word, numbers)
+    raise UsageError(DOING, f"no class is called {word!r}", f"one of {', '.join(numbers)}", fix)
+
+
+def choose_baseline(kit: Kit, asked: str | None) -> tuple[Baseline, str]:
+    """What an absent token is, and its name.
+
+    Unless asked for: the mask token where there is one, else zero. Where no positions are added, a
+    norm of zero would be all slope, and a token that means little stands in.
+    """
+    tokenizer = kit.text_tokenizer
+    specials = tokenizer.specials
+    if asked is None:
+        front = kit.model.front
+        bare = bool(kit.model.stacks) and isinstance(front, TextFront) and front.positions is None
+        roles = ("mask", "pad", "unk", "eos", "bos") if bare else ("mask",)
+        asked = next((role for role in roles if role in specials), "zero")
+    if asked == "zero":
+        return "zero", "zero"
+    if asked == "drop":
+        return "drop", "left out"
+    if asked in ("pad", "mask") and asked not in specials:
+        expected = f"zero, drop, {', '.join(specials) or 'or'} or a token"
+        raise UsageError(DOING, f"a tokenizer without {asked} token", expected)
+    id = specials.get(asked, tokenizer.engine.id(asked))
+    ids = tokenizer.encode(asked, special=False) if id is None else [id]
+    if len(ids) != 1 or (asked not in specials and ids[0] == specials.get("unk")):
+        fix = did_you_mean(asked, ("zero", "drop", *specials), 1)
+        raise UsageError(DOING, f"baseline {asked!r} is {len(ids)} tokens", "one token", fix)
+    return ids[0], tokenizer.pieces(ids, "source")[0]

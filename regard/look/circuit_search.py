@@ -20,7 +20,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from regard.ambient import Progress, progress
+from regard.ambient import Progress, note, progress
 from regard.core.attention import Attention
 from regard.core.block import Block
 from regard.core.norm import RMSNorm
@@ -31,9 +31,7 @@ from regard.look.edits import patch
 from regard.look.hooks import HookedModel
 from regard.look.patching import (
     ABLATIONS,
-    Ablation,
     Pairs,
-    Site,
     ablation_values,
     clean_and_corrupt,
     goal_gradients,
@@ -41,6 +39,16 @@ from regard.look.patching import (
     mean_gap,
     measure_sets,
     mlp_sites,
+)
+from regard.look.results import (
+    Ablation,
+    Certificate,
+    Circuit,
+    CircuitEdge,
+    CircuitNode,
+    Completeness,
+    Estimate,
+    Site,
 )
 from regard.model.batch import Batch
 
@@ -69,57 +77,22 @@ class CircuitConfig:
             raise UsageError("finding a circuit", f"keep {self.keep}", "between 0 and 1")
 
 
-class Estimate(NamedTuple):
-    """A share of the model's score, with the interval that holds 95 of 100 resamples of pairs."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """What a circuit is worth, on pairs that it was not found on."""
-
-    pairs: int
-    model: float
-    """Mean goal of the whole model."""
-    empty: float
-    """Mean goal when every part is ablated."""
-    faithfulness: dict[str, Estimate]
-    """By kind of ablation: (goal of the circuit − empty) / (model − empty)."""
-    completeness: tuple[float, float]
-    """Mean and largest |circuit without K − model without K| over random subsets K."""
-    minimality: dict[Site, Estimate]
-    """What the circuit loses without each part."""
-    random: Estimate
-    """Faithfulness of random circuits of the same size: mean and the middle 95 %."""
-    random_as_good: float
-    """Share of them that are as faithful as the circuit, or more."""
-
-
-@dataclass(frozen=True)
-class FoundCircuit:
-    """Parts of a model that do a task."""
-
-    nodes: list[Site]
-    sites: list[Site]
-    """All parts that were considered."""
-    effects: dict[Site, float]
-    """What each part does when it alone is ablated, as a share of the model's score."""
-    certificate: Certificate
-
-
 # Search -----------------------------------------------------------------------------------------
 
 
 def find_circuit(
-    hooked: HookedModel, pairs: Pairs, config: CircuitConfig | None = None
-) -> FoundCircuit:
-    """Look for a circuit on one half of the pairs, drawn at random, judge it on the other."""
+    hooked: HookedModel,
+    pairs: Pairs,
+    config: CircuitConfig | None = None,
+    *,
+    edges: int = 0,
+    model: str = "",
+    prompts: str = "",
+) -> Circuit:
+    """Look for a circuit on one half of the pairs, drawn at random, judge it on the other.
+
+    With its largest edges where they are asked for; `model` and `prompts` are named in the result.
+    """
     config = config or CircuitConfig()
     count = len(pairs.clean.ids)
     if count < MIN_PAIRS:
@@ -128,16 +101,21 @@ def find_circuit(
     sites = [*head_sites(hooked), *(mlp_sites(hooked) if config.mlps else [])]
     if not sites:
         raise UsageError("finding a circuit", "a model without heads or MLPs", "a Transformer")
+    if pairs.templates is not None and int(pairs.templates.bincount().min()) < MIN_PAIRS:
+        note("some templates, or lengths, have fewer than 4 pairs: their means are of few")
     order = torch.randperm(count, generator=torch.Generator().manual_seed(config.seed))
     with progress("finding a circuit") as say:
         task = AblationTask(hooked, pairs.take(order[::2]), sites, config.kind)
         effects = single_effects(task, say)
         kept = prune(task, effects, config.keep, say)
         say("certificate")
-        certificate = certify(hooked, pairs.take(order[1::2]), sites, kept, config)
-    nodes = [site for site, keep in zip(sites, kept.tolist(), strict=True) if keep]
-    named = dict(zip(sites, effects.tolist(), strict=True))
-    return FoundCircuit(nodes, sites, named, certificate)
+        certificate, lost = certify(hooked, pairs.take(order[1::2]), sites, kept, config)
+        named = dict(zip(sites, effects.tolist(), strict=True))
+        nodes = [CircuitNode(s.tap, s.head, named[s], loss) for s, loss in lost.items()]
+        say("edges")
+        largest = find_edges(hooked, pairs, list(lost))[:edges] if edges else []
+    seed, kind, keep = config.seed, config.kind, config.keep
+    return Circuit(model, prompts, seed, kind, keep, nodes, certificate, named, largest)
 
 
 class AblationTask:
@@ -209,8 +187,8 @@ def prune(task: AblationTask, effects: Tensor, keep: float, say: Progress) -> Te
 
 def certify(
     hooked: HookedModel, pairs: Pairs, sites: Sequence[Site], kept: Tensor, config: CircuitConfig
-) -> Certificate:
-    """Judge a circuit, kept (N,), on pairs that it was not found on."""
+) -> tuple[Certificate, dict[Site, Estimate]]:
+    """Judge a circuit, kept (N,), on pairs that it was not found on; what it loses without each."""
     dice = torch.Generator().manual_seed(config.seed)
     tasks = {kind: AblationTask(hooked, pairs, sites, kind) for kind in ABLATIONS}
     task = tasks[config.kind]
@@ -237,16 +215,19 @@ def certify(
     without[torch.arange(len(nodes)), nodes] = False
     whole = task.goals(kept[None])[0]
     lost = whole - task.goals(without) if len(nodes) else whole[:0]
-    return Certificate(
+    certificate = Certificate(
         count,
         float(task.model.mean()),
         float(task.empty.mean()),
         faithfulness,
-        (float(gaps.mean()), float(gaps.max())),
-        {task.sites[n]: estimate(task, x) for n, x in zip(nodes.tolist(), lost, strict=True)},
+        Completeness(float(gaps.mean()), float(gaps.max())),
         Estimate(float(random.mean()), *middle(random)),
         float(((random - 1).abs() <= near).float().mean()),
     )
+    numbers = nodes.tolist()
+    return certificate, {
+        task.sites[n]: estimate(task, x) for n, x in zip(numbers, lost, strict=True)
+    }
 
 
 def middle(values: Tensor) -> tuple[float, float]:
@@ -261,17 +242,6 @@ WRITTEN = ("attn.z", "mlp.out")
 READ = ("resid_pre", "resid_mid", "attn.q", "attn.k", "attn.v")
 
 
-class ScoredEdge(NamedTuple):
-    """From the output of one part to an input of a later one."""
-
-    sender: Site
-    """A head at `z`, an MLP at `out`, or the embedding."""
-    receiver: Site
-    """A head at `q`, `k` or `v`, an MLP at `out`, or the end of the stream."""
-    score: float
-    """Share of the difference that the corruption makes; 1 is all of it."""
-
-
 class EdgeEnd(NamedTuple):
     """One end of edges."""
 
@@ -282,7 +252,7 @@ class EdgeEnd(NamedTuple):
     """(B, T, D): what it writes, or the gradient at what it reads."""
 
 
-def edge_scores(hooked: HookedModel, pairs: Pairs, steps: int = 5) -> list[ScoredEdge]:
+def edge_scores(hooked: HookedModel, pairs: Pairs, steps: int = 5) -> list[CircuitEdge]:
     """Every edge of a decoder or encoder, to first order, largest first.
 
     What a part writes differs between clean and corrupted runs; what a later part does with it is
@@ -314,7 +284,7 @@ def edge_scores(hooked: HookedModel, pairs: Pairs, steps: int = 5) -> list[Score
             receivers[end.site] = end._replace(x=x)
     senders = list(writing_ends(name, stack, change))
     edges = [
-        ScoredEdge(
+        CircuitEdge(
             sender.site, receiver.site, float((sender.x * receiver.x).sum() / -gap / len(corrupt))
         )
         for receiver in receivers.values()
@@ -324,9 +294,18 @@ def edge_scores(hooked: HookedModel, pairs: Pairs, steps: int = 5) -> list[Score
     return sorted(edges, key=lambda edge: -abs(edge.score))
 
 
+def find_edges(hooked: HookedModel, pairs: Pairs, nodes: Sequence[Site]) -> list[CircuitEdge]:
+    """Edges of a circuit, largest first; a model whose edges are not scored has none."""
+    try:
+        return edges_within(hooked, edge_scores(hooked, pairs), nodes)
+    except UsageError as error:
+        note(f"no edges: {error.found}")
+        return []
+
+
 def edges_within(
-    hooked: HookedModel, edges: Sequence[ScoredEdge], nodes: Sequence[Site]
-) -> list[ScoredEdge]:
+    hooked: HookedModel, edges: Sequence[CircuitEdge], nodes: Sequence[Site]
+) -> list[CircuitEdge]:
     """Edges between parts of a circuit, and from the embedding and to the end of the stream.
 
     A head's q belongs to it alone, k and v to all heads that share them.

@@ -8,24 +8,24 @@ class: name movers, S-inhibition, induction and others.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.ambient import progress
+from regard.ambient import current, note, progress
 from regard.errors import DataError, UsageError
 from regard.look.edits import Edit, patch
-from regard.look.head_scores import RandomRepeats, score_heads
+from regard.look.head_scores import RandomRepeats, repeats_for, score_heads
 from regard.look.hooks import HookedModel
 from regard.look.patching import (
     ROWS,
     Pairs,
-    Site,
     ablation_values,
     clean_and_corrupt,
     head_sites,
@@ -33,9 +33,13 @@ from regard.look.patching import (
     mean_gap,
     patch_paths,
 )
-from regard.look.results import HeadScore
-from regard.result import Row
+from regard.look.prompts import PromptPair, make_pairs
+from regard.look.results import ClassHead, HeadScore, IndirectObjects, Site
 
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+Z95 = 1.96
 MIN_ATTENTION = 0.2  # from which a head is said to look there
 MIN_EFFECT = 0.01  # share of the logit difference from which an effect counts (Wang: 1 %)
 MAX_MOVERS = 4  # whose queries S-inhibition is looked for in
@@ -62,19 +66,9 @@ FRAMES = (
 )
 
 
-class IOIPrompt(NamedTuple):
-    """A sentence and its corrupted twin, and who is meant."""
-
-    clean: str
-    corrupt: str
-    io: str
-    s: str
-    frame: int
-
-
 def make_prompts(
     count: int, seed: int = 0, usable: Callable[[str], bool] = bool
-) -> list[IOIPrompt]:
+) -> list[PromptPair]:
     """Prompts, half with the answer named first; only `usable` names, places and things."""
     dice = random.Random(seed)
     names, places, things = ([w for w in words if usable(w)] for words in (NAMES, PLACES, THINGS))
@@ -83,13 +77,68 @@ def make_prompts(
     prompts = []
     for number in range(count):
         io, s, *others = dice.sample(names, 5)
-        frame = number // 2 % len(FRAMES)
+        frame = FRAMES[number // 2 % len(FRAMES)]
         spot = {"place": dice.choice(places), "thing": dice.choice(things)}
         first, second = (io, s) if number % 2 else (s, io)
-        clean = FRAMES[frame].format(a=first, b=second, s=s, **spot)
-        corrupt = FRAMES[frame].format(a=others[0], b=others[1], s=others[2], **spot)
-        prompts.append(IOIPrompt(clean, corrupt, io, s, frame))
+        clean = frame.format(a=first, b=second, s=s, **spot)
+        corrupt = frame.format(a=others[0], b=others[1], s=others[2], **spot)
+        prompts.append(PromptPair(clean, corrupt, io, s, frame))
     return prompts
+
+
+def ioi_prompts(kit: Kit, count: int, seed: int = 0) -> list[PromptPair]:
+    """Prompts whose names, places and things are single tokens of a language model."""
+    tokenizer, dropped = kit.tokenizer, list[str]()
+    if tokenizer is None or kit.model.decoder is None or kit.model.encoder is not None:
+        found = "a model that does not go on with texts"
+        raise UsageError("making prompts", found, "a language model")
+
+    def usable(word: str) -> bool:
+        single = len(tokenizer.encode(f" {word}", special=False)) == 1
+        dropped.extend([] if single else [word])
+        return single
+
+    prompts = make_prompts(count, seed, usable)
+    if not prompts:
+        found = f"{len(dropped)} names, places and things that are no single tokens here"
+        raise DataError("making prompts", found, "5 names, a place and a thing of one token each")
+    if dropped:
+        note(f"{len(dropped)} words are several tokens here and left out: {' '.join(dropped)}")
+    return prompts
+
+
+@torch.no_grad()
+def measure_ioi(kit: Kit, count: int = 64, *, heads: bool = False, top: int = 5) -> IndirectObjects:
+    """Logit difference, its interval, share of prompts with IO above S, probability of IO.
+
+    With `heads` the classes of heads too, of which `top` are shown each.
+    """
+    seed = current().seed
+    pairs = make_pairs(kit, ioi_prompts(kit, count, seed))
+    logits, _ = kit.hooked.run(pairs.clean)
+    gap = pairs.goal(logits, pairs.clean)
+    rows = torch.arange(len(logits), device=logits.device)
+    last = logits[rows, last_columns(pairs.clean).to(logits.device)]
+    chance = last.softmax(-1)[rows, pairs.goal.good.to(logits.device)]
+    other, _ = kit.hooked.run(pairs.corrupt)
+    figures = IndirectObjects(
+        prompts=len(gap),
+        logit_difference=float(gap.mean()),
+        plus_minus=Z95 * float(gap.std()) / len(gap) ** 0.5 if len(gap) > 1 else math.nan,
+        io_above_s=float((gap > 0).float().mean()),
+        probability_io=float(chance.mean()),
+        corrupted_difference=float(pairs.goal(other, pairs.corrupt).mean()),
+        top=top,
+    )
+    if not heads:
+        return figures
+    repeats = repeats_for(kit.model, kit.tokenizer, seed=seed)
+    classes = HeadClasses(kit.hooked, pairs, repeats).find()
+    thresholds = {"looks": MIN_ATTENTION, "effect": MIN_EFFECT}
+    return replace(figures, thresholds=thresholds, rules=RULES, heads=classes)
+
+
+# Heads by class ---------------------------------------------------------------------------------
 
 
 class Roles(NamedTuple):
@@ -109,8 +158,6 @@ def find_roles(ids: list[int], io: int, s: int) -> Roles | None:
     return Roles(ids.index(io), subject[0], subject[1], len(ids) - 1)
 
 
-# Heads by class ---------------------------------------------------------------------------------
-
 ATTENDS: dict[str, Callable[[Roles], tuple[int, int]]] = {  # columns of query and key
     "end → io": lambda r: (r.end, r.io),
     "end → s2": lambda r: (r.end, r.s2),
@@ -127,20 +174,6 @@ RULES = {
     "duplicate token": "look from S2 at S1",
     "previous token": "look from the token after S1 at S1",
 }
-
-
-@dataclass(frozen=True)
-class ClassHead(Row):
-    """A head of a class."""
-
-    block: int
-    head: int
-    looks: float
-    """Mean attention from the column where the class acts to the one it looks at."""
-    effect: float | None = None
-    """Share of the logit difference that goes its way, where that was measured."""
-    score: float | None = None
-    """Score of the class on random repeats, where it has one."""
 
 
 class HeadClasses:

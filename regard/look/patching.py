@@ -3,6 +3,7 @@
 - `patch_sites`: activation patching, each site alone (Meng 2022; Wang 2022)
 - `attribute_sites`: attribution patching, its first-order estimate (Nanda 2023)
 - `patch_paths`: path patching, what a head does through certain receivers alone (Wang 2022)
+- `measure_effects`: any of these over all heads, MLPs or positions
 - `ablation_values` and `measure_sets`: ablation of any sets of sites, many in one forward pass
 """
 
@@ -15,17 +16,19 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from regard.ambient import progress
 from regard.core.attention import Attention
 from regard.core.stack import Stack
-from regard.errors import UsageError, check_known
-from regard.look.edits import HEAD, Edit, Edits, patch
+from regard.errors import DataError, UsageError, check_known
+from regard.look.edits import HEAD, Edit, Edits, patch, zero
 from regard.look.hooks import HookedModel
+from regard.look.results import Ablation, Over, PatchEffects, Site, SiteEffect
+from regard.look.tap_names import find_taps
 from regard.model.batch import Batch, tile_rows
 from regard.model.model import Model
 
+DOING = "patching activations"
 ROWS = 256  # of one forward pass
-
-Ablation = Literal["resample", "mean", "zero"]
 ABLATIONS: tuple[Ablation, ...] = get_args(Ablation)
 
 Values = Mapping[str, Tensor]
@@ -102,18 +105,6 @@ class Pairs(NamedTuple):
 
 
 # Sites: what is patched -------------------------------------------------------------------------
-
-
-class Site(NamedTuple):
-    """A place in a model: the whole of a tap, or one head or position of it."""
-
-    tap: str
-    head: int | None = None
-    position: int | None = None
-
-    def __str__(self) -> str:
-        head = "" if self.head is None else f" head {self.head}"
-        return f"{self.tap}{head}" + ("" if self.position is None else f" at {self.position}")
 
 
 def head_sites(hooked: HookedModel) -> list[Site]:
@@ -389,3 +380,88 @@ def patch_paths(
         logits = send_along_paths(hooked, tiled, frozen, sent, receivers)
         goals.append(pairs.goal.rows(sets)(logits, tiled).view(sets, count).cpu())
     return Effects((torch.cat(goals) - clean) / -gap, clean, corrupt)
+
+
+# One call for all ways --------------------------------------------------------------------------
+
+
+def measure_effects(
+    hooked: HookedModel,
+    pairs: Pairs,
+    over: Over = "heads",
+    *,
+    noise: bool = False,
+    fast: bool = False,
+    to: Sequence[str] = (),
+    top: int = 15,
+) -> PatchEffects:
+    """Patch every head, MLP or position alone, exactly or to first order; or paths from heads."""
+    sites = find_sites(hooked, over, pairs)
+    if to and (over != "heads" or fast):
+        raise UsageError(DOING, "receivers with other places, or to first order", "exact paths")
+    with progress("patching") as say:
+        say(f"{len(sites)} places, {len(pairs.clean.ids)} pairs")
+        if to:
+            effects = patch_paths(hooked, pairs, sites, find_receivers(hooked, to))
+        elif fast:
+            effects = attribute_sites(hooked, pairs, sites)
+        else:
+            effects = patch_sites(hooked, pairs, sites, "noise" if noise else "denoise")
+    count = effects.effect.shape[1]
+    errors = [None if count < 2 else float(row.std()) / count**0.5 for row in effects.effect]
+    return PatchEffects(
+        count,
+        float(effects.clean.mean()),
+        float(effects.corrupt.mean()),
+        "paths" if to else "first order" if fast else "patching",
+        "noise" if noise or fast or to else "denoise",
+        [
+            SiteEffect(*site, mean, error)
+            for site, mean, error in zip(sites, effects.mean.tolist(), errors, strict=True)
+        ],
+        over,
+        " ".join(to),
+        top,
+    )
+
+
+def find_sites(hooked: HookedModel, over: Over, pairs: Pairs) -> list[Site]:
+    """Every head, every MLP, or the stream before each block at each position."""
+    clean = pairs.clean
+    if over == "heads":
+        sites = head_sites(hooked)
+    elif over == "mlps":
+        sites = mlp_sites(hooked)
+    else:
+        masks = (clean.mask, clean.source_mask)
+        if any(mask is not None and not bool(mask.all()) for mask in masks):
+            raise DataError(DOING, "prompts of different lengths", "one length, for the stream")
+        sites = [
+            Site(tap, None, n)
+            for tap in hooked.taps
+            if tap.endswith((".resid_pre", ".state")) and ".back." not in tap  # read backwards
+            for n in range((clean.inputs if tap.startswith("encoder.") else clean.ids).shape[1])
+        ]
+    if not sites:
+        fix = "--over stream patches the states of a recurrent model"
+        raise UsageError(DOING, f"a model without {over}", "one that has them", fix)
+    return sites
+
+
+def find_receivers(hooked: HookedModel, names: Sequence[str]) -> list[Site]:
+    """Taps with their heads, such as `*.9.attn.q:3`; `end` is none, the end of the stream."""
+    if "end" in names:
+        if len(names) > 1:
+            expected, fix = "`end` alone, or taps alone", "run it once for each"
+            raise UsageError(DOING, f"receivers {' '.join(names)}", expected, fix)
+        return []
+    receivers = []
+    for name in names:
+        pattern, _, head = name.partition(":")
+        if head and not head.isdecimal():
+            raise UsageError(DOING, f"head {head!r} in {name!r}", "TAP:HEAD, such as *.9.attn.q:3")
+        for tap in find_taps(pattern, hooked.taps):
+            receivers.append(Site(tap, int(head) if head else None))
+            if head:
+                hooked.place({tap: zero(head=int(head))})  # says which heads there are
+    return receivers

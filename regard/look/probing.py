@@ -10,18 +10,26 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.ambient import current, note, progress
 from regard.data.statistics import share_interval
+from regard.data.treebank import Words
 from regard.errors import DataError, UsageError
+from regard.look.activations import Take, WordTokens, find_word_tokens, word_taps, word_vectors
+from regard.look.results import LabelProbe, LabelProbes, ProbedTap, ProbeKind
+from regard.look.text_limits import max_tokens_of
 
-Kind = Literal["linear", "mlp"]
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+
 STRENGTHS = (100.0, 10.0, 1.0, 0.1)  # of L2, tried from the strongest on
 STEPS = 200  # of L-BFGS at most
 HIDDEN, RATE, ROWS, EPOCHS, PATIENCE = 128, 1e-3, 128, 60, 4  # of the MLP
@@ -29,6 +37,7 @@ CODE = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5)  # s
 MIN_EXAMPLES = 2  # of each label in the training part
 HELD_OUT = 10  # one sentence in so many is for choosing, one for testing
 NO_LABEL = "_"
+HELD_BYTES = 1 << 29  # of vectors that are held at a time; more taps take another run
 
 
 # Tasks ------------------------------------------------------------------------------------------
@@ -184,7 +193,7 @@ def forward(x: Tensor, layers: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 def fit_probe(
-    kind: Kind, train: Labelled, dev: Labelled, classes: int, seed: int = 0
+    kind: ProbeKind, train: Labelled, dev: Labelled, classes: int, seed: int = 0
 ) -> FittedProbe:
     """A probe of standardised vectors; `dev` says how strong L2 is, or when to stop."""
     if kind not in ("linear", "mlp"):
@@ -286,43 +295,15 @@ def fit_mlp(
 # Measuring --------------------------------------------------------------------------------------
 
 
-class ProbeCounts(NamedTuple):
-    """What a probe reads off the vectors of one place."""
-
-    right: int
-    asked: int
-    """Words of the test part."""
-    control: int | None
-    """Right in the control task, of as many words."""
-    bits: float | None
-    """Length of the online code of the training labels."""
-    coded: int
-    """Words of the training part."""
-
-    @property
-    def accuracy(self) -> float:
-        """Share of right labels."""
-        return self.right / self.asked
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % interval of the accuracy."""
-        return share_interval(self.right, self.asked)
-
-    @property
-    def selectivity(self) -> float | None:
-        """Accuracy less that of the control task."""
-        return None if self.control is None else (self.right - self.control) / self.asked
-
-
 def probe_vectors(
+    tap: str,
     x: Tensor,
     task: ProbingTask,
-    kind: Kind = "linear",
+    kind: ProbeKind = "linear",
     seed: int = 0,
     control: ProbingTask | None = None,
     code: bool = True,
-) -> ProbeCounts:
+) -> ProbedTap:
     """Fit on the training part, count on the test part; x (M, D) are all words that were given."""
     x = x[task.kept.to(x.device)]
     classes = len(task.names)
@@ -332,37 +313,47 @@ def probe_vectors(
         return [Labelled(x[part.to(x.device)], y[part.to(x.device)]) for part in task.parts]
 
     train, dev, test = parts_of(task)
+    asked, coded = len(test.y), len(train.y)
     right = fit_probe(kind, train, dev, classes, seed).count_right(test)
-    right_control = None
+    remembered = None
     if control is not None:
-        own, held, asked = parts_of(control)
-        right_control = fit_probe(kind, own, held, classes, seed).count_right(asked)
+        own, held, unseen = parts_of(control)
+        remembered = fit_probe(kind, own, held, classes, seed).count_right(unseen)
     bits = online_bits(kind, train, dev, classes, seed) if code else None
-    return ProbeCounts(right, len(test.y), right_control, bits, len(train.y))
+    return ProbedTap(
+        tap,
+        right / asked,
+        *share_interval(right, asked),
+        None if remembered is None else remembered / asked,
+        None if remembered is None else (right - remembered) / asked,
+        bits,
+        None if bits is None else bits / coded,
+        None if not bits else coded * math.log2(classes) / bits,
+    )
 
 
 def probe_layers(
     vectors: Iterable[tuple[str, Tensor]],
     tasks: Mapping[str, ProbingTask],
-    kind: Kind = "linear",
+    kind: ProbeKind = "linear",
     seed: int = 0,
     controls: Mapping[str, ProbingTask] | None = None,
     code: bool = True,
-) -> dict[str, dict[str, ProbeCounts]]:
-    """Which layer knows what: for each feature, a task by name, what each place's vectors tell.
+) -> dict[str, list[ProbedTap]]:
+    """Which layer knows what: for each feature, a task by name, what each tap's vectors tell.
 
     Vectors (M, D) are of words, or of patches of pictures: whatever the tasks label.
     """
-    counts: dict[str, dict[str, ProbeCounts]] = {name: {} for name in tasks}
-    for place, x in vectors:
+    probed: dict[str, list[ProbedTap]] = {name: [] for name in tasks}
+    for tap, x in vectors:
         for name, task in tasks.items():
             control = (controls or {}).get(name)
-            counts[name][place] = probe_vectors(x, task, kind, seed, control, code)
-    return counts
+            probed[name].append(probe_vectors(tap, x, task, kind, seed, control, code))
+    return probed
 
 
 def online_bits(
-    kind: Kind,
+    kind: ProbeKind,
     train: Labelled,
     dev: Labelled,
     classes: int,
@@ -384,3 +375,101 @@ def online_bits(
         mixed = (start * own + 1) / (start + classes)  # C / (n + C) · 1 / C, and the rest
         bits -= float(mixed.log2().sum())
     return bits
+
+
+# Treebanks --------------------------------------------------------------------------------------
+
+
+class WordCorpus(NamedTuple):
+    """Sentences of a treebank as a model reads them."""
+
+    sentences: list[Words]
+    tokens: list[WordTokens]
+    """For each sentence its ids and where its words stand."""
+
+    def take(self, kept: Sequence[int]) -> WordCorpus:
+        """Some of the sentences."""
+        return WordCorpus([self.sentences[n] for n in kept], [self.tokens[n] for n in kept])
+
+
+def read_corpus(kit: Kit, sentences: list[Words], take: Take | None = None) -> WordCorpus:
+    """The sentences that a model has room for; `take` says which token stands for a word."""
+    most = max_tokens_of(kit, "probing")
+    take = take or ("last" if kit.model.encoder is None else "first")
+    tokens = [find_word_tokens(kit.text_tokenizer, *one.text(), take) for one in sentences]
+    filled = [n for n, row in enumerate(tokens) if row.words]
+    kept = [n for n in filled if len(tokens[n].ids) <= most]
+    if len(kept) < len(filled):
+        long = f"{len(filled) - len(kept):,} sentences have more than {most:,} tokens, what fits"
+        note(f"{long}: left out")
+    if not kept:
+        found = "no sentence that the model has room for"
+        raise DataError("probing", found, "shorter sentences")
+    return WordCorpus(sentences, tokens).take(kept)
+
+
+def choose_taps(kit: Kit, layer: str | int = "all", patterns: Sequence[str] = ()) -> list[str]:
+    """The taps that patterns name, the stream after one block, or the embeddings and all blocks."""
+    taps = word_taps(kit.hooked, patterns)
+    if patterns or layer == "all":
+        return taps
+    streams = [name for name in taps if not name.endswith("embed")]
+    number = str(len(streams) - 1 if layer == "last" else layer)
+    if not number.isdecimal() or int(number) >= len(streams):
+        expected = f"0 to {len(streams) - 1}, last or all"
+        raise UsageError("choosing a layer", f"layer {layer}", expected)
+    return [streams[int(number)]]
+
+
+def tap_vectors(
+    kit: Kit, sentences: Sequence[WordTokens], taps: Sequence[str]
+) -> Iterator[tuple[str, Tensor]]:
+    """Each tap's vectors of all words, on the model's device; some taps for each run of it."""
+    words = sum(len(sentence.columns) for sentence in sentences)
+    widest = max(x.shape[1] for x in word_vectors(kit.hooked, sentences[:1], taps).values())
+    together = max(1, HELD_BYTES // (4 * words * widest))  # taps for each run
+    with progress("probing") as say:
+
+        def tell(done: int) -> None:
+            say(f"reading, {done:,} of {len(sentences):,} sentences")
+
+        for start in range(0, len(taps), together):
+            some = taps[start : start + together]
+            vectors = word_vectors(kit.hooked, sentences, some, tell)
+            for tap in some:
+                say(tap)
+                yield tap, vectors.pop(tap).to(kit.device)
+
+
+def probe_labels(
+    kit: Kit,
+    corpus: WordCorpus,
+    labels: Sequence[str],
+    taps: Sequence[str],
+    kind: ProbeKind = "linear",
+    *,
+    control: bool = False,
+    drop_rare: bool = False,
+) -> LabelProbe | LabelProbes:
+    """How well labels of words, columns of a treebank, can be read off the vectors of each tap."""
+    seed = current().seed
+    tasks = {label: label_task(corpus, label, seed, drop_rare) for label in labels}
+    controls = {name: task.control(seed) for name, task in tasks.items() if control}
+    probed = probe_layers(tap_vectors(kit, corpus.tokens, taps), tasks, kind, seed, controls)
+    probes = []
+    for label, task in tasks.items():
+        test = len(task.parts.test)
+        baselines = {"majority": task.majority() / test, "by word type": task.by_type() / test}
+        words = {name: len(part) for name, part in task.parts._asdict().items()}
+        probes.append(LabelProbe(label, kind, task.names, words, baselines, probed[label]))
+    return probes[0] if len(probes) == 1 else LabelProbes(probes)
+
+
+def label_task(corpus: WordCorpus, label: str, seed: int, drop_rare: bool) -> ProbingTask:
+    """The labels of the words that have a token."""
+    labels, forms, numbers = list[str](), list[str](), list[int]()
+    for n, (sentence, row) in enumerate(zip(corpus.sentences, corpus.tokens, strict=True)):
+        labels += [sentence.columns[label][word] for word in row.words]
+        forms += [sentence.forms[word] for word in row.words]
+        numbers += [n] * len(row.words)
+    return make_task(labels, forms, numbers, seed, drop_rare)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from regard.errors import DataError, UsageError
-from regard.result import Grid, Result, Row, human, human_bytes, shown
+from regard.result import Grid, Result, Row, human, human_bytes, plain, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -303,16 +304,22 @@ class HeadScore(Row):
 
 @dataclass(frozen=True)
 class HeadScores(Result):
-    """Heads of {model} on {rows} × 2 × {length} random tokens."""
+    """What was measured of the heads of a model, on random tokens that are repeated."""
 
-    model: str
-    length: int
+    model: str = shown(table=False)
+    length: int = shown(table=False)
     """Tokens of the random half that is repeated."""
-    rows: int
-    seed: int
-    measured_on: str | None
+    rows: int = shown(table=False)
+    seed: int = shown(table=False)
+    measured_on: str | None = shown(table=False)
     """The text or file that entropy, distance and norm were measured on; None: random tokens."""
-    heads: list[HeadScore]
+    heads: list[HeadScore] = shown()
+
+    def title(self) -> str:
+        """What was measured on what."""
+        where = f"{self.rows} × 2 × {self.length} random tokens of seed {self.seed}"
+        rest = f"; entropy, distance, norm on {self.measured_on}" if self.measured_on else ""
+        return f"{self.model} on {where}{rest}"
 
 
 # Lens ---------------------------------------------------------------------------------------------
@@ -466,13 +473,30 @@ class Extraction(Result):
 
 # Attribution ------------------------------------------------------------------------------------
 
+Method = Literal["gradient", "ig", "lime", "shap", "attention", "rollout", "flow"]
+BAR = 10  # characters of the longest bar
+
+
+class TokenScores(Row):
+    """What one method gives each token."""
+
+    scores: Tensor
+    """(M,): of each token, in float64."""
+
+    def summary(self) -> str:
+        """How good the scores are, in a sentence."""
+        return ""
+
+    def verdict(self) -> str:
+        """How good they are in two or three words."""
+        return ""
+
 
 @dataclass(frozen=True)
-class GradientScores(Row):
+class GradientScores(TokenScores):
     """Gradient × input, or integrated gradients."""
 
     scores: Tensor
-    """(M,): what each token gives to the goal, in float64; of any function, as its input."""
     value: float
     """The goal of the input."""
     baseline_value: float
@@ -482,13 +506,21 @@ class GradientScores(Row):
     steps: int
     """Points of the path; 1 for gradient × input."""
 
+    def summary(self) -> str:
+        """Whether the scores add up."""
+        steps = f", {self.steps} steps" if self.steps > 1 else ""
+        return f"{sum_of(self)}, completeness error {self.completeness_error:.2%}{steps}"
+
+    def verdict(self) -> str:
+        """What is missing."""
+        return f"misses {self.completeness_error:.1%}"
+
 
 @dataclass(frozen=True)
-class LimeScores(Row):
+class LimeScores(TokenScores):
     """LIME's linear model: intercept + coefficients of the tokens that are there."""
 
     scores: Tensor
-    """(M,): coefficient of each token, in float64."""
     r2: float
     """Weighted share of the variance that the fit explains, at most 1."""
     trusted: bool
@@ -498,13 +530,20 @@ class LimeScores(Row):
     value: float
     """The goal of the whole input."""
 
+    def summary(self) -> str:
+        """How well the linear model fits."""
+        return f"{self.verdict()}, intercept {self.intercept:.4f}"
+
+    def verdict(self) -> str:
+        """R² alone."""
+        return f"R² {self.r2:.3f}" + ("" if self.trusted else ", not trustworthy")
+
 
 @dataclass(frozen=True)
-class ShapScores(Row):
+class ShapScores(TokenScores):
     """Shapley values; they sum to value − baseline value."""
 
     scores: Tensor
-    """(M,) in float64."""
     value: float
     """The goal of the whole input."""
     baseline_value: float
@@ -513,6 +552,641 @@ class ShapScores(Row):
     """(M,): half the width of the 95 % interval; 0 where the values are exact."""
     orders: int
     """Orders that were drawn; 0 where all subsets were run."""
+
+    def summary(self) -> str:
+        """What they add up to, and how they were computed."""
+        return f"{sum_of(self)}, {self.verdict()}"
+
+    def verdict(self) -> str:
+        """How they were computed."""
+        return f"{self.orders} orders" if self.orders else "exact"
+
+
+def sum_of(scores: GradientScores | ShapScores) -> str:
+    """The sum of scores beside what it should be."""
+    start, end = scores.baseline_value, scores.value
+    total = float(scores.scores.sum())
+    return f"sum {total:.4f} of {end - start:.4f} (from {start:.4f} to {end:.4f})"
+
+
+@dataclass(frozen=True)
+class AttentionScores(TokenScores):
+    """Attention, rollout or flow."""
+
+    scores: Tensor
+    share: float | None
+    """Of the attention that is on these tokens; None for a flow, whose ways have common parts."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """A flow has no share."""
+        return {name: value for name, value in super().to_dict().items() if value is not None}
+
+    def summary(self) -> str:
+        """How much of the attention is on these tokens."""
+        if self.share is None:
+            return "the most that attention could carry to the answer from each token"
+        return f"{self.share:.1%} of the attention is on these tokens"
+
+    def verdict(self) -> str:
+        """How much is here."""
+        return "" if self.share is None else f"{self.share:.1%} here"
+
+
+@dataclass(frozen=True)
+class TokenScore(Row):
+    """One token and its score."""
+
+    token: str
+    id: int
+    score: float
+
+
+@dataclass(frozen=True)
+class Attribution(Result):
+    """What each token of a text gives to an answer."""
+
+    text: str
+    target: str
+    """The answer that is explained."""
+    against: str | None
+    """The answer that it is compared with."""
+    baseline: str
+    """What an absent token is."""
+    tokens: list[int]
+    pieces: list[str]
+    method: Method
+    explanation: TokenScores
+
+    @property
+    def scores(self) -> list[float]:
+        """Of each token."""
+        values: list[float] = self.explanation.scores.tolist()
+        return values
+
+    def title(self) -> str:
+        """The goal and the method."""
+        return f"{goal_name(self.target, self.against)}, by {self.method}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the method found stands beside what was asked."""
+        data = super().to_dict()
+        explanation: dict[str, Any] = data.pop("explanation")
+        return data | explanation
+
+    def table(self) -> list[TokenScore]:
+        """A row for each token."""
+        return list(map(TokenScore, self.pieces, self.tokens, self.scores))
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Tokens with bars: to the left what speaks against the answer, to the right for it."""
+        largest = max(map(abs, self.scores), default=0.0) or 1.0
+        shap = self.explanation if isinstance(self.explanation, ShapScores) else None
+        intervals = [f"{x:.4f}" for x in shap.interval.tolist()] if shap and shap.orders else []
+        rows = []
+        for n, (piece, score) in enumerate(zip(self.pieces, self.scores, strict=True)):
+            bar = "█" * round(abs(score) / largest * BAR)
+            left, right = (bar, "") if score < 0 else ("", bar)
+            cells = [piece, f"{score:.4f}", *intervals[n : n + 1]]
+            rows.append([*cells, f"{left:>{BAR}}│{right:<{BAR}}"])
+        columns = ["token", "score", *(["± 95 %"] if intervals else []), ""]
+        yield Grid(self.title(), columns, rows)
+        yield f"  {self.explanation.summary()}"
+        if not isinstance(self.explanation, AttentionScores):
+            yield f"  an absent token is {self.baseline}"
+
+
+@dataclass(frozen=True)
+class Areas(Row):
+    """Areas under the curves of a goal while tokens are deleted, and inserted, by their scores."""
+
+    deletion: float
+    """Small is faithful."""
+    insertion: float
+    """Large is faithful."""
+
+
+@dataclass(frozen=True)
+class AttributionComparison(Result):
+    """All methods on one text: what each gives to its tokens, and how faithful it is."""
+
+    text: str
+    target: str
+    against: str | None
+    baseline: str
+    tokens: list[int]
+    pieces: list[str]
+    methods: dict[str, TokenScores]
+    areas: dict[str, Areas]
+    """Of each method, and of random orders."""
+    spearman: dict[str, dict[str, float]]
+    """Rank correlation of each two methods."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Areas stand with their methods."""
+        data = super().to_dict()
+        areas = data.pop("areas")
+        for name, method in data["methods"].items():
+            method |= areas[name]
+        return data | {"random": areas["random"]}
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Scores by method, faithfulness, and how methods agree."""
+        scores = [method.scores.tolist() for method in self.methods.values()]
+        rows = [
+            [piece, *(f"{score:.4f}" for score in row)]
+            for piece, row in zip(self.pieces, zip(*scores, strict=True), strict=True)
+        ]
+        yield Grid(goal_name(self.target, self.against), ["token", *self.methods], rows)
+        rows = [
+            [name, f"{area.deletion:.3f}", f"{area.insertion:.3f}", self.verdict(name)]
+            for name, area in self.areas.items()
+        ]
+        title = "faithfulness: deletion (small is good) and insertion (large is good)"
+        yield Grid(title, ["method", "deletion", "insertion", ""], rows)
+        rows = [[a, *(f"{x:.2f}" for x in row.values())] for a, row in self.spearman.items()]
+        yield Grid("rank correlation (Spearman)", ["", *self.spearman], rows)
+        yield f"  an absent token is {self.baseline}"
+
+    def verdict(self, name: str) -> str:
+        """What is to be said of a method beside its areas."""
+        return self.methods[name].verdict() if name in self.methods else ""
+
+
+def goal_name(target: str, against: str | None) -> str:
+    """The number that is explained, in words."""
+    return f"logit of {target!r}" + (f" − {against!r}" if against else "")
+
+
+# Patching ---------------------------------------------------------------------------------------
+
+Over = Literal["heads", "mlps", "stream"]
+Ablation = Literal["resample", "mean", "zero"]
+
+
+class Site(NamedTuple):
+    """A place in a model: the whole of a tap, or one head or position of it."""
+
+    tap: str
+    head: int | None = None
+    position: int | None = None
+
+    def __str__(self) -> str:
+        head = "" if self.head is None else f" head {self.head}"
+        return f"{self.tap}{head}" + ("" if self.position is None else f" at {self.position}")
+
+
+@dataclass(frozen=True)
+class SiteEffect(Row):
+    """What one site does to the goal."""
+
+    tap: str
+    head: int | None
+    position: int | None
+    effect: float
+    """Mean over pairs: share of the difference that the corruption makes."""
+    standard_error: float | None = shown(json=False)
+    """Of the mean; None for one pair."""
+
+    @property
+    def site(self) -> Site:
+        """The place itself."""
+        return Site(self.tap, self.head, self.position)
+
+
+@dataclass(frozen=True)
+class PatchEffects(Result):
+    """What each head, MLP or position does to an answer, by putting it into another run."""
+
+    pairs: int
+    clean: float
+    """Mean goal of the clean prompts."""
+    corrupted: float
+    """Mean goal of the corrupted prompts."""
+    way: Literal["patching", "first order", "paths"]
+    direction: Literal["denoise", "noise"]
+    effects: list[SiteEffect]
+    over: Over = shown(json=False)
+    receivers: str = shown(json=False)
+    """Where paths lead to."""
+    top: int = shown(json=False)
+    """Places that are listed."""
+
+    def parts(self) -> Iterator[str | Grid]:
+        """What was done in a sentence, and the places that matter most."""
+        if self.way == "paths":
+            how = f"corrupted values of each head, to {self.receivers} alone, in clean prompts"
+        elif self.direction == "noise":
+            how = "corrupted values in clean prompts"
+            how += ", to first order" if self.way == "first order" else ""
+        else:
+            how = "clean values in corrupted prompts"
+        goals = f"goal {self.clean:.4f} clean, {self.corrupted:.4f} corrupted"
+        yield f"{goals}, {self.pairs} pairs; {how}"
+        largest = sorted(self.effects, key=lambda e: -abs(e.effect))[: self.top]
+        rows = [
+            (str(e.site), f"{e.effect:+.3f}", human(e.standard_error, "{:.3f}")) for e in largest
+        ]
+        yield Grid("share of the difference", ("place", "mean", "standard error"), rows)
+
+    def plot(self) -> Any:
+        """A heat map: taps down, heads or positions across."""
+        from regard.look.picture import draw_map
+
+        values = {effect.site: effect.effect for effect in self.effects}
+        return draw_map(*site_grid(values), self.over)
+
+
+def site_grid(values: Mapping[Site, float]) -> tuple[list[list[float]], list[str], list[str]]:
+    """Values by tap (rows) and head or position (columns), with the names of both."""
+    taps = list(dict.fromkeys(site.tap for site in values))
+    columns = {s: s.head if s.head is not None else s.position or 0 for s in values}
+    across = sorted(set(columns.values()))
+    grid = [[0.0] * len(across) for _ in taps]
+    for site, value in values.items():
+        grid[taps.index(site.tap)][across.index(columns[site])] = value
+    return grid, taps, [str(n) for n in across]
+
+
+# Circuits ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Estimate(Row):
+    """A share of the model's score, with the interval that holds 95 of 100 resamples of pairs."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+
+@dataclass(frozen=True)
+class Completeness(Row):
+    """|circuit without K − model without K| over random subsets K of the circuit."""
+
+    mean: float
+    worst: float
+
+
+@dataclass(frozen=True)
+class Certificate(Row):
+    """What a circuit is worth, on pairs that it was not found on."""
+
+    pairs: int
+    model: float
+    """Mean goal of the whole model."""
+    empty: float
+    """Mean goal when every part is ablated."""
+    faithfulness: dict[str, Estimate]
+    """By kind of ablation: (goal of the circuit − empty) / (model − empty)."""
+    completeness: Completeness
+    random: Estimate
+    """Faithfulness of random circuits of the same size: mean and the middle 95 %."""
+    random_as_good: float
+    """Share of them that are as faithful as the circuit, or more."""
+
+
+@dataclass(frozen=True)
+class CircuitNode(Row):
+    """A head or MLP of a circuit."""
+
+    tap: str
+    head: int | None
+    effect: float
+    """What the model loses when it alone is ablated, as a share of its score."""
+    adds: Estimate
+    """What the circuit loses without it (minimality)."""
+
+    @property
+    def site(self) -> Site:
+        """The place itself."""
+        return Site(self.tap, self.head)
+
+
+@dataclass(frozen=True)
+class CircuitEdge(Row):
+    """From the output of one part to an input of a later one."""
+
+    sender: Site
+    """A head at `z`, an MLP at `out`, or the embedding."""
+    receiver: Site
+    """A head at `q`, `k` or `v`, an MLP at `out`, or the end of the stream."""
+    score: float
+    """Share of the difference that the corruption makes; 1 is all of it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """From, to and score."""
+        ends = {"from": self.sender, "to": self.receiver}
+        places = {name: {"tap": site.tap, "head": site.head} for name, site in ends.items()}
+        return {**places, "score": plain(self.score)}
+
+
+@dataclass(frozen=True)
+class Circuit(Result):
+    """The few heads and MLPs that do a task."""
+
+    model: str
+    prompts: str
+    """The file of the pairs, or the task that made them."""
+    seed: int
+    kind: str
+    """What stood in place of parts outside while it was looked for."""
+    keep: float
+    """Share of the task that it had to do."""
+    nodes: list[CircuitNode]
+    certificate: Certificate
+    effects: dict[Site, float] = shown(json=False)
+    """What each part of the model does when it alone is ablated, as a share of its score."""
+    edges: list[CircuitEdge] = shown(default_factory=list)
+    """Between its parts, to first order, the largest first."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """With the number of parts that were tried."""
+        return {"parts": len(self.effects), **super().to_dict()}
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Nodes, edges, certificate."""
+        rows = [(str(node.site), f"{node.effect:+.3f}", str(node.adds)) for node in self.nodes]
+        title = f"{len(self.nodes)} of {len(self.effects)} parts"
+        yield Grid(title, ("part", "alone missing", "circuit loses without it"), rows)
+        if self.edges:
+            lines = [(f"{e.sender} → {e.receiver}", f"{e.score:+.3f}") for e in self.edges]
+            yield Grid("edges, to first order", ("from → to", "share"), lines)
+        judged = self.certificate
+        goals = f"{judged.model:.4f} model, {judged.empty:.4f} with every part ablated"
+        completeness = judged.completeness
+        fields = {
+            "goal": goals,
+            **{f"faithfulness, {kind}": str(x) for kind, x in judged.faithfulness.items()},
+            "completeness": f"mean gap {completeness.mean:.3f}, worst {completeness.worst:.3f}",
+            "random circuits": f"{judged.random}; {judged.random_as_good:.0%} as good",
+        }
+        title = f"certificate: {judged.pairs} pairs that it was not found on"
+        yield Grid(title, ("", ""), list(fields.items()), left=2)
+
+    def plot(self) -> Any:
+        """A heat map of all heads, those of the circuit framed."""
+        from regard.look.picture import draw_map
+
+        heads = {site: effect for site, effect in self.effects.items() if site.head is not None}
+        rows, taps, across = site_grid(heads)
+        kept = [(taps.index(n.tap), n.head) for n in self.nodes if n.head is not None]
+        return draw_map(rows, taps, across, "heads", kept)
+
+
+# Indirect objects -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassHead(Row):
+    """A head of a class."""
+
+    block: int
+    head: int
+    looks: float
+    """Mean attention from the column where the class acts to the one it looks at."""
+    effect: float | None = None
+    """Share of the logit difference that goes its way, where that was measured."""
+    score: float | None = None
+    """Score of the class on random repeats, where it has one."""
+
+
+@dataclass(frozen=True)
+class IndirectObjects(Result):
+    """Whether a model knows who the indirect object is, on {prompts} prompts."""
+
+    prompts: int
+    logit_difference: float
+    """Mean of the indirect object's logit less that of the subject."""
+    plus_minus: float
+    """Half the width of its 95 % interval."""
+    io_above_s: float
+    """Share of prompts where the indirect object is the likelier."""
+    probability_io: float
+    corrupted_difference: float
+    """The mean difference where three other names stand."""
+    thresholds: dict[str, float] | None = None
+    """From which a head belongs to a class: attention, and effect."""
+    rules: dict[str, str] | None = None
+    """What heads of each class do."""
+    heads: dict[str, list[ClassHead]] | None = None
+    """Heads of each class, those that do most first."""
+    top: int = shown(json=False, default=5)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without classes of heads where they were not looked for."""
+        data = super().to_dict()
+        optional = ("thresholds", "rules", "heads")
+        return {name: x for name, x in data.items() if x is not None or name not in optional}
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Figures, and heads by class; a class without any is named too."""
+        figures = {name: x for name, x in vars(self).items() if isinstance(x, float)}
+        rows = [(name.replace("_", " "), human(x, "{:.4f}")) for name, x in figures.items()]
+        yield Grid(self.title(), ("", ""), rows)
+        if self.heads is None or self.thresholds is None:
+            return
+        cells: list[tuple[str, ...]] = []
+        for name, heads in self.heads.items():
+            cells += [
+                (
+                    "" if n else name,
+                    f"{head.block}.{head.head}",
+                    f"{head.looks:.2f}",
+                    human(head.effect, "{:+.3f}"),
+                    human(head.score, "{:.2f}"),
+                )
+                for n, head in enumerate(heads[: self.top])
+            ] or [(name, "none", "–", "–", "–")]
+        columns = ("class", "head", "looks there", "effect", "repeats")
+        yield Grid("heads by what they do", columns, cells, left=2)
+        looks, effect = self.thresholds["looks"], self.thresholds["effect"]
+        yield (
+            f"  listed: attention of {looks} or more to where the class looks, and an effect, "
+            f"where one is measured, of {100 * effect:g} % or more of the difference"
+        )
+
+
+# Probing ----------------------------------------------------------------------------------------
+
+ProbeKind = Literal["linear", "mlp"]
+
+
+@dataclass(frozen=True)
+class ProbedTap(Row):
+    """How well labels can be read off the vectors of one tap."""
+
+    tap: str
+    accuracy: float
+    low: float
+    """The 95 % interval of the accuracy."""
+    high: float
+    control: float | None
+    """Accuracy of the control task, labels drawn at random for each word type."""
+    selectivity: float | None
+    """Accuracy less that of the control task."""
+    bits: float | None
+    """Length of the online code of the training labels."""
+    bits_per_word: float | None
+    compression: float | None
+    """How many times shorter it is than a uniform code."""
+
+
+@dataclass(frozen=True)
+class LabelProbe(Result):
+    """{label} by a {kind} probe."""
+
+    label: str
+    kind: ProbeKind
+    labels: list[str]
+    words: dict[str, int]
+    """Words to train on, to choose by and to test on; no sentence is in two parts."""
+    baselines: dict[str, float]
+    """Accuracy of what knows no vectors: the majority label, and each word type's own."""
+    taps: list[ProbedTap]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Baselines and taps in one table."""
+        from regard.data.statistics import share_interval
+
+        test = self.words["test"]
+        rows = []
+        for name, share in self.baselines.items():
+            low, high = share_interval(round(share * test), test)
+            rows.append((name, f"{share:.1%}", f"{low:.1%} to {high:.1%}", "", "", ""))
+        for tap in self.taps:
+            selectivity = None if tap.selectivity is None else 100 * tap.selectivity
+            rows.append(
+                (
+                    tap.tap,
+                    f"{tap.accuracy:.1%}",
+                    f"{tap.low:.1%} to {tap.high:.1%}",
+                    human(tap.control, "{:.1%}"),
+                    human(selectivity, "{:+.1f}"),
+                    human(tap.bits_per_word, "{:.3f}"),
+                )
+            )
+        columns = "tap", "accuracy", "95 % interval", "control", "selectivity", "bits a word"
+        yield Grid(self.title(), columns, rows)
+        counts = [f"{self.words[part]:,}" for part in ("train", "dev", "test")]
+        yield (
+            f"{len(self.labels)} labels; words to train on {counts[0]}, to choose by {counts[1]}, "
+            f"to test on {counts[2]}; no sentence is in two parts"
+        )
+        uniform = math.log2(len(self.labels))
+        yield f"bits: online code of the training labels; {uniform:.3f} uniform"
+
+
+@dataclass(frozen=True)
+class LabelProbes(Result):
+    """Which layer knows what."""
+
+    features: list[LabelProbe]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Each label, and the accuracy of all at each tap, the best ones marked."""
+        for probe in self.features:
+            yield from probe.parts()
+        best = [max(probe.taps, key=lambda tap: tap.accuracy).tap for probe in self.features]
+        rows = [
+            (
+                taps[0].tap,
+                *(
+                    f"{tap.accuracy:.1%}{' *' * (tap.tap == most)}"
+                    for tap, most in zip(taps, best, strict=True)
+                ),
+            )
+            for taps in zip(*(probe.taps for probe in self.features), strict=True)
+        ]
+        labels = [probe.label for probe in self.features]
+        yield Grid("which layer knows what (* most)", ("tap", *labels), rows)
+
+
+@dataclass(frozen=True)
+class TreeAgreement(Row):
+    """How far predicted trees agree with the true ones."""
+
+    uuas: float
+    """Share of right edges (undirected unlabelled attachment score)."""
+    low: float
+    """Its 95 % interval, as if edges were drawn one by one."""
+    high: float
+    distance_spearman: float | None
+    """Spearman's ρ of distances, mean by length of 5 to 50 words; None: there is no such."""
+    depth_spearman: float | None
+    """Spearman's ρ of depths, likewise."""
+    root: float
+    """Share of right roots."""
+    edges: int
+    """Edges in all, without punctuation."""
+
+
+@dataclass(frozen=True)
+class ProbedTree(TreeAgreement):
+    """The trees of one tap."""
+
+    tap: str
+
+
+@dataclass(frozen=True)
+class TreeProbe(Result):
+    """Trees by a structural probe (rank {rank})."""
+
+    sentences: dict[str, int]
+    """To train on, to choose by, to test on."""
+    left_out: int
+    """Sentences with a word without a token, or too long."""
+    rank: int
+    chain: TreeAgreement
+    """The baseline: words hang together as they stand."""
+    taps: list[ProbedTree]
+    best: str
+    trees: list[tuple[str, str]]
+    """Some test sentences: the true tree and that of the best tap, drawn."""
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The table, and trees side by side."""
+        rows = []
+        for name, each in [("words in a chain", self.chain), *((t.tap, t) for t in self.taps)]:
+            rhos = [human(x, "{:.3f}") for x in (each.distance_spearman, each.depth_spearman)]
+            interval = f"{each.low:.1%} to {each.high:.1%}"
+            rows.append((name, f"{each.uuas:.1%}", interval, *rhos, f"{each.root:.1%}"))
+        columns = "tap", "UUAS", "95 % interval", "ρ distance", "ρ depth", "root"
+        yield Grid(self.title(), columns, rows)
+        counts = [f"{self.sentences[part]:,}" for part in ("train", "dev", "test")]
+        yield (
+            f"sentences to train on {counts[0]}, to choose by {counts[1]}, to test on {counts[2]}; "
+            f"{self.chain.edges:,} edges, without punctuation"
+        )
+        if self.left_out:
+            yield f"{self.left_out:,} sentences are left out: a word without a token, or too long"
+        for gold, predicted in self.trees:
+            title = f"{self.best}, * where the edge up is wrong"
+            yield "\n" + beside(f"gold\n{gold}", f"{title}\n{predicted}")
+
+
+def beside(left: str, right: str, gap: int = 4) -> str:
+    """Two blocks of text side by side."""
+    one, other = left.split("\n"), right.split("\n")
+    width = max(map(len, one)) + gap
+    pairs = zip_longest(one, other, fillvalue="")
+    return "\n".join(f"{a:{width}}{b}".rstrip() for a, b in pairs)
+
+
+@dataclass(frozen=True)
+class SpeechTreeProbes(Result):
+    """Trees of speech as it was spoken, and without fillers and restarts."""
+
+    spoken: TreeProbe
+    cleaned: TreeProbe
+
+    def parts(self) -> Iterator[str | Grid]:
+        """One after the other."""
+        for name, probe in (("spoken", self.spoken), ("cleaned", self.cleaned)):
+            yield name
+            yield from probe.parts()
 
 
 # Gradients ----------------------------------------------------------------------------------------

@@ -8,14 +8,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.ambient import current
 from regard.data.statistics import share_interval, spearman
+from regard.data.treebank import Words, heads_of
 from regard.errors import DataError, UsageError
-from regard.look.probing import Split, mean_and_spread
+from regard.look.activations import split_by_sentence
+from regard.look.probing import (
+    Split,
+    WordCorpus,
+    mean_and_spread,
+    split_sentences,
+    tap_vectors,
+)
+from regard.look.results import ProbedTree, TreeAgreement, TreeProbe
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
 
 Kind = Literal["distance", "depth"]
 Edge = tuple[int, int]
@@ -23,6 +37,7 @@ Edge = tuple[int, int]
 
 ROWS, EPOCHS = 20, 60  # sentences of a batch, passes over all
 RATE = 0.25  # of Adam at first, in sizes of the matrix's first numbers
+MAX_WORDS = 256  # of each two there is a distance
 LENGTHS = range(5, 51)  # of the sentences that correlations are averaged over
 
 
@@ -148,36 +163,6 @@ def fit_structure(
 # Grading ----------------------------------------------------------------------------------------
 
 
-class TreeCounts(NamedTuple):
-    """How far predicted trees agree with the true ones."""
-
-    distances: float | None
-    """Spearman's ρ of distances, mean by length of 5 to 50 words; None: there is no such."""
-    depths: float | None
-    """Spearman's ρ of depths, likewise."""
-    edges: int
-    """Right edges of the spanning trees."""
-    all_edges: int
-    roots: int
-    """Sentences whose root is right."""
-    sentences: int
-
-    @property
-    def uuas(self) -> float:
-        """Share of right edges (undirected unlabelled attachment score)."""
-        return self.edges / self.all_edges if self.all_edges else 0.0
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % interval of the share, as if edges were drawn one by one."""
-        return share_interval(self.edges, self.all_edges)
-
-    @property
-    def root(self) -> float:
-        """Share of right roots."""
-        return self.roots / self.sentences if self.sentences else 0.0
-
-
 class PredictedTree(NamedTuple):
     """What a probe says of one sentence: distances (n, n) and depths (n,)."""
 
@@ -199,8 +184,10 @@ def chain_tree(count: int) -> PredictedTree:
     return PredictedTree((places[:, None] - places).abs(), places)
 
 
-def compare_trees(guesses: Sequence[PredictedTree], trees: Sequence[DependencyTree]) -> TreeCounts:
-    """Compare; sentences in which no word counts are left out of edges and roots."""
+def compare_trees(
+    guesses: Sequence[PredictedTree], trees: Sequence[DependencyTree]
+) -> TreeAgreement:
+    """How far guesses are right; edges and roots only of sentences in which words count."""
     by_length: dict[int, tuple[list[float], list[float]]] = {}
     edges = every = roots = sentences = 0
     for guess, tree in zip(guesses, trees, strict=True):
@@ -219,7 +206,9 @@ def compare_trees(guesses: Sequence[PredictedTree], trees: Sequence[DependencyTr
         for n in (0, 1)
     ]
     distance, depth = (sum(each) / len(each) if each else None for each in means)
-    return TreeCounts(distance, depth, edges, every, roots, sentences)
+    low, high = share_interval(edges, every)
+    uuas, root = edges / every if every else 0.0, roots / sentences if sentences else 0.0
+    return TreeAgreement(uuas, low, high, distance, depth, root, every)
 
 
 def probe_structure(
@@ -228,7 +217,7 @@ def probe_structure(
     parts: Split,
     rank: int | None = None,
     seed: int = 0,
-) -> tuple[TreeCounts, list[PredictedTree]]:
+) -> tuple[TreeAgreement, list[PredictedTree]]:
     """Both probes of one place: their grade on the test sentences, and what they say of each."""
     if rank is not None and rank < 1:
         raise UsageError("fitting a structural probe", f"rank {rank}", "1 or more")
@@ -317,10 +306,70 @@ def tree_lines(words: Sequence[str], heads: Sequence[int], marked: set[int] | No
     return "\n".join(lines)
 
 
-def beside(left: str, right: str, gap: int = 4) -> str:
-    """Two blocks of text side by side."""
-    one, other = left.split("\n"), right.split("\n")
-    width = max(map(len, one)) + gap
-    count = max(len(one), len(other))
-    one, other = one + [""] * (count - len(one)), other + [""] * (count - len(other))
-    return "\n".join(f"{a:{width}}{b}".rstrip() for a, b in zip(one, other, strict=True))
+# Treebanks --------------------------------------------------------------------------------------
+
+
+def probe_trees(
+    kit: Kit,
+    corpus: WordCorpus,
+    path: str | Path,
+    taps: Sequence[str],
+    rank: int = 64,
+    show: int = 1,
+) -> TreeProbe:
+    """How far trees of the treebank at `path` can be read off the vectors of each tap.
+
+    The trees of the first test sentences, `show` of them, are drawn beside those of the best tap.
+    """
+    whole = corpus.take(
+        [  # a tree has no gaps
+            n
+            for n, (sentence, row) in enumerate(zip(*corpus, strict=True))
+            if len(row.words) == len(sentence.forms) <= MAX_WORDS
+        ]
+    )
+    gold = [counted_tree(path, sentence) for sentence in whole.sentences]
+    parts = split_sentences(torch.arange(len(gold)), current().seed)
+    test = parts.test.tolist()
+    chain = compare_trees([chain_tree(len(gold[n].heads)) for n in test], [gold[n] for n in test])
+    probed: list[ProbedTree] = []
+    guesses: dict[str, list[PredictedTree]] = {}
+    for tap, x in tap_vectors(kit, whole.tokens, taps):
+        vectors = split_by_sentence(x, whole.tokens)
+        agreement, guesses[tap] = probe_structure(vectors, gold, parts, rank, current().seed)
+        probed.append(ProbedTree(**vars(agreement), tap=tap))
+    best = max(probed, key=lambda each: each.uuas).tap
+    drawn = [
+        draw_trees(whole.sentences[n].forms, gold[n], guesses[best][k])
+        for k, n in enumerate(test[:show])
+    ]
+    counts = {name: len(part) for name, part in parts._asdict().items()}
+    left_out = len(corpus.sentences) - len(whole.sentences)
+    return TreeProbe(counts, left_out, rank, chain, probed, best, drawn)
+
+
+def counted_tree(path: str | Path, sentence: Words) -> DependencyTree:
+    """A tree whose counted words are no punctuation, by tag or else by letters."""
+    tags = sentence.columns.get("upos", [""] * len(sentence.forms))
+    tagged = any(tag not in ("", "_") for tag in tags)
+    counted = [
+        n
+        for n, (form, tag) in enumerate(zip(sentence.forms, tags, strict=True))
+        if (tag != "PUNCT" if tagged else any(map(str.isalnum, form)))
+    ]
+    return DependencyTree(heads_of(path, sentence), counted)
+
+
+def draw_trees(words: Sequence[str], tree: DependencyTree, guess: PredictedTree) -> tuple[str, str]:
+    """The true tree and the predicted one, the latter without punctuation marks."""
+    if not tree.counted:
+        return tree_lines(words, tree.heads), ""
+    root = guess.root(tree)
+    heads = rooted(guess.edges(tree), root, len(words))
+    true = tree_edges(tree.heads)
+    wrong = {
+        n for n, head in enumerate(heads) if head >= 0 and (min(n, head), max(n, head)) not in true
+    }
+    if root != tree.heads.index(-1):
+        wrong.add(root)
+    return tree_lines(words, tree.heads), tree_lines(words, heads, wrong)

@@ -44,8 +44,7 @@ def load(path: str | Path) -> Tokenizer:
     if not place.exists():
         raise DataError(f"opening {path}", "no such file or folder", "a folder with tokenizer.json")
     if place.suffix == ".gguf":
-        from regard.interop.source import open_source
-        from regard.loading import read_tokenizer
+        from regard.interop.source import open_source, read_tokenizer
 
         tokenizer = read_tokenizer(open_source(place))
     else:

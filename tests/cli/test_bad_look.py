@@ -50,7 +50,7 @@ LENGTHS = [("gpt2", "at most 40"), ("llama", "at most 5,000"), ("t5", "at most 5
 
 
 @pytest.mark.parametrize(("model", "fits"), LENGTHS)
-@pytest.mark.parametrize("verb", ["look attention", "look lens", "explain", "look heads"])
+@pytest.mark.parametrize("verb", ["look attention", "look lens", "look explain", "look heads"])
 def test_a_long_text_says_what_fits(here, places, model, fits, verb):
     text = ["--corpus", places / "long.txt"] if verb == "look heads" else [LONG]
     code, out, err = here(*verb.split(), places / model, *text)
@@ -61,34 +61,34 @@ def test_a_long_text_says_what_fits(here, places, model, fits, verb):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("patch llama long.tsv", 3, "pair 1: a text of"),
+        ("look patch llama long.tsv", 3, "pair 1: a text of"),
         ("evaluate winograd llama long.jsonl", 3, "at most 5000"),
         ("evaluate winograd gpt2 cut.jsonl", 3, "line 1: Expecting"),
         ("evaluate winograd gpt2 .", 3, "a folder"),
         ("look attention ngram x", 2, "verbs that take n-grams"),
         ("look lens ngram x", 2, "verbs that take n-grams"),
-        ("explain ngram x", 2, "verbs that take n-grams"),
-        ("patch ngram pairs.tsv", 2, "verbs that take n-grams"),
+        ("look explain ngram x", 2, "verbs that take n-grams"),
+        ("look patch ngram pairs.tsv", 2, "verbs that take n-grams"),
         ("score ngram x --edit *.z=zero", 2, "n-grams, which has no taps"),
-        ("eval ioi ngram", 2, "verbs that take n-grams"),
+        ("evaluate ioi ngram", 2, "verbs that take n-grams"),
         ("look attention lstm x", 2, "has none"),
         ("look heads lstm", 2, "without attention"),
         ("look lens lstm x", 2, "recurrent"),
-        ("patch lstm pairs.tsv", 2, "--over stream patches the states"),
-        ("patch lstm pairs.tsv --over mlps", 2, "without mlps"),
-        ("patch lstm pairs.tsv --over stream --fast", 2, "recurrent"),
-        ("patch gpt2 pairs.tsv --to end *.1.attn.q", 2, "`end` alone, or taps alone"),
-        ("circuit lstm pairs.tsv", 2, "a Transformer"),
-        ("eval ioi bert", 2, "a language model"),
-        ("eval ioi t5", 2, "a language model"),
-        ("eval ioi gpt2", 3, "no single tokens"),
-        ("patch t5 pairs.tsv", 3, "as many tokens in a prompt"),
+        ("look patch lstm pairs.tsv", 2, "--over stream patches the states"),
+        ("look patch lstm pairs.tsv --over mlps", 2, "without mlps"),
+        ("look patch lstm pairs.tsv --over stream --fast", 2, "recurrent"),
+        ("look patch gpt2 pairs.tsv --to end *.1.attn.q", 2, "`end` alone, or taps alone"),
+        ("look circuit lstm pairs.tsv", 2, "a Transformer"),
+        ("evaluate ioi bert", 2, "a language model"),
+        ("evaluate ioi t5", 2, "a language model"),
+        ("evaluate ioi gpt2", 3, "no single tokens"),
+        ("look patch t5 pairs.tsv", 3, "as many tokens in a prompt"),
         ("look lens bert x", 3, "looking through the logit lens: no [MASK]"),
         ("look heads gpt2 --text ", 3, "no text in"),
         ("look attention t5 ", 3, "an empty text"),
         ("look heads gpt2 --sort inductoin", 2, 'did you mean "induction"?'),
-        ("circuit gpt2 pairs.tsv --kind meen", 2, "did you mean mean?"),
-        ("circuit gpt2 pairs.tsv --edges -1", 2, "0 or more"),
+        ("look circuit gpt2 pairs.tsv --kind meen", 2, 'did you mean "mean"?'),
+        ("look circuit gpt2 pairs.tsv --edges -1", 2, "from 0 up"),
         (
             "score gpt2 abc --edit *.resid_post=add,file=v.safetensors",
             2,
@@ -104,5 +104,5 @@ def test_what_is_wrong_is_said(here, places, words, code, said, monkeypatch):
 
 def test_states_are_patched(here, places, monkeypatch):
     monkeypatch.chdir(places)
-    code, out, _ = here("patch", "lstm", "pairs.tsv", "--over", "stream", "--top", "3")
+    code, out, _ = here("look", "patch", "lstm", "pairs.tsv", "--over", "stream", "--top", "3")
     assert code == 0 and "decoder.cells.0.state at" in out

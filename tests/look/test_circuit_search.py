@@ -52,13 +52,13 @@ def repeats(count=16, seed=0):
 def test_planted_heads_are_found_and_no_other(kind, idle):
     hooked = HookedModel(planted_induction(VOCAB, LENGTH, heads=6, idle=idle))
     found = find_circuit(hooked, repeats(), CircuitConfig(kind))
-    assert found.nodes == PLANTED
+    assert [node.site for node in found.nodes] == PLANTED
     told = found.certificate
     assert told.pairs == 8 and told.model > 5 > abs(told.empty)
     for share in told.faithfulness.values():
         assert share.low - 1e-6 <= share.value <= share.high + 1e-6 and share.value > 0.9
-    assert told.completeness[1] < 0.1
-    assert min(lost.low for lost in told.minimality.values()) > 0.5
+    assert told.completeness.worst < 0.1
+    assert min(node.adds.low for node in found.nodes) > 0.5
     assert told.random.high < 0.3 and told.random_as_good < 0.05
     assert sum(abs(effect) > 0.5 for effect in found.effects.values()) == 2
 
@@ -67,11 +67,11 @@ def test_a_part_that_only_helps_another_is_kept():
     """Without what the first head writes, the second finds nothing: both are needed."""
     hooked = HookedModel(planted_induction(VOCAB, LENGTH, heads=3, previous=0, induction=1))
     found = find_circuit(hooked, repeats(8, seed=3), CircuitConfig(mlps=False))
-    assert [str(node) for node in found.nodes] == [
+    assert [str(node.site) for node in found.nodes] == [
         "decoder.blocks.0.attn.z head 0",
         "decoder.blocks.1.attn.z head 1",
     ]
-    assert len(found.sites) == 6
+    assert len(found.effects) == 6
 
 
 @torch.no_grad()

@@ -37,18 +37,20 @@ def test_separable_labels_are_read_off(kind):
     x = torch.randn(600, 10, generator=draw(1)) * 0.2
     x[torch.arange(600), y] += 3
     x = x @ torch.randn(10, 10, generator=draw(2)) + 7  # turned, stretched and moved
-    made = probe_vectors(x, task_of([f"L{n}" for n in y.tolist()]), kind)
-    assert made.accuracy == 1.0 and made.asked == 60
-    assert made.bits < 0.25 * made.coded * 2  # of two bits a word
+    made = probe_vectors("tap", x, task_of([f"L{n}" for n in y.tolist()]), kind)
+    assert made.accuracy == 1.0
+    assert made.bits_per_word < 0.25 * 2 and made.compression > 4  # of two bits a word
 
 
 def test_an_mlp_reads_what_no_line_parts():
     x = torch.randn(1500, 4, generator=draw())
     labels = ["odd" if a * b > 0 else "even" for a, b in x[:, :2].tolist()]
     task = task_of(labels)
-    line, bent = (probe_vectors(x, task, kind, code=False).accuracy for kind in ("linear", "mlp"))
+    line, bent = (
+        probe_vectors("tap", x, task, kind, code=False).accuracy for kind in ("linear", "mlp")
+    )
     assert line < 0.65 and bent > 0.9
-    again = probe_vectors(x, task, "mlp", code=False).accuracy
+    again = probe_vectors("tap", x, task, "mlp", code=False).accuracy
     assert again == bent  # a seed gives the same probe
 
 
@@ -56,10 +58,10 @@ def test_an_mlp_reads_what_no_line_parts():
 def test_random_labels_are_read_by_chance(kind):
     x = torch.randn(3000, 8, generator=draw())
     labels = [f"L{n}" for n in torch.randint(3, (3000,), generator=draw(1)).tolist()]
-    made = probe_vectors(x, task_of(labels), kind)
-    low, high = made.interval
+    made = probe_vectors("tap", x, task_of(labels), kind)
+    low, high = made.low, made.high
     assert low < 1 / 3 < high
-    assert made.bits / made.coded > 0.97 * math.log2(3)
+    assert made.bits_per_word > 0.97 * math.log2(3)
 
 
 def test_one_hot_words_reach_the_bound_of_their_types():
@@ -82,11 +84,13 @@ def test_a_probe_that_remembers_words_has_no_selectivity():
     kinds = torch.randint(40, (2000,), generator=draw())
     words = [f"w{n}" for n in kinds.tolist()]
     task = task_of([f"L{n % 4}" for n in kinds.tolist()], words)
-    made = probe_vectors(torch.eye(40)[kinds], task, control=task.control(3), code=False)
+    made = probe_vectors("tap", torch.eye(40)[kinds], task, control=task.control(3), code=False)
     assert made.accuracy == 1.0 and abs(made.selectivity) < 0.01
-    assert task.by_type() == made.asked
-    noise = probe_vectors(torch.randn(2000, 3, generator=draw(5)), task, control=task.control(3))
-    assert noise.control < 0.6 * noise.asked
+    assert task.by_type() == len(task.parts.test)
+    noise = probe_vectors(
+        "tap", torch.randn(2000, 3, generator=draw(5)), task, control=task.control(3)
+    )
+    assert noise.control < 0.6
 
 
 def test_a_control_task_draws_one_label_for_each_type():

@@ -11,12 +11,12 @@ import torch
 from regard.data.statistics import spearman
 from regard.errors import DataError, UsageError
 from regard.look.probing import Split, split_sentences
+from regard.look.results import beside
 from regard.look.structural_probe import (
     DependencyTree,
     PaddedSentences,
     PredictedTree,
     StructuralProbe,
-    beside,
     chain_tree,
     compare_trees,
     fit_structure,
@@ -99,8 +99,8 @@ def test_the_identity_measures_planted_trees_exactly():
         assert torch.equal(guess.distances, tree_distances(tree.heads).float())
         assert torch.equal(guess.depths, tree_depths(tree.heads).float())
     made = compare_trees(found, trees)
-    assert made.distances == pytest.approx(1) and made.depths == pytest.approx(1)
-    assert made.uuas == made.root == 1 and made.all_edges == 5 * 80 and made.sentences == 80
+    assert made.distance_spearman == pytest.approx(1) == made.depth_spearman
+    assert made.uuas == made.root == 1 and made.edges == 5 * 80
 
 
 def test_planted_trees_are_found_in_turned_vectors():
@@ -113,7 +113,7 @@ def test_planted_trees_are_found_in_turned_vectors():
     true = torch.cat([tree_distances(trees[n].heads).flatten() for n in parts.test.tolist()])
     found = torch.cat([guess.distances.flatten() for guess in guesses])
     assert np.corrcoef(true, found)[0, 1] > 0.99
-    assert made.distances > 0.9  # ranks of equal distances are left to chance
+    assert made.distance_spearman > 0.9  # ranks of equal distances are left to chance
     again = fit_structure(vectors, trees, parts)
     assert torch.equal(again(vectors[0]), fit_structure(vectors, trees, parts)(vectors[0]))
     assert fit_structure(vectors, trees, parts, rank=2).matrix.shape == (2, 7)
@@ -124,7 +124,7 @@ def test_vectors_that_tell_nothing_find_nothing():
     generator = torch.Generator().manual_seed(0)
     vectors = [torch.randn(6, 4, generator=generator) for _ in trees]
     made, _ = probe_structure(vectors, trees, split_sentences(torch.arange(100)))
-    assert made.uuas < 0.6 and made.distances < 0.4
+    assert made.uuas < 0.6 and made.distance_spearman < 0.4
 
 
 def test_the_misfit_by_hand():
@@ -145,19 +145,19 @@ def test_the_misfit_by_hand():
 def test_punctuation_and_length_count_as_they_should():
     tree = DependencyTree([1, -1, 1, 1], [0, 1, 2])  # the last word is a mark
     made = compare_trees([chain_tree(4)], [tree])
-    assert (made.edges, made.all_edges) == (2, 2) and (made.roots, made.sentences) == (0, 1)
-    assert made.distances is None and made.depths is None  # fewer than five words
+    assert (made.uuas, made.edges, made.root) == (1, 2, 0)
+    assert made.distance_spearman is made.depth_spearman is None  # fewer than five words
     long = DependencyTree([-1, 0, 1, 2, 3], list(range(5)))
     short_and_long = compare_trees([chain_tree(4), chain_tree(5)], [tree, long])
-    assert short_and_long.distances == pytest.approx(1) and short_and_long.roots == 1
+    assert short_and_long.distance_spearman == pytest.approx(1) and short_and_long.root == 0.5
     other = DependencyTree([-1, 0, 0, 0, 0], [])
     mixed = compare_trees([chain_tree(5), chain_tree(5)], [long, other])
     rows = [
         spearman([abs(n - m) for m in range(5)], row.tolist())
         for n, row in enumerate(tree_distances(other.heads))
     ]
-    assert mixed.distances == pytest.approx((5 + sum(rows)) / 10)
-    assert mixed.all_edges == 4 and mixed.sentences == 1
+    assert mixed.distance_spearman == pytest.approx((5 + sum(rows)) / 10)
+    assert mixed.edges == 4 and mixed.root == 1
 
 
 def test_what_is_refused():

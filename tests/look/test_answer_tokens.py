@@ -1,11 +1,10 @@
-"""The token of an answer: the same whichever command asks."""
+"""The token of an answer: the same whichever verb asks."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
+import regard
 from regard.errors import DataError
 from regard.loading import load
 from regard.look.answer_tokens import find_token
@@ -34,18 +33,16 @@ def test_an_unknown_word_is_no_answer(masker):  # noqa: F811
         find_token(load(masker).tokenizer, "the", "犬", print)
 
 
-def test_three_commands_ask_alike(here, writer, tmp_path):  # noqa: F811
+def test_three_verbs_ask_alike(writer, tmp_path, capsys):  # noqa: F811
     note = "'cat' is 2 tokens, Ġc at: its first, Ġc, counts\n"
-    code, out, err = here("look", "lens", writer, TEXT, "--target", "cat", "--json")
-    assert (code, err) == (0, note)
-    lens = json.loads(out)
-    code, out, err = here("explain", writer, TEXT, "--target", "cat", "--json")
-    assert (code, err) == (0, note) and json.loads(out)["value"] == pytest.approx(lens["goal"])
+    lens = regard.look.lens(writer, TEXT, target="cat")
+    assert capsys.readouterr().err == note
+    explained = regard.look.explain(writer, TEXT, target="cat")
+    assert capsys.readouterr().err == note
+    assert explained.explanation.value == pytest.approx(lens.goal)
     line = f"{TEXT}\tthe cat mat on the\tcat\tmat\n"
     (tmp_path / "pairs.tsv").write_text(line * 3)
-    code, out, err = here("patch", writer, tmp_path / "pairs.tsv", "--json")
-    assert (code, err) == (0, note)  # once for three lines
-    both = json.loads(
-        here("look", "lens", writer, TEXT, *"--target cat --against mat --json".split())[1]
-    )
-    assert json.loads(out)["clean"] == pytest.approx(both["goal"], abs=1e-4)
+    patched = regard.look.patch(writer, tmp_path / "pairs.tsv")
+    assert capsys.readouterr().err == note  # once for three lines
+    both = regard.look.lens(writer, TEXT, target="cat", against="mat")
+    assert patched.clean == pytest.approx(both.goal, abs=1e-4)

@@ -3,53 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from regard.ambient import current, track
 from regard.core.attention import View
 from regard.core.block import Context
 from regard.core.stack import Stack
 from regard.interop.parity import draw
-from regard.kit import Kit
+from regard.interop.results import Property
 from regard.model.batch import Batch
 from regard.model.config import TextConfig
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
 
 CLOSE = 1e-5  # of the largest number compared
 LENGTHS = (9, 5, 7)
 
 
-@dataclass(frozen=True)
-class Property:
-    """One promise and how it was kept."""
-
-    name: str
-    passed: bool | None
-    """None when it does not apply."""
-    detail: str
-
-
-def run_properties(
-    kit: Kit, seed: int = 0, step: Callable[[str], None] = lambda where: None
-) -> list[Property]:
+def check_properties(kit: Kit) -> list[Property]:
     """Test every property; one that does not apply says why."""
-    tester = Tester(kit, seed)
-    found: list[Property] = []
-    for test in (
+    tester = PropertyTester(kit, current().seed)
+    tests = (
         tester.rows_sum_to_one,
         tester.inside_the_hull,
         tester.causality,
         tester.agreement,
         tester.permutation,
-    ):
-        step(test.__name__.replace("_", " "))
-        with torch.no_grad():
-            found += test()
-    return found
+    )
+    with torch.no_grad():
+        return [one for test in track(tests, "testing properties") for one in test()]
 
 
-class Tester:
+class PropertyTester:
     """The tests of one model, on the same random inputs."""
 
     def __init__(self, kit: Kit, seed: int) -> None:

@@ -7,27 +7,31 @@
         model.unused("decoder.blocks.2.attn.z", head=3, on=["The cat sat on the mat."])
         model.head(0, 1).unused_by(model.head(3, 5), "q", on=["The cat sat on the mat."])
 
-A fine-tune that destroys the induction heads then fails the build. Nothing heavy is imported here:
-every run of pytest loads this file.
+A fine-tune that destroys the induction heads then fails the build. The fixture `mechanism` is in
+pytest_plugin.py.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-import pytest
+import torch
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from regard.kit import Kit
-    from regard.look.edits import Edit
-    from regard.look.results import HeadScore
-    from regard.model.batch import Batch
-    from regard.model.model import Model
+from regard.errors import DataError, UsageError, check_known
+from regard.interop.side import start_id
+from regard.look import as_kit
+from regard.look.attention_patterns import find_attention
+from regard.look.edits import Edit, mean, zero
+from regard.look.head_scores import RandomRepeats, best_heads, repeats_for, score_heads
+from regard.look.logit_lens import copy_score
+from regard.look.patching import head_sites, mlp_sites, send_along_paths, taps_of
+from regard.look.results import HeadScore, Site
+from regard.model.batch import Batch
+from regard.model.model import Model
+from regard.verbs import ModelLike
 
 SHOWN = 5  # heads that a failure names
 KINDS = ("induction", "previous", "duplicate")
@@ -38,7 +42,7 @@ class Mechanism:
 
     def __init__(
         self,
-        model: Kit | Model | str | os.PathLike[str],
+        model: ModelLike | Model,
         length: int | None = None,
         rows: int = 4,
         seed: int = 0,
@@ -47,11 +51,8 @@ class Mechanism:
         self.length, self.rows, self.seed = length, rows, seed
 
     @cached_property
-    def repeats(self) -> Any:
+    def repeats(self) -> RandomRepeats:
         """Random tokens, twice: the same for the same seed."""
-        from regard.interop.side import start_id
-        from regard.look.head_scores import repeats_for
-
         begin = start_id(self.kit.files, self.kit.config)
         sizes = self.length, self.rows, self.seed
         return repeats_for(self.kit.model, self.kit.tokenizer, *sizes, begin)
@@ -59,8 +60,6 @@ class Mechanism:
     @cached_property
     def scores(self) -> list[HeadScore]:
         """Every head, measured once."""
-        from regard.look.head_scores import score_heads
-
         return score_heads(self.kit.hooked, self.repeats)
 
     def some_head(
@@ -68,9 +67,6 @@ class Mechanism:
     ) -> HeadScore:
         """Claim that a head of some block has this score of induction, previous or duplicate."""
         __tracebackhide__ = True
-        from regard.errors import check_known
-        from regard.look.head_scores import best_heads
-
         check_known(kind, KINDS, "testing a mechanism")
         inside = [s for s in self.scores if blocks is None or s.block in blocks]
         found = best_heads(inside, kind, SHOWN)
@@ -83,9 +79,6 @@ class Mechanism:
 
     def head(self, block: int, head: int, layer: str | None = None) -> HeadClaim:
         """One head: of the last stack's self-attention, or of the attention at the path `layer`."""
-        from regard.errors import UsageError
-        from regard.look.attention_patterns import find_attention
-
         name, attention = find_attention(self.kit.hooked, block if layer is None else layer)
         if not 0 <= head < int(attention.heads):  # type: ignore[arg-type]
             expected = f"0 to {int(attention.heads) - 1}"  # type: ignore[arg-type]
@@ -106,8 +99,6 @@ class Mechanism:
         next token at each place, or the likeliest answer of a model that does not write.
         """
         __tracebackhide__ = True
-        import torch
-
         batch = self.batch(on)
         with torch.no_grad():
             before, _ = self.kit.hooked.run(batch)
@@ -133,7 +124,6 @@ class Mechanism:
         """Texts, ids or pairs as a batch."""
         if self.kit.model.target is None:
             return self.kit.batch(on)
-        from regard.interop.side import start_id
 
         begin = start_id(self.kit.files, self.kit.config)
         sources, targets = zip(*on, strict=True)
@@ -166,8 +156,6 @@ class HeadClaim:
     def copies(self, at_least: float = 0.5, top: int = 5) -> float:
         """What it writes for a token favours that token (Wang 2022): a share of random tokens."""
         __tracebackhide__ = True
-        from regard.look.logit_lens import copy_score
-
         hooked = self.model.kit.hooked
         batch = self.model.repeats.batch.to(hooked.model.device)
         found = {n: copy_score(hooked, self.layer, n, batch, top) for n in range(self.count)}
@@ -194,17 +182,6 @@ class HeadClaim:
         reader (Wang 2022). Heads that share keys and values read together.
         """
         __tracebackhide__ = True
-        import torch
-
-        from regard.errors import UsageError
-        from regard.look.patching import (
-            Site,
-            head_sites,
-            mlp_sites,
-            send_along_paths,
-            taps_of,
-        )
-
         if into not in ("q", "k", "v"):
             raise UsageError("testing a mechanism", f"an edge into {into!r}", "q, k or v")
         hooked, batch = self.model.kit.hooked, self.model.batch(on)
@@ -230,9 +207,6 @@ class HeadClaim:
     def scores(self, kind: str, at_least: float) -> float:
         """Claim a score of this head."""
         __tracebackhide__ = True
-        from regard.errors import UsageError
-        from regard.look.head_scores import best_heads
-
         (mine,) = (s for s in self.model.scores if (s.layer, s.head) == (self.layer, self.number))
         value: float | None = getattr(mine, kind)
         if value is None:
@@ -247,22 +221,8 @@ class HeadClaim:
         )
 
 
-def as_kit(model: Kit | Model | str | os.PathLike[str]) -> Kit:
-    """A folder opened, a bare model wrapped, a kit as it is."""
-    from regard.kit import Kit
-    from regard.loading import load
-    from regard.model.model import Model
-
-    if isinstance(model, Model):
-        return Kit(model)
-    return model if isinstance(model, Kit) else load(model)
-
-
 def ablation(by: str, head: int | Sequence[int] | None) -> Edit:
     """What stands in the place of a head, or of all of a tap."""
-    from regard.errors import UsageError
-    from regard.look.edits import mean, zero
-
     if by not in ("zero", "mean"):
         raise UsageError("testing a mechanism", f"by={by!r}", "zero or mean")
     return mean(head=head) if by == "mean" else zero(head=head)
@@ -287,13 +247,5 @@ def largest_change(before: Tensor, after: Tensor, batch: Batch, writes: bool) ->
     change = (after - before).gather(-1, wanted[..., None])[..., 0].abs()
     change = change if real is None else change[real]
     if change.numel() == 0:
-        from regard.errors import DataError
-
         raise DataError("testing a mechanism", "texts of one token", "texts of two or more")
     return float(change.max())
-
-
-@pytest.fixture
-def mechanism() -> type[Mechanism]:
-    """`mechanism(model or folder)`: assertions about what happens inside it."""
-    return Mechanism

@@ -12,7 +12,7 @@ import torch
 import regard
 from regard.errors import UsageError
 from regard.kit import Kit
-from regard.mechanism import Mechanism
+from regard.look.mechanism import Mechanism
 from regard.tokens.trainers import train_tokenizer
 from tests.look.planted import forget_induction, planted_induction
 from tests.properties.small_models import random_ids, small_kit
@@ -46,7 +46,7 @@ def test_destroyed(mechanism):
 
 def test_a_model_that_lost_its_induction_head_fails_the_build(pytester):
     pytester.makepyfile(SUITE)
-    done = pytester.runpytest_inprocess("-p", "regard.mechanism", "-p", "no:cacheprovider")
+    done = pytester.runpytest_inprocess("-p", "regard.look.pytest_plugin", "-p", "no:cacheprovider")
     done.assert_outcomes(passed=1, failed=1)
     said = done.stdout.str()
     assert "no induction head of at least 0.5; the best: head " in said
@@ -54,7 +54,7 @@ def test_a_model_that_lost_its_induction_head_fails_the_build(pytester):
 
 
 def test_loading_the_plug_in_loads_no_torch():
-    code = "import sys, regard.mechanism; sys.exit('torch' in sys.modules)"
+    code = "import sys, regard.look.pytest_plugin; sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60)
     assert done.returncode == 0
 

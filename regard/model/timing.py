@@ -7,6 +7,8 @@ not fit into a processor's cache. What would take long is timed on fewer rows, a
 from __future__ import annotations
 
 import math
+import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
@@ -15,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.cli.watch import Watch
+from regard.ambient import progress
 from regard.core.attention import View
 from regard.core.block import Block, Context
 from regard.core.stack import Stack
@@ -40,6 +42,55 @@ from regard.model.model import Head
 CACHE = 96e6  # bytes; more than processors keep between two uses of a weight
 LONG = 0.3  # seconds that one timed piece may take
 OPTIMISER = "optimiser"
+ENOUGH = 0.8  # seconds after which a piece is not timed again
+SAMPLES = 2, 9  # at least and at most
+
+
+class Stopwatch:
+    """Adds up the time spent in wrapped functions; waits for a GPU before reading the clock."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.spent: dict[str, float] = defaultdict(float)
+
+    def now(self) -> float:
+        """The clock, once all queued work is done."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        elif self.device == "mps":
+            torch.mps.synchronize()
+        return time.perf_counter()
+
+    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function whose time is added to `name`."""
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            start = self.now()
+            out = function(*args, **kwargs)
+            self.spent[name] += self.now() - start
+            return out
+
+        return timed
+
+    def sample(self, work: Callable[[], Any]) -> dict[str, float]:
+        """Seconds of `work` ("all") and of what is wrapped in it: the quickest of several.
+
+        A neighbour on the machine only ever makes a sample slower.
+        """
+        samples: list[dict[str, float]] = []
+        least, most = SAMPLES
+        work()  # the first touches new memory and loads libraries
+        end = self.now() + ENOUGH
+        while len(samples) < least or (len(samples) < most and self.now() < end):
+            self.spent.clear()
+            start = self.now()
+            work()
+            samples.append({**self.spent, "all": self.now() - start})
+        return min(samples, key=lambda sample: sample["all"])
+
+    def best(self, work: Callable[[], Any]) -> float:
+        """Seconds of `work` alone."""
+        return self.sample(work)["all"]
 
 
 class Timer:
@@ -51,24 +102,25 @@ class Timer:
         self.config, self.run, self.train = config, run, train
         self.dtype: torch.dtype = getattr(torch, dtype)
         self.place: dict[str, Any] = {"device": device, "dtype": self.dtype}
-        self.watch = Watch(device)
+        self.watch = Stopwatch(device)
 
-    def times(self, step: Callable[[str], None] = lambda where: None) -> dict[str, float]:
+    def times(self) -> dict[str, float]:
         """Seconds by part."""
-        made = dict.fromkeys(PARTS, 0.0)
-        with torch.set_grad_enabled(self.train):
+        spent = dict.fromkeys(PARTS, 0.0)
+        with progress("timing") as say, torch.set_grad_enabled(self.train):
             for one in passes(self.config, self.run):
-                step(f"timing a block of the {one.name}")
+                say(f"a block of the {one.name}")
                 for part, seconds in self.time_stack(one).items():
-                    made[part] += seconds
-                step(f"timing the front of the {one.name}")
-                made[EMBED] += self.time_front(one)
-            step("timing the output head")
-            made[HEAD] += self.time_head()
-        if self.train:
-            step("timing the optimiser")
-            made[OPTIMISER] = self.time_optimiser()
-        return made
+                    spent[part] += seconds
+                say(f"the front of the {one.name}")
+                spent[EMBED] += self.time_front(one)
+            say("the output head")
+            spent[HEAD] += self.time_head()
+            if self.train:
+                say("the optimiser")
+                with torch.no_grad():
+                    spent[OPTIMISER] = self.time_optimiser()
+        return spent
 
     def empty(self, module: nn.Module) -> nn.Module:
         """A module built without memory, given memory and plain numbers."""
@@ -113,7 +165,7 @@ class Timer:
         return {part: seconds * scale for part, seconds in spent.items()}
 
     def time_long(self, one: Pass, single: Any, flops: float) -> dict[str, float]:
-        """The same for one long sequence: linear parts on some of its tokens, looking on its own.
+        """Seconds of one long sequence: linear parts on some of its tokens, looking on its own.
 
         Looking takes some heads and some queries over all keys, half of that where it is causal.
         """
@@ -122,7 +174,7 @@ class Timer:
         tokens = max(self.rows_in_time(flops, one.tokens), min(one.tokens, 64))
         spent = self.time_blocks(stack, one, 1, tokens)
         scale = one.stack.depth * self.run.batch * one.tokens / tokens
-        made = {part: seconds * scale for part, seconds in spent.items()}
+        times = {part: seconds * scale for part, seconds in spent.items()}
         attn, block = cast(Block, stack.blocks[0]).attn, one.stack.block
         heads = block.heads // block.groups  # of one group
         each = 4 * one.tokens * block.width * heads
@@ -132,15 +184,15 @@ class Timer:
         attn.groups, attn.heads = 1, heads
         look = self.watch.best(lambda: attn.look(q, k, k, View()))
         share = 0.5 if block.causal and one.stack.position != "relative" else 1.0
-        times = 3.0 if self.train else 1.0
+        both_ways = 3.0 if self.train else 1.0
         whole = look * one.tokens / queries * block.groups * self.run.batch * one.stack.depth
-        made[LOOK] = whole * share * times
-        return made
+        times[LOOK] = whole * share * both_ways
+        return times
 
     def time_blocks(self, stack: Stack, one: Pass, batch: int, tokens: int) -> dict[str, float]:
         """Seconds of one pass through the copies, by part: median of several passes."""
         self.empty(stack)
-        watch = Watch(self.watch.device)
+        watch = Stopwatch(self.watch.device)
         for block in cast(list[Block], stack.blocks):
             for attn in (block.attn, *([block.cross] if block.cross else [])):
                 attn.look = watch.wrap("look", attn.look)  # type: ignore[method-assign]
@@ -163,7 +215,7 @@ class Timer:
 
         quickest = watch.sample(work)
         rest = quickest["all"] - quickest["attn"] - quickest["mlp"]
-        made = {
+        times = {
             PROJECT: quickest["attn"] - quickest["look"],
             LOOK: quickest["look"],
             MLP: quickest["mlp"],
@@ -171,10 +223,10 @@ class Timer:
         }
         if self.train:  # the backward pass, spread over the parts as they were on the way forward
             ahead = watch.best(forward)
-            made[NORM] = max(made[NORM] - quickest["all"] + ahead, 0.0)
-            share = quickest["all"] / sum(made.values())
-            made = {part: seconds * share for part, seconds in made.items()}
-        return made
+            times[NORM] = max(times[NORM] - quickest["all"] + ahead, 0.0)
+            share = quickest["all"] / sum(times.values())
+            times = {part: seconds * share for part, seconds in times.items()}
+        return times
 
     # The ends ---------------------------------------------------------------------------------
 

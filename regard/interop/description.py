@@ -1,0 +1,125 @@
+"""What a model is, from its config and headers alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from regard.core.config import StackConfig
+from regard.core.tap import taps
+from regard.errors import RegardError
+from regard.files import read_json
+from regard.interop.folder import INDEX, SINGLE
+from regard.interop.parity import PARITY
+from regard.interop.source import Source, read_tokenizer
+from regard.interop.table import Binding
+from regard.interop.weights import OWN
+from regard.model.config import FrontConfig, ModelConfig, RecurrentConfig, TextConfig
+from regard.model.cost import count_tokens, table_size
+from regard.model.model import Model
+from regard.model.results import InputInfo, ModelInfo, StackInfo, TokenizerSummary
+
+
+def describe_model(
+    path: str, model: Model, binding: Binding | None, source: Source | None, with_taps: bool
+) -> ModelInfo:
+    """Sizes, tokenizer and parity; the model may be without memory."""
+    config, count = model.config, sum(p.numel() for p in model.parameters())
+    recurrent: dict[str, Any] | None = None
+    if isinstance(config, RecurrentConfig):
+        recurrent = {"cell": config.cell, "hidden": config.hidden, "depth": config.depth}
+        recurrent |= {} if config.target is None else {"attention": config.attention}
+    return ModelInfo(
+        path=path,
+        architecture=binding.architecture if binding else "regard's own",
+        family=binding.table.family if binding else OWN,
+        parameters=count,
+        bytes_on_disk=None if source is None else weight_bytes(source.path),
+        bytes_float32=4 * count,
+        input=describe_front(config.front),
+        target=None if config.target is None else describe_front(config.target),
+        encoder=None if config.encoder is None else describe_stack(config.encoder),
+        decoder=None if config.decoder is None else describe_stack(config.decoder),
+        recurrent=recurrent,
+        scores=config.head.size,
+        tokenizer=None if source is None else describe_tokenizer(source),
+        parity=None if source is None else read_parity(source.path),
+        taps={name: tap_shape(name, config) for name in taps(model)} if with_taps else None,
+    )
+
+
+def describe_front(front: FrontConfig) -> InputInfo:
+    """Kind, vocabulary, length and positions of an input."""
+    if isinstance(front, TextConfig):
+        length = table_size(front) if front.position == "learned" else front.length
+        return InputInfo("text", front.vocab, length, front.position)
+    position = getattr(front, "position", "learned")
+    return InputInfo(front.kind, None, count_tokens(front, 0), position)
+
+
+def describe_stack(stack: StackConfig) -> StackInfo:
+    """Sizes of a stack."""
+    block = stack.block
+    return StackInfo(
+        dim=block.dim,
+        depth=stack.depth,
+        heads=block.heads,
+        kv_heads=block.groups,
+        head_dim=block.width,
+        hidden=block.hidden,
+        positions=stack.position,
+        norm=f"{block.norm}, {block.norm_at}",
+        activation=block.act + (", gated" if block.gated else ""),
+        causal=block.causal,
+        window=block.window,
+    )
+
+
+def describe_tokenizer(source: Source) -> TokenizerSummary | str | None:
+    """Kind, size and control tokens; a sentence where it cannot be opened."""
+    try:
+        tokenizer = read_tokenizer(source)
+    except RegardError as error:
+        return f"cannot be opened: {error.found}"
+    if tokenizer is None:
+        return None
+    return TokenizerSummary(tokenizer.kind, tokenizer.size, tokenizer.specials)
+
+
+def read_parity(path: Path) -> dict[str, Any] | None:
+    """What `regard check` wrote into a folder; None when it has not been measured."""
+    file = path / PARITY
+    try:
+        parity = json.loads(file.read_text()) if file.is_file() else None
+    except ValueError:
+        return None
+    return parity if isinstance(parity, dict) else None
+
+
+def weight_bytes(path: Path) -> int:
+    """Bytes of the weight files."""
+    if path.is_file():
+        return path.stat().st_size
+    if (path / SINGLE).exists():
+        return (path / SINGLE).stat().st_size
+    shards = set(read_json(path / INDEX)["weight_map"].values())
+    return sum((path / shard).stat().st_size for shard in shards)
+
+
+def tap_shape(name: str, config: ModelConfig) -> list[str]:
+    """The shape of a tap in letters."""
+    *_, owner, place = ["", *name.split(".")]
+    pair = config.target is not None
+    own = "S" if pair and name.startswith("encoder.") else "T"
+    keys = "S" if owner in ("attn", "cross") else own
+    if place == "logits":
+        score = "D" if config.head.size is None else "V"
+        return ["B", score] if config.head.take == "first" else ["B", "T", score]
+    if owner in ("attn", "cross") and place != "out":
+        shapes = {"k": ["B", keys, "G", "K"], "scores": ["B", "H", own, keys]}
+        shapes |= {"v": shapes["k"], "pattern": shapes["scores"]}
+        return shapes.get(place, ["B", own, "H", "K"])
+    cells = isinstance(config, RecurrentConfig)
+    wide = (owner == "mlp" and place != "out") or cells
+    return ["B", own, "M" if wide else "D"]

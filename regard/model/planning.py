@@ -1,0 +1,159 @@
+"""FLOPs, memory, time, disk and energy of a run before it is run."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from regard.ambient import choose_device
+from regard.errors import ResourceError
+from regard.heap import free_memory
+from regard.model.config import FrontConfig, ModelConfig, TextConfig
+from regard.model.cost import (
+    PARTS,
+    MemoryCost,
+    RunShape,
+    count_disk,
+    count_flops,
+    count_memory,
+    count_params,
+    fit_batch,
+    passes,
+    table_size,
+)
+from regard.model.presets import gpt2
+from regard.model.results import PartCost, Plan, PlannedRun, TotalCost, WholeRun
+from regard.model.timing import OPTIMISER, Timer
+from regard.result import human_bytes
+
+ITEM = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}  # bytes of one number
+
+
+def decoder_shape(
+    dim: int, depth: int, heads: int | None, hidden: int | None, vocab: int, length: int
+) -> ModelConfig:
+    """A decoder like GPT-2 of these sizes."""
+    config = gpt2(dim, depth, heads or max(dim // 64, 1), vocab, length)
+    assert config.decoder is not None
+    block = replace(config.decoder.block, hidden=hidden or 4 * dim)
+    return replace(config, decoder=replace(config.decoder, block=block))
+
+
+def plan_run(
+    name: str,
+    config: ModelConfig,
+    batch: int,
+    length: int | None,
+    source: int | None,
+    dtype: str,
+    train: bool,
+    steps: int,
+    keep: int,
+    memory_limit: int | None,
+    watts: float | None,
+) -> Plan:
+    """Count and time one step, or one forward pass, and multiply."""
+    device = choose_device()
+    shape = RunShape(
+        batch,
+        length or usual_length(config.target or config.front),
+        source or length or usual_length(config.front),
+        ITEM[dtype],
+    )
+    tokens = {one.name: one.tokens for one in passes(config, shape)}  # a length past a table stops
+    memory = count_memory(config, shape, train)
+    limit = free_memory(device) if memory_limit is None else memory_limit
+    suggestion = suggest_fit(config, shape, memory, limit, train)
+    try:
+        times = Timer(config, shape, device, train, dtype).times()
+    except RuntimeError as error:  # torch's word for a block that this machine cannot hold
+        if not suggestion:
+            raise
+        raise too_large(memory.peak, limit, suggestion) from error
+    flops = count_flops(config, shape, train)
+    held = memory.parts | {OPTIMISER: memory.optimiser}
+    seconds = sum(times.values())
+    checkpoint, disk = count_disk(config, shape, train, keep)
+    watts = find_watts(device) if watts is None else watts
+    return Plan(
+        model=name,
+        run=PlannedRun(batch, tokens, dtype, train),
+        parameters=sum(count_params(config).values()),
+        costs={
+            part: PartCost(flops.get(part), held.get(part), times[part])
+            for part in (*PARTS, *([OPTIMISER] if train else []))
+        },
+        total=TotalCost(
+            flops=sum(flops.values()),
+            weight_bytes=memory.weights,
+            gradient_bytes=memory.gradients,
+            optimiser_bytes=memory.optimiser,
+            peak_bytes=memory.peak,
+            seconds=seconds,
+        ),
+        device=device,
+        memory_limit=limit,
+        fits=not suggestion,
+        suggestion=suggestion or None,
+        whole=WholeRun(
+            steps=steps,
+            seconds=seconds * steps,
+            checkpoint_bytes=checkpoint,
+            disk_bytes=disk,
+            disk_free=shutil.disk_usage(".").free,
+            watts=watts,
+            joules=None if watts is None else watts * seconds * steps,
+        ),
+    )
+
+
+def usual_length(front: FrontConfig) -> int:
+    """512 tokens, or as many as a learned table has."""
+    learned = isinstance(front, TextConfig) and front.position == "learned"
+    return min(512, table_size(front)) if learned else 512  # type: ignore[arg-type]
+
+
+def suggest_fit(
+    config: ModelConfig, shape: RunShape, memory: MemoryCost, limit: int | None, train: bool
+) -> str:
+    """What fits where this does not; empty when it does."""
+    if limit is None or memory.peak <= limit:
+        return ""
+    fit = fit_batch(config, shape, limit, train)
+    if fit is None:
+        return "no batch fits: a smaller model, or a narrower --dtype"
+    if fit.length == shape.length:
+        return f"the largest batch that fits is --batch {fit.batch}"
+    return f"the largest that fits is --batch 1 --length {fit.length}"
+
+
+def too_large(peak: int, limit: int | None, suggestion: str) -> ResourceError:
+    """What is missing, and what would fit."""
+    found, expected = f"a peak of {human_bytes(peak)}", f"at most {human_bytes(limit or 0)}"
+    return ResourceError("planning a run", found, expected, suggestion)
+
+
+def require_fit(plan: Plan) -> None:
+    """Stop at a plan that does not fit into the memory or onto the disk."""
+    if plan.suggestion:
+        raise too_large(plan.total.peak_bytes, plan.memory_limit, plan.suggestion)
+    needed, free = plan.whole.disk_bytes, plan.whole.disk_free
+    if needed > free:
+        fix = "another disk, or a smaller --keep"
+        found = f"{human_bytes(free)} of disk"
+        raise ResourceError("planning a run", found, human_bytes(needed), fix)
+
+
+def find_watts(device: str) -> float | None:
+    """The power that the system lets a device draw; None where it does not say."""
+    try:
+        if device == "cuda":
+            query = ["nvidia-smi", "--query-gpu=power.limit", "--format=csv,noheader,nounits"]
+            done = subprocess.run(query, capture_output=True, text=True, check=True, timeout=20)
+            return float(done.stdout.splitlines()[0])
+        limits = Path("/sys/class/powercap").glob("intel-rapl:?/constraint_0_power_limit_uw")
+        return sum(int(limit.read_text()) for limit in limits) / 1e6 or None
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return None
