@@ -63,7 +63,7 @@ NO_MODEL = ("replay", "tok")
 """Verbs whose `path` is no model."""
 
 
-class Found(NamedTuple):
+class IdentifiedKind(NamedTuple):
     """What lies at a path."""
 
     kind: Kind
@@ -71,7 +71,7 @@ class Found(NamedTuple):
     """What tells so."""
 
 
-def find_kind(path: str) -> Found | None:
+def find_kind(path: str) -> IdentifiedKind | None:
     """The kind of model at a path; None where nothing that is known lies there."""
     from regard.history.ngram_model import KIND
     from regard.history.word_translator import KINDS
@@ -82,18 +82,18 @@ def find_kind(path: str) -> Found | None:
         place = shipped().get(path, place)
     if place.is_dir():
         if is_folder(place):
-            return Found(VECTORS, f"it has {WEIGHTS}")
+            return IdentifiedKind(VECTORS, f"it has {WEIGHTS}")
         config = place / "config.json"
         if not config.is_file():
             return None
         named = str(read_json(config).get("model_type"))
         kinds = {KIND: NGRAMS, **dict.fromkeys(KINDS, TRANSLATOR)}
-        return Found(kinds.get(named, NETWORK), f"config.json says {named}")
+        return IdentifiedKind(kinds.get(named, NETWORK), f"config.json says {named}")
     if place.suffix in (".arpa", ".lm") and place.is_file():
-        return Found(NGRAMS, "an ARPA file")
+        return IdentifiedKind(NGRAMS, "an ARPA file")
     if place.suffix == ".gguf" and place.is_file():
-        return Found(NETWORK, "a GGUF file")
-    return Found(VECTORS, "by its first line") if is_vectors(place) else None
+        return IdentifiedKind(NETWORK, "a GGUF file")
+    return IdentifiedKind(VECTORS, "by its first line") if is_vectors(place) else None
 
 
 def is_ngrams(path: str) -> bool:

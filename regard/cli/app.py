@@ -18,7 +18,17 @@ from regard.cli.render import render
 from regard.cli.streams import read_texts, read_whole
 from regard.errors import UsageError
 from regard.files import check_places
-from regard.verbs import FILES, FLAT, Alias, Flag, Words, hints_of, marks
+from regard.verbs import (
+    FILES,
+    FLAT,
+    Alias,
+    Flag,
+    Words,
+    check_arguments,
+    hints_of,
+    marks,
+    note_call,
+)
 
 EVERYWHERE = Group("Everywhere", sort_key=9)
 EXIT_CODES = "0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interrupted"
@@ -49,8 +59,8 @@ DASH = "\0"  # stands for the word -, which cyclopts would take for an option; n
 
 def door(command: Command) -> Callable[..., int]:
     """The function that cyclopts calls for a command: reads texts, sets what is ambient, shows."""
-    function = command.load()
-    hints = hints_of(inspect.unwrap(function))
+    function = inspect.unwrap(command.load())
+    hints = hints_of(function)
     signature = inspect.signature(function)
     words = {
         name: mark.how for name in hints for mark in marks(hints[name]) if isinstance(mark, Words)
@@ -72,7 +82,8 @@ def door(command: Command) -> Callable[..., int]:
             progress=not common["no_progress"],
             quiet=common["quiet"],
         ):
-            result = function(**given)
+            check_arguments(function, given)
+            result = note_call(function, given, function(**given))
             return render(result, common["json"], common["save"], common["receipt"])
 
     doc = docstring_parser.parse(function.__doc__ or "")
