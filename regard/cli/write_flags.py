@@ -1,4 +1,4 @@
-"""Arguments of the verbs that write, fill, score and evaluate. No torch here: help is quick."""
+"""Arguments of `regard shortlist`. No torch here: help is quick."""
 
 from __future__ import annotations
 
@@ -6,77 +6,18 @@ import argparse
 import math
 from collections.abc import Callable
 
-from regard.cli.options import MOST, add_action, add_common, add_device, positive
-
-LINES = "none: one per line of stdin"
-FOLDER = "a folder that `regard.load` opens"
-EVALUATIONS = {
-    "lm": (
-        "perplexity, bits per token and bits per byte of a text",
-        "regard eval lm folder test.txt",
-        "regard eval lm folder test.txt --train train.txt --stride 256",
-        "regard eval lm folder test.txt.gz --json",
-    ),
-    "translate": (
-        "BLEU and chrF of translations, with sacrebleu's signatures",
-        "regard eval translate folder test.tsv --train train.tsv",
-        "regard eval translate folder test.tsv --beams 1 --json",
-        "regard eval translate folder test.tsv --train train.tsv --allow-overlap",
-    ),
-}
-"""What each evaluation measures, and three examples."""
+from regard.cli.options import positive
 
 
 def number(text: str) -> float:
     """A number; its range is checked where it is used, which names the limit."""
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+        value = math.nan
+    if not math.isfinite(value):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number")
-    return found
-
-
-def warmth(text: str) -> float:
-    """A number, or inf."""
-    return math.inf if text.strip().lower() == "inf" else number(text)
-
-
-def whole(text: str) -> int:
-    """A whole number of either sign."""
-    try:
-        found = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if abs(found) > MOST:
-        raise argparse.ArgumentTypeError(f"{text!r} is out of range: at most {MOST:,}")
-    return found
-
-
-def add_search(parser: argparse.ArgumentParser, beams: int | None, note: str) -> None:
-    """Beam width and strict mode."""
-    parser.add_argument("--beams", type=whole, default=beams, metavar="B", help=note)
-    text = "the same bits whatever is in the batch; slower"
-    parser.add_argument("--strict", action="store_true", help=text)
-
-
-def add_full(parser: argparse.ArgumentParser) -> None:
-    """Whether a shortlist in the folder counts."""
-    text = "score all words at each step, also where the folder has a shortlist"
-    parser.add_argument("--no-shortlist", action="store_true", help=text)
-
-
-def add_place(parser: argparse.ArgumentParser) -> None:
-    """Where to run, and how exactly."""
-    add_device(parser)
-    choices = ("auto", "fp32", "bf16", "int8")
-    text = "of the matrix products; less is faster (auto: int8 for weights stored so, else float32)"
-    parser.add_argument("--precision", choices=choices, default="auto", help=text)
-    edit = "change what passes a tap: *.9.attn.z=zero,head=3; mean; patch,file=F; "
-    edit += "add,file=F,minus=F,scale=X: F is one vector or a folder of `regard extract`, whose "
-    edit += "mean counts; resample,file=F,seed=N: rows of it, drawn; repeatable"
-    parser.add_argument("--edit", action="append", default=[], metavar="TAP=KIND,…", help=edit)
+    return value
 
 
 def add_shortlist(parser: argparse.ArgumentParser) -> None:
@@ -92,40 +33,6 @@ def add_shortlist(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(name, type=positive, default=number, metavar="N", help=text)
 
 
-def add_eval(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard eval`."""
-    choices = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
-    for name, (summary, *examples) in EVALUATIONS.items():
-        sub = add_action(choices, name, summary, examples)
-        sub.add_argument("path", metavar="FOLDER", help=FOLDER)
-        what = "a text file" if name == "lm" else "source TAB target on each line"
-        sub.add_argument("test", metavar="FILE", help=what)
-        train = "training files, to find test lines that stand in them"
-        sub.add_argument("--train", nargs="+", metavar="FILE", help=train)
-        allow = "evaluate even so, and mark the numbers"
-        sub.add_argument("--allow-overlap", action="store_true", help=allow)
-        if name == "lm":
-            length = "tokens of a window (what the model was made for, at most 1024)"
-            sub.add_argument("--length", type=whole, metavar="N", help=length)
-            stride = "tokens between windows (as --length: they do not overlap)"
-            sub.add_argument("--stride", type=whole, metavar="N", help=stride)
-            position = "perplexity by the number of tokens before, as a plot"
-            sub.add_argument("--by-position", action="store_true", help=position)
-            speech = "a transcript: as spoken, without fillers and restarts, and shuffled"
-            sub.add_argument("--speech", action="store_true", help=speech)
-        else:
-            add_search(sub, 4, "width of the beam (4)")
-            add_full(sub)
-            share = "processes for many lines on a CPU (as many as cores)"
-            sub.add_argument("--workers", type=whole, metavar="N", help=share)
-            length = "BLEU by the number of words of the source too"
-            sub.add_argument("--by-length", action="store_true", help=length)
-        seed = "of the order of --speech (0)" if name == "lm" else "nothing is drawn"
-        sub.add_argument("--seed", type=whole, help=seed)
-        add_place(sub)
-        add_common(sub)
-
-
 Row = tuple[str, str, Callable[[argparse.ArgumentParser], None], str, str, str]
 
 WRITING: dict[str, Row] = {
@@ -136,14 +43,6 @@ WRITING: dict[str, Row] = {
         "regard shortlist folder train.tsv",
         "regard shortlist folder train.tsv.xz more.tsv --always 2000",
         "regard shortlist folder train.fr train.en --best 50 --pairs 500000 --json",
-    ),
-    "eval": (
-        "regard.cli.evaluate",
-        "perplexity of a text, or BLEU and chrF of translations",
-        add_eval,
-        "regard eval lm folder test.txt --train train.txt",
-        "regard eval lm folder test.txt --stride 256 --json",
-        "regard eval translate folder test.tsv --train train.tsv",
     ),
 }
 """Where each verb lives, what it does, its arguments and three examples: the fields of a Verb."""

@@ -1,28 +1,259 @@
-"""Winograd schemas by a language model: put each candidate in, and see which text is likelier.
+"""Winograd schemas: a sentence with a pronoun and two candidates, and its twin that turns it round.
 
-The partial score is the log-probability of what follows the candidate, the full score that of the
-whole text (Trinh and Le 2018). A masked model hides the candidate's tokens one at a time (Salazar
-2020) and takes their mean, or hides all tokens of the text in turn and adds them up.
+Each candidate is put in, and the likelier text is the answer. The partial score is the
+log-probability of what follows the candidate, the full score that of the whole text (Trinh and Le
+2018). A masked model hides the candidate's tokens one at a time (Salazar 2020) and takes their
+mean, or hides all tokens of the text in turn and adds them up.
+
+Read from the XML of the Winograd Schema Challenge (Levesque 2012), XWinograd's table (Tikhonov
+2021), WinoGrande's lines (Sakaguchi 2020), or a table (.tsv, .csv, .jsonl) with the columns
+
+    text     the sentence, with _ in the place of the pronoun
+    a, b     the candidates, as they are to stand there
+    answer   a or b
+    pair     optional: a name that the two members of a pair share
+    group    optional: what accuracy is counted by
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import json
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from regard.data.schemas import Schema, pair_up
+import numpy as np
+
+from regard.ambient import track
 from regard.data.statistics import share_interval
+from regard.data.tabular import Row, kind_of, read_table
+from regard.data.text_files import find_files, read_lines
 from regard.decode.scoring import score_masked, score_rows
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, UsageError, did_you_mean
+from regard.evaluate.results import Accuracy, JudgedSchema, SchemaScores, WinogradScores
+from regard.history.ngram_model import NgramModel
 from regard.model.batch import like_lengths
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
 
-Lines = Callable[[Sequence[list[int]]], list[list[float | None]]]
-"""Rows of ids → the log-probability of each id given those before it; None where there is none."""
-Tell = Callable[[int], None]
-TOKENS = 512  # of a batch, padding included
 DOING = "scoring Winograd schemas"
+TOKENS = 512  # of a batch, padding included
+LineScores = Callable[[Sequence[list[int]]], list[list[float | None]]]
+"""Rows of ids → the log-probability of each id given those before it; None where there is none."""
+XWINOGRAD = 7  # cells of a line: language, source, ?, sentence, its words, pronoun, candidates
+ANSWERS = {"a": 0, "b": 1, "1": 0, "2": 1}
+NAMES = {"text": "sentence", "a": "option1", "b": "option2", "pair": "qID"}  # as WinoGrande has it
+THINGS = frozenset("it its they them their".split())
+POSSESSIVE = frozenset("my his her its our their".split())
+SMALL = frozenset(  # small letters unless they begin a sentence
+    "the a an my his her its our their this that these those some each every "
+    "le la les un une des du ce cet cette ces mon ma mes son sa ses leur leurs".split()
+)
+
+
+class Schema(NamedTuple):
+    """A sentence with a gap and what may stand there."""
+
+    place: str
+    """Where it stands in the file, in words."""
+    before: str
+    after: str
+    candidates: tuple[str, str]
+    """As they are put between the two."""
+    answer: int
+    """Which of them is right, 0 or 1."""
+    pair: str | None = None
+    """A name that two schemas share; None: neighbours with the same candidates are a pair."""
+    group: str = ""
+
+    def text(self, candidate: int) -> str:
+        """The sentence with a candidate in it."""
+        return self.before + self.candidates[candidate] + self.after
+
+    def span(self, candidate: int) -> tuple[int, int]:
+        """Where the candidate stands in that text."""
+        start = len(self.before)
+        return start, start + len(self.candidates[candidate])
+
+
+def read_schemas(path: Path | str) -> list[Schema]:
+    """The schemas of a file; a line that is none is an error that names it."""
+    if kind_of(path) == "xml":
+        found = list(read_challenge(path))
+    elif kind_of(path) == "tsv" and is_xwinograd(next(iter(read_lines(path)), "")):
+        lines = enumerate(read_lines(path), 1)
+        found = [read_xwinograd(path, n, line) for n, line in lines if line.strip()]
+    else:
+        found = [read_row(path, row) for row in read_table(path)]
+    if not found:
+        raise DataError(f"reading {path}", "no schemas", "sentences with two candidates")
+    return found
+
+
+def wrong(path: Path | str, place: str, found: str, expected: str) -> DataError:
+    """What is wrong with one schema."""
+    return DataError(f"reading {path}", f"{place}: {found}", expected)
+
+
+# A table of our own, or WinoGrande's ------------------------------------------------------------
+
+
+def read_row(path: Path | str, row: Row) -> Schema:
+    """A row with text, a, b, answer."""
+    place, cells = f"line {row.line}", row.cells
+
+    def cell(name: str, usual: Any = None) -> str:
+        value = cells.get(name, cells.get(NAMES.get(name, name), usual))
+        if not isinstance(value, str) or (usual is None and not value.strip()):
+            lacking = f"no {name}" if value is None else f"{name} {value!r}"
+            columns = "text, a, b and answer, or WinoGrande's sentence, option1, option2, answer"
+            raise wrong(path, place, lacking, columns)
+        return value
+
+    text, answer = cell("text"), cell("answer").strip().lower()
+    if text.count("_") != 1:
+        raise wrong(path, place, f"{text.count('_')} times _ in {text[:60]!r}", "one, as the gap")
+    if answer not in ANSWERS:
+        raise wrong(path, place, f"answer {answer!r}", "a or b")
+    candidates = cell("a").strip(), cell("b").strip()
+    check_candidates(path, place, candidates)
+    before, _, after = text.partition("_")
+    pair = cell("pair", "").strip()
+    if "qID" in cells and "pair" not in cells:
+        pair = pair.rpartition("-")[0]  # the members of WinoGrande's twins end in -1 and -2
+    return Schema(
+        place, before, after, candidates, ANSWERS[answer], pair or None, cell("group", "")
+    )
+
+
+def check_candidates(path: Path | str, place: str, candidates: Sequence[str]) -> None:
+    """Two that differ."""
+    if len(candidates) != 2 or candidates[0].casefold() == candidates[1].casefold():
+        raise wrong(path, place, f"candidates {list(candidates)}", "two that differ")
+
+
+# The Winograd Schema Challenge ------------------------------------------------------------------
+
+
+def read_challenge(path: Path | str) -> Iterator[Schema]:
+    """WSC273 and WSC285 as their authors give them."""
+    (file,) = find_files(path)
+    try:
+        root = ElementTree.parse(file).getroot()
+    except (ElementTree.ParseError, ValueError) as error:
+        raise DataError(f"reading {path}", str(error), "XML of the challenge") from None
+    for number, schema in enumerate(root.iter("schema"), 1):
+        place = f"schema {number}"
+        first, pronoun, rest = (squeezed(schema, f"text/{n}") for n in ("txt1", "pron", "txt2"))
+        named = [" ".join("".join(each.itertext()).split()) for each in schema.iter("answer")]
+        answer = squeezed(schema, "correctAnswer").strip(" .").lower()
+        check_candidates(path, place, named)
+        if answer not in ANSWERS or not pronoun:
+            found = f"pronoun {pronoun!r}, answer {answer!r}"
+            raise wrong(path, place, found, "a pronoun, and A or B")
+        before = first + (" " if first and not first.endswith(("(", "“", "‘")) else "")
+        after = rest if re.match(r"[.,;:!?)'’”]", rest) else f" {rest}" if rest else ""
+        a, b = (fitted(name, before, pronoun, after) for name in named)
+        yield Schema(place, before, after, (a, b), ANSWERS[answer])
+
+
+def squeezed(schema: ElementTree.Element, name: str) -> str:
+    """The text of a part, with single blanks."""
+    part = schema.find(name)
+    return "" if part is None else " ".join("".join(part.itertext()).split())
+
+
+def fitted(name: str, before: str, pronoun: str, after: str) -> str:
+    """A candidate in the pronoun's place: small or capital, with 's for English possessives.
+
+    *Her* before a word is taken for a possessive, and before a mark for an object.
+    """
+    begins = not before.strip() or before.rstrip(" \"”'’").endswith((".", "!", "?"))
+    owner = pronoun.lower() not in THINGS  # Susan of Susan's door, but Tina's drawing
+    first, blank, rest = (name.removesuffix("'s") if owner else name).partition(" ")
+    if begins:
+        first = first[:1].upper() + first[1:]
+    elif first.lower() in SMALL:
+        first = first.lower()
+    owns = pronoun.lower() in POSSESSIVE and after[:1] == " "
+    return first + blank + rest + ("'s" if owns else "")
+
+
+# XWinograd --------------------------------------------------------------------------------------
+
+
+def is_xwinograd(line: str) -> bool:
+    """Whether a line has XWinograd's cells."""
+    cells = line.split("\t")
+    return len(cells) == XWINOGRAD and cells[4].startswith("[")
+
+
+def read_xwinograd(path: Path | str, number: int, line: str) -> Schema:
+    """A line of XWinograd; its group is the language and the source."""
+    place = f"line {number}"
+    try:
+        language, source, _, text, *packed = line.split("\t")
+        words, (pronoun, (first, _), _), both = map(json.loads, packed)
+        named, right = [each[0] for each in both], [bool(each[3]) for each in both]
+        start = find_word(text, words, first, pronoun)
+    except (ValueError, TypeError, IndexError, KeyError) as error:
+        expected = "language, source, ?, sentence, words, pronoun, candidates"
+        raise wrong(path, place, str(error), expected) from None
+    check_candidates(path, place, named)
+    if sorted(right) != [False, True]:
+        raise wrong(path, place, f"{sum(right)} right candidates", "one")
+    before, after = text[:start], text[start + len(pronoun) :]
+    a, b = (fitted(name, before, pronoun, after) for name in named)
+    return Schema(place, before, after, (a, b), right.index(True), group=f"{language} {source}")
+
+
+def find_word(text: str, words: Sequence[str], place: int, word: str) -> int:
+    """Where the word of this place begins; words that the text writes otherwise are passed over."""
+    at = 0
+    for other in words[:place]:
+        found = text.find(other, at)
+        at = found + len(other) if found >= 0 and found - at < 3 else at
+    found = text.find(word, at)
+    if found < 0:
+        raise ValueError(f"{word!r} is not in {text[:60]!r}")
+    return found
+
+
+# Pairs ------------------------------------------------------------------------------------------
+
+
+def pair_up(schemas: Sequence[Schema]) -> list[tuple[int, int]]:
+    """Places of the two members of each pair: the same name, or neighbours that are twins."""
+    named: dict[str, list[int]] = {}
+    found, n = [], 0
+    for place, schema in enumerate(schemas):
+        if schema.pair is not None:
+            named.setdefault(schema.pair, []).append(place)
+    for name, members in named.items():
+        if len(members) > 2:
+            where = ", ".join(schemas[member].place for member in members)
+            raise DataError("pairing schemas", f"pair {name!r} in {where}", "two members")
+        found += [(members[0], members[1])] if len(members) == 2 else []
+    while n + 1 < len(schemas):
+        twins = are_twins(schemas[n], schemas[n + 1])
+        found += [(n, n + 1)] if twins else []
+        n += 2 if twins else 1
+    return sorted(found)
+
+
+def are_twins(one: Schema, other: Schema) -> bool:
+    """Whether two unnamed schemas have the same candidates and other answers."""
+    if one.pair is not None or other.pair is not None or one.group != other.group:
+        return False
+    names = [[name.casefold() for name in schema.candidates] for schema in (one, other)]
+    same = sorted(names[0]) == sorted(names[1])
+    return same and names[0][one.answer] != names[1][other.answer]
+
+
+# Judging ------------------------------------------------------------------------------------------
 
 
 class Judged(NamedTuple):
@@ -36,50 +267,75 @@ class Judged(NamedTuple):
         """Whether the right candidate scores higher; a tie is not right."""
         return self.scores[self.schema.answer] > self.scores[1 - self.schema.answer]
 
-
-class Share(NamedTuple):
-    """Right ones of those asked."""
-
-    right: int
-    asked: int
-
-    @property
-    def accuracy(self) -> float:
-        """The share; 0 where nothing was asked."""
-        return self.right / self.asked if self.asked else 0.0
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % interval of the share."""
-        return share_interval(self.right, self.asked)
+    def row(self) -> JudgedSchema:
+        """As a result has it."""
+        schema = self.schema
+        text, answer = f"{schema.before}_{schema.after}", "ab"[schema.answer]
+        return JudgedSchema(schema.place, text, schema.candidates, answer, self.scores, self.right)
 
 
-class Report(NamedTuple):
-    """Single schemas, pairs of which both members must be right, and what has no pair."""
-
-    single: Share
-    pairs: Share
-    alone: int
-    """Schemas without their twin: not counted in pairs."""
-    ties: int
-    """Schemas whose candidates score the same."""
-
-
-def report(judged: Sequence[Judged]) -> Report:
-    """Count."""
+def score_schemas(judged: Sequence[Judged]) -> SchemaScores:
+    """Accuracy of single schemas, and of pairs of which both members must be right."""
     pairs = pair_up([each.schema for each in judged])
     both = sum(judged[a].right and judged[b].right for a, b in pairs)
     ties = sum(each.scores[0] == each.scores[1] for each in judged)
-    single = Share(sum(each.right for each in judged), len(judged))
-    return Report(single, Share(both, len(pairs)), len(judged) - 2 * len(pairs), ties)
+    single = accuracy(sum(each.right for each in judged), len(judged))
+    return SchemaScores(single, accuracy(both, len(pairs)), len(judged) - 2 * len(pairs), ties)
 
 
-def lines_of(model: Model) -> Lines:
+def accuracy(right: int, asked: int) -> Accuracy:
+    """A share of right answers; 0 where nothing was asked."""
+    return Accuracy(right / asked if asked else 0.0, right, asked, *share_interval(right, asked))
+
+
+def winograd_scores(judged: Sequence[Judged], full: bool, model: str, file: str) -> WinogradScores:
+    """All that is known of the schemas, group by group and one by one."""
+    every = score_schemas(judged)
+    groups: dict[str, list[Judged]] = {}
+    for each in judged:
+        groups.setdefault(each.schema.group, []).append(each)
+    return WinogradScores(
+        every.single,
+        every.pairs,
+        every.alone,
+        every.ties,
+        "full" if full else "partial",
+        {name: score_schemas(members) for name, members in groups.items()},
+        [each.row() for each in judged],
+        pair_up([each.schema for each in judged]),
+        model,
+        file,
+    )
+
+
+def choose_schemas(schemas: list[Schema], group: str | None, limit: int | None) -> list[Schema]:
+    """The schemas of groups that begin so, at most so many."""
+    if group is not None:
+        groups = list(dict.fromkeys(schema.group for schema in schemas))
+        schemas = [schema for schema in schemas if schema.group.startswith(group)]
+        if not schemas:
+            listed = f"the beginning of one of {', '.join(groups)}"
+            expected, fix = listed if any(groups) else "no --only", did_you_mean(group, groups, 1)
+            raise UsageError("choosing schemas", f"no group {group!r}", expected, fix)
+    return schemas[:limit]
+
+
+def lines_of(model: Model) -> LineScores:
     """How a decoder scores rows."""
 
     def score(rows: Sequence[list[int]]) -> list[list[float | None]]:
-        found = score_rows(model, rows)
-        return [[None, *line] if row else [] for row, line in zip(rows, found, strict=True)]
+        scores = score_rows(model, rows)
+        return [[None, *line] if row else [] for row, line in zip(rows, scores, strict=True)]
+
+    return score
+
+
+def ngram_scores(model: NgramModel) -> LineScores:
+    """How n-grams score rows."""
+
+    def score(rows: Sequence[list[int]]) -> list[list[float | None]]:
+        scores = [model.tables.logprobs(np.array(row, np.int64)).tolist() for row in rows]
+        return [[None if math.isnan(value) else value for value in line] for line in scores]
 
     return score
 
@@ -90,48 +346,49 @@ def judge(
     schemas: Sequence[Schema],
     full: bool = False,
     room: int | None = None,
-    tell: Tell = lambda done: None,
 ) -> list[Judged]:
     """Both candidates of each schema, by a decoder or a masked model; `room`: tokens at most."""
     if model.decoder is not None and model.encoder is None:
-        return judge_lines(lines_of(model), tokenizer, schemas, full, room, tell)
+        return judge_lines(lines_of(model), tokenizer, schemas, full, room)
     mask = tokenizer.specials.get("mask")
     if model.decoder is not None or mask is None or model.config.head.take != "all":
         found = "an encoder-decoder" if model.decoder is not None else "a model without [MASK]"
         raise UsageError(DOING, found, "a language model: a decoder, or an encoder with a mask")
-    made = []
-    for done, schema in enumerate(schemas):
-        tell(done)
-        a, b = (masked(model, tokenizer, mask, schema, n, full, room) for n in (0, 1))
-        made.append(Judged(schema, (a, b)))
-    return made
+    judged = []
+    for schema in track(schemas, "Winograd schemas"):
+        a, b = (score_gap(model, tokenizer, mask, schema, n, full, room) for n in (0, 1))
+        judged.append(Judged(schema, (a, b)))
+    return judged
 
 
 def judge_lines(
-    lines: Lines,
+    lines: LineScores,
     tokenizer: Tokenizer,
     schemas: Sequence[Schema],
     full: bool = False,
     room: int | None = None,
-    tell: Tell = lambda done: None,
 ) -> list[Judged]:
-    """The same by anything that scores from left to right, texts of like length together."""
+    """Both candidates of each schema by anything that scores from left to right.
+
+    Texts of like length go together.
+    """
     texts = [(n, candidate) for n in range(len(schemas)) for candidate in (0, 1)]
-    rows = [read(tokenizer, schemas[n], candidate, room) for n, candidate in texts]
+    rows = [encode_text(tokenizer, schemas[n], candidate, room) for n, candidate in texts]
     wanted = [
         list(range(len(row))) if full else following(tokenizer, schemas[n], candidate, len(row))
         for row, (n, candidate) in zip(rows, texts, strict=True)
     ]
-    sums, done = [0.0] * len(rows), 0
-    for some in like_lengths([len(row) for row in rows], TOKENS):
+    sums = [0.0] * len(rows)
+    batches = list(like_lengths([len(row) for row in rows], TOKENS))
+    for some in track(batches, "batches of Winograd schemas"):
         for k, line in zip(some, lines([rows[k] for k in some]), strict=True):
             sums[k] = sum(value for at in wanted[k] if (value := line[at]) is not None)
-        done += len(some)
-        tell(done // 2)
     return [Judged(s, (sums[2 * n], sums[2 * n + 1])) for n, s in enumerate(schemas)]
 
 
-def read(tokenizer: Tokenizer, schema: Schema, candidate: int, room: int | None) -> list[int]:
+def encode_text(
+    tokenizer: Tokenizer, schema: Schema, candidate: int, room: int | None
+) -> list[int]:
     """Ids of the text with a candidate."""
     ids = tokenizer.encode(schema.text(candidate))
     if room is not None and len(ids) > room:
@@ -144,14 +401,14 @@ def following(tokenizer: Tokenizer, schema: Schema, candidate: int, count: int) 
     """Places of the tokens that end after the candidate."""
     _, end = schema.span(candidate)
     spans = tokenizer.offsets(schema.text(candidate))
-    found = [n for n, (_, last) in enumerate(spans[:count]) if last > end]
-    if not found:
+    after = [n for n, (_, last) in enumerate(spans[:count]) if last > end]
+    if not after:
         fix = "score whole texts with --full"
         raise DataError(DOING, f"nothing after the gap in {schema.place}", "words there", fix)
-    return found
+    return after
 
 
-def masked(
+def score_gap(
     model: Model,
     tokenizer: Tokenizer,
     mask: int,
@@ -161,13 +418,13 @@ def masked(
     room: int | None,
 ) -> float:
     """Mean pseudo-log-likelihood of the candidate's tokens, or the sum over the whole text."""
-    row = read(tokenizer, schema, candidate, room)
+    row = encode_text(tokenizer, schema, candidate, room)
     start, end = schema.span(candidate)
     spans = tokenizer.offsets(schema.text(candidate))
     own = [n for n, (first, last) in enumerate(spans) if first < end and last > start]
     places = None if full else own
-    found = score_masked(model, row, mask, tokenizer.specials.values(), places)
-    known = [value for value in found if value is not None]
+    scores = score_masked(model, row, mask, tokenizer.specials.values(), places)
+    known = [value for value in scores if value is not None]
     if not known:
         raise DataError(DOING, f"no token of {schema.candidates[candidate]!r}", "known words")
     return sum(known) if full else sum(known) / len(known)
