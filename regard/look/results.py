@@ -1019,18 +1019,18 @@ class ProbedTap(Row):
     """How well labels can be read off the vectors of one tap."""
 
     tap: str
-    accuracy: float
-    low: float
+    accuracy: float = shown("{:.1%}")
+    low: float = shown("{:.1%}")
     """The 95 % interval of the accuracy."""
-    high: float
-    control: float | None
+    high: float = shown("{:.1%}")
+    control: float | None = shown("{:.1%}")
     """Accuracy of the control task, labels drawn at random for each word type."""
-    selectivity: float | None
+    selectivity: float | None = shown("{:+.1%}")
     """Accuracy less that of the control task."""
-    bits: float | None
+    bits: float | None = shown(table=False)
     """Length of the online code of the training labels."""
-    bits_per_word: float | None
-    compression: float | None
+    bits_per_word: float | None = shown("{:.3f}")
+    compression: float | None = shown("{:.2f}")
     """How many times shorter it is than a uniform code."""
 
 
@@ -1046,37 +1046,6 @@ class LabelProbe(Result):
     baselines: dict[str, float]
     """Accuracy of what knows no vectors: the majority label, and each word type's own."""
     taps: list[ProbedTap]
-
-    def parts(self) -> Iterator[str | Grid]:
-        """Baselines and taps in one table."""
-        from regard.data.statistics import share_interval
-
-        test = self.words["test"]
-        rows = []
-        for name, share in self.baselines.items():
-            low, high = share_interval(round(share * test), test)
-            rows.append((name, f"{share:.1%}", f"{low:.1%} to {high:.1%}", "", "", ""))
-        for tap in self.taps:
-            selectivity = None if tap.selectivity is None else 100 * tap.selectivity
-            rows.append(
-                (
-                    tap.tap,
-                    f"{tap.accuracy:.1%}",
-                    f"{tap.low:.1%} to {tap.high:.1%}",
-                    human(tap.control, "{:.1%}"),
-                    human(selectivity, "{:+.1f}"),
-                    human(tap.bits_per_word, "{:.3f}"),
-                )
-            )
-        columns = "tap", "accuracy", "95 % interval", "control", "selectivity", "bits a word"
-        yield Grid(self.title(), columns, rows)
-        counts = [f"{self.words[part]:,}" for part in ("train", "dev", "test")]
-        yield (
-            f"{len(self.labels)} labels; words to train on {counts[0]}, to choose by {counts[1]}, "
-            f"to test on {counts[2]}; no sentence is in two parts"
-        )
-        uniform = math.log2(len(self.labels))
-        yield f"bits: online code of the training labels; {uniform:.3f} uniform"
 
 
 @dataclass(frozen=True)

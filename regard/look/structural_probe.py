@@ -20,8 +20,8 @@ from regard.data.treebank import Words, heads_of
 from regard.errors import DataError, UsageError
 from regard.look.activations import split_by_sentence
 from regard.look.probing import (
-    Split,
-    WordCorpus,
+    SentenceSplit,
+    TaggedCorpus,
     mean_and_spread,
     split_sentences,
     tap_vectors,
@@ -111,15 +111,15 @@ class PaddedSentences:
         if self.kind == "distance":
             real, true = real[:, :, None] & real[:, None, :], true[:, :, :width]
             sizes = sizes.square()
-        found = squared_values(self.x[self.places[some, :width]] @ matrix.T, self.kind)
-        error = torch.where(real, (found - true).abs(), 0).flatten(1).sum(1)
+        predicted = squared_values(self.x[self.places[some, :width]] @ matrix.T, self.kind)
+        error = torch.where(real, (predicted - true).abs(), 0).flatten(1).sum(1)
         return (error / sizes).mean()
 
 
 def fit_structure(
     vectors: Sequence[Tensor],
     trees: Sequence[DependencyTree],
-    parts: Split,
+    parts: SentenceSplit,
     kind: Kind = "distance",
     rank: int | None = None,
     seed: int = 0,
@@ -193,7 +193,7 @@ def compare_trees(
     for guess, tree in zip(guesses, trees, strict=True):
         distances, depths = by_length.setdefault(len(tree.heads), ([], []))
         rows = zip(guess.distances.tolist(), gold(tree, "distance").tolist(), strict=True)
-        distances += [spearman(found, true) for found, true in rows]
+        distances += [spearman(guessed, true) for guessed, true in rows]
         depths.append(spearman(guess.depths.tolist(), gold(tree, "depth").tolist()))
         if tree.counted:
             true_edges = {edge for edge in tree_edges(tree.heads) if set(edge) <= set(tree.counted)}
@@ -214,7 +214,7 @@ def compare_trees(
 def probe_structure(
     vectors: Sequence[Tensor],
     trees: Sequence[DependencyTree],
-    parts: Split,
+    parts: SentenceSplit,
     rank: int | None = None,
     seed: int = 0,
 ) -> tuple[TreeAgreement, list[PredictedTree]]:
@@ -222,8 +222,10 @@ def probe_structure(
     if rank is not None and rank < 1:
         raise UsageError("fitting a structural probe", f"rank {rank}", "1 or more")
     if not any(len(trees[n].heads) > 1 for n in parts.train.tolist()):
-        found = "no sentence of two words to train on"
-        raise DataError("fitting a structural probe", found, "sentences of words", "more sentences")
+        problem = "no sentence of two words to train on"
+        raise DataError(
+            "fitting a structural probe", problem, "sentences of words", "more sentences"
+        )
     fitted = [
         fit_structure(vectors, trees, parts, kind, rank, seed) for kind in ("distance", "depth")
     ]
@@ -311,7 +313,7 @@ def tree_lines(words: Sequence[str], heads: Sequence[int], marked: set[int] | No
 
 def probe_trees(
     kit: Kit,
-    corpus: WordCorpus,
+    corpus: TaggedCorpus,
     path: str | Path,
     taps: Sequence[str],
     rank: int = 64,
