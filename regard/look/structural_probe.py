@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -26,7 +27,7 @@ from regard.look.probing import (
     split_sentences,
     tap_vectors,
 )
-from regard.look.results import ProbedTree, TreeAgreement, TreeProbe
+from regard.look.results import TreeAgreement, TreeProbe
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -208,7 +209,7 @@ def compare_trees(
     distance, depth = (sum(each) / len(each) if each else None for each in means)
     low, high = share_interval(edges, every)
     uuas, root = edges / every if every else 0.0, roots / sentences if sentences else 0.0
-    return TreeAgreement(uuas, low, high, distance, depth, root, every)
+    return TreeAgreement(None, uuas, low, high, distance, depth, root, every)
 
 
 def probe_structure(
@@ -334,20 +335,21 @@ def probe_trees(
     parts = split_sentences(torch.arange(len(gold)), current().seed)
     test = parts.test.tolist()
     chain = compare_trees([chain_tree(len(gold[n].heads)) for n in test], [gold[n] for n in test])
-    probed: list[ProbedTree] = []
-    guesses: dict[str, list[PredictedTree]] = {}
+    probed: list[TreeAgreement] = []
+    guesses: list[list[PredictedTree]] = []
     for tap, x in tap_vectors(kit, whole.tokens, taps):
         vectors = split_by_sentence(x, whole.tokens)
-        agreement, guesses[tap] = probe_structure(vectors, gold, parts, rank, current().seed)
-        probed.append(ProbedTree(**vars(agreement), tap=tap))
-    best = max(probed, key=lambda each: each.uuas).tap
+        agreement, predicted = probe_structure(vectors, gold, parts, rank, current().seed)
+        guesses.append(predicted)
+        probed.append(replace(agreement, tap=tap))
+    best = max(range(len(probed)), key=lambda n: probed[n].uuas)
     drawn = [
         draw_trees(whole.sentences[n].forms, gold[n], guesses[best][k])
         for k, n in enumerate(test[:show])
     ]
     counts = {name: len(part) for name, part in parts._asdict().items()}
     left_out = len(corpus.sentences) - len(whole.sentences)
-    return TreeProbe(counts, left_out, rank, chain, probed, best, drawn)
+    return TreeProbe(counts, left_out, rank, chain, probed, taps[best], drawn)
 
 
 def counted_tree(path: str | Path, sentence: Words) -> DependencyTree:
