@@ -147,14 +147,14 @@ class Kit:
         check_names(masks, Masks.__annotations__, "running a model", "a field of a batch")
         pair = self.model.config.target is not None
         given: dict[str, Any] = {name: to_mask(value, name) for name, value in masks.items()}
-        data, found = self.tensor(inputs, self.model.config.front, "source")
+        data, padding = self.tensor(inputs, self.model.config.front, "source")
         whose = "source_mask" if pair else "mask"
-        given[whose] = found if given.get(whose) is None else given[whose]
+        given[whose] = padding if given.get(whose) is None else given[whose]
         if target is None and pair:
             target = [[start_id(self.files, self.config)]] * len(data)
         if target is not None:
-            target, found = self.tensor(target, self.model.config.target, "target")
-            given["mask"] = found if given.get("mask") is None else given["mask"]
+            target, padding = self.tensor(target, self.model.config.target, "target")
+            given["mask"] = padding if given.get("mask") is None else given["mask"]
         batch = Batch(data, target, **given)
         check_batch(batch, self.model.config)
         self.warn_long(batch.ids.shape[1])
@@ -236,8 +236,8 @@ class Kit:
                 "a cache made with the same strict=",
             )
         if cache is not None and cache.batch != len(batch.ids):
-            found = f"{len(batch.ids)} rows and a cache of {cache.batch}"
-            raise UsageError("running with a cache", found, "as many rows as the cache has")
+            fault = f"{len(batch.ids)} rows and a cache of {cache.batch}"
+            raise UsageError("running with a cache", fault, "as many rows as the cache has")
         if isinstance(cache, StrictCache) or strict:
             self.hooked.check_alone("a strict run", columns=True)
             return strict_logits(self.model, batch, cache, watch)  # type: ignore[arg-type]
@@ -323,11 +323,11 @@ class Kit:
         batch = self.batch(self.begin(prompts))
         how = sample_config(sampling) if sampling else None
         halt = StopText(self.decode_text, stop) if stop else None
-        found = self.search(batch, tokens, how, Ends(self.stops, halt, watch), strict=strict)
-        made = [row[0].tokens for row in found]
+        hypotheses = self.search(batch, tokens, how, Ends(self.stops, halt, watch), strict=strict)
+        rows = [row[0].tokens for row in hypotheses]
         if self.tokenizer is None or not is_text(prompts):
-            return pad_rows(made, min(self.stops, default=0))[0]
-        texts = [self.continuation(batch, row, words) for row, words in enumerate(made)]
+            return pad_rows(rows, min(self.stops, default=0))[0]
+        texts = [self.continuation(batch, row, words) for row, words in enumerate(rows)]
         texts = texts if halt is None else [halt.cut(text) for text in texts]
         return texts[0] if isinstance(prompts, str) else texts
 

@@ -27,24 +27,31 @@ class Kind(NamedTuple):
 NETWORK = Kind(
     "a Transformer or a recurrent network",
     "regard train lm, mlm, seq2seq, rnn, lstm, gru, mlp, or a checkpoint",
-    ("generate", "translate", "score", "fill", "eval lm", "look attention"),
+    ("generate", "translate", "score", "fill", "evaluate lm", "look attention"),
 )
 NGRAMS = Kind(
     "n-grams",
     "regard train ngram, bow or classes, or an ARPA file",
-    ("score", "history sample", "eval lm", "eval winograd", "history entropy", "history guess")
+    (
+        "score",
+        "history sample",
+        "evaluate lm",
+        "evaluate winograd",
+        "history entropy",
+        "history guess",
+    )
     + ("export arpa",),
 )
 VECTORS = Kind(
     "vectors of words",
     "regard train w2v, or a file of word2vec's",
     ("history neighbours", "history analogy", "history cluster")
-    + ("eval analogies", "eval similarity", "embed"),
+    + ("evaluate analogies", "evaluate similarity", "embed"),
 )
 TRANSLATOR = Kind(
     "a translator that counts words",
     "regard train bayes, logreg or ibm1",
-    ("translate", "eval translate"),
+    ("translate", "evaluate translate"),
 )
 COUNTED = (NGRAMS, VECTORS, TRANSLATOR)
 NOT_NETWORKS = (
@@ -56,7 +63,7 @@ NO_MODEL = ("replay", "tok")
 """Verbs whose `path` is no model."""
 
 
-class Found(NamedTuple):
+class IdentifiedKind(NamedTuple):
     """What lies at a path."""
 
     kind: Kind
@@ -64,7 +71,7 @@ class Found(NamedTuple):
     """What tells so."""
 
 
-def find_kind(path: str) -> Found | None:
+def find_kind(path: str) -> IdentifiedKind | None:
     """The kind of model at a path; None where nothing that is known lies there."""
     from regard.history.ngram_model import KIND
     from regard.history.word_translator import KINDS
@@ -75,18 +82,18 @@ def find_kind(path: str) -> Found | None:
         place = shipped().get(path, place)
     if place.is_dir():
         if is_folder(place):
-            return Found(VECTORS, f"it has {WEIGHTS}")
+            return IdentifiedKind(VECTORS, f"it has {WEIGHTS}")
         config = place / "config.json"
         if not config.is_file():
             return None
         named = str(read_json(config).get("model_type"))
         kinds = {KIND: NGRAMS, **dict.fromkeys(KINDS, TRANSLATOR)}
-        return Found(kinds.get(named, NETWORK), f"config.json says {named}")
+        return IdentifiedKind(kinds.get(named, NETWORK), f"config.json says {named}")
     if place.suffix in (".arpa", ".lm") and place.is_file():
-        return Found(NGRAMS, "an ARPA file")
+        return IdentifiedKind(NGRAMS, "an ARPA file")
     if place.suffix == ".gguf" and place.is_file():
-        return Found(NETWORK, "a GGUF file")
-    return Found(VECTORS, "by its first line") if is_vectors(place) else None
+        return IdentifiedKind(NETWORK, "a GGUF file")
+    return IdentifiedKind(VECTORS, "by its first line") if is_vectors(place) else None
 
 
 def is_ngrams(path: str) -> bool:
@@ -118,8 +125,8 @@ def takes(verb: str, kind: Kind) -> bool:
 def check_models(args: argparse.Namespace) -> None:
     """Refuse the first model that the verb does not take, and say which verbs do."""
     verb = args.verb
-    if verb in ("eval", "export"):
-        verb = f"{verb} {args.kind if verb == 'eval' else args.form}"
+    if verb == "export":
+        verb = f"{verb} {args.form}"
     for path in named_models(args):
         check_model(path, verb)
         if getattr(args, "edit", None):

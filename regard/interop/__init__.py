@@ -56,8 +56,8 @@ def check(model: ModelLike, *, properties: bool = False) -> CheckReport:
             check_kind(path, NETWORK)
             source = find_source(path)
             if source is None:
-                found = f"{path!r} is a preset, a shape without weights"
-                raise UsageError("checking a model", found, "a folder with weights")
+                fault = f"{path!r} is a preset, a shape without weights"
+                raise UsageError("checking a model", fault, "a folder with weights")
             weights, binding = load_model(source, torch.float32, choose_device())
             kit, reason = Kit(weights, None, binding, source.config), None
         if source is not None:

@@ -25,7 +25,7 @@ from regard.look.edits import HEAD, POSITION
 from regard.look.hooks import Hook, HookedModel
 from regard.look.tap_names import find_taps
 from regard.model.batch import Batch, like_lengths, pad_rows
-from regard.model.strict import Part
+from regard.model.strict import StrictRun
 from regard.tokens.tokenizer import Span, Tokenizer
 
 CAPTURING = "capturing while a text is written"
@@ -51,7 +51,7 @@ class StrictCollector:
         self.hooks, self.batch = hooks, batch
         self.seen: dict[str, Tensor] = {}
 
-    def __call__(self, part: Part) -> None:
+    def __call__(self, part: StrictRun) -> None:
         """Take over what each tap saw in this run."""
         pair = self.batch.target is not None
         for name, hook in self.hooks.items():
@@ -59,7 +59,7 @@ class StrictCollector:
                 self._place(name, hook.seen, part)
                 hook.seen = None
 
-    def _place(self, name: str, x: Tensor, part: Part) -> None:
+    def _place(self, name: str, x: Tensor, part: StrictRun) -> None:
         """Copy one run's activation (1, …) to its row and columns."""
         kind, cross = name.rpartition(".")[2], ".cross." in name
         keys = part.source if cross and part.source is not None else part.keys

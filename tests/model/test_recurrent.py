@@ -18,11 +18,10 @@ from regard.decode.beam import BeamConfig
 from regard.decode.exhaustive import exhaustive
 from regard.decode.scoring import score_rows, stream_logprobs, windows
 from regard.errors import DataError, UsageError
-from regard.interop.weights import own_config
 from regard.kit import Kit
 from regard.model.batch import Batch
 from regard.model.cells import CELL_TYPES, WINDOW
-from regard.model.config import CELLS, RecurrentConfig
+from regard.model.config import CELLS, RecurrentConfig, from_plain
 from regard.model.presets import recurrent_lm
 from regard.model.recurrent import Recurrent
 from regard.tokens.trainers import train_tokenizer
@@ -225,9 +224,9 @@ def test_what_a_recurrent_model_cannot_do_is_refused():
     with pytest.raises(UsageError, match="strict"):
         Kit(model).generate([[1, 2]], 3, strict=True)
     with pytest.raises(DataError, match="cell"):
-        own_config(model.config.to_dict() | {"cell": "elman"})
+        from_plain(RecurrentConfig, model.config.to_dict() | {"cell": "elman"}, "model")
     with pytest.raises(DataError, match="depht"):
-        own_config(model.config.to_dict() | {"depht": 2})
+        from_plain(RecurrentConfig, model.config.to_dict() | {"depht": 2}, "model")
 
 
 # Decoding ---------------------------------------------------------------------------------------
@@ -372,9 +371,11 @@ def test_the_commands_take_it_like_any_model(kind, tmp_path, capsys):
     test = tmp_path / "test.txt"
     test.write_text("the cat sees the old dog\nred house tree\n")
     capsys.readouterr()
-    assert main(["eval", "lm", str(out / "final"), str(test), "--json"]) == 0
+    assert main(["evaluate", "lm", str(out / "final"), str(test), "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
-    assert main(["eval", "lm", str(out), str(test), "--json"]) == 0  # the run stands for its final
+    assert (
+        main(["evaluate", "lm", str(out), str(test), "--json"]) == 0
+    )  # the run stands for its final
     assert json.loads(capsys.readouterr().out) == made
     ids = kit.tokenizer.encode(test.read_text())
     (wanted,) = score_rows(kit.model, [ids])
