@@ -172,10 +172,15 @@ def show_panel(console: Any, options: Any, panel: Any) -> None:
 
     if not panel.entries:
         return
+    title = getattr(panel.title, "plain", panel.title)
     commands = panel.format == "command"
     columns = get_default_command_columns if commands else get_default_parameter_columns
-    table = TableSpec().build(columns(console, options, panel.entries), panel.entries)
-    console.print(Text(panel.title.plain if hasattr(panel.title, "plain") else panel.title, "bold"))
+    shown = columns(console, options, panel.entries)
+    if title in PANELS:  # the whole tree fits one screen
+        width = max(len(word) for words in PANELS.values() for word in words)
+        shown = (shown[0].copy(min_width=width), shown[1].copy(no_wrap=True, overflow="ellipsis"))
+    table = TableSpec().build(shown, panel.entries)
+    console.print(Text(title, "bold"))
     console.print(Padding(table, (0, 0, 0, 2)))
 
 
