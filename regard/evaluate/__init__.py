@@ -1,4 +1,4 @@
-"""How good a model is: figures on tasks and test sets, with their intervals."""
+"""How good a model is, on tasks and test sets."""
 
 from __future__ import annotations
 
