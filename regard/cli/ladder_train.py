@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from regard import train
+from regard import evaluate, train
 from regard.ambient import choose_device, settings
-from regard.cli.evaluate import window_length
 from regard.cli.ladder_split import Split
 from regard.cli.ladder_vectors import measure_vectors, token_ids, train_vectors
-from regard.cli.legacy import load_verb, parse
 from regard.cli.opening import open_kit
 from regard.cli.show import Show
 from regard.decode.scoring import score_rows
 from regard.energy import Meter
 from regard.errors import DataError
+from regard.evaluate.perplexity import window_length
 from regard.history.ladder import Question, Rung, answer_curve
 from regard.history.ngram_model import NgramModel
 from regard.model_kinds import is_ngrams
@@ -57,18 +56,6 @@ TEXT_SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-class Kept(Show):
-    """Keeps the object that a verb would print; of the rest only progress is shown."""
-
-    def __init__(self, show: Show) -> None:
-        super().__init__(as_json=True, quiet=True)
-        self.moving, self.made = show.moving, dict[str, Any]()
-
-    def result(self, value: Any) -> None:
-        """Keep it."""
-        self.made = dict(value)
-
-
 class Clock:
     """What is left of a budget in minutes."""
 
@@ -94,13 +81,6 @@ class Climb:
         self.args, self.show, self.split, self.folder = args, show, split, folder
         self.meter = Meter(choose_device(args.device) == "cuda", args.watts)
 
-    def ask(self, *words: object) -> dict[str, Any]:
-        """What a command of ours would print as JSON."""
-        args = parse([str(word) for word in words])
-        kept = Kept(self.show)
-        load_verb(args.verb).run(args, kept)
-        return kept.made
-
     # Translation --------------------------------------------------------------------------------
 
     def translator(self, rung: Rung, seconds: float) -> dict[str, Any]:
@@ -116,12 +96,9 @@ class Climb:
         else:
             found = self.steps("seq2seq", PAIR_SETTINGS[rung.name] | PAIR_SAME, out, seconds)
             out = out / "final"
-        place = () if rung.counts else ("--device", self.args.device)
-        score = self.ask(
-            *("eval", "translate", out, self.split.test),
-            *("--by-length", "--workers", 1, *place),
-        )
-        return {"bleu": score["bleu"], **found, "by_length": score["by_length"]}
+        with settings(device=self.args.device):
+            scores = evaluate.translate(out, self.split.test, by_length=True, workers=1).to_dict()
+        return {"bleu": scores["bleu"], **found, "by_length": scores["by_length"]}
 
     def fitting_lbfgs(self) -> int:
         """Steps of logistic regression, which is slow: as the budget allows."""
@@ -142,7 +119,8 @@ class Climb:
             kind = "lm" if rung.name == "transformer" else rung.name
             found = self.steps(kind, TEXT_SETTINGS[rung.name], out, seconds)
             out = out / "final"
-        score = self.ask("eval", "lm", out, self.split.test, "--device", self.args.device)
+        with settings(device=self.args.device):
+            score = evaluate.lm(out, self.split.test).to_dict()
         quality = {"perplexity": score["perplexity"], "bits": score["bits_per_token"]}
         curve = None if asked is None else self.french(out, asked)
         return quality | {name: found[name] for name in COSTS} | {"french": curve}
@@ -185,7 +163,7 @@ class Climb:
         if is_ngrams(str(folder)):
             return answer_curve(asked, NgramModel.open(folder).tables.logprobs)
         kit = open_kit(str(folder), self.args.device, "auto")
-        room = window_length(kit, None, str(folder))
+        room = window_length(kit, None)
 
         def by_model(whole: list[int]) -> list[float] | None:
             return score_rows(kit.model, [whole])[0] if len(whole) <= room + 1 else None
@@ -234,9 +212,7 @@ class Climb:
         }
         function = getattr(train, kind)
         with settings(seed=self.args.seed, device=self.args.device, quiet=True):
-            run: Run = function(
-                str(split.train), out=out, **dict(zip(CONFIGS, configs, strict=True))
-            )
+            run: Run = function(str(split.train), out=out, **configs)
         return run
 
     def fitting(self, kind: str, asked: dict[str, Any], seconds: float) -> int:

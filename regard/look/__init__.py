@@ -1,4 +1,4 @@
-"""Looking inside a model: where it attends, what its parts do, and what it computes on the way."""
+"""Look inside a model: attention, circuits, reasons, probes."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ambient import current, note, progress
+from regard.ambient import current, note, track
 from regard.data.statistics import share_interval
 from regard.data.treebank import Words
 from regard.errors import DataError, UsageError
@@ -428,17 +428,11 @@ def tap_vectors(
     words = sum(len(sentence.columns) for sentence in sentences)
     widest = max(x.shape[1] for x in word_vectors(kit.hooked, sentences[:1], taps).values())
     together = max(1, HELD_BYTES // (4 * words * widest))  # taps for each run
-    with progress("probing") as say:
-
-        def tell(done: int) -> None:
-            say(f"reading, {done:,} of {len(sentences):,} sentences")
-
-        for start in range(0, len(taps), together):
-            some = taps[start : start + together]
-            vectors = word_vectors(kit.hooked, sentences, some, tell)
-            for tap in some:
-                say(tap)
-                yield tap, vectors.pop(tap).to(kit.device)
+    for start in range(0, len(taps), together):
+        some = taps[start : start + together]
+        vectors = word_vectors(kit.hooked, sentences, some)
+        for tap in track(some, "probing, by tap"):
+            yield tap, vectors.pop(tap).to(kit.device)
 
 
 def probe_labels(

@@ -24,6 +24,7 @@ from regard import __version__
 from regard.ambient import choose_device, current, note, progress
 from regard.ambient import settings as ambient
 from regard.data.word_frequencies import WORDS_FILE, WRITTEN_FILE
+from regard.decode.loop import search_kit
 from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import DataError, ResourceError, UsageError
 from regard.files import FULL, LOCK, file_hash, hold, is_taken
@@ -138,9 +139,9 @@ def check_precision(precision: str, device: str) -> None:
     if precision == "bf16" and device == "cuda":
         lacking = not torch.cuda.is_bf16_supported(including_emulation=False)
     if lacking:
-        found = f"precision = {precision} on {device}"
+        problem = f"precision = {precision} on {device}"
         expected = "fp32" if precision == "bf16" else "bf16 or fp32"
-        raise UsageError("configuring a run", found, expected, "change --precision or --device")
+        raise UsageError("configuring a run", problem, expected, "change --precision or --device")
 
 
 # From beginning to end ----------------------------------------------------------------------------
@@ -170,8 +171,8 @@ def train_guarded(plan: RunPlan, resume: bool, monitor: Monitor) -> Run | None:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        found, fix = error.strerror or str(error), "free some space and run again with --resume"
-        raise ResourceError(f"writing into {plan.folder}", found, "room on disk", fix) from error
+        problem, fix = error.strerror or str(error), "free some space and run again with --resume"
+        raise ResourceError(f"writing into {plan.folder}", problem, "room on disk", fix) from error
     finally:
         monitor.stop()
         set_terminate(handler)
@@ -207,9 +208,12 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
     elif state.stopped:
         monitor.say(f"nothing to train: the run stopped early at step {state.step}")
     else:
+        sample = make_sampler(plan, data, kit, monitor)
         monitor.begin(state.step)
         try:
-            trainer.run()
+            for model in trainer.validations():
+                if world.leads:
+                    sample(trainer.state.step, model)
         except Interrupted:
             if not hasattr(sys, "ps1"):  # a notebook or a prompt gets what there is
                 raise
@@ -230,8 +234,8 @@ def check_folder(plan: RunPlan, resume: bool) -> dict[str, Any]:
     there = folder.is_dir() and any(folder.iterdir())
     if there and not resume:
         fix = "add --resume to go on with it, or give another --out"
-        found = f"{folder} is not empty"
-        raise UsageError("opening the run's folder", found, "a new or empty folder", fix)
+        problem = f"{folder} is not empty"
+        raise UsageError("opening the run's folder", problem, "a new or empty folder", fix)
     written = folder / CONFIG
     before = read_toml(written) if there and written.is_file() else {}
     if before:
@@ -302,13 +306,13 @@ def open_init(path: str, kind: str, length: int) -> Kit:
     kit, doing = load_kit(path, precision=None), f"beginning `train {kind}` with {path}"
     config = kit.model.config
     if kind_of(config) != kind:
-        found = WANTED.get(kind_of(config) or "", "a model without scores for each token")
+        problem = WANTED.get(kind_of(config) or "", "a model without scores for each token")
         if isinstance(config, RecurrentConfig):
-            found = "a recurrent model"
-        raise DataError(doing, found, WANTED[kind])
+            problem = "a recurrent model"
+        raise DataError(doing, problem, WANTED[kind])
     if kit.room is not None and length > kit.room:
-        found, fix = f"length = {length}", f"--length {kit.room}"
-        raise DataError(doing, found, f"at most {kit.room}, its table of positions", fix)
+        problem, fix = f"length = {length}", f"--length {kit.room}"
+        raise DataError(doing, problem, f"at most {kit.room}, its table of positions", fix)
     old = (SHORTLIST_FILE, WORDS_FILE, WRITTEN_FILE)
     return replace(kit, files={k: v for k, v in kit.files.items() if k not in old})
 
@@ -338,7 +342,6 @@ def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> Job:
         identity={**kinds, **shape, **data.identity},
         report=monitor.report,
         say=monitor.say,
-        sample=make_sampler(plan, data, kit, monitor),
         world=plan.world,
     )
 
@@ -349,7 +352,7 @@ def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> Job:
 def make_sampler(
     plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor
 ) -> Callable[[int, Model], None]:
-    """A callback that writes what the model says by now, greedily, into samples/step-….txt."""
+    """A function that writes what the model says by now, greedily, into samples/step-….txt."""
     folder, length = plan.folder / "samples", plan.train.length
     prompts = list(plan.data.prompts) or beginnings(plan, data)
 
@@ -384,7 +387,9 @@ def write_on(kit: Kit, prompt: str, length: int) -> str:
     """A greedy continuation, or a translation."""
     pair = kit.model.config.target is not None
     size = 0 if pair else len(kit.encode([prompt])[0][0])
-    return str(kit.generate(prompt, min(NEW, max(length - size, 1))))
+    batch = kit.batch(kit.begin(prompt))
+    answers = search_kit(kit, batch, min(NEW, max(length - size, 1)))
+    return kit.continuation(batch, 0, answers[0][0].tokens)
 
 
 @torch.no_grad()
