@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 from regard.cli.options import add_device, amount, positive
-from regard.cli.write_flags import number
+
+
+def number(text: str) -> float:
+    """A number; its range is checked where it is used, which names the limit."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return value
 
 
 def add_ladder(parser: argparse.ArgumentParser) -> None:
