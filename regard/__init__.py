@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
+    from regard.history import ladder
     from regard.interop import check, export
     from regard.kit import Kit
     from regard.loading import build, load
@@ -36,6 +37,7 @@ _HOMES = {
     "regard.ambient": ("settings",),
     "regard.core.similarity": ("attend", "attention", "kernel_regression"),
     "regard.core.tap": ("Tap", "taps"),
+    "regard.history": ("ladder",),
     "regard.interop": ("check", "export"),
     "regard.kit": ("Kit",),
     "regard.loading": ("build", "load"),
@@ -82,6 +84,7 @@ __all__ = [
     "history",
     "info",
     "kernel_regression",
+    "ladder",
     "load",
     "look",
     "mean",

@@ -36,6 +36,7 @@ GROUPS = {
 
 ALONE: tuple[str, ...] = (
     "translate",
+    "ladder",
     "verify",
     "replay",
     "discover",

@@ -24,6 +24,7 @@ interop decode train
 look
 history/predictors
 history/shannon
+history/rungs
 tune nvib score evaluate formal
 model_kinds
 translation
