@@ -27,24 +27,31 @@ class Kind(NamedTuple):
 NETWORK = Kind(
     "a Transformer or a recurrent network",
     "regard train lm, mlm, seq2seq, rnn, lstm, gru, mlp, or a checkpoint",
-    ("generate", "translate", "score", "fill", "eval lm", "look attention"),
+    ("generate", "translate", "score", "fill", "evaluate lm", "look attention"),
 )
 NGRAMS = Kind(
     "n-grams",
     "regard train ngram, bow or classes, or an ARPA file",
-    ("score", "history sample", "eval lm", "eval winograd", "history entropy", "history guess")
+    (
+        "score",
+        "history sample",
+        "evaluate lm",
+        "evaluate winograd",
+        "history entropy",
+        "history guess",
+    )
     + ("export arpa",),
 )
 VECTORS = Kind(
     "vectors of words",
     "regard train w2v, or a file of word2vec's",
     ("history neighbours", "history analogy", "history cluster")
-    + ("eval analogies", "eval similarity", "embed"),
+    + ("evaluate analogies", "evaluate similarity", "embed"),
 )
 TRANSLATOR = Kind(
     "a translator that counts words",
     "regard train bayes, logreg or ibm1",
-    ("translate", "eval translate"),
+    ("translate", "evaluate translate"),
 )
 COUNTED = (NGRAMS, VECTORS, TRANSLATOR)
 NOT_NETWORKS = (
@@ -118,8 +125,8 @@ def takes(verb: str, kind: Kind) -> bool:
 def check_models(args: argparse.Namespace) -> None:
     """Refuse the first model that the verb does not take, and say which verbs do."""
     verb = args.verb
-    if verb in ("eval", "export"):
-        verb = f"{verb} {args.kind if verb == 'eval' else args.form}"
+    if verb == "export":
+        verb = f"{verb} {args.form}"
     for path in named_models(args):
         check_model(path, verb)
         if getattr(args, "edit", None):

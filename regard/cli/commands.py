@@ -25,9 +25,9 @@ PANELS = {
 
 GROUPS = {
     "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1",
-    "evaluate": "ioi",
     "history": "neighbours analogy cluster entropy guess sample",
     "data": "check",
+    "evaluate": "lm translate winograd ioi analogies similarity",
     "formal": "make test draw list learn",
     "look": "attention heads lens explain patch circuit probe extract gradients",
     "tokens": "encode decode train info merges explain vocab",

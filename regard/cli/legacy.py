@@ -17,16 +17,14 @@ from regard import __version__
 from regard.cli.extract_flags import EXTRACT
 from regard.cli.failures import explain
 from regard.cli.options import add_common
-from regard.cli.probe_flags import PROBE
 from regard.cli.show import Show
 from regard.cli.texts import noted
-from regard.cli.word_flags import WORDS
 from regard.cli.write_flags import WRITING, Row
 from regard.errors import UsageError, did_you_mean, nearest
 from regard.files import FULL
 
 INTERRUPTED = 130
-FAMILIES = WRITING | WORDS | PROBE | EXTRACT
+FAMILIES = WRITING | EXTRACT
 READING = "reading the command line"
 
 

@@ -77,7 +77,11 @@ def score(kit: Kit, text: str, number: int) -> Scored:
     room = kit.room
     if room is not None and len(ids) > room:
         found = f"{len(ids):,} tokens in text {number}"
-        fix = "`regard eval lm` takes any length" if model.decoder is not None else "shorter texts"
+        fix = (
+            "`regard evaluate lm` takes any length"
+            if model.decoder is not None
+            else "shorter texts"
+        )
         raise DataError("scoring", found, f"at most {room:,}", fix)
     if model.decoder is not None:
         return Scored(ids, [None, *score_rows(model, [ids])[0]] if ids else [])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,9 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from regard.cli.show import Show, finite
-from regard.errors import RegardError, RegardWarning, UsageError
+from regard.data.statistics import check_finite as check_finite
+from regard.data.statistics import perplexity as perplexity
+from regard.errors import RegardWarning, UsageError
 
 Item = TypeVar("Item")
 
@@ -32,30 +33,6 @@ def at_least(name: str, value: int | None, least: int = 1) -> None:
 def print_json(value: dict[str, Any]) -> None:
     """One object on one line, at once, for there may be many."""
     print(json.dumps(finite(value), ensure_ascii=False, allow_nan=False), flush=True)
-
-
-def perplexity(loss: float) -> float:
-    """exp of a mean negative log-likelihood, infinite where that is too large for a number."""
-    return math.exp(loss) if loss < 700 else math.inf
-
-
-def likelihood(total: float, count: int, size: int) -> dict[str, Any]:
-    """What a sum of log-probabilities of so many tokens and bytes says of a model."""
-    bits = -total / math.log(2)
-    return {
-        "perplexity": perplexity(-total / count),
-        "loss": -total / count,
-        "bits_per_token": bits / count,
-        "bits_per_byte": bits / size,
-        "tokens": count,
-        "bytes": size,
-    }
-
-
-def check_finite(doing: str, logprobs: Iterable[float]) -> None:
-    """Stop where a model's scores are no numbers."""
-    if any(math.isnan(value) for value in logprobs):
-        raise RegardError(doing, "scores of the model that are NaN", "numbers", "check its weights")
 
 
 @contextmanager

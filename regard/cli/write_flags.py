@@ -7,25 +7,10 @@ import math
 from collections.abc import Callable
 
 from regard.cli.extract_flags import add_out
-from regard.cli.options import MOST, add_action, add_common, add_device, positive
+from regard.cli.options import MOST, add_device, positive
 
 LINES = "none: one per line of stdin"
 FOLDER = "a folder that `regard.load` opens"
-EVALUATIONS = {
-    "lm": (
-        "perplexity, bits per token and bits per byte of a text",
-        "regard eval lm folder test.txt",
-        "regard eval lm folder test.txt --train train.txt --stride 256",
-        "regard eval lm folder test.txt.gz --json",
-    ),
-    "translate": (
-        "BLEU and chrF of translations, with sacrebleu's signatures",
-        "regard eval translate folder test.tsv --train train.tsv",
-        "regard eval translate folder test.tsv --beams 1 --json",
-        "regard eval translate folder test.tsv --train train.tsv --allow-overlap",
-    ),
-}
-"""What each evaluation measures, and three examples."""
 
 
 def number(text: str) -> float:
@@ -143,40 +128,6 @@ def add_score(parser: argparse.ArgumentParser) -> None:
     add_place(parser)
 
 
-def add_eval(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `regard eval`."""
-    choices = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
-    for name, (summary, *examples) in EVALUATIONS.items():
-        sub = add_action(choices, name, summary, examples)
-        sub.add_argument("path", metavar="FOLDER", help=FOLDER)
-        what = "a text file" if name == "lm" else "source TAB target on each line"
-        sub.add_argument("test", metavar="FILE", help=what)
-        train = "training files, to find test lines that stand in them"
-        sub.add_argument("--train", nargs="+", metavar="FILE", help=train)
-        allow = "evaluate even so, and mark the numbers"
-        sub.add_argument("--allow-overlap", action="store_true", help=allow)
-        if name == "lm":
-            length = "tokens of a window (what the model was made for, at most 1024)"
-            sub.add_argument("--length", type=whole, metavar="N", help=length)
-            stride = "tokens between windows (as --length: they do not overlap)"
-            sub.add_argument("--stride", type=whole, metavar="N", help=stride)
-            position = "perplexity by the number of tokens before, as a plot"
-            sub.add_argument("--by-position", action="store_true", help=position)
-            speech = "a transcript: as spoken, without fillers and restarts, and shuffled"
-            sub.add_argument("--speech", action="store_true", help=speech)
-        else:
-            add_search(sub, 4, "width of the beam (4)")
-            add_full(sub)
-            share = "processes for many lines on a CPU (as many as cores)"
-            sub.add_argument("--workers", type=whole, metavar="N", help=share)
-            length = "BLEU by the number of words of the source too"
-            sub.add_argument("--by-length", action="store_true", help=length)
-        seed = "of the order of --speech (0)" if name == "lm" else "nothing is drawn"
-        sub.add_argument("--seed", type=whole, help=seed)
-        add_place(sub)
-        add_common(sub)
-
-
 Row = tuple[str, str, Callable[[argparse.ArgumentParser], None], str, str, str]
 
 WRITING: dict[str, Row] = {
@@ -211,14 +162,6 @@ WRITING: dict[str, Row] = {
         'regard score folder "The cat sat on the mat."',
         "regard score folder --json < lines.txt",
         "regard score translator < pairs.tsv",
-    ),
-    "eval": (
-        "regard.cli.evaluate",
-        "perplexity of a text, or BLEU and chrF of translations",
-        add_eval,
-        "regard eval lm folder test.txt --train train.txt",
-        "regard eval lm folder test.txt --stride 256 --json",
-        "regard eval translate folder test.tsv --train train.tsv",
     ),
 }
 """Where each verb lives, what it does, its arguments and three examples: the fields of a Verb."""

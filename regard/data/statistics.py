@@ -1,12 +1,14 @@
-"""Statistics of small samples: the interval of a share, and the correlation of ranks."""
+"""Statistics: the interval of a share, the correlation of ranks, perplexity."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from regard.errors import RegardError
 
 
 def share_interval(right: int, asked: int, z: float = 1.96) -> tuple[float, float]:
@@ -30,3 +32,14 @@ def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Places in ascending order; equals share the mean of theirs."""
     _, group, count = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(count) - (count - 1) / 2)[group]
+
+
+def perplexity(loss: float) -> float:
+    """exp of a mean negative log-likelihood, infinite where that is too large for a number."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def check_finite(doing: str, logprobs: Iterable[float]) -> None:
+    """Stop where a model's scores are no numbers."""
+    if any(math.isnan(value) for value in logprobs):
+        raise RegardError(doing, "scores of the model that are NaN", "numbers", "check its weights")

@@ -1,9 +1,227 @@
-"""How good a model is: figures on tasks and test sets, with their intervals."""
+"""How good a model is: perplexity, BLEU, and figures on tasks, with their intervals."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from regard.ambient import current, progress
+from regard.errors import DataError
+from regard.evaluate.results import (
+    AnalogyScores,
+    Perplexity,
+    SectionScore,
+    SimilarityScore,
+    SpeechPerplexity,
+    TranslationScores,
+    WinogradScores,
+)
+from regard.history import Matrix, VectorsLike
 from regard.look.results import IndirectObjects
-from regard.verbs import Count, ModelLike, verb
+from regard.verbs import Count, EditsLike, File, Files, ModelLike, Precision, verb
+
+if TYPE_CHECKING:
+    from regard.history.ngram_model import NgramModel
+    from regard.kit import Kit
+
+
+@verb
+def lm(
+    model: ModelLike,
+    test: File,
+    *,
+    train: Files | None = None,
+    allow_overlap: bool = False,
+    length: Count | None = None,
+    stride: Count | None = None,
+    by_position: bool = False,
+    speech: bool = False,
+    precision: Precision = "auto",
+    edit: EditsLike = (),
+) -> Perplexity | SpeechPerplexity:
+    """Perplexity, bits per token and bits per byte of a text.
+
+    Test lines that stand in the training data are an error.
+
+    Args:
+        model: a folder, a .gguf file, n-grams, or an opened Kit.
+        test: a text file.
+        train: training files, to find test lines that stand in them (those of the run's receipt).
+        allow_overlap: evaluate even so, and mark the numbers.
+        length: tokens of a window (what the model was made for, at most 1024).
+        stride: tokens between windows (as length: they do not overlap).
+        by_position: perplexity by the number of tokens before, as a plot.
+        speech: a transcript as spoken, without fillers and restarts, and shuffled.
+        precision: of the matrix products; less is faster.
+        edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+
+    Example:
+        >>> regard.evaluate.lm("run/final", "test.txt").perplexity
+        $ regard evaluate lm folder test.txt
+        $ regard evaluate lm folder test.txt --train train.txt --stride 256
+        $ regard evaluate lm folder test.txt.gz --json
+    """
+    from regard.evaluate.overlap import check_text_overlap
+    from regard.evaluate.perplexity import check_tokenizer, evaluate_speech, evaluate_text
+    from regard.kit import Kit
+    from regard.loading import wrong_network
+
+    opened = _open_predictor(model, precision, edit)
+    if isinstance(opened, Kit):
+        if opened.model.decoder is None or opened.model.encoder is not None:
+            raise wrong_network("predicting a text", opened, "a decoder, or n-grams")
+        check_tokenizer(opened)
+    overlap = check_text_overlap(_name(model), test, _listed(train), allow_overlap)
+
+    def measure(file: str | Path) -> Perplexity:
+        return evaluate_text(opened, file, length, stride, by_position)
+
+    with opened.edit(edit) if isinstance(opened, Kit) else nullcontext():
+        if speech:
+            spoken = evaluate_speech(measure, test, current().seed)
+            return replace(spoken, overlap=overlap, model=_name(model), test=str(test))
+        return replace(measure(test), overlap=overlap, model=_name(model), test=str(test))
+
+
+@verb
+def translate(
+    model: ModelLike,
+    test: File,
+    *,
+    train: Files | None = None,
+    allow_overlap: bool = False,
+    by_length: bool = False,
+    beams: Count = 4,
+    shortlist: bool = True,
+    workers: Count | None = None,
+    strict: bool = False,
+    precision: Precision = "auto",
+    edit: EditsLike = (),
+) -> TranslationScores:
+    """BLEU and chrF of translations, with sacrebleu's signatures.
+
+    Test pairs of which a side stands in the training data are an error.
+
+    Args:
+        model: a translator: a folder, the name of a model in the box, or an opened Kit.
+        test: source TAB target on each line.
+        train: training files, to find test pairs that stand in them (those of the run's receipt).
+        allow_overlap: evaluate even so, and mark the numbers.
+        by_length: BLEU by the number of words of the source too.
+        beams: width of the beam.
+        shortlist: on a CPU, whether to score only the words that the folder's shortlist allows,
+            where it has one.
+        workers: processes for many lines on a CPU (as many as cores).
+        strict: the same bits whatever is in the batch; slower.
+        precision: of the matrix products; less is faster.
+        edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+
+    Example:
+        >>> regard.evaluate.translate("fr-en", "test.tsv").bleu
+        $ regard evaluate translate folder test.tsv --train train.tsv
+        $ regard evaluate translate folder test.tsv --beams 1 --json
+        $ regard evaluate translate fr-en test.tsv --by-length --allow-overlap
+    """
+    from regard.data.pairs import read_pairs
+    from regard.evaluate.bleu import bleu_by_length, bleu_chrf
+    from regard.evaluate.overlap import check_pair_overlap
+    from regard.evaluate.perplexity import check_tokenizer
+    from regard.translation import open_translator
+    from regard.translation.config import TranslateConfig
+    from regard.translation.translator import Translator
+
+    pairs = list(read_pairs(test))
+    if not any(source.strip() and target.strip() for source, target in pairs):
+        found = f"{len(pairs):,} pairs, none with words on both sides" if pairs else "no pairs"
+        raise DataError(f"evaluating on {test}", found, "one or more")
+    config = TranslateConfig(beams, shortlist=shortlist)
+    opened = open_translator(
+        model,
+        config,
+        lines=len(pairs),
+        workers=workers,
+        strict=strict,
+        precision=precision,
+        edit=edit,
+    )
+    with progress("translating") as say, opened as translator:
+        if isinstance(translator, Translator):
+            check_tokenizer(translator.kit)
+        overlap = check_pair_overlap(_name(model), test, pairs, _listed(train), allow_overlap)
+
+        def tell(done: int, total: int) -> None:
+            say(f"{len(pairs) * done // total:,} of {len(pairs):,} lines")
+
+        documents = translator.translate([source for source, _ in pairs], tell)
+    texts = [" ".join(document.translations[0].text.split()) for document in documents]
+    spaced = not isinstance(translator, Translator)  # models that count words put blanks between
+    scores = bleu_chrf(texts, [target for _, target in pairs], spaced)
+    return TranslationScores(
+        *scores,
+        lines=len(pairs),
+        beams=translator.config.beams,
+        overlap=overlap,
+        by_length=bleu_by_length(pairs, texts, spaced) if by_length else None,
+        model=_name(model),
+        test=str(test),
+    )
+
+
+@verb
+def winograd(
+    model: ModelLike,
+    schemas: File,
+    *,
+    full: bool = False,
+    only: str | None = None,
+    limit: Count | None = None,
+    precision: Precision = "auto",
+    edit: EditsLike = (),
+) -> WinogradScores:
+    """Which noun does the pronoun mean? Accuracy on single schemas and on pairs.
+
+    Args:
+        model: a folder, a .gguf file, n-grams, or an opened Kit.
+        schemas: WSC's .xml, XWinograd's .tsv, WinoGrande's .jsonl, or a table with the columns
+            text, a, b, answer and perhaps pair.
+        full: score the whole text, not what follows the candidate alone.
+        only: schemas of groups that begin so, such as fr, or 'en original'.
+        limit: the first schemas (all).
+        precision: of the matrix products; less is faster.
+        edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+
+    Example:
+        >>> regard.evaluate.winograd("folder", "wsc273.xml").pairs.accuracy
+        $ regard evaluate winograd folder wsc273.xml
+        $ regard evaluate winograd folder xwinograd.tsv --only fr
+        $ regard evaluate winograd folder winogrande.jsonl --full --json
+    """
+    from regard.data.statistics import check_finite
+    from regard.evaluate.winograd_schemas import (
+        DOING,
+        choose_schemas,
+        judge,
+        judge_lines,
+        ngram_scores,
+        read_schemas,
+        winograd_scores,
+    )
+    from regard.kit import Kit
+    from regard.look.text_limits import max_tokens_of
+
+    chosen = choose_schemas(read_schemas(schemas), only, limit)
+    opened = _open_predictor(model, precision, edit)
+    if isinstance(opened, Kit):
+        most = max_tokens_of(opened, DOING)
+        with opened.edit(edit):
+            judged = judge(opened.model, opened.text_tokenizer, chosen, full, most)
+    else:
+        judged = judge_lines(ngram_scores(opened), opened.tokenizer, chosen, full)
+    check_finite(DOING, (score for each in judged for score in each.scores))
+    return winograd_scores(judged, full, _name(model), str(schemas))
 
 
 @verb
@@ -32,3 +250,92 @@ def ioi(
     from regard.look.ioi_task import measure_ioi
 
     return measure_ioi(open_kit(model, None), count, heads=heads, top=top)
+
+
+@verb
+def analogies(
+    vectors: VectorsLike,
+    questions: File | None = None,
+    *,
+    mul: bool = False,
+    matrix: Matrix = "in",
+) -> AnalogyScores:
+    """Share of analogies that vectors of words solve.
+
+    Args:
+        vectors: a folder of `regard train w2v`, or a file of word2vec's, text or binary.
+        questions: lines `a b c d` in sections `: name` (without it a small set of our own).
+        mul: 3CosMul instead of 3CosAdd.
+        matrix: vectors of words as inputs, or as what is predicted.
+
+    Example:
+        >>> regard.evaluate.analogies("vectors", "questions-words.txt").accuracy
+        $ regard evaluate analogies vectors
+        $ regard evaluate analogies vectors questions-words.txt
+        $ regard evaluate analogies vectors.bin questions-words.txt --mul --json
+    """
+    from regard.history import open_vectors
+    from regard.history.analogies import OWN, Solved, read_questions, solve, total
+
+    def score(solved: Solved) -> dict[str, Any]:
+        low, high = solved.interval()
+        return {"accuracy": solved.accuracy, **solved._asdict(), "low": low, "high": high}
+
+    way: Literal["add", "mul"] = "mul" if mul else "add"
+    scores = solve(open_vectors(vectors, matrix), read_questions(questions or OWN), way)
+    every = total(scores)
+    if not every.asked:
+        found = f"none of {every.skipped:,} questions has vectors for its four words"
+        raise DataError("solving analogies", found, "questions in the language of the vectors")
+    sections = {name: SectionScore(**score(solved)) for name, solved in scores.items()}
+    return AnalogyScores(**score(every), way=way, sections=sections, vectors=_name(vectors))
+
+
+@verb
+def similarity(vectors: VectorsLike, pairs: File, *, matrix: Matrix = "in") -> SimilarityScore:
+    """How far vectors of words agree with people on what is alike (Spearman's rank correlation).
+
+    Args:
+        vectors: a folder of `regard train w2v`, or a file of word2vec's, text or binary.
+        pairs: lines of two words and how alike people find them, such as WordSim-353.
+        matrix: vectors of words as inputs, or as what is predicted.
+
+    Example:
+        >>> regard.evaluate.similarity("vectors", "wordsim353.tsv").spearman
+        $ regard evaluate similarity vectors wordsim353.tsv
+        $ regard evaluate similarity vectors.bin simlex999.txt --json
+        $ regard evaluate similarity vectors wordsim353.tsv --matrix out
+    """
+    from regard.history import open_vectors
+    from regard.history.analogies import agree, read_similarity
+
+    agreement = agree(open_vectors(vectors, matrix), read_similarity(pairs))
+    return SimilarityScore(*agreement)
+
+
+# Opening ----------------------------------------------------------------------------------------
+
+
+def _name(model: ModelLike | VectorsLike) -> str:
+    """A model as it was called, or the folder it was opened from."""
+    return str(getattr(model, "path", model))
+
+
+def _listed(files: Files | None) -> Sequence[str | Path] | None:
+    """One file or several as a list."""
+    return [files] if isinstance(files, str | Path) else files
+
+
+def _open_predictor(model: ModelLike, precision: Precision, edit: EditsLike) -> Kit | NgramModel:
+    """A network, or n-grams, which have nothing to edit."""
+    from regard.history.ngram_model import NgramModel
+    from regard.kit import Kit
+    from regard.loading import open_kit
+    from regard.model_kinds import NETWORK, NGRAMS, check_kind
+
+    if isinstance(model, Kit | NgramModel):
+        return model
+    kinds = (NETWORK,) if edit else (NETWORK, NGRAMS)
+    if check_kind(str(model), *kinds) is NGRAMS:
+        return NgramModel.open(Path(model))
+    return open_kit(model, precision)

@@ -50,7 +50,7 @@ def neighbours(
     """
     from regard.history.results import NearWord
 
-    near = _open_vectors(vectors, matrix).neighbours(word, top)
+    near = open_vectors(vectors, matrix).neighbours(word, top)
     return Neighbours(word, [NearWord(*pair) for pair in near])
 
 
@@ -85,7 +85,7 @@ def analogy(
     from regard.history.results import NearWord
 
     way: Literal["add", "mul"] = "mul" if mul else "add"
-    near = _open_vectors(vectors, matrix).analogy(a, b, c, top, way)
+    near = open_vectors(vectors, matrix).analogy(a, b, c, top, way)
     return Analogy([a, b, c], way, [a, b, c], [NearWord(*pair) for pair in near])
 
 
@@ -134,7 +134,7 @@ def cluster(
         if brown:
             fix = "give the text that the vectors were trained on, or leave --brown out"
             raise UsageError("clustering", f"--brown, but {path} holds vectors", "a text", fix)
-        classes = cluster_vectors(_open_vectors(source, matrix), k, str(source), top)
+        classes = cluster_vectors(open_vectors(source, matrix), k, str(source), top)
     else:
         corpus = read_texts(path, tokens, lower, min_count)
         classes = cluster_text(corpus, k, str(source), top)
@@ -143,7 +143,7 @@ def cluster(
     return classes
 
 
-def _open_vectors(vectors: VectorsLike, matrix: Matrix) -> WordVectors:
+def open_vectors(vectors: VectorsLike, matrix: Matrix) -> WordVectors:
     """Word vectors that a path names; opened ones are themselves."""
     from regard.history.word_vectors import WordVectors, read_vectors
     from regard.model_kinds import VECTORS, check_kind

@@ -68,7 +68,7 @@ def test_a_masked_model_hides_one_token_at_a_time(here, masker):  # noqa: F811
 
 def test_too_long(here, writer):  # noqa: F811
     code, _, err = here("score", writer, TEXT * 20)
-    assert code == 3 and "at most 40" in err and "regard eval lm" in err
+    assert code == 3 and "at most 40" in err and "regard evaluate lm" in err
 
 
 def test_scores_that_are_no_numbers(here, writer, tmp_path):  # noqa: F811

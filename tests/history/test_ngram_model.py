@@ -351,6 +351,6 @@ def test_test_lines_that_were_trained_on_are_no_score(files, capsys):
     (files / "test.txt").write_text(f"{long}\n= = = = Title = = = =\n")
     train(files)
     capsys.readouterr()
-    assert main(["eval", "lm", str(files / "m"), str(files / "test.txt")]) == 3
+    assert main(["evaluate", "lm", str(files / "m"), str(files / "test.txt")]) == 3
     caught = capsys.readouterr()
     assert caught.out == "" and "1 of 1 by lines of 8 words" in caught.err

@@ -316,10 +316,10 @@ def test_training_asking_and_evaluating(trained, capsys):
     near = regard.history.neighbours(model, "w1", top=3, matrix="out")
     assert len(near.neighbours) == 3 and len(str(near).splitlines()) == 5
     (trained / "q.txt").write_text("w1 w2 w3 w4\nw1 w2 w3 never\n")
-    code, out, _ = call(capsys, "eval", "analogies", model, trained / "q.txt", "--json")
+    code, out, _ = call(capsys, "evaluate", "analogies", model, trained / "q.txt", "--json")
     assert code == 0 and json.loads(out)["asked"] == 1 and json.loads(out)["skipped"] == 1
     (trained / "s.txt").write_text("w1 w2 3\nw3 w4 5\nw5 w6 1\n")
-    code, out, _ = call(capsys, "eval", "similarity", model, trained / "s.txt", "--json")
+    code, out, _ = call(capsys, "evaluate", "similarity", model, trained / "s.txt", "--json")
     assert code == 0 and json.loads(out)["pairs"] == 3
 
 
@@ -383,8 +383,8 @@ def test_what_is_there_stays(trained):
 def test_the_command_line_names_what_is_near(trained, capsys):
     words = ["train", "w2v", trained / "a.txt", "--out", trained / "new"]
     assert "did you mean" in call(capsys, *words, "--windows", "2")[2].lower()
-    assert call(capsys, "eval", "analogies", trained / "m")[0] == 3
-    assert call(capsys, "eval", "similarity", trained / "m")[0] == 2
+    assert call(capsys, "evaluate", "analogies", trained / "m")[0] == 3
+    assert call(capsys, "evaluate", "similarity", trained / "m")[0] == 2
 
 
 def test_an_empty_file_and_words_that_are_not_utf8(tmp_path):

@@ -372,9 +372,11 @@ def test_the_commands_take_it_like_any_model(kind, tmp_path, capsys):
     test = tmp_path / "test.txt"
     test.write_text("the cat sees the old dog\nred house tree\n")
     capsys.readouterr()
-    assert main(["eval", "lm", str(out / "final"), str(test), "--json"]) == 0
+    assert main(["evaluate", "lm", str(out / "final"), str(test), "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
-    assert main(["eval", "lm", str(out), str(test), "--json"]) == 0  # the run stands for its final
+    assert (
+        main(["evaluate", "lm", str(out), str(test), "--json"]) == 0
+    )  # the run stands for its final
     assert json.loads(capsys.readouterr().out) == made
     ids = kit.tokenizer.encode(test.read_text())
     (wanted,) = score_rows(kit.model, [ids])

@@ -84,7 +84,7 @@ def test_a_run_is_trained_resumed_and_measured(precision, tmp_path, capsys):
     losses = []
     for device in ("cpu", DEVICE.type):
         capsys.readouterr()
-        asked = ["eval", "lm", str(out / "final"), str(test), "--json", "--device", device]
+        asked = ["evaluate", "lm", str(out / "final"), str(test), "--json", "--device", device]
         assert main([*asked, "--precision", "fp32"]) == 0
         losses.append(json.loads(capsys.readouterr().out)["loss"])
     assert losses[0] == pytest.approx(losses[1], abs=1e-2)  # TF32 on the GPU

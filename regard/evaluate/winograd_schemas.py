@@ -1,5 +1,10 @@
 """Winograd schemas: a sentence with a pronoun and two candidates, and its twin that turns it round.
 
+Each candidate is put in, and the likelier text is the answer. The partial score is the
+log-probability of what follows the candidate, the full score that of the whole text (Trinh and Le
+2018). A masked model hides the candidate's tokens one at a time (Salazar 2020) and takes their
+mean, or hides all tokens of the text in turn and adds them up.
+
 Read from the XML of the Winograd Schema Challenge (Levesque 2012), XWinograd's table (Tikhonov
 2021), WinoGrande's lines (Sakaguchi 2020), or a table (.tsv, .csv, .jsonl) with the columns
 
@@ -13,16 +18,31 @@ Read from the XML of the Winograd Schema Challenge (Levesque 2012), XWinograd's 
 from __future__ import annotations
 
 import json
+import math
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from regard.ambient import track
+from regard.data.statistics import share_interval
 from regard.data.tabular import Row, kind_of, read_table
 from regard.data.text_files import find_files, read_lines
-from regard.errors import DataError
+from regard.decode.scoring import score_masked, score_rows
+from regard.errors import DataError, UsageError, did_you_mean
+from regard.evaluate.results import Accuracy, JudgedSchema, SchemaScores, WinogradScores
+from regard.history.ngram_model import NgramModel
+from regard.model.batch import like_lengths
+from regard.model.model import Model
+from regard.tokens.tokenizer import Tokenizer
 
+DOING = "scoring Winograd schemas"
+TOKENS = 512  # of a batch, padding included
+LineScores = Callable[[Sequence[list[int]]], list[list[float | None]]]
+"""Rows of ids → the log-probability of each id given those before it; None where there is none."""
 XWINOGRAD = 7  # cells of a line: language, source, ?, sentence, its words, pronoun, candidates
 ANSWERS = {"a": 0, "b": 1, "1": 0, "2": 1}
 NAMES = {"text": "sentence", "a": "option1", "b": "option2", "pair": "qID"}  # as WinoGrande has it
@@ -231,3 +251,180 @@ def are_twins(one: Schema, other: Schema) -> bool:
     names = [[name.casefold() for name in schema.candidates] for schema in (one, other)]
     same = sorted(names[0]) == sorted(names[1])
     return same and names[0][one.answer] != names[1][other.answer]
+
+
+# Judging ------------------------------------------------------------------------------------------
+
+
+class Judged(NamedTuple):
+    """What a model makes of one schema."""
+
+    schema: Schema
+    scores: tuple[float, float]
+
+    @property
+    def right(self) -> bool:
+        """Whether the right candidate scores higher; a tie is not right."""
+        return self.scores[self.schema.answer] > self.scores[1 - self.schema.answer]
+
+    def row(self) -> JudgedSchema:
+        """As a result has it."""
+        schema = self.schema
+        text, answer = f"{schema.before}_{schema.after}", "ab"[schema.answer]
+        return JudgedSchema(schema.place, text, schema.candidates, answer, self.scores, self.right)
+
+
+def score_schemas(judged: Sequence[Judged]) -> SchemaScores:
+    """Accuracy of single schemas, and of pairs of which both members must be right."""
+    pairs = pair_up([each.schema for each in judged])
+    both = sum(judged[a].right and judged[b].right for a, b in pairs)
+    ties = sum(each.scores[0] == each.scores[1] for each in judged)
+    single = accuracy(sum(each.right for each in judged), len(judged))
+    return SchemaScores(single, accuracy(both, len(pairs)), len(judged) - 2 * len(pairs), ties)
+
+
+def accuracy(right: int, asked: int) -> Accuracy:
+    """A share of right answers; 0 where nothing was asked."""
+    return Accuracy(right / asked if asked else 0.0, right, asked, *share_interval(right, asked))
+
+
+def winograd_scores(judged: Sequence[Judged], full: bool, model: str, file: str) -> WinogradScores:
+    """All that is known of the schemas, group by group and one by one."""
+    every = score_schemas(judged)
+    groups: dict[str, list[Judged]] = {}
+    for each in judged:
+        groups.setdefault(each.schema.group, []).append(each)
+    return WinogradScores(
+        every.single,
+        every.pairs,
+        every.alone,
+        every.ties,
+        "full" if full else "partial",
+        {name: score_schemas(members) for name, members in groups.items()},
+        [each.row() for each in judged],
+        pair_up([each.schema for each in judged]),
+        model,
+        file,
+    )
+
+
+def choose_schemas(schemas: list[Schema], group: str | None, limit: int | None) -> list[Schema]:
+    """The schemas of groups that begin so, at most so many."""
+    if group is not None:
+        groups = list(dict.fromkeys(schema.group for schema in schemas))
+        schemas = [schema for schema in schemas if schema.group.startswith(group)]
+        if not schemas:
+            listed = f"the beginning of one of {', '.join(groups)}"
+            expected, fix = listed if any(groups) else "no --only", did_you_mean(group, groups, 1)
+            raise UsageError("choosing schemas", f"no group {group!r}", expected, fix)
+    return schemas[:limit]
+
+
+def lines_of(model: Model) -> LineScores:
+    """How a decoder scores rows."""
+
+    def score(rows: Sequence[list[int]]) -> list[list[float | None]]:
+        scores = score_rows(model, rows)
+        return [[None, *line] if row else [] for row, line in zip(rows, scores, strict=True)]
+
+    return score
+
+
+def ngram_scores(model: NgramModel) -> LineScores:
+    """How n-grams score rows."""
+
+    def score(rows: Sequence[list[int]]) -> list[list[float | None]]:
+        scores = [model.tables.logprobs(np.array(row, np.int64)).tolist() for row in rows]
+        return [[None if math.isnan(value) else value for value in line] for line in scores]
+
+    return score
+
+
+def judge(
+    model: Model,
+    tokenizer: Tokenizer,
+    schemas: Sequence[Schema],
+    full: bool = False,
+    room: int | None = None,
+) -> list[Judged]:
+    """Both candidates of each schema, by a decoder or a masked model; `room`: tokens at most."""
+    if model.decoder is not None and model.encoder is None:
+        return judge_lines(lines_of(model), tokenizer, schemas, full, room)
+    mask = tokenizer.specials.get("mask")
+    if model.decoder is not None or mask is None or model.config.head.take != "all":
+        found = "an encoder-decoder" if model.decoder is not None else "a model without [MASK]"
+        raise UsageError(DOING, found, "a language model: a decoder, or an encoder with a mask")
+    judged = []
+    for schema in track(schemas, "Winograd schemas"):
+        a, b = (score_gap(model, tokenizer, mask, schema, n, full, room) for n in (0, 1))
+        judged.append(Judged(schema, (a, b)))
+    return judged
+
+
+def judge_lines(
+    lines: LineScores,
+    tokenizer: Tokenizer,
+    schemas: Sequence[Schema],
+    full: bool = False,
+    room: int | None = None,
+) -> list[Judged]:
+    """Both candidates of each schema by anything that scores from left to right.
+
+    Texts of like length go together.
+    """
+    texts = [(n, candidate) for n in range(len(schemas)) for candidate in (0, 1)]
+    rows = [encode_text(tokenizer, schemas[n], candidate, room) for n, candidate in texts]
+    wanted = [
+        list(range(len(row))) if full else following(tokenizer, schemas[n], candidate, len(row))
+        for row, (n, candidate) in zip(rows, texts, strict=True)
+    ]
+    sums = [0.0] * len(rows)
+    batches = list(like_lengths([len(row) for row in rows], TOKENS))
+    for some in track(batches, "batches of Winograd schemas"):
+        for k, line in zip(some, lines([rows[k] for k in some]), strict=True):
+            sums[k] = sum(value for at in wanted[k] if (value := line[at]) is not None)
+    return [Judged(s, (sums[2 * n], sums[2 * n + 1])) for n, s in enumerate(schemas)]
+
+
+def encode_text(
+    tokenizer: Tokenizer, schema: Schema, candidate: int, room: int | None
+) -> list[int]:
+    """Ids of the text with a candidate."""
+    ids = tokenizer.encode(schema.text(candidate))
+    if room is not None and len(ids) > room:
+        found = f"{len(ids)} tokens in {schema.place}"
+        raise DataError(DOING, found, f"at most {room}", "leave it out, or take another model")
+    return ids
+
+
+def following(tokenizer: Tokenizer, schema: Schema, candidate: int, count: int) -> list[int]:
+    """Places of the tokens that end after the candidate."""
+    _, end = schema.span(candidate)
+    spans = tokenizer.offsets(schema.text(candidate))
+    after = [n for n, (_, last) in enumerate(spans[:count]) if last > end]
+    if not after:
+        fix = "score whole texts with --full"
+        raise DataError(DOING, f"nothing after the gap in {schema.place}", "words there", fix)
+    return after
+
+
+def score_gap(
+    model: Model,
+    tokenizer: Tokenizer,
+    mask: int,
+    schema: Schema,
+    candidate: int,
+    full: bool,
+    room: int | None,
+) -> float:
+    """Mean pseudo-log-likelihood of the candidate's tokens, or the sum over the whole text."""
+    row = encode_text(tokenizer, schema, candidate, room)
+    start, end = schema.span(candidate)
+    spans = tokenizer.offsets(schema.text(candidate))
+    own = [n for n, (first, last) in enumerate(spans) if first < end and last > start]
+    places = None if full else own
+    scores = score_masked(model, row, mask, tokenizer.specials.values(), places)
+    known = [value for value in scores if value is not None]
+    if not known:
+        raise DataError(DOING, f"no token of {schema.candidates[candidate]!r}", "known words")
+    return sum(known) if full else sum(known) / len(known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from regard.data.schemas import Schema
+from regard.evaluate.winograd_schemas import Schema
 
 CONTENTS, CONTAINERS = ("coin", "ball", "trophy"), ("purse", "suitcase", "van")
 FORMS = ("the {a} did not fit in the {b} because ", "in the {b} the {a} did not fit because ")

@@ -1,0 +1,93 @@
+"""Whether a model was trained on the test data (N14): then its figures are no score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.ambient import note
+from regard.data.duplicates import WORDS, overlap, pair_overlap
+from regard.data.pairs import Pair, all_pairs
+from regard.data.results import Overlap
+from regard.data.text_files import find_files, read_lines
+from regard.errors import DataError
+from regard.files import file_hash
+from regard.receipt import changed_files, find_receipt, read_receipt, training_files
+
+
+class TrainingFiles(NamedTuple):
+    """What a model was trained on."""
+
+    files: list[str]
+    lacking: str = ""
+    """What is known to be missing from `files`, in words."""
+
+
+def find_training_files(model: str, train: Sequence[str | Path] | None) -> TrainingFiles:
+    """The files that were named, else those in the receipt of the model's run."""
+    if train is not None:
+        return TrainingFiles([str(file) for file in train])
+    place = find_receipt(Path(model))
+    if place is None:
+        note("no --train: whether the test data was trained on is not known")
+        return TrainingFiles([], "not checked")
+    data = training_files(read_receipt(place))
+    wrong = changed_files(data)
+    note(f"{place}: trained on {', '.join(data) or 'nothing'}")
+    if not wrong:
+        return TrainingFiles(list(data))
+    lacking = "not checked: " + "; ".join(f"{name}: {why}" for name, why in wrong.items())
+    note(f"overlap {lacking}")
+    return TrainingFiles([name for name in data if name not in wrong], lacking)
+
+
+def check_text_overlap(
+    model: str, test: str | Path, train: Sequence[str | Path] | None, allow: bool
+) -> str:
+    """What is known of lines of a test text, or the file itself, among the training data."""
+    trained, overlaps = find_training_files(model, train), dict[str, Overlap]()
+    if trained.files:
+        before = {file_hash(path) for path in find_files(trained.files)}
+        same = [file_hash(path) in before for path in find_files(test)]
+        lines = overlap(read_lines(trained.files), read_lines(test), WORDS)
+        overlaps[f"lines of {WORDS} words or more"] = lines
+        overlaps["whole files"] = Overlap(sum(same), len(same), ())
+    return judge_overlap(overlaps, trained, test, allow)
+
+
+def check_pair_overlap(
+    model: str,
+    test: str | Path,
+    pairs: Sequence[Pair],
+    train: Sequence[str | Path] | None,
+    allow: bool,
+) -> str:
+    """What is known of test pairs among the training data, by source, target and pair."""
+    trained, overlaps = find_training_files(model, train), dict[str, Overlap]()
+    if trained.files:
+        overlaps = pair_overlap(all_pairs(trained.files), pairs)
+    return judge_overlap(overlaps, trained, test, allow)
+
+
+def judge_overlap(
+    overlaps: Mapping[str, Overlap], trained: TrainingFiles, test: str | Path, allow: bool
+) -> str:
+    """What is known of overlap with the training data; stops where a score would be none."""
+    if not overlaps:
+        return trained.lacking
+    if not any(each.found for each in overlaps.values()):
+        if not all(each.total for each in overlaps.values()):
+            return f"not checked: no test line has {WORDS} words or more"
+        some = f"none in {len(trained.files)} files; {trained.lacking}"
+        return some if trained.lacking else "none"
+    parts = []
+    for name, each in overlaps.items():
+        where = f" (line {', '.join(map(str, each.lines))})" if each.lines else ""
+        parts.append(f"{each.found:,} of {each.total:,} by {name}{where}")
+    if not allow:
+        found = f"test lines that stand in the training data: {'; '.join(parts)}"
+        expected = "test data that was not trained on; this would not be a score"
+        fix = "take them out of one of the two, or say --allow-overlap"
+        raise DataError(f"evaluating on {test}", found, expected, fix)
+    return f"NOT A SCORE: {'; '.join(parts)}"

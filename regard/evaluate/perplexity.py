@@ -1,0 +1,172 @@
+"""Perplexity of a text by windows of a length, so far apart, or by a state that goes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from regard.ambient import note, progress
+from regard.data.speech import versions
+from regard.data.statistics import check_finite, perplexity
+from regard.data.text_files import read_pieces
+from regard.data.token_store import fingerprint
+from regard.decode.scoring import Counted, stream_logprobs, window_logprobs, windows
+from regard.errors import DataError, UsageError
+from regard.evaluate.results import Perplexity, PositionBand, SpeechPerplexity
+from regard.history.ngram_model import NgramModel
+from regard.model.config import TextConfig
+from regard.receipt import find_receipt
+from regard.tokens.tokenizer_folder import open_tokenizer
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+LONGEST = 1024
+DOING = "evaluating a language model"
+
+
+def evaluate_text(
+    model: Kit | NgramModel,
+    test: str | Path,
+    length: int | None = None,
+    stride: int | None = None,
+    by_position: bool = False,
+) -> Perplexity:
+    """Perplexity of a text by a decoder or n-grams, and what its windows are."""
+    if isinstance(model, NgramModel):
+        result = likelihood(*model.measure(test))
+        if result.impossible:
+            never = f"{result.impossible:,} of {result.tokens:,} tokens have probability 0"
+            note(f"{never}: not seen in training, and nothing is smoothed")
+        return result
+    length = window_length(model, length)
+    model.warn_long(length)
+    carries = model.model.carry(1) is not None
+    if carries and stride not in (None, length):
+        found = f"a stride of {stride} with a model that keeps its state"
+        raise UsageError(DOING, found, "no --stride: nothing is cut off")
+    stride = stride or length
+    apart = "do not overlap" if stride == length else f"begin {stride} apart"
+    tokens, bands = TokenStream(model, test), Bands()
+    logprobs = stream_logprobs if carries else window_logprobs
+    with progress("evaluating") as say:
+        say("first window")
+        for group in logprobs(model.model, windows(tokens, length, stride)):
+            bands.add(group)
+            say(f"{sum(bands.counts):,} tokens")
+    total, count = sum(bands.sums), sum(bands.counts)
+    if count == 0:
+        raise DataError(DOING, f"{tokens.tokens} tokens in {test}", "2 tokens or more")
+    check_finite(DOING, [total])
+    return replace(
+        likelihood(total, count, tokens.bytes),
+        by_position=bands.rows() if by_position else None,
+        windows="none: the state goes on" if carries else f"{length} tokens; they {apart}",
+    )
+
+
+def evaluate_speech(
+    measure: Callable[[str], Perplexity], test: str | Path, seed: int
+) -> SpeechPerplexity:
+    """Perplexity of a transcript as spoken, cleaned and in random order (#116)."""
+    with TemporaryDirectory() as folder:
+        files = versions(test, Path(folder), seed)
+        measured = {name: measure(file) for name, file in files.items()}
+    windows = measured["spoken"].windows
+    rows = {name: replace(row, windows=None) for name, row in measured.items()}
+    return SpeechPerplexity(rows["spoken"], rows["cleaned"], rows["shuffled"], windows)
+
+
+def likelihood(total: float, count: int, size: int, impossible: int = 0) -> Perplexity:
+    """What a sum of log-probabilities of so many tokens and bytes says of a model."""
+    bits = -total / math.log(2)
+    return Perplexity(
+        perplexity(-total / count),
+        -total / count,
+        bits / count,
+        bits / size,
+        count,
+        size,
+        impossible or None,
+    )
+
+
+def window_length(kit: Kit, asked: int | None) -> int:
+    """Tokens of a window: what was asked for, at most what the model has positions for."""
+    front, room = kit.model.config.front, kit.room
+    if asked is not None and room is not None and asked > room:
+        raise UsageError(DOING, f"a length of {asked}", f"at most {room}")
+    known = front.length if isinstance(front, TextConfig) else None
+    return asked or min(room or known or LONGEST, LONGEST)
+
+
+def check_tokenizer(kit: Kit) -> None:
+    """A score is of a model with its own tokenizer."""
+    front, path = kit.model.config.front, kit.path
+    vocab = front.vocab if isinstance(front, TextConfig) else kit.text_tokenizer.size
+    if kit.text_tokenizer.size > vocab:
+        found = f"a tokenizer of {kit.text_tokenizer.size:,} ids, a model of {vocab:,}"
+    elif path is not None and find_receipt(path) is not None:
+        folder = path.resolve().parent / "tokenizer"
+        own = open_tokenizer(folder) if (folder / "tokenizer.json").is_file() else None
+        if own is None or fingerprint(own) == fingerprint(kit.text_tokenizer):
+            return
+        found = f"a tokenizer that differs from the one of the run, in {folder}"
+    else:
+        return
+    raise DataError(f"evaluating {path}", found, "the tokenizer that the model was trained with")
+
+
+class Bands:
+    """Log-probabilities by how many tokens stand before, in bands of doubling width (#42)."""
+
+    def __init__(self) -> None:
+        self.sums: list[float] = []
+        self.counts: list[int] = []
+
+    def add(self, group: Iterable[Counted]) -> None:
+        """Take in the tokens of some windows; band n is 2^(n−1) + 1 to 2^n tokens before."""
+        for counted in group:
+            for before, value in enumerate(counted.logprobs, counted.before):
+                band = (before - 1).bit_length()
+                missing = band + 1 - len(self.sums)
+                self.sums += [0.0] * missing
+                self.counts += [0] * missing
+                self.sums[band] += value
+                self.counts[band] += 1
+
+    def rows(self) -> list[PositionBand]:
+        """Perplexity of each band that holds a token."""
+        return [
+            PositionBand(2**band // 2 + 1, 2**band, count, perplexity(-total / count))
+            for band, (total, count) in enumerate(zip(self.sums, self.counts, strict=True))
+            if count
+        ]
+
+
+class TokenStream:
+    """The token stream of a file; counts the bytes of what is predicted.
+
+    A tokenizer that begins texts with a token gives the first word a context; else the first token
+    is context only.
+    """
+
+    def __init__(self, kit: Kit, path: str | Path) -> None:
+        self.tokenizer, self.path = kit.text_tokenizer, path
+        self.bytes = self.tokens = 0
+
+    def __iter__(self) -> Iterator[int]:
+        begin = self.tokenizer.first
+        if begin is not None:
+            yield begin
+        for piece in read_pieces(self.path):
+            self.bytes += len(piece.encode())
+            for id in self.tokenizer.encode(piece, special=False):
+                if self.tokens == 0 and begin is None:
+                    self.bytes -= len(self.tokenizer.decode([id]).encode())
+                self.tokens += 1
+                yield id

@@ -1,0 +1,284 @@
+"""What the verbs of `regard.evaluate` return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from regard.result import Grid, Result, Row, human, shown
+
+BAR_WIDTH = 40  # characters of the longest bar
+
+
+@dataclass(frozen=True)
+class Band(Row):
+    """What was measured where a number lies between two others."""
+
+    low: int
+    high: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields; the two ends are called from and to."""
+        data = super().to_dict()
+        return {"from": data.pop("low"), "to": data.pop("high"), **data}
+
+
+@dataclass(frozen=True)
+class PositionBand(Band):
+    """Perplexity of tokens that have so many before them."""
+
+    tokens: int
+    perplexity: float
+
+
+@dataclass(frozen=True)
+class Perplexity(Result):
+    """{model} on {test}."""
+
+    perplexity: float
+    loss: float
+    """Mean negative log-likelihood of a token, in nats."""
+    bits_per_token: float
+    bits_per_byte: float
+    tokens: int
+    bytes: int
+    impossible: int | None = None
+    """Tokens of probability 0, of n-grams without smoothing."""
+    by_position: list[PositionBand] | None = None
+    windows: str | None = None
+    """How the text was cut for a model that reads so many tokens at most."""
+    overlap: str | None = None
+    """What is known of test lines in the training data."""
+    model: str = shown(json=False, default="")
+    test: str = shown(json=False, default="")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that have a value; an infinite perplexity is null."""
+        values = super().to_dict()
+        return {
+            n: v for n, v in values.items() if v is not None or n == "perplexity" or n == "loss"
+        }
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The numbers, then a plot by position."""
+        values = {n: getattr(self, n) for n in self.to_dict() if n != "by_position"}
+        yield Grid(self.title(), ("", ""), [describe(n, v) for n, v in values.items()], left=2)
+        if self.by_position:
+            most = max(band.perplexity for band in self.by_position)
+            rows = [
+                (
+                    f"{band.low:,} to {band.high:,}",
+                    "█" * max(1, round(BAR_WIDTH * band.perplexity / most)),
+                    f"{band.perplexity:,.2f}",
+                    f"{band.tokens:,}",
+                )
+                for band in self.by_position
+            ]
+            columns = "tokens before", "", "perplexity", "tokens"
+            yield Grid("perplexity by position", columns, rows, left=2)
+
+
+@dataclass(frozen=True)
+class SpeechPerplexity(Result):
+    """{model} on {test}."""
+
+    spoken: Perplexity
+    cleaned: Perplexity
+    """Without fillers and restarts."""
+    shuffled: Perplexity
+    """The words of each line in random order."""
+    windows: str | None = None
+    overlap: str | None = None
+    model: str = shown(json=False, default="")
+    test: str = shown(json=False, default="")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that have a value."""
+        return {name: value for name, value in super().to_dict().items() if value is not None}
+
+    def parts(self) -> Iterator[str | Grid]:
+        """How far speech is from the written language, and from words in random order."""
+        known = [(n, v) for n, v in (("windows", self.windows), ("overlap", self.overlap)) if v]
+        yield Grid(self.title(), ("", ""), known, left=2)
+        names = "perplexity", "bits_per_token", "bits_per_byte"
+        versions = {"spoken": self.spoken, "cleaned": self.cleaned, "shuffled": self.shuffled}
+        rows = [
+            (name, *(f"{getattr(text, one):,.3f}" for one in names), f"{text.tokens:,}")
+            for name, text in versions.items()
+        ]
+        columns = "", "perplexity", "bits per token", "bits per byte", "tokens"
+        yield Grid("a transcript without fillers and restarts, and shuffled", columns, rows)
+
+
+@dataclass(frozen=True)
+class LengthBand(Band):
+    """BLEU of sentences whose sources have so many words."""
+
+    mean: float
+    lines: int
+    bleu: float
+
+
+@dataclass(frozen=True)
+class TranslationScores(Result):
+    """{model} on {test}."""
+
+    bleu: float
+    bleu_signature: str
+    chrf: float
+    chrf_signature: str
+    lines: int
+    beams: int
+    overlap: str
+    by_length: list[LengthBand] | None = None
+    model: str = shown(json=False, default="")
+    test: str = shown(json=False, default="")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields; lengths where they were asked for."""
+        return {name: value for name, value in super().to_dict().items() if value is not None}
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The scores, then BLEU by length."""
+        values = {n: getattr(self, n) for n in self.to_dict() if n != "by_length"}
+        yield Grid(self.title(), ("", ""), [describe(n, v) for n, v in values.items()], left=2)
+        if self.by_length:
+            rows = [
+                (f"{band.low} to {band.high}", f"{band.lines:,}", f"{band.bleu:.2f}")
+                for band in self.by_length
+            ]
+            yield Grid("BLEU by words of the source", ("words", "lines", "BLEU"), rows)
+
+
+def describe(name: str, value: Any) -> tuple[str, str]:
+    """A field as people read it."""
+    return name.replace("_", " "), f"{value:,.4f}" if isinstance(value, float) else human(value)
+
+
+# Winograd schemas -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Accuracy(Row):
+    """A share of right answers with its 95 % interval (Wilson 1927)."""
+
+    accuracy: float
+    right: int
+    asked: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class SchemaScores(Row):
+    """Right choices, one by one and in pairs."""
+
+    single: Accuracy
+    pairs: Accuracy
+    """Of pairs both members must be right."""
+    alone: int
+    """Schemas without their twin: not counted in pairs."""
+    ties: int
+    """Schemas whose candidates score alike, counted as wrong."""
+
+
+@dataclass(frozen=True)
+class JudgedSchema(Row):
+    """A sentence with a gap, and how likely each candidate makes it."""
+
+    place: str
+    text: str
+    candidates: tuple[str, str]
+    answer: str
+    scores: tuple[float, float]
+    right: bool
+
+
+@dataclass(frozen=True)
+class WinogradScores(Result):
+    """{model} on {file}, {score} score."""
+
+    single: Accuracy
+    pairs: Accuracy
+    alone: int
+    ties: int
+    score: str
+    groups: dict[str, SchemaScores]
+    schemas: list[JudgedSchema]
+    pairs_at: list[tuple[int, int]]
+    """Places of the two members of each pair among the schemas."""
+    model: str = shown(json=False, default="")
+    file: str = shown(json=False, default="")
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Single and pair accuracy of each group and of all."""
+        every = SchemaScores(self.single, self.pairs, self.alone, self.ties)
+        named = [*self.groups.items()] if len(self.groups) > 1 else []
+        rows = [
+            (
+                name,
+                kind,
+                f"{share.accuracy:.1%}",
+                f"{share.low:.1%} to {share.high:.1%}",
+                f"{share.right:,}",
+                f"{share.asked:,}",
+            )
+            for name, scores in [*named, ("all", every)]
+            for kind, share in (("single", scores.single), ("pairs", scores.pairs))
+        ]
+        columns = "", "", "accuracy", "95 % interval", "right", "of"
+        yield Grid(self.title(), columns, rows, left=2)
+        ties = f"; {self.ties:,} ties, counted as wrong" if self.ties else ""
+        chance = "chance is 50 % of single schemas and 25 % of pairs"
+        yield f"{self.alone:,} schemas without their pair are not in the pairs{ties}; {chance}"
+
+
+# Vectors of words -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SectionScore(Row):
+    """Analogies of one section that were solved."""
+
+    accuracy: float
+    right: int
+    asked: int
+    skipped: int
+    """Questions with a word that has no vector."""
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class AnalogyScores(SectionScore, Result):
+    """Analogies by {vectors}."""
+
+    way: str
+    """add: 3CosAdd, mul: 3CosMul."""
+    sections: dict[str, SectionScore]
+    vectors: str = shown(json=False, default="")
+
+    def parts(self) -> Iterator[str | Grid]:
+        """A row for each section and one for all."""
+        rows = [
+            (name, f"{s.accuracy:.1%}", f"{s.right:,}", f"{s.asked:,}", f"{s.skipped:,}")
+            for name, s in (self.sections | {"all": self}).items()
+        ]
+        yield Grid(self.title(), ("section", "right", "", "asked", "without vectors"), rows)
+        interval = f"{self.low:.1%} to {self.high:.1%}"
+        yield f"95 % interval of all: {interval}; the question's words are left out"
+
+
+@dataclass(frozen=True)
+class SimilarityScore(Result):
+    """How far vectors of words agree with people."""
+
+    spearman: float
+    pairs: int
+    skipped: int
+
+    def parts(self) -> Iterator[str | Grid]:
+        """One line."""
+        without = f", {self.skipped:,} without vectors" if self.skipped else ""
+        yield f"Spearman's ρ {self.spearman:.4f} over {self.pairs:,} pairs{without}"

@@ -1,1 +1,0 @@
-"""Scores of models on sets of questions."""
