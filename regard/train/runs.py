@@ -52,7 +52,6 @@ from regard.train.config import FREE, Config, DataConfig, ShapeConfig, TrainConf
 from regard.train.cross_entropy import chunk_rows
 from regard.train.data import RunData, RunPlan, prepare_data
 from regard.train.distributed import World, joined
-from regard.train.loop import Interrupted, Job, Trainer, check_same, with_dropout
 from regard.train.monitor import Monitor
 from regard.train.results import DryRun, Run, RunSettings, read_metrics
 from regard.train.settings import (
@@ -64,6 +63,7 @@ from regard.train.settings import (
     resolve_run,
     write_toml,
 )
+from regard.train.trainer import Interrupted, Trainer, TrainJob, check_same, with_dropout
 
 FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
 ITEM = 4  # bytes: weights, gradients and optimizer are float32
@@ -327,11 +327,11 @@ def kind_of(config: ModelConfig) -> str | None:
     return {(False, True): "lm", (True, False): "mlm"}.get(stacks)
 
 
-def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> Job:
+def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> TrainJob:
     """The job of the loop."""
     shape = {name: plan.settings.values[name] for name in ShapeConfig.__dataclass_fields__}
     kinds = {"kind": plan.kind, "mask": plan.data.mask, "carry": plan.data.carry}
-    return Job(
+    return TrainJob(
         plan.train,
         kit.model,
         data.train,
