@@ -37,6 +37,7 @@ from regard.look.activations import (
 )
 from regard.look.edits import Edits, parse_edits
 from regard.look.hooks import HookedModel
+from regard.look.results import Attribution, AttributionComparison
 from regard.model.batch import (
     Batch,
     check_batch,
@@ -343,6 +344,12 @@ class Kit:
         from regard.translation import translate
 
         return translate(texts, model=self, **options)
+
+    def explain(self, text: str, **options: Any) -> Attribution | AttributionComparison:
+        """Which words of a text an answer comes from: `regard.look.explain` with this model."""
+        from regard.look import explain
+
+        return explain(self, text, **options)
 
     def search(self, *args: Any, **options: Any) -> list[list[Hypothesis]]:
         """Hypotheses for each row of a batch, best first; see `decode.loop.search_kit`."""

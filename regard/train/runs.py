@@ -37,7 +37,7 @@ from regard.model.config import CELLS, ModelConfig, RecurrentConfig
 from regard.model.cost import RunShape, count_memory, disk_of, largest_tensor
 from regard.model.model import Model, empty_model
 from regard.model.recurrent import model_class
-from regard.model_kinds import check_model
+from regard.model_kinds import NETWORK, check_kind
 from regard.receipt import NAME, make_receipt, write_receipt
 from regard.result import human_count
 from regard.train.checkpoint import (
@@ -115,7 +115,7 @@ def make_plan(
     """The dataclasses of a run, its folder, its device and its processes."""
     values, data = settings.values, make_config(settings, DataConfig)
     if data.init is not None:
-        check_model(data.init, "train --init")
+        check_kind(data.init, NETWORK)
     kind, shape = values["kind"], make_config(settings, ShapeConfig)
     if out is None:
         name = shape.family if shape.family in CELLS and kind == "lm" else kind
