@@ -24,7 +24,9 @@ from regard import __version__
 from regard.ambient import choose_device, current, note, progress
 from regard.ambient import settings as ambient
 from regard.data.word_frequencies import WORDS_FILE, WRITTEN_FILE
+from regard.decode.continuation import continue_text
 from regard.decode.loop import search_kit
+from regard.decode.prompt import prompt_ids
 from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import DataError, ResourceError, UsageError
 from regard.files import FULL, LOCK, file_hash, hold, is_taken
@@ -37,7 +39,7 @@ from regard.model.config import CELLS, ModelConfig, RecurrentConfig
 from regard.model.cost import RunShape, count_memory, disk_of, largest_tensor
 from regard.model.model import Model, empty_model
 from regard.model.recurrent import model_class
-from regard.model_kinds import check_model
+from regard.model_kinds import NETWORK, check_kind
 from regard.receipt import NAME, make_receipt, write_receipt
 from regard.result import human_count
 from regard.train.checkpoint import (
@@ -115,7 +117,7 @@ def make_plan(
     """The dataclasses of a run, its folder, its device and its processes."""
     values, data = settings.values, make_config(settings, DataConfig)
     if data.init is not None:
-        check_model(data.init, "train --init")
+        check_kind(data.init, NETWORK)
     kind, shape = values["kind"], make_config(settings, ShapeConfig)
     if out is None:
         name, number = shape.family if shape.family in CELLS and kind == "lm" else kind, 1
@@ -385,9 +387,9 @@ def say_more(kit: Kit, prompt: str, length: int) -> str:
         return kit.text_tokenizer.decode(torch.where(hidden, best, ids)[0].tolist())
     pair = kit.model.config.target is not None
     size = 0 if pair else len(kit.encode([prompt])[0][0])
-    batch = kit.batch(kit.begin(prompt))
+    batch = kit.batch(prompt if pair else [prompt_ids(kit.text_tokenizer, prompt)])
     answers = search_kit(kit, batch, min(NEW, max(length - size, 1)))
-    return kit.continuation(batch, 0, answers[0][0].tokens)
+    return continue_text(kit, batch, 0, answers[0][0].tokens)
 
 
 # The end ------------------------------------------------------------------------------------------
