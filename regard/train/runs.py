@@ -24,7 +24,9 @@ from regard import __version__
 from regard.ambient import choose_device, current, note, progress
 from regard.ambient import settings as ambient
 from regard.data.word_frequencies import WORDS_FILE, WRITTEN_FILE
+from regard.decode.continuation import continue_text
 from regard.decode.loop import search_kit
+from regard.decode.prompt import prompt_ids
 from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import DataError, ResourceError, UsageError
 from regard.files import FULL, LOCK, file_hash, hold, is_taken
@@ -387,9 +389,9 @@ def write_on(kit: Kit, prompt: str, length: int) -> str:
     """A greedy continuation, or a translation."""
     pair = kit.model.config.target is not None
     size = 0 if pair else len(kit.encode([prompt])[0][0])
-    batch = kit.batch(kit.begin(prompt))
+    batch = kit.batch(prompt if pair else [prompt_ids(kit.text_tokenizer, prompt)])
     answers = search_kit(kit, batch, min(NEW, max(length - size, 1)))
-    return kit.continuation(batch, 0, answers[0][0].tokens)
+    return continue_text(kit, batch, 0, answers[0][0].tokens)
 
 
 @torch.no_grad()
