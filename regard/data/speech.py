@@ -123,8 +123,8 @@ def versions(path: Path | str, folder: Path, seed: int) -> dict[str, str]:
         "shuffled": [rng.sample(words, len(words)) for words in lines],
     }
     if made["cleaned"] == lines:
-        found = "no fillers and no restarts"
-        raise DataError(f"cleaning {path}", found, "a transcript of spontaneous speech")
+        fault = "no fillers and no restarts"
+        raise DataError(f"cleaning {path}", fault, "a transcript of spontaneous speech")
     for name, some in made.items():
         (folder / name).write_text("".join(f"{' '.join(words)}\n" for words in some), "utf-8")
     return {name: str(folder / name) for name in made}

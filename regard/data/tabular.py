@@ -40,9 +40,9 @@ def read_table(
         yield from read_jsonl(path, need)
         return
     if kind not in ("csv", "tsv"):
-        found = f"{path}, a name that ends in .{kind}"
+        fault = f"{path}, a name that ends in .{kind}"
         raise UsageError(
-            "reading a table", found, ".csv, .tsv or .jsonl, or one of them compressed"
+            "reading a table", fault, ".csv, .tsv or .jsonl, or one of them compressed"
         )
     rows = split_rows(path, kind)
     if names is None:
@@ -86,8 +86,8 @@ def read_jsonl(path: Path | str, need: Sequence[str]) -> Iterator[Row]:
         except ValueError as error:
             raise DataError(f"reading {path}", f"line {line}: {error}", "JSON") from None
         if not isinstance(cells, dict):
-            found = f"line {line}: {type(cells).__name__}"
-            raise DataError(f"reading {path}", found, "a JSON object on each line")
+            fault = f"line {line}: {type(cells).__name__}"
+            raise DataError(f"reading {path}", fault, "a JSON object on each line")
         check_columns(path, need, cells, line)
         yield Row(line, cells)
 

@@ -76,8 +76,8 @@ class Writer:
     def write(self, ids: Counts) -> None:
         """Append ids to the stream."""
         if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab:
-            found = f"ids from {ids.min()} to {ids.max()}"
-            raise DataError(f"writing {self.path}", found, f"ids below {self.vocab}")
+            fault = f"ids from {ids.min()} to {ids.max()}"
+            raise DataError(f"writing {self.path}", fault, f"ids below {self.vocab}")
         self.out.write(ids.astype(self.kind).tobytes())
         self.tokens += len(ids)
         self.progress(f"{self.tokens:,} tokens")

@@ -59,8 +59,8 @@ def read_conll(
         cells = text.split("\t") if "\t" in text else text.split()
         names = names or [str(n + 1) for n in range(len(cells))]
         if len(cells) != len(names):
-            found = f"{len(cells)} columns in line {line}: {text[:60]!r}"
-            raise DataError(f"reading {path}", found, f"{len(names)}: {', '.join(names)}")
+            fault = f"{len(cells)} columns in line {line}: {text[:60]!r}"
+            raise DataError(f"reading {path}", fault, f"{len(names)}: {', '.join(names)}")
         if not rows:
             start = line
             check_columns(path, need, names, line)
@@ -85,8 +85,8 @@ def read_treebank(
     for sentence in read_conll(path):
         called = names or guess_names(path, sentence)
         if len(called) != len(sentence.columns):
-            found = f"{len(sentence.columns)} columns in line {sentence.line}"
-            raise DataError(f"reading {path}", found, f"{len(called)}: {', '.join(called)}")
+            fault = f"{len(sentence.columns)} columns in line {sentence.line}"
+            raise DataError(f"reading {path}", fault, f"{len(called)}: {', '.join(called)}")
         check_columns(path, ("form", *need), called, sentence.line)
         columns = dict(zip(called, sentence.columns.values(), strict=True))
         if "id" in columns:
@@ -119,12 +119,12 @@ def heads_of(path: Path | str, words: Words) -> list[int]:
     heads = [int(head) - 1 if head.isdecimal() else count for head in column]
     if any(head >= count for head in heads):
         wrong = next(n for n, head in enumerate(heads) if head >= count)
-        found = f"head {column[wrong]!r} of {words.forms[wrong]!r}, sentence of line {words.line}"
-        raise DataError(f"reading {path}", found, f"0, the root, to {count}")
+        fault = f"head {column[wrong]!r} of {words.forms[wrong]!r}, sentence of line {words.line}"
+        raise DataError(f"reading {path}", fault, f"0, the root, to {count}")
     if heads.count(-1) != 1 or not reaches_root(heads):
-        found = f"{heads.count(-1)} roots" if heads.count(-1) != 1 else "heads in a circle"
-        found = f"{found} in the sentence of line {words.line}"
-        raise DataError(f"reading {path}", found, "a tree: one root, above every word")
+        fault = f"{heads.count(-1)} roots" if heads.count(-1) != 1 else "heads in a circle"
+        fault = f"{fault} in the sentence of line {words.line}"
+        raise DataError(f"reading {path}", fault, "a tree: one root, above every word")
     return heads
 
 

@@ -143,8 +143,8 @@ class Streams:
         if length < 1 or rows < 1:
             raise UsageError("cutting streams", f"length {length}, rows {rows}", "1 or more")
         if store.tokens < 2:
-            found = f"{store.tokens} tokens"
-            raise DataError(f"cutting {store.path} into streams", found, "2 or more")
+            fault = f"{store.tokens} tokens"
+            raise DataError(f"cutting {store.path} into streams", fault, "2 or more")
         self.store, self.length, answers = store, length, store.tokens - 1
         self.stretch = -(-answers // min(rows, answers))  # predictions of a row
         self.starts = np.arange(0, answers, self.stretch)

@@ -152,8 +152,8 @@ def read_challenge(path: Path | str) -> Iterator[Schema]:
         answer = squeezed(schema, "correctAnswer").strip(" .").lower()
         check_candidates(path, place, named)
         if answer not in ANSWERS or not pronoun:
-            found = f"pronoun {pronoun!r}, answer {answer!r}"
-            raise wrong(path, place, found, "a pronoun, and A or B")
+            fault = f"pronoun {pronoun!r}, answer {answer!r}"
+            raise wrong(path, place, fault, "a pronoun, and A or B")
         before = first + (" " if first and not first.endswith(("(", "“", "‘")) else "")
         after = rest if re.match(r"[.,;:!?)'’”]", rest) else f" {rest}" if rest else ""
         a, b = (fitted(name, before, pronoun, after) for name in named)
@@ -352,8 +352,8 @@ def judge(
         return judge_lines(lines_of(model), tokenizer, schemas, full, room)
     mask = tokenizer.specials.get("mask")
     if model.decoder is not None or mask is None or model.config.head.take != "all":
-        found = "an encoder-decoder" if model.decoder is not None else "a model without [MASK]"
-        raise UsageError(DOING, found, "a language model: a decoder, or an encoder with a mask")
+        fault = "an encoder-decoder" if model.decoder is not None else "a model without [MASK]"
+        raise UsageError(DOING, fault, "a language model: a decoder, or an encoder with a mask")
     judged = []
     for schema in track(schemas, "Winograd schemas"):
         a, b = (score_gap(model, tokenizer, mask, schema, n, full, room) for n in (0, 1))
@@ -392,8 +392,8 @@ def encode_text(
     """Ids of the text with a candidate."""
     ids = tokenizer.encode(schema.text(candidate))
     if room is not None and len(ids) > room:
-        found = f"{len(ids)} tokens in {schema.place}"
-        raise DataError(DOING, found, f"at most {room}", "leave it out, or take another model")
+        fault = f"{len(ids)} tokens in {schema.place}"
+        raise DataError(DOING, fault, f"at most {room}", "leave it out, or take another model")
     return ids
 
 
