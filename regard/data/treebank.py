@@ -16,7 +16,7 @@ PLAIN = ("form", "label")
 Span = tuple[int, int]
 
 
-class Words(NamedTuple):
+class ConllSentence(NamedTuple):
     """A sentence: the line of the file it begins on, and its columns by name."""
 
     line: int
@@ -40,7 +40,7 @@ class Words(NamedTuple):
 
 def read_conll(
     path: Path | str, names: Sequence[str] | None = None, need: Sequence[str] = ()
-) -> Iterator[Words]:
+) -> Iterator[ConllSentence]:
     """Sentences with a blank line between them, one token per line; `#` lines before are comments.
 
     Cells are parted by TABs, or by spaces where a line has no TAB. Without `names` the columns are
@@ -51,7 +51,7 @@ def read_conll(
     for line, text in enumerate(read_lines(path), 1):
         if not text.strip():
             if rows:
-                yield Words(start, turn(rows, names))
+                yield ConllSentence(start, turn(rows, names))
             rows = []
             continue
         if not rows and text.startswith("#") and "\t" not in text:
@@ -66,7 +66,7 @@ def read_conll(
             check_columns(path, need, names, line)
         rows.append(cells)
     if rows:
-        yield Words(start, turn(rows, names))
+        yield ConllSentence(start, turn(rows, names))
 
 
 def turn(rows: list[list[str]], names: Sequence[str] | None) -> dict[str, list[str]]:
@@ -76,7 +76,7 @@ def turn(rows: list[list[str]], names: Sequence[str] | None) -> dict[str, list[s
 
 def read_treebank(
     path: Path | str, need: Sequence[str] = (), names: Sequence[str] | None = None
-) -> Iterator[Words]:
+) -> Iterator[ConllSentence]:
     """Each sentence of a CoNLL file; `need` are columns that must be there.
 
     Ten columns are CoNLL-U's, whose spans of words (1-2) and empty nodes (1.1) are left out; five
@@ -93,10 +93,10 @@ def read_treebank(
             kept = [n for n, id in enumerate(columns["id"]) if id.isdecimal()]
             columns = {name: [column[n] for n in kept] for name, column in columns.items()}
         if columns["form"]:
-            yield Words(sentence.line, columns)
+            yield ConllSentence(sentence.line, columns)
 
 
-def guess_names(path: Path | str, sentence: Words) -> Sequence[str]:
+def guess_names(path: Path | str, sentence: ConllSentence) -> Sequence[str]:
     """What the columns are called, from how many there are."""
     columns = list(sentence.columns.values())
     if len(columns) == len(CONLLU):
@@ -113,7 +113,7 @@ def guess_names(path: Path | str, sentence: Words) -> Sequence[str]:
     )
 
 
-def heads_of(path: Path | str, words: Words) -> list[int]:
+def heads_of(path: Path | str, words: ConllSentence) -> list[int]:
     """Place of each word's head, from 0; −1 is the root. Stops at what is no tree."""
     column, count = words.columns["head"], len(words.forms)
     heads = [int(head) - 1 if head.isdecimal() else count for head in column]

@@ -64,7 +64,7 @@ class Examples:
         return replace(self, labels=labels, **held)
 
     def pin(self) -> Examples:
-        """The same in page-locked memory, from where copies to a GPU run beside its work."""
+        """The batch in page-locked memory, from where copies to a GPU run beside its work."""
         pinned: dict[str, Any] = {n: t.pin_memory() for n, t in self.parts().items()}
         return replace(self, labels=self.labels.pin_memory(), **pinned)
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from regard.ambient import track
 from regard.data.statistics import share_interval
-from regard.data.tabular import Row, kind_of, read_table
+from regard.data.tabular import TableRow, kind_of, read_table
 from regard.data.text_files import find_files, read_lines
 from regard.decode.scoring import score_masked, score_rows
 from regard.errors import DataError, UsageError, did_you_mean
@@ -82,15 +82,15 @@ class Schema(NamedTuple):
 def read_schemas(path: Path | str) -> list[Schema]:
     """The schemas of a file; a line that is none is an error that names it."""
     if kind_of(path) == "xml":
-        found = list(read_challenge(path))
+        schemas = list(read_challenge(path))
     elif kind_of(path) == "tsv" and is_xwinograd(next(iter(read_lines(path)), "")):
         lines = enumerate(read_lines(path), 1)
-        found = [read_xwinograd(path, n, line) for n, line in lines if line.strip()]
+        schemas = [read_xwinograd(path, n, line) for n, line in lines if line.strip()]
     else:
-        found = [read_row(path, row) for row in read_table(path)]
-    if not found:
+        schemas = [read_row(path, row) for row in read_table(path)]
+    if not schemas:
         raise DataError(f"reading {path}", "no schemas", "sentences with two candidates")
-    return found
+    return schemas
 
 
 def wrong(path: Path | str, place: str, found: str, expected: str) -> DataError:
@@ -101,7 +101,7 @@ def wrong(path: Path | str, place: str, found: str, expected: str) -> DataError:
 # A table of our own, or WinoGrande's ------------------------------------------------------------
 
 
-def read_row(path: Path | str, row: Row) -> Schema:
+def read_row(path: Path | str, row: TableRow) -> Schema:
     """A row with text, a, b, answer."""
     place, cells = f"line {row.line}", row.cells
 
@@ -214,12 +214,12 @@ def find_word(text: str, words: Sequence[str], place: int, word: str) -> int:
     """Where the word of this place begins; words that the text writes otherwise are passed over."""
     at = 0
     for other in words[:place]:
-        found = text.find(other, at)
-        at = found + len(other) if found >= 0 and found - at < 3 else at
-    found = text.find(word, at)
-    if found < 0:
+        begin = text.find(other, at)
+        at = begin + len(other) if begin >= 0 and begin - at < 3 else at
+    begin = text.find(word, at)
+    if begin < 0:
         raise ValueError(f"{word!r} is not in {text[:60]!r}")
-    return found
+    return begin
 
 
 # Pairs ------------------------------------------------------------------------------------------
