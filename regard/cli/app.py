@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import docstring_parser
@@ -13,7 +15,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 import regard
 from regard.ambient import Device, settings
-from regard.cli.commands import COMMANDS, GROUPS, PANELS, Command
+from regard.cli.commands import COMMANDS, GROUPS, PANELS, TABLE, Command
 from regard.cli.render import render
 from regard.cli.streams import read_texts, read_whole
 from regard.errors import UsageError
@@ -76,6 +78,8 @@ def door(command: Command) -> Callable[..., int]:
         for name, how in words.items():
             read = read_whole if how == "whole" else read_texts
             given[name] = read(given.get(name) or [], files, joined=how == "joined")
+        if "watch" in hints and not common["json"] and sys.stdout.isatty():
+            given["watch"] = partial(print, end="", flush=True)
         with settings(
             device=common["device"],
             seed=common["seed"],
@@ -172,10 +176,18 @@ def show_panel(console: Any, options: Any, panel: Any) -> None:
 
     if not panel.entries:
         return
+    title = getattr(panel.title, "plain", panel.title)
+    console.print(Text(title, "bold"))
+    if title in PANELS:  # the whole tree fits one screen
+        width = max(len(word) for words in PANELS.values() for word in words)
+        for name in (entry.names[0] for entry in panel.entries):
+            what = TABLE[name].summary() if name in TABLE else room_summary(name)
+            line = Text.assemble("  ", (name.ljust(width + 2), "cyan"), what.removesuffix("."))
+            console.print(line, no_wrap=True, overflow="ellipsis")
+        return
     commands = panel.format == "command"
     columns = get_default_command_columns if commands else get_default_parameter_columns
     table = TableSpec().build(columns(console, options, panel.entries), panel.entries)
-    console.print(Text(panel.title.plain if hasattr(panel.title, "plain") else panel.title, "bold"))
     console.print(Padding(table, (0, 0, 0, 2)))
 
 

@@ -212,9 +212,7 @@ class Climb:
         }
         function = getattr(train, kind)
         with settings(seed=self.args.seed, device=self.args.device, quiet=True):
-            run: Run = function(
-                str(split.train), out=out, **dict(zip(CONFIGS, configs, strict=True))
-            )
+            run: Run = function(str(split.train), out=out, **configs)
         return run
 
     def fitting(self, kind: str, asked: dict[str, Any], seconds: float) -> int:

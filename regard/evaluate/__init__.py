@@ -1,4 +1,4 @@
-"""How good a model is: perplexity, BLEU, and figures on tasks, with their intervals."""
+"""How good a model is, on tasks and test sets."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ writes float32 weights, which transformers opens where the family exists there.
 
 @verb
 def check(model: ModelLike, *, properties: bool = False) -> CheckReport:
-    """Compare a folder with transformers, and test what attention promises.
+    """Compare a folder with transformers; test attention's promises.
 
     Scores are compared on random batches; parity.json in the folder holds what was found.
 
@@ -74,7 +74,7 @@ def check(model: ModelLike, *, properties: bool = False) -> CheckReport:
 def export(
     form: Literal["ctranslate2", "int8", "arpa"], model: ModelLike, out: str | Path
 ) -> Exported:
-    """Write a model in another form: for CTranslate2, with int8 weights, as ARPA.
+    """Write a model for CTranslate2, with int8 weights, or as ARPA.
 
     Args:
         form: ctranslate2 is for that engine (extra ctranslate2), int8 takes a quarter of the room,

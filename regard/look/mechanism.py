@@ -69,12 +69,12 @@ class Mechanism:
         __tracebackhide__ = True
         check_known(kind, KINDS, "testing a mechanism")
         inside = [s for s in self.scores if blocks is None or s.block in blocks]
-        found = best_heads(inside, kind, SHOWN)
-        if found and getattr(found[0], kind) >= at_least:
-            return found[0]
+        best = best_heads(inside, kind, SHOWN)
+        if best and getattr(best[0], kind) >= at_least:
+            return best[0]
         where = "" if blocks is None else f" in blocks {blocks}"
         raise AssertionError(
-            f"no {kind} head of at least {at_least:g}{where}; the best: {listing(found, kind)}"
+            f"no {kind} head of at least {at_least:g}{where}; the best: {listing(best, kind)}"
         )
 
     def head(self, block: int, head: int, layer: str | None = None) -> HeadClaim:
@@ -158,13 +158,13 @@ class HeadClaim:
         __tracebackhide__ = True
         hooked = self.model.kit.hooked
         batch = self.model.repeats.batch.to(hooked.model.device)
-        found = {n: copy_score(hooked, self.layer, n, batch, top) for n in range(self.count)}
-        if found[self.number] >= at_least:
-            return found[self.number]
-        best = sorted(found, key=lambda n: -found[n])[:SHOWN]
-        listed = ", ".join(f"head {n} {found[n]:.3f}" for n in best)
+        scores = {n: copy_score(hooked, self.layer, n, batch, top) for n in range(self.count)}
+        if scores[self.number] >= at_least:
+            return scores[self.number]
+        best = sorted(scores, key=lambda n: -scores[n])[:SHOWN]
+        listed = ", ".join(f"head {n} {scores[n]:.3f}" for n in best)
         raise AssertionError(
-            f"{self.layer} head {self.number} copies {found[self.number]:.3f} of the tokens, not "
+            f"{self.layer} head {self.number} copies {scores[self.number]:.3f} of the tokens, not "
             f"{at_least:g}; the best of this attention: {listed}"
         )
 
@@ -210,8 +210,8 @@ class HeadClaim:
         (mine,) = (s for s in self.model.scores if (s.layer, s.head) == (self.layer, self.number))
         value: float | None = getattr(mine, kind)
         if value is None:
-            found = f"the {kind} score of {mine.name}"
-            raise UsageError("testing a mechanism", found, "a head of self-attention")
+            problem = f"the {kind} score of {mine.name}"
+            raise UsageError("testing a mechanism", problem, "a head of self-attention")
         if value >= at_least:
             return value
         best = best_heads(self.model.scores, kind, SHOWN)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @verb
 def info(model: ModelLike, *, taps: bool = False) -> ModelInfo | CountedInfo:
-    """Sizes, tokenizer, taps and parity of a model, without reading its weights.
+    """Sizes, tokenizer, taps and parity of a model.
 
     Args:
         model: a folder, .gguf, ARPA, vectors of words, a model in the box, a preset, or a Kit.
@@ -58,7 +58,7 @@ def info(model: ModelLike, *, taps: bool = False) -> ModelInfo | CountedInfo:
 
 @verb
 def models() -> Catalogue:
-    """Models in the box, presets, and the architectures that can be opened.
+    """Models in the box, presets, architectures that open.
 
     Example:
         >>> [model.name for model in regard.models().models]

@@ -34,7 +34,7 @@ def discover(
     checker: str | Path | None = None,
     neural: bool = False,
 ) -> Discovery:
-    """The rule behind labelled sequences, its exceptions, its rivals, and what would decide.
+    """The rule behind labelled sequences, and what would decide.
 
     Args:
         positives: a file of lines that keep the rule; in Python also the lines themselves.

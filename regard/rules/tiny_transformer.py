@@ -91,13 +91,6 @@ class Network:
         return sum(a == b for a, b in zip(said, labels, strict=True)) / max(1, len(words))
 
 
-def network_shape(config: NetworkConfig, symbols: int) -> ModelConfig:
-    """An encoder with two scores at each position; those of the class token count."""
-    block = BlockConfig(config.dim, config.heads, 4 * config.dim)
-    front = TextConfig(config.dim, symbols + UNKNOWN + 1, position="sinusoidal")
-    return ModelConfig(front, HeadConfig(2, bias=True), StackConfig(block, config.depth))
-
-
 def train_network(
     words: Sequence[Word],
     labels: Sequence[bool],
@@ -109,7 +102,10 @@ def train_network(
     if not words:
         raise DataError("training a network", "no sequences", "at least one")
     symbols = alphabet or sorted({symbol for word in words for symbol in word})
-    model = Model.fresh(network_shape(config, len(symbols)), config.seed).to(device).train()
+    block = BlockConfig(config.dim, config.heads, 4 * config.dim)
+    front = TextConfig(config.dim, len(symbols) + UNKNOWN + 1, position="sinusoidal")
+    shape = ModelConfig(front, HeadConfig(2, bias=True), StackConfig(block, config.depth))
+    model = Model.fresh(shape, config.seed).to(device).train()
     network, rng = Network(tuple(symbols), model), Random(config.seed)
     options = TrainConfig(
         steps=config.steps, lr=config.lr, warm_up=min(20, config.steps), weight_decay=0.01

@@ -57,9 +57,9 @@ def chunk_loss(
 
 @cache
 def compiled_chunk_loss() -> ChunkLoss:
-    """The same, compiled; made when first asked for, since the compiler is slow to import."""
-    made: ChunkLoss = torch.compile(chunk_loss)
-    return made
+    """`chunk_loss` compiled, when first asked for, since the compiler is slow to import."""
+    compiled: ChunkLoss = torch.compile(chunk_loss)
+    return compiled
 
 
 def best_chunk_loss(logits: Tensor, compiled: bool) -> ChunkLoss:
@@ -95,8 +95,8 @@ class Scores:
             if into is None:
                 return torch.mm(gradient.T, x, out_dtype=torch.float32)
             return torch.addmm(into, gradient.T, x, out_dtype=torch.float32, out=into)
-        made = gradient.T @ x
-        wide = made if made.dtype == torch.float64 else made.float()
+        product = gradient.T @ x
+        wide = product if product.dtype == torch.float64 else product.float()
         return wide if into is None else into.add_(wide)
 
     def to_bias(self, gradient: Tensor, dtype: torch.dtype) -> Tensor:

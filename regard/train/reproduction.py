@@ -93,8 +93,8 @@ class Victim:
         process = self.start(workers)
         _, said = process.communicate()
         if process.returncode:
-            found = f"exit code {process.returncode}: {said.decode(errors='replace')[-500:]}"
-            raise RegardError(DOING, found, "a run to its end")
+            problem = f"exit code {process.returncode}: {said.decode(errors='replace')[-500:]}"
+            raise RegardError(DOING, problem, "a run to its end")
 
     def step(self) -> int:
         """The last step that metrics.jsonl holds."""
@@ -122,8 +122,8 @@ def kill_often(run: Victim, count: int, dice: random.Random, say: Progress) -> l
         process.kill()
         process.communicate()
         if process.returncode != -9:
-            found = f"process {number} ended by itself with {process.returncode}"
-            raise RegardError(DOING, found, "a run that is still going", "try another --seed")
+            problem = f"process {number} ended by itself with {process.returncode}"
+            raise RegardError(DOING, problem, "a run that is still going", "try another --seed")
         kills.append(Kill(number, moment, run.step(), run.writing(), workers))
     return kills
 
@@ -166,8 +166,8 @@ def replay_receipt(path: Path, keep: Path | None) -> Replay:
     """Train again what a receipt tells of, into another folder, and compare."""
     before, doing = read_receipt(path), f"replaying {path}"
     if wrong := changed_files(before["data"]):
-        found = "; ".join(f"{name}: {why}" for name, why in wrong.items())
-        raise DataError(doing, found, "the data of the receipt")
+        problem = "; ".join(f"{name}: {why}" for name, why in wrong.items())
+        raise DataError(doing, problem, "the data of the receipt")
     if keep is not None and is_taken(keep):
         raise UsageError(doing, f"{keep} is there already", "a new folder")
     with TemporaryDirectory(prefix="regard-replay-") as name:

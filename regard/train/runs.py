@@ -24,6 +24,9 @@ from regard import __version__
 from regard.ambient import choose_device, current, note, progress
 from regard.ambient import settings as ambient
 from regard.data.word_frequencies import WORDS_FILE, WRITTEN_FILE
+from regard.decode.continuation import continue_text
+from regard.decode.loop import search_kit
+from regard.decode.prompt import prompt_ids
 from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import DataError, ResourceError, UsageError
 from regard.files import FULL, LOCK, file_hash, hold, is_taken
@@ -36,7 +39,7 @@ from regard.model.config import CELLS, ModelConfig, RecurrentConfig
 from regard.model.cost import RunShape, count_memory, disk_of, largest_tensor
 from regard.model.model import Model, empty_model
 from regard.model.recurrent import model_class
-from regard.model_kinds import check_model
+from regard.model_kinds import NETWORK, check_kind
 from regard.receipt import NAME, make_receipt, write_receipt
 from regard.result import human_count
 from regard.train.checkpoint import (
@@ -114,7 +117,7 @@ def make_plan(
     """The dataclasses of a run, its folder, its device and its processes."""
     values, data = settings.values, make_config(settings, DataConfig)
     if data.init is not None:
-        check_model(data.init, "train --init")
+        check_kind(data.init, NETWORK)
     kind, shape = values["kind"], make_config(settings, ShapeConfig)
     if out is None:
         name = shape.family if shape.family in CELLS and kind == "lm" else kind
@@ -138,9 +141,9 @@ def check_precision(precision: str, device: str) -> None:
     if precision == "bf16" and device == "cuda":
         lacking = not torch.cuda.is_bf16_supported(including_emulation=False)
     if lacking:
-        found = f"precision = {precision} on {device}"
+        problem = f"precision = {precision} on {device}"
         expected = "fp32" if precision == "bf16" else "bf16 or fp32"
-        raise UsageError("configuring a run", found, expected, "change --precision or --device")
+        raise UsageError("configuring a run", problem, expected, "change --precision or --device")
 
 
 # From beginning to end ----------------------------------------------------------------------------
@@ -170,8 +173,8 @@ def train_guarded(plan: RunPlan, resume: bool, monitor: Monitor) -> Run | None:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        found, fix = error.strerror or str(error), "free some space and run again with --resume"
-        raise ResourceError(f"writing into {plan.folder}", found, "room on disk", fix) from error
+        problem, fix = error.strerror or str(error), "free some space and run again with --resume"
+        raise ResourceError(f"writing into {plan.folder}", problem, "room on disk", fix) from error
     finally:
         monitor.stop()
         set_terminate(handler)
@@ -207,9 +210,12 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
     elif state.stopped:
         monitor.say(f"nothing to train: the run stopped early at step {state.step}")
     else:
+        sample = make_sampler(plan, data, kit, monitor)
         monitor.begin(state.step)
         try:
-            trainer.run()
+            for model in trainer.validations():
+                if world.leads:
+                    sample(trainer.state.step, model)
         except Interrupted:
             if not hasattr(sys, "ps1"):  # a notebook or a prompt gets what there is
                 raise
@@ -230,8 +236,8 @@ def check_folder(plan: RunPlan, resume: bool) -> dict[str, Any]:
     there = folder.is_dir() and any(folder.iterdir())
     if there and not resume:
         fix = "add --resume to go on with it, or give another --out"
-        found = f"{folder} is not empty"
-        raise UsageError("opening the run's folder", found, "a new or empty folder", fix)
+        problem = f"{folder} is not empty"
+        raise UsageError("opening the run's folder", problem, "a new or empty folder", fix)
     written = folder / CONFIG
     before = read_toml(written) if there and written.is_file() else {}
     if before:
@@ -302,13 +308,13 @@ def open_init(path: str, kind: str, length: int) -> Kit:
     kit, doing = load_kit(path, precision=None), f"beginning `train {kind}` with {path}"
     config = kit.model.config
     if kind_of(config) != kind:
-        found = WANTED.get(kind_of(config) or "", "a model without scores for each token")
+        problem = WANTED.get(kind_of(config) or "", "a model without scores for each token")
         if isinstance(config, RecurrentConfig):
-            found = "a recurrent model"
-        raise DataError(doing, found, WANTED[kind])
+            problem = "a recurrent model"
+        raise DataError(doing, problem, WANTED[kind])
     if kit.room is not None and length > kit.room:
-        found, fix = f"length = {length}", f"--length {kit.room}"
-        raise DataError(doing, found, f"at most {kit.room}, its table of positions", fix)
+        problem, fix = f"length = {length}", f"--length {kit.room}"
+        raise DataError(doing, problem, f"at most {kit.room}, its table of positions", fix)
     old = (SHORTLIST_FILE, WORDS_FILE, WRITTEN_FILE)
     return replace(kit, files={k: v for k, v in kit.files.items() if k not in old})
 
@@ -338,7 +344,6 @@ def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> Job:
         identity={**kinds, **shape, **data.identity},
         report=monitor.report,
         say=monitor.say,
-        sample=make_sampler(plan, data, kit, monitor),
         world=plan.world,
     )
 
@@ -349,7 +354,7 @@ def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> Job:
 def make_sampler(
     plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor
 ) -> Callable[[int, Model], None]:
-    """A callback that writes what the model says by now, greedily, into samples/step-….txt."""
+    """A function that writes what the model says by now, greedily, into samples/step-….txt."""
     folder, length = plan.folder / "samples", plan.train.length
     prompts = list(plan.data.prompts) or beginnings(plan, data)
 
@@ -384,7 +389,9 @@ def write_on(kit: Kit, prompt: str, length: int) -> str:
     """A greedy continuation, or a translation."""
     pair = kit.model.config.target is not None
     size = 0 if pair else len(kit.encode([prompt])[0][0])
-    return str(kit.generate(prompt, min(NEW, max(length - size, 1))))
+    batch = kit.batch(prompt if pair else [prompt_ids(kit.text_tokenizer, prompt)])
+    answers = search_kit(kit, batch, min(NEW, max(length - size, 1)))
+    return continue_text(kit, batch, 0, answers[0][0].tokens)
 
 
 @torch.no_grad()

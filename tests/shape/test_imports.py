@@ -24,7 +24,7 @@ interop decode train
 look
 history/predictors
 history/shannon
-tune nvib score evaluate formal
+tune nvib evaluate formal
 model_kinds
 translation
 kit
