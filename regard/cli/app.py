@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import docstring_parser
@@ -76,6 +78,8 @@ def door(command: Command) -> Callable[..., int]:
         for name, how in words.items():
             read = read_whole if how == "whole" else read_texts
             given[name] = read(given.get(name) or [], files, joined=how == "joined")
+        if "watch" in hints and not common["json"] and sys.stdout.isatty():
+            given["watch"] = partial(print, end="", flush=True)
         with settings(
             device=common["device"],
             seed=common["seed"],

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from regard.errors import DataError, UsageError
-from regard.result import Grid, Result, Row, human, human_bytes, plain, shown
+from regard.result import Grid, Result, Row, grid_of, human, human_bytes, plain, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -396,18 +396,7 @@ class Lens(Result):
     def parts(self) -> Iterator[str | Grid]:
         """What each layer would say, and who wrote the answer, largest first."""
         own = self.target.piece
-        rows = [
-            (
-                each.layer,
-                each.likeliest,
-                f"{each.likeliest_probability:.4f}",
-                f"{each.probability:.4f}",
-                f"{each.rank:,}",
-            )
-            for each in self.layers
-        ]
-        columns = ("layer", "likeliest", "p", f"p({own})", f"rank of {own}")
-        yield Grid(self.text, columns, rows, left=2)
+        yield grid_of(f"{self.text} → {own}", self.layers)
         if self.contributions is None:
             yield f"no contributions: {self.why}"
             return
