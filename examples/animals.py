@@ -40,4 +40,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with regard.settings(progress=False):
+        main()

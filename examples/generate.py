@@ -79,7 +79,7 @@ def main() -> None:
     train(kit, torch.tensor(list(TEXT.encode())))
 
     for prompt in ("Peter Piper", "She sells", "How much wood"):
-        ids = kit.generate(list(prompt.encode()), tokens=60)
+        ids = kit.generate(list(prompt.encode()), max_new=60)
         print(f"\n{prompt}|{bytes(ids[0].tolist()).decode(errors='replace')}")
 
     prompt = list(b"She sells sea sh")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
+    from regard.decode import fill, generate, score
     from regard.history import ladder
     from regard.interop import check, export
     from regard.kit import Kit
@@ -37,6 +38,7 @@ _HOMES = {
     "regard.ambient": ("settings",),
     "regard.core.similarity": ("attend", "attention", "kernel_regression"),
     "regard.core.tap": ("Tap", "taps"),
+    "regard.decode": ("fill", "generate", "score"),
     "regard.history": ("ladder",),
     "regard.interop": ("check", "export"),
     "regard.kit": ("Kit",),
@@ -79,7 +81,9 @@ __all__ = [
     "doctor",
     "evaluate",
     "export",
+    "fill",
     "formal",
+    "generate",
     "head_mask",
     "history",
     "info",
@@ -95,6 +99,7 @@ __all__ = [
     "replay",
     "resample",
     "resample_from",
+    "score",
     "settings",
     "steering_vector",
     "taps",

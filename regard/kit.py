@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,10 +17,8 @@ from torch import Tensor
 
 from regard.core.cache import Cache
 from regard.data.word_frequencies import WRITTEN_FILE, read_words
-from regard.decode.constraints import StopText
 from regard.decode.loop import Driver, search_kit
-from regard.decode.prompt import prompt_ids
-from regard.decode.sampling import Ends, sample_config
+from regard.decode.sampling import sample_config
 from regard.decode.shortlist import SHORTLIST_FILE, Shortlist
 from regard.decode.step import Hypothesis, without_end
 from regard.errors import RegardWarning, UsageError, check_names
@@ -37,6 +35,7 @@ from regard.look.activations import (
 )
 from regard.look.edits import Edits, parse_edits
 from regard.look.hooks import HookedModel
+from regard.look.results import Attribution, AttributionComparison
 from regard.model.batch import (
     Batch,
     check_batch,
@@ -147,14 +146,14 @@ class Kit:
         check_names(masks, Masks.__annotations__, "running a model", "a field of a batch")
         pair = self.model.config.target is not None
         given: dict[str, Any] = {name: to_mask(value, name) for name, value in masks.items()}
-        data, found = self.tensor(inputs, self.model.config.front, "source")
+        data, padding = self.tensor(inputs, self.model.config.front, "source")
         whose = "source_mask" if pair else "mask"
-        given[whose] = found if given.get(whose) is None else given[whose]
+        given[whose] = padding if given.get(whose) is None else given[whose]
         if target is None and pair:
             target = [[start_id(self.files, self.config)]] * len(data)
         if target is not None:
-            target, found = self.tensor(target, self.model.config.target, "target")
-            given["mask"] = found if given.get("mask") is None else given["mask"]
+            target, padding = self.tensor(target, self.model.config.target, "target")
+            given["mask"] = padding if given.get("mask") is None else given["mask"]
         batch = Batch(data, target, **given)
         check_batch(batch, self.model.config)
         self.warn_long(batch.ids.shape[1])
@@ -218,13 +217,13 @@ class Kit:
 
         inputs are ids (B, T), pixels or log-mel; an encoder-decoder takes source and target.
         """
-        return self.score(self.batch(inputs, target, **masks), cache, strict)
+        return self.run_batch(self.batch(inputs, target, **masks), cache, strict)
 
-    def score(
+    def run_batch(
         self,
         batch: Batch,
-        cache: Cache | StrictCache | None,
-        strict: bool | None,
+        cache: Cache | StrictCache | None = None,
+        strict: bool | None = None,
         watch: Any = None,
     ) -> Tensor:
         """Run a batch in strict or ordinary mode."""
@@ -236,8 +235,8 @@ class Kit:
                 "a cache made with the same strict=",
             )
         if cache is not None and cache.batch != len(batch.ids):
-            found = f"{len(batch.ids)} rows and a cache of {cache.batch}"
-            raise UsageError("running with a cache", found, "as many rows as the cache has")
+            fault = f"{len(batch.ids)} rows and a cache of {cache.batch}"
+            raise UsageError("running with a cache", fault, "as many rows as the cache has")
         if isinstance(cache, StrictCache) or strict:
             self.hooked.check_alone("a strict run", columns=True)
             return strict_logits(self.model, batch, cache, watch)  # type: ignore[arg-type]
@@ -264,9 +263,9 @@ class Kit:
         with self.hooked.reading(taps) as hooks:
             if strict:
                 collector = StrictCollector(hooks, batch)
-                logits = self.score(batch, None, True, collector)
+                logits = self.run_batch(batch, None, True, collector)
                 return Output(logits, batch), collector.seen
-            logits = self.score(batch, None, False)
+            logits = self.run_batch(batch, None, False)
             seen = {name: hook.seen for name, hook in hooks.items() if hook.seen is not None}
         return Output(logits, batch), seen
 
@@ -305,44 +304,43 @@ class Kit:
             pooled = (x * real[..., None]).sum(1) / real.sum(1, keepdim=True)
         return F.normalize(pooled, dim=-1) if asked.normalise else pooled
 
-    def generate(
-        self,
-        prompts: Text | Ids,
-        tokens: int = 64,
-        *,
-        stop: Sequence[str] = (),
-        watch: Callable[[int, int], None] | None = None,
-        strict: bool | None = None,
-        **sampling: Any,
-    ) -> str | list[str] | Tensor:
-        """Continuation: text for text (a list for a list), ids (B, n) for ids.
+    def generate(self, prompts: Any, max_new: int = 64, **options: Any) -> Any:
+        """Go on with texts: `regard.generate` with this model.
 
-        Greedy, or sampled when a field of SampleConfig is given (temperature, top_p, seed …).
-        `stop` strings end a text; `watch` is called with (row, token) as tokens are chosen.
+        Rows of ids give rows of new ids (B, n), drawn where a field of SampleConfig is given.
         """
-        batch = self.batch(self.begin(prompts))
-        how = sample_config(sampling) if sampling else None
-        halt = StopText(self.decode_text, stop) if stop else None
-        found = self.search(batch, tokens, how, Ends(self.stops, halt, watch), strict=strict)
-        made = [row[0].tokens for row in found]
-        if self.tokenizer is None or not is_text(prompts):
-            return pad_rows(made, min(self.stops, default=0))[0]
-        texts = [self.continuation(batch, row, words) for row, words in enumerate(made)]
-        texts = texts if halt is None else [halt.cut(text) for text in texts]
-        return texts[0] if isinstance(prompts, str) else texts
+        from regard.decode import generate
 
-    def begin(self, prompts: Text | Ids) -> Text | Ids:
-        """Texts that a decoder is to go on with as ids, with nothing after them."""
-        if self.tokenizer is None or self.model.config.target is not None or not is_text(prompts):
-            return prompts
-        texts = [prompts] if isinstance(prompts, str) else prompts
-        return [prompt_ids(self.tokenizer, str(text)) for text in texts]
+        if is_text(prompts) or not isinstance(prompts, Sequence | Tensor):
+            return generate(self, prompts, max_new=max_new, **options)
+        strict = options.pop("strict", None)
+        how = sample_config(options) if options else None
+        rows = self.search(self.batch(prompts), max_new, how, strict=strict)
+        return pad_rows([row[0].tokens for row in rows], min(self.stops, default=0))[0]
 
     def translate(self, texts: Any, **options: Any) -> Any:
         """Translate texts: `regard.translate` with this model."""
         from regard.translation import translate
 
         return translate(texts, model=self, **options)
+
+    def score(self, texts: Any, **options: Any) -> Any:
+        """The log-probability of each token of texts: `regard.score` with this model."""
+        from regard.decode import score
+
+        return score(self, texts, **options)
+
+    def fill(self, texts: Any, **options: Any) -> Any:
+        """The likeliest words for the gaps in texts: `regard.fill` with this model."""
+        from regard.decode import fill
+
+        return fill(self, texts, **options)
+
+    def explain(self, text: str, **options: Any) -> Attribution | AttributionComparison:
+        """Which words of a text an answer comes from: `regard.look.explain` with this model."""
+        from regard.look import explain
+
+        return explain(self, text, **options)
 
     def search(self, *args: Any, **options: Any) -> list[list[Hypothesis]]:
         """Hypotheses for each row of a batch, best first; see `decode.loop.search_kit`."""
@@ -382,15 +380,6 @@ class Kit:
         if self.tokenizer is None:
             raise UsageError("writing text", "this model came without a tokenizer", "one")
         return self.tokenizer.decode(tokens)
-
-    def continuation(self, batch: Batch, row: int, made: list[int]) -> str:
-        """The text of new ids as it stands after the old ones, its leading space kept."""
-        if batch.target is not None:
-            return self.text(made)
-        ids = batch.ids[row] if batch.mask is None else batch.ids[row][batch.mask[row]]
-        before, new = ids.tolist(), without_end(made, self.stops)
-        start, whole = self.decode_text(before), self.decode_text(before + new)
-        return whole[len(start) :] if whole.startswith(start) else self.decode_text(new)
 
     # Out ----------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from regard.heap import large_apart
 from regard.interop.families import bind
 from regard.interop.folder import INT8, STORED
 from regard.interop.side import read_side_files
-from regard.interop.source import Source, open_source, read_tokenizer
+from regard.interop.source import CheckpointSource, open_source, read_tokenizer
 from regard.interop.weights import load_model
 from regard.kit import Kit
 from regard.model.model import Model
@@ -52,12 +52,12 @@ def load(
     """
     if not isinstance(path, str | os.PathLike):
         raise UsageError("loading a model", f"{path!r}", "the path of a folder or file")
-    found = find_kind(os.fsdecode(path))
-    if found is None or found.kind is NETWORK:
+    known = find_kind(os.fsdecode(path))
+    if known is None or known.kind is NETWORK:
         return load_kit(
             path, dtype, choose_device() if device is None else device, strict, precision
         )
-    return open_counted(Path(os.fsdecode(path)), found.kind)
+    return open_counted(Path(os.fsdecode(path)), known.kind)
 
 
 def load_kit(
@@ -106,8 +106,8 @@ def open_kit(model: ModelLike, precision: str | None = "auto", strict: bool = Fa
     path = os.fspath(model)
     check_kind(path, NETWORK)
     if find_source(path) is None:
-        found = f"{path!r} is a preset, a shape without weights"
-        raise UsageError("opening a model", found, "a folder with weights", "regard train")
+        fault = f"{path!r} is a preset, a shape without weights"
+        raise UsageError("opening a model", fault, "a folder with weights", "regard train")
     kit = load_kit(path, device=choose_device(), strict=strict, precision=precision)
     if kit.tokenizer is None:
         kind, fix = kit.model.config.front.kind, f"put a tokenizer.json into {path}"
@@ -116,7 +116,7 @@ def open_kit(model: ModelLike, precision: str | None = "auto", strict: bool = Fa
     return kit
 
 
-def find_source(path: str) -> Source | None:
+def find_source(path: str) -> CheckpointSource | None:
     """The checkpoint at `path` or shipped under that name, or None for the name of a preset."""
     place = locate(path)
     if place != path or os.path.exists(path) or os.sep in path:
@@ -165,6 +165,6 @@ def read_device(device: str | torch.device) -> torch.device:
         place = torch.device(choose_device("auto") if device == "auto" else device)
         torch.empty(0, device=place)
     except (RuntimeError, AssertionError, TypeError, ValueError) as error:
-        found = f"device = {device!r}: {str(error).splitlines()[0]}"
-        raise UsageError("loading a model", found, "cpu, cuda or auto") from None
+        fault = f"device = {device!r}: {str(error).splitlines()[0]}"
+        raise UsageError("loading a model", fault, "cpu, cuda or auto") from None
     return place

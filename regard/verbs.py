@@ -115,17 +115,27 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         arguments = signature.bind(*args, **kwargs).arguments
-        hints = hints_of(function)
-        for name, value in arguments.items():
-            check_value(function.__name__, name, value, hints[name])
-        result = function(*args, **kwargs)
-        if isinstance(result, Result):
-            files = [value for name, value in arguments.items() if FILES in marks(hints[name])]
-            name = f"{function.__module__}.{function.__qualname__}"
-            object.__setattr__(result, "call", Call(name, dict(arguments), files))
-        return result
+        check_arguments(function, arguments)
+        return note_call(function, arguments, function(*args, **kwargs))
 
     return call
+
+
+def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Stop at the first argument that its type does not allow."""
+    hints = hints_of(function)
+    for name, value in arguments.items():
+        check_value(function.__name__, name, value, hints[name])
+
+
+def note_call(function: Callable[..., Any], arguments: Mapping[str, Any], result: R) -> R:
+    """The result, which knows from now on which call made it."""
+    if isinstance(result, Result):
+        hints = hints_of(function)
+        files = [value for name, value in arguments.items() if FILES in marks(hints[name])]
+        name = f"{function.__module__}.{function.__qualname__}"
+        object.__setattr__(result, "call", Call(name, dict(arguments), files))
+    return result
 
 
 @functools.cache

@@ -82,7 +82,7 @@ def test_past_a_learned_table_nothing_is_written_or_cached() -> None:
     kit = small_kit("gpt2")
     size = kit.model.front.positions.size
     with pytest.raises(DataError, match=f"at most {size}"):
-        kit.generate([1, 2, 3], tokens=size)
+        kit.generate([1, 2, 3], max_new=size)
     cache = kit.cache(1, size + 10)
     kit.logits([1] * (size - 1), cache=cache)
     with pytest.raises(DataError, match=f"at most {size}"):
@@ -193,7 +193,7 @@ def test_side_files_of_the_wrong_kind(content, tmp_path: Path) -> None:
     kit.save(tmp_path)
     (tmp_path / "generation_config.json").write_bytes(content)
     with pytest.raises(DataError):
-        regard.load(tmp_path).generate([1, 2], tokens=2)
+        regard.load(tmp_path).generate([1, 2], max_new=2)
 
 
 @pytest.mark.parametrize("path", [None, 5, "~nosuchuser/x", "no\0where"])

@@ -163,19 +163,19 @@ def test_embed_reads_the_folder_s_pooling(tokenizer):
 
 def test_ids_continue_as_ids():
     kit = small_kit("gpt2")
-    made = kit.generate([[3, 1, 4], [5, 9, 2]], tokens=4)
+    made = kit.generate([[3, 1, 4], [5, 9, 2]], max_new=4)
     assert made.shape == (2, 4)
-    assert torch.equal(kit.generate([3, 1, 4], tokens=4)[0], made[0])
+    assert torch.equal(kit.generate([3, 1, 4], max_new=4)[0], made[0])
     with pytest.raises(UsageError, match="0"):
-        kit.generate([3, 1, 4], tokens=0)
+        kit.generate([3, 1, 4], max_new=0)
 
 
 def test_text_continues_as_text(tokenizer):
     kit = writer(tokenizer)
-    one = kit.generate("the cat sat", tokens=5)
-    several = kit.generate(["the cat sat", "the dog"], tokens=5)
+    one = kit.generate("the cat sat", max_new=5).text
+    several = [found.text for found in kit.generate(["the cat sat", "the dog"], max_new=5)]
     assert isinstance(one, str) and several[0] == one and len(several) == 2
-    made = kit.generate(tokenizer.encode("the cat sat"), tokens=5)[0].tolist()
+    made = kit.generate(tokenizer.encode("the cat sat"), max_new=5)[0].tolist()
     stop = tokenizer.specials["eos"]
     kept = made[: made.index(stop)] if stop in made else made
     assert tokenizer.decode(tokenizer.encode("the cat sat") + kept).endswith(one)
@@ -183,10 +183,10 @@ def test_text_continues_as_text(tokenizer):
 
 def test_generation_stops_at_the_end_and_pads():
     kit = small_kit("gpt2")
-    free = kit.generate([[3, 1, 4], [5, 9, 2]], tokens=6)
+    free = kit.generate([[3, 1, 4], [5, 9, 2]], max_new=6)
     stop = int(free[0, 2])
     kit.config = {"eos_token_id": stop}
-    made = kit.generate([[3, 1, 4], [5, 9, 2]], tokens=6)
+    made = kit.generate([[3, 1, 4], [5, 9, 2]], max_new=6)
     first = free[0].tolist().index(stop)
     assert made[0, : first + 1].tolist() == free[0, : first + 1].tolist()
     assert (made[0, first:] == stop).all()
@@ -195,7 +195,7 @@ def test_generation_stops_at_the_end_and_pads():
 def test_pictures_and_sound():
     vit, whisper = small_kit("vit"), small_kit("whisper")
     assert vit.logits(example(vit, 1).inputs[None]).shape == (1, 7)
-    assert whisper.generate(example(whisper, 1).inputs[None], tokens=3).shape == (1, 3)
+    assert whisper.generate(example(whisper, 1).inputs[None], max_new=3).shape == (1, 3)
     with pytest.raises(UsageError, match="without decoder"):
         vit.generate(example(vit, 1).inputs[None])
 
@@ -248,7 +248,7 @@ def test_save_and_load_with_tokenizer_and_family(tokenizer, tmp_path):
     again = regard.load(tmp_path / "family")
     assert again.binding.architecture == "GPT2LMHeadModel"
     assert torch.equal(again.logits("the cat"), kit.logits("the cat"))
-    assert again.generate("the cat", tokens=4) == kit.generate("the cat", tokens=4)
+    assert again.generate("the cat", max_new=4) == kit.generate("the cat", max_new=4)
     half = regard.load(tmp_path / "family", dtype="bfloat16")
     assert half.dtype == torch.bfloat16
     half.save(tmp_path / "half")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import docstring_parser
@@ -13,12 +15,22 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 import regard
 from regard.ambient import Device, settings
-from regard.cli.commands import COMMANDS, GROUPS, PANELS, Command
+from regard.cli.commands import COMMANDS, GROUPS, PANELS, TABLE, Command
 from regard.cli.render import render
 from regard.cli.streams import read_texts, read_whole
 from regard.errors import UsageError
 from regard.files import check_places
-from regard.verbs import FILES, FLAT, Alias, Flag, Words, hints_of, marks
+from regard.verbs import (
+    FILES,
+    FLAT,
+    Alias,
+    Flag,
+    Words,
+    check_arguments,
+    hints_of,
+    marks,
+    note_call,
+)
 
 EVERYWHERE = Group("Everywhere", sort_key=9)
 EXIT_CODES = "0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interrupted"
@@ -49,8 +61,8 @@ DASH = "\0"  # stands for the word -, which cyclopts would take for an option; n
 
 def door(command: Command) -> Callable[..., int]:
     """The function that cyclopts calls for a command: reads texts, sets what is ambient, shows."""
-    function = command.load()
-    hints = hints_of(inspect.unwrap(function))
+    function = inspect.unwrap(command.load())
+    hints = hints_of(function)
     signature = inspect.signature(function)
     words = {
         name: mark.how for name in hints for mark in marks(hints[name]) if isinstance(mark, Words)
@@ -66,13 +78,16 @@ def door(command: Command) -> Callable[..., int]:
         for name, how in words.items():
             read = read_whole if how == "whole" else read_texts
             given[name] = read(given.get(name) or [], files, joined=how == "joined")
+        if "watch" in hints and not common["json"] and sys.stdout.isatty():
+            given["watch"] = partial(print, end="", flush=True)
         with settings(
             device=common["device"],
             seed=common["seed"],
             progress=not common["no_progress"],
             quiet=common["quiet"],
         ):
-            result = function(**given)
+            check_arguments(function, given)
+            result = note_call(function, given, function(**given))
             return render(result, common["json"], common["save"], common["receipt"])
 
     doc = docstring_parser.parse(function.__doc__ or "")
@@ -161,10 +176,18 @@ def show_panel(console: Any, options: Any, panel: Any) -> None:
 
     if not panel.entries:
         return
+    title = getattr(panel.title, "plain", panel.title)
+    console.print(Text(title, "bold"))
+    if title in PANELS:  # the whole tree fits one screen
+        width = max(len(word) for words in PANELS.values() for word in words)
+        for name in (entry.names[0] for entry in panel.entries):
+            what = TABLE[name].summary() if name in TABLE else room_summary(name)
+            line = Text.assemble("  ", (name.ljust(width + 2), "cyan"), what.removesuffix("."))
+            console.print(line, no_wrap=True, overflow="ellipsis")
+        return
     commands = panel.format == "command"
     columns = get_default_command_columns if commands else get_default_parameter_columns
     table = TableSpec().build(columns(console, options, panel.entries), panel.entries)
-    console.print(Text(panel.title.plain if hasattr(panel.title, "plain") else panel.title, "bold"))
     console.print(Padding(table, (0, 0, 0, 2)))
 
 

@@ -35,7 +35,10 @@ GROUPS = {
 """The commands of each group; the group's help is the docstring of the room of that name."""
 
 ALONE: tuple[str, ...] = (
+    "generate",
     "translate",
+    "score",
+    "fill",
     "ladder",
     "verify",
     "replay",

@@ -37,7 +37,7 @@ class View:
     """Earlier keys and values."""
 
     def repeat(self, count: int) -> View:
-        """The same view for each of `count` neighbouring rows."""
+        """This view for each of `count` neighbouring rows."""
         mask = self.mask
         if mask is not None:  # one for all, or, where the rows ask together, one for each
             one = mask.shape[2] == 1
@@ -96,8 +96,8 @@ class Attention(nn.Module):
         if self.joint is not None and source is None:
             return self.joint(x)
         if not self.training:
-            given = x if source is None else source
-            return [self.q(x), self.k(given), self.v(given)]
+            read = x if source is None else source
+            return [self.q(x), self.k(read), self.v(read)]
         if source is None:
             return joined(x, self.q, self.k, self.v)
         return [self.q(x), *joined(source, self.k, self.v)]
@@ -136,7 +136,7 @@ class Attention(nn.Module):
         return pattern @ self.per_head(v)
 
     def fused(self, q: Tensor, k: Tensor, v: Tensor, ctx: View) -> Tensor:
-        """The same in one kernel, which keeps scores and pattern to itself."""
+        """Attention in one kernel, which keeps scores and pattern to itself."""
         grouped = self.groups != self.heads
         z = F.scaled_dot_product_attention(
             q, k, v, ctx.mask, is_causal=ctx.causal, scale=self.scale, enable_gqa=grouped

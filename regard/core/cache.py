@@ -95,10 +95,10 @@ class Cache:
     def _place_documents(self, document: Tensor | None) -> Tensor:
         """Positions of new tokens in packed rows: they restart with each document."""
         if document is None or (not self.packed and self.plain):
-            found = "no documents" if document is None else "documents"
+            fault = "no documents" if document is None else "documents"
             other = "with" if document is None else "without"
             raise UsageError(
-                "appending to the cache", f"{found}, after tokens {other} them", "one or the other"
+                "appending to the cache", f"{fault}, after tokens {other} them", "one or the other"
             )
         self.packed = True
         self.documents.scatter_(1, self.slots, document)
@@ -190,11 +190,11 @@ class Cache:
     def copy(self) -> Cache:
         """An independent cache with the same contents."""
         self.move = None  # the copy shares what was read of the source
-        made = copy(self)
-        made.keys = [held.clone() for held in self.keys]
-        made.values = [held.clone() for held in self.values]
-        made.documents, made.memory = self.documents.clone(), dict(self.memory)
-        return made
+        twin = copy(self)
+        twin.keys = [held.clone() for held in self.keys]
+        twin.values = [held.clone() for held in self.values]
+        twin.documents, twin.memory = self.documents.clone(), dict(self.memory)
+        return twin
 
 
 class FixedCache(Cache):

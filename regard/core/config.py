@@ -63,10 +63,10 @@ class BlockConfig:
     def __post_init__(self) -> None:
         check_names(self, "building a block")
         if min(self.dim, self.heads, self.hidden, self.groups) < 1 or (self.head_dim or 1) < 1:
-            found = (
+            fault = (
                 f"dim {self.dim}, heads {self.heads}, hidden {self.hidden}, kv_heads {self.groups}"
             )
-            raise UsageError("building a block", found, "sizes from 1 up")
+            raise UsageError("building a block", fault, "sizes from 1 up")
         if self.head_dim is None and self.dim % self.heads:
             low = [n for n in range(1, min(int(self.dim**0.5), 10**6) + 1) if self.dim % n == 0]
             divisors = sorted({*low, *(self.dim // n for n in low)})

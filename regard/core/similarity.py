@@ -53,8 +53,8 @@ def attend(
     Each output is a convex combination of the allowed values; no allowed key gives zeros.
     """
     if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
-        found = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
-        raise DataError("attention", found, "q and k of one width, k and v of one length")
+        fault = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+        raise DataError("attention", fault, "q and k of one width, k and v of one length")
     if k.shape[-2] == 0:
         raise DataError("attention", "no keys", "at least one key and value")
     scale = q.shape[-1] ** -0.5 if scale is None else scale

@@ -40,9 +40,9 @@ class Taps:
 
 def taps(model: nn.Module) -> dict[str, Tap]:
     """All taps of a model in order of their modules: name (path of the owner + place) → Tap."""
-    found: dict[str, Tap] = {}
+    places: dict[str, Tap] = {}
     for path, module in model.named_modules():
         here = vars(module).get("at")
         if isinstance(here, Taps):
-            found |= {f"{path}.{name}".lstrip("."): tap for name, tap in vars(here).items()}
-    return found
+            places |= {f"{path}.{name}".lstrip("."): tap for name, tap in vars(here).items()}
+    return places

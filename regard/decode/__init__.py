@@ -1,1 +1,300 @@
-"""Next-token scores → sequences."""
+"""Decoding: greedy, sampling, beam and constrained search, and scores of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from regard.ambient import current, note
+from regard.decode.results import FilledGaps, Generation, TokenScores
+from regard.errors import DataError, RegardError, UsageError
+from regard.result import Failed, Result
+from regard.verbs import (
+    Count,
+    EditsLike,
+    ModelLike,
+    Precision,
+    Texts,
+    group_texts,
+    one_or_several,
+    verb,
+)
+
+if TYPE_CHECKING:
+    from regard.decode.beam import BeamConfig
+    from regard.decode.continuation import Writer
+    from regard.decode.sampling import SampleConfig
+
+TOGETHER = 32  # prompts of a stream that run in one batch
+
+
+@verb
+def generate(
+    model: ModelLike,
+    texts: Texts,
+    *,
+    max_new: Count = 64,
+    greedy: bool = False,
+    temperature: float | None = None,
+    top_k: Count | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+    typical: float | None = None,
+    repetition: float | None = None,
+    frequency: float | None = None,
+    presence: float | None = None,
+    beams: Count | None = None,
+    search: Literal["exhaustive"] | None = None,
+    stop: Sequence[str] = (),
+    capture: Sequence[str] = (),
+    out: str | Path | None = None,
+    force: bool = False,
+    strict: bool | None = None,
+    precision: Precision = "auto",
+    edit: EditsLike = (),
+    watch: Callable[[str], None] | None = None,
+) -> Generation | Iterator[Generation | Failed]:
+    """Go on with texts: greedily, by drawing or by beam search.
+
+    The seed of the settings is that of the draws: the same seed gives the same text, whatever
+    else is in the batch.
+
+    Args:
+        model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
+        texts: what to go on from: one text, or several, which give an iterator of results.
+        max_new: new tokens at most.
+        greedy: the likeliest token each time, which is what happens if nothing else is asked for.
+        temperature: draw; below 1 sharper, above 1 flatter, 0 greedy, inf uniform.
+        top_k: draw from this many likeliest tokens.
+        top_p: draw from the likeliest tokens that reach this probability (Holtzman 2020).
+        min_p: draw from tokens at least this share as likely as the best.
+        typical: draw from tokens of typical surprise that reach this probability (Meister 2023).
+        repetition: draw; scores of tokens that occurred are divided by this (Keskar 2019).
+        frequency: draw; subtract this from a score for each time it occurred.
+        presence: draw; subtract this from the score of tokens that occurred.
+        beams: beam search of this width instead.
+        search: exhaustive scores every sequence of max_new tokens, for tiny vocabularies.
+        stop: texts before which to end.
+        capture: taps; what passes them meanwhile is written to `out`, a row for each token read.
+        out: a new folder for what is captured; `regard.Extracted` opens it.
+        force: whether to write over an extraction that is there.
+        strict: the same bits whatever is in the batch; slower.
+        precision: of the matrix products; less is faster.
+        edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+        watch: told of each new stretch of text as it is written.
+
+    Example:
+        >>> regard.generate("folder", "Once upon a time", max_new=20).text
+        ' there was a cat.'
+        $ regard generate folder "Once upon a time"
+        $ regard generate folder "Dear" --temperature 0.8 --top-p 0.95 --seed 7
+        $ regard generate folder --max-new 20 --greedy --json < prompts.txt
+    """
+    from regard.decode.beam import BeamConfig
+    from regard.decode.continuation import DOING, Writer
+    from regard.loading import open_kit, wrong_network
+    from regard.look.activation_store import check_free
+    from regard.look.generation_trace import trace_generation
+
+    draws = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "typical": typical,
+        "repetition": repetition,
+        "frequency": frequency,
+        "presence": presence,
+    }
+    others: dict[str, Any] = {"greedy": greedy, "beams": beams, "search": search}
+    if search:
+        others |= {"stop": stop, "capture": capture}
+    how = _choose_search(
+        {name: value for name, value in draws.items() if value is not None},
+        [name for name, value in others.items() if value],
+        beams,
+    )
+    if bool(capture) != bool(out):
+        one, other = ("capture", "out") if capture else ("out", "capture")
+        raise UsageError(DOING, f"{one} without {other}", "both, or neither")
+    if out is not None:
+        check_free(Path(out), force)
+    several = one_or_several(texts)
+    kit = open_kit(model, precision, bool(strict))
+    if kit.model.decoder is None:
+        raise wrong_network(DOING, kit, "a model that writes")
+    size = kit.model.config.head.size
+    if beams is not None and size is not None and beams > size:
+        note(f"{beams} beams, but {size} words in the vocabulary: {size} beams")
+        how = BeamConfig(size)
+    alone = search is not None or isinstance(texts, Sequence)
+    watch = watch if alone and not isinstance(how, BeamConfig) else None
+    writer = Writer(kit, how, max_new, stop, search is not None, strict, watch)
+
+    def results() -> Iterator[Generation | Failed]:
+        settings = {"max_new": max_new, "capture": list(capture), "edit": edit, "search": str(how)}
+        name = str(getattr(model, "path", model))
+        recorded: Any = nullcontext()
+        if out is not None:
+            recorded = trace_generation(kit, name, capture, Path(out), force, settings)
+        with kit.edit(edit), recorded as trace:
+            done = 0
+            for group in group_texts(several, 1 if alone else TOGETHER):
+                yield from _write_group(writer, group, done, trace)
+                done += len(group)
+
+    return _one(results()) if isinstance(texts, str) else results()
+
+
+def _choose_search(
+    draws: dict[str, Any], others: Sequence[str], beams: int | None
+) -> SampleConfig | BeamConfig | None:
+    """How to choose tokens; None is greedy."""
+    from regard.decode.beam import BeamConfig
+    from regard.decode.sampling import SampleConfig
+
+    config = SampleConfig(**draws, seed=current().seed)  # which checks the ranges
+    if len(others) + bool(draws) > 1:
+        raise UsageError(
+            "choosing tokens", " and ".join([*others, *draws][:2]), "one way of choosing"
+        )
+    if beams is not None:
+        return BeamConfig(beams)
+    return config if draws else None
+
+
+def _write_group(
+    writer: Writer, group: Sequence[str | RegardError], done: int, trace: Any
+) -> Iterator[Generation | Failed]:
+    """The answers to some prompts; where one has none, to each alone."""
+    try:
+        for line in group:
+            if isinstance(line, RegardError):
+                raise line
+        texts = [line for line in group if isinstance(line, str)]
+        generations = writer.write(texts, done)
+    except DataError as error:
+        if len(group) > 1:
+            for number, line in enumerate(group, done):
+                yield from _write_group(writer, [line], number, trace)
+            return
+        if trace is not None:
+            trace.skip()
+        yield Failed(error)
+        return
+    if trace is not None:
+        trace.take(texts)
+    yield from generations
+
+
+def _one(results: Iterator[Result]) -> Any:
+    """The one result of one text; its error is raised."""
+    (result,) = results
+    if isinstance(result, Failed):
+        raise result.error
+    return result
+
+
+@verb
+def score(
+    model: ModelLike,
+    texts: Texts,
+    *,
+    precision: Precision = "auto",
+    edit: EditsLike = (),
+) -> TokenScores | Iterator[TokenScores | Failed]:
+    """The log-probability of each token of texts.
+
+    A decoder reads from left to right; of an encoder each token is hidden in turn (Salazar 2020).
+
+    Args:
+        model: a folder, a .gguf file, the name of a model in the box, n-grams, or an opened Kit.
+        texts: one text, or several, which give an iterator of results; source TAB target for an
+            encoder-decoder.
+        precision: of the matrix products; less is faster.
+        edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+
+    Example:
+        >>> regard.score("folder", "The cat sat on the mat.").perplexity
+        21.3
+        $ regard score folder "The cat sat on the mat."
+        $ regard score folder --json < lines.txt
+        $ regard score translator < pairs.tsv
+    """
+    from regard.decode.scoring import score_by_ngrams, score_text
+    from regard.history.ngram_model import NgramModel
+    from regard.kit import Kit
+    from regard.loading import open_kit
+    from regard.model_kinds import is_ngrams
+
+    several = one_or_several(texts)
+    counted = model if isinstance(model, NgramModel) else None
+    if counted is None and not isinstance(model, Kit) and is_ngrams(str(model)) and not edit:
+        counted = NgramModel.open(Path(model))
+    kit = None if counted is not None else open_kit(model, precision)
+
+    def score_one(text: str, number: int) -> TokenScores:
+        if counted is not None:
+            return score_by_ngrams(counted, text)
+        assert kit is not None
+        return score_text(kit, text, number)
+
+    def results() -> Iterator[TokenScores | Failed]:
+        with nullcontext() if kit is None else kit.edit(edit):
+            yield from _each(several, score_one)
+
+    return _one(results()) if isinstance(texts, str) else results()
+
+
+def _each(texts: Iterable[str | RegardError], work: Callable[[str, int], Any]) -> Iterator[Any]:
+    """What becomes of each text, given with its number; those that cannot be done fail alone."""
+    for number, text in enumerate(texts, 1):
+        try:
+            if isinstance(text, RegardError):
+                raise text
+            yield work(text, number)
+        except DataError as error:
+            yield Failed(error)
+
+
+@verb
+def fill(
+    model: ModelLike,
+    texts: Texts,
+    *,
+    top: Count = 5,
+    precision: Precision = "auto",
+    edit: EditsLike = (),
+) -> FilledGaps | Iterator[FilledGaps | Failed]:
+    """The likeliest words for the gaps in texts.
+
+    Args:
+        model: a masked language model such as BERT: a folder, or an opened Kit.
+        texts: a text with <mask> in it, or several, which give an iterator of results.
+        top: words for each gap.
+        precision: of the matrix products; less is faster.
+        edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+
+    Example:
+        >>> regard.fill("folder", "Paris is the <mask> of France.").masks[0][0].word
+        'capital'
+        $ regard fill folder "Paris is the <mask> of France"
+        $ regard fill folder "Paris is the <mask> of France" --top 10
+        $ regard fill folder --json < lines.txt
+    """
+    from regard.decode.scoring import fill_gaps
+    from regard.loading import open_kit, wrong_network
+
+    several = one_or_several(texts)
+    kit = open_kit(model, precision)
+    mask = kit.text_tokenizer.specials.get("mask")
+    if mask is None or kit.model.encoder is None or kit.model.decoder is not None:
+        raise wrong_network("filling a gap", kit, "a masked language model such as BERT")
+
+    def results() -> Iterator[FilledGaps | Failed]:
+        with kit.edit(edit):
+            yield from _each(several, lambda text, number: fill_gaps(kit, text, mask, top))
+
+    return _one(results()) if isinstance(texts, str) else results()

@@ -1,17 +1,26 @@
-"""Score: log-probabilities of tokens that are there already."""
+"""Scoring: log-probabilities of tokens that are there already, and of words for gaps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from regard.errors import UsageError
+from regard.decode.prompt import encode_gaps
+from regard.decode.results import FilledGaps, GapWord, TokenScores
+from regard.errors import DataError, RegardError, UsageError
+from regard.history.ngram_model import NgramModel
 from regard.model.batch import Batch, check_batch, check_ids, pad_rows
 from regard.model.model import Model
+from regard.tokens.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
 
 Row = Sequence[int]
 
@@ -132,3 +141,75 @@ def window_logprobs(
             Counted(len(line) - count + 1, line[-count:])
             for line, count in zip(found, counts, strict=True)
         ]
+
+
+# Texts ------------------------------------------------------------------------------------------
+
+
+def score_text(kit: Kit, text: str, number: int = 1) -> TokenScores:
+    """By a decoder from left to right, by an encoder token by token hidden.
+
+    An encoder-decoder scores the target of source TAB target. `number` is the text's among many.
+    """
+    model, tokenizer = kit.model, kit.text_tokenizer
+    if model.encoder is not None and model.decoder is not None:
+        source, tab, target = text.partition("\t")
+        if not tab or "\t" in target:
+            found = f"{text.count(chr(9))} TABs in text {number}"
+            raise DataError("scoring by an encoder-decoder", found, "source TAB target")
+        ids, row = tokenizer.encode(target, side="target"), tokenizer.encode(source)
+        begun = [*kit.batch([row]).ids[0].tolist(), *ids]
+        logprobs = score_rows(model, [begun], [row])[0]
+        return describe_scores(tokenizer, text, ids, logprobs)
+    ids = tokenizer.encode(text)
+    kit.warn_long(len(ids))
+    if kit.room is not None and len(ids) > kit.room:
+        found = f"{len(ids):,} tokens in text {number}"
+        any_length = "`regard evaluate lm` takes any length"
+        fix = any_length if model.decoder is not None else "shorter texts"
+        raise DataError("scoring", found, f"at most {kit.room:,}", fix)
+    if model.decoder is not None:
+        return describe_scores(
+            tokenizer, text, ids, [None, *score_rows(model, [ids])[0]] if ids else []
+        )
+    mask = tokenizer.specials.get("mask")
+    if mask is None or model.config.head.take != "all":
+        raise UsageError("scoring", "an encoder that predicts no words", "a language model")
+    masked = score_masked(model, ids, mask, tokenizer.specials.values())
+    return describe_scores(tokenizer, text, ids, masked)
+
+
+def score_by_ngrams(model: NgramModel, text: str) -> TokenScores:
+    """By n-grams; the beginning of a sentence is never predicted."""
+    ids = model.tokenizer.encode(text, special=model.lines)
+    logprobs = model.tables.logprobs(np.array(ids, np.int64)).tolist()
+    known = [None if math.isnan(value) else value for value in logprobs]
+    return describe_scores(model.tokenizer, text, ids, known)
+
+
+def describe_scores(
+    tokenizer: Tokenizer, text: str, ids: list[int], logprobs: Sequence[float | None]
+) -> TokenScores:
+    """Tokens and their log-probabilities as a result."""
+    if any(value is not None and math.isnan(value) for value in logprobs):
+        wrong = "scores of the model that are NaN"
+        raise RegardError("scoring", wrong, "numbers", "check its weights")
+    return TokenScores(ids, tokenizer.pieces(ids), list(logprobs), text)
+
+
+def fill_gaps(kit: Kit, text: str, mask: int, top: int) -> FilledGaps:
+    """For each gap of a text, its `top` likeliest words, best first."""
+    tokenizer = kit.text_tokenizer
+    ids = encode_gaps(tokenizer, text, mask)
+    scores = kit.logits([ids])[0]
+    gaps = []
+    for place in (n for n, id in enumerate(ids) if id == mask):
+        likely = scores[place].float().softmax(-1)[: tokenizer.size]
+        best = likely.topk(min(top, len(likely)))
+        gaps.append(
+            [
+                GapWord(tokenizer.decode([id]).strip() or tokenizer.pieces([id])[0], id, p)
+                for id, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            ]
+        )
+    return FilledGaps(text, gaps)

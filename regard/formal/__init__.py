@@ -1,4 +1,4 @@
-"""Formal languages: words drawn and tested, automata drawn, length generalisation measured."""
+"""Formal languages: draw, test and learn their words."""
 
 from __future__ import annotations
 

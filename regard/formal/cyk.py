@@ -64,8 +64,9 @@ class Chart:
                         behind[a] |= 1 << i
             begins[i] |= {a: 1 << (i + 1) for a in names if self._firsts[a] & alone}
             for a, b, c in begun:  # a whole b, then the beginning of a c
-                for middle in _bits(here[b] & ~(1 << len(word))):
-                    begins[i][a] |= begins[middle][c]
+                for middle in range(i + 1, len(word)):
+                    if here[b] >> middle & 1:
+                        begins[i][a] |= begins[middle][c]
         return (ends[0][rules.start], begins[0][rules.start]) if word else (0, 0)
 
     def accepts(self, word: Sequence[str]) -> bool:
@@ -159,15 +160,6 @@ class Chart:
                     break
                 rank -= ways
         return tuple(word)
-
-
-def _bits(number: int) -> list[int]:
-    """The places of the ones."""
-    places = []
-    while number:
-        places.append((number & -number).bit_length() - 1)
-        number &= number - 1
-    return places
 
 
 def _inside(rules: CNF, word: Sequence[str]) -> float:

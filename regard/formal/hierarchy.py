@@ -189,7 +189,12 @@ def open_language(text: str, words: bool | None = None, lines: Iterable[str] = (
     if text in MAKERS or text.startswith("dyck-"):
         return find_language(text)
     if Path(text).is_file():
-        return grammar_language(Path(text))
+        try:
+            rules = Path(text).read_text(encoding="utf-8").removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            raise DataError(f"reading {text}", bad_byte(error), "the text of a grammar") from None
+        grammar = read_grammar(rules, text)
+        return Language(text, "context-free", "a grammar", grammar.terminals, Chart(grammar))
     if FILE.fullmatch(text):
         raise DataError(f"opening {text}", "no such file", "a grammar, a name, or an expression")
     if not set(text) & MARKS and not words:
@@ -201,13 +206,3 @@ def open_language(text: str, words: bool | None = None, lines: Iterable[str] = (
     if not alphabet:
         raise UsageError("reading an expression", f"{text!r}, without symbols", "some, as in (ab)*")
     return Language(text, "regular", "an expression", alphabet, regex_dfa(text, alphabet, words))
-
-
-def grammar_language(path: Path) -> Language:
-    """The language of a grammar's file."""
-    try:
-        text = path.read_text(encoding="utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        raise DataError(f"reading {path}", bad_byte(error), "the text of a grammar") from None
-    grammar = read_grammar(text, str(path))
-    return Language(str(path), "context-free", "a grammar", grammar.terminals, Chart(grammar))

@@ -23,28 +23,28 @@ class Symbols:
 
 
 @dataclass(frozen=True)
-class Cat:
+class Concatenation:
     """One part after the other; without parts: the empty word."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
-class Either:
+class Union:
     """A word of any of the parts."""
 
     parts: frozenset[Node]
 
 
 @dataclass(frozen=True)
-class Both:
+class Intersection:
     """A word that all parts have."""
 
     parts: frozenset[Node]
 
 
 @dataclass(frozen=True)
-class Not:
+class Complement:
     """Any word but those of the inner expression."""
 
     inner: Node
@@ -57,30 +57,30 @@ class Star:
     inner: Node
 
 
-Node = Symbols | Cat | Either | Both | Not | Star
-NOTHING, EMPTY = Symbols(frozenset()), Cat(())
-ANYTHING = Not(NOTHING)
+Node = Symbols | Concatenation | Union | Intersection | Complement | Star
+NOTHING, EMPTY = Symbols(frozenset()), Concatenation(())
+ANYTHING = Complement(NOTHING)
 
 
 # Building, with the laws that keep derivatives few ----------------------------------------------
 
 
-def cat(*parts: Node) -> Node:
+def concatenate(*parts: Node) -> Node:
     """The parts one after the other."""
     flat: list[Node] = []
     for part in parts:
         if part == NOTHING:
             return NOTHING
-        flat += part.parts if isinstance(part, Cat) else (part,)
-    return flat[0] if len(flat) == 1 else Cat(tuple(flat))
+        flat += part.parts if isinstance(part, Concatenation) else (part,)
+    return flat[0] if len(flat) == 1 else Concatenation(tuple(flat))
 
 
-def either(*parts: Node) -> Node:
+def unite(*parts: Node) -> Node:
     """Any of the parts: in any order, each once, single symbols in one set."""
     flat: set[Node] = set()
     members: frozenset[str] = frozenset()
     for part in parts:
-        for one in part.parts if isinstance(part, Either) else (part,):
+        for one in part.parts if isinstance(part, Union) else (part,):
             if isinstance(one, Symbols):
                 members |= one.members
             else:
@@ -91,34 +91,34 @@ def either(*parts: Node) -> Node:
         flat.remove(EMPTY)
     if members:
         flat.add(Symbols(members))
-    return _one_of(flat, NOTHING, Either)
+    return _one_of(flat, NOTHING, Union)
 
 
-def both(*parts: Node) -> Node:
+def intersect(*parts: Node) -> Node:
     """What all parts have."""
     flat: set[Node] = set()
     for part in parts:
-        flat |= part.parts if isinstance(part, Both) else {part}
+        flat |= part.parts if isinstance(part, Intersection) else {part}
     flat.discard(ANYTHING)
-    return NOTHING if NOTHING in flat else _one_of(flat, ANYTHING, Both)
+    return NOTHING if NOTHING in flat else _one_of(flat, ANYTHING, Intersection)
 
 
-def _one_of(parts: set[Node], none: Node, kind: type[Either] | type[Both]) -> Node:
+def _one_of(parts: set[Node], none: Node, kind: type[Union] | type[Intersection]) -> Node:
     """A set of parts, unless there is one part or none."""
     if len(parts) > 1:
         return kind(frozenset(parts))
     return next(iter(parts), none)
 
 
-def negate(inner: Node) -> Node:
+def complement(inner: Node) -> Node:
     """All other words."""
-    return inner.inner if isinstance(inner, Not) else Not(inner)
+    return inner.inner if isinstance(inner, Complement) else Complement(inner)
 
 
 def star(inner: Node) -> Node:
     """Any number of times; the empty word inside says nothing new."""
-    if isinstance(inner, Either) and EMPTY in inner.parts:
-        inner = either(*(inner.parts - {EMPTY}))
+    if isinstance(inner, Union) and EMPTY in inner.parts:
+        inner = unite(*(inner.parts - {EMPTY}))
     if isinstance(inner, Star):
         return inner
     return EMPTY if inner in (NOTHING, EMPTY) else Star(inner)
@@ -128,11 +128,11 @@ def repeat(inner: Node, least: int, most: int | None) -> Node:
     """From `least` to `most` times; None: without end."""
     head = (inner,) * least
     if most is None:
-        return cat(*head, star(inner))
+        return concatenate(*head, star(inner))
     tail: Node = EMPTY
     for _ in range(most - least):
-        tail = either(EMPTY, cat(inner, tail))
-    return cat(*head, tail)
+        tail = unite(EMPTY, concatenate(inner, tail))
+    return concatenate(*head, tail)
 
 
 # Derivatives ------------------------------------------------------------------------------------
@@ -145,11 +145,11 @@ def nullable(node: Node) -> bool:
             return False
         case Star():
             return True
-        case Not(inner):
+        case Complement(inner):
             return not nullable(inner)
-        case Either(parts):
+        case Union(parts):
             return any(map(nullable, parts))
-        case Cat(parts) | Both(parts):
+        case Concatenation(parts) | Intersection(parts):
             return all(map(nullable, parts))
 
 
@@ -159,23 +159,20 @@ def derive(node: Node, symbol: str) -> Node:
         case Symbols(members):
             return EMPTY if symbol in members else NOTHING
         case Star(inner):
-            return cat(derive(inner, symbol), node)
-        case Not(inner):
-            return negate(derive(inner, symbol))
-        case Either(parts):
-            return either(*(derive(part, symbol) for part in parts))
-        case Both(parts):
-            return both(*(derive(part, symbol) for part in parts))
-        case Cat(parts):
-            return either(*_derive_parts(parts, symbol))
-
-
-def _derive_parts(parts: tuple[Node, ...], symbol: str) -> Iterable[Node]:
-    """The symbol may be in the first part, or in a later one when those before can be empty."""
-    for n, part in enumerate(parts):
-        yield cat(derive(part, symbol), *parts[n + 1 :])
-        if not nullable(part):
-            break
+            return concatenate(derive(inner, symbol), node)
+        case Complement(inner):
+            return complement(derive(inner, symbol))
+        case Union(parts):
+            return unite(*(derive(part, symbol) for part in parts))
+        case Intersection(parts):
+            return intersect(*(derive(part, symbol) for part in parts))
+        case Concatenation(parts):
+            options = []  # the first part has the symbol, or a later one if those before are empty
+            for n, part in enumerate(parts):
+                options.append(concatenate(derive(part, symbol), *parts[n + 1 :]))
+                if not nullable(part):
+                    break
+            return unite(*options)
 
 
 def to_dfa(node: Node, alphabet: Iterable[str]) -> DFA:
@@ -199,7 +196,7 @@ def from_dfa(dfa: DFA) -> Node:
         row = edges.setdefault(state, {-2: EMPTY} if state in dfa.accepting else {})
         for symbol, target in zip(dfa.alphabet, dfa.moves[state], strict=True):
             if target in dfa.live:
-                row[target] = either(row.get(target, NOTHING), Symbols(frozenset({symbol})))
+                row[target] = unite(row.get(target, NOTHING), Symbols(frozenset({symbol})))
     if dfa.start not in dfa.live:
         return NOTHING
     while len(edges) > 1:
@@ -221,9 +218,9 @@ def size(node: Node) -> int:
     match node:
         case Symbols(members):
             return min(len(members), 2)
-        case Star(inner) | Not(inner):
+        case Star(inner) | Complement(inner):
             return 1 + size(inner)
-        case Cat(parts) | Either(parts) | Both(parts):
+        case Concatenation(parts) | Union(parts) | Intersection(parts):
             return 1 + sum(map(size, parts))
 
 
@@ -245,16 +242,16 @@ def _take_out(edges: dict[int, dict[int, Node]], state: int) -> None:
         if into is None:
             continue
         for target, out in row.items():
-            other[target] = tidy(other.get(target, NOTHING), cat(into, loop, out))
+            other[target] = tidy(other.get(target, NOTHING), concatenate(into, loop, out))
 
 
 def tidy(*parts: Node) -> Node:
-    """Either, with what both have at their ends written once, and x x* or nothing as x*."""
-    made = either(*parts)
-    if not isinstance(made, Either):
-        return made
+    """Union, with what both have at their ends written once, and x x* or nothing as x*."""
+    union = unite(*parts)
+    if not isinstance(union, Union):
+        return union
     kept: list[Node] = []
-    for part in sorted(made.parts - {EMPTY}, key=key):
+    for part in sorted(union.parts - {EMPTY}, key=key):
         steps = _steps(part)
         for n, other in enumerate(map(_steps, kept)):
             if other[0] == steps[0] or other[-1] == steps[-1]:
@@ -262,15 +259,15 @@ def tidy(*parts: Node) -> Node:
                 break
         else:
             kept.append(part)
-    joined = either(*kept)
-    if EMPTY not in made.parts:
+    joined = unite(*kept)
+    if EMPTY not in union.parts:
         return joined
     match joined:
-        case Cat((*head, Star(inner))) if cat(*head) == inner:
+        case Concatenation((*head, Star(inner))) if concatenate(*head) == inner:
             return joined.parts[-1]
-        case Cat((Star(inner), *tail)) if cat(*tail) == inner:
+        case Concatenation((Star(inner), *tail)) if concatenate(*tail) == inner:
             return joined.parts[0]
-    return either(joined, EMPTY)
+    return unite(joined, EMPTY)
 
 
 def key(node: Node) -> str:
@@ -278,21 +275,21 @@ def key(node: Node) -> str:
     match node:
         case Symbols(members):
             return f"[{' '.join(sorted(members))}]"
-        case Star(inner) | Not(inner):
+        case Star(inner) | Complement(inner):
             return f"{type(node).__name__}({key(inner)})"
-        case Cat(parts):
+        case Concatenation(parts):
             return f"({' '.join(map(key, parts))})"
-        case Either(parts) | Both(parts):
+        case Union(parts) | Intersection(parts):
             return f"{type(node).__name__}({' '.join(sorted(map(key, parts)))})"
 
 
 def _steps(node: Node) -> tuple[Node, ...]:
     """The parts of an expression that come one after the other."""
-    return node.parts if isinstance(node, Cat) else (node,)
+    return node.parts if isinstance(node, Concatenation) else (node,)
 
 
 def _join(one: tuple[Node, ...], two: tuple[Node, ...]) -> Node:
-    """Either of two, a common beginning and a common end once."""
+    """Union of two, a common beginning and a common end once."""
     left, right = list(one), list(two)
     head: list[Node] = []
     while left and right and left[0] == right[0]:
@@ -302,4 +299,4 @@ def _join(one: tuple[Node, ...], two: tuple[Node, ...]) -> Node:
     while left and right and left[-1] == right[-1]:
         tail.insert(0, left.pop())
         right.pop()
-    return cat(*head, tidy(cat(*left), cat(*right)), *tail)
+    return concatenate(*head, tidy(concatenate(*left), concatenate(*right)), *tail)

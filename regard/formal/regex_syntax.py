@@ -17,7 +17,7 @@ from regard.errors import DataError, ResourceError, UsageError
 from regard.formal import regex
 from regard.formal.dfa import DFA
 from regard.formal.lark_parser import Lark, Token, Tree, UnexpectedInput, make_parser
-from regard.formal.regex import Both, Cat, Either, Node, Not, Star, Symbols
+from regard.formal.regex import Complement, Concatenation, Intersection, Node, Star, Symbols, Union
 
 MARKS = frozenset("()[]{}|&~*+?.\\")
 MAX_TIMES = 250  # of {m,n}
@@ -66,17 +66,17 @@ def regex_dfa(text: str, alphabet: Iterable[str] | None = None, words: bool = Fa
 
 def symbols_of(text: str, words: bool = False) -> tuple[str, ...]:
     """The symbols that an expression names, sorted."""
-    reader = Reader(text, words, None)
+    reader = RegexReader(text, words, None)
     reader.read()
     return tuple(sorted(reader.seen))
 
 
 def parse_regex(text: str, alphabet: Iterable[str], words: bool = False) -> Node:
     """The tree of an expression; errors say line and column."""
-    return Reader(text, words, frozenset(alphabet)).read()
+    return RegexReader(text, words, frozenset(alphabet)).read()
 
 
-class Reader:
+class RegexReader:
     """Turns what lark parsed into an expression over an alphabet, or over any (None)."""
 
     def __init__(self, text: str, words: bool, alphabet: frozenset[str] | None) -> None:
@@ -117,19 +117,19 @@ class Reader:
         parts = [self.build(part) for part in tree.children if isinstance(part, Tree)]
         match str(tree.data):
             case "either":
-                return regex.either(*parts)
+                return regex.unite(*parts)
             case "both":
-                return regex.both(*parts)
+                return regex.intersect(*parts)
             case "after":
-                return regex.cat(*parts)
+                return regex.concatenate(*parts)
             case "negate":
-                return regex.negate(*parts)
+                return regex.complement(*parts)
             case "star":
                 return regex.star(*parts)
             case "plus":
                 return regex.repeat(parts[0], 1, None)
             case "optional":
-                return regex.either(*parts, regex.EMPTY)
+                return regex.unite(*parts, regex.EMPTY)
             case "any":
                 return Symbols(self.alphabet or frozenset())
         token = tree.children[-1]
@@ -208,10 +208,10 @@ def dfa_regex(dfa: DFA, words: bool | None = None) -> str:
 
 def write_regex(node: Node, alphabet: Iterable[str], words: bool = False) -> str:
     """The text of an expression, which reads back as the same language."""
-    return Writer(tuple(alphabet), words).write(node, 0)
+    return RegexWriter(tuple(alphabet), words).write(node, 0)
 
 
-class Writer:
+class RegexWriter:
     """Writes expressions with as few brackets as their marks need."""
 
     def __init__(self, alphabet: tuple[str, ...], words: bool) -> None:
@@ -224,15 +224,15 @@ class Writer:
                 return self.members(members)
             case Star(inner):
                 return f"{self.write(inner, 4)}*"
-            case Not(inner):
+            case Complement(inner):
                 text, own = f"~{self.write(inner, 3)}", 3
-            case Either(parts) if regex.EMPTY in parts:
-                return f"{self.write(regex.either(*(parts - {regex.EMPTY})), 4)}?"
-            case Either(parts):
+            case Union(parts) if regex.EMPTY in parts:
+                return f"{self.write(regex.unite(*(parts - {regex.EMPTY})), 4)}?"
+            case Union(parts):
                 text, own = self.gap.join(("", "|", "")).join(self.sorted(parts, 1)), 0
-            case Both(parts):
+            case Intersection(parts):
                 text, own = self.gap.join(("", "&", "")).join(self.sorted(parts, 2)), 1
-            case Cat(parts):
+            case Concatenation(parts):
                 text, own = self.gap.join(self.steps(parts)) or "()", 2 if parts else 4
         return f"({text})" if level > own else text
 
@@ -245,8 +245,8 @@ class Writer:
         texts: list[str] = []
         fresh = 0  # parts before this one that are still written out
         for n, part in enumerate(parts):
-            inner = regex.cat(part.inner) if isinstance(part, Star) else None
-            steps = inner.parts if isinstance(inner, Cat) else (inner,)
+            inner = regex.concatenate(part.inner) if isinstance(part, Star) else None
+            steps = inner.parts if isinstance(inner, Concatenation) else (inner,)
             if inner is not None and fresh >= len(steps) and parts[n - len(steps) : n] == steps:
                 texts[-len(steps) :] = [f"{self.write(inner, 4)}+"]
                 fresh = 0

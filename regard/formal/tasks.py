@@ -129,21 +129,6 @@ def ask_equation(length: int, rng: Random) -> list[int]:
 # Answers ---------------------------------------------------------------------------------------
 
 
-def even_pairs(word: Sequence[int]) -> list[int]:
-    """1 when 01 and 10 together occur an even number of times."""
-    return [int(word[0] == word[-1])]
-
-
-def parity(word: Sequence[int]) -> list[int]:
-    """The number of ones modulo 2."""
-    return [sum(word) % 2]
-
-
-def cycle(word: Sequence[int]) -> list[int]:
-    """Where steps of -1, 0 and +1 (written 0, 1, 2) lead on a ring of five."""
-    return [sum(action - 1 for action in word) % 5]
-
-
 def stack(word: Sequence[int]) -> list[int]:
     """The stack at the end, top first; taking from an empty stack does nothing."""
     bits: list[int] = []
@@ -164,11 +149,6 @@ def missing(word: Sequence[int]) -> list[int]:
     """The symbol of the other copy."""
     half, at = len(word) // 2, list(word).index(MISSING)
     return [word[at - half if at >= half else at + half]]
-
-
-def odds_first(word: Sequence[int]) -> list[int]:
-    """Places 1, 3, … counted from 0, then 0, 2, …, as the study's code has it, not its text."""
-    return [*word[1::2], *word[::2]]
 
 
 def add(word: Sequence[int]) -> list[int]:
@@ -256,13 +236,13 @@ BIT, FIFTH = 0.5, 0.2
 
 _ROWS: tuple[LengthTask, ...] = (
     LengthTask("even-pairs", REGULAR, 2, 2, BIT, Published(100, 100, 100, 96.4, 100),
-               digits(2), even_pairs, one),
+               digits(2), lambda word: [int(word[0] == word[-1])], one),  # 01 and 10 evenly often
     LengthTask("modular-arithmetic-simple", REGULAR, 8, 5, FIFTH,
                Published(100, 100, 100, 24.2, 100), ask_flat_expression, value, one),
     LengthTask("parity", REGULAR, 2, 2, BIT, Published(100, 100, 100, 52.0, 100),
-               digits(2), parity, one),
+               digits(2), lambda word: [sum(word) % 2], one),
     LengthTask("cycle-navigation", REGULAR, 3, 5, FIFTH, Published(100, 100, 100, 61.9, 100),
-               digits(3), cycle, one),
+               digits(3), lambda word: [sum(step - 1 for step in word) % 5], one),  # a ring of five
     LengthTask("stack-manipulation", STACK, 5, 3, BIT, Published(56.0, 100, 100, 57.5, 59.1),
                ask_stack, stack, more),
     LengthTask("reverse", STACK, 2, 2, BIT, Published(62.0, 100, 100, 62.3, 60.9),
@@ -276,7 +256,7 @@ _ROWS: tuple[LengthTask, ...] = (
     LengthTask("missing-duplicate", TAPE, 4, 2, BIT, Published(52.3, 55.2, 100, 56.4, 54.3),
                ask_missing, missing, one, least=2),
     LengthTask("odds-first", TAPE, 2, 2, BIT, Published(51.0, 51.9, 100, 52.8, 55.6),
-               digits(2), odds_first, same),
+               digits(2), lambda word: [*word[1::2], *word[::2]], same),  # as the study's code
     LengthTask("binary-addition", TAPE, 3, 3, BIT, Published(50.3, 52.7, 100, 54.3, 55.5),
                ask_numbers, add, more),
     LengthTask("binary-multiplication", TAPE, 3, 3, BIT, Published(50.0, 52.7, 58.5, 52.2, 53.1),

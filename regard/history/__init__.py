@@ -1,4 +1,4 @@
-"""What came before attention: word vectors, clusters, entropy and guessing, n-grams, the ladder."""
+"""Before attention: word vectors, clusters, entropy, n-grams."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ writes float32 weights, which transformers opens where the family exists there.
 
 @verb
 def check(model: ModelLike, *, properties: bool = False) -> CheckReport:
-    """Compare a folder with transformers, and test what attention promises.
+    """Compare a folder with transformers; test attention's promises.
 
     Scores are compared on random batches; parity.json in the folder holds what was found.
 
@@ -56,8 +56,8 @@ def check(model: ModelLike, *, properties: bool = False) -> CheckReport:
             check_kind(path, NETWORK)
             source = find_source(path)
             if source is None:
-                found = f"{path!r} is a preset, a shape without weights"
-                raise UsageError("checking a model", found, "a folder with weights")
+                fault = f"{path!r} is a preset, a shape without weights"
+                raise UsageError("checking a model", fault, "a folder with weights")
             weights, binding = load_model(source, torch.float32, choose_device())
             kit, reason = Kit(weights, None, binding, source.config), None
         if source is not None:
@@ -74,7 +74,7 @@ def check(model: ModelLike, *, properties: bool = False) -> CheckReport:
 def export(
     form: Literal["ctranslate2", "int8", "arpa"], model: ModelLike, out: str | Path
 ) -> Exported:
-    """Write a model in another form: for CTranslate2, with int8 weights, as ARPA.
+    """Write a model for CTranslate2, with int8 weights, or as ARPA.
 
     Args:
         form: ctranslate2 is for that engine (extra ctranslate2), int8 takes a quarter of the room,

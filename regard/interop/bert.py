@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from regard.interop.table import LABELS, Both, Duplicate, Key, Row, Table, Variant, act
+from regard.interop.table import LABELS, Duplicate, Key, ManyKeys, Table, TensorRow, Variant, act
 
 ENCODER_SIZES = (
     ("{front,encoder.block}.dim", Key("hidden_size")),
@@ -23,13 +23,15 @@ CLASSES = (VOCAB, ("head.size", LABELS))
 POOLED = {"head.take": "first", "head.transform": "tanh"}
 
 
-def output(head: str) -> tuple[Row, ...]:
+def output(head: str) -> tuple[TensorRow, ...]:
     """Rows of a masked-language head; an untied one stores its bias twice."""
     bias = "head.out.bias"
     return (
-        Row("head.out.weight", f"{head}.decoder.weight"),
-        Row(bias, f"{head}.bias", when=lambda config: config.head.tied),
-        Row(bias, f"{head}.{{decoder.bias,bias}}", Duplicate(), when=lambda c: not c.head.tied),
+        TensorRow("head.out.weight", f"{head}.decoder.weight"),
+        TensorRow(bias, f"{head}.bias", when=lambda config: config.head.tied),
+        TensorRow(
+            bias, f"{head}.{{decoder.bias,bias}}", Duplicate(), when=lambda c: not c.head.tied
+        ),
     )
 
 
@@ -37,13 +39,13 @@ BERT = Table(
     family="bert",
     variants={
         "BertModel": Variant(
-            rows=(Row("head.dense", "pooler.dense"),), config=(VOCAB,), fixed=POOLED
+            rows=(TensorRow("head.dense", "pooler.dense"),), config=(VOCAB,), fixed=POOLED
         ),
         "BertForMaskedLM": Variant(
             prefix="bert.",
             rows=(
-                Row("head.dense", "cls.predictions.transform.dense"),
-                Row("head.norm", "cls.predictions.transform.LayerNorm"),
+                TensorRow("head.dense", "cls.predictions.transform.dense"),
+                TensorRow("head.norm", "cls.predictions.transform.LayerNorm"),
                 *output("cls.predictions"),
             ),
             config=(
@@ -55,13 +57,16 @@ BERT = Table(
         ),
         "BertForSequenceClassification": Variant(
             prefix="bert.",
-            rows=(Row("head.dense", "bert.pooler.dense"), Row("head.out", "classifier")),
+            rows=(
+                TensorRow("head.dense", "bert.pooler.dense"),
+                TensorRow("head.out", "classifier"),
+            ),
             config=CLASSES,
             fixed=POOLED | {"head.bias": True},
         ),
         "BertForTokenClassification": Variant(
             prefix="bert.",
-            rows=(Row("head.out", "classifier"),),
+            rows=(TensorRow("head.out", "classifier"),),
             config=CLASSES,
             fixed={"head.bias": True},
         ),
@@ -80,19 +85,19 @@ BERT = Table(
         "front.kind": "text",
     },
     rows=(
-        Row("front.tokens", "embeddings.word_embeddings"),
-        Row("front.positions", "embeddings.position_embeddings"),
-        Row("front.segments", "embeddings.token_type_embeddings"),
-        Row("front.norm", "embeddings.LayerNorm"),
-        Row(
+        TensorRow("front.tokens", "embeddings.word_embeddings"),
+        TensorRow("front.positions", "embeddings.position_embeddings"),
+        TensorRow("front.segments", "embeddings.token_type_embeddings"),
+        TensorRow("front.norm", "embeddings.LayerNorm"),
+        TensorRow(
             "encoder.blocks.{i}.attn.{q,k,v}",
             "encoder.layer.{i}.attention.self.{query,key,value}",
         ),
-        Row("encoder.blocks.{i}.attn.o", "encoder.layer.{i}.attention.output.dense"),
-        Row("encoder.blocks.{i}.attn.norm", "encoder.layer.{i}.attention.output.LayerNorm"),
-        Row("encoder.blocks.{i}.mlp.up", "encoder.layer.{i}.intermediate.dense"),
-        Row("encoder.blocks.{i}.mlp.down", "encoder.layer.{i}.output.dense"),
-        Row("encoder.blocks.{i}.mlp.norm", "encoder.layer.{i}.output.LayerNorm"),
+        TensorRow("encoder.blocks.{i}.attn.o", "encoder.layer.{i}.attention.output.dense"),
+        TensorRow("encoder.blocks.{i}.attn.norm", "encoder.layer.{i}.attention.output.LayerNorm"),
+        TensorRow("encoder.blocks.{i}.mlp.up", "encoder.layer.{i}.intermediate.dense"),
+        TensorRow("encoder.blocks.{i}.mlp.down", "encoder.layer.{i}.output.dense"),
+        TensorRow("encoder.blocks.{i}.mlp.norm", "encoder.layer.{i}.output.LayerNorm"),
     ),
     require={"is_decoder": False, "position_embedding_type": "absolute"},
     ignore=("*embeddings.position_ids", "cls.predictions.decoder.bias", "cls.seq_relationship.*"),
@@ -106,8 +111,8 @@ ROBERTA = replace(
         "RobertaForMaskedLM": Variant(
             prefix="roberta.",
             rows=(
-                Row("head.dense", "lm_head.dense"),
-                Row("head.norm", "lm_head.layer_norm"),
+                TensorRow("head.dense", "lm_head.dense"),
+                TensorRow("head.norm", "lm_head.layer_norm"),
                 *output("lm_head"),
             ),
             config=(*MASKED, ("head.eps", Key("layer_norm_eps", 1e-12))),
@@ -115,7 +120,10 @@ ROBERTA = replace(
         ),
         "RobertaForSequenceClassification": Variant(
             prefix="roberta.",
-            rows=(Row("head.dense", "classifier.dense"), Row("head.out", "classifier.out_proj")),
+            rows=(
+                TensorRow("head.dense", "classifier.dense"),
+                TensorRow("head.out", "classifier.out_proj"),
+            ),
             config=CLASSES,
             fixed=POOLED | {"head.bias": True},
         ),
@@ -125,7 +133,7 @@ ROBERTA = replace(
         # Positions start after the padding id, so that many rows of the table are never used.
         (
             "front.offset",
-            Both(
+            ManyKeys(
                 lambda config: 1 + config.get("pad_token_id", 1),
                 lambda offset: {"pad_token_id": offset - 1},
             ),
@@ -141,16 +149,16 @@ DISTILBERT = Table(
         "DistilBertForMaskedLM": Variant(
             prefix="distilbert.",
             rows=(
-                Row("head.dense", "vocab_transform"),
-                Row("head.norm", "vocab_layer_norm"),
-                Row("head.out", "vocab_projector"),
+                TensorRow("head.dense", "vocab_transform"),
+                TensorRow("head.norm", "vocab_layer_norm"),
+                TensorRow("head.out", "vocab_projector"),
             ),
             config=(*MASKED, ("head.transform", act("activation", "gelu"))),
             fixed={"{head.norm,head.bias}": True, "head.eps": 1e-12},
         ),
         "DistilBertForSequenceClassification": Variant(
             prefix="distilbert.",
-            rows=(Row("head.dense", "pre_classifier"), Row("head.out", "classifier")),
+            rows=(TensorRow("head.dense", "pre_classifier"), TensorRow("head.out", "classifier")),
             config=CLASSES,
             fixed={"head.take": "first", "head.transform": "relu", "head.bias": True},
         ),
@@ -165,13 +173,15 @@ DISTILBERT = Table(
     ),
     fixed=BERT.fixed | {"{encoder.block,front}.eps": 1e-12},
     rows=(
-        Row("front.tokens", "embeddings.word_embeddings"),
-        Row("front.positions", "embeddings.position_embeddings"),
-        Row("front.norm", "embeddings.LayerNorm"),
-        Row("encoder.blocks.{i}.attn.{q,k,v,o}", "transformer.layer.{i}.attention.{q,k,v,out}_lin"),
-        Row("encoder.blocks.{i}.attn.norm", "transformer.layer.{i}.sa_layer_norm"),
-        Row("encoder.blocks.{i}.mlp.{up,down}", "transformer.layer.{i}.ffn.{lin1,lin2}"),
-        Row("encoder.blocks.{i}.mlp.norm", "transformer.layer.{i}.output_layer_norm"),
+        TensorRow("front.tokens", "embeddings.word_embeddings"),
+        TensorRow("front.positions", "embeddings.position_embeddings"),
+        TensorRow("front.norm", "embeddings.LayerNorm"),
+        TensorRow(
+            "encoder.blocks.{i}.attn.{q,k,v,o}", "transformer.layer.{i}.attention.{q,k,v,out}_lin"
+        ),
+        TensorRow("encoder.blocks.{i}.attn.norm", "transformer.layer.{i}.sa_layer_norm"),
+        TensorRow("encoder.blocks.{i}.mlp.{up,down}", "transformer.layer.{i}.ffn.{lin1,lin2}"),
+        TensorRow("encoder.blocks.{i}.mlp.norm", "transformer.layer.{i}.output_layer_norm"),
     ),
     ignore=("*embeddings.position_ids",),
 )

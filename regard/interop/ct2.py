@@ -59,8 +59,8 @@ def save_ctranslate2(kit: Kit, out: Path) -> None:
     check_shape(kit.model)
     ends, tokenizer = sorted(kit.stops), kit.tokenizer
     if tokenizer is None or len(ends) != 1:
-        found = "no tokenizer" if tokenizer is None else f"{len(ends)} ids that end a text"
-        raise UsageError("exporting", found, "a tokenizer, and one id that ends a text")
+        fault = "no tokenizer" if tokenizer is None else f"{len(ends)} ids that end a text"
+        raise UsageError("exporting", fault, "a tokenizer, and one id that ends a text")
     ids = range(tokenizer.size)
     words = tokenizer.pieces(ids, "source"), tokenizer.pieces(ids, "target")
     unknown = tokenizer.specials.get("unk")
@@ -83,24 +83,24 @@ def build_spec(
     words are the spellings of the source's and the target's ids; start, end and unknown are ids.
     """
     specs, (encoder, decoder) = import_specs(), check_shape(model)
-    made = specs.TransformerSpec(
+    spec = specs.TransformerSpec(
         specs.TransformerEncoderSpec(**stack_options(specs, encoder.config)),
         specs.TransformerDecoderSpec(**stack_options(specs, decoder.config)),
     )
-    fill_stack(made.encoder, model.front, encoder)
-    fill_stack(made.decoder, model.target, decoder)
+    fill_stack(spec.encoder, model.front, encoder)
+    fill_stack(spec.decoder, model.target, decoder)
     assert model.head.out is not None
-    fill_linear(made.decoder.projection, model.head.out)
+    fill_linear(spec.decoder.projection, model.head.out)
     source, target = words
-    made.register_source_vocabulary(spelling(source, made.encoder.embeddings[0].weight))
-    made.register_target_vocabulary(spelling(target, made.decoder.embeddings.weight))
-    config = made.config
+    spec.register_source_vocabulary(spelling(source, spec.encoder.embeddings[0].weight))
+    spec.register_target_vocabulary(spelling(target, spec.decoder.embeddings.weight))
+    config = spec.config
     config.layer_norm_epsilon = encoder.config.block.eps
     config.decoder_start_token, config.eos_token = target[start], target[end]
     config.bos_token = target[start]
     config.unk_token = target[end if unknown is None else unknown]  # one of its words must be it
     config.add_source_bos = config.add_source_eos = False  # the tokenizer adds what there must be
-    return made
+    return spec
 
 
 def write_spec(made: Any, folder: Path) -> None:
@@ -115,9 +115,9 @@ def import_specs() -> Any:
     try:
         from ctranslate2 import specs
     except ImportError as error:
-        found = f"the package ctranslate2 cannot be imported: {error}"
+        fault = f"the package ctranslate2 cannot be imported: {error}"
         fix = "pip install 'regard[ctranslate2]'"
-        raise RegardError(DOING, found, "the extra ctranslate2", fix) from None
+        raise RegardError(DOING, fault, "the extra ctranslate2", fix) from None
     return specs
 
 

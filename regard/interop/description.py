@@ -12,7 +12,7 @@ from regard.errors import RegardError
 from regard.files import read_json
 from regard.interop.folder import INDEX, SINGLE
 from regard.interop.parity import PARITY
-from regard.interop.source import Source, read_tokenizer
+from regard.interop.source import CheckpointSource, read_tokenizer
 from regard.interop.table import Binding
 from regard.interop.weights import OWN
 from regard.model.config import FrontConfig, ModelConfig, RecurrentConfig, TextConfig
@@ -22,7 +22,11 @@ from regard.model.results import InputInfo, ModelInfo, StackInfo, TokenizerSumma
 
 
 def describe_model(
-    path: str, model: Model, binding: Binding | None, source: Source | None, with_taps: bool
+    path: str,
+    model: Model,
+    binding: Binding | None,
+    source: CheckpointSource | None,
+    with_taps: bool,
 ) -> ModelInfo:
     """Sizes, tokenizer and parity; the model may be without memory."""
     config, count = model.config, sum(p.numel() for p in model.parameters())
@@ -76,7 +80,7 @@ def describe_stack(stack: StackConfig) -> StackInfo:
     )
 
 
-def describe_tokenizer(source: Source) -> TokenizerSummary | str | None:
+def describe_tokenizer(source: CheckpointSource) -> TokenizerSummary | str | None:
     """Kind, size and control tokens; a sentence where it cannot be opened."""
     try:
         tokenizer = read_tokenizer(source)

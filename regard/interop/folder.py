@@ -46,8 +46,8 @@ class FolderSource:
         elif (path / INDEX).exists():
             self._read_shards(path / INDEX)
         else:
-            found = f"the folder has neither {SINGLE} nor {INDEX}"
-            raise DataError(f"opening {path}", found, "weights in safetensors", "download them too")
+            fault = f"the folder has neither {SINGLE} nor {INDEX}"
+            raise DataError(f"opening {path}", fault, "weights in safetensors", "download them too")
         self._open: dict[Path, Any] = {}
         self._pairs: set[str] = set()
         stored = self.config.get(STORED)
@@ -77,8 +77,8 @@ class FolderSource:
                 self._open[file] = safe_open(file, framework="pt")
             tensor: Tensor = self._open[file].get_tensor(name)
         except (SafetensorError, OSError, RuntimeError) as error:
-            found = f"tensor {name!r} cannot be read: {error}"
-            raise DataError(f"reading {file}", found, fix="copy or download it again") from error
+            fault = f"tensor {name!r} cannot be read: {error}"
+            raise DataError(f"reading {file}", fault, fix="copy or download it again") from error
         return tensor
 
     def _read_shards(self, index: Path) -> None:
@@ -89,16 +89,16 @@ class FolderSource:
         for name, file in weight_map.items():
             if not isinstance(file, str) or not re.fullmatch(r"[^/\\:\0]+\.safetensors", file):
                 at = index.read_bytes().find(json.dumps(name).encode())
-                found = f"the index sends {name!r} to {file!r}"
-                raise corrupt(index, max(at, 0), found, "the plain name of a .safetensors file")
+                fault = f"the index sends {name!r} to {file!r}"
+                raise corrupt(index, max(at, 0), fault, "the plain name of a .safetensors file")
             if file not in shards:
                 if not (self.path / file).is_file():
-                    found = f"shard {file} is missing (it holds {name!r})"
-                    raise DataError(f"opening {self.path}", found, f"all files of {INDEX}")
+                    fault = f"shard {file} is missing (it holds {name!r})"
+                    raise DataError(f"opening {self.path}", fault, f"all files of {INDEX}")
                 shards[file] = read_shapes(self.path / file)
             if name not in shards[file]:
-                found = f"{file} has no tensor {name!r}, though {INDEX} lists it there"
-                raise DataError(f"opening {self.path}", found, "index and shards of one export")
+                fault = f"{file} has no tensor {name!r}, though {INDEX} lists it there"
+                raise DataError(f"opening {self.path}", fault, "index and shards of one export")
             self.shapes[name], self._files[name] = shards[file][name], self.path / file
 
 

@@ -46,9 +46,9 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         from gguf import GGUFReader
     except ImportError as error:
-        found = f"the package gguf cannot be imported: {error}"
+        fault = f"the package gguf cannot be imported: {error}"
         fix = "pip install 'regard[gguf]'"
-        raise RegardError(f"opening {path}", found, "the extra gguf", fix) from None
+        raise RegardError(f"opening {path}", fault, "the extra gguf", fix) from None
 
     class Reader(GGUFReader):
         def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
@@ -213,9 +213,9 @@ class GGUFSource:
     def _error(self, key: str, expected: str, fix: str = "use another checkpoint") -> DataError:
         """Name a metadata key or a tensor that does not fit."""
         if key in self._tensors:
-            found = f"tensor {key!r} of shape {self._shape(key)}"
+            fault = f"tensor {key!r} of shape {self._shape(key)}"
         else:
-            found = (
+            fault = (
                 f"{key} is {repr(self.metadata[key])[:80] if key in self.metadata else 'missing'}"
             )
-        return DataError(f"reading {self.path}", found, expected, fix)
+        return DataError(f"reading {self.path}", fault, expected, fix)

@@ -1,13 +1,13 @@
 """GPT-2 (Radford 2019): pre-norm decoder with learned positions and fused q, k, v."""
 
-from regard.interop.table import Both, Key, Row, Split, Table, Transpose, Variant, act
+from regard.interop.table import Key, ManyKeys, Split, Table, TensorRow, Transpose, Variant, act
 
 GPT2 = Table(
     family="gpt2",
     variants={
         "GPT2LMHeadModel": Variant(
             prefix="transformer.",
-            rows=(Row("head.out", "lm_head"),),
+            rows=(TensorRow("head.out", "lm_head"),),
             config=(
                 ("{head.size,front.vocab}", Key("vocab_size")),
                 ("head.tied", Key("tie_word_embeddings", True)),
@@ -21,7 +21,7 @@ GPT2 = Table(
         ("decoder.block.heads", Key("n_head")),
         (
             "decoder.block.hidden",
-            Both(
+            ManyKeys(
                 lambda config: config.get("n_inner") or 4 * config["n_embd"],
                 lambda value: {"n_inner": value},
             ),
@@ -32,15 +32,15 @@ GPT2 = Table(
     ),
     fixed={"decoder.block.causal": True, "front.position": "learned", "front.kind": "text"},
     rows=(
-        Row("front.tokens", "wte"),
-        Row("front.positions", "wpe"),
-        Row("decoder.blocks.{i}.attn.norm", "h.{i}.ln_1"),
-        Row("decoder.blocks.{i}.attn.{q,k,v}", "h.{i}.attn.c_attn", Transpose(), Split()),
-        Row("decoder.blocks.{i}.attn.o", "h.{i}.attn.c_proj", Transpose()),
-        Row("decoder.blocks.{i}.mlp.norm", "h.{i}.ln_2"),
-        Row("decoder.blocks.{i}.mlp.up", "h.{i}.mlp.c_fc", Transpose()),
-        Row("decoder.blocks.{i}.mlp.down", "h.{i}.mlp.c_proj", Transpose()),
-        Row("decoder.norm", "ln_f"),
+        TensorRow("front.tokens", "wte"),
+        TensorRow("front.positions", "wpe"),
+        TensorRow("decoder.blocks.{i}.attn.norm", "h.{i}.ln_1"),
+        TensorRow("decoder.blocks.{i}.attn.{q,k,v}", "h.{i}.attn.c_attn", Transpose(), Split()),
+        TensorRow("decoder.blocks.{i}.attn.o", "h.{i}.attn.c_proj", Transpose()),
+        TensorRow("decoder.blocks.{i}.mlp.norm", "h.{i}.ln_2"),
+        TensorRow("decoder.blocks.{i}.mlp.up", "h.{i}.mlp.c_fc", Transpose()),
+        TensorRow("decoder.blocks.{i}.mlp.down", "h.{i}.mlp.c_proj", Transpose()),
+        TensorRow("decoder.norm", "ln_f"),
     ),
     require={
         "scale_attn_weights": True,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from regard.errors import DataError
-from regard.interop.table import Both, Key, Row, Table, Variant, act
+from regard.interop.table import Key, ManyKeys, Table, TensorRow, Variant, act
 
 
 def read_bias(config: dict[str, Any]) -> tuple[str, ...]:
@@ -54,12 +54,14 @@ def write_rotary(scaling: dict[str, Any] | None) -> dict[str, Any]:
     return {"rope_scaling": {"rope_type": "llama3", **named}}
 
 
-ROTARY_BASE = Both(lambda config: float(rope(config)["rope_theta"]), lambda v: {"rope_theta": v})
-ROTARY_SCALING = Both(read_rotary, write_rotary)
-BIAS = ("decoder.block.bias", Both(read_bias, write_bias))
+ROTARY_BASE = ManyKeys(
+    lambda config: float(rope(config)["rope_theta"]), lambda v: {"rope_theta": v}
+)
+ROTARY_SCALING = ManyKeys(read_rotary, write_rotary)
+BIAS = ("decoder.block.bias", ManyKeys(read_bias, write_bias))
 HEAD_DIM = (
     "decoder.block.head_dim",
-    Both(
+    ManyKeys(
         lambda config: config.get("head_dim"),
         lambda value: {} if value is None else {"head_dim": value},  # Qwen 2 fails on null
     ),
@@ -67,7 +69,7 @@ HEAD_DIM = (
 
 HEAD = Variant(
     prefix="model.",
-    rows=(Row("head.out", "lm_head"),),
+    rows=(TensorRow("head.out", "lm_head"),),
     config=(
         ("{head.size,front.vocab}", Key("vocab_size")),
         ("head.tied", Key("tie_word_embeddings", False)),
@@ -100,13 +102,13 @@ LLAMA = Table(
         "front.kind": "text",
     },
     rows=(
-        Row("front.tokens", "embed_tokens"),
-        Row("decoder.blocks.{i}.attn.norm", "layers.{i}.input_layernorm"),
-        Row("decoder.blocks.{i}.attn.{q,k,v,o}", "layers.{i}.self_attn.{q,k,v,o}_proj"),
-        Row("decoder.blocks.{i}.attn.{q,k}_norm", "layers.{i}.self_attn.{q,k}_norm"),
-        Row("decoder.blocks.{i}.mlp.norm", "layers.{i}.post_attention_layernorm"),
-        Row("decoder.blocks.{i}.mlp.{gate,up,down}", "layers.{i}.mlp.{gate,up,down}_proj"),
-        Row("decoder.norm", "norm"),
+        TensorRow("front.tokens", "embed_tokens"),
+        TensorRow("decoder.blocks.{i}.attn.norm", "layers.{i}.input_layernorm"),
+        TensorRow("decoder.blocks.{i}.attn.{q,k,v,o}", "layers.{i}.self_attn.{q,k,v,o}_proj"),
+        TensorRow("decoder.blocks.{i}.attn.{q,k}_norm", "layers.{i}.self_attn.{q,k}_norm"),
+        TensorRow("decoder.blocks.{i}.mlp.norm", "layers.{i}.post_attention_layernorm"),
+        TensorRow("decoder.blocks.{i}.mlp.{gate,up,down}", "layers.{i}.mlp.{gate,up,down}_proj"),
+        TensorRow("decoder.norm", "norm"),
     ),
     require={"use_sliding_window": False, "partial_rotary_factor": 1.0},
     ignore=("*.rotary_emb.inv_freq",),
@@ -121,7 +123,7 @@ MISTRAL = replace(
         # null is no window; left out, transformers takes 4096
         (
             "decoder.block.window",
-            Both(
+            ManyKeys(
                 lambda config: config.get("sliding_window", 4096),
                 lambda value: {"sliding_window": value},
             ),

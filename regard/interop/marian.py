@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.interop.table import Both, Key, Row, Table, Unsqueeze, Variant, act
+from regard.interop.table import Key, ManyKeys, Table, TensorRow, Unsqueeze, Variant, act
 
 # Sizes and layer names that Marian and Whisper share (both come from fairseq's layout).
-SIZES: tuple[tuple[str, Key | Both], ...] = (
+SIZES: tuple[tuple[str, Key | ManyKeys], ...] = (
     ("{front,target,encoder.block,decoder.block}.dim", Key("d_model")),
     ("encoder.depth", Key("encoder_layers")),
     ("encoder.block.heads", Key("encoder_attention_heads")),
@@ -19,7 +19,7 @@ SIZES: tuple[tuple[str, Key | Both], ...] = (
     ("head.tied", Key("tie_word_embeddings", True)),
 )
 LAYERS = tuple(
-    Row(f"{stack}.blocks.{{i}}.{ours}", f"{stack}.layers.{{i}}.{theirs}")
+    TensorRow(f"{stack}.blocks.{{i}}.{ours}", f"{stack}.layers.{{i}}.{theirs}")
     for stack in ("encoder", "decoder")
     for ours, theirs in (
         ("attn.{q,k,v,o}", "self_attn.{q,k,v,out}_proj"),
@@ -45,15 +45,15 @@ MARIAN = Table(
         "MarianMTModel": Variant(
             prefix="model.",
             rows=(
-                Row("head.out.weight", "lm_head.weight"),
-                Row("head.out.bias", "final_logits_bias", Unsqueeze()),
+                TensorRow("head.out.weight", "lm_head.weight"),
+                TensorRow("head.out.bias", "final_logits_bias", Unsqueeze()),
             ),
         ),
     },
     config=(
         *SIZES,
         ("front.vocab", Key("vocab_size")),
-        ("{target.vocab,head.size}", Both(read_vocab, lambda v: {"decoder_vocab_size": v})),
+        ("{target.vocab,head.size}", ManyKeys(read_vocab, lambda v: {"decoder_vocab_size": v})),
         ("shared", Key("share_encoder_decoder_embeddings", True)),
         ("{front,target}.scale", Key("scale_embedding", False)),
         ("{front,target}.length", Key("max_position_embeddings", 1024)),
@@ -66,9 +66,9 @@ MARIAN = Table(
         "{decoder.block.causal,decoder.block.cross,head.bias}": True,
     },
     rows=(
-        Row("front.tokens", "shared", when=lambda config: config.shared),
-        Row("front.tokens", "encoder.embed_tokens", when=lambda config: not config.shared),
-        Row("target.tokens", "decoder.embed_tokens"),
+        TensorRow("front.tokens", "shared", when=lambda config: config.shared),
+        TensorRow("front.tokens", "encoder.embed_tokens", when=lambda config: not config.shared),
+        TensorRow("target.tokens", "decoder.embed_tokens"),
         *LAYERS,
     ),
     require={

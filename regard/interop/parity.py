@@ -21,7 +21,7 @@ from regard.ambient import current, track
 from regard.errors import DataError
 from regard.files import write_whole
 from regard.interop.results import Parity
-from regard.interop.source import Source
+from regard.interop.source import CheckpointSource
 from regard.interop.table import Binding
 from regard.model.batch import Batch
 from regard.model.config import AudioConfig, ImageConfig, ModelConfig, TextConfig
@@ -32,7 +32,7 @@ BAR = 2e-5  # of the largest score, in float32
 SIZES = ((1, 7), (3, 12), (2, 33))  # batch and length of what is compared
 
 
-def why_not(source: Source, binding: Binding | None) -> str | None:
+def why_not(source: CheckpointSource, binding: Binding | None) -> str | None:
     """The reason that parity cannot be measured, or None."""
     if find_spec("transformers") is None:
         return "transformers is not installed"
@@ -41,7 +41,7 @@ def why_not(source: Source, binding: Binding | None) -> str | None:
     return "transformers has no such architecture" if binding is None else None
 
 
-def measure_parity(source: Source, model: Model, binding: Binding) -> Parity:
+def measure_parity(source: CheckpointSource, model: Model, binding: Binding) -> Parity:
     """Compare a loaded float32 model with transformers' class on random batches."""
     seed = current().seed
     theirs = open_theirs(source.path, binding.architecture).to(model.device)
@@ -54,8 +54,8 @@ def measure_parity(source: Source, model: Model, binding: Binding) -> Parity:
         with torch.no_grad():
             ours, others = model(batch), their_scores(theirs, batch, model.config)
         if ours.shape != others.shape:
-            found = f"scores of shape {tuple(ours.shape)}, theirs {tuple(others.shape)}"
-            raise DataError("comparing with transformers", found, "equal shapes")
+            fault = f"scores of shape {tuple(ours.shape)}, theirs {tuple(others.shape)}"
+            raise DataError("comparing with transformers", fault, "equal shapes")
         if batch.mask is not None and ours.dim() == 3:  # at padding scores mean nothing
             ours, others = ours[batch.mask], others[batch.mask]
         if not (ours.isfinite().all() and others.isfinite().all()):
@@ -90,8 +90,8 @@ def open_theirs(path: Path, architecture: str) -> nn.Module:
     kind = getattr(library, architecture)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made: nn.Module = kind.from_pretrained(path, dtype=torch.float32, local_files_only=True)
-    return made.eval()
+        model: nn.Module = kind.from_pretrained(path, dtype=torch.float32, local_files_only=True)
+    return model.eval()
 
 
 def batches(config: ModelConfig, generator: torch.Generator, pad: int) -> Iterator[Batch]:
@@ -143,14 +143,14 @@ def draw(
 def their_scores(theirs: nn.Module, batch: Batch, config: ModelConfig) -> Tensor:
     """Scores of transformers' model; where ours gives vectors, its vectors."""
     source = {"image": "pixel_values", "audio": "input_features"}.get(config.front.kind)
-    given: dict[str, Any] = {source or "input_ids": batch.inputs}
+    inputs: dict[str, Any] = {source or "input_ids": batch.inputs}
     if batch.target is None:
-        given |= {"attention_mask": batch.mask} if batch.mask is not None else {}
-        given |= {"token_type_ids": batch.segments} if batch.segments is not None else {}
+        inputs |= {"attention_mask": batch.mask} if batch.mask is not None else {}
+        inputs |= {"token_type_ids": batch.segments} if batch.segments is not None else {}
     else:
-        given |= {"decoder_input_ids": batch.target, "decoder_attention_mask": batch.mask}
-        given |= {"attention_mask": batch.source_mask} if batch.source_mask is not None else {}
-    out = theirs(**given)
+        inputs |= {"decoder_input_ids": batch.target, "decoder_attention_mask": batch.mask}
+        inputs |= {"attention_mask": batch.source_mask} if batch.source_mask is not None else {}
+    out = theirs(**inputs)
     if config.head.size is not None:
         scores: Tensor = out.logits
         return scores

@@ -183,7 +183,7 @@ class PropertyTester:
         pieces = []
         for piece in (ids[:, :4], *torch.split(ids[:, 4:], 1, 1)):
             batch = Batch(piece) if self.target is None else Batch(self.inputs, piece)
-            pieces.append(self.kit.score(batch.to(self.kit.device), cache, strict))
+            pieces.append(self.kit.run_batch(batch.to(self.kit.device), cache, strict))
         yield flat(torch.cat(pieces, 1)), flat(self.score(ids, strict))
 
     # Stacks -----------------------------------------------------------------------------------

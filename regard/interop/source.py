@@ -22,7 +22,7 @@ PICKLE_SUFFIXES = {".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
 FORMATS = "a folder with config.json and model.safetensors, or a .gguf file"
 
 
-class Source(Protocol):
+class CheckpointSource(Protocol):
     """A checkpoint on disk: its config and shapes are known at once, its tensors when asked for.
 
     `tensor` reads one tensor now, mapped where the format allows it: copy it before changing it.
@@ -38,7 +38,7 @@ class Source(Protocol):
         """Read one tensor."""
 
 
-def open_source(path: str | os.PathLike[str]) -> Source:
+def open_source(path: str | os.PathLike[str]) -> CheckpointSource:
     """Open a Hugging Face folder or a GGUF file by what is found at `path`."""
     try:
         path = Path(path).expanduser()
@@ -52,8 +52,8 @@ def open_source(path: str | os.PathLike[str]) -> Source:
     except OSError as error:
         raise _refusal(path, error.strerror or str(error)) from error
     near = nearest(path.name, (p.name for p in path.parent.glob("*")))
-    found = "is not a file or folder" if path.exists() else "no such file or folder"
-    raise _refusal(path, found + (f"; did you mean {near}?" if near else ""))
+    fault = "is not a file or folder" if path.exists() else "no such file or folder"
+    raise _refusal(path, fault + (f"; did you mean {near}?" if near else ""))
 
 
 def is_pickle(path: Path) -> bool:
@@ -66,7 +66,7 @@ def is_pickle(path: Path) -> bool:
     return bare or head == b"PK\x03\x04" or path.suffix.lower() in PICKLE_SUFFIXES
 
 
-def _open_folder(path: Path) -> Source:
+def _open_folder(path: Path) -> CheckpointSource:
     files = {p.name: p for p in sorted(path.iterdir())}
     if not files:
         raise _refusal(path, "the folder is empty")
@@ -81,7 +81,7 @@ def _open_folder(path: Path) -> Source:
     return FolderSource(path)
 
 
-def _open_file(path: Path) -> Source:
+def _open_file(path: Path) -> CheckpointSource:
     with path.open("rb") as file:
         head = file.read(len(MAGIC))
     if not head:
@@ -112,7 +112,7 @@ def _pickle_refusal(path: Path) -> DataError:
     )
 
 
-def read_tokenizer(source: Source) -> Tokenizer | None:
+def read_tokenizer(source: CheckpointSource) -> Tokenizer | None:
     """The tokenizer that came with a checkpoint, None when there is none."""
     if isinstance(source, GGUFSource):
         return from_gguf(source.metadata) if "tokenizer.ggml.model" in source.metadata else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.interop.table import TENSORS, Both, Key, Row, Table, Variant
+from regard.interop.table import TENSORS, Key, ManyKeys, Table, TensorRow, Variant
 
 # `feed_forward_proj` → our activation; T5's "gated-gelu" is the tanh form.
 MLPS = {"relu": "relu", "gelu": "gelu", "gated-gelu": "gelu_tanh", "gated-silu": "silu"}
@@ -32,14 +32,14 @@ T5 = Table(
     family="t5",
     variants={
         "T5ForConditionalGeneration": Variant(
-            rows=(Row("head.out", "lm_head"),),
+            rows=(TensorRow("head.out", "lm_head"),),
             config=(
                 ("{head.size,front.vocab,target.vocab}", Key("vocab_size")),
                 (
                     "head.scale",
-                    Both(read_scale, lambda v: {"scale_decoder_outputs": v is not None}),
+                    ManyKeys(read_scale, lambda v: {"scale_decoder_outputs": v is not None}),
                 ),
-                ("head.tied", Both(read_tied, lambda v: {"tie_word_embeddings": v})),
+                ("head.tied", ManyKeys(read_tied, lambda v: {"tie_word_embeddings": v})),
             ),
         ),
     },
@@ -49,14 +49,14 @@ T5 = Table(
         ("{encoder,decoder}.block.heads", Key("num_heads")),
         ("{encoder,decoder}.block.hidden", Key("d_ff")),
         ("{encoder,decoder}.block.act", Key("feed_forward_proj", "relu", MLPS)),
-        ("{encoder,decoder}.block.gated", Both(read_gated, lambda value: {})),
+        ("{encoder,decoder}.block.gated", ManyKeys(read_gated, lambda value: {})),
         ("{encoder,decoder}.block.eps", Key("layer_norm_epsilon", 1e-6)),
         ("{encoder,decoder}.buckets", Key("relative_attention_num_buckets", 32)),
         ("{encoder,decoder}.distance", Key("relative_attention_max_distance", 128)),
         ("encoder.depth", Key("num_layers")),
         (
             "decoder.depth",
-            Both(
+            ManyKeys(
                 lambda config: config.get("num_decoder_layers") or config["num_layers"],
                 lambda depth: {"num_decoder_layers": depth},
             ),
@@ -71,13 +71,15 @@ T5 = Table(
         "{front,target}.kind": "text",
     },
     rows=(
-        Row("front.tokens", "shared"),
-        Row(
+        TensorRow("front.tokens", "shared"),
+        TensorRow(
             "{encoder,decoder}.bias",
             "{encoder,decoder}.block.0.layer.0.SelfAttention.relative_attention_bias",
         ),
         *(
-            Row(f"{stack}.blocks.{{i}}.{ours}", f"{stack}.block.{{i}}.layer.{theirs}", when=when)
+            TensorRow(
+                f"{stack}.blocks.{{i}}.{ours}", f"{stack}.block.{{i}}.layer.{theirs}", when=when
+            )
             for stack, mlp in (("encoder", 1), ("decoder", 2))
             for ours, theirs, when in (
                 ("attn.norm", "0.layer_norm", None),
@@ -93,12 +95,12 @@ T5 = Table(
                 ),
             )
         ),
-        Row("decoder.blocks.{i}.cross.norm", "decoder.block.{i}.layer.1.layer_norm"),
-        Row(
+        TensorRow("decoder.blocks.{i}.cross.norm", "decoder.block.{i}.layer.1.layer_norm"),
+        TensorRow(
             "decoder.blocks.{i}.cross.{q,k,v,o}",
             "decoder.block.{i}.layer.1.EncDecAttention.{q,k,v,o}",
         ),
-        Row("{encoder,decoder}.norm", "{encoder,decoder}.final_layer_norm"),
+        TensorRow("{encoder,decoder}.norm", "{encoder,decoder}.final_layer_norm"),
     ),
     ignore=(
         "{encoder,decoder}.embed_tokens.weight",

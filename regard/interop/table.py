@@ -50,7 +50,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Both:
+class ManyKeys:
     """A value spread over several of their keys: how to read it and how to write it."""
 
     read: Callable[[dict[str, Any]], Any]
@@ -85,7 +85,7 @@ def write_labels(count: int) -> dict[str, Any]:
     return {"id2label": names, "label2id": {name: int(n) for n, name in names.items()}}
 
 
-LABELS = Both(read_labels, write_labels)
+LABELS = ManyKeys(read_labels, write_labels)
 
 
 # Operations between their tensors and ours, each with its inverse, so that a table works both ways.
@@ -143,14 +143,14 @@ class Duplicate:
         return tensors[:1]
 
     def save(self, tensors: list[Tensor]) -> list[Tensor]:
-        """The same tensor twice."""
+        """Ours under both names."""
         return tensors * 2
 
 
 # Rows and tables --------------------------------------------------------------------------------
 
 
-class Row:
+class TensorRow:
     """Our name, their name and the operations between them.
 
     `{i}` counts blocks, `{a,b}` lists names; `.weight` and `.bias` follow by themselves.
@@ -168,8 +168,8 @@ class Variant:
 
     prefix: str = ""
     """In front of the family's names."""
-    rows: tuple[Row, ...] = ()
-    config: tuple[tuple[str, Key | Both], ...] = ()
+    rows: tuple[TensorRow, ...] = ()
+    config: tuple[tuple[str, Key | ManyKeys], ...] = ()
     fixed: dict[str, Any] = field(default_factory=dict)
 
 
@@ -181,11 +181,11 @@ class Table:
     """`model_type` in config.json."""
     variants: dict[str, Variant]
     """`architectures` in config.json → what it adds."""
-    config: tuple[tuple[str, Key | Both], ...]
+    config: tuple[tuple[str, Key | ManyKeys], ...]
     """(our path in ModelConfig, their key)."""
     fixed: dict[str, Any]
     """Our paths that have one value in this family."""
-    rows: tuple[Row, ...]
+    rows: tuple[TensorRow, ...]
     require: dict[str, Any] = field(default_factory=dict)
     """Keys of theirs that must have this value when present: we do nothing else."""
     ignore: tuple[str, ...] = ()
@@ -206,7 +206,7 @@ class Binding:
         return self.table.variants[self.architecture]
 
     @property
-    def fields(self) -> tuple[tuple[str, Key | Both], ...]:
+    def fields(self) -> tuple[tuple[str, Key | ManyKeys], ...]:
         """All config rows."""
         return self.table.config + self.variant.config
 
@@ -243,15 +243,15 @@ def read_config(binding: Binding, config: dict[str, Any]) -> ModelConfig:
     """Their config.json → our ModelConfig."""
     for key, value in binding.table.require.items():
         if config.get(key, value) != value:
-            found = f"{key} = {config[key]!r}"
-            raise DataError("reading config.json", found, f"{value!r}, the only one supported")
+            fault = f"{key} = {config[key]!r}"
+            raise DataError("reading config.json", fault, f"{value!r}, the only one supported")
     values = binding.table.fixed | binding.variant.fixed
     for pattern, source in binding.fields:
         try:
             values[pattern] = source.read(config)
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-            found = f"nothing that {pattern} can be read from: {type(error).__name__}: {error}"
-            raise DataError("reading config.json", found, "values as transformers writes") from None
+            fault = f"nothing that {pattern} can be read from: {type(error).__name__}: {error}"
+            raise DataError("reading config.json", fault, "values as transformers writes") from None
     tree: dict[str, Any] = {}
     for pattern, value in values.items():
         for path in braces(pattern):
@@ -266,45 +266,47 @@ def read_config(binding: Binding, config: dict[str, Any]) -> ModelConfig:
 def write_config(binding: Binding, config: ModelConfig) -> dict[str, Any]:
     """Our ModelConfig → their config.json; DataError when this family cannot hold the shape."""
     tree = config.to_dict()
-    made: dict[str, Any] = {
+    theirs_config: dict[str, Any] = {
         "architectures": [binding.architecture],
         "model_type": binding.table.family,
         # Left out, transformers assumes those of the family's first checkpoint.
         **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")),
     }
     if config.target is not None:
-        made["decoder_start_token_id"] = 0
+        theirs_config["decoder_start_token_id"] = 0
     for pattern, key in binding.fields:
         value: Any = tree
         for part in braces(pattern)[0].split("."):
             value = value[part]
-        made |= key.write(value)
-    if read_config(binding, made) != config:
+        theirs_config |= key.write(value)
+    if read_config(binding, theirs_config) != config:
         raise DataError(
             f"writing a {binding.table.family} config",
             "a shape this family cannot hold",
             "the family's fixed choices",
             "save it as regard's own folder",
         )
-    return made
+    return theirs_config
 
 
 def moves(binding: Binding, model: Model) -> tuple[list[Move], list[Move]]:
     """(the moves that fill a model, those of weights that are tied to one already filled)."""
     owned = dict(model.named_parameters())
     every = dict(model.named_parameters(remove_duplicate=False))
-    made: list[Move] = []
+    filling: list[Move] = []
     copies: list[Move] = []
     body = [(row, binding.prefix) for row in binding.table.rows]
     for row, prefix in body + [(row, "") for row in binding.variant.rows]:
         if row.when is not None and not row.when(model.config):
             continue
         for move in expand(row, prefix, model.config, every):
-            (made if all(name in owned for name in move.ours) else copies).append(move)
-    return made, copies
+            (filling if all(name in owned for name in move.ours) else copies).append(move)
+    return filling, copies
 
 
-def expand(row: Row, prefix: str, config: ModelConfig, names: dict[str, Any]) -> Iterator[Move]:
+def expand(
+    row: TensorRow, prefix: str, config: ModelConfig, names: dict[str, Any]
+) -> Iterator[Move]:
     """One row → a move per block and per parameter of the part it names."""
     stack = config.encoder if row.ours.startswith("encoder.") else config.decoder
     depth = stack.depth if stack is not None and "{i}" in row.ours else 1
@@ -323,11 +325,11 @@ def expand(row: Row, prefix: str, config: ModelConfig, names: dict[str, Any]) ->
 
 def fit(binding: Binding, model: Model, shapes: dict[str, tuple[int, ...]]) -> list[Move]:
     """The moves that fill `model` from tensors of these shapes; DataError with three lists."""
-    made, copies = moves(binding, model)
+    filling, copies = moves(binding, model)
     parameters = dict(model.named_parameters())
-    wanted = {name for move in made for name in move.theirs}
+    wanted = {name for move in filling for name in move.theirs}
     aliases = {name for move in copies for name in move.theirs}
-    covered = {name for move in made for name in move.ours}
+    covered = {name for move in filling for name in move.ours}
     missing = sorted(wanted - set(shapes)) + sorted(set(parameters) - covered)
     ignore = [pattern for listed in binding.table.ignore for pattern in braces(listed)]
     unexpected = sorted(
@@ -336,19 +338,19 @@ def fit(binding: Binding, model: Model, shapes: dict[str, tuple[int, ...]]) -> l
         if not any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
     )
     misshapen = []
-    for move in made:
+    for move in filling:
         if any(name in missing for name in move.theirs):
             continue
         try:
-            given = move.load([torch.empty(shapes[name], device="meta") for name in move.theirs])
+            shaped = move.load([torch.empty(shapes[name], device="meta") for name in move.theirs])
         except (RuntimeError, IndexError):  # a shape that its operation cannot take at all
-            given = [torch.empty(0, device="meta")] * len(move.ours)
-        for name, tensor in zip(move.ours, given, strict=True):
+            shaped = [torch.empty(0, device="meta")] * len(move.ours)
+        for name, tensor in zip(move.ours, shaped, strict=True):
             if tensor.shape != parameters[name].shape:
                 theirs = [f"{n} {shapes[n]}" for n in move.theirs]
                 misshapen.append(f"{', '.join(theirs)} → {name} {tuple(parameters[name].shape)}")
     refuse_misfits(f"loading a {binding.architecture}", missing, unexpected, misshapen)
-    return made
+    return filling
 
 
 def refuse_misfits(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from regard.interop.bert import ENCODER_SIZES
-from regard.interop.table import LABELS, Both, Key, Row, Table, Unsqueeze, Variant, act
+from regard.interop.table import LABELS, Key, ManyKeys, Table, TensorRow, Unsqueeze, Variant, act
 
 
-def side(index: int) -> Both:
+def side(index: int) -> ManyKeys:
     """`image_size` is one number, or height and width."""
 
     def read(config: dict[str, Any]) -> int:
         size = config["image_size"]
         return int(size[index] if isinstance(size, list | tuple) else size)
 
-    return Both(read, lambda value: {"image_size": value})
+    return ManyKeys(read, lambda value: {"image_size": value})
 
 
 def read_bias(config: dict[str, Any]) -> tuple[str, ...]:
@@ -28,12 +28,12 @@ VIT = Table(
     variants={
         "ViTForImageClassification": Variant(
             prefix="vit.",
-            rows=(Row("head.out", "classifier"),),
+            rows=(TensorRow("head.out", "classifier"),),
             config=(("head.size", LABELS),),
             fixed={"head.take": "first", "head.bias": True},
         ),
         "ViTModel": Variant(
-            rows=(Row("head.dense", "pooler.dense"),),
+            rows=(TensorRow("head.dense", "pooler.dense"),),
             config=(("head.transform", act("pooler_act", "tanh")),),
             fixed={"head.take": "first"},
         ),
@@ -41,7 +41,7 @@ VIT = Table(
     config=(
         *ENCODER_SIZES,
         ("encoder.block.eps", Key("layer_norm_eps", 1e-12)),
-        ("encoder.block.bias", Both(read_bias, lambda bias: {"qkv_bias": "q" in bias})),
+        ("encoder.block.bias", ManyKeys(read_bias, lambda bias: {"qkv_bias": "q" in bias})),
         ("front.height", side(0)),
         ("front.width", side(1)),
         ("front.patch", Key("patch_size", 16)),
@@ -49,18 +49,18 @@ VIT = Table(
     ),
     fixed={"front.kind": "image"},
     rows=(
-        Row("front.cls", "embeddings.cls_token"),
-        Row("front.positions.weight", "embeddings.position_embeddings", Unsqueeze()),
-        Row("front.patches", "embeddings.patch_embeddings.projection"),
-        Row(
+        TensorRow("front.cls", "embeddings.cls_token"),
+        TensorRow("front.positions.weight", "embeddings.position_embeddings", Unsqueeze()),
+        TensorRow("front.patches", "embeddings.patch_embeddings.projection"),
+        TensorRow(
             "encoder.blocks.{i}.attn.{q,k,v}",
             "encoder.layer.{i}.attention.attention.{query,key,value}",
         ),
-        Row("encoder.blocks.{i}.attn.o", "encoder.layer.{i}.attention.output.dense"),
-        Row("encoder.blocks.{i}.attn.norm", "encoder.layer.{i}.layernorm_before"),
-        Row("encoder.blocks.{i}.mlp.up", "encoder.layer.{i}.intermediate.dense"),
-        Row("encoder.blocks.{i}.mlp.down", "encoder.layer.{i}.output.dense"),
-        Row("encoder.blocks.{i}.mlp.norm", "encoder.layer.{i}.layernorm_after"),
-        Row("encoder.norm", "layernorm"),
+        TensorRow("encoder.blocks.{i}.attn.o", "encoder.layer.{i}.attention.output.dense"),
+        TensorRow("encoder.blocks.{i}.attn.norm", "encoder.layer.{i}.layernorm_before"),
+        TensorRow("encoder.blocks.{i}.mlp.up", "encoder.layer.{i}.intermediate.dense"),
+        TensorRow("encoder.blocks.{i}.mlp.down", "encoder.layer.{i}.output.dense"),
+        TensorRow("encoder.blocks.{i}.mlp.norm", "encoder.layer.{i}.layernorm_after"),
+        TensorRow("encoder.norm", "layernorm"),
     ),
 )

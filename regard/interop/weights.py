@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.errors import DataError
 from regard.interop.families import recognise
 from regard.interop.folder import PEAK, WHOLE, to_whole
-from regard.interop.source import Source
+from regard.interop.source import CheckpointSource
 from regard.interop.table import (
     TENSORS,
     Binding,
@@ -31,20 +31,20 @@ OWN = "regard"  # `model_type` of a folder whose shape no other family holds
 
 
 def load_model(
-    source: Source, dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
+    source: CheckpointSource, dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
 ) -> tuple[Model, Binding | None]:
     """A model filled from `source` and the table it came by; nothing is read before all fits.
 
     The model is built without memory and each tensor is copied straight into place, so the peak is
     the model itself plus one tensor. `dtype` None keeps what the file holds.
     """
-    model, binding, made = outline(source)
-    for move in made:
-        given = move.load([source.tensor(name) for name in move.theirs])
-        for name, tensor in zip(move.ours, given, strict=True):
+    model, binding, filling = outline(source)
+    for move in filling:
+        tensors = move.load([source.tensor(name) for name in move.theirs])
+        for name, tensor in zip(move.ours, tensors, strict=True):
             if not tensor.is_floating_point():
-                found = f"{', '.join(move.theirs)} of {tensor.dtype}"
-                raise DataError("loading a checkpoint", found, "floating-point tensors")
+                fault = f"{', '.join(move.theirs)} of {tensor.dtype}"
+                raise DataError("loading a checkpoint", fault, "floating-point tensors")
             kept = tensor.dtype if dtype is None else dtype
             place(model, name, settle(tensor, kept, torch.device(device)))
     model.tie()
@@ -65,11 +65,14 @@ def settle(tensor: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.empty(tensor.shape, dtype=dtype, device=device).copy_(tensor)
 
 
-def outline(source: Source) -> tuple[Model, Binding | None, list[Move]]:
+def outline(source: CheckpointSource) -> tuple[Model, Binding | None, list[Move]]:
     """The model of a checkpoint without memory, its table, and the moves that will fill it."""
     binding = None
     if source.config.get("model_type") == OWN:
-        config = own_config(source.config.get(OWN) or {})
+        values = source.config.get(OWN) or {}
+        recurrent = isinstance(values, dict) and values.get("kind") == RecurrentConfig.kind
+        kind = RecurrentConfig if recurrent else ModelConfig
+        config = typing.cast(ModelConfig, from_plain(kind, values, "model"))
     else:
         binding = recognise(source.config, source.shapes)
         config = read_config(binding, source.config | {TENSORS: frozenset(source.shapes)})
@@ -77,20 +80,13 @@ def outline(source: Source) -> tuple[Model, Binding | None, list[Move]]:
     depth = sum(stack.depth for stack in (config.encoder, config.decoder) if stack is not None)
     depth += config.depth if isinstance(config, RecurrentConfig) else 0
     if depth > len(shapes):  # said before so many blocks are built
-        found = f"{depth} blocks in the config, {len(shapes)} tensors in the file"
-        raise DataError("opening a checkpoint", found, "several tensors for each block")
+        fault = f"{depth} blocks in the config, {len(shapes)} tensors in the file"
+        raise DataError("opening a checkpoint", fault, "several tensors for each block")
     model = empty_model(config, model_class(config))
     return model, binding, fit(binding, model, shapes) if binding else fit_own(model, shapes)
 
 
-def own_config(values: dict[str, Any]) -> ModelConfig:
-    """The shape in a folder of regard's own: a Transformer's, or a recurrent model's."""
-    if isinstance(values, dict) and values.get("kind") == RecurrentConfig.kind:
-        return typing.cast(ModelConfig, from_plain(RecurrentConfig, values, "model"))
-    return ModelConfig.from_dict(values)
-
-
-def check_copies(source: Source, binding: Binding, model: Model) -> None:
+def check_copies(source: CheckpointSource, binding: Binding, model: Model) -> None:
     """A file may hold a tied weight twice; when the two differ, config.json must not tie them."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     for move in moves(binding, model)[1]:
@@ -142,9 +138,10 @@ def export_tensors(
     stored "int8" gives linear maps and embeddings as whole numbers with their peaks.
     """
     parameters = {name: p.detach() for name, p in model.named_parameters()}
-    made = moves(binding, model)[0] if binding else [Move([n], [n], ()) for n in parameters]
-    matrices = set() if stored is None else matrix_names(model)
-    for move in made:
+    exporting = moves(binding, model)[0] if binding else [Move([n], [n], ()) for n in parameters]
+    kinds = () if stored is None else (nn.Linear, nn.Embedding)
+    matrices = {f"{name}.weight" for name, m in model.named_modules() if isinstance(m, kinds)}
+    for move in exporting:
         ours = [parameters[name] for name in move.ours]
         if not matrices.issuperset(move.ours):
             yield from named(move, ours)
@@ -158,9 +155,3 @@ def named(move: Move, ours: list[Tensor], end: str = "") -> Iterator[tuple[str, 
     """Tensors of ours in the family's layout, with its names."""
     for name, tensor in zip(move.theirs, move.save(ours), strict=True):
         yield name + end, tensor.contiguous()
-
-
-def matrix_names(model: Model) -> set[str]:
-    """Weights of linear maps and embeddings."""
-    modules = model.named_modules()
-    return {f"{name}.weight" for name, m in modules if isinstance(m, nn.Linear | nn.Embedding)}

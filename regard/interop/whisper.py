@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from regard.interop.marian import LAYERS, SIZES
-from regard.interop.table import Key, Row, Table, Variant
+from regard.interop.table import Key, Table, TensorRow, Variant
 
 WHISPER = Table(
     family="whisper",
     variants={
         "WhisperForConditionalGeneration": Variant(
-            prefix="model.", rows=(Row("head.out", "proj_out"),)
+            prefix="model.", rows=(TensorRow("head.out", "proj_out"),)
         ),
     },
     config=(
@@ -27,12 +27,12 @@ WHISPER = Table(
         "target.position": "learned",
     },
     rows=(
-        Row("front.{conv1,conv2}", "encoder.{conv1,conv2}"),
-        Row("front.positions", "encoder.embed_positions"),
-        Row("target.tokens", "decoder.embed_tokens"),
-        Row("target.positions", "decoder.embed_positions"),
+        TensorRow("front.{conv1,conv2}", "encoder.{conv1,conv2}"),
+        TensorRow("front.positions", "encoder.embed_positions"),
+        TensorRow("target.tokens", "decoder.embed_tokens"),
+        TensorRow("target.positions", "decoder.embed_positions"),
         *LAYERS,
-        Row("{encoder,decoder}.norm", "{encoder,decoder}.layer_norm"),
+        TensorRow("{encoder,decoder}.norm", "{encoder,decoder}.layer_norm"),
     ),
     require={"use_weighted_layer_sum": False},
 )

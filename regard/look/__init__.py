@@ -1,4 +1,4 @@
-"""Looking inside a model: where it attends, what its parts do, and what it computes on the way."""
+"""Look inside a model: attention, circuits, reasons, probes."""
 
 from __future__ import annotations
 
@@ -470,8 +470,8 @@ def probe(
         heads_of(treebank, sentence)  # says what is no tree, before a model is opened
     cleaned = [clean_tree(sentence) for sentence in sentences] if speech else []
     if speech and cleaned == sentences:
-        found = "no fillers and no restarts"
-        raise DataError(f"cleaning {treebank}", found, "a treebank of spontaneous speech")
+        problem = "no fillers and no restarts"
+        raise DataError(f"cleaning {treebank}", problem, "a treebank of spontaneous speech")
     kit = open_kit(model, "fp32")
     chosen = choose_taps(kit, layer, taps or ())
     corpus = read_corpus(kit, sentences, token)
@@ -519,8 +519,8 @@ def gradients(
     if not models:
         return compare_fresh(kinds or KINDS, length, rows, dim, depth)
     if text is None or kinds is not None:
-        found = "folders without --text" if text is None else "folders and --kinds"
-        raise UsageError(DOING, found, "--text FILE for trained models, --kinds for fresh ones")
+        problem = "folders without --text" if text is None else "folders and --kinds"
+        raise UsageError(DOING, problem, "--text FILE for trained models, --kinds for fresh ones")
     kits = [(name_of(model), open_kit(model)) for model in models]
     return compare_trained(kits, text, length, rows)
 

@@ -9,7 +9,7 @@ each text's vectors land where it stands in the corpus (`fill_rows`, `word_vecto
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -19,13 +19,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.ambient import track
 from regard.errors import UsageError
 from regard.look.activation_store import DOING
 from regard.look.edits import HEAD, POSITION
 from regard.look.hooks import Hook, HookedModel
 from regard.look.tap_names import find_taps
 from regard.model.batch import Batch, like_lengths, pad_rows
-from regard.model.strict import Part
+from regard.model.strict import StrictRun
 from regard.tokens.tokenizer import Span, Tokenizer
 
 CAPTURING = "capturing while a text is written"
@@ -51,7 +52,7 @@ class StrictCollector:
         self.hooks, self.batch = hooks, batch
         self.seen: dict[str, Tensor] = {}
 
-    def __call__(self, part: Part) -> None:
+    def __call__(self, part: StrictRun) -> None:
         """Take over what each tap saw in this run."""
         pair = self.batch.target is not None
         for name, hook in self.hooks.items():
@@ -59,7 +60,7 @@ class StrictCollector:
                 self._place(name, hook.seen, part)
                 hook.seen = None
 
-    def _place(self, name: str, x: Tensor, part: Part) -> None:
+    def _place(self, name: str, x: Tensor, part: StrictRun) -> None:
         """Copy one run's activation (1, …) to its row and columns."""
         kind, cross = name.rpartition(".")[2], ".cross." in name
         keys = part.source if cross and part.source is not None else part.keys
@@ -553,24 +554,19 @@ def word_taps(hooked: HookedModel, patterns: str | Sequence[str] = ()) -> list[s
 
 @torch.no_grad()
 def word_vectors(
-    hooked: HookedModel,
-    sentences: Sequence[WordTokens],
-    taps: Sequence[str],
-    tell: Callable[[int], None] = lambda done: None,
+    hooked: HookedModel, sentences: Sequence[WordTokens], taps: Sequence[str]
 ) -> dict[str, Tensor]:
     """For each tap the vectors (N, D) of all words that have a token, in order, on the CPU."""
     starts = [0, *accumulate(len(sentence.columns) for sentence in sentences)]
     selection = Selection(list(taps))
     vectors: dict[str, Tensor] = {}
-    done = 0
-    for some in like_lengths([len(sentence.ids) for sentence in sentences], BATCH_TOKENS):
+    lengths = [len(sentence.ids) for sentence in sentences]
+    for some in track(list(like_lengths(lengths, BATCH_TOKENS)), "reading words, by batch"):
         texts = [TextIds(n, sentences[n].ids) for n in some]
         columns = [sentences[n].columns for n in some]
         places = [place for n in some for place in range(starts[n], starts[n + 1])]
         for name, x in read_batch(hooked, texts, selection, columns).items():
             vectors.setdefault(name, torch.empty(starts[-1], x.shape[1]))[places] = x.cpu()
-        done += len(some)
-        tell(done)
     return vectors
 
 

@@ -54,6 +54,12 @@ LIMIT = 65_535  # tokens: a key is two bytes
 TOKENS = 4096  # that are run together without a head
 KEPT = 50_000  # forecasts that are kept: heads × positions; of long texts the last positions
 SECONDS = 4e-8  # of a core for each weight of a map
+SIDES = {
+    "encoder": ("source", "source"),
+    "decoder": ("target", "target"),
+    "cross": ("target", "source"),
+}
+"""Whose tokens ask in each attention of an encoder-decoder, and whose are looked at."""
 WORK = 1e13  # multiplications that effects may take unasked on a CPU: a few minutes
 
 
@@ -180,7 +186,8 @@ def collect_maps(
         if not 0 < len(side) <= LIMIT:
             found = f"{len(side):,} tokens of the {name}"
             raise DataError(DOING, found, f"1 to {LIMIT:,}")
-    asked = {stack: sides_of(stack, tokens) for stack in stacks}
+    first = next(iter(tokens))
+    asked = {stack: SIDES[stack] if len(tokens) > 1 else (first, first) for stack in stacks}
     rows = sum(
         count_heads(hooked.model, name) * len(tokens[asked[stack][0]])
         for stack, names in stacks.items()
@@ -222,15 +229,6 @@ def find_pattern_taps(hooked: HookedModel) -> dict[str, list[str]]:
             "`regard look explain`, `patch --over stream`, `probe` and `extract` look into it",
         )
     return filled
-
-
-def sides_of(stack: str, sides: Mapping[str, object]) -> tuple[str, str]:
-    """The side that asks and the side that is looked at."""
-    if len(sides) == 1:
-        (only,) = sides
-        return only, only
-    own = {"encoder": ("source", "source"), "decoder": ("target", "target")}
-    return own.get(stack, ("target", "source"))
 
 
 def count_heads(model: Model, name: str) -> int:

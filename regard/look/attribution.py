@@ -193,8 +193,8 @@ def read_patterns(masked: MaskedInput, part: str, stack: str = "") -> list[Tenso
     place = f".{part}.pattern"
     names = [n for n in masked.hooked.taps if n.startswith(stack) and n.endswith(place)]
     if not names:
-        found = f"a model without {stack}{place}"
-        raise UsageError("explaining by attention", found, "one with attention")
+        problem = f"a model without {stack}{place}"
+        raise UsageError("explaining by attention", problem, "one with attention")
     return list(masked.hooked.run(masked.batch, names)[1].values())
 
 
@@ -254,7 +254,7 @@ def spearman(a: Tensor, b: Tensor) -> float:
 # Explaining one text ----------------------------------------------------------------------------
 
 
-class Question(NamedTuple):
+class PosedQuestion(NamedTuple):
     """One input and the number that is explained."""
 
     batch: Batch
@@ -339,7 +339,7 @@ def usable_methods(masked: MaskedInput) -> list[Method]:
     return [name for name in METHODS if name not in left_out]
 
 
-def pose_question(kit: Kit, text: str, target: str | None, against: str | None) -> Question:
+def pose_question(kit: Kit, text: str, target: str | None, against: str | None) -> PosedQuestion:
     """A text as a batch and an answer as a goal, by kind of model.
 
     Answers are classes of a classifier, else tokens: the next one, the one of a gap, or the one
@@ -389,7 +389,7 @@ def pose_question(kit: Kit, text: str, target: str | None, against: str | None) 
         raise UsageError(DOING, f"{good_name!r} against itself", "two different words")
     other, at = (None if n is None else torch.tensor([n]) for n in (bad, asked.gap))
     goal = Goal(torch.tensor([good]), other, at)
-    return Question(batch, goal, asked.ids, players, str(good_name), bad_name)
+    return PosedQuestion(batch, goal, asked.ids, players, str(good_name), bad_name)
 
 
 def find_class(classes: dict[int, str], word: str) -> int:

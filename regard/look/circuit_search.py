@@ -130,8 +130,8 @@ class AblationTask:
         self.empty = self.goals(torch.zeros(1, len(self.sites), dtype=torch.bool))[0]
         self.gap = float((self.model - self.empty).mean())
         if abs(self.gap) < 1e-6 * max(1.0, float(self.model.abs().max())):
-            found = f"the goal is {float(self.model.mean()):.4g} with and without all parts"
-            raise DataError("finding a circuit", found, "a task that the model does")
+            problem = f"the goal is {float(self.model.mean()):.4g} with and without all parts"
+            raise DataError("finding a circuit", problem, "a task that the model does")
 
     def goals(self, kept: Tensor) -> Tensor:
         """The goal (sets, B) of circuits, kept (sets, N)."""

@@ -90,8 +90,8 @@ def ioi_prompts(kit: Kit, count: int, seed: int = 0) -> list[PromptPair]:
     """Prompts whose names, places and things are single tokens of a language model."""
     tokenizer, dropped = kit.tokenizer, list[str]()
     if tokenizer is None or kit.model.decoder is None or kit.model.encoder is not None:
-        found = "a model that does not go on with texts"
-        raise UsageError("making prompts", found, "a language model")
+        problem = "a model that does not go on with texts"
+        raise UsageError("making prompts", problem, "a language model")
 
     def usable(word: str) -> bool:
         single = len(tokenizer.encode(f" {word}", special=False)) == 1
@@ -100,8 +100,8 @@ def ioi_prompts(kit: Kit, count: int, seed: int = 0) -> list[PromptPair]:
 
     prompts = make_prompts(count, seed, usable)
     if not prompts:
-        found = f"{len(dropped)} names, places and things that are no single tokens here"
-        raise DataError("making prompts", found, "5 names, a place and a thing of one token each")
+        problem = f"{len(dropped)} names, places and things that are no single tokens here"
+        raise DataError("making prompts", problem, "5 names, a place and a thing of one token each")
     if dropped:
         note(f"{len(dropped)} words are several tokens here and left out: {' '.join(dropped)}")
     return prompts
@@ -188,8 +188,8 @@ class HeadClasses:
         self.hooked, self.pairs, self.repeats = hooked, pairs, repeats
         self.sites = head_sites(hooked)
         if not self.sites:
-            found = "a model without attention heads"
-            raise UsageError("looking for classes of heads", found, "a Transformer")
+            problem = "a model without attention heads"
+            raise UsageError("looking for classes of heads", problem, "a Transformer")
         self.gap = float(mean_gap(*clean_and_corrupt(hooked, pairs)))
 
     def find(self) -> dict[str, list[ClassHead]]:

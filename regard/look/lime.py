@@ -24,8 +24,8 @@ def fit_lime(
 ) -> LimeScores:
     """The linear model of a goal by its `count` tokens; warns where it fits badly."""
     if samples < 2 or count < 1:
-        found = f"{samples} samples of {count} tokens"
-        raise UsageError("explaining by LIME", found, "2 samples and 1 token or more")
+        problem = f"{samples} samples of {count} tokens"
+        raise UsageError("explaining by LIME", problem, "2 samples and 1 token or more")
     if ridge < 0:
         raise UsageError("explaining by LIME", f"ridge = {ridge}", "0 or more")
     kept = draw_subsets(count, samples, seed)

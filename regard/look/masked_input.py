@@ -112,8 +112,8 @@ class MaskedInput:
         """
         batch, front = self.batch, self.hooked.model.front
         if self.baseline == "drop":
-            found, fix = "a baseline that leaves tokens out", "lime and shap can leave tokens out"
-            raise UsageError("explaining by gradients", found, "zero, or a token", fix)
+            problem, fix = "a baseline that leaves tokens out", "lime and shap can leave tokens out"
+            raise UsageError("explaining by gradients", problem, "zero, or a token", fix)
         if self.baseline != "zero" or not isinstance(front, TextFront):
             value = 0 if self.baseline == "zero" else self.baseline
             return self.read_vectors(replace(batch, inputs=torch.full_like(batch.inputs, value)))[0]
@@ -157,9 +157,9 @@ class MaskedInput:
         if self.baseline == "drop":
             there = there if self.mask is None else there & self.mask
             if not bool(there.any(1).all()):
-                found = "a subset in which no token is left"
+                problem = "a subset in which no token is left"
                 fix = "keep a token of every subset out of `players`, or replace tokens"
-                raise UsageError("leaving tokens out", found, "at least one", fix)
+                raise UsageError("leaving tokens out", problem, "at least one", fix)
             many = replace(many, **{self.mask_field: there})
         else:
             many = replace(many, inputs=torch.where(there, many.inputs, self.baseline))

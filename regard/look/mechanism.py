@@ -69,21 +69,21 @@ class Mechanism:
         __tracebackhide__ = True
         check_known(kind, KINDS, "testing a mechanism")
         inside = [s for s in self.scores if blocks is None or s.block in blocks]
-        found = best_heads(inside, kind, SHOWN)
-        if found and getattr(found[0], kind) >= at_least:
-            return found[0]
+        best = best_heads(inside, kind, SHOWN)
+        if best and getattr(best[0], kind) >= at_least:
+            return best[0]
         where = "" if blocks is None else f" in blocks {blocks}"
         raise AssertionError(
-            f"no {kind} head of at least {at_least:g}{where}; the best: {listing(found, kind)}"
+            f"no {kind} head of at least {at_least:g}{where}; the best: {listing(best, kind)}"
         )
 
     def head(self, block: int, head: int, layer: str | None = None) -> HeadClaim:
         """One head: of the last stack's self-attention, or of the attention at the path `layer`."""
-        name, attention = find_attention(self.kit.hooked, block if layer is None else layer)
-        if not 0 <= head < int(attention.heads):  # type: ignore[arg-type]
-            expected = f"0 to {int(attention.heads) - 1}"  # type: ignore[arg-type]
-            raise UsageError("testing a mechanism", f"head {head} of {name}", expected)
-        return HeadClaim(self, name, head)
+        claim = HeadClaim(self, block if layer is None else layer, head)
+        if not 0 <= head < claim.count:
+            problem = f"head {head} of {claim.layer}"
+            raise UsageError("testing a mechanism", problem, f"0 to {claim.count - 1}")
+        return claim
 
     def unused(
         self,
@@ -135,8 +135,11 @@ class Mechanism:
 class HeadClaim:
     """Claims about one head; each gives its score back."""
 
-    def __init__(self, model: Mechanism, layer: str, head: int) -> None:
-        self.model, self.layer, self.number = model, layer, head
+    def __init__(self, model: Mechanism, layer: int | str, head: int) -> None:
+        self.model, self.number = model, head
+        self.layer, attention = find_attention(model.kit.hooked, layer)
+        self.count: int = attention.heads  # type: ignore[assignment]
+        self.groups: int = getattr(attention, "groups", self.count)  # additive attention has none
 
     def attends_previous(self, at_least: float = 0.5) -> float:
         """It looks one token back."""
@@ -158,13 +161,13 @@ class HeadClaim:
         __tracebackhide__ = True
         hooked = self.model.kit.hooked
         batch = self.model.repeats.batch.to(hooked.model.device)
-        found = {n: copy_score(hooked, self.layer, n, batch, top) for n in range(self.count)}
-        if found[self.number] >= at_least:
-            return found[self.number]
-        best = sorted(found, key=lambda n: -found[n])[:SHOWN]
-        listed = ", ".join(f"head {n} {found[n]:.3f}" for n in best)
+        scores = {n: copy_score(hooked, self.layer, n, batch, top) for n in range(self.count)}
+        if scores[self.number] >= at_least:
+            return scores[self.number]
+        best = sorted(scores, key=lambda n: -scores[n])[:SHOWN]
+        listed = ", ".join(f"head {n} {scores[n]:.3f}" for n in best)
         raise AssertionError(
-            f"{self.layer} head {self.number} copies {found[self.number]:.3f} of the tokens, not "
+            f"{self.layer} head {self.number} copies {scores[self.number]:.3f} of the tokens, not "
             f"{at_least:g}; the best of this attention: {listed}"
         )
 
@@ -194,24 +197,14 @@ class HeadClaim:
         edge = f"{written} head {self.number} → {read} head {reader.number} is used"
         return self.model.small_change(before, after, batch, change_below, edge, by)
 
-    @property
-    def count(self) -> int:
-        """Heads of this attention."""
-        return int(self.model.kit.model.get_submodule(self.layer).heads)  # type: ignore[arg-type]
-
-    @property
-    def groups(self) -> int:
-        """Keys and values of this attention, shared by its heads."""
-        return int(self.model.kit.model.get_submodule(self.layer).groups)  # type: ignore[arg-type]
-
     def scores(self, kind: str, at_least: float) -> float:
         """Claim a score of this head."""
         __tracebackhide__ = True
         (mine,) = (s for s in self.model.scores if (s.layer, s.head) == (self.layer, self.number))
         value: float | None = getattr(mine, kind)
         if value is None:
-            found = f"the {kind} score of {mine.name}"
-            raise UsageError("testing a mechanism", found, "a head of self-attention")
+            problem = f"the {kind} score of {mine.name}"
+            raise UsageError("testing a mechanism", problem, "a head of self-attention")
         if value >= at_least:
             return value
         best = best_heads(self.model.scores, kind, SHOWN)

@@ -242,8 +242,8 @@ def mean_gap(clean: Tensor, corrupt: Tensor) -> Tensor:
     """By how much the goal differs on average; refuses pairs that do not differ."""
     gap = (clean - corrupt).mean()
     if gap.abs() < 1e-6 * max(1.0, float(clean.abs().max())):
-        found = f"the goal is {float(clean.mean()):.4g} in clean and corrupted prompts alike"
-        raise UsageError("patching", found, "pairs whose goals differ")
+        problem = f"the goal is {float(clean.mean()):.4g} in clean and corrupted prompts alike"
+        raise UsageError("patching", problem, "pairs whose goals differ")
     return gap
 
 

@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ambient import current, note, progress
+from regard.ambient import current, note, track
 from regard.data.statistics import share_interval
-from regard.data.treebank import Words
+from regard.data.treebank import ConllSentence
 from regard.errors import DataError, UsageError
 from regard.look.activations import Take, WordTokens, find_word_tokens, word_taps, word_vectors
 from regard.look.results import LabelProbe, LabelProbes, ProbedTap, ProbeKind
@@ -43,7 +43,7 @@ HELD_BYTES = 1 << 29  # of vectors that are held at a time; more taps take anoth
 # Tasks ------------------------------------------------------------------------------------------
 
 
-class Split(NamedTuple):
+class SentenceSplit(NamedTuple):
     """Places of words: to train on, to choose by, to test on. No sentence is in two of them."""
 
     train: Tensor
@@ -63,7 +63,7 @@ class ProbingTask:
     """The labels."""
     types: Tensor
     """(N,): number of the word type; equal words have equal numbers."""
-    parts: Split
+    parts: SentenceSplit
 
     def control(self, seed: int = 0) -> ProbingTask:
         """The control task: each type has one label, drawn as labels are spread in training."""
@@ -106,7 +106,7 @@ def make_task(
     if drop_rare:
         known = Counter(there[n] for n in parts.train.tolist())
         common = torch.tensor([known[label] >= MIN_EXAMPLES for label in there])
-        parts = Split(*((common.cumsum(0) - 1)[part[common[part]]] for part in parts))
+        parts = SentenceSplit(*((common.cumsum(0) - 1)[part[common[part]]] for part in parts))
         kept = kept[common]
         there = [labels[n] for n in kept.tolist()]
     names = sorted(set(there))
@@ -122,18 +122,18 @@ def make_task(
     return task
 
 
-def split_sentences(sentences: Tensor, seed: int = 0) -> Split:
+def split_sentences(sentences: Tensor, seed: int = 0) -> SentenceSplit:
     """Eight tenths, a tenth and a tenth of the sentences, in an order drawn from the seed."""
     each, place = sentences.unique(return_inverse=True)
     if len(each) < 3:
-        found = f"{len(each)} sentences with labels"
-        raise DataError("splitting by sentence", found, "at least 3, one of them for each part")
+        problem = f"{len(each)} sentences with labels"
+        raise DataError("splitting by sentence", problem, "at least 3, one of them for each part")
     order = torch.randperm(len(each), generator=torch.Generator().manual_seed(seed))
     rank = order.argsort()[place]  # (N,): of each word's sentence
     held = max(1, len(each) // HELD_OUT)
     words = rank.argsort(stable=True)  # whole sentences in the drawn order
     ends = [int((rank < len(each) - k * held).sum()) for k in (2, 1)]
-    return Split(*words.tensor_split(ends))
+    return SentenceSplit(*words.tensor_split(ends))
 
 
 def check_enough(task: ProbingTask) -> None:
@@ -143,18 +143,22 @@ def check_enough(task: ProbingTask) -> None:
     if count < 2:
         raise DataError("probing", f"one label, {task.names[0]!r}" if count else "no label", "two")
     if len(train) < count:
-        found = f"{len(train)} words to train on, {count} labels"
-        raise DataError("probing", found, f"at least {max(count, MIN_EXAMPLES * count)} words", fix)
+        problem = f"{len(train)} words to train on, {count} labels"
+        raise DataError(
+            "probing", problem, f"at least {max(count, MIN_EXAMPLES * count)} words", fix
+        )
     counts = task.labels[train].bincount(minlength=count)
     rare = (counts < MIN_EXAMPLES).nonzero()[:, 0].tolist()
     if rare:
         some = ", ".join(f"{task.names[n]} {int(counts[n])}" for n in rare[:5])
         some += f" and {len(rare) - 5} more labels" if len(rare) > 5 else ""
-        found = f"too few words to train on, of {len(train):,}: {some}"
-        raise DataError("probing", found, f"at least {MIN_EXAMPLES} of each of {count} labels", fix)
+        problem = f"too few words to train on, of {len(train):,}: {some}"
+        raise DataError(
+            "probing", problem, f"at least {MIN_EXAMPLES} of each of {count} labels", fix
+        )
     if not len(task.parts.dev) or not len(task.parts.test):
-        found = "no words to choose by or to test on"
-        raise DataError("probing", found, "at least one of each", "more sentences (--limit)")
+        problem = "no words to choose by or to test on"
+        raise DataError("probing", problem, "at least one of each", "more sentences (--limit)")
 
 
 # Fitting ----------------------------------------------------------------------------------------
@@ -380,19 +384,19 @@ def online_bits(
 # Treebanks --------------------------------------------------------------------------------------
 
 
-class WordCorpus(NamedTuple):
+class TaggedCorpus(NamedTuple):
     """Sentences of a treebank as a model reads them."""
 
-    sentences: list[Words]
+    sentences: list[ConllSentence]
     tokens: list[WordTokens]
     """For each sentence its ids and where its words stand."""
 
-    def take(self, kept: Sequence[int]) -> WordCorpus:
+    def take(self, kept: Sequence[int]) -> TaggedCorpus:
         """Some of the sentences."""
-        return WordCorpus([self.sentences[n] for n in kept], [self.tokens[n] for n in kept])
+        return TaggedCorpus([self.sentences[n] for n in kept], [self.tokens[n] for n in kept])
 
 
-def read_corpus(kit: Kit, sentences: list[Words], take: Take | None = None) -> WordCorpus:
+def read_corpus(kit: Kit, sentences: list[ConllSentence], take: Take | None = None) -> TaggedCorpus:
     """The sentences that a model has room for; `take` says which token stands for a word."""
     most = max_tokens_of(kit, "probing")
     take = take or ("last" if kit.model.encoder is None else "first")
@@ -403,9 +407,9 @@ def read_corpus(kit: Kit, sentences: list[Words], take: Take | None = None) -> W
         long = f"{len(filled) - len(kept):,} sentences have more than {most:,} tokens, what fits"
         note(f"{long}: left out")
     if not kept:
-        found = "no sentence that the model has room for"
-        raise DataError("probing", found, "shorter sentences")
-    return WordCorpus(sentences, tokens).take(kept)
+        problem = "no sentence that the model has room for"
+        raise DataError("probing", problem, "shorter sentences")
+    return TaggedCorpus(sentences, tokens).take(kept)
 
 
 def choose_taps(kit: Kit, layer: str | int = "all", patterns: Sequence[str] = ()) -> list[str]:
@@ -428,22 +432,16 @@ def tap_vectors(
     words = sum(len(sentence.columns) for sentence in sentences)
     widest = max(x.shape[1] for x in word_vectors(kit.hooked, sentences[:1], taps).values())
     together = max(1, HELD_BYTES // (4 * words * widest))  # taps for each run
-    with progress("probing") as say:
-
-        def tell(done: int) -> None:
-            say(f"reading, {done:,} of {len(sentences):,} sentences")
-
-        for start in range(0, len(taps), together):
-            some = taps[start : start + together]
-            vectors = word_vectors(kit.hooked, sentences, some, tell)
-            for tap in some:
-                say(tap)
-                yield tap, vectors.pop(tap).to(kit.device)
+    for start in range(0, len(taps), together):
+        some = taps[start : start + together]
+        vectors = word_vectors(kit.hooked, sentences, some)
+        for tap in track(some, "probing, by tap"):
+            yield tap, vectors.pop(tap).to(kit.device)
 
 
 def probe_labels(
     kit: Kit,
-    corpus: WordCorpus,
+    corpus: TaggedCorpus,
     labels: Sequence[str],
     taps: Sequence[str],
     kind: ProbeKind = "linear",
@@ -465,7 +463,7 @@ def probe_labels(
     return probes[0] if len(probes) == 1 else LabelProbes(probes)
 
 
-def label_task(corpus: WordCorpus, label: str, seed: int, drop_rare: bool) -> ProbingTask:
+def label_task(corpus: TaggedCorpus, label: str, seed: int, drop_rare: bool) -> ProbingTask:
     """The labels of the words that have a token."""
     labels, forms, numbers = list[str](), list[str](), list[int]()
     for n, (sentence, row) in enumerate(zip(corpus.sentences, corpus.tokens, strict=True)):

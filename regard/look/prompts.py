@@ -46,15 +46,15 @@ def read_prompts(path: str | Path) -> list[PromptPair]:
             continue
         columns = text.split("\t")
         if len(columns) not in (3, 4, 5) or not all(column.strip() for column in columns):
-            found = f"{path}, line {number}: {len(columns)} columns, or an empty one"
+            problem = f"{path}, line {number}: {len(columns)} columns, or an empty one"
             expected = "clean TAB corrupted TAB answer [TAB other answer [TAB template]]"
-            raise DataError(DOING, found, expected)
+            raise DataError(DOING, problem, expected)
         prompts.append(PromptPair(*columns))
     if not prompts:
         raise DataError(DOING, f"no lines in {path}", "at least one")
     if len({pair.bad is None for pair in prompts}) > 1:
-        found = f"{path}: some lines have an other answer and some none"
-        raise DataError(DOING, found, "all lines alike")
+        problem = f"{path}: some lines have an other answer and some none"
+        raise DataError(DOING, problem, "all lines alike")
     return prompts
 
 
@@ -129,5 +129,5 @@ def check_lengths(kit: Kit, pairs: Sequence[AskedPair]) -> None:
             unequal.append(f"\n  pair {number}: {sizes}\n    {rows}")
     if unequal:
         more = f"\n  and {len(unequal) - SHOWN} more" if len(unequal) > SHOWN else ""
-        found = f"{len(unequal)} pairs of unequal length{''.join(unequal[:SHOWN])}{more}"
-        raise DataError(DOING, found, "as many tokens in a prompt as in its corrupted twin")
+        problem = f"{len(unequal)} pairs of unequal length{''.join(unequal[:SHOWN])}{more}"
+        raise DataError(DOING, problem, "as many tokens in a prompt as in its corrupted twin")

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from regard.errors import DataError, UsageError
-from regard.result import Grid, Result, Row, human, human_bytes, plain, shown
+from regard.result import Grid, Result, Row, grid_of, human, human_bytes, plain, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -396,18 +396,7 @@ class Lens(Result):
     def parts(self) -> Iterator[str | Grid]:
         """What each layer would say, and who wrote the answer, largest first."""
         own = self.target.piece
-        rows = [
-            (
-                each.layer,
-                each.likeliest,
-                f"{each.likeliest_probability:.4f}",
-                f"{each.probability:.4f}",
-                f"{each.rank:,}",
-            )
-            for each in self.layers
-        ]
-        columns = ("layer", "likeliest", "p", f"p({own})", f"rank of {own}")
-        yield Grid(self.text, columns, rows, left=2)
+        yield grid_of(f"{self.text} → {own}", self.layers)
         if self.contributions is None:
             yield f"no contributions: {self.why}"
             return
@@ -1019,18 +1008,18 @@ class ProbedTap(Row):
     """How well labels can be read off the vectors of one tap."""
 
     tap: str
-    accuracy: float
-    low: float
+    accuracy: float = shown("{:.1%}")
+    low: float = shown("{:.1%}")
     """The 95 % interval of the accuracy."""
-    high: float
-    control: float | None
+    high: float = shown("{:.1%}")
+    control: float | None = shown("{:.1%}")
     """Accuracy of the control task, labels drawn at random for each word type."""
-    selectivity: float | None
+    selectivity: float | None = shown("{:+.1%}")
     """Accuracy less that of the control task."""
-    bits: float | None
+    bits: float | None = shown(table=False)
     """Length of the online code of the training labels."""
-    bits_per_word: float | None
-    compression: float | None
+    bits_per_word: float | None = shown("{:.3f}")
+    compression: float | None = shown("{:.2f}")
     """How many times shorter it is than a uniform code."""
 
 
@@ -1046,37 +1035,6 @@ class LabelProbe(Result):
     baselines: dict[str, float]
     """Accuracy of what knows no vectors: the majority label, and each word type's own."""
     taps: list[ProbedTap]
-
-    def parts(self) -> Iterator[str | Grid]:
-        """Baselines and taps in one table."""
-        from regard.data.statistics import share_interval
-
-        test = self.words["test"]
-        rows = []
-        for name, share in self.baselines.items():
-            low, high = share_interval(round(share * test), test)
-            rows.append((name, f"{share:.1%}", f"{low:.1%} to {high:.1%}", "", "", ""))
-        for tap in self.taps:
-            selectivity = None if tap.selectivity is None else 100 * tap.selectivity
-            rows.append(
-                (
-                    tap.tap,
-                    f"{tap.accuracy:.1%}",
-                    f"{tap.low:.1%} to {tap.high:.1%}",
-                    human(tap.control, "{:.1%}"),
-                    human(selectivity, "{:+.1f}"),
-                    human(tap.bits_per_word, "{:.3f}"),
-                )
-            )
-        columns = "tap", "accuracy", "95 % interval", "control", "selectivity", "bits a word"
-        yield Grid(self.title(), columns, rows)
-        counts = [f"{self.words[part]:,}" for part in ("train", "dev", "test")]
-        yield (
-            f"{len(self.labels)} labels; words to train on {counts[0]}, to choose by {counts[1]}, "
-            f"to test on {counts[2]}; no sentence is in two parts"
-        )
-        uniform = math.log2(len(self.labels))
-        yield f"bits: online code of the training labels; {uniform:.3f} uniform"
 
 
 @dataclass(frozen=True)
@@ -1108,26 +1066,26 @@ class LabelProbes(Result):
 class TreeAgreement(Row):
     """How far predicted trees agree with the true ones."""
 
-    uuas: float
+    tap: str | None
+    """Whose vectors they were read off; None: the baseline."""
+    uuas: float = shown("{:.1%}", title="UUAS")
     """Share of right edges (undirected unlabelled attachment score)."""
-    low: float
+    low: float = shown("{:.1%}")
     """Its 95 % interval, as if edges were drawn one by one."""
-    high: float
-    distance_spearman: float | None
+    high: float = shown("{:.1%}")
+    distance_spearman: float | None = shown("{:.3f}", title="ρ distance")
     """Spearman's ρ of distances, mean by length of 5 to 50 words; None: there is no such."""
-    depth_spearman: float | None
+    depth_spearman: float | None = shown("{:.3f}", title="ρ depth")
     """Spearman's ρ of depths, likewise."""
-    root: float
+    root: float = shown("{:.1%}")
     """Share of right roots."""
-    edges: int
+    edges: int = shown()
     """Edges in all, without punctuation."""
 
-
-@dataclass(frozen=True)
-class ProbedTree(TreeAgreement):
-    """The trees of one tap."""
-
-    tap: str
+    def to_dict(self) -> dict[str, Any]:
+        """The baseline has no tap."""
+        data = super().to_dict()
+        return data if self.tap else {name: x for name, x in data.items() if name != "tap"}
 
 
 @dataclass(frozen=True)
@@ -1139,29 +1097,16 @@ class TreeProbe(Result):
     left_out: int
     """Sentences with a word without a token, or too long."""
     rank: int
-    chain: TreeAgreement
+    chain: TreeAgreement = shown(title="words in a chain")
     """The baseline: words hang together as they stand."""
-    taps: list[ProbedTree]
-    best: str
-    trees: list[tuple[str, str]]
+    taps: list[TreeAgreement] = shown()
+    best: str = shown()
+    trees: list[tuple[str, str]] = shown(table=False)
     """Some test sentences: the true tree and that of the best tap, drawn."""
 
     def parts(self) -> Iterator[str | Grid]:
-        """The table, and trees side by side."""
-        rows = []
-        for name, each in [("words in a chain", self.chain), *((t.tap, t) for t in self.taps)]:
-            rhos = [human(x, "{:.3f}") for x in (each.distance_spearman, each.depth_spearman)]
-            interval = f"{each.low:.1%} to {each.high:.1%}"
-            rows.append((name, f"{each.uuas:.1%}", interval, *rhos, f"{each.root:.1%}"))
-        columns = "tap", "UUAS", "95 % interval", "ρ distance", "ρ depth", "root"
-        yield Grid(self.title(), columns, rows)
-        counts = [f"{self.sentences[part]:,}" for part in ("train", "dev", "test")]
-        yield (
-            f"sentences to train on {counts[0]}, to choose by {counts[1]}, to test on {counts[2]}; "
-            f"{self.chain.edges:,} edges, without punctuation"
-        )
-        if self.left_out:
-            yield f"{self.left_out:,} sentences are left out: a word without a token, or too long"
+        """Tables, and trees side by side."""
+        yield from super().parts()
         for gold, predicted in self.trees:
             title = f"{self.best}, * where the edge up is wrong"
             yield "\n" + beside(f"gold\n{gold}", f"{title}\n{predicted}")

@@ -32,8 +32,8 @@ def mix_residual(patterns: Sequence[Tensor], residual: float = RESIDUAL) -> list
     for pattern in patterns:
         shape = pattern.shape
         if len(shape) != 4 or shape[2] != shape[3] or (shape[0], shape[2]) != (first[0], first[2]):
-            found = f"patterns of shapes {tuple(first)} and {tuple(shape)}"
-            raise DataError(doing, found, "self-attention (B, H, T, T), of one B and T")
+            problem = f"patterns of shapes {tuple(first)} and {tuple(shape)}"
+            raise DataError(doing, problem, "self-attention (B, H, T, T), of one B and T")
     layers = []
     for pattern in patterns:
         mean = pattern.mean(1)
@@ -58,8 +58,8 @@ def flow(layers: Sequence[Tensor], query: int = -1) -> Tensor:
     try:
         from scipy.sparse.csgraph import maximum_flow
     except ImportError:
-        found, fix = "scipy is not installed", "pip install 'regard[flow]'"
-        raise UsageError("following attention", found, "the extra flow", fix) from None
+        problem, fix = "scipy is not installed", "pip install 'regard[flow]'"
+        raise UsageError("following attention", problem, "the extra flow", fix) from None
     count = layers[0].shape[-1]
     if not -count <= query < count:
         expected = f"{-count} to {count - 1}"

@@ -47,8 +47,8 @@ def exact_shapley(goal: SetFunction, count: int) -> ShapScores:
 def sampled_shapley(goal: SetFunction, count: int, orders: int = 100, seed: int = 0) -> ShapScores:
     """From `orders` drawn orders, half of them the reverse of the others."""
     if orders < 4 or count < 1:
-        found = f"{orders} orders of {count} tokens"
-        raise UsageError("computing Shapley values", found, "4 orders and 1 token or more")
+        problem = f"{orders} orders of {count} tokens"
+        raise UsageError("computing Shapley values", problem, "4 orders and 1 token or more")
     pairs = (orders + 1) // 2
     generator = torch.Generator().manual_seed(seed)
     ahead = torch.rand(pairs, count, generator=generator).argsort(1)

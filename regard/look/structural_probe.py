@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -16,17 +17,17 @@ from torch import Tensor
 
 from regard.ambient import current
 from regard.data.statistics import share_interval, spearman
-from regard.data.treebank import Words, heads_of
+from regard.data.treebank import ConllSentence, heads_of
 from regard.errors import DataError, UsageError
 from regard.look.activations import split_by_sentence
 from regard.look.probing import (
-    Split,
-    WordCorpus,
+    SentenceSplit,
+    TaggedCorpus,
     mean_and_spread,
     split_sentences,
     tap_vectors,
 )
-from regard.look.results import ProbedTree, TreeAgreement, TreeProbe
+from regard.look.results import TreeAgreement, TreeProbe
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -111,15 +112,15 @@ class PaddedSentences:
         if self.kind == "distance":
             real, true = real[:, :, None] & real[:, None, :], true[:, :, :width]
             sizes = sizes.square()
-        found = squared_values(self.x[self.places[some, :width]] @ matrix.T, self.kind)
-        error = torch.where(real, (found - true).abs(), 0).flatten(1).sum(1)
+        predicted = squared_values(self.x[self.places[some, :width]] @ matrix.T, self.kind)
+        error = torch.where(real, (predicted - true).abs(), 0).flatten(1).sum(1)
         return (error / sizes).mean()
 
 
 def fit_structure(
     vectors: Sequence[Tensor],
     trees: Sequence[DependencyTree],
-    parts: Split,
+    parts: SentenceSplit,
     kind: Kind = "distance",
     rank: int | None = None,
     seed: int = 0,
@@ -193,7 +194,7 @@ def compare_trees(
     for guess, tree in zip(guesses, trees, strict=True):
         distances, depths = by_length.setdefault(len(tree.heads), ([], []))
         rows = zip(guess.distances.tolist(), gold(tree, "distance").tolist(), strict=True)
-        distances += [spearman(found, true) for found, true in rows]
+        distances += [spearman(guessed, true) for guessed, true in rows]
         depths.append(spearman(guess.depths.tolist(), gold(tree, "depth").tolist()))
         if tree.counted:
             true_edges = {edge for edge in tree_edges(tree.heads) if set(edge) <= set(tree.counted)}
@@ -208,13 +209,13 @@ def compare_trees(
     distance, depth = (sum(each) / len(each) if each else None for each in means)
     low, high = share_interval(edges, every)
     uuas, root = edges / every if every else 0.0, roots / sentences if sentences else 0.0
-    return TreeAgreement(uuas, low, high, distance, depth, root, every)
+    return TreeAgreement(None, uuas, low, high, distance, depth, root, every)
 
 
 def probe_structure(
     vectors: Sequence[Tensor],
     trees: Sequence[DependencyTree],
-    parts: Split,
+    parts: SentenceSplit,
     rank: int | None = None,
     seed: int = 0,
 ) -> tuple[TreeAgreement, list[PredictedTree]]:
@@ -222,8 +223,10 @@ def probe_structure(
     if rank is not None and rank < 1:
         raise UsageError("fitting a structural probe", f"rank {rank}", "1 or more")
     if not any(len(trees[n].heads) > 1 for n in parts.train.tolist()):
-        found = "no sentence of two words to train on"
-        raise DataError("fitting a structural probe", found, "sentences of words", "more sentences")
+        problem = "no sentence of two words to train on"
+        raise DataError(
+            "fitting a structural probe", problem, "sentences of words", "more sentences"
+        )
     fitted = [
         fit_structure(vectors, trees, parts, kind, rank, seed) for kind in ("distance", "depth")
     ]
@@ -311,7 +314,7 @@ def tree_lines(words: Sequence[str], heads: Sequence[int], marked: set[int] | No
 
 def probe_trees(
     kit: Kit,
-    corpus: WordCorpus,
+    corpus: TaggedCorpus,
     path: str | Path,
     taps: Sequence[str],
     rank: int = 64,
@@ -332,23 +335,24 @@ def probe_trees(
     parts = split_sentences(torch.arange(len(gold)), current().seed)
     test = parts.test.tolist()
     chain = compare_trees([chain_tree(len(gold[n].heads)) for n in test], [gold[n] for n in test])
-    probed: list[ProbedTree] = []
-    guesses: dict[str, list[PredictedTree]] = {}
+    probed: list[TreeAgreement] = []
+    guesses: list[list[PredictedTree]] = []
     for tap, x in tap_vectors(kit, whole.tokens, taps):
         vectors = split_by_sentence(x, whole.tokens)
-        agreement, guesses[tap] = probe_structure(vectors, gold, parts, rank, current().seed)
-        probed.append(ProbedTree(**vars(agreement), tap=tap))
-    best = max(probed, key=lambda each: each.uuas).tap
+        agreement, predicted = probe_structure(vectors, gold, parts, rank, current().seed)
+        guesses.append(predicted)
+        probed.append(replace(agreement, tap=tap))
+    best = max(range(len(probed)), key=lambda n: probed[n].uuas)
     drawn = [
         draw_trees(whole.sentences[n].forms, gold[n], guesses[best][k])
         for k, n in enumerate(test[:show])
     ]
     counts = {name: len(part) for name, part in parts._asdict().items()}
     left_out = len(corpus.sentences) - len(whole.sentences)
-    return TreeProbe(counts, left_out, rank, chain, probed, best, drawn)
+    return TreeProbe(counts, left_out, rank, chain, probed, taps[best], drawn)
 
 
-def counted_tree(path: str | Path, sentence: Words) -> DependencyTree:
+def counted_tree(path: str | Path, sentence: ConllSentence) -> DependencyTree:
     """A tree whose counted words are no punctuation, by tag or else by letters."""
     tags = sentence.columns.get("upos", [""] * len(sentence.forms))
     tagged = any(tag not in ("", "_") for tag in tags)

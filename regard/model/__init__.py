@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @verb
 def info(model: ModelLike, *, taps: bool = False) -> ModelInfo | CountedInfo:
-    """Sizes, tokenizer, taps and parity of a model, without reading its weights.
+    """Sizes, tokenizer, taps and parity of a model.
 
     Args:
         model: a folder, .gguf, ARPA, vectors of words, a model in the box, a preset, or a Kit.
@@ -41,12 +41,12 @@ def info(model: ModelLike, *, taps: bool = False) -> ModelInfo | CountedInfo:
         source = None if model.path is None else find_source(str(model.path))
         return describe_model(repr(model), model.model, model.binding, source, taps)
     path = str(model)
-    found = find_kind(path)
-    if found is not None and found.kind is not NETWORK:
+    known = find_kind(path)
+    if known is not None and known.kind is not NETWORK:
         if taps:
-            title = f"{found.kind.title}: there are none"
+            title = f"{known.kind.title}: there are none"
             raise UsageError(f"listing the taps of {path}", title, "a network")
-        return CountedInfo(path, found.kind.title, describe_counted(Path(path), found.kind))
+        return CountedInfo(path, known.kind.title, describe_counted(Path(path), known.kind))
     source = find_source(path)
     if source is None:
         name = architecture(path)
@@ -58,7 +58,7 @@ def info(model: ModelLike, *, taps: bool = False) -> ModelInfo | CountedInfo:
 
 @verb
 def models() -> Catalogue:
-    """Models in the box, presets, and the architectures that can be opened.
+    """Models in the box, presets, architectures that open.
 
     Example:
         >>> [model.name for model in regard.models().models]

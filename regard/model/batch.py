@@ -71,24 +71,19 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int = 0) -> tuple[Tensor, Tenso
 
 def to_ids(given: Any, name: str = "input") -> tuple[Tensor, Tensor | None]:
     """Ids as a tensor, an array, a list or a list of lists → ids (B, T) and their padding."""
-    found = f"{name} of type {type(given).__name__}"
+    fault = f"{name} of type {type(given).__name__}"
     try:
         if isinstance(given, Tensor):
-            ids, found = given, f"{name} of shape {tuple(given.shape)} and {given.dtype}"
+            ids, fault = given, f"{name} of shape {tuple(given.shape)} and {given.dtype}"
         else:
-            rows = [list(map(index, row)) for row in (given if is_nested(given) else [given])]
-            return pad_rows(rows)
+            nested = len(given) > 0 and hasattr(given[0], "__len__")
+            return pad_rows([list(map(index, row)) for row in (given if nested else [given])])
     except (TypeError, ValueError, OverflowError, RuntimeError):
-        raise DataError("reading ids", found, "whole numbers of shape (batch, length)") from None
+        raise DataError("reading ids", fault, "whole numbers of shape (batch, length)") from None
     ids = ids[None] if ids.dim() == 1 else ids
     if ids.dim() != 2 or ids.is_floating_point() or ids.dtype == torch.bool:
-        raise DataError("reading ids", found, "whole numbers of shape (batch, length)")
+        raise DataError("reading ids", fault, "whole numbers of shape (batch, length)")
     return ids.long(), None
-
-
-def is_nested(given: Any) -> bool:
-    """Whether a sequence holds sequences."""
-    return len(given) > 0 and hasattr(given[0], "__len__")
 
 
 def to_signal(given: Any, front: ImageConfig | AudioConfig, dtype: torch.dtype) -> Tensor:
@@ -97,8 +92,8 @@ def to_signal(given: Any, front: ImageConfig | AudioConfig, dtype: torch.dtype) 
     try:
         signal = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError):
-        found = f"a {type(given).__name__}"
-        raise DataError(f"reading {front.kind}", found, "a tensor or an array") from None
+        fault = f"a {type(given).__name__}"
+        raise DataError(f"reading {front.kind}", fault, "a tensor or an array") from None
     signal = signal[None] if signal.dim() == wanted - 1 else signal
     if not signal.is_floating_point():
         raise DataError(
@@ -114,17 +109,17 @@ def to_mask(given: Any, name: str) -> Tensor | None:
     try:
         return torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError):
-        found = f"{name} of type {type(given).__name__}"
-        raise DataError("reading a batch", found, "a tensor or lists of equal length") from None
+        fault = f"{name} of type {type(given).__name__}"
+        raise DataError("reading a batch", fault, "a tensor or lists of equal length") from None
 
 
 def check_batch(batch: Batch, config: ModelConfig) -> None:
     """Fail before any kernel runs: ids outside a vocabulary, masks that do not fit their ids."""
     pair = config.target is not None
     if pair != (batch.target is not None):
-        found = "a target" if batch.target is not None else "no target"
+        fault = "a target" if batch.target is not None else "no target"
         kind = "source and target" if pair else "one input: this is no encoder-decoder"
-        raise UsageError("running a model", found, kind)
+        raise UsageError("running a model", fault, kind)
     check_ids(batch.inputs, config.front, "source" if pair else "input")
     if batch.target is not None and config.target is not None:
         check_ids(batch.target, config.target, "target")
@@ -146,8 +141,8 @@ def check_batch(batch: Batch, config: ModelConfig) -> None:
     if batch.prefix is not None and (pair or config.decoder is None):
         raise UsageError("reading a batch", "prefix=", "a decoder without encoder")
     if batch.prefix is not None and batch.prefix.shape != (len(batch.ids),):
-        found = f"prefix of shape {tuple(batch.prefix.shape)}"
-        raise DataError("reading a batch", found, f"({len(batch.ids)},), a number for each row")
+        fault = f"prefix of shape {tuple(batch.prefix.shape)}"
+        raise DataError("reading a batch", fault, f"({len(batch.ids)},), a number for each row")
     check_documents(batch, config)
 
 
@@ -161,8 +156,8 @@ def check_side(name: str, given: Tensor, batch: Batch, config: ModelConfig) -> N
     if not isinstance(front, TextConfig):
         raise UsageError("reading a batch", f"{name}= for {front.kind}", "text: it has no padding")
     if given.shape != ids.shape:
-        found = f"{name} of shape {tuple(given.shape)}"
-        raise DataError("reading a batch", found, f"{tuple(ids.shape)}, the shape of its ids")
+        fault = f"{name} of shape {tuple(given.shape)}"
+        raise DataError("reading a batch", fault, f"{tuple(ids.shape)}, the shape of its ids")
     if name.endswith("mask") != (given.dtype == torch.bool) or given.is_floating_point():
         wanted = "booleans, True at real tokens" if name.endswith("mask") else "whole numbers"
         raise DataError("reading a batch", f"{name} of {given.dtype}", wanted)
@@ -170,8 +165,8 @@ def check_side(name: str, given: Tensor, batch: Batch, config: ModelConfig) -> N
         if config.target is not None or not front.segments:
             raise UsageError("reading a batch", "segments=", "a model with segment embeddings")
         if int(given.min()) < 0 or int(given.max()) >= front.segments:
-            found = f"segments from {int(given.min())} to {int(given.max())}"
-            raise DataError("reading a batch", found, f"0 to {front.segments - 1}")
+            fault = f"segments from {int(given.min())} to {int(given.max())}"
+            raise DataError("reading a batch", fault, f"0 to {front.segments - 1}")
 
 
 def check_documents(batch: Batch, config: ModelConfig) -> None:
@@ -189,8 +184,8 @@ def check_documents(batch: Batch, config: ModelConfig) -> None:
         )
     real = batch.documents >= 0 if batch.mask is None else (batch.documents >= 0) | ~batch.mask
     if not bool(real.all()):
-        found = f"document number {int(batch.documents.min())}"
-        raise DataError("reading a batch", found, "numbers from 0 up at real tokens")
+        fault = f"document number {int(batch.documents.min())}"
+        raise DataError("reading a batch", fault, "numbers from 0 up at real tokens")
 
 
 def check_ids(ids: Tensor, front: FrontConfig, name: str) -> None:
@@ -198,8 +193,8 @@ def check_ids(ids: Tensor, front: FrontConfig, name: str) -> None:
     if not isinstance(front, TextConfig):
         return
     if ids.dim() != 2 or ids.is_floating_point():
-        found = f"{name} of shape {tuple(ids.shape)} and {ids.dtype}"
-        raise DataError("reading ids", found, "integers of shape (batch, length)")
+        fault = f"{name} of shape {tuple(ids.shape)} and {ids.dtype}"
+        raise DataError("reading ids", fault, "integers of shape (batch, length)")
     wrong = ((ids < 0) | (ids >= front.vocab)).nonzero()
     if len(wrong):
         row, column = wrong[0].tolist()

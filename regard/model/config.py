@@ -183,8 +183,8 @@ class RecurrentConfig(ModelConfig):
     @property
     def last(self) -> StackConfig:
         """There is none: whoever asks means a Transformer."""
-        found = f"a recurrent model ({self.cell})"
-        raise UsageError("looking for a stack of blocks", found, "a Transformer")
+        fault = f"a recurrent model ({self.cell})"
+        raise UsageError("looking for a stack of blocks", fault, "a Transformer")
 
     @property
     def width(self) -> int:
@@ -214,11 +214,11 @@ def from_plain(kind: Any, value: Any, path: str) -> Any:
     hints = typing.get_type_hints(kind)
     unknown = [key for key in value if key not in hints]
     if unknown:
-        found, fix = f"unknown key {path}.{unknown[0]}", did_you_mean(unknown[0], hints)
-        raise DataError(READING, found, f"one of {', '.join(hints)}", fix)
-    made = {key: from_plain(hints[key], item, f"{path}.{key}") for key, item in value.items()}
+        fault, fix = f"unknown key {path}.{unknown[0]}", did_you_mean(unknown[0], hints)
+        raise DataError(READING, fault, f"one of {', '.join(hints)}", fix)
+    fields = {key: from_plain(hints[key], item, f"{path}.{key}") for key, item in value.items()}
     try:
-        return kind(**made)  # type: ignore[operator]
+        return kind(**fields)  # type: ignore[operator]
     except TypeError as error:
         raise DataError(READING, f"{path}: {error}", "all fields without a default") from None
     except UsageError as error:  # a value of a file, not of the caller

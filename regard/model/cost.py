@@ -54,14 +54,14 @@ def passes(config: ModelConfig, run: RunShape) -> list[Pass]:
     """The stacks of a run in their order; a text too long for its table is an error."""
     pair = config.encoder is not None and config.decoder is not None
     first = count_tokens(config.front, run.source if pair else run.length)
-    made = []
+    stacks = []
     if config.encoder is not None:
-        made.append(Pass("encoder", config.encoder, config.front, first))
+        stacks.append(Pass("encoder", config.encoder, config.front, first))
     if config.decoder is not None:
         front = config.target if pair and config.target is not None else config.front
         tokens = count_tokens(front, run.length)
-        made.append(Pass("decoder", config.decoder, front, tokens, first if pair else 0))
-    return made
+        stacks.append(Pass("decoder", config.decoder, front, tokens, first if pair else 0))
+    return stacks
 
 
 def count_tokens(front: FrontConfig, length: int) -> int:
@@ -90,28 +90,28 @@ def table_size(front: TextConfig) -> int:
 
 def count_params(config: ModelConfig) -> Cost:
     """Parameters by part, tied ones once; their sum is the size of the model."""
-    made = dict.fromkeys(PARTS, 0)
-    made[EMBED] = front_params(config.front)
+    params = dict.fromkeys(PARTS, 0)
+    params[EMBED] = front_params(config.front)
     if config.target is not None:
         shared = config.target.vocab * config.target.dim if config.shared else 0
-        made[EMBED] += front_params(config.target) - shared
+        params[EMBED] += front_params(config.target) - shared
     for stack in filter(None, (config.encoder, config.decoder)):
         block = stack.block
         ways = 2 if block.cross else 1
         norm = norm_params(block.norm, block.dim)
-        made[PROJECT] += stack.depth * ways * projection_params(block)
-        made[MLP] += stack.depth * mlp_params(block)
+        params[PROJECT] += stack.depth * ways * projection_params(block)
+        params[MLP] += stack.depth * mlp_params(block)
         inner = 2 * block.width if block.qk_norm else 0
-        made[NORM] += stack.depth * (ways * (norm + inner) + norm) + stack.final_norm * norm
-        made[LOOK] += stack.buckets * block.heads if stack.position == "relative" else 0
+        params[NORM] += stack.depth * (ways * (norm + inner) + norm) + stack.final_norm * norm
+        params[LOOK] += stack.buckets * block.heads if stack.position == "relative" else 0
     head, dim = config.head, config.last.block.dim
     if head.transform:
-        made[HEAD] += dim * dim + dim + (2 * dim if head.norm else 0)
+        params[HEAD] += dim * dim + dim + (2 * dim if head.norm else 0)
     elif head.norm:
-        made[HEAD] += 2 * dim
+        params[HEAD] += 2 * dim
     size = head.size or 0
-    made[HEAD] += (0 if head.tied else size * dim) + (size if head.bias else 0)
-    return made
+    params[HEAD] += (0 if head.tied else size * dim) + (size if head.bias else 0)
+    return params
 
 
 def front_params(front: FrontConfig) -> int:
@@ -131,12 +131,12 @@ def stem(front: ImageConfig) -> list[tuple[int, int, int]]:
     area = front.height * front.width
     if front.stem == "patch":
         return [(front.channels * front.patch**2 * front.dim, front.dim, area // front.patch**2)]
-    halvings, before, made = front.patch.bit_length() - 1, front.channels, []
+    halvings, before, convolutions = front.patch.bit_length() - 1, front.channels, []
     for step in range(halvings):
         after = max(front.dim >> (halvings - step), 8)
-        made.append((9 * before * after, after, area // 4 ** (step + 1)))
+        convolutions.append((9 * before * after, after, area // 4 ** (step + 1)))
         before = after
-    return [*made, (before * front.dim, front.dim, area // front.patch**2)]
+    return [*convolutions, (before * front.dim, front.dim, area // front.patch**2)]
 
 
 def norm_params(kind: str, dim: int) -> int:
@@ -168,21 +168,21 @@ def count_flops(config: ModelConfig, run: RunShape, train: bool = False) -> Cost
     Scores and values are counted whole, also where a causal kernel skips half. Norms and residuals
     are counted as six operations per number; activations, softmax and look-ups are left out.
     """
-    made = dict.fromkeys(PARTS, 0)
+    flops = dict.fromkeys(PARTS, 0)
     for one in passes(config, run):
         block, depth, rows = one.stack.block, one.stack.depth, run.batch * one.tokens
         wide, narrow = block.heads * block.width, block.groups * block.width
         for keys in (one.tokens, one.seen) if block.cross else (one.tokens,):
             products = rows * wide + run.batch * keys * narrow  # q and o; k and v
-            made[PROJECT] += depth * 4 * block.dim * products
-            made[LOOK] += depth * 4 * rows * keys * wide
-        made[MLP] += depth * (6 if block.gated else 4) * rows * block.dim * block.hidden
-        made[NORM] += depth * (3 if block.cross else 2) * 6 * rows * block.dim
-        made[EMBED] += run.batch * front_flops(one.front, one.tokens)
+            flops[PROJECT] += depth * 4 * block.dim * products
+            flops[LOOK] += depth * 4 * rows * keys * wide
+        flops[MLP] += depth * (6 if block.gated else 4) * rows * block.dim * block.hidden
+        flops[NORM] += depth * (3 if block.cross else 2) * 6 * rows * block.dim
+        flops[EMBED] += run.batch * front_flops(one.front, one.tokens)
     head, dim = config.head, config.last.block.dim
     rows = run.batch * (1 if head.take == "first" else passes(config, run)[-1].tokens)
-    made[HEAD] = 2 * rows * dim * ((head.size or 0) + (dim if head.transform else 0))
-    return {part: count * (3 if train else 1) for part, count in made.items()}
+    flops[HEAD] = 2 * rows * dim * ((head.size or 0) + (dim if head.transform else 0))
+    return {part: count * (3 if train else 1) for part, count in flops.items()}
 
 
 def front_flops(front: FrontConfig, tokens: int) -> int:
@@ -246,13 +246,13 @@ def disk_of(weights: int, train: bool, keep: int) -> tuple[int, int]:
 
 def live_bytes(config: ModelConfig, run: RunShape) -> Cost:
     """Bytes alive in a forward pass without gradients, weights left out, by part."""
-    made = dict.fromkeys(PARTS, 0)
+    live = dict.fromkeys(PARTS, 0)
     for one in passes(config, run):
         for part, count in live_in_pass(one, run.batch).items():
-            made[part] = max(made[part], count)
+            live[part] = max(live[part], count)
     rows, taken, dim, size = head_rows(config, run)
-    made[HEAD] = rows * dim + taken * (size + (dim if config.head.transform else 0))
-    return {part: count * run.item for part, count in made.items()}
+    live[HEAD] = rows * dim + taken * (size + (dim if config.head.transform else 0))
+    return {part: count * run.item for part, count in live.items()}
 
 
 def live_in_pass(one: Pass, batch: int) -> Cost:
@@ -266,14 +266,14 @@ def live_in_pass(one: Pass, batch: int) -> Cost:
     keys = batch * max(one.tokens, one.seen)
     inside = held + normed + rows * wide + 2 * keys * narrow  # q, k, v
     turning = 3 * rows * wide if one.stack.position == "rotary" else 0
-    made = {
+    live = {
         EMBED: front_live(one, batch),
         PROJECT: inside + max(turning, rows * wide + stream),  # z and o's output
         LOOK: inside + rows * wide,
         MLP: held + stream + normed + (3 if block.gated else 2) * rows * block.hidden,
         NORM: held + 4 * stream,
     }
-    return made
+    return live
 
 
 def shared_mask(one: Pass) -> int:
@@ -298,28 +298,24 @@ def front_live(one: Pass, batch: int) -> int:
 
 def kept_bytes(config: ModelConfig, run: RunShape) -> Cost:
     """Bytes that the forward pass of training keeps for the backward pass, by part."""
-    made = dict.fromkeys(PARTS, 0)
+    kept = dict.fromkeys(PARTS, 0)
     for one in passes(config, run):
         block, depth, rows = one.stack.block, one.stack.depth, run.batch * one.tokens
         stream, wide = rows * block.dim, block.heads * block.width
         narrow = block.groups * block.width
-        made[EMBED] += stream
+        kept[EMBED] += stream
         for keys in (one.tokens, one.seen) if block.cross else (one.tokens,):
-            made[PROJECT] += depth * stream  # the input of q, k and v
-            made[LOOK] += depth * (2 * rows * wide + 2 * run.batch * keys * narrow)  # q, z, k, v
+            kept[PROJECT] += depth * stream  # the input of q, k and v
+            kept[LOOK] += depth * (2 * rows * wide + 2 * run.batch * keys * narrow)  # q, z, k, v
         # What down reads, what act read unless its result will do, and gated: act's result and up.
         wide_ones = 1 + (block.act not in ("relu", "tanh")) + 2 * block.gated
-        made[MLP] += depth * (stream + wide_ones * rows * block.hidden)
-        made[NORM] += depth * (3 if block.cross else 2) * norm_keeps(block.norm) * stream
-        made[LOOK] += shared_mask(one)
+        kept[MLP] += depth * (stream + wide_ones * rows * block.hidden)
+        norms = {"layer": 1, "rms": 3}.get(block.norm, 0)  # tensors; the latter is not fused
+        kept[NORM] += depth * (3 if block.cross else 2) * norms * stream
+        kept[LOOK] += shared_mask(one)
     rows, taken, dim, size = head_rows(config, run)
-    made[HEAD] = rows * dim + taken * (3 * size + (3 * dim if config.head.transform else 0))
-    return {part: count * run.item for part, count in made.items()}
-
-
-def norm_keeps(kind: str) -> int:
-    """Tensors of the stream's size that a norm keeps; the root-mean-square one is not fused."""
-    return {"layer": 1, "rms": 3}.get(kind, 0)
+    kept[HEAD] = rows * dim + taken * (3 * size + (3 * dim if config.head.transform else 0))
+    return {part: count * run.item for part, count in kept.items()}
 
 
 def head_rows(config: ModelConfig, run: RunShape) -> tuple[int, int, int, int]:

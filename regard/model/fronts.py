@@ -145,7 +145,12 @@ class ImageFront(nn.Module):
             )
         self.config = config
         self.grid = config.height // config.patch, config.width // config.patch
-        self.patches = conv_stem(config) if config.stem == "conv" else patch_stem(config)
+        self.patches: nn.Module
+        if config.stem == "conv":
+            self.patches = conv_stem(config)
+        else:  # one linear map per patch is a convolution whose stride is the patch
+            sizes = config.channels, config.dim, config.patch
+            self.patches = nn.Conv2d(*sizes, stride=config.patch)
         self.cls = nn.Parameter(torch.zeros(1, 1, config.dim)) if config.cls else None
         self.positions: Learned | None = None
         if config.position == "learned":
@@ -171,11 +176,6 @@ class ImageFront(nn.Module):
         if self.positions is not None:
             x = x + self.positions(positions)
         return Sequence(self.dropout(x), positions)
-
-
-def patch_stem(config: ImageConfig) -> nn.Module:
-    """One linear map per patch, written as a convolution whose stride is the patch."""
-    return nn.Conv2d(config.channels, config.dim, config.patch, stride=config.patch)
 
 
 def conv_stem(config: ImageConfig) -> nn.Module:

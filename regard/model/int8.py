@@ -41,7 +41,7 @@ def int8_map(weight: Tensor, bias: Tensor | None) -> Product:
 
 
 def map_levels(whole: Tensor, step: Tensor, bias: Tensor | None) -> Product:
-    """The same of a weight in whole numbers (N, K) with the steps of its rows (N, 1)."""
+    """The linear map of a weight in whole numbers (N, K) with the steps of its rows (N, 1)."""
     kernel, extra = find_kernel(), -whole.shape[1] % LANES
     bias = None if bias is None else bias.detach().clone()
     run = kernel.pack(F.pad(whole, (0, extra)), step[:, 0], bias, kernel.levels)

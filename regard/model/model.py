@@ -189,21 +189,21 @@ class Model(nn.Module):
     ) -> Sequence:
         """Run a front; only text knows padding, packing, segments and caches."""
         if isinstance(front, TextFront):
-            made: Sequence = front(inputs, mask, documents, segments, cache)
-            return made
+            sequence: Sequence = front(inputs, mask, documents, segments, cache)
+            return sequence
         if mask is not None or documents is not None:
             raise UsageError("reading pixels or sound", "a mask or documents", "neither")
-        made = front(inputs)
-        return made
+        sequence = front(inputs)
+        return sequence
 
     def cache(self, batch: int, size: int, tile: int = 1) -> Cache:
         """An empty cache for the decoder, in the model's dtype and on its device."""
         if self.decoder is None:
             raise UsageError("making a cache", "a model without decoder", "a decoder")
         weight = next(self.decoder.parameters())
-        made = Cache(self.decoder.config, batch, size, weight.dtype, weight.device, tile)
-        made.move = reorder
-        return made
+        cache = Cache(self.decoder.config, batch, size, weight.dtype, weight.device, tile)
+        cache.move = reorder
+        return cache
 
     def carry(self, rows: int) -> Cache | None:
         """A state that goes on from batch to batch in training; a Transformer has none."""

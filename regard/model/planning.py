@@ -131,8 +131,8 @@ def suggest_fit(
 
 def too_large(peak: int, limit: int | None, suggestion: str) -> ResourceError:
     """What is missing, and what would fit."""
-    found, expected = f"a peak of {human_bytes(peak)}", f"at most {human_bytes(limit or 0)}"
-    return ResourceError("planning a run", found, expected, suggestion)
+    fault, expected = f"a peak of {human_bytes(peak)}", f"at most {human_bytes(limit or 0)}"
+    return ResourceError("planning a run", fault, expected, suggestion)
 
 
 def require_fit(plan: Plan) -> None:
@@ -142,8 +142,8 @@ def require_fit(plan: Plan) -> None:
     needed, free = plan.whole.disk_bytes, plan.whole.disk_free
     if needed > free:
         fix = "another disk, or a smaller --keep"
-        found = f"{human_bytes(free)} of disk"
-        raise ResourceError("planning a run", found, human_bytes(needed), fix)
+        fault = f"{human_bytes(free)} of disk"
+        raise ResourceError("planning a run", fault, human_bytes(needed), fix)
 
 
 def find_watts(device: str) -> float | None:

@@ -36,16 +36,16 @@ def set_precision(model: nn.Module, precision: str | None, names: str = "*") -> 
     if precision not in (None, *get_args(Precision)):
         fix = did_you_mean(str(precision), get_args(Precision))
         raise UsageError("setting the precision", repr(precision), "fp32, bf16, int8 or None", fix)
-    found = {
+    linears = {
         name: module
         for name, module in model.named_modules()
         if type(module) in (nn.Linear, PackedLinear) and fnmatchcase(name, names)
     }
-    if not found:
+    if not linears:
         raise UsageError("setting the precision", f"no linear map named {names!r}", "one or more")
     if precision is not None:
         check_packable(model, precision)
-    for name, linear in found.items():
+    for name, linear in linears.items():
         assert isinstance(linear, nn.Linear)
         new = like(linear) if precision is None else PackedLinear(linear, precision)
         owner, _, last = name.rpartition(".")
@@ -94,7 +94,9 @@ def forget_weights(model: Model) -> None:
     alone = [m.packed for m in model.modules() if isinstance(m, PackedLinear)]
     with large_apart():
         for packed in (*joint, *alone):  # one after the other, so that little is held twice
-            if not isinstance(packed, Packed) or not all(m.weight.numel() for m in packed.maps):
+            if not isinstance(packed, PackedProduct) or not all(
+                m.weight.numel() for m in packed.maps
+            ):
                 continue
             packed.prepare()
             for linear in packed.maps:
@@ -111,8 +113,8 @@ def check_packable(model: nn.Module, precision: str) -> None:
             fix = "fp32 or bf16; or --device cpu"
             raise UsageError(doing, f"{name} on {parameter.device}", "a model on the CPU", fix)
         if parameter.dtype != torch.float32:
-            found = f"{name} of {parameter.dtype}"
-            raise UsageError(doing, found, "float32 weights", "regard.load(…, dtype='float32')")
+            fault = f"{name} of {parameter.dtype}"
+            raise UsageError(doing, fault, "float32 weights", "regard.load(…, dtype='float32')")
     if model.training:
         raise UsageError(doing, "a model in training", "one that is not", "model.eval()")
 
@@ -139,7 +141,7 @@ def float_map(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Map:
     return run
 
 
-class Packed:
+class PackedProduct:
     """One or more linear maps of one input as one product; packed when it is first used."""
 
     def __init__(self, maps: Sequence[nn.Linear], precision: str) -> None:
@@ -150,8 +152,8 @@ class Packed:
     def product(self, x: Tensor) -> Tensor:
         """(…, K) → (…, N), N the outputs of all maps, in float32."""
         if x.requires_grad and torch.is_grad_enabled():
-            found = f"a model that computes in packed {self.precision}"
-            raise UsageError("taking gradients", found, "plain linear maps", PLAIN)
+            fault = f"a model that computes in packed {self.precision}"
+            raise UsageError("taking gradients", fault, "plain linear maps", PLAIN)
         return self.prepare()(x)
 
     def prepare(self) -> Map:
@@ -185,7 +187,7 @@ class PackedLinear(nn.Linear):
         super().__init__(linear.in_features, linear.out_features, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
         self.precision = precision
-        self.packed = Packed([self], precision)
+        self.packed = PackedProduct([self], precision)
         super().train(linear.training)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -195,8 +197,8 @@ class PackedLinear(nn.Linear):
     def train(self, mode: bool = True) -> PackedLinear:
         """Refused: packed weights would not follow the training."""
         if mode:
-            found = f"a model that computes in {self.precision}"
-            raise UsageError("training", found, "plain linear maps", UNDO)
+            fault = f"a model that computes in {self.precision}"
+            raise UsageError("training", fault, "plain linear maps", UNDO)
         return super().train(mode)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PackedLinear:
@@ -207,13 +209,13 @@ class PackedLinear(nn.Linear):
 
 def like(linear: nn.Linear) -> nn.Linear:
     """A plain map with the same weights."""
-    made = nn.Linear(linear.in_features, linear.out_features, device="meta")
-    made.weight, made.bias = linear.weight, linear.bias
-    return made.train(linear.training)
+    plain = nn.Linear(linear.in_features, linear.out_features, device="meta")
+    plain.weight, plain.bias = linear.weight, linear.bias
+    return plain.train(linear.training)
 
 
-def join(*maps: nn.Linear) -> Packed | None:
+def join(*maps: nn.Linear) -> PackedProduct | None:
     """Packed maps of one input as one product; None when they are plain or unlike."""
     kinds = {m.precision if isinstance(m, PackedLinear) else None for m in maps}
     precision = kinds.pop()
-    return None if kinds or precision is None else Packed(maps, precision)
+    return None if kinds or precision is None else PackedProduct(maps, precision)

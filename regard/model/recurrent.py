@@ -51,9 +51,9 @@ class Past(Cache):
 
     def copy(self) -> Past:
         """An independent one with the same contents: states are replaced, never changed."""
-        made = copy(self)
-        made.states, made.memory = list(self.states), dict(self.memory)
-        return made
+        twin = copy(self)
+        twin.states, twin.memory = list(self.states), dict(self.memory)
+        return twin
 
 
 class Layers(nn.Module):
@@ -169,8 +169,8 @@ class Recurrent(Model):
 def refuse_packing(given: Embedded, prefix: Tensor | None = None) -> None:
     """One text to a row, read from left to right."""
     if given.document is not None or prefix is not None:
-        found = "a prefix" if given.document is None else "several documents packed in a row"
-        raise UsageError("running a recurrent model", found, "one text in each row")
+        fault = "a prefix" if given.document is None else "several documents packed in a row"
+        raise UsageError("running a recurrent model", fault, "one text in each row")
 
 
 def model_class(config: ModelConfig) -> type[Model]:

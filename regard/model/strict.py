@@ -30,7 +30,7 @@ class Alone(NamedTuple):
     columns: Tensor
 
 
-class Part(NamedTuple):
+class StrictRun(NamedTuple):
     """What one run of the model was: which of its places belong to which columns of the batch."""
 
     row: int
@@ -46,7 +46,7 @@ class Part(NamedTuple):
     """Whether it was the encoder of an encoder-decoder that ran."""
 
 
-Watch = Callable[[Part], None]  # called after each run, to collect what taps have seen
+Watch = Callable[[StrictRun], None]  # called after each run, to collect what taps have seen
 
 
 class StrictCache:
@@ -54,8 +54,8 @@ class StrictCache:
 
     def __init__(self, model: Model, batch: int, size: int) -> None:
         if not model.stacks:
-            found, fix = "a recurrent model", "leave strict mode out"
-            raise UsageError("running in strict mode", found, "a Transformer", fix)
+            fault, fix = "a recurrent model", "leave strict mode out"
+            raise UsageError("running in strict mode", fault, "a Transformer", fix)
         self.model, self.batch = model, batch
         self.size = -(-size // TILE) * TILE  # whole tiles
         self.held: dict[tuple[int, int], Cache] = {}
@@ -95,17 +95,17 @@ class StrictCache:
 
 def sequences(count: int, width: int, real: Tensor | None, document: Tensor | None) -> list[Alone]:
     """The sequences of a batch (B, T): rows without their padding, packed rows by document."""
-    found = []
+    alone = []
     for row in range(count):
         columns = torch.arange(width)
         if real is not None:
             columns = columns[real[row].cpu()]
         if document is None:
-            found.append(Alone(row, 0, columns))
+            alone.append(Alone(row, 0, columns))
             continue
         kept = document[row].cpu()[columns]
-        found += [Alone(row, n, columns[kept == n]) for n in sorted(set(kept.tolist()))]
-    return [alone for alone in found if len(alone.columns)]
+        alone += [Alone(row, n, columns[kept == n]) for n in sorted(set(kept.tolist()))]
+    return [one for one in alone if len(one.columns)]
 
 
 def strict_logits(
@@ -132,7 +132,7 @@ def strict_logits(
 
 
 def collect(
-    model: Model, runs: Iterator[tuple[Part, Tensor]], ids: Tensor, watch: Watch | None
+    model: Model, runs: Iterator[tuple[StrictRun, Tensor]], ids: Tensor, watch: Watch | None
 ) -> Tensor:
     """Lay the scores of single runs (1, T, V) or (1, V) back into the shape of the batch."""
     out: Tensor | None = None
@@ -159,23 +159,23 @@ def encode_runs(
     mask: Tensor | None,
     documents: Tensor | None,
     segments: Tensor | None = None,
-) -> Iterator[tuple[Part, Memory]]:
+) -> Iterator[tuple[StrictRun, Memory]]:
     """Run the encoder over each sequence alone, at its own length."""
     if inputs.dim() != 2:  # pixels or mel: a row is a sequence
         for row in range(len(inputs)):
             memory = model.encode(inputs[row : row + 1])
             every = torch.arange(memory.x.shape[1])
-            yield Part(row, every, every, every), memory
+            yield StrictRun(row, every, every, every), memory
         return
     for row, _, columns in sequences(len(inputs), inputs.shape[1], mask, documents):
         own = None if segments is None else segments[row, columns][None]
         memory = model.encode(inputs[row, columns][None], segments=own)
-        yield Part(row, torch.arange(len(columns)), columns, columns), memory
+        yield StrictRun(row, torch.arange(len(columns)), columns, columns), memory
 
 
 def decode_runs(
     model: Model, ids: Tensor, alone: Alone, strict: StrictCache
-) -> Iterator[tuple[Part, Tensor]]:
+) -> Iterator[tuple[StrictRun, Tensor]]:
     """Run the decoder over new tokens of one sequence, a tile at a time, after its cache."""
     cache, columns = strict.of(alone), alone.columns
     memory, source = strict.memory(alone)
@@ -195,4 +195,4 @@ def decode_runs(
         real = torch.zeros(1, TILE, dtype=torch.bool, device=ids.device)
         real[0, places] = True
         scores = model.score(model.decode(tokens, memory, real, cache=cache))
-        yield Part(alone.row, places, here, columns, source), scores
+        yield StrictRun(alone.row, places, here, columns, source), scores

@@ -76,8 +76,8 @@ def _cross_entropy_rows(  # type: ignore[no-untyped-def]
         if biased:
             value += tl.load(bias + at, mask=at < vocab, other=0.0).to(tl.float32)
         target = tl.where(at == label, 1 - smoothing, 0.0) + smoothing / vocab
-        made = (tl.exp(value - norm) - target) * weight
-        tl.store(gradient + at, made.to(gradient.dtype.element_ty), mask=at < vocab)
+        pull = (tl.exp(value - norm) - target) * weight
+        tl.store(gradient + at, pull.to(gradient.dtype.element_ty), mask=at < vocab)
 
 
 def cross_entropy_rows(
@@ -130,10 +130,10 @@ def _transpose_bytes(source, target, rows, columns, tile: tl.constexpr):  # type
 def transpose_bytes(x: Tensor) -> Tensor:
     """x (N, M) of one-byte elements → (M, N), contiguous."""
     rows, columns = x.shape
-    made = torch.empty(columns, rows, dtype=torch.uint8, device=x.device)
+    turned = torch.empty(columns, rows, dtype=torch.uint8, device=x.device)
     grid = (triton.cdiv(rows, 128), triton.cdiv(columns, 128))
-    wrap_triton(_transpose_bytes)[grid](x.view(torch.uint8), made, rows, columns, 128)
-    return made.view(x.dtype)
+    wrap_triton(_transpose_bytes)[grid](x.view(torch.uint8), turned, rows, columns, 128)
+    return turned.view(x.dtype)
 
 
 @triton.jit  # type: ignore[untyped-decorator]

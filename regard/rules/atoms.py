@@ -26,15 +26,26 @@ class Atom(NamedTuple):
 
 @dataclass(frozen=True)
 class AtomKind:
-    """How atoms of one kind read, run and cost."""
+    """How atoms of one kind read, run and cost.
+
+    Words and source are templates that the arguments are put into, or functions of them.
+    """
 
     takes: str
     """A letter for each argument: w a word of symbols, s a symbol, n a number, v one of four,
     m a modulus, r a remainder after it, t digits of an automaton."""
-    words: Callable[..., str]
-    source: Callable[..., str]
+    words: str | Callable[..., str]
+    source: str | Callable[..., str]
     base: float
     """Bits for the kind itself; symbols and numbers come on top."""
+
+    def read(self, args: tuple[Any, ...]) -> str:
+        """An atom in words."""
+        return self.words.format(*args) if isinstance(self.words, str) else self.words(*args)
+
+    def write(self, args: tuple[Any, ...]) -> str:
+        """An atom as a Python expression over `x`."""
+        return self.source.format(*args) if isinstance(self.source, str) else self.source(*args)
 
 
 def whole_bits(number: int) -> float:
@@ -66,24 +77,7 @@ def moves_bits(states: int, symbols: int, vocabulary: int) -> float:
     return states + choice + moves - math.log2(math.factorial(states - 1))
 
 
-# Words for people -------------------------------------------------------------------------------
-
-
-def name_place(place: int) -> str:
-    """Where in a line: 1 is the first, -1 the last."""
-    names = {1: "first", -1: "last"}
-    end = f"{abs(place)}. from the end" if place < 0 else f"{place}."
-    return names.get(place, end)
-
-
-def read_more(first: str, second: str, by: int) -> str:
-    """A comparison of two counts."""
-    if by == 0:
-        return f"at least as many {first} as {second}"
-    if by == 1:
-        return f"more {first} than {second}"
-    return f"count of {first} minus count of {second} is at least {by}"
-
+# Words and Python of the kinds that no template can write --------------------------------------
 
 ENCLOSED = ("every", "the first", "the last")
 ORDERS = (
@@ -94,19 +88,25 @@ ORDERS = (
 )
 
 
-# Python for the checker --------------------------------------------------------------------------
+def name_place(place: int) -> str:
+    """Where in a line: 1 is the first, -1 the last."""
+    names = {1: "first", -1: "last"}
+    end = f"{abs(place)}. from the end" if place < 0 else f"{place}."
+    return names.get(place, end)
 
 
-def place_source(place: int, symbol: str) -> str:
-    """x[place] == symbol, False where the line is too short; place counts from 1 or from -1."""
-    at = place - 1 if place > 0 else place
-    return f"len(x) >= {abs(place)} and x[{at}] == {symbol!r}"
+def at_place(place: int) -> str:
+    """The token there; places count from 1, or from -1 at the end."""
+    return f"x[{place - 1 if place > 0 else place}]"
 
 
-def same_source(one: int, two: int) -> str:
-    """Two places hold the same symbol."""
-    ats = [place - 1 if place > 0 else place for place in (one, two)]
-    return f"len(x) >= {max(abs(one), abs(two))} and x[{ats[0]}] == x[{ats[1]}]"
+def read_more(first: str, second: str, by: int) -> str:
+    """A comparison of two counts."""
+    if by == 0:
+        return f"at least as many {first} as {second}"
+    if by == 1:
+        return f"more {first} than {second}"
+    return f"count of {first} minus count of {second} is at least {by}"
 
 
 def near_source(word: Word, gap: int) -> str:
@@ -196,15 +196,15 @@ def read_moves(symbols: Word, moves: Word, accepting: Word) -> str:
     return f"automaton over {' '.join(symbols)} ({listed})"
 
 
-SUM = "x.count({!r}) + x.count({!r})"
-DIFFERENCE = "x.count({!r}) - x.count({!r})"
+SUM = "x.count({0!r}) + x.count({1!r})"
+DIFFERENCE = "x.count({0!r}) - x.count({1!r})"
 CHANGES = "sum(s != t for s, t in zip(x, x[1:]))"
 
 KINDS = {
     "sub": AtomKind(
         "w",
         lambda w: f"contains {' … '.join(w)}" + (" in this order" if len(w) > 1 else ""),
-        lambda w: f"(lambda rest: all(t in rest for t in {w!r}))(iter(x))",
+        "(lambda rest: all(t in rest for t in {0!r}))(iter(x))",
         2,
     ),
     "string": AtomKind(
@@ -214,16 +214,24 @@ KINDS = {
         2,
     ),
     "starts": AtomKind(
-        "w", lambda w: f"begins with {' '.join(w)}", lambda w: f"x[:{len(w)}] == {list(w)!r}", 3
+        "w",
+        lambda w: f"begins with {' '.join(w)}",
+        lambda w: f"x[:{len(w)}] == {list(w)!r}",
+        3,
     ),
     "ends": AtomKind(
         "w", lambda w: f"ends with {' '.join(w)}", lambda w: f"x[-{len(w)}:] == {list(w)!r}", 3
     ),
-    "place": AtomKind("ns", lambda n, a: f"the {name_place(n)} token is {a}", place_source, 3),
+    "place": AtomKind(
+        "ns",
+        lambda n, a: f"the {name_place(n)} token is {a}",
+        lambda n, a: f"len(x) >= {abs(n)} and {at_place(n)} == {a!r}",
+        3,
+    ),
     "same": AtomKind(
         "nn",
         lambda i, j: f"the {name_place(i)} and the {name_place(j)} token are equal",
-        same_source,
+        lambda i, j: f"len(x) >= {max(abs(i), abs(j))} and {at_place(i)} == {at_place(j)}",
         5,
     ),
     "near": AtomKind(
@@ -234,61 +242,32 @@ KINDS = {
     ),
     "later": AtomKind(
         "ssn",
-        lambda a, b, d: f"some {b} stands {d} places after {a}",
-        lambda a, b, d: f"any(p == ({a!r}, {b!r}) for p in zip(x, x[{d}:]))",
+        "some {1} stands {2} places after {0}",
+        "any(p == ({0!r}, {1!r}) for p in zip(x, x[{2}:]))",
         6,
     ),
-    "least": AtomKind(
-        "sn", lambda a, t: f"at least {t} {a}", lambda a, t: f"x.count({a!r}) >= {t}", 3
-    ),
-    "just": AtomKind(
-        "sn", lambda a, t: f"exactly {t} {a}", lambda a, t: f"x.count({a!r}) == {t}", 4
-    ),
-    "mod": AtomKind(
-        "smr",
-        lambda a, m, r: f"count of {a} mod {m} is {r}",
-        lambda a, m, r: f"x.count({a!r}) % {m} == {r}",
-        3,
-    ),
-    "more": AtomKind("ssn", read_more, lambda a, b, d: DIFFERENCE.format(a, b) + f" >= {d}", 3),
-    "equal": AtomKind(
-        "ss",
-        lambda a, b: f"as many {a} as {b}",
-        lambda a, b: f"x.count({a!r}) == x.count({b!r})",
-        4,
-    ),
+    "least": AtomKind("sn", "at least {1} {0}", "x.count({0!r}) >= {1}", 3),
+    "just": AtomKind("sn", "exactly {1} {0}", "x.count({0!r}) == {1}", 4),
+    "mod": AtomKind("smr", "count of {0} mod {1} is {2}", "x.count({0!r}) % {1} == {2}", 3),
+    "more": AtomKind("ssn", read_more, DIFFERENCE + " >= {2}", 3),
+    "equal": AtomKind("ss", "as many {0} as {1}", "x.count({0!r}) == x.count({1!r})", 4),
     "apart": AtomKind(
         "ssmr",
-        lambda a, b, m, r: f"count of {a} minus count of {b}, mod {m}, is {r}",
-        lambda a, b, m, r: f"({DIFFERENCE.format(a, b)}) % {m} == {r}",
+        "count of {0} minus count of {1}, mod {2}, is {3}",
+        f"({DIFFERENCE}) % {{2}} == {{3}}",
         5,
     ),
-    "both": AtomKind(
-        "ssn",
-        lambda a, b, t: f"at least {t} of {a} and {b} together",
-        lambda a, b, t: f"{SUM.format(a, b)} >= {t}",
-        6,
-    ),
+    "both": AtomKind("ssn", "at least {2} of {0} and {1} together", SUM + " >= {2}", 6),
     "bothmod": AtomKind(
         "ssmr",
-        lambda a, b, m, r: f"count of {a} and {b} together, mod {m}, is {r}",
-        lambda a, b, m, r: f"({SUM.format(a, b)}) % {m} == {r}",
+        "count of {0} and {1} together, mod {2}, is {3}",
+        f"({SUM}) % {{2}} == {{3}}",
         5,
     ),
-    "most": AtomKind(
-        "s",
-        lambda a: f"more than half of the tokens are {a}",
-        lambda a: f"2 * x.count({a!r}) > len(x)",
-        5,
-    ),
-    "long": AtomKind("n", lambda t: f"at least {t} tokens", lambda t: f"len(x) >= {t}", 4),
-    "length": AtomKind("n", lambda t: f"exactly {t} tokens", lambda t: f"len(x) == {t}", 5),
-    "lengthmod": AtomKind(
-        "mr",
-        lambda m, r: f"number of tokens mod {m} is {r}",
-        lambda m, r: f"len(x) % {m} == {r}",
-        4,
-    ),
+    "most": AtomKind("s", "more than half of the tokens are {0}", "2 * x.count({0!r}) > len(x)", 5),
+    "long": AtomKind("n", "at least {0} tokens", "len(x) >= {0}", 4),
+    "length": AtomKind("n", "exactly {0} tokens", "len(x) == {0}", 5),
+    "lengthmod": AtomKind("mr", "number of tokens mod {0} is {1}", "len(x) % {0} == {1}", 4),
     "order": AtomKind("vss", lambda n, a, b: ORDERS[n].format(a=a, b=b), order_source, 2),
     "enclosed": AtomKind(
         "vss",
@@ -311,51 +290,41 @@ KINDS = {
     "every": AtomKind(
         "smr",
         lambda a, m, r: f"some {a} at a position that is {(r + 1) % m} mod {m}",
-        lambda a, m, r: f"{a!r} in x[{r}::{m}]",
+        "{0!r} in x[{2}::{1}]",
         5,
     ),
     "followed": AtomKind(
         "ss",
-        lambda a, b: f"every {a} has {b} right after it",
-        lambda a, b: f"all(x[i + 1:i + 2] == [{b!r}] for i, t in enumerate(x) if t == {a!r})",
+        "every {0} has {1} right after it",
+        "all(x[i + 1:i + 2] == [{1!r}] for i, t in enumerate(x) if t == {0!r})",
         5,
     ),
     "preceded": AtomKind(
         "ss",
-        lambda a, b: f"every {a} has {b} right before it",
-        lambda a, b: f"all(i and x[i - 1] == {b!r} for i, t in enumerate(x) if t == {a!r})",
+        "every {0} has {1} right before it",
+        "all(i and x[i - 1] == {1!r} for i, t in enumerate(x) if t == {0!r})",
         5,
     ),
     "repeat": AtomKind(
         "n",
         lambda d: "two equal neighbours" if d == 1 else f"two equal tokens {d} places apart",
-        lambda d: f"any(s == t for s, t in zip(x, x[{d}:]))",
+        "any(s == t for s, t in zip(x, x[{0}:]))",
         4,
     ),
-    "changes": AtomKind(
-        "n", lambda t: f"at least {t} changes of token", lambda t: f"{CHANGES} >= {t}", 6
-    ),
+    "changes": AtomKind("n", "at least {0} changes of token", CHANGES + " >= {0}", 6),
     "changemod": AtomKind(
-        "mr",
-        lambda m, r: f"number of changes of token mod {m} is {r}",
-        lambda m, r: f"{CHANGES} % {m} == {r}",
-        6,
+        "mr", "number of changes of token mod {0} is {1}", CHANGES + " % {0} == {1}", 6
     ),
-    "kinds": AtomKind(
-        "n", lambda t: f"at least {t} different tokens", lambda t: f"len(set(x)) >= {t}", 7
-    ),
+    "kinds": AtomKind("n", "at least {0} different tokens", "len(set(x)) >= {0}", 7),
     "top": AtomKind(
         "n",
-        lambda t: f"some token occurs at least {t} times",
-        lambda t: f"max(map(x.count, x), default=0) >= {t}",
+        "some token occurs at least {0} times",
+        "max(map(x.count, x), default=0) >= {0}",
         7,
     ),
-    "mirror": AtomKind("", lambda: "a palindrome", lambda: "x == x[::-1]", 6),
+    "mirror": AtomKind("", "a palindrome", "x == x[::-1]", 6),
     "copy": AtomKind(
-        "",
-        lambda: "the same half twice",
-        lambda: "len(x) % 2 == 0 and x[:len(x) // 2] == x[len(x) // 2:]",
-        6,
+        "", "the same half twice", "len(x) % 2 == 0 and x[:len(x) // 2] == x[len(x) // 2:]", 6
     ),
     "dyck": AtomKind(
         "ssv",
@@ -365,15 +334,12 @@ KINDS = {
     ),
     "prefix": AtomKind(
         "ss",
-        lambda a, b: f"never more {b} than {a} so far",
-        lambda a, b: f"min([0, *accumulate((t == {a!r}) - (t == {b!r}) for t in x)]) >= 0",
+        "never more {1} than {0} so far",
+        "min([0, *accumulate((t == {0!r}) - (t == {1!r}) for t in x)]) >= 0",
         5,
     ),
     "nested": AtomKind(
-        "ssssv",
-        lambda a, b, c, d, n: f"{a} {b} and {c} {d} match as brackets, depth at most {n}",
-        nested_source,
-        4,
+        "ssssv", "{0} {1} and {2} {3} match as brackets, depth at most {4}", nested_source, 4
     ),
     "moves": AtomKind("wtt", read_moves, moves_source, 0),
 }

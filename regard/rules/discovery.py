@@ -22,7 +22,6 @@ from regard.rules.description_length import (
     LabelCode,
     contrast_code,
     label_code,
-    leave_one_out,
     posterior,
 )
 from regard.rules.encoded_lines import encode
@@ -31,7 +30,6 @@ from regard.rules.nerode import rule_automaton
 from regard.rules.null_model import RandomLines, acceptance_rate, chance_of, fit_random_lines
 from regard.rules.permutation_test import PermutationTest, shuffle_test
 from regard.rules.probes import (
-    ProbeSequence,
     distinct,
     edit_lines,
     find_probes,
@@ -43,12 +41,12 @@ from regard.rules.results import (
     SMALL_STATES,
     DecidingProbe,
     Discovery,
-    Hypothesis,
     LabelledLine,
+    RuleHypothesis,
     number,
 )
 from regard.rules.rule import Rule
-from regard.rules.rule_search import Candidate, Search
+from regard.rules.rule_search import RuleCandidate, RuleSearch
 from regard.rules.size_principle import rarities
 
 LEVEL = 0.01  # a rule is claimed below this p-value
@@ -76,18 +74,18 @@ def discover_rule(
     `form` and `file` say how the printed checker reads its files; `notes` come before those of the
     discovery itself.
     """
-    given = [line for line in lines if line.tokens]
-    if not given:
+    labelled = [line for line in lines if line.tokens]
+    if not labelled:
         raise DataError("looking for a rule", "no tokens", "lines of words or characters")
     rng = np.random.default_rng(current().seed % (1 << 63))  # no seed is negative here
     deadline = time.monotonic() + seconds
-    one_sided = len({line.positive for line in given}) == 1
-    used = [*given, *draw_lines(given, rng)] if one_sided else given
+    one_sided = len({line.positive for line in labelled}) == 1
+    used = [*labelled, *draw_lines(labelled, rng)] if one_sided else labelled
     part = choose_lines(used, rng)
     labels = np.array([line.positive for line in part])
     encoded = encode([line.tokens for line in part])
     until = deadline - (1 - SEARCHING) * seconds
-    search = Search(encoded, labels, code_of(part, one_sided), until, rng)
+    search = RuleSearch(encoded, labels, code_of(part, one_sided), until, rng)
     search.run()
     complete, search.deadline = not search.late(), deadline
     with progress("weighing rules") as say:
@@ -96,7 +94,7 @@ def discover_rule(
         say("rivals and probes")
         hypotheses = rank(search, used, part, top, test, rng)
         claimed = bool(hypotheses) and test.p_value(search.best) < LEVEL
-        vocabulary = encode([line.tokens for line in given]).symbols
+        vocabulary = encode([line.tokens for line in labelled]).symbols
         negatives = [line.tokens for line in used if not line.positive]
         null = None if one_sided else fit_random_lines(negatives, vocabulary)
         for n, one in enumerate(hypotheses):
@@ -106,44 +104,30 @@ def discover_rule(
             checker = write_checker(one, form, file)
             hypotheses[n] = replace(one, claimed=is_claimed, checker=checker)
         rivals = choose_rivals(hypotheses)
-        probes = decide([hypotheses[n] for n in rivals], used, vocabulary, rng)
-    verify_checkers(hypotheses, given)
-    found = Discovery(
+        probes = decide(hypotheses, rivals, used, vocabulary, rng, form)
+    verify_checkers(hypotheses, labelled)
+    discovery = Discovery(
         hypotheses=hypotheses,
-        probes=[show_probe(probe, rivals, form) for probe in probes],
+        probes=probes,
         claimed=claimed,
         p_value=test.p_value(search.best),
         permutation_p=test.permutation(search.best),
         shuffles=len(test.chance),
         bound_p=test.bound(search.best),
-        leave_one_out=None if one_sided else left_out(search),
+        leave_one_out=None if one_sided else search.leave_one_out(),
         bits_without_rule=code_of(used, one_sided).none,
         complete=complete,
         rules_tried=sum(map(len, search.atoms.atoms)),
-        lines=len(given),
+        lines=len(labelled),
         symbols=len(vocabulary),
-        in_both=find_in_both(given),
+        in_both=find_in_both(labelled),
         notes=[],
         examples=used,
     )
-    said = [*notes, claim(found)]
-    if one_sided:
-        said.append(
-            f"only one side is given: compared with {len(used) - len(given)} random lines of the "
-            "same lengths and symbols; a rule is worth the more, the fewer of them keep it"
-        )
-    if len(part) < len(used):
-        said.append(
-            f"the search looked at {len(part):,} lines; the rules listed are counted on all "
-            f"{len(used):,}"
-        )
-    if not complete:
-        said.append(f"the {seconds:g} seconds were up: these are the best rules so far")
-    said += note_both_sides(found)
-    said += note_ties(found)
+    more = write_notes(discovery, len(part), seconds)
     if null is not None and claimed:
-        said += note_random_negatives(found, rivals, null)
-    return replace(found, notes=said)
+        more += note_random_negatives(discovery, rivals, null)
+    return replace(discovery, notes=[*notes, *more])
 
 
 # Lines ------------------------------------------------------------------------------------------
@@ -187,23 +171,14 @@ def short_lines(lines: Sequence[LabelledLine]) -> list[tuple[str, ...]]:
 # Evidence ---------------------------------------------------------------------------------------
 
 
-def left_out(search: Search) -> float | None:
-    """Leave-one-out accuracy, the choice among the rules found made anew for each line."""
-    leaders = search.leaders(2000)
-    if not leaders:
-        return None
-    rows, bits = np.stack([one.row for one in leaders]), [one.bits for one in leaders]
-    return leave_one_out(rows, np.array(bits, np.float32), search.labels, search.code)
-
-
 def rank(
-    search: Search,
+    search: RuleSearch,
     used: Sequence[LabelledLine],
     part: Sequence[LabelledLine],
     top: int,
     test: PermutationTest,
     rng: np.random.Generator,
-) -> list[Hypothesis]:
+) -> list[RuleHypothesis]:
     """Different rules, best first; with more lines than were searched, weighed on all of them."""
     leaders = search.leaders(600)
     symbols = probe_symbols([one.rule for one in leaders[:40]], search.lines.symbols, 3)
@@ -228,7 +203,7 @@ def rank(
         exceptions = [line for line in wrong if line.file != RANDOM]
         right = count - len(exceptions)
         hypotheses.append(
-            Hypothesis(
+            RuleHypothesis(
                 rule=one.rule.reading,
                 accuracy=right / count,
                 right=right,
@@ -247,7 +222,7 @@ def rank(
 
 
 def savings(
-    search: Search, kept: Sequence[Candidate], rng: np.random.Generator
+    search: RuleSearch, kept: Sequence[RuleCandidate], rng: np.random.Generator
 ) -> dict[Rule, float]:
     """Bits that count for each rule's being rare."""
     near = [one for one in kept if one.total <= kept[0].total + 2 * TRUSTED]
@@ -259,10 +234,10 @@ def savings(
 
 
 def weigh_again(
-    kept: Sequence[Candidate], used: Sequence[LabelledLine], code: LabelCode, search: Search
-) -> list[Candidate]:
+    kept: Sequence[RuleCandidate], used: Sequence[LabelledLine], code: LabelCode, search: RuleSearch
+) -> list[RuleCandidate]:
     """Rules found on some lines, counted on all of them; as many as time allows."""
-    labels, weighed = np.array([line.positive for line in used]), list[Candidate]()
+    labels, weighed = np.array([line.positive for line in used]), list[RuleCandidate]()
     for one in kept:
         if weighed and search.late():
             break
@@ -274,11 +249,11 @@ def weigh_again(
 
 
 def with_automaton(
-    one: Hypothesis,
+    one: RuleHypothesis,
     null: RandomLines | None,
     vocabulary: tuple[str, ...],
     rng: np.random.Generator,
-) -> Hypothesis:
+) -> RuleHypothesis:
     """Add the automaton of a rule, and how often random lines keep it."""
     dfa, chance = rule_automaton(one.formula, vocabulary), None
     if null is not None:
@@ -294,7 +269,7 @@ def with_automaton(
 # Rivals and probes ------------------------------------------------------------------------------
 
 
-def choose_rivals(ranked: Sequence[Hypothesis]) -> list[int]:
+def choose_rivals(ranked: Sequence[RuleHypothesis]) -> list[int]:
     """Rules not much dearer than the best, then those that get as many lines right."""
     near = [n for n, one in enumerate(ranked) if one.score <= ranked[0].score + NEAR][:RIVALS]
     equal = [n for n, one in enumerate(ranked) if n not in near and one.right >= ranked[0].right]
@@ -302,62 +277,68 @@ def choose_rivals(ranked: Sequence[Hypothesis]) -> list[int]:
 
 
 def decide(
-    rivals: Sequence[Hypothesis],
+    ranked: Sequence[RuleHypothesis],
+    rivals: Sequence[int],
     lines: Sequence[LabelledLine],
     vocabulary: tuple[str, ...],
     rng: np.random.Generator,
-) -> list[ProbeSequence]:
+    form: LineFormat,
+) -> list[DecidingProbe]:
     """New sequences whose labels would tell the rivals apart."""
-    rules, known = [one.formula for one in rivals], {line.tokens for line in lines}
+    rules, known = [ranked[n].formula for n in rivals], {line.tokens for line in lines}
     words = list(short_words(probe_symbols(rules, vocabulary), 1500))
     words += edit_lines(short_lines(lines), vocabulary, rng)
     fresh = [word for word in dict.fromkeys(words) if word and word not in known]
-    weights = [max(one.posterior, 1e-6) for one in rivals]
-    return find_probes(rules, weights, fresh)
-
-
-def show_probe(probe: ProbeSequence, rivals: Sequence[int], form: LineFormat) -> DecidingProbe:
-    """A probe with the numbers, from 1, of the hypotheses that accept and refuse it."""
-    sides: dict[bool, list[int]] = {True: [], False: []}
-    for n, verdict in zip(rivals, probe.verdicts, strict=True):
-        sides[verdict].append(n + 1)
-    text = ("" if form.chars else " ").join(probe.tokens)
-    return DecidingProbe(list(probe.tokens), text, sides[True], sides[False], probe.bits)
+    weights, probes = [max(ranked[n].posterior, 1e-6) for n in rivals], list[DecidingProbe]()
+    for probe in find_probes(rules, weights, fresh):
+        sides: dict[bool, list[int]] = {True: [], False: []}
+        for n, verdict in zip(rivals, probe.verdicts, strict=True):
+            sides[verdict].append(n + 1)
+        text = ("" if form.chars else " ").join(probe.tokens)
+        sequence = list(probe.tokens)
+        probes.append(DecidingProbe(sequence, text, sides[True], sides[False], probe.bits))
+    return probes
 
 
 # What a reader must know to judge the rules -----------------------------------------------------
 
 
-def claim(found: Discovery) -> str:
-    """Whether there is a rule at all."""
+def write_notes(found: Discovery, searched: int, seconds: float) -> list[str]:
+    """Whether there is a rule at all, what was compared with what, and what cannot be told."""
     tests = (
         f"p = {number(found.p_value)}: twice the smaller of {number(found.permutation_p)}, a "
         f"permutation test of {found.shuffles} shuffles over the same rules, and "
         f"{number(found.bound_p)}, a bound by description length"
     )
     if not found.hypotheses:
-        return "no rule is claimed: none that was tried tells one line from another"
-    if found.claimed:
-        return f"there is a rule ({tests})"
-    return f"no rule is claimed: the labels may be chance ({tests}; below {LEVEL} is needed)"
-
-
-def note_both_sides(found: Discovery) -> Iterator[str]:
-    """Sequences that are both positive and negative."""
-    both = found.in_both
-    if both:
+        notes = ["no rule is claimed: none that was tried tells one line from another"]
+    elif found.claimed:
+        notes = [f"there is a rule ({tests})"]
+    else:
+        chance = f"the labels may be chance ({tests}; below {LEVEL} is needed)"
+        notes = [f"no rule is claimed: {chance}"]
+    if drawn := len(found.examples) - found.lines:
+        notes.append(
+            f"only one side is given: compared with {drawn} random lines of the same lengths and "
+            "symbols; a rule is worth the more, the fewer of them keep it"
+        )
+    if searched < len(found.examples):
+        notes.append(
+            f"the search looked at {searched:,} lines; the rules listed are counted on all "
+            f"{len(found.examples):,}"
+        )
+    if not found.complete:
+        notes.append(f"the {round(seconds, 1):g} seconds were up: these are the best rules so far")
+    if both := found.in_both:
         listed = "; ".join(f"{one.text} ({one.positive}, {one.negative})" for one in both[:5])
         many = "1 sequence stands" if len(both) == 1 else f"{len(both)} sequences stand"
-        yield f"{many} on both sides: {listed}"
-
-
-def note_ties(found: Discovery) -> Iterator[str]:
-    """Rules that fit as well as the best of them."""
+        notes.append(f"{many} on both sides: {listed}")
     most = max((one.right for one in found.hypotheses), default=0)
     equal = [n for n, one in enumerate(found.hypotheses, 1) if one.right == most]
     if len(equal) >= 2:
         listed = ", ".join(map(str, equal[:12])) + (" …" if len(equal) > 12 else "")
-        yield f"these lines cannot tell rules {listed} apart: each gets {most} lines right"
+        notes.append(f"these lines cannot tell rules {listed} apart: each gets {most} lines right")
+    return notes
 
 
 def note_random_negatives(
@@ -391,7 +372,7 @@ def note_random_negatives(
         )
 
 
-def note_narrower(found: Discovery, wide: Hypothesis, wide_number: int) -> Iterator[str]:
+def note_narrower(found: Discovery, wide: RuleHypothesis, wide_number: int) -> Iterator[str]:
     """How surprising it is that all positives keep a narrower rule too."""
     for n, one in enumerate(found.hypotheses, 1):
         if one.exceptions or one.automaton is None or wide.automaton is None:
@@ -423,7 +404,7 @@ ROWS = {
 PACKED = {".gz": "gzip", ".xz": "lzma"}
 
 
-def write_checker(one: Hypothesis, form: LineFormat = WORDS, file: str = "") -> str:
+def write_checker(one: RuleHypothesis, form: LineFormat = WORDS, file: str = "") -> str:
     """Python that defines `accepts(tokens)`, and counts accepted lines of files such as this."""
     source = one.formula.source
     rows = ROWS.get(kind_of(file), ROWS["csv"]) if form.column else ROWS[""]
@@ -455,7 +436,7 @@ def write_checker(one: Hypothesis, form: LineFormat = WORDS, file: str = "") -> 
     return "\n".join(lines) + "\n"
 
 
-def verify_checkers(hypotheses: Sequence[Hypothesis], lines: Sequence[LabelledLine]) -> None:
+def verify_checkers(hypotheses: Sequence[RuleHypothesis], lines: Sequence[LabelledLine]) -> None:
     """Run each printed program on the lines: it must say what is reported."""
     enough = max(5, PROVEN // sum(len(line.tokens) for line in lines))
     for one in hypotheses[:enough]:

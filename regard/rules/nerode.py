@@ -15,7 +15,7 @@ UNBOUNDED = {"more", "equal", "most", "mirror", "copy", "prefix"}  # no automato
 EQUAL = {"same", "repeat", "changes", "changemod", "kinds", "top", "mirror", "copy"}
 
 
-class Prefix:
+class RulePrefix:
     """A beginning, equal to another when every ending tried gives the same verdict."""
 
     def __init__(self, word: tuple[str, ...], verdicts: tuple[bool, ...]) -> None:
@@ -25,7 +25,7 @@ class Prefix:
         return hash(self.verdicts)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Prefix) and self.verdicts == other.verdicts
+        return isinstance(other, RulePrefix) and self.verdicts == other.verdicts
 
 
 def rule_automaton(rule: Rule, vocabulary: Sequence[str]) -> DFA | None:
@@ -43,7 +43,10 @@ def rule_automaton(rule: Rule, vocabulary: Sequence[str]) -> DFA | None:
     for longest in (3, 5, 7):
         dfa = find_automaton(accepts, alphabet, longest)
         if dfa is not None and agrees(dfa, accepts):
-            return widen(dfa.minimise(), others)
+            dfa = dfa.minimise()
+            more = others[1:]  # which have the moves of the one that stood for them
+            moves = tuple((*row, *[row[-1]] * len(more)) for row in dfa.moves)
+            return DFA((*dfa.alphabet, *more), moves, dfa.accepting, dfa.start)
     return None
 
 
@@ -55,8 +58,8 @@ def find_automaton(accepts: Accepts, alphabet: tuple[str, ...], longest: int) ->
             break
         endings += product(alphabet, repeat=length)
 
-    def prefix(word: tuple[str, ...]) -> Prefix:
-        return Prefix(word, tuple(accepts([*word, *ending]) for ending in endings))
+    def prefix(word: tuple[str, ...]) -> RulePrefix:
+        return RulePrefix(word, tuple(accepts([*word, *ending]) for ending in endings))
 
     try:
         return explore(
@@ -75,11 +78,3 @@ def agrees(dfa: DFA, accepts: Accepts) -> bool:
     rng = Random(0)
     words = (rng.choices(dfa.alphabet, k=rng.randrange(16)) for _ in range(CHECKS))
     return all(dfa.accepts(word) == accepts(word) for word in words)
-
-
-def widen(dfa: DFA, others: Sequence[str]) -> DFA:
-    """Give all other symbols the moves of the last one, which stood for them."""
-    if len(others) < 2:
-        return dfa
-    moves = tuple((*row, *[row[-1]] * (len(others) - 1)) for row in dfa.moves)
-    return DFA((*dfa.alphabet, *others[1:]), moves, dfa.accepting, dfa.start)

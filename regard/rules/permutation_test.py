@@ -16,7 +16,7 @@ import numpy as np
 from regard.rules.description_length import Bits, LabelCode, combine
 from regard.rules.encoded_lines import Bools
 from regard.rules.rule import PAIR_BITS
-from regard.rules.rule_search import Search
+from regard.rules.rule_search import RuleSearch
 
 PAIRED = 200  # cheapest rows whose pairs take part
 CLEAR = 30  # bits saved that make many shuffles needless
@@ -48,7 +48,7 @@ class PermutationTest(NamedTuple):
         return min(1.0, 2 * min(self.permutation(total), self.bound(total)))
 
 
-def shuffle_test(search: Search, rng: np.random.Generator) -> PermutationTest:
+def shuffle_test(search: RuleSearch, rng: np.random.Generator) -> PermutationTest:
     """Shuffle the labels, often when little is saved, and look for the best rule each time."""
     atoms, labels, code = search.atoms, search.labels, search.code
     if not len(atoms.rows):

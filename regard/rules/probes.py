@@ -10,7 +10,7 @@ import numpy as np
 
 from regard.rules.encoded_lines import Bools
 from regard.rules.rule import Rule
-from regard.rules.rule_search import Candidate
+from regard.rules.rule_search import RuleCandidate
 
 NEAR = 300  # changed lines that are tried as well
 
@@ -54,10 +54,10 @@ def edit_lines(
 
 
 def distinct(
-    candidates: Sequence[Candidate], words: Sequence[Sequence[str]], most: int
-) -> list[Candidate]:
+    candidates: Sequence[RuleCandidate], words: Sequence[Sequence[str]], most: int
+) -> list[RuleCandidate]:
     """One of those that say the same on every line and every word: the cheapest."""
-    kept: dict[tuple[bytes, bytes], Candidate] = {}
+    kept: dict[tuple[bytes, bytes], RuleCandidate] = {}
     for one in candidates:
         verdicts = bytes(map(one.rule.compile(), words))
         kept.setdefault((one.row.tobytes(), verdicts), one)

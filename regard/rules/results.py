@@ -54,7 +54,7 @@ class Chance(Row):
 
 
 @dataclass(frozen=True)
-class Hypothesis(Row):
+class RuleHypothesis(Row):
     """A rule with its evidence; `accepts(tokens)` decides."""
 
     rule: str
@@ -218,7 +218,7 @@ class NeuralStudy(Result):
 class Discovery(Result):
     """The rule behind labelled sequences: what fits, what else fits, and what would decide."""
 
-    hypotheses: list[Hypothesis]
+    hypotheses: list[RuleHypothesis]
     probes: list[DecidingProbe]
     claimed: bool
     """Whether the evidence is enough to speak of a rule."""

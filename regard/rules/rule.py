@@ -36,7 +36,7 @@ class Rule:
         if self.parts:
             operator = f" {self.kind.upper()} "
             return operator.join(f"({part.reading})" for part in self.parts)
-        return KINDS[self.kind].words(*self.args)
+        return KINDS[self.kind].read(self.args)
 
     @property
     def source(self) -> str:
@@ -47,7 +47,7 @@ class Rule:
             return " ^ ".join(f"bool({part.source})" for part in self.parts)
         if self.parts:
             return f" {self.kind} ".join(f"({part.source})" for part in self.parts)
-        return KINDS[self.kind].source(*self.args)
+        return KINDS[self.kind].write(self.args)
 
     @property
     def symbols(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from regard.ambient import track
 from regard.rules.atoms import moves_bits
-from regard.rules.description_length import Bits, LabelCode, combine, tally
+from regard.rules.description_length import Bits, LabelCode, combine, leave_one_out, tally
 from regard.rules.encoded_lines import Bools, EncodedLines
 from regard.rules.hypothesis_class import HypothesisClass, enumerate_atoms
 from regard.rules.rule import Rule, join, negate
@@ -35,7 +35,7 @@ XOR = 4  # of OPERATORS
 BLOCK = 250  # rows at once
 
 
-class Candidate(NamedTuple):
+class RuleCandidate(NamedTuple):
     """A rule, its bits, those of rule and labels together, and the lines it accepts."""
 
     rule: Rule
@@ -45,7 +45,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass
-class Search:
+class RuleSearch:
     """What is searched, until when, and the rules that were weighed."""
 
     lines: EncodedLines
@@ -55,7 +55,7 @@ class Search:
     rng: np.random.Generator
 
     def __post_init__(self) -> None:
-        self.candidates: dict[Rule, Candidate] = {}
+        self.candidates: dict[Rule, RuleCandidate] = {}
         self.atoms = enumerate_atoms(self.lines, self.deadline)
 
     def late(self) -> bool:
@@ -72,7 +72,7 @@ class Search:
         bits = rule.bits(len(self.lines.symbols))
         good, bad = tally(row[None], self.labels)
         total = bits + float(self.code.bits(good[0], bad[0]))
-        self.candidates[rule] = Candidate(rule, bits, total, row)
+        self.candidates[rule] = RuleCandidate(rule, bits, total, row)
 
     def run(self) -> None:
         """All of it, as far as time allows."""
@@ -95,9 +95,17 @@ class Search:
         self.take_singles(atoms)
         yield atoms
 
-    def leaders(self, count: int) -> list[Candidate]:
+    def leaders(self, count: int) -> list[RuleCandidate]:
         """The best so far."""
         return sorted(self.candidates.values(), key=lambda one: (one.total, one.bits))[:count]
+
+    def leave_one_out(self) -> float | None:
+        """Accuracy on each line by the rule, of those found, that is best without it."""
+        leaders = self.leaders(2000)
+        if not leaders:
+            return None
+        rows, bits = np.stack([one.row for one in leaders]), [one.bits for one in leaders]
+        return leave_one_out(rows, np.array(bits, np.float32), self.labels, self.code)
 
     def take_singles(self, atoms: HypothesisClass) -> None:
         """Atoms alone."""

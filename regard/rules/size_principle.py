@@ -26,7 +26,7 @@ ENOUGH = 50  # lines' worth of weight below which drawn lines say nothing of ano
 NEAR = 8  # symbols whose neighbours are counted
 
 
-class Drawn:
+class DrawnLines:
     """So many random lines like the given ones, against which rules are held."""
 
     def __init__(self, encoded: EncodedLines, count: int, rng: np.random.Generator) -> None:
@@ -87,7 +87,7 @@ def rarities(
     count = WORK // (len(rows) * max(1, int(encoded.lengths.mean())))
     if count < MIN_DRAWN:
         return [0.0] * len(rows)
-    drawn = Drawn(encoded, min(count, MAX_DRAWN), rng)
+    drawn = DrawnLines(encoded, min(count, MAX_DRAWN), rng)
     verdicts = [np.array([test(word) for word in drawn.words]) for test in tests]
     weighed = [drawn.weigh(*pair) for pair in zip(rows, verdicts, strict=True)]
     best = max(range(len(rows)), key=lambda n: weighed[n][0])

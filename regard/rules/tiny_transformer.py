@@ -28,7 +28,7 @@ from regard.model.config import HeadConfig, ModelConfig, TextConfig
 from regard.model.model import Model
 from regard.rules.rule import Accepts
 from regard.train.config import TrainConfig
-from regard.train.loop import Job, Trainer
+from regard.train.trainer import Trainer, TrainJob
 
 CLASS, UNKNOWN = 0, 1  # ids; symbols follow
 SMALL = {True: 0.01, False: 0.001}  # loss at which all is learnt: of all words, of a part of them
@@ -91,13 +91,6 @@ class Network:
         return sum(a == b for a, b in zip(said, labels, strict=True)) / max(1, len(words))
 
 
-def network_shape(config: NetworkConfig, symbols: int) -> ModelConfig:
-    """An encoder with two scores at each position; those of the class token count."""
-    block = BlockConfig(config.dim, config.heads, 4 * config.dim)
-    front = TextConfig(config.dim, symbols + UNKNOWN + 1, position="sinusoidal")
-    return ModelConfig(front, HeadConfig(2, bias=True), StackConfig(block, config.depth))
-
-
 def train_network(
     words: Sequence[Word],
     labels: Sequence[bool],
@@ -109,12 +102,15 @@ def train_network(
     if not words:
         raise DataError("training a network", "no sequences", "at least one")
     symbols = alphabet or sorted({symbol for word in words for symbol in word})
-    model = Model.fresh(network_shape(config, len(symbols)), config.seed).to(device).train()
+    block = BlockConfig(config.dim, config.heads, 4 * config.dim)
+    front = TextConfig(config.dim, len(symbols) + UNKNOWN + 1, position="sinusoidal")
+    shape = ModelConfig(front, HeadConfig(2, bias=True), StackConfig(block, config.depth))
+    model = Model.fresh(shape, config.seed).to(device).train()
     network, rng = Network(tuple(symbols), model), Random(config.seed)
     options = TrainConfig(
         steps=config.steps, lr=config.lr, warm_up=min(20, config.steps), weight_decay=0.01
     )
-    trainer = Trainer(Job(options, model))
+    trainer = Trainer(TrainJob(options, model))
     small, rows, all_at_once = 0, range(len(words)), len(words) <= ROWS
     for _ in track(range(config.steps), "training a network, step"):
         chosen = rows if all_at_once else rng.sample(rows, ROWS)

@@ -68,17 +68,16 @@ def small_tables() -> tuple[Any, list[SmallAutomaton]]:
             rows = tuple(cells[n : n + 2] for n in range(0, 2 * states, 2))
             if not numbered(rows):
                 continue
-            kept = [f for f in accepting_sets(states) if is_minimal(rows, f)]
+            kept = []
+            for size in range(1, states):  # without the first: others are complements of these
+                for final in combinations(range(1, states), size):
+                    dfa = DFA(("a", "b"), rows, frozenset(final))
+                    kept += [final] if len(dfa.minimise().moves) == states else []
             moves = tuple("".join(map(str, row)) for row in rows)
             finals += [SmallAutomaton(len(tables), moves, tuple(map(str, final))) for final in kept]
             if kept:
                 tables.append(np.array([*rows, *([(2, 2)] if states == 2 else [])], np.int8))
     return np.stack(tables), finals
-
-
-def accepting_sets(states: int) -> list[tuple[int, ...]]:
-    """Non-empty sets of states without the first: the others are complements of these."""
-    return [s for size in range(1, states) for s in combinations(range(1, states), size)]
 
 
 def numbered(rows: tuple[tuple[int, ...], ...]) -> bool:
@@ -92,8 +91,3 @@ def numbered(rows: tuple[tuple[int, ...], ...]) -> bool:
                 return False
             seen = max(seen, target + 1)
     return seen == len(rows)
-
-
-def is_minimal(rows: tuple[tuple[int, ...], ...], final: tuple[int, ...]) -> bool:
-    """Whether no two states can be one."""
-    return len(DFA(("a", "b"), rows, frozenset(final)).minimise().moves) == len(rows)

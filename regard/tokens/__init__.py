@@ -1,4 +1,4 @@
-"""Texts to tokens and back: encode, decode, train, info, merges, explain, vocab."""
+"""Texts to tokens and back; train, inspect and explain tokenizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files to a trained model: networks by steps, models of words by counting."""
+"""Train networks by steps, and models of words by counting."""
 
 from __future__ import annotations
 
@@ -556,7 +556,7 @@ def verify(
     kind: Literal["lm", "mlm", "seq2seq", "lstm"] = "lm",
     kills: Count = 20,
 ) -> ResumeCheck:
-    """Prove that a killed run ends with the same bits as one that nobody stopped.
+    """Prove that a killed and resumed run ends with the same bits.
 
     Args:
         what: what to prove.
@@ -577,7 +577,7 @@ def verify(
 
 @verb
 def replay(path: File, *, keep: str | Path | None = None) -> Replay:
-    """Train again what a receipt tells of, and compare weights and losses.
+    """Train again what a receipt tells of, and compare.
 
     Args:
         path: a receipt.json, or the folder of a run.

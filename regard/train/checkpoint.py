@@ -177,8 +177,8 @@ def read_checkpoint(path: Path) -> tuple[dict[str, dict[str, Tensor]], dict[str,
     """(tensors of each file of `trainer/`, the rest of the state)."""
     try:
         state = json.loads((path / "trainer" / "state.json").read_text())
-        found = sorted((path / "trainer").glob("*.safetensors"))
-        return {file.stem: load_file(file) for file in found}, state
+        files = sorted((path / "trainer").glob("*.safetensors"))
+        return {file.stem: load_file(file) for file in files}, state
     except (OSError, ValueError) as error:
         raise DataError(f"reading {path}", str(error), "a checkpoint of regard") from error
 
@@ -190,10 +190,10 @@ def prune(runs: Path, step: int, keep: int, best: int | None, every: int = 1) ->
     so the checkpoints that are averaged do not depend on how often a run was stopped. Those of
     later steps were damaged, or the run would have gone on from them: they push out none either.
     """
-    found = [path for path in list_checkpoints(runs) if step_of(path) <= step]
-    regular = [path for path in found if step_of(path) % every == 0]
-    kept = {*regular[-keep:], *found[-1:]}
-    for path in found:
+    there = [path for path in list_checkpoints(runs) if step_of(path) <= step]
+    regular = [path for path in there if step_of(path) % every == 0]
+    kept = {*regular[-keep:], *there[-1:]}
+    for path in there:
         if path not in kept and step_of(path) != best:
             shutil.rmtree(path)
 
@@ -219,8 +219,7 @@ def last_checkpoints(runs: Path, count: int, every: int, last: int) -> list[Path
     """The newest `count` whole checkpoints: those at multiples of `every`, and the last step's."""
     if count < 1:
         raise UsageError("averaging checkpoints", f"the last {count}", "1 or more")
-    found = list_checkpoints(runs)
-    regular = [p for p in found if step_of(p) % every == 0 or step_of(p) == last]
+    regular = [p for p in list_checkpoints(runs) if step_of(p) % every == 0 or step_of(p) == last]
     whole = [path for path in regular if step_of(path) <= last and fault_of(path) is None]
     if not whole:
         raise DataError(f"averaging the checkpoints of {runs}", "no whole one", "at least one")
@@ -246,8 +245,8 @@ def average_folders(folders: Sequence[Path]) -> Callable[[str], Tensor]:
             if total is None:
                 total = tensor.double()
             elif total.shape != tensor.shape:
-                found = f"{name!r} of shape {tuple(tensor.shape)}"
-                raise DataError(f"averaging {folder}", found, f"{tuple(total.shape)}")
+                problem = f"{name!r} of shape {tuple(tensor.shape)}"
+                raise DataError(f"averaging {folder}", problem, f"{tuple(total.shape)}")
             else:
                 total += tensor.double()
         assert total is not None
@@ -258,13 +257,13 @@ def average_folders(folders: Sequence[Path]) -> Callable[[str], Tensor]:
 
 def shards(folder: Path) -> dict[str, Path]:
     """Which file of a folder holds each tensor."""
-    found: dict[str, Path] = {}
+    places: dict[str, Path] = {}
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
-            found |= dict.fromkeys(file.keys(), path)
-    if not found:
+            places |= dict.fromkeys(file.keys(), path)
+    if not places:
         raise DataError(f"averaging {folder}", "no safetensors", "a checkpoint of regard")
-    return found
+    return places
 
 
 def write_average(folders: Sequence[Path], out: Path) -> None:

@@ -126,8 +126,8 @@ class TrainConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.optimizer == "muon" and self.shard:
-            found = "optimizer = muon with shard, which cuts the matrices up"
-            raise UsageError("configuring a run", found, "adamw, or no shard")
+            problem = "optimizer = muon with shard, which cuts the matrices up"
+            raise UsageError("configuring a run", problem, "adamw, or no shard")
 
 
 @dataclass(frozen=True)
@@ -186,13 +186,13 @@ class ShapeConfig(Config):
         families = FAMILIES[kind]
         usual = "lstm" if self.attention != "multi-head" and kind == "seq2seq" else families[0]
         family: Any = usual if self.family == "auto" else self.family
-        found = f"family = {family!r} for `train {kind}`"
-        check_known(family, families, "choosing a shape", found)
+        problem = f"family = {family!r} for `train {kind}`"
+        check_known(family, families, "choosing a shape", problem)
         if family in CELLS:
             return self.resolve_recurrent(kind, family)
         if self.attention != "multi-head":
-            found = f"attention = {self.attention} with {family}"
-            raise UsageError("choosing a shape", found, f"a recurrent family: {', '.join(CELLS)}")
+            problem = f"attention = {self.attention} with {family}"
+            raise UsageError("choosing a shape", problem, f"a recurrent family: {', '.join(CELLS)}")
         if self.pre_norm and family != "marian":
             raise UsageError("choosing a shape", f"pre_norm with {family}", "seq2seq")
         if self.decoder_depth is not None and family != "marian":
@@ -200,17 +200,17 @@ class ShapeConfig(Config):
         if self.kv_heads is not None and family != "llama":
             raise UsageError("choosing a shape", f"kv_heads with {family}", "family llama")
         if self.dim % self.heads:
-            found = f"heads = {self.heads} does not divide dim = {self.dim}"
+            problem = f"heads = {self.heads} does not divide dim = {self.dim}"
             divisors = [n for n in range(1, self.dim + 1) if self.dim % n == 0]
-            raise UsageError("choosing a shape", found, f"one of {divisors}")
+            raise UsageError("choosing a shape", problem, f"one of {divisors}")
         wide = -(-8 * self.dim // 3 // 32) * 32 if family == "llama" else 4 * self.dim
         return replace(self, family=family, hidden=self.hidden or wide)
 
     def resolve_recurrent(self, kind: str, family: Any) -> ShapeConfig:
         """A recurrent model's; an encoder-decoder looks at all states unless told otherwise."""
         if kind == "lm" and self.attention != "multi-head":
-            found = f"attention = {self.attention} for a language model"
-            raise UsageError("choosing a shape", found, "seq2seq")
+            problem = f"attention = {self.attention} for a language model"
+            raise UsageError("choosing a shape", problem, "seq2seq")
         for name in ("kv_heads", "decoder_depth", "pre_norm"):
             if getattr(self, name):
                 raise UsageError("choosing a shape", f"{name} with {family}", "a Transformer")

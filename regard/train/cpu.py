@@ -22,8 +22,8 @@ from regard.native import training as native
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (…, K) · weightᵀ + bias for weight (M, K), of any strides → (…, M); no gradient."""
-    made: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-    return made
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return product
 
 
 class Product(torch.autograd.Function):
@@ -61,8 +61,8 @@ class OneDNNLinear(nn.Linear):
     def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """The map itself; `joined` in core/attention.py calls it with weights of several maps."""
         apply = Product.apply if native.simple(x, weight) else F.linear
-        made: Tensor = apply(x, weight, bias)
-        return made
+        product: Tensor = apply(x, weight, bias)
+        return product
 
 
 class NativeAttention(Attention):
@@ -88,14 +88,14 @@ def train_on_cpu(model: Model) -> int:
     """Give all blocks what is faster here; returns how many maps there are. Weights stay put."""
     if model.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return 0
-    found = 0
+    count = 0
     for stack in model.stacks:
         for module in stack.blocks.modules():
             if type(module) is nn.Linear and module.weight.dtype == torch.float32:
                 module.__class__ = OneDNNLinear
-                found += 1
+                count += 1
             elif type(module) is Attention and native.library() is not None:
                 module.__class__ = NativeAttention
             elif type(module) is MLP and module.act is gelu_tanh and native.library() is not None:
                 module.__class__ = NativeMLP
-    return found
+    return count

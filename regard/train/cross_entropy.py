@@ -57,9 +57,9 @@ def chunk_loss(
 
 @cache
 def compiled_chunk_loss() -> ChunkLoss:
-    """The same, compiled; made when first asked for, since the compiler is slow to import."""
-    made: ChunkLoss = torch.compile(chunk_loss)
-    return made
+    """`chunk_loss` compiled, when first asked for, since the compiler is slow to import."""
+    compiled: ChunkLoss = torch.compile(chunk_loss)
+    return compiled
 
 
 def best_chunk_loss(logits: Tensor, compiled: bool) -> ChunkLoss:
@@ -95,19 +95,13 @@ class Scores:
             if into is None:
                 return torch.mm(gradient.T, x, out_dtype=torch.float32)
             return torch.addmm(into, gradient.T, x, out_dtype=torch.float32, out=into)
-        made = gradient.T @ x
-        wide = made if made.dtype == torch.float64 else made.float()
+        product = gradient.T @ x
+        wide = product if product.dtype == torch.float64 else product.float()
         return wide if into is None else into.add_(wide)
 
     def to_bias(self, gradient: Tensor, dtype: torch.dtype) -> Tensor:
         """Gradient by the bias (V,)."""
         return gradient.sum(0, dtype=dtype)
-
-
-def low_dtype(x: Tensor) -> torch.dtype:
-    """The dtype that products of x run in."""
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 class LinearCrossEntropy(torch.autograd.Function):
@@ -124,8 +118,10 @@ class LinearCrossEntropy(torch.autograd.Function):
         dw: Tensor | None = None
         db = torch.zeros_like(bias, dtype=wide) if bias is not None and needs[2] else None
         total, plain = x.new_zeros((), dtype=wide), x.new_zeros((), dtype=wide)
-        low = low_dtype(x)
-        with torch.autocast(x.device.type, enabled=False):
+        device, low = x.device.type, x.dtype
+        if torch.is_autocast_enabled(device):
+            low = torch.get_autocast_dtype(device)
+        with torch.autocast(device, enabled=False):
             scores = how.scores(x, weight, low)
             for begin in range(0, len(x), how.rows):
                 part = slice(begin, begin + how.rows)

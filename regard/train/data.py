@@ -133,8 +133,8 @@ def find_tokenizer(plan: RunPlan, folder: Path, say: Say, progress: Say) -> Toke
     needed = {"mlm": ("mask",), "seq2seq": ("eos",)}.get(plan.kind, ())
     missing = [role for role in needed if role not in tokenizer.specials]
     if missing:
-        found = f"a tokenizer without {missing[0]}"
-        raise DataError(f"training {plan.kind}", found, f"one with a {missing[0]} token")
+        problem = f"a tokenizer without {missing[0]}"
+        raise DataError(f"training {plan.kind}", problem, f"one with a {missing[0]} token")
     return tokenizer
 
 

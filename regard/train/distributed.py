@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from regard.core.block import Block
 from regard.errors import UsageError
 from regard.model.model import Model
+from regard.train.objectives import Objective
 
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 # One process prepares the data of all. A dead one is found by torchrun, not by waiting.
 LONGEST = timedelta(days=1)
 
@@ -45,27 +46,27 @@ class World:
             torch.distributed.all_reduce(tensor)
         return tensor
 
-    def same(self, value: Made) -> Made:
+    def same(self, value: Value) -> Value:
         """The first process's value."""
         held: list[Any] = [value]
         if self.size > 1:
             torch.distributed.broadcast_object_list(held)
         return held[0]  # type: ignore[no-any-return]
 
-    def all(self, value: Made) -> list[Made]:
+    def all(self, value: Value) -> list[Value]:
         """The values of all processes, by rank."""
         held: list[Any] = [value] * self.size
         if self.size > 1:
             torch.distributed.all_gather_object(held, value)
         return held
 
-    def lead(self, work: Callable[[], Made]) -> Made:
+    def lead(self, work: Callable[[], Value]) -> Value:
         """Work on the first process, then on the others, which find its files; all fail with it."""
-        made: list[Made] = []
+        done: list[Value] = []
         wrong: BaseException | None = None
         if self.leads:
             try:
-                made.append(work())
+                done.append(work())
             except BaseException as error:
                 wrong = error
         interrupted = 130 if isinstance(wrong, KeyboardInterrupt) else 1
@@ -74,7 +75,7 @@ class World:
             raise wrong
         if code is not None:
             raise SystemExit(code)  # the first process says why
-        return made[0] if made else work()
+        return done[0] if done else work()
 
 
 @contextmanager
@@ -87,8 +88,8 @@ def joined(device: str) -> Iterator[World]:
     local = int(os.environ.get("LOCAL_RANK", "0"))
     if device == "mps" or (device == "cuda" and local >= torch.cuda.device_count()):
         count = torch.cuda.device_count() if device == "cuda" else 1
-        found = f"process {local + 1} of this machine and {count} {device} devices"
-        raise UsageError("joining the processes", found, "a device each", "--nproc-per-node")
+        problem = f"process {local + 1} of this machine and {count} {device} devices"
+        raise UsageError("joining the processes", problem, "a device each", "--nproc-per-node")
     if device == "cuda":
         torch.cuda.set_device(local)
     kinds = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
@@ -99,18 +100,6 @@ def joined(device: str) -> Iterator[World]:
     finally:
         gc.collect()  # models in cycles hold on to the group, whose threads must end before we do
         torch.distributed.destroy_process_group()
-
-
-class Objective(nn.Module):
-    """A loss as a module: what is spread over processes must be called as one."""
-
-    def __init__(self, model: Model, loss: Callable[..., Any]) -> None:
-        super().__init__()
-        self.model, self.loss = model, loss
-
-    def forward(self, *inputs: Any) -> Any:
-        """The loss of the model on a batch and its labels."""
-        return self.loss(self.model, *inputs)
 
 
 def spread(objective: Objective, world: World, shard: bool) -> nn.Module:
@@ -175,7 +164,7 @@ def whole_model(model: Model, world: World) -> Model:
     if not world.leads:
         return model
     with torch.device("meta"):
-        made = type(model)(model.config)
-    made.load_state_dict(held, strict=False, assign=True)
-    made.tie()
-    return made.eval()
+        copy = type(model)(model.config)
+    copy.load_state_dict(held, strict=False, assign=True)
+    copy.tie()
+    return copy.eval()

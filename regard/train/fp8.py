@@ -48,16 +48,16 @@ def cast(x: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
 @cache
 def compiled_cast() -> Callable[[Tensor, Tensor, torch.dtype], Tensor]:
     """`cast` in one pass, for where no compiler is at work around it."""
-    made: Callable[[Tensor, Tensor, torch.dtype], Tensor] = torch.compile(cast)
-    return made
+    compiled: Callable[[Tensor, Tensor, torch.dtype], Tensor] = torch.compile(cast)
+    return compiled
 
 
 def transposed(x: Tensor) -> Tensor:
     """x (N, M) of one-byte elements → (M, N), contiguous."""
     from regard.native.triton_kernels import transpose_bytes  # needs Triton
 
-    made: Tensor = transpose_bytes(x)
-    return made
+    turned: Tensor = transpose_bytes(x)
+    return turned
 
 
 def scaled_product(
@@ -146,8 +146,8 @@ class Fp8Scores(Scores):
     def to_weight(self, gradient: Tensor, x: Tensor, into: Tensor | None) -> Tensor:
         """Gradient by the weight (V, D), added to `into`."""
         g8, x8 = transposed(gradient), transposed(self.piece)
-        made = scaled_product(g8, x8, self.scale, self.scale_x, torch.float32)
-        return made if into is None else into.add_(made)
+        product = scaled_product(g8, x8, self.scale, self.scale_x, torch.float32)
+        return product if into is None else into.add_(product)
 
     def to_bias(self, gradient: Tensor, dtype: torch.dtype) -> Tensor:
         """Gradient by the bias (V,)."""
@@ -164,10 +164,10 @@ def use_fp8(model: Model) -> int:
     if model.device.type != "cuda" or torch.cuda.get_device_capability() < (8, 9):
         fix = "train with --precision bf16"
         raise UsageError("training in fp8", f"device {model.device}", "a GPU with fp8 (8.9+)", fix)
-    found = 0
+    count = 0
     for stack in model.stacks:
         for module in stack.blocks.modules():
             if type(module) is nn.Linear and fits(module.weight):
                 module.__class__ = Fp8Linear
-                found += 1
-    return found
+                count += 1
+    return count

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.core.block import Block
 from regard.core.cache import Cache
@@ -99,3 +99,15 @@ def check_labels(labels: Tensor, vocab: int) -> None:
             f"label {int(labels[row, column])} at row {row}, position {column}",
             f"0 to {vocab - 1}, or {IGNORE} for no loss",
         )
+
+
+class Objective(nn.Module):
+    """A loss as a module: what is spread over processes must be called as one."""
+
+    def __init__(self, model: Model, loss: Callable[..., Any]) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
+
+    def forward(self, *inputs: Any) -> Any:
+        """The loss of the model on a batch and its labels."""
+        return self.loss(self.model, *inputs)

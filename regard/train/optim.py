@@ -197,12 +197,12 @@ def first_bad(model: nn.Module) -> str | None:
 @torch.no_grad()
 def first_bad_output(model: nn.Module, run: Callable[[], object]) -> str | None:
     """Name of the first part of a model whose output is not finite when `run` is called."""
-    found: list[str] = []
+    bad: list[str] = []
 
     def watch(name: str) -> Callable[..., None]:
         def look(module: nn.Module, given: object, out: object) -> None:
             if isinstance(out, Tensor) and not bool(torch.isfinite(out).all()):
-                found.append(name)
+                bad.append(name)
 
         return look
 
@@ -212,7 +212,7 @@ def first_bad_output(model: nn.Module, run: Callable[[], object]) -> str | None:
     finally:
         for hook in hooks:
             hook.remove()
-    return f"output of {found[0]}" if found else None
+    return f"output of {bad[0]}" if bad else None
 
 
 def clip(model: nn.Module, most: float) -> Tensor:

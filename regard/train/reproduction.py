@@ -8,8 +8,6 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -93,8 +91,8 @@ class Victim:
         process = self.start(workers)
         _, said = process.communicate()
         if process.returncode:
-            found = f"exit code {process.returncode}: {said.decode(errors='replace')[-500:]}"
-            raise RegardError(DOING, found, "a run to its end")
+            problem = f"exit code {process.returncode}: {said.decode(errors='replace')[-500:]}"
+            raise RegardError(DOING, problem, "a run to its end")
 
     def step(self) -> int:
         """The last step that metrics.jsonl holds."""
@@ -122,8 +120,8 @@ def kill_often(run: Victim, count: int, dice: random.Random, say: Progress) -> l
         process.kill()
         process.communicate()
         if process.returncode != -9:
-            found = f"process {number} ended by itself with {process.returncode}"
-            raise RegardError(DOING, found, "a run that is still going", "try another --seed")
+            problem = f"process {number} ended by itself with {process.returncode}"
+            raise RegardError(DOING, problem, "a run that is still going", "try another --seed")
         kills.append(Kill(number, moment, run.step(), run.writing(), workers))
     return kills
 
@@ -166,14 +164,18 @@ def replay_receipt(path: Path, keep: Path | None) -> Replay:
     """Train again what a receipt tells of, into another folder, and compare."""
     before, doing = read_receipt(path), f"replaying {path}"
     if wrong := changed_files(before["data"]):
-        found = "; ".join(f"{name}: {why}" for name, why in wrong.items())
-        raise DataError(doing, found, "the data of the receipt")
+        problem = "; ".join(f"{name}: {why}" for name, why in wrong.items())
+        raise DataError(doing, problem, "the data of the receipt")
     if keep is not None and is_taken(keep):
         raise UsageError(doing, f"{keep} is there already", "a new folder")
     with TemporaryDirectory(prefix="regard-replay-") as name:
         folder = keep or Path(name) / "run"
-        with as_many_threads(before.get("threads")):
+        threads = torch.get_num_threads()
+        torch.set_num_threads(before.get("threads") or threads)  # sums are rounded by their split
+        try:
             train_again(before, folder, Path(name) / CONFIG, doing)
+        finally:
+            torch.set_num_threads(threads)
         now = read_receipt(folder)
     match, compared = compare(before, now)
     return Replay(match, compared, now["results"])
@@ -204,14 +206,3 @@ def train_again(before: dict[str, Any], folder: Path, draft: Path, doing: str) -
     draft.write_text("".join(lines), encoding="utf-8")
     with settings(device=config["device"], seed=config["seed"]):
         getattr(regard.train, config["kind"])(out=folder, toml=draft)
-
-
-@contextmanager
-def as_many_threads(count: int | None) -> Iterator[None]:
-    """Compute with as many threads as a run had: sums are rounded by how they are split."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

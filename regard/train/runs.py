@@ -24,6 +24,9 @@ from regard import __version__
 from regard.ambient import choose_device, current, note, progress
 from regard.ambient import settings as ambient
 from regard.data.word_frequencies import WORDS_FILE, WRITTEN_FILE
+from regard.decode.continuation import continue_text
+from regard.decode.loop import search_kit
+from regard.decode.prompt import prompt_ids
 from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import DataError, ResourceError, UsageError
 from regard.files import FULL, LOCK, file_hash, hold, is_taken
@@ -36,7 +39,7 @@ from regard.model.config import CELLS, ModelConfig, RecurrentConfig
 from regard.model.cost import RunShape, count_memory, disk_of, largest_tensor
 from regard.model.model import Model, empty_model
 from regard.model.recurrent import model_class
-from regard.model_kinds import check_model
+from regard.model_kinds import NETWORK, check_kind
 from regard.receipt import NAME, make_receipt, write_receipt
 from regard.result import human_count
 from regard.train.checkpoint import (
@@ -51,7 +54,6 @@ from regard.train.config import FREE, Config, DataConfig, ShapeConfig, TrainConf
 from regard.train.cross_entropy import chunk_rows
 from regard.train.data import RunData, RunPlan, prepare_data
 from regard.train.distributed import World, joined
-from regard.train.loop import Interrupted, Job, Trainer, check_same, with_dropout
 from regard.train.monitor import Monitor
 from regard.train.results import DryRun, Run, RunSettings, read_metrics
 from regard.train.settings import (
@@ -63,6 +65,7 @@ from regard.train.settings import (
     resolve_run,
     write_toml,
 )
+from regard.train.trainer import Interrupted, Trainer, TrainJob, check_same, with_dropout
 
 FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
 ITEM = 4  # bytes: weights, gradients and optimizer are float32
@@ -114,22 +117,17 @@ def make_plan(
     """The dataclasses of a run, its folder, its device and its processes."""
     values, data = settings.values, make_config(settings, DataConfig)
     if data.init is not None:
-        check_model(data.init, "train --init")
+        check_kind(data.init, NETWORK)
     kind, shape = values["kind"], make_config(settings, ShapeConfig)
     if out is None:
-        name = shape.family if shape.family in CELLS and kind == "lm" else kind
-        out = world.same(usual_folder(name, resume))
+        name, number = shape.family if shape.family in CELLS and kind == "lm" else kind, 1
+        while Path("runs", f"{name}-{number}").exists():
+            number += 1
+        number -= resume and number > 1  # to go on, the last that is there
+        out = world.same(Path("runs", f"{name}-{number}"))
     train = make_config(settings, TrainConfig)
     rest = (values["files"], values["seed"], data, shape, train)
     return RunPlan(settings, kind, *rest, out, device, world)
-
-
-def usual_folder(kind: str, resume: bool) -> Path:
-    """The first of runs/KIND-1, runs/KIND-2, … that is not there; to go on, the one before it."""
-    number = 1
-    while (folder := Path("runs") / f"{kind}-{number}").exists():
-        number += 1
-    return folder.with_name(f"{kind}-{number - 1}") if resume and number > 1 else folder
 
 
 def check_precision(precision: str, device: str) -> None:
@@ -138,9 +136,9 @@ def check_precision(precision: str, device: str) -> None:
     if precision == "bf16" and device == "cuda":
         lacking = not torch.cuda.is_bf16_supported(including_emulation=False)
     if lacking:
-        found = f"precision = {precision} on {device}"
+        problem = f"precision = {precision} on {device}"
         expected = "fp32" if precision == "bf16" else "bf16 or fp32"
-        raise UsageError("configuring a run", found, expected, "change --precision or --device")
+        raise UsageError("configuring a run", problem, expected, "change --precision or --device")
 
 
 # From beginning to end ----------------------------------------------------------------------------
@@ -149,9 +147,6 @@ def check_precision(precision: str, device: str) -> None:
 def train_guarded(plan: RunPlan, resume: bool, monitor: Monitor) -> Run | None:
     """Train; signals and a full disk end it in order."""
 
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt  # SIGTERM outside the loop ends like Ctrl-C
-
     def set_terminate(handler: Any) -> None:
         try:
             signal.signal(signal.SIGTERM, handler)
@@ -159,7 +154,7 @@ def train_guarded(plan: RunPlan, resume: bool, monitor: Monitor) -> Run | None:
             pass
 
     handler = signal.getsignal(signal.SIGTERM)
-    set_terminate(interrupt)
+    set_terminate(signal.default_int_handler)  # outside the loop, SIGTERM ends like Ctrl-C
     try:
         with ExitStack() as held:
             return train(plan, resume, monitor, held)
@@ -170,8 +165,8 @@ def train_guarded(plan: RunPlan, resume: bool, monitor: Monitor) -> Run | None:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        found, fix = error.strerror or str(error), "free some space and run again with --resume"
-        raise ResourceError(f"writing into {plan.folder}", found, "room on disk", fix) from error
+        problem, fix = error.strerror or str(error), "free some space and run again with --resume"
+        raise ResourceError(f"writing into {plan.folder}", problem, "room on disk", fix) from error
     finally:
         monitor.stop()
         set_terminate(handler)
@@ -207,9 +202,12 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
     elif state.stopped:
         monitor.say(f"nothing to train: the run stopped early at step {state.step}")
     else:
+        sample = make_sampler(plan, data, kit, monitor)
         monitor.begin(state.step)
         try:
-            trainer.run()
+            for model in trainer.validations():
+                if world.leads:
+                    sample(trainer.state.step, model)
         except Interrupted:
             if not hasattr(sys, "ps1"):  # a notebook or a prompt gets what there is
                 raise
@@ -230,8 +228,8 @@ def check_folder(plan: RunPlan, resume: bool) -> dict[str, Any]:
     there = folder.is_dir() and any(folder.iterdir())
     if there and not resume:
         fix = "add --resume to go on with it, or give another --out"
-        found = f"{folder} is not empty"
-        raise UsageError("opening the run's folder", found, "a new or empty folder", fix)
+        problem = f"{folder} is not empty"
+        raise UsageError("opening the run's folder", problem, "a new or empty folder", fix)
     written = folder / CONFIG
     before = read_toml(written) if there and written.is_file() else {}
     if before:
@@ -302,13 +300,13 @@ def open_init(path: str, kind: str, length: int) -> Kit:
     kit, doing = load_kit(path, precision=None), f"beginning `train {kind}` with {path}"
     config = kit.model.config
     if kind_of(config) != kind:
-        found = WANTED.get(kind_of(config) or "", "a model without scores for each token")
+        problem = WANTED.get(kind_of(config) or "", "a model without scores for each token")
         if isinstance(config, RecurrentConfig):
-            found = "a recurrent model"
-        raise DataError(doing, found, WANTED[kind])
+            problem = "a recurrent model"
+        raise DataError(doing, problem, WANTED[kind])
     if kit.room is not None and length > kit.room:
-        found, fix = f"length = {length}", f"--length {kit.room}"
-        raise DataError(doing, found, f"at most {kit.room}, its table of positions", fix)
+        problem, fix = f"length = {length}", f"--length {kit.room}"
+        raise DataError(doing, problem, f"at most {kit.room}, its table of positions", fix)
     old = (SHORTLIST_FILE, WORDS_FILE, WRITTEN_FILE)
     return replace(kit, files={k: v for k, v in kit.files.items() if k not in old})
 
@@ -323,11 +321,11 @@ def kind_of(config: ModelConfig) -> str | None:
     return {(False, True): "lm", (True, False): "mlm"}.get(stacks)
 
 
-def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> Job:
+def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> TrainJob:
     """The job of the loop."""
     shape = {name: plan.settings.values[name] for name in ShapeConfig.__dataclass_fields__}
     kinds = {"kind": plan.kind, "mask": plan.data.mask, "carry": plan.data.carry}
-    return Job(
+    return TrainJob(
         plan.train,
         kit.model,
         data.train,
@@ -338,7 +336,6 @@ def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> Job:
         identity={**kinds, **shape, **data.identity},
         report=monitor.report,
         say=monitor.say,
-        sample=make_sampler(plan, data, kit, monitor),
         world=plan.world,
     )
 
@@ -349,14 +346,13 @@ def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> Job:
 def make_sampler(
     plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor
 ) -> Callable[[int, Model], None]:
-    """A callback that writes what the model says by now, greedily, into samples/step-….txt."""
+    """A function that writes what the model says by now, greedily, into samples/step-….txt."""
     folder, length = plan.folder / "samples", plan.train.length
     prompts = list(plan.data.prompts) or beginnings(plan, data)
 
     def sample(step: int, model: Model) -> None:
         now = replace(kit, model=model)
-        one = fill_gaps if plan.kind == "mlm" else write_on
-        lines = [f"{prompt!r} → {one(now, prompt, length)!r}" for prompt in prompts]
+        lines = [f"{prompt!r} → {say_more(now, prompt, length)!r}" for prompt in prompts]
         folder.mkdir(exist_ok=True)
         (folder / f"step-{step:06d}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
         for line in lines:
@@ -380,21 +376,20 @@ def beginnings(plan: RunPlan, data: RunData) -> list[str]:
     return [text for text in texts if text.strip()] or ["a"]
 
 
-def write_on(kit: Kit, prompt: str, length: int) -> str:
-    """A greedy continuation, or a translation."""
+@torch.no_grad()
+def say_more(kit: Kit, prompt: str, length: int) -> str:
+    """A greedy continuation, a translation, or from an encoder each seventh token guessed."""
+    if kit.model.decoder is None:
+        ids = torch.tensor([kit.text_tokenizer.encode(prompt)], device=kit.device)
+        hidden = torch.arange(ids.shape[1], device=ids.device) % 7 == 3
+        shown = torch.where(hidden, kit.text_tokenizer.specials["mask"], ids)
+        best = kit.model(Batch(shown)).argmax(-1)
+        return kit.text_tokenizer.decode(torch.where(hidden, best, ids)[0].tolist())
     pair = kit.model.config.target is not None
     size = 0 if pair else len(kit.encode([prompt])[0][0])
-    return str(kit.generate(prompt, min(NEW, max(length - size, 1))))
-
-
-@torch.no_grad()
-def fill_gaps(kit: Kit, prompt: str, length: int) -> str:
-    """Each seventh token hidden and guessed."""
-    ids = torch.tensor([kit.text_tokenizer.encode(prompt)], device=kit.device)
-    hidden = torch.arange(ids.shape[1], device=ids.device) % 7 == 3
-    shown = torch.where(hidden, kit.text_tokenizer.specials["mask"], ids)
-    best = kit.model(Batch(shown)).argmax(-1)
-    return kit.text_tokenizer.decode(torch.where(hidden, best, ids)[0].tolist())
+    batch = kit.batch(prompt if pair else [prompt_ids(kit.text_tokenizer, prompt)])
+    answers = search_kit(kit, batch, min(NEW, max(length - size, 1)))
+    return continue_text(kit, batch, 0, answers[0][0].tokens)
 
 
 # The end ------------------------------------------------------------------------------------------
@@ -418,7 +413,11 @@ def finish(
         place["processes"] = plan.world.size
     versions = {"regard": __version__, "torch": torch.__version__}
     results = {name: value for name, value in result.to_dict().items() if name != "out"}
-    inputs = data.hashes | init_hashes(plan.data.init)
+    inputs = dict(data.hashes)
+    if plan.data.init is not None:
+        begun = Path(plan.data.init)
+        files = sorted(begun.glob("*.safetensors")) if begun.is_dir() else [begun]
+        inputs |= {str(file): file_hash(file) for file in files if file.name != SHORTLIST_FILE}
     receipt = make_receipt(command_of(plan), config, inputs, results, versions, place)
     write_receipt(plan.folder / NAME, receipt)
     say(f"final: {taken}")
@@ -456,15 +455,6 @@ def command_of(plan: RunPlan) -> list[str]:
             else:
                 words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else [value])]
     return words
-
-
-def init_hashes(path: str | None) -> dict[str, str]:
-    """SHA-256 of each file of weights that a run began with."""
-    if path is None:
-        return {}
-    place = Path(path)
-    files = sorted(place.glob("*.safetensors")) if place.is_dir() else [place]
-    return {str(file): file_hash(file) for file in files if file.name != SHORTLIST_FILE}
 
 
 def write_final(kit: Kit, trainer: Trainer, draft: Path) -> str:

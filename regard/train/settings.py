@@ -95,9 +95,9 @@ def preset_values(kind: str, name: str | None, recurrent: bool = False) -> dict[
     config, family = preset(name), architecture(name)
     families = {full: short for short, full in ARCHITECTURES.items()} | {None: "marian"}
     if families.get(family) not in FAMILIES[kind]:
-        found = f"{name}, a {family or 'pre-norm encoder-decoder'}"
+        problem = f"{name}, a {family or 'pre-norm encoder-decoder'}"
         expected = f"a preset of {' or '.join(FAMILIES[kind])}"
-        raise UsageError(f"choosing a preset for `train {kind}`", found, expected)
+        raise UsageError(f"choosing a preset for `train {kind}`", problem, expected)
     block = config.last.block
     depth = (config.encoder or config.last).depth
     values |= {"family": families[family], "dim": block.dim, "depth": depth}
@@ -190,17 +190,17 @@ def resolve_run(
         asked["files"] = files
     around = {name: getattr(current(), name) for name in ("seed", "device")}
     asked |= {name: value for name, value in around.items() if value != getattr(DEFAULTS, name)}
-    given = {name: getattr(config, name) for config in configs for name in config.given} | asked
+    asked = {name: getattr(config, name) for config in configs for name in config.given} | asked
     file = read_toml(path) if path is not None else {}
-    check_words(given, file, str(path))
-    kind, name = given["kind"], given.get("preset", file.get("preset"))
-    family, attention = (given.get(key, file.get(key)) for key in ("family", "attention"))
+    check_words(asked, file, str(path))
+    kind, name = asked["kind"], asked.get("preset", file.get("preset"))
+    family, attention = (asked.get(key, file.get(key)) for key in ("family", "attention"))
     recurrent = family in CELLS or attention in ("additive", "none")
     layers = [
         ("default", {name: default for name, (_, default) in KNOWN.items()}),
         (f"preset {name or f'for {kind}'}", preset_values(kind, name, recurrent)),
         (str(path), file),
-        ("flag", given),
+        ("flag", asked),
     ]
     settings = RunSettings({}, {})
     for origin, values in layers:
@@ -225,9 +225,9 @@ def check_words(given: Mapping[str, Any], file: Mapping[str, Any], path: str) ->
         if asked is None or other is None or (name == "family" and not {asked, other} <= {*CELLS}):
             continue
         if asked != other:
-            found = f"{name} = {asked} was asked for, {name} = {other!r} in {path}"
+            problem = f"{name} = {asked} was asked for, {name} = {other!r} in {path}"
             fix = f"call the function of that kind, or take {name} out of the file"
-            raise UsageError(DOING, found, "one of the two", fix)
+            raise UsageError(DOING, problem, "one of the two", fix)
 
 
 def decide(settings: RunSettings, kind: str) -> None:
@@ -247,7 +247,11 @@ def decide(settings: RunSettings, kind: str) -> None:
             if getattr(decided, name) != getattr(shape, name):
                 put(settings, name, getattr(decided, name), "default")
     for name in ("files", "valid"):
-        values[name] = tuple(whole_path(file) for file in values[name])
+        for file in values[name]:
+            if Path(file).is_fifo():
+                expected, fix = "a file: it is read several times", "write it to a file first"
+                raise DataError(f"reading {file}", "a pipe", expected, fix)
+        values[name] = tuple(str(Path(file).resolve()) for file in values[name])
     if values["tokens"] is None:
         usual = {"lm": "bpe", "mlm": "wordpiece", "seq2seq": "pieces"}
         put(settings, "tokens", usual[kind], "default")
@@ -257,17 +261,9 @@ def decide(settings: RunSettings, kind: str) -> None:
     if not values["files"]:
         raise UsageError(DOING, "no files to train on", f"regard train {kind} FILE…")
     if kind != "seq2seq" and train.batch_tokens < train.length:
-        found = f"batch_tokens = {train.batch_tokens}, fewer than length = {train.length}"
-        raise UsageError(DOING, found, "room for one window", "raise one or lower the other")
+        problem = f"batch_tokens = {train.batch_tokens}, fewer than length = {train.length}"
+        raise UsageError(DOING, problem, "room for one window", "raise one or lower the other")
     check_recurrent(values)
-
-
-def whole_path(file: str) -> str:
-    """The absolute path of a file of data, which a pipe has not."""
-    if Path(file).is_fifo():
-        expected = "a file: it is read several times"
-        raise DataError(f"reading {file}", "a pipe", expected, "write it to a file first")
-    return str(Path(file).resolve())
 
 
 def begin_with(settings: RunSettings) -> None:
@@ -281,11 +277,11 @@ def begin_with(settings: RunSettings) -> None:
     own = [field.name for field in dataclasses.fields(ShapeConfig)]
     for name in (*own, "preset", "vocab"):
         if values[name] != KNOWN[name][1]:
-            found = f"{name} = {values[name]} ({settings.origins[name]}) with init"
-            raise UsageError(DOING, found, f"the {name} of {init}", f"leave {name} out")
+            problem = f"{name} = {values[name]} ({settings.origins[name]}) with init"
+            raise UsageError(DOING, problem, f"the {name} of {init}", f"leave {name} out")
     if values["tokens"] not in (None, init):
-        found = f"tokens = {values['tokens']} with init"
-        raise UsageError(DOING, found, f"the tokenizer of {init}", "leave tokens out")
+        problem = f"tokens = {values['tokens']} with init"
+        raise UsageError(DOING, problem, f"the tokenizer of {init}", "leave tokens out")
     put(settings, "tokens", init, "init")
 
 
@@ -301,5 +297,5 @@ def check_recurrent(values: Mapping[str, Any]) -> None:
         wrong += ["carry"] if values["carry"] and values["kind"] != "lm" else []
         expected = "plain AdamW on each process"
     if wrong:
-        found = f"{wrong[0]} = {values[wrong[0]]} with {family}"
-        raise UsageError(DOING, found, expected, f"leave --{wrong[0]} out")
+        problem = f"{wrong[0]} = {values[wrong[0]]} with {family}"
+        raise UsageError(DOING, problem, expected, f"leave --{wrong[0]} out")

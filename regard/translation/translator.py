@@ -339,7 +339,7 @@ class SentenceSearch:
     def follow(self, row: Row, tokens: list[int]) -> tuple[Batch, Tensor]:
         """(The source as a batch, log-probabilities (n + 1, V) of what comes after each token)."""
         batch = self.batch(row)
-        scores = self.kit.score(extend(batch, [tokens]), None, self.strict)
+        scores = self.kit.run_batch(extend(batch, [tokens]), None, self.strict)
         return batch, after_each(scores, batch, len(tokens))
 
     def batch(self, row: Row) -> Batch:

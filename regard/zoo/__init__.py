@@ -34,14 +34,14 @@ def locate(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
     if name in here:
         return here[name]
     if name in KNOWN:
-        found = f"a model of regard that this installation lacks ({listed(here)})"
+        fault = f"a model of regard that this installation lacks ({listed(here)})"
         fix = "install a wheel that holds it, or give the path of a folder"
-        raise DataError(f"opening {name}", found, f"the folder {name} inside regard/zoo", fix)
+        raise DataError(f"opening {name}", fault, f"the folder {name} inside regard/zoo", fix)
     if PAIR.fullmatch(name):
         meant = name.lower().replace("_", "-")
         fix = f"did you mean {meant}?" if meant in here else "`regard train seq2seq` makes one"
-        found = f"no such folder, and no model of that name is in the box ({listed(here)})"
-        raise UsageError(f"opening {name}", found, "a folder, or a name `regard list` shows", fix)
+        fault = f"no such folder, and no model of that name is in the box ({listed(here)})"
+        raise UsageError(f"opening {name}", fault, "a folder, or a name `regard models` shows", fix)
     return path
 
 

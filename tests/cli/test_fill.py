@@ -67,6 +67,6 @@ def test_wrong_calls(here, masker, writer):  # noqa: F811
     code, _, err = here("fill", masker, "no gap here")
     assert code == 3 and "where a word is missing" in err
     code, _, err = here("fill", masker, "<mask>", "--top", 0)
-    assert code == 2 and "1 or more" in err
+    assert code == 2 and "from 1 up" in err
     code, _, err = here("fill", writer, "the <mask>")
     assert code == 2 and "a masked language model" in err

@@ -8,7 +8,8 @@ import sys
 import pytest
 import torch
 
-from regard.cli import generate as module
+from regard import decode as module
+from regard.decode import continuation
 from regard.decode.scoring import score_rows
 from regard.loading import load
 from tests.cli.small_folders import pair, stdin, writer  # noqa: F401
@@ -89,17 +90,18 @@ def test_streaming_on_a_terminal(here, writer, monkeypatch, capsys):  # noqa: F8
     assert (code, out) == (0, plain) and len([part for part in parts if part]) > 3
 
 
-def test_what_streams_holds_back():
-    class Kit:
-        def continuation(self, batch, row, tokens):
-            return "ab caf\ufffd"[: len(tokens)]
-
+def test_what_streams_holds_back(monkeypatch):
     class Stop:
         strings = ["b c"]
 
-    stream = module.Stream(Kit(), None, Stop())
-    unsure = [stream.unsure(text) for text in ("a", "ab", "ab ", "ab c", "caf\ufffd", "")]
-    assert unsure == [0, 1, 2, 3, 1, 0]
+    text, told = "ab caf\ufffd", []
+    monkeypatch.setattr(
+        continuation, "continue_text", lambda kit, batch, row, tokens: text[: len(tokens)]
+    )
+    stream = continuation.TextStream(None, None, Stop(), told.append)
+    for token in range(len(text)):
+        stream(0, token)
+    assert told == ["a", "", "", "", "b ca", "f", ""]  # b c may stop it, half a letter may change
 
 
 def test_beams_are_capped_by_the_vocabulary(here, writer):  # noqa: F811
@@ -175,24 +177,23 @@ def test_a_beam_stops_at_a_text(here, writer, beams):  # noqa: F811
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--max-new", 0), "--max-new 0\n  expected: 1 or more"),
-        (("--top-k", 0), "top-k = 0\n  expected: 1 or more"),
-        (("--top-k", -2), "expected: 1 or more"),
+        (("--max-new", 0), "max_new = 0\n  expected: a whole number from 1 up"),
+        (("--top-k", 0), "top_k = 0"),
         (("--top-p", 0), "top-p = 0.0\n  expected: more than 0 and at most 1"),
         (("--top-p", 1.5), "more than 0 and at most 1"),
         (("--min-p", 2), "0 to 1"),
         (("--temperature", -1), "temperature = -1.0\n  expected: 0 or more"),
-        (("--temperature", "warm"), "'warm' is not a number"),
-        (("--temperature", "nan"), "'nan' is not a number"),
+        (("--temperature", "warm"), "warm"),
+        (("--temperature", "nan"), "temperature = nan"),
         (("--typical", 0), "typical-p = 0.0\n  expected: more than 0 and at most 1"),
         (("--repetition", 0), "repetition penalty = 0.0\n  expected: more than 0"),
-        (("--search", "exhaustive", "--beams", 2), "--beams and --search"),
-        (("--search", "exhaustive", "--stop", "a"), "--search and --stop"),
+        (("--search", "exhaustive", "--beams", 2), "beams and search"),
+        (("--search", "exhaustive", "--stop", "a"), "search and stop"),
         (("--search", "exhaustive", "--max-new", 9), " sequences\n  expected: at most 2,000,000"),
-        (("--beams", 0), "--beams 0\n  expected: 1 or more"),
-        (("--greedy", "--top-k", 3), "--greedy and --top-k"),
-        (("--beams", 2, "--temperature", 1), "--beams and --temperature"),
-        (("--topp", 0.5), "did you mean --top-p?"),
+        (("--beams", 0), "beams = 0"),
+        (("--greedy", "--top-k", 3), "greedy and top_k"),
+        (("--beams", 2, "--temperature", 1), "beams and temperature"),
+        (("--topp", 0.5), "--top-p"),
     ],
 )
 def test_wrong_calls(here, writer, flags, said):  # noqa: F811

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 import regard
 from regard.ambient import current
+from regard.cli import app
 from regard.cli.commands import TABLE, Command
 from regard.result import Result
 from tests.golden.cases import CASES
@@ -39,12 +39,11 @@ def test_both_doors_give_the_same(name, places, monkeypatch):
     case, command = FIRST[name]
     function, calls = command.load(), []
 
-    @functools.wraps(function)
-    def noted(**arguments):
+    def noted(function, arguments, result):
         calls.append((arguments, current()))
-        return function(**arguments)
+        return result
 
-    monkeypatch.setattr(Command, "load", lambda self: noted)
+    monkeypatch.setattr(app, "note_call", noted)
     out = Path(places["tmp"], "doors", case.id)
     code, printed, error = call([word.format(out=out, **places) for word in case.argv])
     assert code == 0, error

@@ -10,7 +10,7 @@ import pytest
 
 import regard
 from regard.interop import families, parity
-from regard.interop.table import Row
+from regard.interop.table import TensorRow
 
 
 def test_parity_is_measured_and_written(decoder):
@@ -41,7 +41,7 @@ def test_a_wrong_table_fails(run_regard, decoder, monkeypatch):
     table = families.ARCHITECTURES["GPT2LMHeadModel"]
     swap = {"h.{i}.ln_1": "h.{i}.ln_2", "h.{i}.ln_2": "h.{i}.ln_1"}
     rows = tuple(
-        Row(row.ours, swap.get(row.theirs, row.theirs), *row.ops, when=row.when)
+        TensorRow(row.ours, swap.get(row.theirs, row.theirs), *row.ops, when=row.when)
         for row in table.rows
     )
     wrong = dataclasses.replace(table, rows=rows)

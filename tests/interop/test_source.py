@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from regard.errors import DataError
 from regard.interop.folder import FolderSource
-from regard.interop.source import Source, is_pickle, open_source
+from regard.interop.source import CheckpointSource, is_pickle, open_source
 
 
 def refused(path) -> DataError:
@@ -31,7 +31,7 @@ def test_a_folder_and_files(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     save_file({"a": torch.ones(2)}, tmp_path / "model.safetensors")
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps({}))  # beside safetensors: left alone
-    source: Source = open_source(str(tmp_path))
+    source: CheckpointSource = open_source(str(tmp_path))
     assert isinstance(source, FolderSource) and source.path == tmp_path
     (tmp_path / "m.bin").write_bytes(llama2c(4))
     assert "tools/llama2c.py" in refused(tmp_path / "m.bin").fix

@@ -128,6 +128,8 @@ def test_a_translation(pair):  # noqa: F811
     logits = kit.logits([kit.tokenizer.encode("the cat sat")], [begun])[0, -1]
     found = explain(kit, "the cat sat", target="the dog", method="gradient")
     assert found["value"] == pytest.approx(float(logits.max()), abs=1e-4)
+    again = kit.explain("the cat sat", target="the dog", method="gradient")
+    assert again.to_dict() == found
     assert found["tokens"] == kit.tokenizer.encode("the cat sat", special=False)
     assert found["baseline"] == kit.tokenizer.pieces([kit.tokenizer.specials["pad"]])[0]
 

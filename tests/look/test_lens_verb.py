@@ -43,8 +43,8 @@ def test_the_tables(writer):  # noqa: F811
     call = {"target": "mat", "against": "the", "top": 4}
     found = regard.look.lens(writer, TEXT, **call)
     lines = str(found).splitlines()
-    assert lines[0] == TEXT
-    assert "rank of Ġmat" in lines[1] and lines[2].split()[0] == "embedding"
+    assert lines[0] == f"{TEXT} → Ġmat"
+    assert "rank of target" in lines[1] and lines[2].split()[0] == "embedding"
     assert "logit of Ġmat less that of Ġthe: who wrote it" in lines[5]
     values = [abs(float(line.split()[-1])) for line in lines[7:11]]
     assert values == sorted(values, reverse=True) and "smaller ones" in lines[11]
@@ -66,7 +66,7 @@ def test_without_a_target_it_is_the_likeliest(writer):  # noqa: F811
 def test_a_gap_of_a_post_norm_model_has_layers_but_no_parts(masker):  # noqa: F811
     text = "the cat <mask> on the mat"
     found, kit = regard.look.lens(masker, text, target="sat"), regard.load(masker)
-    assert "rank of sat" in str(found) and "post-norm" in str(found)
+    assert "→ sat" in str(found) and "post-norm" in str(found)
     ids = kit.tokenizer.encode(text.replace("<mask>", "[MASK]"), allow_special=True)
     gap = ids.index(kit.tokenizer.specials["mask"])
     wanted = float(kit.logits([ids])[0, gap].softmax(-1)[found.target.id])

@@ -48,7 +48,7 @@ def test_labels_of_every_kind_of_model(request, treebank, which):
 def test_a_table_for_people_and_one_layer(writer, treebank):  # noqa: F811
     text = str(regard.look.probe(writer, treebank, label=["upos"], layer=1))
     assert "decoder.blocks.1.resid_post" in text and "blocks.0" not in text
-    assert "majority" in text and "bits a word" in text and "5 labels" in text
+    assert "majority" in text and "bits per word" in text and "ADP" in text
     again = regard.look.probe(writer, treebank, label=["upos"], layer="last")
     assert str(again) == text  # nothing is left to chance
     assert "mlp probe" in str(

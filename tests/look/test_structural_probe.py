@@ -10,7 +10,7 @@ import torch
 
 from regard.data.statistics import spearman
 from regard.errors import DataError, UsageError
-from regard.look.probing import Split, split_sentences
+from regard.look.probing import SentenceSplit, split_sentences
 from regard.look.results import beside
 from regard.look.structural_probe import (
     DependencyTree,
@@ -167,7 +167,7 @@ def test_what_is_refused():
         probe_structure(vectors, trees, parts, rank=0)
     lonely = [DependencyTree([-1], [0])] * 5
     with pytest.raises(DataError, match="two words"):
-        probe_structure([torch.ones(1, 2)] * 5, lonely, Split(*parts))
+        probe_structure([torch.ones(1, 2)] * 5, lonely, SentenceSplit(*parts))
 
 
 def test_the_print_of_a_tree():

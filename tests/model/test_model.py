@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from regard.core.attention import Attention
 from regard.core.block import Block
 from regard.core.tap import taps
 from regard.errors import DataError, UsageError
+from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig, ModelConfig
-from regard.model.model import Model
+from regard.model.model import Head, Model, empty_model
 from tests.properties.small_models import (
     CONFIGS,
     EVERY,
@@ -21,6 +26,8 @@ from tests.properties.small_models import (
     VOCAB,
     assert_near,
     example,
+    random_ids,
+    randomise,
     run_alone,
     small_kit,
 )
@@ -211,3 +218,90 @@ def test_a_wrong_name_in_a_dict_is_refused():
     plain["front"]["position"] = "lerned"
     with pytest.raises(DataError, match="did you mean learned"):
         ModelConfig.from_dict(plain)
+
+
+X = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
+
+
+def build(**options):
+    head = Head(HeadConfig(**options), 8).eval()
+    randomise(head)
+    return head
+
+
+def test_without_a_size_vectors_stay():
+    assert torch.equal(build()(X), X)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_scores(bias):
+    head = build(size=3, bias=bias)
+    expected = X @ head.out.weight.T + (head.out.bias if bias else 0)
+    torch.testing.assert_close(head(X), expected)
+    assert (head.out.bias is not None) == bias
+
+
+def test_transform_norm_and_scale_in_that_order():
+    head = build(size=3, transform="gelu", norm=True, scale=0.5)
+    dense = F.gelu(F.linear(X, head.dense.weight, head.dense.bias))
+    normed = F.layer_norm(dense, (8,), head.norm.weight, head.norm.bias, 1e-5)
+    torch.testing.assert_close(head(X), F.linear(normed * 0.5, head.out.weight))
+
+
+def test_the_first_token_is_taken_wherever_padding_put_it():
+    head = build(size=3, take="first")
+    assert torch.equal(head(X), head.out(X[:, 0]))
+    real = torch.tensor([[False, False, True, True, True], [True, True, False, False, False]])
+    assert torch.equal(head(X, real), head.out(torch.stack([X[0, 2], X[1, 0]])))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_class_is_the_same_alone_and_padded(side, strict):
+    kit = small_kit("bert", head=HeadConfig(4, take="first", transform="tanh", bias=True))
+    rows = [random_ids(n, n) for n in (3, 9)]
+    ids, mask = torch.zeros(2, 10, dtype=torch.long), torch.zeros(2, 10, dtype=torch.bool)
+    for row, given in enumerate(rows):
+        at = slice(0, len(given)) if side == "right" else slice(10 - len(given), 10)
+        ids[row, at], mask[row, at] = given, True
+    found = kit.logits(ids, mask=mask, strict=strict)
+    for scores, given in zip(found, rows, strict=True):
+        alone = kit.logits(given[None], strict=strict)[0]
+        assert torch.equal(scores, alone) if strict else assert_near(scores, alone) is None
+
+
+def test_wrong_names_get_the_nearest():
+    with pytest.raises(UsageError, match="did you mean tanh"):
+        build(transform="tanhh")
+    with pytest.raises(UsageError, match="did you mean first"):
+        replace(CONFIGS["vit"].head, take="frist")
+
+
+ROOT = Path(__file__).resolve().parents[2]
+SHAPES = [
+    presets.transformer(8, 1, 2, 11),
+    presets.gpt2(8, 2, 2, 11, 9),
+    presets.vit(8, 1, 2, patch=4, side=8, classes=3),
+    presets.whisper(8, 1, 2, 11),
+]
+
+
+@pytest.mark.parametrize("config", SHAPES, ids=lambda c: c.front.kind)
+def test_names_and_shapes_are_those_of_a_real_model(config: ModelConfig) -> None:
+    made = {name: p.shape for name, p in Model(config).named_parameters()}
+    empty = dict(empty_model(config).named_parameters())
+    assert {name: p.shape for name, p in empty.items()} == made
+    assert all(p.is_meta for p in empty.values())
+
+
+def test_opening_a_folder_loads_no_compiler(tmp_path: Path) -> None:
+    from regard.kit import Kit
+
+    Kit(Model.fresh(SHAPES[0])).save(tmp_path, stored="int8")
+    code = (
+        "import sys, regard; regard.load(sys.argv[1]);"
+        "print('torch._dynamo' in sys.modules, 'torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "False True\n", done.stderr[-2000:]

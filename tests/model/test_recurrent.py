@@ -18,19 +18,18 @@ from regard.decode.beam import BeamConfig
 from regard.decode.exhaustive import exhaustive
 from regard.decode.scoring import score_rows, stream_logprobs, windows
 from regard.errors import DataError, UsageError
-from regard.interop.weights import own_config
 from regard.kit import Kit
 from regard.model.batch import Batch
 from regard.model.cells import CELL_TYPES, WINDOW
-from regard.model.config import CELLS, RecurrentConfig
+from regard.model.config import CELLS, RecurrentConfig, from_plain
 from regard.model.presets import recurrent_lm
 from regard.model.recurrent import Recurrent
 from regard.tokens.trainers import train_tokenizer
 from regard.train.checkpoint import weight_hash
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 from regard.train.data import RunPlan, make_source
-from regard.train.loop import Job, Trainer, with_dropout
 from regard.train.objectives import token_loss
+from regard.train.trainer import Trainer, TrainJob, with_dropout
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.train.runs import Killed, kill_at, load_model, write_text
 
@@ -225,9 +224,9 @@ def test_what_a_recurrent_model_cannot_do_is_refused():
     with pytest.raises(UsageError, match="strict"):
         Kit(model).generate([[1, 2]], 3, strict=True)
     with pytest.raises(DataError, match="cell"):
-        own_config(model.config.to_dict() | {"cell": "elman"})
+        from_plain(RecurrentConfig, model.config.to_dict() | {"cell": "elman"}, "model")
     with pytest.raises(DataError, match="depht"):
-        own_config(model.config.to_dict() | {"depht": 2})
+        from_plain(RecurrentConfig, model.config.to_dict() | {"depht": 2}, "model")
 
 
 # Decoding ---------------------------------------------------------------------------------------
@@ -305,7 +304,7 @@ def make_trainer(folder, run="run", **changes):
     (folder / run).mkdir(exist_ok=True)
     streams = Streams(store, 8, 4)
     assert streams.count(0) > 2 * 5  # kills fall into the middle of an epoch
-    job = Job(
+    job = TrainJob(
         config,
         kit.model,
         streams,

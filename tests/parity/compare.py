@@ -19,7 +19,7 @@ import regard
 from regard.interop import weights
 from regard.interop.families import bind, recognise
 from regard.interop.folder import INDEX, SINGLE
-from regard.interop.table import Binding, Row
+from regard.interop.table import Binding, TensorRow
 from regard.interop.weights import export_tensors
 from regard.kit import Kit
 from regard.model.config import ModelConfig
@@ -234,12 +234,12 @@ def swap_norms(binding: Binding) -> Binding:
     """The same table with the norms before attention and before the MLP taken for each other."""
     by_name = {row.ours: row for row in binding.table.rows}
 
-    def wrong(row: Row) -> Row:
+    def wrong(row: TensorRow) -> TensorRow:
         parts = {".attn.norm": ".mlp.norm", ".mlp.norm": ".attn.norm"}
         for one, other in parts.items():
             if row.ours.endswith(one):
                 partner = by_name[row.ours.removesuffix(one) + other]
-                return Row(row.ours, partner.theirs, *row.ops, when=row.when)
+                return TensorRow(row.ours, partner.theirs, *row.ops, when=row.when)
         return row
 
     rows = tuple(wrong(row) for row in binding.table.rows)

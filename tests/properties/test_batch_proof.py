@@ -247,16 +247,16 @@ def test_greedy_continuation_is_the_same_alone_and_in_a_batch(every_preset, stri
         rows = [example(every_preset, 1, n, n).inputs for n in (3, 33, 7)]
         prompts = rows if rows[0].dim() > 1 else [row.tolist() for row in rows]
     joined = torch.stack(prompts) if isinstance(prompts[0], torch.Tensor) else prompts
-    together = every_preset.generate(joined, tokens=6, strict=strict)
+    together = every_preset.generate(joined, max_new=6, strict=strict)
     for row, prompt in zip(together, prompts, strict=True):
         one = prompt[None] if isinstance(prompt, torch.Tensor) else [prompt]
-        assert torch.equal(every_preset.generate(one, tokens=6, strict=strict)[0], row)
+        assert torch.equal(every_preset.generate(one, max_new=6, strict=strict)[0], row)
 
 
 @on("gpt2")
 def test_greedy_continuation_is_the_argmax_loop(every_preset):
     ids = example(every_preset, 5, 1).ids
-    made = every_preset.generate(ids[None], tokens=8)[0]
+    made = every_preset.generate(ids[None], max_new=8)[0]
     for token in made:
         assert int(every_preset.logits(ids[None])[0, -1].argmax()) == int(token)
         ids = torch.cat([ids, token[None]])

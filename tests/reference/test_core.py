@@ -267,7 +267,7 @@ def test_loss_of_an_encoder_decoder():
 @pytest.mark.parametrize("strict", [False, True])
 def test_greedy_inference_of_a_decoder(strict):
     model, P = decoder()
-    found = Kit(model).generate(SOURCE[None], tokens=8, strict=strict)[0]
+    found = Kit(model).generate(SOURCE[None], max_new=8, strict=strict)[0]
     expected = ref.d_inference(SOURCE, P, 8, temperature=0.0, heads=HEADS)
     assert found.tolist() == expected.tolist()
 
@@ -276,6 +276,6 @@ def test_greedy_inference_of_a_decoder(strict):
 def test_greedy_inference_of_an_encoder_decoder(strict):
     model, P = encoder_decoder()
     kit = Kit(model, config={"decoder_start_token_id": 0})
-    found = kit.generate(SOURCE[None], tokens=LENGTH - 1, strict=strict)[0]
+    found = kit.generate(SOURCE[None], max_new=LENGTH - 1, strict=strict)[0]
     expected = ref.ed_inference(SOURCE, P, 0, VOCAB, temperature=0.0, heads=HEADS)
     assert found.tolist() == expected.tolist()[1:]

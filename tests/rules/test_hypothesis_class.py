@@ -191,4 +191,4 @@ def test_probes_are_short_and_tell_all_apart():
 
 
 def test_rests_are_below_their_divisor():
-    assert KINDS["every"].words("a", 2, 1) == "some a at a position that is 0 mod 2"
+    assert KINDS["every"].read(("a", 2, 1)) == "some a at a position that is 0 mod 2"

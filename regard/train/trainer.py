@@ -42,7 +42,6 @@ from regard.train.config import FREE, TrainConfig
 from regard.train.cpu import train_on_cpu
 from regard.train.cross_entropy import IGNORE
 from regard.train.distributed import (
-    Objective,
     World,
     exchanging,
     gather,
@@ -51,7 +50,13 @@ from regard.train.distributed import (
     whole_model,
 )
 from regard.train.fp8 import use_fp8
-from regard.train.objectives import Compiling, check_labels, compile_blocks, token_loss
+from regard.train.objectives import (
+    Compiling,
+    Objective,
+    check_labels,
+    compile_blocks,
+    token_loss,
+)
 from regard.train.optim import (
     Mean,
     build_optimizer,
@@ -66,10 +71,10 @@ LOW = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainJob:
     """A run: what to train, on what, where to, and the callbacks that are told of it.
 
-    Only the first of several processes writes: `save`, `report`, `say` and `sample` are its own.
+    Only the first of several processes writes: `save`, `report` and `say` are its own.
     Whoever calls `Trainer.step` alone gives a config and a model: a step reads no files.
     """
 
@@ -87,8 +92,6 @@ class Job:
     """Called with each line of metrics."""
     say: Callable[[str], None] = lambda text: None
     """Called with messages a person should read."""
-    sample: Callable[[int, Model], None] | None = None
-    """Called at each validation, to write what the model says by now."""
     world: World = World()
     """The processes that train together."""
     seed: int = 0
@@ -96,7 +99,7 @@ class Job:
 
 
 @dataclass
-class State:
+class RunState:
     """Where a run is; with weights, optimizer and generators it is all of it."""
 
     step: int = 0
@@ -163,7 +166,7 @@ class Carry:
 class Trainer:
     """Runs a job. `run` goes from where `restore` left it to the last step."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: TrainJob) -> None:
         config = job.config
         self.job, self.config, self.model, self.world = job, config, job.model, job.world
         self.device = job.model.device
@@ -190,7 +193,7 @@ class Trainer:
         self.rate = build_schedule(config.schedule, config.warm_up, config.steps, config.floor)
         self.mean = Mean(job.model, config.ema) if config.ema else None
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
-        self.state, self.carry = State(), Carry(job.model)
+        self.state, self.carry = RunState(), Carry(job.model)
         self.checkpoints = job.folder / "checkpoints"
         self.met = self.asked = self.stopping = False
         """A first step has come to its result: from then on no process leaves alone. A signal asked
@@ -283,11 +286,17 @@ class Trainer:
 
     # The run ------------------------------------------------------------------------------------
 
-    def run(self) -> State:
+    def run(self) -> RunState:
         """Train to the last step, or until told to stop; returns where it ended."""
+        for _ in self.validations():
+            pass
+        return self.state
+
+    def validations(self) -> Iterator[Model]:
+        """Train; at each validation the model is handed out as it is measured, for samples."""
         config, state = self.config, self.state
         if state.step >= config.steps or state.stopped:
-            return state
+            return
         self.model.train()
         if state.step == 0:
             torch.manual_seed(self.job.seed + self.world.rank)  # whatever was drawn before
@@ -297,16 +306,16 @@ class Trainer:
             clock, seen = time.perf_counter(), state.tokens
             while state.step < config.steps and not state.stopped:
                 group = self.group(stream)
-                made = self.step([loaded.examples for loaded in group])
+                measured = self.step([loaded.examples for loaded in group])
                 state.epoch, state.index = group[-1].epoch, group[-1].index + 1
                 last = state.step == config.steps
                 if state.step % config.log_every == 0 or last:
                     now = time.perf_counter()
                     speed = (state.tokens - seen) / max(now - clock, 1e-9)
-                    self.tell(made | {"tokens_per_s": round(speed, 1)})
+                    self.tell(measured | {"tokens_per_s": round(speed, 1)})
                     clock, seen = now, state.tokens
                 if config.eval_every and (state.step % config.eval_every == 0 or last):
-                    self.validate()
+                    yield from self.validate()
                     clock, seen = time.perf_counter(), state.tokens
                 better = state.best_step == state.step  # what `final` may be made of
                 due = state.step % config.save_every == 0 or last or better
@@ -314,7 +323,6 @@ class Trainer:
                     self.checkpoint()
                 if self.stopping and not last:
                     raise Interrupted
-        return state
 
     def group(self, stream: Iterator[Loaded]) -> list[Loaded]:
         """The batches of one step: `accumulate` of them, and more where they are short.
@@ -380,7 +388,7 @@ class Trainer:
                 file.write(json.dumps(line) + "\n")
             self.job.report(line)
 
-    def validate(self) -> None:
+    def validate(self) -> Iterator[Model]:
         """Mean negative log-likelihood over the validation batches; remember the best."""
         source, state = self.job.valid, self.state
         if source is None:
@@ -388,13 +396,11 @@ class Trainer:
         with self.averaged(), self.as_written():
             self.model.eval()
             value, count = self.measure(source)
-            if self.job.sample is not None:
-                whole = whole_model(self.model, self.world)
-                if self.world.leads:
-                    self.job.sample(state.step, whole)
+            yield whole_model(self.model, self.world)
             self.model.train()
         if not count:
-            return self.job.say("validation: no token to predict in its data: nothing is measured")
+            self.job.say("validation: no token to predict in its data: nothing is measured")
+            return
         if state.best is None or value < state.best:
             state.best, state.best_step, state.waited = value, state.step, 0
         else:
@@ -486,7 +492,7 @@ class Trainer:
         self.carry.restore(tensors, self.world)
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
-        self.state = State(**{name: state[name] for name in asdict(self.state)})
+        self.state = RunState(**{name: state[name] for name in asdict(self.state)})
         own = own_generators(tensors["generators"], self.world.rank)
         if own:
             restore_generators(own, state["generators"])
@@ -494,8 +500,8 @@ class Trainer:
             torch.manual_seed(self.job.seed + self.state.step + self.world.rank)
         before = state.get("processes", 1)
         if before != self.world.size:
-            told = "the same batches, but not the same bits"
-            self.job.say(f"{self.world.size} processes, {before} before: {told}")
+            changed = f"{self.world.size} processes, {before} before"
+            self.job.say(f"{changed}: the same batches, but not the same bits")
         if self.world.leads:
             cut_metrics(self.job.folder, self.state.step)
         return path

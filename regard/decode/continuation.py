@@ -1,0 +1,147 @@
+"""Continuations: texts that a model goes on with, greedily, by drawing or by beam search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from regard.ambient import note
+from regard.decode.alternatives import extend
+from regard.decode.beam import BeamConfig
+from regard.decode.constraints import StopText, end_after
+from regard.decode.exhaustive import exhaustive
+from regard.decode.loop import search_kit
+from regard.decode.prompt import prompt_ids
+from regard.decode.results import Generation
+from regard.decode.sampling import Ends, SampleConfig
+from regard.decode.step import Hypothesis, Process, without_end
+from regard.errors import DataError, RegardError
+from regard.model.batch import Batch
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+DOING = "generating"
+ROWS = 256  # sequences that exhaustive search runs at once
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A model and how it is to go on with texts."""
+
+    kit: Kit
+    how: SampleConfig | BeamConfig | None
+    """None is greedy."""
+    max_new: int
+    stop: Sequence[str] = ()
+    exhaustive: bool = False
+    """Score every sequence, for tiny vocabularies."""
+    strict: bool | None = None
+    watch: Callable[[str], None] | None = None
+    """Told of each new stretch of text while one prompt is gone on with."""
+
+    def write(self, prompts: Sequence[str], first: int = 0) -> list[Generation]:
+        """The continuation of each prompt; the first of them is number `first` of all."""
+        kit, how = self.kit, self.how
+        batch, limits = self.read_prompts(prompts, first)
+        if isinstance(how, SampleConfig):
+            how = replace(how, first=first)
+        stop = StopText(kit.decode_text, self.stop) if self.stop else None
+        told = None if self.watch is None else TextStream(kit, batch, stop, self.watch)
+        rules = list[Process]()
+        if stop is not None and isinstance(how, BeamConfig) and kit.stops:
+            rules = [end_after(stop, kit.stops)]  # which `Ends` cannot do in the middle of a beam
+        if self.exhaustive:
+            found = [search_all(kit, batch, limits[0])]
+        else:
+            ends = Ends(kit.stops, stop, told)
+            found = search_kit(kit, batch, limits, how, ends, rules, strict=self.strict)
+        if not all(found):
+            raise RegardError(DOING, "no answer: the scores of the model are no numbers")
+        generations = []
+        for row, (best, *_) in enumerate(found):
+            if math.isnan(best.logprob):
+                wrong = "scores of the model that are NaN"
+                raise RegardError(DOING, wrong, "numbers", "check its weights")
+            if rules and stop is not None and stop(best.tokens[:-1]):
+                best = replace(best, tokens=best.tokens[:-1])  # the end that the rule put there
+            text = continue_text(kit, batch, row, best.tokens)
+            text = text if stop is None else stop.cut(text)
+            if told is not None:
+                told.show(text)
+            generations.append(
+                Generation(best.tokens, text, best.logprob, best.finished, told is not None)
+            )
+        return generations
+
+    def read_prompts(self, prompts: Sequence[str], first: int) -> tuple[Batch, list[int]]:
+        """A batch, and how many tokens may follow in each row."""
+        kit, most, room = self.kit, self.max_new, self.kit.room
+        if kit.model.config.target is not None:
+            limit = most if room is None else min(most, room - 1)
+            return kit.batch(prompts), [limit] * len(prompts)
+        rows = [prompt_ids(kit.text_tokenizer, text) for text in prompts]
+        limits = [most if room is None else min(most, room - len(row)) for row in rows]
+        for number, (row, limit) in enumerate(zip(rows, limits, strict=True), first + 1):
+            if limit < 1:
+                found = f"{len(row)} tokens in prompt {number}"
+                raise DataError(DOING, found, f"fewer than {room}, the positions of this model")
+            if limit < most:
+                note(f"prompt {number}: {limit} new tokens at most, of {room} positions in all")
+        return kit.batch(rows), limits
+
+
+def continue_text(kit: Kit, batch: Batch, row: int, new: list[int]) -> str:
+    """The text of new ids as it stands after the old ones, its leading space kept."""
+    if batch.target is not None:
+        return kit.text(new)
+    ids = batch.ids[row] if batch.mask is None else batch.ids[row][batch.mask[row]]
+    before, new = ids.tolist(), without_end(new, kit.stops)
+    start, whole = kit.decode_text(before), kit.decode_text(before + new)
+    return whole[len(start) :] if whole.startswith(start) else kit.decode_text(new)
+
+
+def search_all(kit: Kit, batch: Batch, limit: int) -> list[Hypothesis]:
+    """The likeliest of all sequences that can follow one prompt."""
+
+    def log_probs(prefixes: Tensor) -> Tensor:
+        scores = []
+        for rows in prefixes.split(ROWS):
+            longer = extend(batch, rows.tolist()) if rows.shape[1] else batch
+            scores.append(kit.run_batch(longer)[:, -1])
+        return torch.cat(scores).float().log_softmax(-1)
+
+    size = kit.model.config.head.size
+    assert size is not None  # it writes tokens
+    return exhaustive(log_probs, size, limit, kit.stops)
+
+
+class TextStream:
+    """Tells text as it comes; holds back what may still change or be a stop string."""
+
+    def __init__(
+        self, kit: Kit, batch: Batch, stop: StopText | None, tell: Callable[[str], None]
+    ) -> None:
+        self.kit, self.batch, self.stop, self.tell = kit, batch, stop, tell
+        self.tokens: list[int] = []
+        self.told = 0
+
+    def __call__(self, row: int, token: int) -> None:
+        """One more token."""
+        self.tokens.append(token)
+        text = continue_text(self.kit, self.batch, row, self.tokens)
+        # At the end may stand half a character, or the beginning of a stop string.
+        half = len(text) - len(text.rstrip("\ufffd"))
+        starts = self.stop.strings if self.stop else []
+        lengths = (n for stop in starts for n in range(1, len(stop) + 1) if text.endswith(stop[:n]))
+        self.show(text[: len(text) - max([half, *lengths])])
+
+    def show(self, text: str) -> None:
+        """Tell what is new."""
+        self.tell(text[self.told :])
+        self.told = max(self.told, len(text))

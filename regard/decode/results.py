@@ -1,0 +1,109 @@
+"""What `regard.generate`, `score`, `fill` and `embed` return."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from regard.result import Grid, Result, Row, human, plain, shown
+
+
+@dataclass(frozen=True)
+class Generation(Result):
+    """What a model wrote after a text."""
+
+    tokens: list[int]
+    """New ids, the one that ended the text included."""
+    text: str
+    logprob: float
+    """Natural log of the probability of all new tokens."""
+    finished: bool
+    """Whether it ended by itself, not by the limit on length."""
+    watched: bool = shown(json=False, default=False)
+    """Whether the text was told while it was written."""
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The text itself, unless it has been told."""
+        yield "" if self.watched else self.text
+
+
+@dataclass(frozen=True)
+class TokenScores(Result):
+    """How likely a model finds each token of a text."""
+
+    tokens: list[int]
+    pieces: list[str]
+    """How the vocabulary spells each."""
+    logprobs: list[float | None]
+    """Natural logs; None where a token has none, such as the first."""
+    text: str = shown(json=False, default="")
+
+    @property
+    def known(self) -> list[float]:
+        """The log-probabilities that are there."""
+        return [value for value in self.logprobs if value is not None]
+
+    @property
+    def logprob(self) -> float:
+        """Of the whole text."""
+        return sum(self.known)
+
+    @property
+    def impossible(self) -> int:
+        """Tokens of probability 0: n-grams that were not seen, nor smoothed."""
+        return self.known.count(-math.inf)
+
+    @property
+    def perplexity(self) -> float | None:
+        """exp of the mean negative log-probability of a token; None where none has one."""
+        if not self.known:
+            return None
+        loss = -self.logprob / len(self.known)
+        return math.exp(loss) if loss < 700 else math.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        """Tokens, pieces and log-probabilities, and what they come to."""
+        sums: dict[str, Any] = {"logprob": plain(self.logprob)}
+        sums |= {"impossible": self.impossible} if self.impossible else {}
+        return super().to_dict() | sums | {"perplexity": plain(self.perplexity)}
+
+    def parts(self) -> Iterator[str | Grid]:
+        """A row for each token, and what they come to."""
+        rows = [
+            (piece, human(value, "{:.4f}"), human(value and math.exp(value), "{:.4f}"))
+            if value is not None
+            else (piece, human(None), human(None))
+            for piece, value in zip(self.pieces, self.logprobs, strict=True)
+        ]
+        yield Grid(self.text or "an empty text", ("token", "log p", "p"), rows)
+        if self.known:
+            total = f"sum {self.logprob:.4f}, {len(self.known)} tokens"
+            yield f"  {total}, perplexity {self.perplexity:.4f}"
+        if self.impossible:
+            yield f"  {self.impossible} of them have probability 0: not seen, nor smoothed"
+
+
+@dataclass(frozen=True)
+class GapWord(Row):
+    """A word for a gap."""
+
+    word: str
+    id: int
+    probability: float = shown("{:.4f}")
+
+
+@dataclass(frozen=True)
+class FilledGaps(Result):
+    """The likeliest words for each gap in a text."""
+
+    text: str
+    masks: list[list[GapWord]]
+    """Of each gap, the likeliest first."""
+
+    def parts(self) -> Iterator[str | Grid]:
+        """A table for each gap."""
+        for number, words in enumerate(self.masks, 1):
+            rows = [(word.word, f"{word.probability:.4f}") for word in words]
+            yield Grid(self.text if number == 1 else f"gap {number}", ("word", "probability"), rows)
