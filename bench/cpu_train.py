@@ -61,14 +61,14 @@ def train(settings: dict[str, Any], compiled: bool = False) -> Run:
 
     from regard.model.model import Model
     from regard.train.config import TrainConfig
-    from regard.train.loop import Job, Trainer
+    from regard.train.trainer import Trainer, TrainJob
 
     torch.set_num_threads(settings["threads"])
     shape, examples = gpt() if settings["task"] == "gpt" else seq2seq()
     precision: Any = "bf16" if settings["autocast"] == "bf16" else "fp32"
     config = TrainConfig(lr=1e-4, clip=0.0, precision=precision, compile=compiled)
     model = Model.fresh(shape).train()
-    trainer = Trainer(Job(config, model))
+    trainer = Trainer(TrainJob(config, model))
 
     def run() -> int:
         for _ in range(settings["steps"]):

@@ -27,7 +27,7 @@ from regard.model.batch import Batch, pad_rows
 from regard.model.model import Model
 from regard.model.presets import transformer
 from regard.train.config import TrainConfig
-from regard.train.loop import Job, Trainer
+from regard.train.trainer import Trainer, TrainJob
 
 LONGEST, START, END = 10, 10, 11  # symbols are the digits 0 to 9
 GOAL = 0.99
@@ -74,7 +74,7 @@ def train(task: str, steps: int, seed: int) -> Model:
         steps=steps, lr=3e-3, beta2=0.98, save_every=steps, log_every=max(1, steps // 5)
     )
     with tempfile.TemporaryDirectory() as folder:
-        job = Job(
+        job = TrainJob(
             config,
             model,
             Strings(task, rows=64, seed=seed),

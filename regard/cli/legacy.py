@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, NoReturn
 from regard import __version__
 from regard.cli.extract_flags import EXTRACT
 from regard.cli.failures import explain
-from regard.cli.ladder_flags import LADDER
 from regard.cli.options import add_common
 from regard.cli.show import Show
 from regard.cli.texts import noted
@@ -25,7 +24,7 @@ from regard.files import FULL
 
 INTERRUPTED = 130
 Row = tuple[str, str, Callable[[argparse.ArgumentParser], None], str, str, str]
-FAMILIES: dict[str, Row] = {**LADDER, **EXTRACT}
+FAMILIES: dict[str, Row] = {**EXTRACT}
 READING = "reading the command line"
 
 
@@ -147,14 +146,6 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def refuse_models(args: argparse.Namespace) -> None:
-    """Stop at a model that the verb does not take, before torch is loaded."""
-    if any(getattr(args, name, None) for name in ("path", "model", "folders")):
-        from regard.model_kinds import check_models
-
-        check_models(args)
-
-
 def load_verb(name: str) -> Any:
     """The module of a verb.
 
@@ -178,7 +169,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         args = parse(arguments)
         show = Show(args.json, args.quiet, not args.no_progress)
-        refuse_models(args)
         with noted(show):
             code: int = load_verb(args.verb).run(args, show)
         sys.stdout.flush()  # a closed pipe shows here, not when Python ends

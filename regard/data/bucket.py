@@ -39,8 +39,8 @@ class Buckets:
         if store.sides != 2:
             raise UsageError("making batches of pairs", f"{store.path}, a store of texts", "pairs")
         if budget < 1 or look_ahead < 1:
-            found = f"budget {budget}, look-ahead {look_ahead}"
-            raise UsageError("making batches of pairs", found, "1 or more")
+            fault = f"budget {budget}, look-ahead {look_ahead}"
+            raise UsageError("making batches of pairs", fault, "1 or more")
         self.store, self.budget, self.start, self.end = store, budget, start, end
         self.seed, self.look_ahead, self.even = seed, look_ahead, even
         sizes = store.lengths() + 1
@@ -51,8 +51,8 @@ class Buckets:
         self.sizes = sizes[kept]
         self.over_long = kept[longest[kept] > budget].tolist()
         if not len(kept):
-            found = f"{len(sizes):,} pairs in {store.path}, none with both sides ≤ {limit} tokens"
-            raise DataError("making batches of pairs", found, "at least one pair")
+            fault = f"{len(sizes):,} pairs in {store.path}, none with both sides ≤ {limit} tokens"
+            raise DataError("making batches of pairs", fault, "at least one pair")
         self.plan = lru_cache(2)(
             self.make_plan
         )  # this epoch's, and the next one's when prefetching

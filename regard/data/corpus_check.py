@@ -60,8 +60,8 @@ def pair_files(files: Named, targets: Named | None, option: str) -> list[Couple]
         return [(path, None) for path in find_files(files)]
     sources, others = ([f] if isinstance(f, str | Path) else f for f in (files, targets))
     if len(sources) != len(others):
-        found = f"{len(sources)} files and {len(others)} after {option}"
-        raise UsageError("pairing files", found, "as many of one as of the other")
+        fault = f"{len(sources)} files and {len(others)} after {option}"
+        raise UsageError("pairing files", fault, "as many of one as of the other")
     return list(zip(sources, others, strict=True))
 
 
@@ -128,8 +128,8 @@ def check_file(
 def check_label(path: Path | str, kind: str, label: str | None) -> None:
     """Only what has columns has one of labels."""
     if label is not None and kind in ("text", "pairs"):
-        found = f"the column {label!r} of a file of kind {kind}"
-        raise UsageError(f"checking {path}", found, "a table or a CoNLL file", "say --kind")
+        fault = f"the column {label!r} of a file of kind {kind}"
+        raise UsageError(f"checking {path}", fault, "a table or a CoNLL file", "say --kind")
 
 
 def oddities(unit: Unit) -> Iterator[str]:

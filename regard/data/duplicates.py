@@ -98,7 +98,7 @@ def overlap(train: Iterable[str], test: Iterable[str], words: int = 1) -> Overla
 
 
 def pair_overlap(train: Iterable[Pair], test: Iterable[Pair]) -> dict[str, Overlap]:
-    """The same for sentence pairs: by source, by target, and by both as a pair."""
+    """Test pairs that stand in the training pairs: by source, by target, and by both."""
     finders = pair_finders(test)
     search((value for pair in train for value in hash_pair(pair)), [finders])
     return {name: finder.result() for name, finder in zip(SIDES, finders, strict=True)}

@@ -38,8 +38,8 @@ class Loader:
         size: int = 1,
     ) -> None:
         if workers < 0 or ahead < 1 or not 0 <= rank < size:
-            found = f"workers {workers}, ahead {ahead}, rank {rank} of {size}"
-            raise UsageError("loading batches", found, "workers ≥ 0, ahead ≥ 1, 0 ≤ rank < size")
+            fault = f"workers {workers}, ahead {ahead}, rank {rank} of {size}"
+            raise UsageError("loading batches", fault, "workers ≥ 0, ahead ≥ 1, 0 ≤ rank < size")
         self.source, self.workers, self.ahead, self.pin = source, workers, ahead, pin
         self.rank, self.size = rank, size
 

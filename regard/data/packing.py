@@ -39,15 +39,15 @@ class Packed:
         masker: Masker | None = None,
     ) -> None:
         if min(length, rows, look_ahead) < 1:
-            found = f"length {length}, rows {rows}, look-ahead {look_ahead}"
-            raise UsageError("packing documents", found, "1 or more")
+            fault = f"length {length}, rows {rows}, look-ahead {look_ahead}"
+            raise UsageError("packing documents", fault, "1 or more")
         self.store, self.length, self.rows = store, length, rows
         self.seed, self.look_ahead, self.masker = seed, look_ahead, masker
         self.starts, self.sizes = cut(store, length, 0 if masker else 1)
         if not len(self.sizes):
-            found = f"{store.documents:,} documents, none with {1 if masker else 2} tokens"
+            fault = f"{store.documents:,} documents, none with {1 if masker else 2} tokens"
             raise DataError(
-                f"packing {store.path}", found, "at least one with something to predict"
+                f"packing {store.path}", fault, "at least one with something to predict"
             )
         self.plan = lru_cache(2)(self.make_plan)
 

@@ -110,8 +110,8 @@ def read_sound(path: str | Path) -> tuple[Tensor, int]:
     except soundfile.SoundFileError as error:
         raise DataError(doing, str(error), "a sound file, such as WAV or FLAC") from error
     if cut and int(cut[1]) != UNKNOWN_SIZE:
-        found = f"{int(cut[2]):,} bytes of sound where its header says {int(cut[1]):,}"
-        raise DataError(doing, found, "a whole file", "copy or convert the file again")
+        fault = f"{int(cut[2]):,} bytes of sound where its header says {int(cut[1]):,}"
+        raise DataError(doing, fault, "a whole file", "copy or convert the file again")
     mono = torch.from_numpy(samples.mean(axis=1, dtype=np.float64)).float()
     _check_samples(mono, doing)
     return mono, int(rate)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from regard.data.tabular import kind_of
 from regard.data.text_files import read_lines
-from regard.data.treebank import Words
+from regard.data.treebank import ConllSentence
 from regard.errors import DataError
 
 SURE = frozenset("uh uhh uhm umm erm hm hmm mmm mhm uh-huh mm-hmm euh ehm äh ähm öh öhm".split())
@@ -65,10 +65,10 @@ def find_marks(words: Sequence[str]) -> list[Mark]:
         for n, after in zip(said, said[1:], strict=False)
         if words[n][-1] in DASHES and folded[after] not in JOINS
     }
-    found = [Mark("filler", n, n + 1) for n in fillers]
-    found += [Mark("restart", n, n + 1) for n in broken]
-    found += repeats(words, folded, [n for n in said if n not in broken])
-    return sorted(found, key=lambda mark: (mark.start, -mark.stop))
+    marks = [Mark("filler", n, n + 1) for n in fillers]
+    marks += [Mark("restart", n, n + 1) for n in broken]
+    marks += repeats(words, folded, [n for n in said if n not in broken])
+    return sorted(marks, key=lambda mark: (mark.start, -mark.stop))
 
 
 def repeats(words: Sequence[str], folded: Sequence[str], said: Sequence[int]) -> Iterator[Mark]:
@@ -117,30 +117,30 @@ def versions(path: Path | str, folder: Path, seed: int) -> dict[str, str]:
     else:
         lines = [line.split() for line in read_lines(path)]
     rng = Random(seed)
-    made = {
+    texts = {
         "spoken": lines,
         "cleaned": [clean(" ".join(words)).split() for words in lines],
         "shuffled": [rng.sample(words, len(words)) for words in lines],
     }
-    if made["cleaned"] == lines:
-        found = "no fillers and no restarts"
-        raise DataError(f"cleaning {path}", found, "a transcript of spontaneous speech")
-    for name, some in made.items():
+    if texts["cleaned"] == lines:
+        fault = "no fillers and no restarts"
+        raise DataError(f"cleaning {path}", fault, "a transcript of spontaneous speech")
+    for name, some in texts.items():
         (folder / name).write_text("".join(f"{' '.join(words)}\n" for words in some), "utf-8")
-    return {name: str(folder / name) for name in made}
+    return {name: str(folder / name) for name in texts}
 
 
 def show_marks(words: Sequence[str], marks: Sequence[Mark]) -> str:
     """The line with fillers in braces and restarts in brackets: {uh} [I was] I was."""
-    made = list(words)
+    shown = list(words)
     for mark in reversed(marks):  # the inner ones first
         left, right = "{}" if mark.kind == "filler" else "[]"
-        made[mark.start] = left + made[mark.start]
-        made[mark.stop - 1] += right
-    return " ".join(made)
+        shown[mark.start] = left + shown[mark.start]
+        shown[mark.stop - 1] += right
+    return " ".join(shown)
 
 
-def clean_tree(sentence: Words) -> Words:
+def clean_tree(sentence: ConllSentence) -> ConllSentence:
     """A sentence of a treebank without them; what hung at them hangs at what is above them.
 
     Words at or below UD's relation `reparandum` go too.
@@ -164,7 +164,7 @@ def clean_tree(sentence: Words) -> Words:
     columns = {name: [column[n] for n in kept] for name, column in sentence.columns.items()}
     above_all = {n: root if head < 0 else head for n, head in hangs.items()}
     columns["head"] = ["0" if n == root else place[above_all[n]] for n in kept]
-    return Words(sentence.line, columns)
+    return ConllSentence(sentence.line, columns)
 
 
 def read_ctm(path: Path | str) -> Iterator[Utterance]:

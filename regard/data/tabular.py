@@ -14,7 +14,7 @@ from regard.errors import DataError, UsageError, did_you_mean
 COMPRESSED = (".gz", ".xz", ".zst")
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One row and the line of the file it begins on."""
 
     line: int
@@ -31,7 +31,7 @@ def kind_of(path: Path | str) -> str:
 
 def read_table(
     path: Path | str, need: Sequence[str] = (), names: Sequence[str] | None = None
-) -> Iterator[Row]:
+) -> Iterator[TableRow]:
     """Rows by column name; `names` are those of a file without a header, `need` must be there."""
     if Path(path).is_dir():
         raise DataError(f"reading {path}", "a folder", "a file: .csv, .tsv or .jsonl")
@@ -40,9 +40,9 @@ def read_table(
         yield from read_jsonl(path, need)
         return
     if kind not in ("csv", "tsv"):
-        found = f"{path}, a name that ends in .{kind}"
+        fault = f"{path}, a name that ends in .{kind}"
         raise UsageError(
-            "reading a table", found, ".csv, .tsv or .jsonl, or one of them compressed"
+            "reading a table", fault, ".csv, .tsv or .jsonl, or one of them compressed"
         )
     rows = split_rows(path, kind)
     if names is None:
@@ -55,7 +55,7 @@ def read_table(
                 f"{len(cells)} cells in line {line}",
                 f"{len(names)}: {', '.join(names)}",
             )
-        yield Row(line, dict(zip(names, cells, strict=True)))
+        yield TableRow(line, dict(zip(names, cells, strict=True)))
 
 
 def split_rows(path: Path | str, kind: str) -> Iterator[tuple[int, list[str]]]:
@@ -76,7 +76,7 @@ def split_rows(path: Path | str, kind: str) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"reading {path}", f"{error}, in the row of line {start}", "CSV") from None
 
 
-def read_jsonl(path: Path | str, need: Sequence[str]) -> Iterator[Row]:
+def read_jsonl(path: Path | str, need: Sequence[str]) -> Iterator[TableRow]:
     """One JSON object per line."""
     for line, text in enumerate(read_lines(path), 1):
         if not text.strip():
@@ -86,10 +86,10 @@ def read_jsonl(path: Path | str, need: Sequence[str]) -> Iterator[Row]:
         except ValueError as error:
             raise DataError(f"reading {path}", f"line {line}: {error}", "JSON") from None
         if not isinstance(cells, dict):
-            found = f"line {line}: {type(cells).__name__}"
-            raise DataError(f"reading {path}", found, "a JSON object on each line")
+            fault = f"line {line}: {type(cells).__name__}"
+            raise DataError(f"reading {path}", fault, "a JSON object on each line")
         check_columns(path, need, cells, line)
-        yield Row(line, cells)
+        yield TableRow(line, cells)
 
 
 def check_columns(

@@ -19,7 +19,7 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Progress = Callable[[int, int], None]
 """Called with the bytes read so far and the bytes in all, as they lie on the disk."""
 
-Told = Callable[[], None]
+Tell = Callable[[], None]
 Item = TypeVar("Item")
 CHUNK = 1 << 20  # bytes read at once, and about the characters of a piece
 
@@ -75,9 +75,9 @@ def join_lines(texts: Iterable[str]) -> Iterator[str]:
 
 def find_files(paths: Paths) -> list[Path]:
     """The files themselves and those under the folders, in sorted order, hidden ones left out."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    several = [paths] if isinstance(paths, str | os.PathLike) else paths
     found: list[Path] = []
-    for path in map(Path, given):
+    for path in map(Path, several):
         if not path.exists():
             raise DataError(f"reading {path}", "no such file or folder", "text files")
         if not path.is_dir():
@@ -100,8 +100,8 @@ def read_files(paths: Paths, progress: Progress | None = None) -> Iterator[Itera
     sizes = [file.stat().st_size for file in files]
     for number, file in enumerate(files):
         with open_raw(file) as raw:
-            told = teller(progress, raw, sum(sizes[:number]), sum(sizes)) if progress else None
-            yield decode(unpack(raw, str(file)), str(file), told)
+            tell = teller(progress, raw, sum(sizes[:number]), sum(sizes)) if progress else None
+            yield decode(unpack(raw, str(file)), str(file), tell)
 
 
 def open_raw(file: Path) -> io.BufferedReader:
@@ -112,7 +112,7 @@ def open_raw(file: Path) -> io.BufferedReader:
         raise DataError(f"reading {file}", str(error.strerror), "a text file") from error
 
 
-def read_chunk(stream: Stream, name: str) -> bytes:
+def read_chunk(stream: ByteStream, name: str) -> bytes:
     """The next bytes of a stream, none at the end."""
     try:
         return stream.read(CHUNK)
@@ -121,12 +121,12 @@ def read_chunk(stream: Stream, name: str) -> bytes:
         raise DataError(f"reading {name}", str(error), "a whole file", fix) from error
 
 
-def teller(progress: Progress, raw: IO[bytes], before: int, total: int) -> Told | None:
+def teller(progress: Progress, raw: IO[bytes], before: int, total: int) -> Tell | None:
     """A function that tells how far the reading is in all files; a pipe has no place."""
     return (lambda: progress(before + raw.tell(), total)) if raw.seekable() else None
 
 
-def decode(stream: Stream, name: str, told: Told | None = None) -> Iterator[str]:
+def decode(stream: ByteStream, name: str, tell: Tell | None = None) -> Iterator[str]:
     """The text of a stream in chunks, or an error that names the first byte that is not UTF-8."""
     offset, line, rest, chunk = 0, 1, b"", b" "
     while chunk:
@@ -145,12 +145,12 @@ def decode(stream: Stream, name: str, told: Told | None = None) -> Iterator[str]
         if text:
             yield text.removeprefix("\ufeff") if offset == 0 else text
         offset, line, rest = offset + used, line + data.count(b"\n", 0, used), data[used:]
-        if told:
-            told()
+        if tell:
+            tell()
 
 
 def cut_at_blanks(texts: Iterable[str]) -> Iterator[str]:
-    """The same text in pieces; one without a good place to end in four chunks ends anywhere."""
+    """A text in pieces that end at blanks, or anywhere after four chunks without a good place."""
     rest = ""
     for text in texts:
         rest += text
@@ -205,14 +205,14 @@ MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"
 """How compressed files begin; no UTF-8 text begins so, hence names need not be trusted."""
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     """What can be read in chunks."""
 
     def read(self, size: int, /) -> bytes:
         """The next bytes, none at the end."""
 
 
-def unpack(raw: io.BufferedReader, name: str) -> Stream:
+def unpack(raw: io.BufferedReader, name: str) -> ByteStream:
     """The bytes of the text, unpacked where they are compressed."""
     start = raw.peek(6)
     kind = next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), None)

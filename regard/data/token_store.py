@@ -42,7 +42,7 @@ MAGIC = b"regard1\n"
 FRONT = 16  # bytes before the ids
 
 
-class Writer:
+class StoreWriter:
     """Writes a store in one pass; ids and bounds go to disk as they come."""
 
     def __init__(self, path: Path | str, vocab: int, header: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ class Writer:
         self.tokens = self.documents = 0
         self.progress: Callable[[str], None] = lambda text: None
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> StoreWriter:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         clear_leftovers(self.path)
         self.draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
@@ -76,8 +76,8 @@ class Writer:
     def write(self, ids: Counts) -> None:
         """Append ids to the stream."""
         if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab:
-            found = f"ids from {ids.min()} to {ids.max()}"
-            raise DataError(f"writing {self.path}", found, f"ids below {self.vocab}")
+            fault = f"ids from {ids.min()} to {ids.max()}"
+            raise DataError(f"writing {self.path}", fault, f"ids below {self.vocab}")
         self.out.write(ids.astype(self.kind).tobytes())
         self.tokens += len(ids)
         self.progress(f"{self.tokens:,} tokens")
@@ -241,7 +241,7 @@ def text_store(
     sources = find_files(files)
     tail = [] if end is None else [end]
 
-    def write(writer: Writer) -> None:
+    def write(writer: StoreWriter) -> None:
         for file in sources:
             if split == "file":
                 for texts in chunks(smaller(read_pieces(file))):
@@ -272,10 +272,9 @@ def pair_store(
     """
     couples: list[tuple[Path | str, Path | str | None]] = []
     for file in files:
-        found = [file] if isinstance(file, tuple) else [(one, None) for one in find_files(file)]
-        couples += found
+        couples += [file] if isinstance(file, tuple) else [(one, None) for one in find_files(file)]
 
-    def write(writer: Writer) -> None:
+    def write(writer: StoreWriter) -> None:
         for source, target in couples:
             pairs = read_pairs(source, target)
             for texts in chunks(pair for pair in pairs if pair[0].strip() and pair[1].strip()):
@@ -292,7 +291,7 @@ def prepare(
     files: Sequence[Path],
     tokenizer: Tokenizer,
     settings: dict[str, Any],
-    write: Callable[[Writer], None],
+    write: Callable[[StoreWriter], None],
     tell: tuple[Say, Say],
 ) -> Store:
     """The store at `path` if it is still right, otherwise a new one.
@@ -307,7 +306,7 @@ def prepare(
     say(f"building {path}: {reason}")
     sources = [describe(file) for file in files]
     header = {**recipe, "made": time.time_ns(), "sources": sources}
-    with Writer(path, tokenizer.size, header) as writer:
+    with StoreWriter(path, tokenizer.size, header) as writer:
         writer.progress = progress
         write(writer)
         if not writer.tokens:
@@ -329,8 +328,8 @@ def why_build(path: Path, files: Sequence[Path], recipe: dict[str, Any]) -> str 
         return error.found
     for name, value in recipe.items():
         if header.get(name) != value:
-            made = "another tokenizer" if name == "tokenizer" else f"{name} {header.get(name)!r}"
-            return f"it was made with {made}"
+            other = "another tokenizer" if name == "tokenizer" else f"{name} {header.get(name)!r}"
+            return f"it was made with {other}"
     if len(files) != len(header["sources"]):
         return f"it was made from {len(header['sources'])} files, not {len(files)}"
     for file, before in zip(files, header["sources"], strict=True):

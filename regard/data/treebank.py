@@ -16,7 +16,7 @@ PLAIN = ("form", "label")
 Span = tuple[int, int]
 
 
-class Words(NamedTuple):
+class ConllSentence(NamedTuple):
     """A sentence: the line of the file it begins on, and its columns by name."""
 
     line: int
@@ -40,7 +40,7 @@ class Words(NamedTuple):
 
 def read_conll(
     path: Path | str, names: Sequence[str] | None = None, need: Sequence[str] = ()
-) -> Iterator[Words]:
+) -> Iterator[ConllSentence]:
     """Sentences with a blank line between them, one token per line; `#` lines before are comments.
 
     Cells are parted by TABs, or by spaces where a line has no TAB. Without `names` the columns are
@@ -51,7 +51,7 @@ def read_conll(
     for line, text in enumerate(read_lines(path), 1):
         if not text.strip():
             if rows:
-                yield Words(start, turn(rows, names))
+                yield ConllSentence(start, turn(rows, names))
             rows = []
             continue
         if not rows and text.startswith("#") and "\t" not in text:
@@ -59,14 +59,14 @@ def read_conll(
         cells = text.split("\t") if "\t" in text else text.split()
         names = names or [str(n + 1) for n in range(len(cells))]
         if len(cells) != len(names):
-            found = f"{len(cells)} columns in line {line}: {text[:60]!r}"
-            raise DataError(f"reading {path}", found, f"{len(names)}: {', '.join(names)}")
+            fault = f"{len(cells)} columns in line {line}: {text[:60]!r}"
+            raise DataError(f"reading {path}", fault, f"{len(names)}: {', '.join(names)}")
         if not rows:
             start = line
             check_columns(path, need, names, line)
         rows.append(cells)
     if rows:
-        yield Words(start, turn(rows, names))
+        yield ConllSentence(start, turn(rows, names))
 
 
 def turn(rows: list[list[str]], names: Sequence[str] | None) -> dict[str, list[str]]:
@@ -76,7 +76,7 @@ def turn(rows: list[list[str]], names: Sequence[str] | None) -> dict[str, list[s
 
 def read_treebank(
     path: Path | str, need: Sequence[str] = (), names: Sequence[str] | None = None
-) -> Iterator[Words]:
+) -> Iterator[ConllSentence]:
     """Each sentence of a CoNLL file; `need` are columns that must be there.
 
     Ten columns are CoNLL-U's, whose spans of words (1-2) and empty nodes (1.1) are left out; five
@@ -85,18 +85,18 @@ def read_treebank(
     for sentence in read_conll(path):
         called = names or guess_names(path, sentence)
         if len(called) != len(sentence.columns):
-            found = f"{len(sentence.columns)} columns in line {sentence.line}"
-            raise DataError(f"reading {path}", found, f"{len(called)}: {', '.join(called)}")
+            fault = f"{len(sentence.columns)} columns in line {sentence.line}"
+            raise DataError(f"reading {path}", fault, f"{len(called)}: {', '.join(called)}")
         check_columns(path, ("form", *need), called, sentence.line)
         columns = dict(zip(called, sentence.columns.values(), strict=True))
         if "id" in columns:
             kept = [n for n, id in enumerate(columns["id"]) if id.isdecimal()]
             columns = {name: [column[n] for n in kept] for name, column in columns.items()}
         if columns["form"]:
-            yield Words(sentence.line, columns)
+            yield ConllSentence(sentence.line, columns)
 
 
-def guess_names(path: Path | str, sentence: Words) -> Sequence[str]:
+def guess_names(path: Path | str, sentence: ConllSentence) -> Sequence[str]:
     """What the columns are called, from how many there are."""
     columns = list(sentence.columns.values())
     if len(columns) == len(CONLLU):
@@ -113,18 +113,18 @@ def guess_names(path: Path | str, sentence: Words) -> Sequence[str]:
     )
 
 
-def heads_of(path: Path | str, words: Words) -> list[int]:
+def heads_of(path: Path | str, words: ConllSentence) -> list[int]:
     """Place of each word's head, from 0; −1 is the root. Stops at what is no tree."""
     column, count = words.columns["head"], len(words.forms)
     heads = [int(head) - 1 if head.isdecimal() else count for head in column]
     if any(head >= count for head in heads):
         wrong = next(n for n, head in enumerate(heads) if head >= count)
-        found = f"head {column[wrong]!r} of {words.forms[wrong]!r}, sentence of line {words.line}"
-        raise DataError(f"reading {path}", found, f"0, the root, to {count}")
+        fault = f"head {column[wrong]!r} of {words.forms[wrong]!r}, sentence of line {words.line}"
+        raise DataError(f"reading {path}", fault, f"0, the root, to {count}")
     if heads.count(-1) != 1 or not reaches_root(heads):
-        found = f"{heads.count(-1)} roots" if heads.count(-1) != 1 else "heads in a circle"
-        found = f"{found} in the sentence of line {words.line}"
-        raise DataError(f"reading {path}", found, "a tree: one root, above every word")
+        fault = f"{heads.count(-1)} roots" if heads.count(-1) != 1 else "heads in a circle"
+        fault = f"{fault} in the sentence of line {words.line}"
+        raise DataError(f"reading {path}", fault, "a tree: one root, above every word")
     return heads
 
 

@@ -64,7 +64,7 @@ class Examples:
         return replace(self, labels=labels, **held)
 
     def pin(self) -> Examples:
-        """The same in page-locked memory, from where copies to a GPU run beside its work."""
+        """The batch in page-locked memory, from where copies to a GPU run beside its work."""
         pinned: dict[str, Any] = {n: t.pin_memory() for n, t in self.parts().items()}
         return replace(self, labels=self.labels.pin_memory(), **pinned)
 
@@ -143,8 +143,8 @@ class Streams:
         if length < 1 or rows < 1:
             raise UsageError("cutting streams", f"length {length}, rows {rows}", "1 or more")
         if store.tokens < 2:
-            found = f"{store.tokens} tokens"
-            raise DataError(f"cutting {store.path} into streams", found, "2 or more")
+            fault = f"{store.tokens} tokens"
+            raise DataError(f"cutting {store.path} into streams", fault, "2 or more")
         self.store, self.length, answers = store, length, store.tokens - 1
         self.stretch = -(-answers // min(rows, answers))  # predictions of a row
         self.starts = np.arange(0, answers, self.stretch)

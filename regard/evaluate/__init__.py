@@ -135,8 +135,8 @@ def translate(
 
     pairs = list(read_pairs(test))
     if not any(source.strip() and target.strip() for source, target in pairs):
-        found = f"{len(pairs):,} pairs, none with words on both sides" if pairs else "no pairs"
-        raise DataError(f"evaluating on {test}", found, "one or more")
+        fault = f"{len(pairs):,} pairs, none with words on both sides" if pairs else "no pairs"
+        raise DataError(f"evaluating on {test}", fault, "one or more")
     config = TranslateConfig(beams, shortlist=shortlist)
     opened = open_translator(
         model,
@@ -285,8 +285,8 @@ def analogies(
     scores = solve(open_vectors(vectors, matrix), read_questions(questions or OWN), way)
     every = total(scores)
     if not every.asked:
-        found = f"none of {every.skipped:,} questions has vectors for its four words"
-        raise DataError("solving analogies", found, "questions in the language of the vectors")
+        fault = f"none of {every.skipped:,} questions has vectors for its four words"
+        raise DataError("solving analogies", fault, "questions in the language of the vectors")
     sections = {name: SectionScore(**score(solved)) for name, solved in scores.items()}
     return AnalogyScores(**score(every), way=way, sections=sections, vectors=_name(vectors))
 

@@ -86,8 +86,8 @@ def judge_overlap(
         where = f" (line {', '.join(map(str, each.lines))})" if each.lines else ""
         parts.append(f"{each.found:,} of {each.total:,} by {name}{where}")
     if not allow:
-        found = f"test lines that stand in the training data: {'; '.join(parts)}"
+        fault = f"test lines that stand in the training data: {'; '.join(parts)}"
         expected = "test data that was not trained on; this would not be a score"
         fix = "take them out of one of the two, or say --allow-overlap"
-        raise DataError(f"evaluating on {test}", found, expected, fix)
+        raise DataError(f"evaluating on {test}", fault, expected, fix)
     return f"NOT A SCORE: {'; '.join(parts)}"

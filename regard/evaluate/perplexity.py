@@ -47,8 +47,8 @@ def evaluate_text(
     model.warn_long(length)
     carries = model.model.carry(1) is not None
     if carries and stride not in (None, length):
-        found = f"a stride of {stride} with a model that keeps its state"
-        raise UsageError(DOING, found, "no --stride: nothing is cut off")
+        fault = f"a stride of {stride} with a model that keeps its state"
+        raise UsageError(DOING, fault, "no --stride: nothing is cut off")
     stride = stride or length
     apart = "do not overlap" if stride == length else f"begin {stride} apart"
     tokens, bands = TokenStream(model, test), Bands()
@@ -109,16 +109,16 @@ def check_tokenizer(kit: Kit) -> None:
     front, path = kit.model.config.front, kit.path
     vocab = front.vocab if isinstance(front, TextConfig) else kit.text_tokenizer.size
     if kit.text_tokenizer.size > vocab:
-        found = f"a tokenizer of {kit.text_tokenizer.size:,} ids, a model of {vocab:,}"
+        fault = f"a tokenizer of {kit.text_tokenizer.size:,} ids, a model of {vocab:,}"
     elif path is not None and find_receipt(path) is not None:
         folder = path.resolve().parent / "tokenizer"
         own = open_tokenizer(folder) if (folder / "tokenizer.json").is_file() else None
         if own is None or fingerprint(own) == fingerprint(kit.text_tokenizer):
             return
-        found = f"a tokenizer that differs from the one of the run, in {folder}"
+        fault = f"a tokenizer that differs from the one of the run, in {folder}"
     else:
         return
-    raise DataError(f"evaluating {path}", found, "the tokenizer that the model was trained with")
+    raise DataError(f"evaluating {path}", fault, "the tokenizer that the model was trained with")
 
 
 class Bands:

@@ -29,7 +29,7 @@ import numpy as np
 
 from regard.ambient import track
 from regard.data.statistics import share_interval
-from regard.data.tabular import Row, kind_of, read_table
+from regard.data.tabular import TableRow, kind_of, read_table
 from regard.data.text_files import find_files, read_lines
 from regard.decode.scoring import score_masked, score_rows
 from regard.errors import DataError, UsageError, did_you_mean
@@ -82,15 +82,15 @@ class Schema(NamedTuple):
 def read_schemas(path: Path | str) -> list[Schema]:
     """The schemas of a file; a line that is none is an error that names it."""
     if kind_of(path) == "xml":
-        found = list(read_challenge(path))
+        schemas = list(read_challenge(path))
     elif kind_of(path) == "tsv" and is_xwinograd(next(iter(read_lines(path)), "")):
         lines = enumerate(read_lines(path), 1)
-        found = [read_xwinograd(path, n, line) for n, line in lines if line.strip()]
+        schemas = [read_xwinograd(path, n, line) for n, line in lines if line.strip()]
     else:
-        found = [read_row(path, row) for row in read_table(path)]
-    if not found:
+        schemas = [read_row(path, row) for row in read_table(path)]
+    if not schemas:
         raise DataError(f"reading {path}", "no schemas", "sentences with two candidates")
-    return found
+    return schemas
 
 
 def wrong(path: Path | str, place: str, found: str, expected: str) -> DataError:
@@ -101,7 +101,7 @@ def wrong(path: Path | str, place: str, found: str, expected: str) -> DataError:
 # A table of our own, or WinoGrande's ------------------------------------------------------------
 
 
-def read_row(path: Path | str, row: Row) -> Schema:
+def read_row(path: Path | str, row: TableRow) -> Schema:
     """A row with text, a, b, answer."""
     place, cells = f"line {row.line}", row.cells
 
@@ -152,8 +152,8 @@ def read_challenge(path: Path | str) -> Iterator[Schema]:
         answer = squeezed(schema, "correctAnswer").strip(" .").lower()
         check_candidates(path, place, named)
         if answer not in ANSWERS or not pronoun:
-            found = f"pronoun {pronoun!r}, answer {answer!r}"
-            raise wrong(path, place, found, "a pronoun, and A or B")
+            fault = f"pronoun {pronoun!r}, answer {answer!r}"
+            raise wrong(path, place, fault, "a pronoun, and A or B")
         before = first + (" " if first and not first.endswith(("(", "“", "‘")) else "")
         after = rest if re.match(r"[.,;:!?)'’”]", rest) else f" {rest}" if rest else ""
         a, b = (fitted(name, before, pronoun, after) for name in named)
@@ -214,12 +214,12 @@ def find_word(text: str, words: Sequence[str], place: int, word: str) -> int:
     """Where the word of this place begins; words that the text writes otherwise are passed over."""
     at = 0
     for other in words[:place]:
-        found = text.find(other, at)
-        at = found + len(other) if found >= 0 and found - at < 3 else at
-    found = text.find(word, at)
-    if found < 0:
+        begin = text.find(other, at)
+        at = begin + len(other) if begin >= 0 and begin - at < 3 else at
+    begin = text.find(word, at)
+    if begin < 0:
         raise ValueError(f"{word!r} is not in {text[:60]!r}")
-    return found
+    return begin
 
 
 # Pairs ------------------------------------------------------------------------------------------
@@ -352,8 +352,8 @@ def judge(
         return judge_lines(lines_of(model), tokenizer, schemas, full, room)
     mask = tokenizer.specials.get("mask")
     if model.decoder is not None or mask is None or model.config.head.take != "all":
-        found = "an encoder-decoder" if model.decoder is not None else "a model without [MASK]"
-        raise UsageError(DOING, found, "a language model: a decoder, or an encoder with a mask")
+        fault = "an encoder-decoder" if model.decoder is not None else "a model without [MASK]"
+        raise UsageError(DOING, fault, "a language model: a decoder, or an encoder with a mask")
     judged = []
     for schema in track(schemas, "Winograd schemas"):
         a, b = (score_gap(model, tokenizer, mask, schema, n, full, room) for n in (0, 1))
@@ -392,8 +392,8 @@ def encode_text(
     """Ids of the text with a candidate."""
     ids = tokenizer.encode(schema.text(candidate))
     if room is not None and len(ids) > room:
-        found = f"{len(ids)} tokens in {schema.place}"
-        raise DataError(DOING, found, f"at most {room}", "leave it out, or take another model")
+        fault = f"{len(ids)} tokens in {schema.place}"
+        raise DataError(DOING, fault, f"at most {room}", "leave it out, or take another model")
     return ids
 
 

@@ -77,24 +77,21 @@ class Language:
         return self.source.sample(length, rng)
 
     def stranger(self, length: int, rng: Random, near: bool = False) -> Word:
-        """A word that is not a member: random, of this length; or a near miss of about it."""
+        """A word that is not a member: random, of this length; or a near miss.
+
+        A near miss is a member whose length is as near as can be, with one edit towards the length.
+        """
+        close = (length, length - 1, length + 1, length - 2, length + 2)
+        size = next((n for n in close if n >= 0 and self.has(n)), None)
         for attempt in range(2 * ATTEMPTS):
-            if near or attempt >= ATTEMPTS:
-                word = self.near_word(length, rng)
+            if size is not None and (near or attempt >= ATTEMPTS):
+                word = edit(self.member(size, rng), self.alphabet, length - size, rng)
             else:
                 word = tuple(rng.choices(self.alphabet, k=length))
             if not self.accepts(word):
                 return word
         problem = f"{2 * ATTEMPTS} words of about length {length}, all of them members"
         raise DataError(f"drawing what is not in {self.name}", problem, "another length")
-
-    def near_word(self, length: int, rng: Random) -> Word:
-        """A member whose length is as near as can be, with one edit; towards this length."""
-        close = (length, length - 1, length + 1, length - 2, length + 2)
-        size = next((n for n in close if n >= 0 and self.has(n)), None)
-        if size is None:
-            return tuple(rng.choices(self.alphabet, k=length))
-        return edit(self.member(size, rng), self.alphabet, length - size, rng)
 
     # Words as text -----------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig, TextCo
 from regard.model.model import Model
 from regard.model.recurrent import Recurrent
 from regard.train.config import TrainConfig
-from regard.train.loop import Job, Trainer
+from regard.train.trainer import Trainer, TrainJob
 
 ADDED = {"none": "none", "sinusoidal": "sinusoidal", "randomised": "sinusoidal"}
 INSIDE = ("rotary", "relative", "alibi")
@@ -104,7 +104,7 @@ def train_model(
         compile=device == "cuda" and name not in CELLS,
     )
     torch.manual_seed(lesson.seed)  # of dropout
-    trainer, loss = Trainer(Job(config, model)), math.nan
+    trainer, loss = Trainer(TrainJob(config, model)), math.nan
     for index in track(range(steps), f"training {lesson.task.name}, {name}, step"):
         loss = trainer.step([lesson.batch(index)])["nll"]
     return model.eval(), loss

@@ -157,10 +157,10 @@ def simplify(dfa: DFA, words: Sequence[Word], said: Sequence[bool], least: float
         best, smaller = -1.0, dfa
         for kept in range(len(dfa.moves)):
             for gone in range(kept + 1, len(dfa.moves)):
-                made = merge(dfa, kept, gone)
-                share = 1 - len(disagreements(made, words, said)) / max(1, len(words))
+                merged = merge(dfa, kept, gone)
+                share = 1 - len(disagreements(merged, words, said)) / max(1, len(words))
                 if share > best:
-                    best, smaller = share, made
+                    best, smaller = share, merged
         if best < least:
             break
         dfa = smaller

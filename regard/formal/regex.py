@@ -247,11 +247,11 @@ def _take_out(edges: dict[int, dict[int, Node]], state: int) -> None:
 
 def tidy(*parts: Node) -> Node:
     """Union, with what both have at their ends written once, and x x* or nothing as x*."""
-    made = unite(*parts)
-    if not isinstance(made, Union):
-        return made
+    union = unite(*parts)
+    if not isinstance(union, Union):
+        return union
     kept: list[Node] = []
-    for part in sorted(made.parts - {EMPTY}, key=key):
+    for part in sorted(union.parts - {EMPTY}, key=key):
         steps = _steps(part)
         for n, other in enumerate(map(_steps, kept)):
             if other[0] == steps[0] or other[-1] == steps[-1]:
@@ -260,7 +260,7 @@ def tidy(*parts: Node) -> Node:
         else:
             kept.append(part)
     joined = unite(*kept)
-    if EMPTY not in made.parts:
+    if EMPTY not in union.parts:
         return joined
     match joined:
         case Concatenation((*head, Star(inner))) if concatenate(*head) == inner:

@@ -79,11 +79,11 @@ class Mechanism:
 
     def head(self, block: int, head: int, layer: str | None = None) -> HeadClaim:
         """One head: of the last stack's self-attention, or of the attention at the path `layer`."""
-        name, attention = find_attention(self.kit.hooked, block if layer is None else layer)
-        if not 0 <= head < int(attention.heads):  # type: ignore[arg-type]
-            expected = f"0 to {int(attention.heads) - 1}"  # type: ignore[arg-type]
-            raise UsageError("testing a mechanism", f"head {head} of {name}", expected)
-        return HeadClaim(self, name, head)
+        claim = HeadClaim(self, block if layer is None else layer, head)
+        if not 0 <= head < claim.count:
+            problem = f"head {head} of {claim.layer}"
+            raise UsageError("testing a mechanism", problem, f"0 to {claim.count - 1}")
+        return claim
 
     def unused(
         self,
@@ -135,8 +135,11 @@ class Mechanism:
 class HeadClaim:
     """Claims about one head; each gives its score back."""
 
-    def __init__(self, model: Mechanism, layer: str, head: int) -> None:
-        self.model, self.layer, self.number = model, layer, head
+    def __init__(self, model: Mechanism, layer: int | str, head: int) -> None:
+        self.model, self.number = model, head
+        self.layer, attention = find_attention(model.kit.hooked, layer)
+        self.count: int = attention.heads  # type: ignore[assignment]
+        self.groups: int = getattr(attention, "groups", self.count)  # additive attention has none
 
     def attends_previous(self, at_least: float = 0.5) -> float:
         """It looks one token back."""
@@ -193,16 +196,6 @@ class HeadClaim:
             after = send_along_paths(hooked, batch, held, sent, [Site(read, group)])
         edge = f"{written} head {self.number} → {read} head {reader.number} is used"
         return self.model.small_change(before, after, batch, change_below, edge, by)
-
-    @property
-    def count(self) -> int:
-        """Heads of this attention."""
-        return int(self.model.kit.model.get_submodule(self.layer).heads)  # type: ignore[arg-type]
-
-    @property
-    def groups(self) -> int:
-        """Keys and values of this attention, shared by its heads."""
-        return int(self.model.kit.model.get_submodule(self.layer).groups)  # type: ignore[arg-type]
 
     def scores(self, kind: str, at_least: float) -> float:
         """Claim a score of this head."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard.ambient import current, note, track
 from regard.data.statistics import share_interval
-from regard.data.treebank import Words
+from regard.data.treebank import ConllSentence
 from regard.errors import DataError, UsageError
 from regard.look.activations import Take, WordTokens, find_word_tokens, word_taps, word_vectors
 from regard.look.results import LabelProbe, LabelProbes, ProbedTap, ProbeKind
@@ -387,7 +387,7 @@ def online_bits(
 class TaggedCorpus(NamedTuple):
     """Sentences of a treebank as a model reads them."""
 
-    sentences: list[Words]
+    sentences: list[ConllSentence]
     tokens: list[WordTokens]
     """For each sentence its ids and where its words stand."""
 
@@ -396,7 +396,7 @@ class TaggedCorpus(NamedTuple):
         return TaggedCorpus([self.sentences[n] for n in kept], [self.tokens[n] for n in kept])
 
 
-def read_corpus(kit: Kit, sentences: list[Words], take: Take | None = None) -> TaggedCorpus:
+def read_corpus(kit: Kit, sentences: list[ConllSentence], take: Take | None = None) -> TaggedCorpus:
     """The sentences that a model has room for; `take` says which token stands for a word."""
     most = max_tokens_of(kit, "probing")
     take = take or ("last" if kit.model.encoder is None else "first")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.ambient import current
 from regard.data.statistics import share_interval, spearman
-from regard.data.treebank import Words, heads_of
+from regard.data.treebank import ConllSentence, heads_of
 from regard.errors import DataError, UsageError
 from regard.look.activations import split_by_sentence
 from regard.look.probing import (
@@ -352,7 +352,7 @@ def probe_trees(
     return TreeProbe(counts, left_out, rank, chain, probed, taps[best], drawn)
 
 
-def counted_tree(path: str | Path, sentence: Words) -> DependencyTree:
+def counted_tree(path: str | Path, sentence: ConllSentence) -> DependencyTree:
     """A tree whose counted words are no punctuation, by tag or else by letters."""
     tags = sentence.columns.get("upos", [""] * len(sentence.forms))
     tagged = any(tag not in ("", "_") for tag in tags)

@@ -22,6 +22,7 @@ OPTIONAL = {
     "sentencepiece": "opens .model and .spm tokenizers",
     "soundfile": "reads sound files",
     "pillow": "reads pictures",
+    "scipy": "follows attention as a flow in `regard look explain`",
     "rich": "tables and progress on a terminal",
 }
 

@@ -70,13 +70,13 @@ def discover(
         raise UsageError(f"writing {checker}", f"{checker} is read", "another file")
     lines, notes = read_examples(sides, animals, blocks, form, label)
     left = max(seconds / 2, seconds - (time.monotonic() - begin))
-    found = discover_rule(lines, left, top, form, files[0] if files else "", notes)
-    if checker is not None and found.hypotheses:
-        Path(checker).write_text(found.hypotheses[0].checker, encoding="utf-8")
+    discovery = discover_rule(lines, left, top, form, files[0] if files else "", notes)
+    if checker is not None and discovery.hypotheses:
+        Path(checker).write_text(discovery.hypotheses[0].checker, encoding="utf-8")
     elif checker is not None:
         note("no rule tells one line from another: nothing is written")
     if not neural:
-        return found
+        return discovery
     from regard.rules.rule_extraction import study_network
 
-    return replace(found, neural=study_network(found, seconds, "" if chars else " "))
+    return replace(discovery, neural=study_network(discovery, seconds, "" if chars else " "))

@@ -30,7 +30,6 @@ from regard.rules.nerode import rule_automaton
 from regard.rules.null_model import RandomLines, acceptance_rate, chance_of, fit_random_lines
 from regard.rules.permutation_test import PermutationTest, shuffle_test
 from regard.rules.probes import (
-    ProbeSequence,
     distinct,
     edit_lines,
     find_probes,
@@ -75,13 +74,13 @@ def discover_rule(
     `form` and `file` say how the printed checker reads its files; `notes` come before those of the
     discovery itself.
     """
-    given = [line for line in lines if line.tokens]
-    if not given:
+    labelled = [line for line in lines if line.tokens]
+    if not labelled:
         raise DataError("looking for a rule", "no tokens", "lines of words or characters")
     rng = np.random.default_rng(current().seed % (1 << 63))  # no seed is negative here
     deadline = time.monotonic() + seconds
-    one_sided = len({line.positive for line in given}) == 1
-    used = [*given, *draw_lines(given, rng)] if one_sided else given
+    one_sided = len({line.positive for line in labelled}) == 1
+    used = [*labelled, *draw_lines(labelled, rng)] if one_sided else labelled
     part = choose_lines(used, rng)
     labels = np.array([line.positive for line in part])
     encoded = encode([line.tokens for line in part])
@@ -95,7 +94,7 @@ def discover_rule(
         say("rivals and probes")
         hypotheses = rank(search, used, part, top, test, rng)
         claimed = bool(hypotheses) and test.p_value(search.best) < LEVEL
-        vocabulary = encode([line.tokens for line in given]).symbols
+        vocabulary = encode([line.tokens for line in labelled]).symbols
         negatives = [line.tokens for line in used if not line.positive]
         null = None if one_sided else fit_random_lines(negatives, vocabulary)
         for n, one in enumerate(hypotheses):
@@ -105,11 +104,11 @@ def discover_rule(
             checker = write_checker(one, form, file)
             hypotheses[n] = replace(one, claimed=is_claimed, checker=checker)
         rivals = choose_rivals(hypotheses)
-        probes = decide([hypotheses[n] for n in rivals], used, vocabulary, rng)
-    verify_checkers(hypotheses, given)
-    found = Discovery(
+        probes = decide(hypotheses, rivals, used, vocabulary, rng, form)
+    verify_checkers(hypotheses, labelled)
+    discovery = Discovery(
         hypotheses=hypotheses,
-        probes=[show_probe(probe, rivals, form) for probe in probes],
+        probes=probes,
         claimed=claimed,
         p_value=test.p_value(search.best),
         permutation_p=test.permutation(search.best),
@@ -119,16 +118,16 @@ def discover_rule(
         bits_without_rule=code_of(used, one_sided).none,
         complete=complete,
         rules_tried=sum(map(len, search.atoms.atoms)),
-        lines=len(given),
+        lines=len(labelled),
         symbols=len(vocabulary),
-        in_both=find_in_both(given),
+        in_both=find_in_both(labelled),
         notes=[],
         examples=used,
     )
-    more = write_notes(found, len(part), seconds)
+    more = write_notes(discovery, len(part), seconds)
     if null is not None and claimed:
-        more += note_random_negatives(found, rivals, null)
-    return replace(found, notes=[*notes, *more])
+        more += note_random_negatives(discovery, rivals, null)
+    return replace(discovery, notes=[*notes, *more])
 
 
 # Lines ------------------------------------------------------------------------------------------
@@ -278,27 +277,27 @@ def choose_rivals(ranked: Sequence[RuleHypothesis]) -> list[int]:
 
 
 def decide(
-    rivals: Sequence[RuleHypothesis],
+    ranked: Sequence[RuleHypothesis],
+    rivals: Sequence[int],
     lines: Sequence[LabelledLine],
     vocabulary: tuple[str, ...],
     rng: np.random.Generator,
-) -> list[ProbeSequence]:
+    form: LineFormat,
+) -> list[DecidingProbe]:
     """New sequences whose labels would tell the rivals apart."""
-    rules, known = [one.formula for one in rivals], {line.tokens for line in lines}
+    rules, known = [ranked[n].formula for n in rivals], {line.tokens for line in lines}
     words = list(short_words(probe_symbols(rules, vocabulary), 1500))
     words += edit_lines(short_lines(lines), vocabulary, rng)
     fresh = [word for word in dict.fromkeys(words) if word and word not in known]
-    weights = [max(one.posterior, 1e-6) for one in rivals]
-    return find_probes(rules, weights, fresh)
-
-
-def show_probe(probe: ProbeSequence, rivals: Sequence[int], form: LineFormat) -> DecidingProbe:
-    """A probe with the numbers, from 1, of the hypotheses that accept and refuse it."""
-    sides: dict[bool, list[int]] = {True: [], False: []}
-    for n, verdict in zip(rivals, probe.verdicts, strict=True):
-        sides[verdict].append(n + 1)
-    text = ("" if form.chars else " ").join(probe.tokens)
-    return DecidingProbe(list(probe.tokens), text, sides[True], sides[False], probe.bits)
+    weights, probes = [max(ranked[n].posterior, 1e-6) for n in rivals], list[DecidingProbe]()
+    for probe in find_probes(rules, weights, fresh):
+        sides: dict[bool, list[int]] = {True: [], False: []}
+        for n, verdict in zip(rivals, probe.verdicts, strict=True):
+            sides[verdict].append(n + 1)
+        text = ("" if form.chars else " ").join(probe.tokens)
+        sequence = list(probe.tokens)
+        probes.append(DecidingProbe(sequence, text, sides[True], sides[False], probe.bits))
+    return probes
 
 
 # What a reader must know to judge the rules -----------------------------------------------------
@@ -329,7 +328,7 @@ def write_notes(found: Discovery, searched: int, seconds: float) -> list[str]:
             f"{len(found.examples):,}"
         )
     if not found.complete:
-        notes.append(f"the {seconds:g} seconds were up: these are the best rules so far")
+        notes.append(f"the {round(seconds, 1):g} seconds were up: these are the best rules so far")
     if both := found.in_both:
         listed = "; ".join(f"{one.text} ({one.positive}, {one.negative})" for one in both[:5])
         many = "1 sequence stands" if len(both) == 1 else f"{len(both)} sequences stand"

@@ -28,7 +28,7 @@ from regard.model.config import HeadConfig, ModelConfig, TextConfig
 from regard.model.model import Model
 from regard.rules.rule import Accepts
 from regard.train.config import TrainConfig
-from regard.train.loop import Job, Trainer
+from regard.train.trainer import Trainer, TrainJob
 
 CLASS, UNKNOWN = 0, 1  # ids; symbols follow
 SMALL = {True: 0.01, False: 0.001}  # loss at which all is learnt: of all words, of a part of them
@@ -110,7 +110,7 @@ def train_network(
     options = TrainConfig(
         steps=config.steps, lr=config.lr, warm_up=min(20, config.steps), weight_decay=0.01
     )
-    trainer = Trainer(Job(options, model))
+    trainer = Trainer(TrainJob(options, model))
     small, rows, all_at_once = 0, range(len(words)), len(words) <= ROWS
     for _ in track(range(config.steps), "training a network, step"):
         chosen = rows if all_at_once else rng.sample(rows, ROWS)

@@ -104,12 +104,6 @@ class Scores:
         return gradient.sum(0, dtype=dtype)
 
 
-def low_dtype(x: Tensor) -> torch.dtype:
-    """The dtype that products of x run in."""
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-
-
 class LinearCrossEntropy(torch.autograd.Function):
     """Forward takes the gradients too; backward only scales them."""
 
@@ -124,8 +118,10 @@ class LinearCrossEntropy(torch.autograd.Function):
         dw: Tensor | None = None
         db = torch.zeros_like(bias, dtype=wide) if bias is not None and needs[2] else None
         total, plain = x.new_zeros((), dtype=wide), x.new_zeros((), dtype=wide)
-        low = low_dtype(x)
-        with torch.autocast(x.device.type, enabled=False):
+        device, low = x.device.type, x.dtype
+        if torch.is_autocast_enabled(device):
+            low = torch.get_autocast_dtype(device)
+        with torch.autocast(device, enabled=False):
             scores = how.scores(x, weight, low)
             for begin in range(0, len(x), how.rows):
                 part = slice(begin, begin + how.rows)

@@ -8,8 +8,6 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -172,8 +170,12 @@ def replay_receipt(path: Path, keep: Path | None) -> Replay:
         raise UsageError(doing, f"{keep} is there already", "a new folder")
     with TemporaryDirectory(prefix="regard-replay-") as name:
         folder = keep or Path(name) / "run"
-        with as_many_threads(before.get("threads")):
+        threads = torch.get_num_threads()
+        torch.set_num_threads(before.get("threads") or threads)  # sums are rounded by their split
+        try:
             train_again(before, folder, Path(name) / CONFIG, doing)
+        finally:
+            torch.set_num_threads(threads)
         now = read_receipt(folder)
     match, compared = compare(before, now)
     return Replay(match, compared, now["results"])
@@ -204,14 +206,3 @@ def train_again(before: dict[str, Any], folder: Path, draft: Path, doing: str) -
     draft.write_text("".join(lines), encoding="utf-8")
     with settings(device=config["device"], seed=config["seed"]):
         getattr(regard.train, config["kind"])(out=folder, toml=draft)
-
-
-@contextmanager
-def as_many_threads(count: int | None) -> Iterator[None]:
-    """Compute with as many threads as a run had: sums are rounded by how they are split."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

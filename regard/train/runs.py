@@ -54,7 +54,6 @@ from regard.train.config import FREE, Config, DataConfig, ShapeConfig, TrainConf
 from regard.train.cross_entropy import chunk_rows
 from regard.train.data import RunData, RunPlan, prepare_data
 from regard.train.distributed import World, joined
-from regard.train.loop import Interrupted, Job, Trainer, check_same, with_dropout
 from regard.train.monitor import Monitor
 from regard.train.results import DryRun, Run, RunSettings, read_metrics
 from regard.train.settings import (
@@ -66,6 +65,7 @@ from regard.train.settings import (
     resolve_run,
     write_toml,
 )
+from regard.train.trainer import Interrupted, Trainer, TrainJob, check_same, with_dropout
 
 FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
 ITEM = 4  # bytes: weights, gradients and optimizer are float32
@@ -120,19 +120,14 @@ def make_plan(
         check_kind(data.init, NETWORK)
     kind, shape = values["kind"], make_config(settings, ShapeConfig)
     if out is None:
-        name = shape.family if shape.family in CELLS and kind == "lm" else kind
-        out = world.same(usual_folder(name, resume))
+        name, number = shape.family if shape.family in CELLS and kind == "lm" else kind, 1
+        while Path("runs", f"{name}-{number}").exists():
+            number += 1
+        number -= resume and number > 1  # to go on, the last that is there
+        out = world.same(Path("runs", f"{name}-{number}"))
     train = make_config(settings, TrainConfig)
     rest = (values["files"], values["seed"], data, shape, train)
     return RunPlan(settings, kind, *rest, out, device, world)
-
-
-def usual_folder(kind: str, resume: bool) -> Path:
-    """The first of runs/KIND-1, runs/KIND-2, … that is not there; to go on, the one before it."""
-    number = 1
-    while (folder := Path("runs") / f"{kind}-{number}").exists():
-        number += 1
-    return folder.with_name(f"{kind}-{number - 1}") if resume and number > 1 else folder
 
 
 def check_precision(precision: str, device: str) -> None:
@@ -152,9 +147,6 @@ def check_precision(precision: str, device: str) -> None:
 def train_guarded(plan: RunPlan, resume: bool, monitor: Monitor) -> Run | None:
     """Train; signals and a full disk end it in order."""
 
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt  # SIGTERM outside the loop ends like Ctrl-C
-
     def set_terminate(handler: Any) -> None:
         try:
             signal.signal(signal.SIGTERM, handler)
@@ -162,7 +154,7 @@ def train_guarded(plan: RunPlan, resume: bool, monitor: Monitor) -> Run | None:
             pass
 
     handler = signal.getsignal(signal.SIGTERM)
-    set_terminate(interrupt)
+    set_terminate(signal.default_int_handler)  # outside the loop, SIGTERM ends like Ctrl-C
     try:
         with ExitStack() as held:
             return train(plan, resume, monitor, held)
@@ -329,11 +321,11 @@ def kind_of(config: ModelConfig) -> str | None:
     return {(False, True): "lm", (True, False): "mlm"}.get(stacks)
 
 
-def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> Job:
+def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> TrainJob:
     """The job of the loop."""
     shape = {name: plan.settings.values[name] for name in ShapeConfig.__dataclass_fields__}
     kinds = {"kind": plan.kind, "mask": plan.data.mask, "carry": plan.data.carry}
-    return Job(
+    return TrainJob(
         plan.train,
         kit.model,
         data.train,
@@ -360,8 +352,7 @@ def make_sampler(
 
     def sample(step: int, model: Model) -> None:
         now = replace(kit, model=model)
-        one = fill_gaps if plan.kind == "mlm" else write_on
-        lines = [f"{prompt!r} → {one(now, prompt, length)!r}" for prompt in prompts]
+        lines = [f"{prompt!r} → {say_more(now, prompt, length)!r}" for prompt in prompts]
         folder.mkdir(exist_ok=True)
         (folder / f"step-{step:06d}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
         for line in lines:
@@ -385,23 +376,20 @@ def beginnings(plan: RunPlan, data: RunData) -> list[str]:
     return [text for text in texts if text.strip()] or ["a"]
 
 
-def write_on(kit: Kit, prompt: str, length: int) -> str:
-    """A greedy continuation, or a translation."""
+@torch.no_grad()
+def say_more(kit: Kit, prompt: str, length: int) -> str:
+    """A greedy continuation, a translation, or from an encoder each seventh token guessed."""
+    if kit.model.decoder is None:
+        ids = torch.tensor([kit.text_tokenizer.encode(prompt)], device=kit.device)
+        hidden = torch.arange(ids.shape[1], device=ids.device) % 7 == 3
+        shown = torch.where(hidden, kit.text_tokenizer.specials["mask"], ids)
+        best = kit.model(Batch(shown)).argmax(-1)
+        return kit.text_tokenizer.decode(torch.where(hidden, best, ids)[0].tolist())
     pair = kit.model.config.target is not None
     size = 0 if pair else len(kit.encode([prompt])[0][0])
     batch = kit.batch(prompt if pair else [prompt_ids(kit.text_tokenizer, prompt)])
     answers = search_kit(kit, batch, min(NEW, max(length - size, 1)))
     return continue_text(kit, batch, 0, answers[0][0].tokens)
-
-
-@torch.no_grad()
-def fill_gaps(kit: Kit, prompt: str, length: int) -> str:
-    """Each seventh token hidden and guessed."""
-    ids = torch.tensor([kit.text_tokenizer.encode(prompt)], device=kit.device)
-    hidden = torch.arange(ids.shape[1], device=ids.device) % 7 == 3
-    shown = torch.where(hidden, kit.text_tokenizer.specials["mask"], ids)
-    best = kit.model(Batch(shown)).argmax(-1)
-    return kit.text_tokenizer.decode(torch.where(hidden, best, ids)[0].tolist())
 
 
 # The end ------------------------------------------------------------------------------------------
@@ -425,7 +413,11 @@ def finish(
         place["processes"] = plan.world.size
     versions = {"regard": __version__, "torch": torch.__version__}
     results = {name: value for name, value in result.to_dict().items() if name != "out"}
-    inputs = data.hashes | init_hashes(plan.data.init)
+    inputs = dict(data.hashes)
+    if plan.data.init is not None:
+        begun = Path(plan.data.init)
+        files = sorted(begun.glob("*.safetensors")) if begun.is_dir() else [begun]
+        inputs |= {str(file): file_hash(file) for file in files if file.name != SHORTLIST_FILE}
     receipt = make_receipt(command_of(plan), config, inputs, results, versions, place)
     write_receipt(plan.folder / NAME, receipt)
     say(f"final: {taken}")
@@ -463,15 +455,6 @@ def command_of(plan: RunPlan) -> list[str]:
             else:
                 words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else [value])]
     return words
-
-
-def init_hashes(path: str | None) -> dict[str, str]:
-    """SHA-256 of each file of weights that a run began with."""
-    if path is None:
-        return {}
-    place = Path(path)
-    files = sorted(place.glob("*.safetensors")) if place.is_dir() else [place]
-    return {str(file): file_hash(file) for file in files if file.name != SHORTLIST_FILE}
 
 
 def write_final(kit: Kit, trainer: Trainer, draft: Path) -> str:

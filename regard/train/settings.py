@@ -247,7 +247,11 @@ def decide(settings: RunSettings, kind: str) -> None:
             if getattr(decided, name) != getattr(shape, name):
                 put(settings, name, getattr(decided, name), "default")
     for name in ("files", "valid"):
-        values[name] = tuple(whole_path(file) for file in values[name])
+        for file in values[name]:
+            if Path(file).is_fifo():
+                expected, fix = "a file: it is read several times", "write it to a file first"
+                raise DataError(f"reading {file}", "a pipe", expected, fix)
+        values[name] = tuple(str(Path(file).resolve()) for file in values[name])
     if values["tokens"] is None:
         usual = {"lm": "bpe", "mlm": "wordpiece", "seq2seq": "pieces"}
         put(settings, "tokens", usual[kind], "default")
@@ -260,14 +264,6 @@ def decide(settings: RunSettings, kind: str) -> None:
         problem = f"batch_tokens = {train.batch_tokens}, fewer than length = {train.length}"
         raise UsageError(DOING, problem, "room for one window", "raise one or lower the other")
     check_recurrent(values)
-
-
-def whole_path(file: str) -> str:
-    """The absolute path of a file of data, which a pipe has not."""
-    if Path(file).is_fifo():
-        expected = "a file: it is read several times"
-        raise DataError(f"reading {file}", "a pipe", expected, "write it to a file first")
-    return str(Path(file).resolve())
 
 
 def begin_with(settings: RunSettings) -> None:

@@ -9,7 +9,7 @@ import pytest
 from regard.data.corpus_check import check_file
 from regard.data.results import MarkedLine
 from regard.data.speech import clean, clean_tree, find_marks, read_ctm, show_marks
-from regard.data.treebank import Words, heads_of
+from regard.data.treebank import ConllSentence, heads_of
 from regard.errors import DataError
 
 
@@ -73,11 +73,11 @@ def test_trees_without_restarts_are_trees(tmp_path):
     forms = "I uh want I need a a book".split()
     heads = "5 1 5 5 0 8 8 5".split()  # want: a restart that only the treebank knows
     relations = "reparandum discourse x nsubj root det det obj".split()
-    given = Words(1, {"form": forms, "head": heads, "deprel": relations})
+    given = ConllSentence(1, {"form": forms, "head": heads, "deprel": relations})
     made = clean_tree(given)
     assert made.forms == ["want", "I", "need", "a", "book"]
     assert heads_of("x", made) == [2, 2, -1, 4, 2] and given.forms == forms
-    root = clean_tree(Words(1, {"form": "um the dog".split(), "head": ["0", "3", "1"]}))
+    root = clean_tree(ConllSentence(1, {"form": "um the dog".split(), "head": ["0", "3", "1"]}))
     assert root.forms == ["the", "dog"] and heads_of("x", root) == [1, -1]
 
 
@@ -90,7 +90,7 @@ def test_random_trees_keep_what_is_above():
         for n, word in enumerate(order[1:], 1):
             heads[word] = str(order[rng.randrange(n)] + 1)
         forms = [rng.choice(["uh", f"w{n}x"]) for n in range(count)]
-        made = clean_tree(Words(1, {"form": forms, "head": heads}))
+        made = clean_tree(ConllSentence(1, {"form": forms, "head": heads}))
         if "uh" in forms and set(forms) != {"uh"}:
             assert made.forms == [form for form in forms if form != "uh"]
         heads_of("x", made)  # a tree, or an error

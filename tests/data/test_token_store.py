@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from regard.data import token_store as stores
 from regard.data.bucket import Buckets
-from regard.data.token_store import Store, Writer, hold_out, pair_store, text_store
+from regard.data.token_store import Store, StoreWriter, hold_out, pair_store, text_store
 from regard.data.windows import Windows
 from regard.errors import DataError, ResourceError, UsageError
 from regard.tokens.tokenizer import Tokenizer
@@ -52,7 +52,7 @@ def test_what_is_written_is_read(tmp_path_factory, documents):
 
 
 def test_documents_in_pieces_and_gathered_rows(tmp_path):
-    with Writer(tmp_path / "a", 100_000, {}) as writer:
+    with StoreWriter(tmp_path / "a", 100_000, {}) as writer:
         for document in DOCUMENTS:
             writer.extend(document[:1])
             writer.extend(document[1:])
@@ -81,8 +81,8 @@ def test_a_killed_writer_leaves_the_old_store_and_its_draft_is_cleared(tmp_path)
     path = tmp_path / "a"
     make_store(path, [[7, 8]])
     code = (
-        "import os, signal, sys\nfrom regard.data.token_store import Writer\n"
-        "with Writer(sys.argv[1], 1000, {}) as w:\n"
+        "import os, signal, sys\nfrom regard.data.token_store import StoreWriter\n"
+        "with StoreWriter(sys.argv[1], 1000, {}) as w:\n"
         "    w.add([[1, 2, 3]] * 100_000)\n    w.out.flush()\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -99,10 +99,10 @@ def test_a_killed_writer_leaves_the_old_store_and_its_draft_is_cleared(tmp_path)
 def test_an_error_or_a_full_disk_leaves_the_old_store(tmp_path, monkeypatch):
     path = tmp_path / "a"
     make_store(path, [[7, 8]])
-    with pytest.raises(KeyError), Writer(path, 10, {}) as writer:
+    with pytest.raises(KeyError), StoreWriter(path, 10, {}) as writer:
         writer.add([[1]])
         raise KeyError
-    with pytest.raises(ResourceError, match="no room on disk"), Writer(path, 10, {}) as writer:
+    with pytest.raises(ResourceError, match="no room on disk"), StoreWriter(path, 10, {}) as writer:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     def full(number):
@@ -207,7 +207,7 @@ def test_memory_is_bounded(tmp_path, tokenizer, monkeypatch):
 
 
 def make(path, documents, sides=1):
-    with Writer(path, 100, {"sides": sides, "sources": []}) as writer:
+    with StoreWriter(path, 100, {"sides": sides, "sources": []}) as writer:
         writer.add(documents)
     return Store(path)
 

@@ -26,7 +26,7 @@ from regard.model.recurrent import Recurrent
 from regard.tokens.trainers import train_tokenizer
 from regard.train.checkpoint import weight_hash
 from regard.train.config import TrainConfig
-from regard.train.loop import Job, Trainer, with_dropout
+from regard.train.trainer import Trainer, TrainJob, with_dropout
 from tests.model.test_recurrent import drawn, listen, randomise
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.train.runs import Killed, kill_at, load_model, write_pairs
@@ -190,7 +190,7 @@ def make_trainer(folder, pairs, shape, run="run", **settings):
         replace(kit, model=model).save(path)
 
     source = Buckets(store, config.batch_tokens, *ends, seed=0)
-    return Trainer(Job(config, kit.model, source, folder / run, save)), kit
+    return Trainer(TrainJob(config, kit.model, source, folder / run, save)), kit
 
 
 def test_a_learnt_reversal_is_read_from_right_to_left(tmp_path):

@@ -28,8 +28,8 @@ from regard.tokens.trainers import train_tokenizer
 from regard.train.checkpoint import weight_hash
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 from regard.train.data import RunPlan, make_source
-from regard.train.loop import Job, Trainer, with_dropout
 from regard.train.objectives import token_loss
+from regard.train.trainer import Trainer, TrainJob, with_dropout
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.train.runs import Killed, kill_at, load_model, write_text
 
@@ -304,7 +304,7 @@ def make_trainer(folder, run="run", **changes):
     (folder / run).mkdir(exist_ok=True)
     streams = Streams(store, 8, 4)
     assert streams.count(0) > 2 * 5  # kills fall into the middle of an epoch
-    job = Job(
+    job = TrainJob(
         config,
         kit.model,
         streams,

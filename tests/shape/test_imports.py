@@ -24,6 +24,7 @@ interop decode train
 look
 history/predictors
 history/shannon
+history/rungs
 tune nvib evaluate formal
 model_kinds
 translation
@@ -185,7 +186,7 @@ def test_a_breach_is_found(path, source):
         ("tokens/train.py", "from regard.errors import DataError\nfrom regard import errors"),
         ("tokens/train.py", "def f():\n    import torch"),
         ("history/ngram.py", "from regard.data import text"),
-        ("train/loop.py", "from regard.core import Block\nfrom regard.model.model import Model"),
+        ("train/trainer.py", "from regard.core import Block\nfrom regard.model.model import Model"),
         ("kit.py", "from regard.look import capture"),
         ("interop/folder.py", "from regard import __version__"),
         ("interop/parity.py", "def f():\n    from transformers import AutoModel"),

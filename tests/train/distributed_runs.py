@@ -13,7 +13,7 @@ import torch
 from regard.errors import RegardError
 from regard.train.checkpoint import weight_hash
 from regard.train.distributed import joined, whole_model
-from regard.train.loop import Interrupted
+from regard.train.trainer import Interrupted
 from tests.train.runs import Killed, kill_at, load_model, make_trainer
 
 EVEN = dict(steps=9, accumulate=3, clip=0.5, ema=0.9, dropout=0.0, eval_every=4, save_every=4)

@@ -16,7 +16,7 @@ from regard.model.model import Model
 from regard.model.presets import bert, llama, transformer
 from regard.tokens.trainers import train_tokenizer
 from regard.train.config import TrainConfig
-from regard.train.loop import Job, Trainer, with_dropout
+from regard.train.trainer import Trainer, TrainJob, with_dropout
 
 WORDS = "the a cat dog sees likes old red house tree runs".split()
 SMALL = dict(steps=12, length=16, batch_tokens=64, accumulate=2, warm_up=3, dropout=0.1)
@@ -72,7 +72,7 @@ def make_trainer(kind, folder, run="run", valid=True, job=None, **changes):
     def save(path, model):
         replace(kit, model=model).save(path)
 
-    made = Job(config, kit.model, train, folder / run, save, held if valid else None, **rest)
+    made = TrainJob(config, kit.model, train, folder / run, save, held if valid else None, **rest)
     return Trainer(made)
 
 

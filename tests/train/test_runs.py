@@ -165,7 +165,7 @@ def test_resume_of_no_run_says_what_is_missing(tmp_path):
 
 def test_a_notebook_gets_what_there_is_and_goes_on(corpus, tmp_path, monkeypatch):
     """Ctrl-C in an interactive session returns the run so far; resumed, its bits are the same."""
-    from regard.train.loop import Trainer
+    from regard.train.trainer import Trainer
 
     step = Trainer.step
 

@@ -71,7 +71,7 @@ LOW = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainJob:
     """A run: what to train, on what, where to, and the callbacks that are told of it.
 
     Only the first of several processes writes: `save`, `report` and `say` are its own.
@@ -99,7 +99,7 @@ class Job:
 
 
 @dataclass
-class State:
+class RunState:
     """Where a run is; with weights, optimizer and generators it is all of it."""
 
     step: int = 0
@@ -166,7 +166,7 @@ class Carry:
 class Trainer:
     """Runs a job. `run` goes from where `restore` left it to the last step."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: TrainJob) -> None:
         config = job.config
         self.job, self.config, self.model, self.world = job, config, job.model, job.world
         self.device = job.model.device
@@ -193,7 +193,7 @@ class Trainer:
         self.rate = build_schedule(config.schedule, config.warm_up, config.steps, config.floor)
         self.mean = Mean(job.model, config.ema) if config.ema else None
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
-        self.state, self.carry = State(), Carry(job.model)
+        self.state, self.carry = RunState(), Carry(job.model)
         self.checkpoints = job.folder / "checkpoints"
         self.met = self.asked = self.stopping = False
         """A first step has come to its result: from then on no process leaves alone. A signal asked
@@ -286,7 +286,7 @@ class Trainer:
 
     # The run ------------------------------------------------------------------------------------
 
-    def run(self) -> State:
+    def run(self) -> RunState:
         """Train to the last step, or until told to stop; returns where it ended."""
         for _ in self.validations():
             pass
@@ -492,7 +492,7 @@ class Trainer:
         self.carry.restore(tensors, self.world)
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
-        self.state = State(**{name: state[name] for name in asdict(self.state)})
+        self.state = RunState(**{name: state[name] for name in asdict(self.state)})
         own = own_generators(tensors["generators"], self.world.rank)
         if own:
             restore_generators(own, state["generators"])

@@ -17,8 +17,8 @@ from regard.model.model import Model
 from regard.model.presets import transformer
 from regard.train.checkpoint import weight_hash
 from regard.train.distributed import World
-from regard.train.loop import Interrupted
 from regard.train.objectives import compile_blocks
+from regard.train.trainer import Interrupted
 from tests.train.runs import Killed, kill_at, load_model, make_trainer
 
 
