@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the
 
 import torch
 
-from regard.cli.opening import open_kit
 from regard.interop.ct2 import save_ctranslate2
 from regard.kit import Kit
+from regard.loading import load_kit
 from regard.translation.config import TranslateConfig
 from regard.translation.translator import Translator
 from regard.translation.worker_pool import WorkerPool
@@ -73,7 +73,7 @@ def main() -> int:
     lines = args.lines.read_text(encoding="utf-8").splitlines()[: args.count]
     cores = torch.get_num_threads()
     torch.set_num_threads(1)
-    kit = open_kit(args.folder, "cpu", "int8")
+    kit = load_kit(args.folder, precision="int8")
     with ExitStack() as stack:
         pool = stack.enter_context(WorkerPool(Translator(kit, TranslateConfig()), cores))
         peers = {"regard, all words": regard_peer(kit, lines, pool, short=False)}

@@ -5,7 +5,6 @@ No torch here, so that the answer comes at once.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,14 +52,6 @@ TRANSLATOR = Kind(
     "regard train bayes, logreg or ibm1",
     ("translate", "evaluate translate"),
 )
-COUNTED = (NGRAMS, VECTORS, TRANSLATOR)
-NOT_NETWORKS = (
-    "history sample",
-    "export arpa",
-    *(verb for verb in VECTORS.verbs if verb != "embed"),
-)
-NO_MODEL = ("replay", "tok")
-"""Verbs whose `path` is no model."""
 
 
 class IdentifiedKind(NamedTuple):
@@ -98,73 +89,20 @@ def find_kind(path: str) -> IdentifiedKind | None:
 
 def is_ngrams(path: str) -> bool:
     """Whether a path holds an n-gram model: a folder of ours, or an ARPA file."""
-    found = find_kind(path)
-    return found is not None and found.kind is NGRAMS
+    known = find_kind(path)
+    return known is not None and known.kind is NGRAMS
 
 
 def check_kind(path: str, *wanted: Kind) -> Kind | None:
     """The kind of model at a path, None where none is known; another than is wanted is refused."""
-    found = find_kind(path)
-    if found is None or found.kind in wanted:
-        return None if found is None else found.kind
+    known = find_kind(path)
+    if known is None or known.kind in wanted:
+        return None if known is None else known.kind
     raise UsageError(
         f"opening {path}",
-        f"{found.kind.title}: {found.sign}",
+        f"{known.kind.title}: {known.sign}",
         ", or ".join(f"{kind.title} ({kind.trained})" for kind in wanted),
-        f"verbs that take {found.kind.title}: {', '.join((*found.kind.verbs, 'info'))}",
-    )
-
-
-def takes(verb: str, kind: Kind) -> bool:
-    """Whether a verb takes a kind of model."""
-    if kind is NETWORK:
-        return verb not in NOT_NETWORKS
-    return verb == "info" or verb in kind.verbs
-
-
-def check_models(args: argparse.Namespace) -> None:
-    """Refuse the first model that the verb does not take, and say which verbs do."""
-    verb = args.verb
-    if verb == "export":
-        verb = f"{verb} {args.form}"
-    for path in named_models(args):
-        check_model(path, verb)
-        if getattr(args, "edit", None):
-            check_edited(path)
-
-
-def named_models(args: argparse.Namespace) -> list[str]:
-    """The paths of models that a command names."""
-    if args.verb in NO_MODEL:
-        return []
-    made = list[str]()
-    for name in ("path", "model", "folders"):
-        value = getattr(args, name, None)
-        made += [value] if isinstance(value, str) else value or []
-    return made
-
-
-def check_edited(path: str) -> None:
-    """Refuse --edit of a model that has no activations."""
-    found = find_kind(path)
-    if found is not None and found.kind is not NETWORK:
-        told = f"{found.kind.title}, which has no taps: {found.sign}"
-        raise UsageError(f"editing {path}", told, NETWORK.title, "the same without --edit")
-
-
-def check_model(path: str, verb: str) -> None:
-    """Refuse a model that a verb, or `regard.load`, does not take."""
-    found = find_kind(path)
-    if found is None or takes(verb, found.kind):
-        return
-    fits = [kind for kind in (NETWORK, *COUNTED) if takes(verb, kind)]
-    expected = ", or ".join(f"{kind.title} ({kind.trained})" for kind in fits)
-    verbs = ", ".join((*found.kind.verbs, "info"))
-    raise UsageError(
-        f"opening {path} for `regard{'.' if verb == 'load' else ' '}{verb}`",
-        f"{found.kind.title}: {found.sign}",
-        expected,
-        f"verbs that take {found.kind.title}: {verbs}",
+        f"verbs that take {known.kind.title}: {', '.join((*known.kind.verbs, 'info'))}",
     )
 
 

@@ -147,14 +147,6 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def refuse_models(args: argparse.Namespace) -> None:
-    """Stop at a model that the verb does not take, before torch is loaded."""
-    if any(getattr(args, name, None) for name in ("path", "model", "folders")):
-        from regard.model_kinds import check_models
-
-        check_models(args)
-
-
 def load_verb(name: str) -> Any:
     """The module of a verb.
 
@@ -178,7 +170,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         args = parse(arguments)
         show = Show(args.json, args.quiet, not args.no_progress)
-        refuse_models(args)
         with noted(show):
             code: int = load_verb(args.verb).run(args, show)
         sys.stdout.flush()  # a closed pipe shows here, not when Python ends

@@ -7,8 +7,6 @@ from typing import cast
 
 from regard import loading
 from regard.ambient import Device, settings
-from regard.cli.show import Show
-from regard.errors import UsageError
 from regard.kit import Kit
 from regard.look.edits import parse_edits
 
@@ -25,17 +23,3 @@ def open_kit(
         kit = loading.open_kit(path, precision, strict)
     kit.hooked.attach(changes)
     return kit
-
-
-def wrong_network(doing: str, path: str, kit: Kit, expected: str) -> UsageError:
-    """A network of another kind than is wanted: what it is, and which verbs take it."""
-    return loading.wrong_network(doing, kit, expected)
-
-
-def cap_beams(beams: int, kit: Kit, show: Show) -> int:
-    """No more beams than the vocabulary has words; says so."""
-    size = kit.model.config.head.size
-    if size is not None and beams > size:
-        show.note(f"{beams} beams, but {size} words in the vocabulary: {size} beams")
-        return size
-    return beams

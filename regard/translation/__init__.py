@@ -219,7 +219,7 @@ def open_translator(
     if not isinstance(model, Kit):
         counting = isinstance(model, WordTranslator)
         if counting or translator_kind(Path(model)) is not None:
-            wishes = {"explain": explain} | {
+            wishes: dict[str, object] = {"explain": explain, "edit": edit} | {
                 n: getattr(config, n) for n in ("must", "ban", "begin")
             }
             if asked := [name for name, wish in wishes.items() if wish]:

@@ -1,13 +1,11 @@
-"""Recurrent models on a GPU: the numbers of a CPU, by the same commands."""
+"""Recurrent models on a GPU: the numbers of a CPU, by the same functions."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 import torch
 
-from regard.cli.main import main
+import regard
 from regard.decode.beam import BeamConfig
 from regard.kit import Kit
 from regard.model.batch import Batch
@@ -15,6 +13,7 @@ from regard.model.config import CELLS
 from tests.model import test_bahdanau as pairs
 from tests.model import test_recurrent as texts
 from tests.train.runs import write_pairs, write_text
+from tests.train.small_runs import split_configs
 
 pytestmark = [
     pytest.mark.gpu,
@@ -72,33 +71,28 @@ def test_beams_write_the_same(cell, attention):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_run_is_trained_resumed_and_measured(precision, tmp_path, capsys):
+def test_a_run_is_trained_resumed_and_measured(precision, tmp_path):
     text, out = write_text(tmp_path / "text.txt", 60), tmp_path / "run"
-    sizes = "--dim 16 --depth 2 --length 8 --batch-tokens 64 --tokens words --dropout 0.1 --quiet"
-    how = ["train", "lstm", str(text), "--out", str(out), *sizes.split(), "--device", DEVICE.type]
-    how += ["--precision", precision, "--save-every", "3", "--steps", "6"]
-    assert main(how) == 0
-    assert main([*how, "--resume"]) == 0
+    sizes = dict(dim=16, depth=2, length=8, batch_tokens=64, tokens="words", dropout=0.1)
+    how = split_configs(sizes | dict(precision=precision, save_every=3, steps=6))
+    with regard.settings(device=DEVICE.type, quiet=True):
+        run = regard.train.lstm(text, out=out, **how)
+        assert regard.train.lstm(text, out=out, resume=True, **how).weights == run.weights
     test = tmp_path / "test.txt"
     test.write_text("the cat sees the old dog\nred house tree\n")
     losses = []
     for device in ("cpu", DEVICE.type):
-        capsys.readouterr()
-        asked = ["evaluate", "lm", str(out / "final"), str(test), "--json", "--device", device]
-        assert main([*asked, "--precision", "fp32"]) == 0
-        losses.append(json.loads(capsys.readouterr().out)["loss"])
+        with regard.settings(device=device):
+            losses.append(regard.evaluate.lm(run.path, test, precision="fp32").loss)
     assert losses[0] == pytest.approx(losses[1], abs=1e-2)  # TF32 on the GPU
-    asked = ["generate", str(out / "final"), "the cat", "--max-new", "5", "--beams", "2"]
-    assert main([*asked, "--device", DEVICE.type]) == 0
+    assert regard.load(run.path, device=DEVICE.type).generate("the cat", 5)
 
 
 @pytest.mark.parametrize("attention", ["additive", "none"])
-def test_pairs_are_trained_and_translated(attention, tmp_path, capsys):
+def test_pairs_are_trained_and_translated(attention, tmp_path):
     file, out = write_pairs(tmp_path / "pairs.tsv", 60), tmp_path / "run"
-    sizes = "--dim 16 --batch-tokens 256 --steps 4 --tokens words --quiet --device"
-    how = ["train", "seq2seq", str(file), "--attention", attention, "--out", str(out)]
-    assert main([*how, *sizes.split(), DEVICE.type]) == 0
-    capsys.readouterr()
-    asked = ["translate", "--model", str(out / "final"), "the cat", "red", "--json"]
-    assert main([*asked, "--device", DEVICE.type]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
+    how = dict(dim=16, batch_tokens=256, steps=4, tokens="words", attention=attention)
+    with regard.settings(device=DEVICE.type, quiet=True):
+        run = regard.train.seq2seq(file, out=out, **split_configs(how))
+    kit = regard.load(run.path, device=DEVICE.type)
+    assert len(list(kit.translate(["the cat", "red"]))) == 2
