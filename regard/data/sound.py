@@ -42,7 +42,7 @@ def log_mel(
 @lru_cache
 def mel_filters(mels: int, fft: int = FFT, rate: int = RATE) -> Tensor:
     """Triangles of equal area on Slaney's mel scale, as librosa makes them: (mels, fft / 2 + 1)."""
-    # Slaney's scale: 3 mel for each 200 Hz up to 1 kHz (15 mel), then 27 mel for each factor of 6.4.
+    # Slaney's scale: 3 mel for each 200 Hz up to 1 kHz (15 mel), then 27 for each factor of 6.4.
     most = 15.0 + 27.0 * math.log(rate / 2000.0) / math.log(6.4)  # the mel of the highest frequency
     mel = np.linspace(0.0, most, mels + 2)  # left, centre, right of each
     corners = np.where(mel < 15.0, mel * 200.0 / 3.0, 1000.0 * 6.4 ** ((mel - 15.0) / 27.0))  # Hz
