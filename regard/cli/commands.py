@@ -39,6 +39,7 @@ ALONE: tuple[str, ...] = (
     "translate",
     "score",
     "fill",
+    "ladder",
     "verify",
     "replay",
     "discover",

@@ -466,7 +466,7 @@ Method = Literal["gradient", "ig", "lime", "shap", "attention", "rollout", "flow
 BAR = 10  # characters of the longest bar
 
 
-class TokenScores(Row):
+class MethodScores(Row):
     """What one method gives each token."""
 
     scores: Tensor
@@ -482,7 +482,7 @@ class TokenScores(Row):
 
 
 @dataclass(frozen=True)
-class GradientScores(TokenScores):
+class GradientScores(MethodScores):
     """Gradient × input, or integrated gradients."""
 
     scores: Tensor
@@ -506,7 +506,7 @@ class GradientScores(TokenScores):
 
 
 @dataclass(frozen=True)
-class LimeScores(TokenScores):
+class LimeScores(MethodScores):
     """LIME's linear model: intercept + coefficients of the tokens that are there."""
 
     scores: Tensor
@@ -529,7 +529,7 @@ class LimeScores(TokenScores):
 
 
 @dataclass(frozen=True)
-class ShapScores(TokenScores):
+class ShapScores(MethodScores):
     """Shapley values; they sum to value − baseline value."""
 
     scores: Tensor
@@ -559,7 +559,7 @@ def sum_of(scores: GradientScores | ShapScores) -> str:
 
 
 @dataclass(frozen=True)
-class AttentionScores(TokenScores):
+class AttentionScores(MethodScores):
     """Attention, rollout or flow."""
 
     scores: Tensor
@@ -591,8 +591,8 @@ class TokenScore(Row):
 
 
 @dataclass(frozen=True)
-class Attribution(Result):
-    """What each token of a text gives to an answer."""
+class ExplainedText(Result):
+    """A text and the answer that is explained."""
 
     text: str
     target: str
@@ -603,8 +603,18 @@ class Attribution(Result):
     """What an absent token is."""
     tokens: list[int]
     pieces: list[str]
+
+    def title(self) -> str:
+        """The number that is explained, in words."""
+        return f"logit of {self.target!r}" + (f" − {self.against!r}" if self.against else "")
+
+
+@dataclass(frozen=True)
+class Attribution(ExplainedText):
+    """What each token of a text gives to an answer, by one method."""
+
     method: Method
-    explanation: TokenScores
+    explanation: MethodScores
 
     @property
     def scores(self) -> list[float]:
@@ -614,7 +624,7 @@ class Attribution(Result):
 
     def title(self) -> str:
         """The goal and the method."""
-        return f"{goal_name(self.target, self.against)}, by {self.method}"
+        return f"{super().title()}, by {self.method}"
 
     def to_dict(self) -> dict[str, Any]:
         """What the method found stands beside what was asked."""
@@ -655,16 +665,10 @@ class Areas(Row):
 
 
 @dataclass(frozen=True)
-class AttributionComparison(Result):
+class AttributionComparison(ExplainedText):
     """All methods on one text: what each gives to its tokens, and how faithful it is."""
 
-    text: str
-    target: str
-    against: str | None
-    baseline: str
-    tokens: list[int]
-    pieces: list[str]
-    methods: dict[str, TokenScores]
+    methods: dict[str, MethodScores]
     areas: dict[str, Areas]
     """Of each method, and of random orders."""
     spearman: dict[str, dict[str, float]]
@@ -685,7 +689,7 @@ class AttributionComparison(Result):
             [piece, *(f"{score:.4f}" for score in row)]
             for piece, row in zip(self.pieces, zip(*scores, strict=True), strict=True)
         ]
-        yield Grid(goal_name(self.target, self.against), ["token", *self.methods], rows)
+        yield Grid(self.title(), ["token", *self.methods], rows)
         rows = [
             [name, f"{area.deletion:.3f}", f"{area.insertion:.3f}", self.verdict(name)]
             for name, area in self.areas.items()
@@ -699,11 +703,6 @@ class AttributionComparison(Result):
     def verdict(self, name: str) -> str:
         """What is to be said of a method beside its areas."""
         return self.methods[name].verdict() if name in self.methods else ""
-
-
-def goal_name(target: str, against: str | None) -> str:
-    """The number that is explained, in words."""
-    return f"logit of {target!r}" + (f" − {against!r}" if against else "")
 
 
 # Patching ---------------------------------------------------------------------------------------
