@@ -19,12 +19,12 @@ from regard.cli.failures import explain
 from regard.cli.options import add_common
 from regard.cli.show import Show
 from regard.cli.texts import noted
-from regard.cli.write_flags import WRITING, Row
 from regard.errors import UsageError, did_you_mean, nearest
 from regard.files import FULL
 
 INTERRUPTED = 130
-FAMILIES = WRITING | EXTRACT
+Row = tuple[str, str, Callable[[argparse.ArgumentParser], None], str, str, str]
+FAMILIES: dict[str, Row] = {**EXTRACT}
 READING = "reading the command line"
 
 

@@ -111,7 +111,9 @@ CASES = [
         for kind, options in (
             ("lm", dict(tolerance=TRAINED)),
             ("mlm", dict(tolerance=TRAINED)),
+            ("rnn", dict(tolerance=TRAINED)),
             ("lstm", dict(tolerance=TRAINED)),
+            ("gru", dict(tolerance=TRAINED)),
             ("mlp", dict(tolerance=TRAINED)),
         )
     ),
@@ -234,8 +236,8 @@ CASES = [
     Case("translate-decoder", "translate hello --model {gpt2}"),
     Case("translate-bad-beams", "translate bonjour --beams 0"),
     Case("translate-nowhere", "translate bonjour --model {tmp}/nowhere"),
-    Case("shortlist", "shortlist {t5_copy} {pairs} --best 3 --always 20"),
-    Case("shortlist-decoder", "shortlist {gpt2} {pairs}"),
+    Case("shortlist", "train shortlist {t5_copy} {pairs} --best 3 --always 20"),
+    Case("shortlist-decoder", "train shortlist {gpt2} {pairs}"),
     Case("fill", "fill {bert} 'the [MASK] sat on the [MASK]' --top 3"),
     Case("fill-lines", "fill {bert} --top 2", stdin="the <mask> sat\nHello <mask>\n"),
     Case("fill-no-gap", "fill {bert} 'the cat'"),
