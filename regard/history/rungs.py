@@ -199,7 +199,7 @@ class LadderConfig:
         return ".tsv" in Path(self.data).suffixes
 
 
-class Split(NamedTuple):
+class LadderSplit(NamedTuple):
     """Files of a ladder, and how many lines each has."""
 
     train: Path
@@ -215,7 +215,7 @@ class Split(NamedTuple):
         return joined(encode_lines(tokenizer, read_parts([getattr(self, part)]), False))
 
 
-def make_split(config: LadderConfig, folder: Path) -> Split:
+def make_split(config: LadderConfig, folder: Path) -> LadderSplit:
     """Write the three parts, and the tokenizer of the training part."""
     kind = config.tokens or ("pieces" if config.pairs else "spaced")
     check_known(kind, KINDS, DOING, f"--tokens {kind}")
@@ -234,7 +234,7 @@ def make_split(config: LadderConfig, folder: Path) -> Split:
     tokenizer.save(folder / "tokenizer")
     lines = {name: len(rows) for name, rows in parts.items()}
     places = files["train"], files["valid"], files["test"], folder / "tokenizer"
-    return Split(*places, lines, taken_out)
+    return LadderSplit(*places, lines, taken_out)
 
 
 def cut_parts(config: LadderConfig) -> tuple[dict[str, list[str]], int]:
@@ -301,24 +301,6 @@ def choose_rungs(config: LadderConfig) -> list[Rung]:
     return [rung for name, rung in known.items() if name in asked]
 
 
-class Clock:
-    """What is left of a budget in minutes."""
-
-    def __init__(self, minutes: float) -> None:
-        self.began = time.monotonic()
-        self.end = self.began + 60 * minutes
-
-    @property
-    def left(self) -> float:
-        """Seconds until the end."""
-        return max(0.0, self.end - time.monotonic())
-
-    @property
-    def taken(self) -> float:
-        """Seconds since the beginning."""
-        return time.monotonic() - self.began
-
-
 class Climb:
     """Trains and measures rung after rung on one split."""
 
@@ -327,7 +309,7 @@ class Climb:
     ) -> None:
         self.config, self.rungs, self.folder = config, rungs, folder
         self.train, self.evaluate = train, evaluate
-        self.clock = Clock(config.minutes)
+        self.began = time.monotonic()
         self.meter = Meter(choose_device() == "cuda", config.watts)
         self.split = make_split(config, folder / "split")
         self.tokenizer = load_tokenizer(self.split.tokenizer)
@@ -343,7 +325,7 @@ class Climb:
         scores = list[RungScore]()
         for number, rung in enumerate(self.rungs):
             left = sum(other.share for other in self.rungs[number:] if not other.counts)
-            seconds = 0.0 if rung.counts else self.clock.left * rung.share / left
+            seconds = 0.0 if rung.counts else self.time_left() * rung.share / left
             about = "" if rung.counts or config.steps else f", about {seconds:.0f} s"
             note(f"rung {number + 1} of {len(self.rungs)}: {rung.title}{about}")
             with settings(quiet=True):
@@ -362,12 +344,16 @@ class Climb:
             None if config.steps else config.minutes,
             config.steps,
             current().seed,
-            round(self.clock.taken, 1),
+            round(time.monotonic() - self.began, 1),
             config.out,
             [replace(row, beaten_by=better[row.name]) for row in scores],
             {"source": self.meter.source, "measured": self.meter.measured},
             None if config.pairs else french,
         )
+
+    def time_left(self) -> float:
+        """Seconds until the end of the budget."""
+        return max(0.0, self.began + 60 * self.config.minutes - time.monotonic())
 
     def measure_rung(self, rung: Rung, out: Path, seconds: float) -> dict[str, Any]:
         """Train a rung into a folder and measure it on the test data."""

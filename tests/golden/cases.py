@@ -111,7 +111,9 @@ CASES = [
         for kind, options in (
             ("lm", dict(tolerance=TRAINED)),
             ("mlm", dict(tolerance=TRAINED)),
+            ("rnn", dict(tolerance=TRAINED)),
             ("lstm", dict(tolerance=TRAINED)),
+            ("gru", dict(tolerance=TRAINED)),
             ("mlp", dict(tolerance=TRAINED)),
         )
     ),

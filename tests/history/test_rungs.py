@@ -8,7 +8,7 @@ import pytest
 
 import regard
 from regard.errors import DataError, UsageError
-from regard.history.rungs import PAIRS, TEXTS, Clock, beaten_by, pace
+from regard.history.rungs import PAIRS, TEXTS, beaten_by, pace
 
 NOUNS = {"chat": "cat", "chien": "dog", "roi": "king", "jardin": "garden", "livre": "book"}
 SMALL = {"steps": 4, "dim": 16}
@@ -116,7 +116,7 @@ def test_a_budget_is_shared_and_decides_the_steps(tmp_path, capsys):
     found = regard.ladder(file, minutes=0.05, dim=16, rungs="rnn,gru")
     assert found.minutes == 0.05 and found.steps is None
     assert [row.name for row in found.rungs] == ["rnn", "gru"]
-    assert "about" in capsys.readouterr().err and 50 < Clock(1).left <= 60
+    assert "about" in capsys.readouterr().err
 
 
 def test_pace_is_taken_from_the_later_lines_of_a_run():
