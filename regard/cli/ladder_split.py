@@ -12,7 +12,7 @@ from regard.data.pairs import all_pairs, read_pairs
 from regard.data.text_files import read_lines, read_parts
 from regard.errors import DataError, check_known
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.trainers import KINDS, train_tokenizer, usual_size
+from regard.tokens.trainers import KINDS, train_tokenizer
 from regard.train.data import ROLES
 
 DOING = "climbing the ladder"
@@ -96,7 +96,7 @@ def text_keys(row: str) -> Iterable[object]:
 def learn(args: argparse.Namespace, kind: str, train: Path, pairs: bool) -> Tokenizer:
     """A tokenizer of the training part."""
     roles, wrap = ROLES["seq2seq" if pairs else "lm"]
-    size = usual_size(kind, args.vocab or (PIECES if pairs else None))
+    size = args.vocab or (PIECES if pairs else None)
     least = args.min_count if kind in ("spaced", "words") else 1
     sides = (f"{side}\n" for pair in all_pairs([str(train)]) for side in pair)
     texts = sides if pairs else read_parts([train])

@@ -169,7 +169,8 @@ class DFA:
             return accept(pair[0] in self.accepting, pair[1] in other.accepting)
 
         symbols = dict.fromkeys(self.alphabet + other.alphabet)
-        return explore(symbols, (self.start, other.start), step, accepts)
+        starts: tuple[int | None, int | None] = self.start, other.start
+        return explore(symbols, starts, step, accepts)
 
     def minimise(self) -> DFA:
         """The smallest automaton of the language, numbered from its start (Hopcroft 1971)."""
