@@ -184,8 +184,8 @@ def collect_maps(
         raise UsageError(DOING, f"{len(batch.ids)} texts", "one")
     for name, side in tokens.items():
         if not 0 < len(side) <= LIMIT:
-            found = f"{len(side):,} tokens of the {name}"
-            raise DataError(DOING, found, f"1 to {LIMIT:,}")
+            problem = f"{len(side):,} tokens of the {name}"
+            raise DataError(DOING, problem, f"1 to {LIMIT:,}")
     first = next(iter(tokens))
     asked = {stack: SIDES[stack] if len(tokens) > 1 else (first, first) for stack in stacks}
     rows = sum(
@@ -269,9 +269,9 @@ class MapBuilder:
     def add(self, pattern: Tensor, queries: int, keys: int) -> None:
         """One block's pattern (H, T, S)."""
         if tuple(pattern.shape[1:]) != (queries, keys):
-            found = f"{queries} and {keys} tokens to show"
+            problem = f"{queries} and {keys} tokens to show"
             expected = f"{pattern.shape[1]} queries and {pattern.shape[2]} keys, as the model has"
-            raise DataError(DOING, found, expected)
+            raise DataError(DOING, problem, expected)
         self.kept = None if keys <= WHOLE else self.most
         self.heads.append([sparse_map(one, self.kept) for one in pattern])
         places = [torch.arange(n, device=pattern.device) for n in (queries, keys)]

@@ -61,12 +61,12 @@ class Edit:
         if self.neuron is not None:
             width = last_width(owner, place)
             if width is not None and int(self.neuron.max()) >= width:
-                found = f"neuron {self.neuron.tolist()} at {name}"
-                raise UsageError("editing an activation", found, f"0 to {width - 1}")
+                problem = f"neuron {self.neuron.tolist()} at {name}"
+                raise UsageError("editing an activation", problem, f"0 to {width - 1}")
         if self.kind == "mean" and self.value is None and isinstance(owner, nn.RNNBase):
-            found = f"the mean of a run at {name}, whose later steps are not known yet"
+            problem = f"the mean of a run at {name}, whose later steps are not known yet"
             raise UsageError(
-                "editing an activation", found, "regard.mean(reference), of a run before"
+                "editing an activation", problem, "regard.mean(reference), of a run before"
             )
         placed = replace(self, place=place)
         vectors = self.value is not None and self.value.dim() == (2 if self.kind == "draw" else 1)
@@ -107,8 +107,8 @@ class Edit:
         if self.kind == "resample":
             assert self.rows is not None
             if len(self.rows) != len(x):
-                found = f"{len(self.rows)} rows to take from, in a batch of {len(x)}"
-                raise UsageError("resampling", found, "as many")
+                problem = f"{len(self.rows)} rows to take from, in a batch of {len(x)}"
+                raise UsageError("resampling", problem, "as many")
             return torch.where(where, x[self.rows.to(x.device)], x)
         assert value is not None
         value = value.to(x)
@@ -122,11 +122,11 @@ class Edit:
             sizes = zip(reversed(tensor.shape), reversed(x.shape), strict=False)
             if tensor.dim() <= x.dim() and all(size in (1, own) for size, own in sizes):
                 continue
-            found = f"a {name} of shape {tuple(tensor.shape)} at {self.place}, {tuple(x.shape)}"
+            problem = f"a {name} of shape {tuple(tensor.shape)} at {self.place}, {tuple(x.shape)}"
             fix = "prompts of as many tokens: `regard look patch` shows a pair's side by side"
             longer = tensor.dim() == x.dim() and tensor.shape[-1] == x.shape[-1]
             expected = "a shape that can be broadcast to the activation's"
-            raise UsageError("editing an activation", found, expected, fix if longer else "")
+            raise UsageError("editing an activation", problem, expected, fix if longer else "")
 
     def where(self, x: Tensor) -> Tensor:
         """True at what is to change, broadcastable to x."""
@@ -237,8 +237,8 @@ def resample(
     if reference is not None:
         return Edit("replace", reference[chosen], *where)
     if chosen.dim() != 1 or sorted(set(chosen.tolist()) - set(range(len(chosen)))):
-        found = f"rows {chosen.tolist()}"
-        raise UsageError("resampling", found, "for each row of the batch one of its rows")
+        problem = f"rows {chosen.tolist()}"
+        raise UsageError("resampling", problem, "for each row of the batch one of its rows")
     return Edit("resample", None, *where, rows=chosen)
 
 
@@ -254,8 +254,8 @@ def resample_from(
     The same in any batch and while generating, unlike `resample`. `Extracted.tensor` makes banks.
     """
     if bank.dim() != 2 or not len(bank):
-        found = f"a bank of shape {tuple(bank.shape)}"
-        raise UsageError("resampling", found, "rows (N, D) of activations")
+        problem = f"a bank of shape {tuple(bank.shape)}"
+        raise UsageError("resampling", problem, "rows (N, D) of activations")
     order = torch.randperm(len(bank), generator=torch.Generator().manual_seed(seed))[:DRAWN]
     return Edit("draw", bank[order], choose(head), choose(position), choose(neuron))
 
@@ -339,15 +339,15 @@ def parse_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
     if "minus" in values:
         other = read_vector(values["minus"], tap)
         if vector.shape != other.shape:
-            found = f"{list(vector.shape)} less {list(other.shape)} in {text!r}"
+            problem = f"{list(vector.shape)} less {list(other.shape)} in {text!r}"
             expected = "as many numbers in file= as in minus=, from the same tap"
-            raise DataError(PARSING, found, expected)
+            raise DataError(PARSING, problem, expected)
         vector = vector - other
     try:
         scale = float(values.get("scale", "1"))
     except ValueError:
-        found = f"scale {values['scale']!r} in {text!r}"
-        raise UsageError(PARSING, found, "a number") from None
+        problem = f"scale {values['scale']!r} in {text!r}"
+        raise UsageError(PARSING, problem, "a number") from None
     return add(vector * scale, **where)
 
 

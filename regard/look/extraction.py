@@ -88,10 +88,10 @@ class Shards:
         """The rows of a text, if a shard can hold them."""
         rows = len(self.selection.columns(len(self.selection.tokens(text))))
         if rows > self.capacity:
-            found = f"{rows:,} rows of {self.row_bytes:,} bytes in text {text.number + 1}"
+            problem = f"{rows:,} rows of {self.row_bytes:,} bytes in text {text.number + 1}"
             expected = f"at most {self.capacity:,}, a shard of {self.size:,} bytes"
             fix = "a larger --shard-mb, fewer taps, --position last, or shorter lines"
-            raise DataError(DOING, found, expected, fix)
+            raise DataError(DOING, problem, expected, fix)
         return rows
 
     def read(self, texts: Iterable[TextIds], tokens: int) -> None:
@@ -218,8 +218,8 @@ def parse_position(position: str | int) -> Position:
     try:
         return int(position)
     except ValueError:
-        found = f"position {position!r}"
-        raise UsageError(DOING, found, "all, last, mean or a whole number") from None
+        problem = f"position {position!r}"
+        raise UsageError(DOING, problem, "all, last, mean or a whole number") from None
 
 
 class TextCheck:
@@ -258,8 +258,8 @@ class TextCheck:
 
 def too_long(length: int, number: int, expected: str) -> DataError:
     """The error for a text of too many tokens."""
-    found = f"{length:,} tokens in text {number}"
-    return DataError(DOING, found, expected, "cut it into shorter lines")
+    problem = f"{length:,} tokens in text {number}"
+    return DataError(DOING, problem, expected, "cut it into shorter lines")
 
 
 def read_corpus(
@@ -275,9 +275,9 @@ def read_corpus(
 
     def check_mark() -> None:  # go on with an interrupted run only where it has read the same
         if counts.mark() != mark:
-            found = f"not the texts that the interrupted run in {writer.folder} has read"
+            problem = f"not the texts that the interrupted run in {writer.folder} has read"
             fix = "another --out, or delete it"
-            raise DataError(DOING, found, "the same in the same order", fix)
+            raise DataError(DOING, problem, "the same in the same order", fix)
 
     while group := list(islice(remaining, TOGETHER)):
         encoded = encode_group(kit, group, check.shards.selection.target)
@@ -288,8 +288,8 @@ def read_corpus(
                 check_mark()
             try:
                 if isinstance(ids, RegardError):
-                    found = f"text {number + 1}: {ids.found}"
-                    raise DataError(ids.doing, found, ids.expected)
+                    problem = f"text {number + 1}: {ids.found}"
+                    raise DataError(ids.doing, problem, ids.expected)
                 ids = ids._replace(number=number)
                 rows = check.count_rows(ids)
             except DataError as error:

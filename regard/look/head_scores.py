@@ -101,8 +101,8 @@ def repeats_for(
     fronts = [front for front in (model.front, model.target) if front is not None]
     texts = [front for front in fronts if isinstance(front, TextFront)]
     if len(texts) < len(fronts):
-        found = f"a model that reads {model.config.front.kind}"
-        raise UsageError(DRAWING, found, "a model that reads text")
+        problem = f"a model that reads {model.config.front.kind}"
+        raise UsageError(DRAWING, problem, "a model that reads text")
     size = min(front.config.vocab for front in texts)
     ids, first = list(range(size)), list[int]()
     if tokenizer is not None:

@@ -99,8 +99,8 @@ def last_stack(model: Model, doing: str) -> tuple[str, Stack]:
     name = "encoder" if model.decoder is None else "decoder"
     stack = model.encoder if model.decoder is None else model.decoder
     if not isinstance(stack, Stack):
-        found = "a recurrent model, which has no stream that its layers add to"
-        raise UsageError(doing, found, "a Transformer")
+        problem = "a recurrent model, which has no stream that its layers add to"
+        raise UsageError(doing, problem, "a Transformer")
     return name, stack
 
 
@@ -114,8 +114,8 @@ def lens_scores(hooked: HookedModel, batch: Batch, columns: Tensor | None = None
     name, stack = last_stack(model, LOOKING)
     whole = model.head.config.take == "first"
     if whole and columns is not None:
-        found = "columns, and an output head that takes the first position"
-        raise UsageError(LOOKING, found, "no columns")
+        problem = "columns, and an output head that takes the first position"
+        raise UsageError(LOOKING, problem, "no columns")
     taps = [f"{name}.embed", *(f"{name}.blocks.{n}.resid_post" for n in range(len(stack.blocks)))]
     _, seen = hooked.run(batch, taps)
     scores = []
@@ -156,8 +156,8 @@ def read_lens(
     column = batch.ids.shape[1] - 1 if asked.gap is None else asked.gap
     scores = lens_scores(kit.hooked, batch, torch.tensor([[column]]))[:, 0, 0].float()
     if bool(scores[-1].isnan().any()):
-        found = "scores of the model that are NaN"
-        raise RegardError(LOOKING, found, "numbers", "check its weights")
+        problem = "scores of the model that are NaN"
+        raise RegardError(LOOKING, problem, "numbers", "check its weights")
     scores = scores[:, : tokenizer.size]  # a table of embeddings may be longer
     followed, other = (
         None if word is None else find_token(tokenizer, asked.before, word)
@@ -204,15 +204,15 @@ def find_output_attention(hooked: HookedModel, layer: int | str) -> Attention:
     name, attention = find_attention(hooked, layer)
     if isinstance(attention, Attention):
         return attention
-    found = f"{name}, whose values are its keys and which has no output map"
-    raise UsageError("looking at heads", found, "attention of a Transformer block")
+    problem = f"{name}, whose values are its keys and which has no output map"
+    raise UsageError("looking at heads", problem, "attention of a Transformer block")
 
 
 def output_weights(attention: Attention) -> Tensor:
     """The output map by heads (D, H, K)."""
     if attention.o.weight.numel() == 0:
-        found, fix = "weights that were dropped after packing", "open the model in fp32"
-        raise UsageError("looking at heads", found, "the weights of the output map", fix)
+        problem, fix = "weights that were dropped after packing", "open the model in fp32"
+        raise UsageError("looking at heads", problem, "the weights of the output map", fix)
     by_heads: Tensor = attention.o.weight.unflatten(1, (attention.heads, attention.width))
     return by_heads
 
@@ -236,8 +236,8 @@ def copy_score(
     name, stack = last_stack(hooked.model, "scoring copies")
     attention = find_output_attention(hooked, layer)
     if stack.config.block.norm_at == "post" or attention.cross or hooked.model.head.dense:
-        found = "cross-attention, a post-norm model or a transforming output head"
-        raise UsageError("scoring copies", found, "self-attention of a pre-norm language model")
+        problem = "cross-attention, a post-norm model or a transforming output head"
+        raise UsageError("scoring copies", problem, "self-attention of a pre-norm language model")
     if not 0 <= head < attention.heads:
         raise UsageError("scoring copies", f"head {head}", f"0 to {attention.heads - 1}")
     _, seen = hooked.run(batch, f"{name}.blocks.0.resid_post")
@@ -309,20 +309,22 @@ def stack_blocks(stack: Stack) -> list[Block]:
 def check_linear(model: Model, goal: Goal) -> tuple[str, Stack]:
     """The stack whose stream the goal is linear in; says why where there is none."""
     name, stack = last_stack(model, TAKING_APART)
-    found = ""
+    problem = ""
     if stack.config.block.norm_at == "post":
-        found = "a post-norm model: each norm rescales all that was written before it"
+        problem = "a post-norm model: each norm rescales all that was written before it"
     elif model.head.dense is not None:
-        found = "an output head with a non-linear layer of its own"
+        problem = "an output head with a non-linear layer of its own"
     elif model.head.out is None:
-        found = "a model without scores"
+        problem = "a model without scores"
     elif not all(block.residual for block in stack_blocks(stack)):
-        found = "a block without its shortcut"
-    if found:
-        raise UsageError(TAKING_APART, found, "a pre-norm Transformer whose head is one linear map")
+        problem = "a block without its shortcut"
+    if problem:
+        raise UsageError(
+            TAKING_APART, problem, "a pre-norm Transformer whose head is one linear map"
+        )
     if goal.kind == "logprob" and goal.bad is None:
-        found, fix = "a log-probability, which is no sum", "a logit, or against another token"
-        raise UsageError(TAKING_APART, found, "a logit or a difference", fix)
+        problem, fix = "a log-probability, which is no sum", "a logit, or against another token"
+        raise UsageError(TAKING_APART, problem, "a logit or a difference", fix)
     return name, stack
 
 
