@@ -317,14 +317,17 @@ class Selection:
 def select_taps(
     hooked: HookedModel,
     patterns: str | Iterable[str],
-    position: Position = "all",
+    position: int | str = "all",
     head: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Selection:
     """The taps that patterns name, if all hold vectors of the same tokens."""
     taps, model = find_taps(patterns, hooked.taps), hooked.model
-    if isinstance(position, str) and position not in ("all", "last", "mean"):
-        raise UsageError(DOING, f"position {position!r}", "all, last, mean or a whole number")
+    try:
+        position = position if position in ("all", "last", "mean") else int(position)
+    except ValueError:
+        expected = "all, last, mean or a whole number"
+        raise UsageError(DOING, f"position {position!r}", expected) from None
     for name in taps:
         place = name.rpartition(".")[2]
         if place in POSITION:
@@ -343,7 +346,7 @@ def select_taps(
         problem, fix = "taps of the source's tokens and of the target's", "'encoder.*', 'decoder.*'"
         raise UsageError(DOING, problem, "one of the two", f"run once for each: {fix}")
     target = pair and not all(name.startswith("encoder.") for name in taps)
-    return Selection(taps, position, head, dtype, True in sides, target)
+    return Selection(taps, position, head, dtype, True in sides, target)  # type: ignore[arg-type]
 
 
 def read_batch(

@@ -24,7 +24,6 @@ from regard.errors import DataError, RegardError, UsageError
 from regard.interop.side import start_id
 from regard.look.activation_store import DOING, INDEX, PART, ShardWriter, check_free, open_writer
 from regard.look.activations import (
-    Position,
     Selection,
     TextIds,
     fill_rows,
@@ -161,7 +160,7 @@ def extract_corpus(
     taps: str | Iterable[str],
     out: Path,
     *,
-    position: Position = "all",
+    position: int | str = "all",
     head: int | None = None,
     precision: Stored = "fp32",
     shard_mb: int = 256,
@@ -181,8 +180,8 @@ def extract_corpus(
     kit.hooked.check_alone("a corpus, whose texts run together")
     selection = select_taps(kit.hooked, taps, position, head, DTYPES[precision])
     weights = weight_hash(kit.model)
-    settings = {"model": weights, "tap": selection.taps, "position": position, "head": head}
-    settings |= {"precision": precision, "edit": str(edits)}
+    settings = {"model": weights, "tap": selection.taps, "head": head}
+    settings |= {"position": selection.position, "precision": precision, "edit": str(edits)}
     counts, start = CorpusCounts(), time.monotonic()
     try:
         with open_writer(out, force, settings) as writer:
@@ -211,17 +210,6 @@ def extract_corpus(
     return Extraction(str(out), **kept, tokens_per_second=counts.tokens / seconds)
 
 
-def parse_position(position: str | int) -> Position:
-    """Which tokens have rows, from a word or a number."""
-    if position in ("all", "last", "mean"):
-        return position  # type: ignore[return-value]
-    try:
-        return int(position)
-    except ValueError:
-        problem = f"position {position!r}"
-        raise UsageError(DOING, problem, "all, last, mean or a whole number") from None
-
-
 class TextCheck:
     """How long a text may be: positions of the model, memory, and the size of a shard."""
 
@@ -236,30 +224,24 @@ class TextCheck:
 
     def count_rows(self, text: TextIds) -> int:
         """The rows of a text; one that is too long is refused, by its number from 1."""
-        number, target = text.number + 1, text.target or ()
-        for length, most in ((len(text.ids), self.source), (len(target), self.target)):
-            if length > most:
-                expected = f"at most {most:,}, which this model reads at once"
-                raise too_long(length, number, expected)
+        target, reads = text.target or (), "this model reads at once"
         longest = max(len(text.ids), len(target))
-        self.kit.warn_long(longest)
-        rows = self.shards.count_rows(text)
+        limits = [(len(text.ids), self.source, reads), (len(target), self.target, reads)]
         if longest > CPU_TOKENS and self.needed(longest) > self.free:
             most = longest_that_fits(longest, self.needed, self.free)
-            expected = f"at most {most:,}, which fit into {human_bytes(self.free)}"
-            raise too_long(longest, number, expected)
-        return rows
+            limits.append((longest, most, f"fit into {human_bytes(self.free)}"))
+        for length, most, why in limits:
+            if length > most:
+                problem = f"{length:,} tokens in text {text.number + 1}"
+                expected = f"at most {most:,}, which {why}"
+                raise DataError(DOING, problem, expected, "cut it into shorter lines")
+        self.kit.warn_long(longest)
+        return self.shards.count_rows(text)
 
     def needed(self, length: int) -> int:
         """Bytes of one text of so many tokens, by formula: what lives, and what the taps keep."""
         itemsize = 4 + self.shards.selection.dtype.itemsize
         return sum(self.shards.widths.values()) * length * itemsize + run_bytes(self.kit, length)
-
-
-def too_long(length: int, number: int, expected: str) -> DataError:
-    """The error for a text of too many tokens."""
-    problem = f"{length:,} tokens in text {number}"
-    return DataError(DOING, problem, expected, "cut it into shorter lines")
 
 
 def read_corpus(

@@ -33,14 +33,6 @@ LOOKING = "looking through the logit lens"
 TAKING_APART = "taking a logit apart"
 
 
-class TokenByLayer(NamedTuple):
-    """How likely a token is by layer, each (L + 1, …): the embedding, then after each block."""
-
-    probability: Tensor
-    rank: Tensor
-    """1 is the likeliest."""
-
-
 @dataclass(frozen=True)
 class StreamPart:
     """One writer into the stream, or a constant."""
@@ -130,12 +122,11 @@ def take_columns(x: Tensor, columns: Tensor) -> Tensor:
     return x[torch.arange(len(x), device=x.device)[:, None], columns.to(x.device)]
 
 
-def follow_token(scores: Tensor, token: Tensor) -> TokenByLayer:
-    """Probability and rank of a token (…) by layer, from scores (L + 1, …, V)."""
+def follow_token(scores: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
+    """Probability and rank, 1 the likeliest, of a token (…) by layer; scores (L + 1, …, V)."""
     index = token.to(scores.device).expand(scores.shape[:-1])[..., None]
-    mine = scores.gather(-1, index)
-    rank = 1 + (scores > mine).sum(-1)
-    return TokenByLayer(scores.softmax(-1).gather(-1, index)[..., 0], rank)
+    rank = 1 + (scores > scores.gather(-1, index)).sum(-1)
+    return scores.softmax(-1).gather(-1, index)[..., 0], rank
 
 
 def read_lens(
@@ -168,14 +159,15 @@ def read_lens(
     def piece(id: int) -> str:
         return tokenizer.pieces([id])[0]
 
-    by_layer, best = follow_token(scores, torch.tensor(token)), scores.softmax(-1).max(-1)
+    probability, rank = follow_token(scores, torch.tensor(token))
+    best = scores.softmax(-1).max(-1)
     layers = [
         LensLayer(
             "embedding" if n == 0 else f"block {n - 1}",
             piece(int(best.indices[n])),
             float(best.values[n]),
-            float(by_layer.probability[n]),
-            int(by_layer.rank[n]),
+            float(probability[n]),
+            int(rank[n]),
         )
         for n in range(len(scores))
     ]
@@ -268,36 +260,38 @@ def direct_attribution(
     last = f"{name}.blocks.{len(blocks) - 1}.resid_post"
     logits, seen = hooked.run(batch, [*written, last])
     way = direction(hooked.model, stack.norm, seen[last], batch, goal)
-    parts = [StreamPart("embed", f"{name}.embed")]
-    values = [dot(seen[f"{name}.embed"], way)]
+    parts, values = list[StreamPart](), list[Tensor]()
+
+    def add(kind: str, layer: str, gave: Tensor, block: int | None = None) -> None:
+        """One part's (B,), or those of all heads or neurons (N, B)."""
+        whole = gave.dim() == 1
+        numbers = [None] if whole else range(len(gave))
+        parts.extend(StreamPart(kind, layer, block, number) for number in numbers)
+        values.extend([gave] if whole else gave)
+
+    def at_goal(tap: str) -> Tensor:
+        return take_columns(seen[tap], way.at[:, None])[:, 0]
+
+    add("embed", f"{name}.embed", (at_goal(f"{name}.embed") * way.along).sum(-1))
     for n, block in enumerate(blocks):
         path = f"{name}.blocks.{n}"
         for kind, attention in (("attn", block.attn), ("cross", block.cross)):
             if attention is None:
                 continue
-            z = take_columns(seen[f"{path}.{kind}.z"], way.at[:, None])[:, 0]  # (B, H, K)
-            weights = output_weights(attention).to(z.dtype)
-            each = (z * torch.einsum("bd,dhk->bhk", way.along, weights)).sum(-1).T  # (H, B)
-            role = "head" if kind == "attn" else "cross"
-            parts += [StreamPart(role, f"{path}.{kind}", n, head) for head in range(len(each))]
-            values += list(each)
+            layer, z = f"{path}.{kind}", at_goal(f"{path}.{kind}.z")  # (B, H, K)
+            along = torch.einsum("bd,dhk->bhk", way.along, output_weights(attention).to(z.dtype))
+            add("head" if kind == "attn" else "cross", layer, (z * along).sum(-1).T, n)
             if attention.o.bias is not None:
-                parts.append(StreamPart("bias", f"{path}.{kind}", n))
-                values.append(way.along @ attention.o.bias)
+                add("bias", layer, way.along @ attention.o.bias, n)
+        thoughts, down = at_goal(f"{path}.mlp.{thought}"), block.mlp.down
         if not neurons:
-            parts.append(StreamPart("mlp", f"{path}.mlp", n))
-            values.append(dot(seen[f"{path}.mlp.out"], way))
+            add("mlp", f"{path}.mlp", (thoughts * way.along).sum(-1), n)
             continue
-        fired = take_columns(seen[f"{path}.mlp.post"], way.at[:, None])[:, 0]
-        each = (fired * (way.along @ block.mlp.down.weight)).T  # (neurons, B)
-        parts += [StreamPart("neuron", f"{path}.mlp", n, number) for number in range(len(each))]
-        values += list(each)
-        if block.mlp.down.bias is not None:
-            parts.append(StreamPart("bias", f"{path}.mlp", n))
-            values.append(way.along @ block.mlp.down.bias)
+        add("neuron", f"{path}.mlp", (thoughts * (way.along @ down.weight)).T, n)
+        if down.bias is not None:
+            add("bias", f"{path}.mlp", way.along @ down.bias, n)
     for what, constant in way.constants.items():
-        parts.append(StreamPart("bias", what))
-        values.append(constant)
+        add("bias", what, constant)
     return DirectAttribution(parts, torch.stack(values), goal(logits, batch))
 
 
@@ -357,8 +351,3 @@ def through_norm(norm: nn.Module, x: Tensor, toward: Tensor) -> tuple[Tensor, di
         scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + norm.eps)
         return scale * toward * norm.weight, {}
     return toward, {}
-
-
-def dot(written: Tensor, way: Direction) -> Tensor:
-    """What a vector of the stream (B, T, D) gives to the goal (B,)."""
-    return (take_columns(written, way.at[:, None])[:, 0] * way.along).sum(-1)
