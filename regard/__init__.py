@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
     from regard.decode import fill, generate, score
+    from regard.history import ladder
     from regard.interop import check, export
     from regard.kit import Kit
     from regard.loading import build, load
@@ -38,6 +39,7 @@ _HOMES = {
     "regard.core.similarity": ("attend", "attention", "kernel_regression"),
     "regard.core.tap": ("Tap", "taps"),
     "regard.decode": ("fill", "generate", "score"),
+    "regard.history": ("ladder",),
     "regard.interop": ("check", "export"),
     "regard.kit": ("Kit",),
     "regard.loading": ("build", "load"),
@@ -86,6 +88,7 @@ __all__ = [
     "history",
     "info",
     "kernel_regression",
+    "ladder",
     "load",
     "look",
     "mean",

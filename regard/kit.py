@@ -179,18 +179,18 @@ class Kit:
                 )
 
     def tensor(
-        self, given: Any, front: FrontConfig | None, side: Side
+        self, inputs: Any, front: FrontConfig | None, side: Side
     ) -> tuple[Tensor, Tensor | None]:
         """Text, ids, pixels or mel → a tensor with a batch dimension, and its padding."""
-        if isinstance(given, str):
-            given = [given]
+        if isinstance(inputs, str):
+            inputs = [inputs]
         if front is not None and not isinstance(front, TextConfig):
-            return to_signal(given, front, self.dtype), None
-        if isinstance(given, Sequence) and len(given) == 0:
+            return to_signal(inputs, front, self.dtype), None
+        if isinstance(inputs, Sequence) and len(inputs) == 0:
             raise UsageError("reading a batch", "nothing", "at least one text or row of ids")
-        if is_text(given):
-            return self.encode(given, side)
-        return to_ids(given, side)
+        if is_text(inputs):
+            return self.encode(inputs, side)
+        return to_ids(inputs, side)
 
     def encode(
         self, texts: Any, side: Side = "source", limit: int | None = None

@@ -102,30 +102,6 @@ def draw_map(
     return figure
 
 
-def draw_ladder(
-    bars: Mapping[str, float],
-    curves: Mapping[str, Sequence[tuple[float, float]]],
-    names: tuple[str, str, str],
-    logarithmic: bool,
-) -> Figure:
-    """A bar for each rung and, where there are any, curves beside; `names` of the axes."""
-    figure = new_figure(12 if curves else 6, 4.5)
-    left, *beside = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
-    colours = {name: f"C{n}" for n, name in enumerate(bars)}  # of its bar and its curve
-    drawn = left.barh(list(bars), list(bars.values()), color=list(colours.values()))
-    left.bar_label(drawn, fmt="{:,.1f}", padding=3)
-    left.margins(x=0.18)
-    left.invert_yaxis()
-    left.set(xlabel=names[0])
-    for axes in beside:
-        for name, points in curves.items():
-            x, y = zip(*points, strict=True)
-            axes.plot(x, y, marker="o", label=name, color=colours[name])
-        axes.set(xlabel=names[1], ylabel=names[2], yscale="log" if logarithmic else "linear")
-        figure.legend(loc="outside right center")
-    return figure
-
-
 def draw_heads(maps: AttentionMaps) -> Figure:
     """A small attention map of each head: a row for each block, a column for each head."""
     shown = maps.stack()

@@ -466,7 +466,7 @@ Method = Literal["gradient", "ig", "lime", "shap", "attention", "rollout", "flow
 BAR = 10  # characters of the longest bar
 
 
-class TokenScores(Row):
+class MethodScores(Row):
     """What one method gives each token."""
 
     scores: Tensor
@@ -482,7 +482,7 @@ class TokenScores(Row):
 
 
 @dataclass(frozen=True)
-class GradientScores(TokenScores):
+class GradientScores(MethodScores):
     """Gradient × input, or integrated gradients."""
 
     scores: Tensor
@@ -506,7 +506,7 @@ class GradientScores(TokenScores):
 
 
 @dataclass(frozen=True)
-class LimeScores(TokenScores):
+class LimeScores(MethodScores):
     """LIME's linear model: intercept + coefficients of the tokens that are there."""
 
     scores: Tensor
@@ -529,7 +529,7 @@ class LimeScores(TokenScores):
 
 
 @dataclass(frozen=True)
-class ShapScores(TokenScores):
+class ShapScores(MethodScores):
     """Shapley values; they sum to value − baseline value."""
 
     scores: Tensor
@@ -559,7 +559,7 @@ def sum_of(scores: GradientScores | ShapScores) -> str:
 
 
 @dataclass(frozen=True)
-class AttentionScores(TokenScores):
+class AttentionScores(MethodScores):
     """Attention, rollout or flow."""
 
     scores: Tensor
@@ -614,7 +614,7 @@ class Attribution(ExplainedText):
     """What each token of a text gives to an answer, by one method."""
 
     method: Method
-    explanation: TokenScores
+    explanation: MethodScores
 
     @property
     def scores(self) -> list[float]:
@@ -668,7 +668,7 @@ class Areas(Row):
 class AttributionComparison(ExplainedText):
     """All methods on one text: what each gives to its tokens, and how faithful it is."""
 
-    methods: dict[str, TokenScores]
+    methods: dict[str, MethodScores]
     areas: dict[str, Areas]
     """Of each method, and of random orders."""
     spearman: dict[str, dict[str, float]]
