@@ -219,15 +219,20 @@ def guess(
 
 def _open_predictor(model: ModelLike) -> TextPredictor:
     """An n-gram model or a decoder as one that predicts texts."""
+    from regard.evaluate.perplexity import check_tokenizer
     from regard.history.ngram_model import NgramModel
     from regard.history.predictors import predict_by_kit, predict_by_ngrams
-    from regard.loading import open_kit
+    from regard.loading import open_kit, wrong_network
     from regard.model_kinds import NETWORK, NGRAMS, check_kind
 
     name = str(getattr(model, "path", model))
     if isinstance(model, str | Path) and check_kind(name, NETWORK, NGRAMS) is NGRAMS:
         return predict_by_ngrams(NgramModel.open(Path(name)), name)
-    return predict_by_kit(open_kit(model), name)
+    kit = open_kit(model)
+    if kit.model.decoder is None or kit.model.encoder is not None:
+        raise wrong_network("predicting a text", kit, "a decoder, or n-grams")
+    check_tokenizer(kit)
+    return predict_by_kit(kit, name)
 
 
 @verb
