@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import index as to_int
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import torch
 from safetensors import SafetensorError
@@ -163,69 +163,58 @@ def last_width(owner: nn.Module, place: str) -> int | None:
     return maps[-1].out_features if maps and place not in POSITION else None  # its last one writes
 
 
-def choose(index: Indices) -> Tensor | None:
-    """Indices as a tensor, so that another choice is no other program to the compiler."""
-    if index is None:
-        return None
-    try:
-        chosen = torch.tensor(
-            [to_int(n) for n in (index if isinstance(index, Sequence) else [index])]
-        )
-    except TypeError:
-        chosen = torch.zeros(0)
-    if len(chosen) == 0 or (chosen < 0).any():
-        raise UsageError("editing an activation", f"index {index}", "whole numbers from 0 up")
+class Where(TypedDict, total=False):
+    """What of an activation an edit changes; what is not named, all of it."""
+
+    head: Indices
+    position: Indices
+    neuron: Indices
+
+
+def choose(where: Where) -> dict[str, Any]:
+    """Indices as tensors, so that another choice is no other program to the compiler."""
+    chosen: dict[str, Tensor] = {}
+    for name, index in where.items():
+        if index is None:
+            continue
+        try:
+            numbers = [to_int(n) for n in (index if isinstance(index, Sequence) else [index])]  # type: ignore[arg-type]
+        except TypeError:
+            numbers = []
+        if not numbers or min(numbers) < 0:
+            raise UsageError("editing an activation", f"index {index}", "whole numbers from 0 up")
+        chosen[name] = torch.tensor(numbers)
     return chosen
 
 
-def zero(head: Indices = None, position: Indices = None, neuron: Indices = None) -> Edit:
+def zero(**where: Unpack[Where]) -> Edit:
     """Set the chosen heads, positions or neurons to zero; without a choice, all."""
-    value = torch.zeros(())
-    return Edit("replace", value, choose(head), choose(position), choose(neuron))
+    return Edit("replace", torch.zeros(()), **choose(where))
 
 
-def mean(
-    reference: Tensor | None = None,
-    head: Indices = None,
-    position: Indices = None,
-    neuron: Indices = None,
-) -> Edit:
+def mean(reference: Tensor | None = None, **where: Unpack[Where]) -> Edit:
     """Replace by the mean over batch and positions, padding included, of `reference` or this run.
 
     Scores and patterns (B, H, T, S) belong to two positions each: their mean is over the batch.
     """
-    return Edit("mean", reference, choose(head), choose(position), choose(neuron))
+    return Edit("mean", reference, **choose(where))
 
 
-def patch(
-    value: Tensor | float,
-    head: Indices = None,
-    position: Indices = None,
-    neuron: Indices = None,
-    mask: Tensor | None = None,
-) -> Edit:
+def patch(value: Tensor | float, *, mask: Tensor | None = None, **where: Unpack[Where]) -> Edit:
     """Replace by values from another run, broadcastable to the activation.
 
     A boolean `mask`, broadcastable too, says for each row what is replaced.
     """
-    value = torch.as_tensor(value)
-    return Edit("replace", value, choose(head), choose(position), choose(neuron), mask)
+    return Edit("replace", torch.as_tensor(value), mask=mask, **choose(where))
 
 
-def add(
-    value: Tensor | float, head: Indices = None, position: Indices = None, neuron: Indices = None
-) -> Edit:
+def add(value: Tensor | float, **where: Unpack[Where]) -> Edit:
     """Add a value, such as a steering vector (D,)."""
-    value = torch.as_tensor(value)
-    return Edit("add", value, choose(head), choose(position), choose(neuron))
+    return Edit("add", torch.as_tensor(value), **choose(where))
 
 
 def resample(
-    rows: Tensor | Sequence[int],
-    reference: Tensor | None = None,
-    head: Indices = None,
-    position: Indices = None,
-    neuron: Indices = None,
+    rows: Tensor | Sequence[int], reference: Tensor | None = None, **where: Unpack[Where]
 ) -> Edit:
     """Give row i of a batch the value of row rows[i]: of the same run, or of `reference` (N, …).
 
@@ -233,31 +222,24 @@ def resample(
     each other: at padding there is no value. `other_rows` draws them.
     """
     chosen = torch.as_tensor(rows, dtype=torch.long)
-    where = choose(head), choose(position), choose(neuron)
     if reference is not None:
-        return Edit("replace", reference[chosen], *where)
-    if chosen.dim() != 1 or sorted(set(chosen.tolist()) - set(range(len(chosen)))):
+        return Edit("replace", reference[chosen], **choose(where))
+    if chosen.dim() != 1 or not set(chosen.tolist()) <= set(range(len(chosen))):
         problem = f"rows {chosen.tolist()}"
         raise UsageError("resampling", problem, "for each row of the batch one of its rows")
-    return Edit("resample", None, *where, rows=chosen)
+    return Edit("resample", rows=chosen, **choose(where))
 
 
-def resample_from(
-    bank: Tensor,
-    seed: int = 0,
-    head: Indices = None,
-    position: Indices = None,
-    neuron: Indices = None,
-) -> Edit:
+def resample_from(bank: Tensor, seed: int = 0, **where: Unpack[Where]) -> Edit:
     """Give each position a row of `bank` (N, D), drawn at random: what passes the tap in a corpus.
 
-    The same in any batch and while generating, unlike `resample`. `Extracted.tensor` makes banks.
+    Any batch draws alike, and generation too, unlike `resample`; `Extracted.tensor` makes banks.
     """
     if bank.dim() != 2 or not len(bank):
         problem = f"a bank of shape {tuple(bank.shape)}"
         raise UsageError("resampling", problem, "rows (N, D) of activations")
     order = torch.randperm(len(bank), generator=torch.Generator().manual_seed(seed))[:DRAWN]
-    return Edit("draw", bank[order], choose(head), choose(position), choose(neuron))
+    return Edit("draw", bank[order], **choose(where))
 
 
 def other_rows(count: int, seed: int = 0) -> Tensor:
