@@ -281,13 +281,13 @@ class Kit:
         return capture(self.hooked, taps)
 
     @torch.no_grad()
-    def embed(self, texts: Text) -> Tensor:
+    def embed_batch(self, texts: Text) -> Tensor:
         """One vector per text (B, D), pooled and normalised as the folder says; else the mean."""
         listed = [texts] if isinstance(texts, str) else list(texts)
         if not is_text(listed):
             raise UsageError("embedding texts", f"a {type(texts).__name__}", "a text or texts")
         if self.strict and len(listed) > 1:  # each alone, so that none depends on the others
-            return torch.cat([self.embed(text) for text in listed])
+            return torch.cat([self.embed_batch(text) for text in listed])
         asked = read_pooling(self.files)
         ids, mask = self.encode(listed, limit=asked.length)
         check_ids(ids, self.model.config.front, "text")
@@ -341,6 +341,12 @@ class Kit:
         from regard.look import explain
 
         return explain(self, text, **options)
+
+    def embed(self, texts: Any, **options: Any) -> Any:
+        """A vector for each text: `regard.embed` with this model."""
+        from regard.decode import embed
+
+        return embed(self, texts, **options)
 
     def search(self, *args: Any, **options: Any) -> list[list[Hypothesis]]:
         """Hypotheses for each row of a batch, best first; see `decode.loop.search_kit`."""

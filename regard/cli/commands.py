@@ -39,6 +39,7 @@ ALONE: tuple[str, ...] = (
     "translate",
     "score",
     "fill",
+    "embed",
     "ladder",
     "verify",
     "replay",

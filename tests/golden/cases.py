@@ -111,7 +111,9 @@ CASES = [
         for kind, options in (
             ("lm", dict(tolerance=TRAINED)),
             ("mlm", dict(tolerance=TRAINED)),
+            ("rnn", dict(tolerance=TRAINED)),
             ("lstm", dict(tolerance=TRAINED)),
+            ("gru", dict(tolerance=TRAINED)),
             ("mlp", dict(tolerance=TRAINED)),
         )
     ),
@@ -245,12 +247,12 @@ CASES = [
     Case("score-ngram", "score {ngram} 'the cat likes the dog'"),
     Case("score-translator", "score {ibm1} 'the cat'"),
     Case("score-bad-precision", "score {gpt2} the --precision fp1"),
-    Case("embed", "embed {bert} {river}"),
-    Case("embed-word", "embed {bert} {river} {money} --word cat --layer all --top 3"),
-    Case("embed-out", "embed {bert} {river} --out {out}.npy"),
-    Case("embed-vectors", "embed {vectors} {river} {money} --word cat"),
-    Case("embed-no-word", "embed {bert} {river} {money} --word zebra"),
-    Case("embed-bad-layer", "embed {bert} {river} --word cat --layer 9"),
+    Case("embed", "embed {bert} --file {river}"),
+    Case("embed-word", "embed {bert} --files {river} {money} --word cat --layer all --top 3"),
+    Case("embed-out", "embed {bert} --file {river} --out {out}.npy"),
+    Case("embed-vectors", "embed {vectors} --files {river} {money} --word cat"),
+    Case("embed-no-word", "embed {bert} --files {river} {money} --word zebra"),
+    Case("embed-bad-layer", "embed {bert} --files {river} --word cat --layer 9"),
     # Judge --------------------------------------------------------------------------------------
     Case("eval-lm", "evaluate lm {gpt2} {test}"),
     Case("eval-lm-stride", "evaluate lm {gpt2} {test} --length 16 --stride 8 --by-position"),
