@@ -20,9 +20,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the source tree
 
+from regard.cli.evaluate import training_pairs
 from tokenizers import Tokenizer
 
-from regard.cli.evaluate import training_pairs
 from regard.cli.main import main as regard
 from regard.data.word_frequencies import (
     WORDS_FILE,
@@ -75,7 +75,7 @@ def main() -> None:
     )
     (out / WRITTEN_FILE).write_bytes(write_words(w for w, n in written.items() if n > 1))
     pairs = args.shortlist or args.train
-    listed = ask("shortlist", out, *pairs, "--pairs", 1_200_000, "--best", 80)
+    listed = ask("train", "shortlist", out, *pairs, "--pairs", 1_200_000, "--best", 80)
     print("shortlist", listed)
     for file in args.test:
         made = ask("eval", "translate", out, file, "--beams", 5)

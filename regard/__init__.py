@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
-    from regard.decode import fill, generate, score
+    from regard.decode import embed, fill, generate, score
+    from regard.history import ladder
     from regard.interop import check, export
     from regard.kit import Kit
     from regard.loading import build, load
@@ -37,7 +38,8 @@ _HOMES = {
     "regard.ambient": ("settings",),
     "regard.core.similarity": ("attend", "attention", "kernel_regression"),
     "regard.core.tap": ("Tap", "taps"),
-    "regard.decode": ("fill", "generate", "score"),
+    "regard.decode": ("embed", "fill", "generate", "score"),
+    "regard.history": ("ladder",),
     "regard.interop": ("check", "export"),
     "regard.kit": ("Kit",),
     "regard.loading": ("build", "load"),
@@ -77,6 +79,7 @@ __all__ = [
     "data",
     "discover",
     "doctor",
+    "embed",
     "evaluate",
     "export",
     "fill",
@@ -86,6 +89,7 @@ __all__ = [
     "history",
     "info",
     "kernel_regression",
+    "ladder",
     "load",
     "look",
     "mean",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -59,7 +60,7 @@ class Meter:
 
 def cpu_seconds() -> float:
     """CPU time of this process and of those it started and waited for."""
-    return sum(os.times()[:4])
+    return time.process_time() + sum(os.times()[2:4])
 
 
 def find_packages(powercap: Path) -> list[Counter]:

@@ -179,18 +179,18 @@ class Kit:
                 )
 
     def tensor(
-        self, given: Any, front: FrontConfig | None, side: Side
+        self, inputs: Any, front: FrontConfig | None, side: Side
     ) -> tuple[Tensor, Tensor | None]:
         """Text, ids, pixels or mel → a tensor with a batch dimension, and its padding."""
-        if isinstance(given, str):
-            given = [given]
+        if isinstance(inputs, str):
+            inputs = [inputs]
         if front is not None and not isinstance(front, TextConfig):
-            return to_signal(given, front, self.dtype), None
-        if isinstance(given, Sequence) and len(given) == 0:
+            return to_signal(inputs, front, self.dtype), None
+        if isinstance(inputs, Sequence) and len(inputs) == 0:
             raise UsageError("reading a batch", "nothing", "at least one text or row of ids")
-        if is_text(given):
-            return self.encode(given, side)
-        return to_ids(given, side)
+        if is_text(inputs):
+            return self.encode(inputs, side)
+        return to_ids(inputs, side)
 
     def encode(
         self, texts: Any, side: Side = "source", limit: int | None = None
@@ -281,13 +281,13 @@ class Kit:
         return capture(self.hooked, taps)
 
     @torch.no_grad()
-    def embed(self, texts: Text) -> Tensor:
+    def embed_batch(self, texts: Text) -> Tensor:
         """One vector per text (B, D), pooled and normalised as the folder says; else the mean."""
         listed = [texts] if isinstance(texts, str) else list(texts)
         if not is_text(listed):
             raise UsageError("embedding texts", f"a {type(texts).__name__}", "a text or texts")
         if self.strict and len(listed) > 1:  # each alone, so that none depends on the others
-            return torch.cat([self.embed(text) for text in listed])
+            return torch.cat([self.embed_batch(text) for text in listed])
         asked = read_pooling(self.files)
         ids, mask = self.encode(listed, limit=asked.length)
         check_ids(ids, self.model.config.front, "text")
@@ -341,6 +341,12 @@ class Kit:
         from regard.look import explain
 
         return explain(self, text, **options)
+
+    def embed(self, texts: Any, **options: Any) -> Any:
+        """A vector for each text: `regard.embed` with this model."""
+        from regard.decode import embed
+
+        return embed(self, texts, **options)
 
     def search(self, *args: Any, **options: Any) -> list[list[Hypothesis]]:
         """Hypotheses for each row of a batch, best first; see `decode.loop.search_kit`."""

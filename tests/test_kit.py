@@ -139,13 +139,13 @@ def test_embed_is_the_mean_over_real_tokens(tokenizer):
     model = Model.fresh(presets.bert(32, 2, 4, tokenizer.size, 64), seed=1)
     kit = Kit(model, tokenizer)
     texts = ["the cat sat on the mat", "the"]
-    found = kit.embed(texts)
+    found = kit.embed_batch(texts)
     assert found.shape == (2, 32)
     for vector, text in zip(found, texts, strict=True):
         with torch.no_grad():
             x = model.hidden(kit.batch(text))
         assert_near(vector, x[0].mean(0))
-        assert_near(kit.embed(text)[0], vector)
+        assert_near(kit.embed_batch(text)[0], vector)
 
 
 def test_embed_reads_the_folder_s_pooling(tokenizer):
@@ -155,7 +155,7 @@ def test_embed_reads_the_folder_s_pooling(tokenizer):
     )
     with torch.no_grad():
         x = model.hidden(kit.batch("the cat"))
-    assert torch.equal(kit.embed("the cat"), x[:, 0])
+    assert torch.equal(kit.embed_batch("the cat"), x[:, 0])
 
 
 # Generating -----------------------------------------------------------------------------------

@@ -201,56 +201,55 @@ def room_summary(name: str) -> str:
     return (getattr(regard, name).__doc__ or "").strip().splitlines()[0]
 
 
-def build_app(only: Sequence[str] | None = None) -> App:
-    """The app with the doors of the commands named `only` and bare entries for the others."""
-    options: dict[str, Any] = dict(
-        version=regard.__version__,
-        help_format="plaintext",
-        version_flags=["--version"],
-        suppress_keyboard_interrupt=False,  # main says so
-        help_formatter=show_panel,
-        default_parameter=Parameter(consume_multiple=True, negative_iterable=()),
-    )
+def make_app(name: str, **options: Any) -> App:
+    """An app with our help."""
     app = App(
-        name="regard",
-        help="One Transformer layer for text, images and sound, with everything in view.",
-        help_epilogue=f"Exit codes: {EXIT_CODES}.",
+        name=name,
+        version=regard.__version__,
+        version_flags=["--version"],
+        help_format="plaintext",
+        help_formatter=show_panel,
+        suppress_keyboard_interrupt=False,  # main says so
+        default_parameter=Parameter(consume_multiple=True, negative_iterable=()),
         **options,
     )
+    app["--help"].show = app["--version"].show = False
+    return app
+
+
+def build_tree(doors: bool = False) -> App:
+    """The whole tree: summaries for its help or, with `doors`, every flag for completion."""
+    what = "One Transformer layer for text, images and sound, with everything in view."
+    app = make_app("regard", help=what, help_epilogue=f"Exit codes: {EXIT_CODES}.")
     titles = {title: Group(title, sort_key=number) for number, title in enumerate(PANELS)}
     panels = {word: titles[title] for title, words in PANELS.items() for word in words}
     groups = {
-        name: App(
-            name=name, help=room_summary(name), help_epilogue="", group=panels[name], **options
-        )
+        name: make_app(name, help=room_summary(name), help_epilogue="", group=panels[name])
         for name in GROUPS
     }
     for group in groups.values():
         app.command(group)
-    app["--help"].show = app["--version"].show = False
-    if only is None:
-        app.register_install_completion_command(show=False)
     for number, command in enumerate(COMMANDS):
         first, _, last = command.name.rpartition(" ")
         parent = groups[first] if first else app
         more: dict[str, Any] = {"sort_key": number} | ({} if first else {"group": panels[last]})
-        if only is None or command.name in only:
-            target: Any = door(command)
-            parent.command(target, name=last, help_epilogue=examples(command), **more)
-        else:
-            parent.command(f"regard.cli.app:{last}", name=last, help=command.summary(), **more)
+        target: Any = door(command) if doors else f"regard.cli.app:{last}"
+        parent.command(target, name=last, help=command.summary(), **more)
+    if doors:
+        app.register_install_completion_command(show=False)
     return app
 
 
 def run_command(command: Command, arguments: Sequence[str]) -> int:
     """Run one command with the words after its name; returns the exit code."""
-    app = build_app([command.name])
-    words = [*command.name.split(), *(DASH if word == "-" else word for word in arguments)]
+    app = make_app(f"regard {command.name}", help_epilogue=examples(command))
+    app.default(door(command))
+    words = [DASH if word == "-" else word for word in arguments]
     try:
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         error.verbose = False
-        found, _, fix = str(error).strip().partition(" Did you mean ")
+        problem, _, fix = str(error).strip().partition(" Did you mean ")
         fix = f"did you mean {fix}" if fix else f"see `regard {command.name} --help`"
-        raise UsageError(f"reading `regard {command.name}`", found.rstrip("."), fix=fix) from None
+        raise UsageError(f"reading `regard {command.name}`", problem.rstrip("."), fix=fix) from None
     return code if isinstance(code, int) else 0

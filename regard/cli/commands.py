@@ -24,7 +24,7 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
-    "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1",
+    "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1 shortlist",
     "history": "neighbours analogy cluster entropy guess sample",
     "data": "check",
     "evaluate": "lm translate winograd ioi analogies similarity",
@@ -39,6 +39,8 @@ ALONE: tuple[str, ...] = (
     "translate",
     "score",
     "fill",
+    "embed",
+    "ladder",
     "verify",
     "replay",
     "discover",

@@ -16,16 +16,15 @@ from typing import Any, NamedTuple, NoReturn
 from regard import __version__
 from regard.cli.extract_flags import EXTRACT
 from regard.cli.failures import explain
-from regard.cli.ladder_flags import LADDER
 from regard.cli.options import add_common
 from regard.cli.show import Show
 from regard.cli.texts import noted
-from regard.cli.write_flags import WRITING, Row
 from regard.errors import UsageError, did_you_mean, nearest
 from regard.files import FULL
 
 INTERRUPTED = 130
-FAMILIES = WRITING | LADDER | EXTRACT
+Row = tuple[str, str, Callable[[argparse.ArgumentParser], None], str, str, str]
+FAMILIES: dict[str, Row] = {**EXTRACT}
 READING = "reading the command line"
 
 

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     open_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    gc.set_threshold(100_000, 20, 50)  # torch brings 170,000 objects that stay
+    gc.set_threshold(200_000, 20, 50)  # torch brings 170,000 objects that stay
     try:
         with warnings_as_notes():
             code = run(words)
@@ -42,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         explained = explain(error)
         show_error(explained)
         return explained.exit_code
+    finally:
+        if arguments is None:
+            gc.freeze()  # a process that ends need not look for dead objects among them
 
 
 def run(words: list[str]) -> int:
@@ -65,11 +68,11 @@ def run(words: list[str]) -> int:
 
 def show_help(words: Sequence[str]) -> int:
     """Print the help of the program or of a group; asked for without a command it is an error."""
-    from regard.cli.app import build_app
 
-    build_app(None if "--install-completion" in words else [])(
-        words or ["--help"], exit_on_error=False, result_action="return_value"
-    )
+    from regard.cli.app import build_tree
+
+    tree = build_tree(doors="--install-completion" in words)
+    tree(words or ["--help"], exit_on_error=False, result_action="return_value")
     if not set(words) - {"--help", "-h"}:
         from regard.cli.legacy import VERBS
 

@@ -91,7 +91,9 @@ def check_file(
 ) -> FileReport:
     """Count lines, empty ones, repeats, lengths, labels; a broken file is a DataError."""
     kind = kind or ("pairs" if target is not None else guess_kind(path))
-    check_label(path, kind, label)
+    if label is not None and kind in ("text", "pairs"):
+        fault = f"the column {label!r} of a file of kind {kind}"
+        raise UsageError(f"checking {path}", fault, "a table or a CoNLL file", "say --kind")
     findings, repeats, speech = FindingCounts(), Repeats(), SpeechMarks()
     early: set[int] = set()  # of the first lines, to name lines that repeat one of them
     sides = ("source", "target") if kind == "pairs" else ("all",)
@@ -123,13 +125,6 @@ def check_file(
     return FileReport(
         str(path), kind, count, findings.rows(), bands, dict(labels.most_common()), speech.report()
     )
-
-
-def check_label(path: Path | str, kind: str, label: str | None) -> None:
-    """Only what has columns has one of labels."""
-    if label is not None and kind in ("text", "pairs"):
-        fault = f"the column {label!r} of a file of kind {kind}"
-        raise UsageError(f"checking {path}", fault, "a table or a CoNLL file", "say --kind")
 
 
 def oddities(unit: Unit) -> Iterator[str]:

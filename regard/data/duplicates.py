@@ -44,11 +44,8 @@ class Repeats:
     def add(self, value: int) -> None:
         """The hash of one more line."""
         self.held.append(value)
-        if len(self.held) >= self.room:
-            self.put_away()
-
-    def put_away(self) -> None:
-        """Sort what is held and map it from disk."""
+        if len(self.held) < self.room:
+            return
         run = np.sort(np.array(self.held, np.int64))
         with TemporaryFile() as file:  # it lives as long as the map
             run.tofile(file)

@@ -42,23 +42,15 @@ def log_mel(
 @lru_cache
 def mel_filters(mels: int, fft: int = FFT, rate: int = RATE) -> Tensor:
     """Triangles of equal area on Slaney's mel scale, as librosa makes them: (mels, fft / 2 + 1)."""
-    corners = _hertz(np.linspace(0.0, _mel(rate / 2), mels + 2))  # left, centre, right of each
+    # Slaney's scale: 3 mel for each 200 Hz up to 1 kHz (15 mel), then 27 for each factor of 6.4.
+    most = 15.0 + 27.0 * math.log(rate / 2000.0) / math.log(6.4)  # the mel of the highest frequency
+    mel = np.linspace(0.0, most, mels + 2)  # left, centre, right of each
+    corners = np.where(mel < 15.0, mel * 200.0 / 3.0, 1000.0 * 6.4 ** ((mel - 15.0) / 27.0))  # Hz
     bins = np.linspace(0.0, rate / 2, fft // 2 + 1)
     left, centre, right = (corners[i : i + mels, None] for i in range(3))
     rising, falling = (bins - left) / (centre - left), (right - bins) / (right - centre)
     triangles = np.maximum(0.0, np.minimum(rising, falling))
     return torch.from_numpy(2.0 / (right - left) * triangles).float()
-
-
-# Slaney's scale: 3 mel for each 200 Hz up to 1 kHz (15 mel), then 27 mel for each factor of 6.4.
-def _mel(hertz: float) -> float:
-    if hertz < 1000.0:
-        return hertz * 3.0 / 200.0
-    return 15.0 + 27.0 * math.log(hertz / 1000.0) / math.log(6.4)
-
-
-def _hertz(mel: np.ndarray) -> np.ndarray:
-    return np.where(mel < 15.0, mel * 200.0 / 3.0, 1000.0 * 6.4 ** ((mel - 15.0) / 27.0))
 
 
 def resample(samples: Tensor, rate: int, to: int = RATE, zeros: int = 24) -> Tensor:

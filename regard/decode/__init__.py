@@ -8,12 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from regard.ambient import current, note
-from regard.decode.results import FilledGaps, Generation, TokenScores
+from regard.decode.results import (
+    Embedding,
+    EmbeddingFile,
+    FilledGaps,
+    Generation,
+    TokenScores,
+    WordSenses,
+)
 from regard.errors import DataError, RegardError, UsageError
 from regard.result import Failed, Result
 from regard.verbs import (
     Count,
     EditsLike,
+    Files,
     ModelLike,
     Precision,
     Texts,
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
     from regard.decode.beam import BeamConfig
     from regard.decode.continuation import Writer
     from regard.decode.sampling import SampleConfig
+    from regard.kit import Kit
 
 TOGETHER = 32  # prompts of a stream that run in one batch
 
@@ -298,3 +307,121 @@ def fill(
             yield from _each(several, lambda text, number: fill_gaps(kit, text, mask, top))
 
     return _one(results()) if isinstance(texts, str) else results()
+
+
+@verb
+def embed(
+    model: ModelLike,
+    texts: Texts = (),
+    *,
+    out: str | Path | None = None,
+    word: str | None = None,
+    files: Files = (),  # type: ignore[assignment]
+    layer: str | None = None,
+    top: Count = 6,
+    edit: EditsLike = (),
+) -> Embedding | EmbeddingFile | WordSenses | Iterator[Embedding | Failed]:
+    """A vector for each text; or what context makes of one word.
+
+    Args:
+        model: a folder, a .gguf file, the name of a model in the box, or an opened Kit; with a
+            word vectors of words too.
+        texts: one text, or several, which give an iterator of vectors.
+        out: write the vectors (rows, numbers) to this .npy or .safetensors file instead.
+        word: compare its vectors, the mean of its tokens', within and between `files`.
+        files: with a word: lines that hold it, one file for each sense.
+        layer: with a word: the stream after this block, or all (the last block's).
+        top: with a word: nearest words of the lines that are shown.
+        edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+
+    Example:
+        >>> len(regard.embed("folder", "a cat").vector)
+        384
+        $ regard embed folder "a cat" "a kitten" --json
+        $ regard embed folder --file sentences.txt --out vectors.npy
+        $ regard embed folder --word bank --files river.txt money.txt --layer all
+    """
+    from regard.history.word_vectors import WordVectors, read_vectors
+    from regard.kit import Kit
+    from regard.loading import open_kit
+    from regard.look.text_limits import max_tokens_of
+    from regard.look.word_senses import DOING, study_word
+    from regard.model_kinds import VECTORS, find_kind
+
+    opened: Any = model
+    if not isinstance(model, Kit | WordVectors):
+        kind = find_kind(str(model))
+        if kind is not None and kind.kind is VECTORS:
+            opened = read_vectors(Path(model))
+    table = isinstance(opened, WordVectors)
+    if word is None and (table or layer or files):
+        raise UsageError(DOING, "vectors of words, a layer or files, but no word", "a word")
+    if table and layer:
+        raise UsageError(DOING, f"layer {layer} of vectors of words", "no layer")
+    if word is not None and (out or not files or not word.strip()):
+        raise UsageError(DOING, "a word that is blank, with `out` or without files", "word, files")
+    if out is not None and Path(out).suffix not in (".npy", ".safetensors"):
+        raise UsageError(DOING, f"{out}", "a name that ends in .npy or .safetensors")
+    several = one_or_several(texts)
+    kit = opened if table else open_kit(model, "fp32")
+    if word is not None:
+        listed = [files] if isinstance(files, str | Path) else files
+        name = str(getattr(model, "path", model))
+        with nullcontext() if table else kit.edit(edit):
+            return study_word(kit, name, word, listed, layer, top)
+    max_tokens_of(kit, DOING)  # says so where no text is read
+
+    def results() -> Iterator[Embedding | Failed]:
+        with kit.edit(edit):
+            done = 0
+            for group in group_texts(several, TOGETHER):
+                yield from _embed_group(kit, group, done)
+                done += len(group)
+
+    if out is not None:
+        return _write_vectors(results(), Path(out))
+    return _one(results()) if isinstance(texts, str) else results()
+
+
+def _embed_group(
+    kit: Kit, group: Sequence[str | RegardError], done: int
+) -> Iterator[Embedding | Failed]:
+    """The vectors of some texts; those that have none fail alone."""
+    try:
+        for text in group:
+            if isinstance(text, RegardError):
+                raise text
+        vectors = kit.embed_batch([str(text) for text in group]).float().tolist()
+    except DataError as error:
+        if len(group) > 1:
+            for number, text in enumerate(group, done):
+                yield from _embed_group(kit, [text], number)
+        else:
+            found = f"text {done + 1}: {error.found}"
+            yield Failed(DataError(error.doing, found, error.expected, error.fix))
+        return
+    yield from (Embedding(number, vector) for number, vector in enumerate(vectors, done + 1))
+
+
+def _write_vectors(results: Iterator[Embedding | Failed], out: Path) -> EmbeddingFile:
+    """The vectors as the rows of one array; texts without one are named."""
+    import io
+
+    import numpy as np
+    from safetensors.numpy import save
+
+    from regard.files import write_whole
+
+    vectors = list[list[float]]()
+    for result in results:
+        if isinstance(result, Failed):
+            note(f"error: {result.error}")
+        else:
+            vectors.append(result.vector)
+    if not vectors:
+        raise DataError("embedding", "no text that gives a vector", "lines of text")
+    stream, array = io.BytesIO(), np.array(vectors, np.float32)
+    np.save(stream, array)
+    npy = out.suffix == ".npy"
+    write_whole(out, stream.getvalue() if npy else save({"vectors": array}))
+    return EmbeddingFile(str(out), len(array), array.shape[1])

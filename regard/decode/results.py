@@ -107,3 +107,89 @@ class FilledGaps(Result):
         for number, words in enumerate(self.masks, 1):
             rows = [(word.word, f"{word.probability:.4f}") for word in words]
             yield Grid(self.text if number == 1 else f"gap {number}", ("word", "probability"), rows)
+
+
+@dataclass(frozen=True)
+class Embedding(Result):
+    """The vector of a text."""
+
+    line: int
+    """Which of the texts it is, from 1."""
+    vector: list[float]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The numbers, with blanks between them."""
+        yield " ".join(f"{value:.9g}" for value in self.vector)
+
+
+@dataclass(frozen=True)
+class EmbeddingFile(Result):
+    """Vectors of texts in {out}."""
+
+    out: str
+    rows: int
+    dim: int
+
+
+@dataclass(frozen=True)
+class WordUse(Row):
+    """Where a word stands."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class LeftOut(Row):
+    """A line that was not looked at."""
+
+    file: str
+    line: int
+    why: str
+
+
+@dataclass(frozen=True)
+class SenseLayer(Row):
+    """The vectors of a word's uses in one layer; a file is a sense."""
+
+    layer: str
+    cosines: list[list[float | None]]
+    """Mean cosine of the uses of each file with those of each."""
+    by_use: list[list[float | None]]
+    """Of each use with the others of each file."""
+    told_apart: list[int | None]
+    """Uses of each file that are nearer to their own than to any other."""
+    nearest: list[list[dict[str, Any]]]
+    """Words and cosines next to the uses of each file."""
+    nearer: list[list[dict[str, Any]]]
+    """Words that are nearer to the uses of a file than to those of any other, and by how much."""
+
+
+@dataclass(frozen=True)
+class WordSenses(Result):
+    """What context makes of {word}, by {model}."""
+
+    model: str
+    word: str
+    files: list[str]
+    uses: list[WordUse]
+    layers: list[SenseLayer]
+    left_out: list[LeftOut]
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Mean cosines of the uses in each file with those in each; then the words next to them."""
+        cosines, words = list[tuple[str, ...]](), list[tuple[str, ...]]()
+        for layer in self.layers:
+            for k, file in enumerate(self.files):
+                means = [human(cosine, "{:.3f}") for cosine in layer.cosines[k]]
+                apart, count = layer.told_apart[k], sum(use.file == file for use in self.uses)
+                share = human(None) if apart is None else f"{apart} of {count}"
+                cosines.append((layer.layer, file, *means, share))
+                near = (
+                    " ".join(n["word"] for n in row[k]) for row in (layer.nearest, layer.nearer)
+                )
+                words.append((layer.layer, file, *near))
+        title = f"{self.word} by {self.model}: mean cosines of its uses"
+        yield Grid(title, ("layer", "in", *self.files, "told apart"), cosines, left=2)
+        columns = ("layer", "in", "nearest words", "nearer than elsewhere")
+        yield Grid(f"words next to {self.word}", columns, words, left=4)

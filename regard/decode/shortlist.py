@@ -27,7 +27,7 @@ from regard.model.precision import Map, PackedLinear, pack
 
 Ids = NDArray[np.int64]
 SHORTLIST_FILE = "shortlist.safetensors"
-AGAIN = "`regard shortlist` makes it again; without the file all words are scored"
+AGAIN = "`regard train shortlist` makes it again; without the file all words are scored"
 
 
 class Choice(NamedTuple):

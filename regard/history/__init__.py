@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from regard.history.config import Alphabet
 from regard.history.results import (
@@ -11,10 +11,11 @@ from regard.history.results import (
     Clusters,
     Entropy,
     Guesses,
+    Ladder,
     Neighbours,
     Samples,
 )
-from regard.verbs import FILES, Count, File, ModelLike, verb
+from regard.verbs import FILES, Amount, Count, File, ModelLike, verb
 
 if TYPE_CHECKING:
     from regard.history.ngram_model import NgramModel
@@ -218,15 +219,20 @@ def guess(
 
 def _open_predictor(model: ModelLike) -> TextPredictor:
     """An n-gram model or a decoder as one that predicts texts."""
+    from regard.evaluate.perplexity import check_tokenizer
     from regard.history.ngram_model import NgramModel
     from regard.history.predictors import predict_by_kit, predict_by_ngrams
-    from regard.loading import open_kit
+    from regard.loading import open_kit, wrong_network
     from regard.model_kinds import NETWORK, NGRAMS, check_kind
 
     name = str(getattr(model, "path", model))
     if isinstance(model, str | Path) and check_kind(name, NETWORK, NGRAMS) is NGRAMS:
         return predict_by_ngrams(NgramModel.open(Path(name)), name)
-    return predict_by_kit(open_kit(model), name)
+    kit = open_kit(model)
+    if kit.model.decoder is None or kit.model.encoder is not None:
+        raise wrong_network("predicting a text", kit, "a decoder, or n-grams")
+    check_tokenizer(kit)
+    return predict_by_kit(kit, name)
 
 
 @verb
@@ -258,3 +264,51 @@ def sample(
         check_kind(str(model), NGRAMS)
         model = NgramModel.open(Path(model))
     return draw_samples(model, prompt, orders, words)
+
+
+@verb
+def ladder(
+    data: File,
+    *,
+    valid: File | None = None,
+    test: File | None = None,
+    minutes: Amount = 20.0,
+    steps: Count | None = None,
+    rungs: str | None = None,
+    out: str | Path | None = None,
+    tokens: str | None = None,
+    vocab: Count | None = None,
+    min_count: Count = 2,
+    dim: Count = 128,
+    watts: Amount | None = None,
+) -> Ladder:
+    """Train every rung from counting words to the Transformer on one split, in one table.
+
+    Args:
+        data: sentence pairs (.tsv: source TAB target) or a text, compressed or not.
+        valid: validation data of the same form (a part of the file's end is held out).
+        test: test data of the same form (a part of the file's end is held out).
+        minutes: budget of all rungs together; those that are trained share what is left.
+        steps: train so many steps instead, however long they take: the same figures every time.
+        rungs: some of them, with commas: bayes,logreg,ibm1,fixed,additive,transformer; of a text
+            1-gram,2-gram,3-gram,5-gram,classes,word2vec,mlp,rnn,lstm,gru,transformer (all).
+        out: keep the split, the models and ladder.png in this new or empty folder.
+        tokens: of a text: spaced (default), words, chars, bpe; of pairs: pieces.
+        vocab: tokens at most (pairs: 4000).
+        min_count: of words: how often one must stand in the text to be known.
+        dim: width of the trained rungs.
+        watts: of a busy core, for the energy, instead of the machine's counters (10 W without any).
+
+    Example:
+        >>> regard.ladder("pairs.tsv", minutes=20, out="ladder")
+        $ regard ladder pairs.tsv --minutes 20 --out ladder
+        $ regard ladder tale.txt --tokens chars --rungs 5-gram,lstm,transformer
+        $ regard ladder train.tsv.xz --valid dev.tsv --test test.tsv --json
+    """
+    options: dict[str, Any] = {
+        name: str(value) if isinstance(value, Path) else value for name, value in locals().items()
+    }
+    from regard import evaluate, train
+    from regard.history.rungs import LadderConfig, climb
+
+    return climb(LadderConfig(**options), train, evaluate)

@@ -29,11 +29,12 @@ def write_arpa(model: Ngrams, spell: Callable[[int], str], file: TextIO) -> None
     words = np.array([spell(id) for id in range(model.vocab)], object)
     file.write("\\data\\\n")
     file.writelines(f"ngram {n}={len(level)}\n" for n, level in enumerate(model.levels, 1))
-    names, below = words, np.zeros(0)
+    names, below = words, np.full(model.vocab, model.base)
     for n, level in enumerate(model.levels):
-        below = whole_logprobs(model, n, below)
-        if n:
+        if n:  # where a level itself has no probability, it backs off
             names = names[level.context] + " " + words[level.word]
+            below = below[model.suffixes[n]] + model.levels[n - 1].backoff[level.context]
+        below = np.where(np.isnan(level.logprob), below, level.logprob)
         file.write(f"\n\\{n + 1}-grams:\n")
         logs = [spell_log(value) for value in below]
         if n + 1 < model.order:
@@ -43,16 +44,6 @@ def write_arpa(model: Ngrams, spell: Callable[[int], str], file: TextIO) -> None
         else:
             file.writelines(f"{log}\t{name}\n" for log, name in zip(logs, names, strict=True))
     file.write("\n\\end\\\n")
-
-
-def whole_logprobs(model: Ngrams, n: int, below: Floats) -> Floats:
-    """log p of each n-gram of a level, by backing off where the level itself has none."""
-    level = model.levels[n]
-    if n == 0:
-        other = np.full(len(level), model.base)
-    else:
-        other = below[model.suffixes[n]] + model.levels[n - 1].backoff[level.context]
-    return np.where(np.isnan(level.logprob), other, level.logprob)
 
 
 def spell_log(value: float) -> str:

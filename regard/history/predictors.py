@@ -352,9 +352,6 @@ def room_of(kit: Kit) -> int:
 
 def predict_by_kit(kit: Kit, name: str) -> TextPredictor:
     """A decoder; texts begin with the token that its tokenizer puts there, if any."""
-    if kit.model.decoder is None or kit.model.encoder is not None:
-        problem = f"{name} is no decoder"
-        raise UsageError("predicting a text", problem, "a decoder, or n-grams")
     front, first, room = kit.model.config.front, kit.text_tokenizer.first, room_of(kit)
     vocab = kit.model.config.head.size or (front.vocab if isinstance(front, TextConfig) else 0)
 

@@ -182,7 +182,7 @@ def drawn(
 
 
 @dataclass(frozen=True)
-class Plan:
+class SamplingPlan:
     """How examples are drawn from a text."""
 
     ids: Short  # (N,) the text
@@ -198,9 +198,9 @@ class Plan:
         return words * (2 + around + targets if self.cbow else around * (3 + targets))
 
 
-def make_plan(corpus: WordCorpus, config: Word2VecConfig) -> Plan:
+def make_plan(corpus: WordCorpus, config: Word2VecConfig) -> SamplingPlan:
     """Chances of words to stay, and of noise."""
-    return Plan(
+    return SamplingPlan(
         corpus.ids,
         chances(corpus.counts, config.subsample),
         alias_table(corpus.counts.astype(np.float64) ** POWER),
@@ -271,7 +271,7 @@ class Steps:
     The matrices (rows, width) change in place.
     """
 
-    def __init__(self, plan: Plan, inputs: Floats, outputs: Floats) -> None:
+    def __init__(self, plan: SamplingPlan, inputs: Floats, outputs: Floats) -> None:
         native = find_library()
         if native.library is None:
             raise ResourceError(DOING, native.why, "a C compiler", "install gcc or clang")

@@ -69,7 +69,9 @@ def save_ctranslate2(kit: Kit, out: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".part-", dir=out.parent) as name:
         part = Path(name) / "made"
         part.mkdir()
-        write_spec(spec, part)
+        spec.validate()
+        spec.optimize()  # weights that are equal, as tied ones are, are written once
+        spec.save(str(part))
         tokenizer.save(part)
         (part / "README.md").write_text(CARD, encoding="utf-8")
         part.replace(out)
@@ -101,13 +103,6 @@ def build_spec(
     config.unk_token = target[end if unknown is None else unknown]  # one of its words must be it
     config.add_source_bos = config.add_source_eos = False  # the tokenizer adds what there must be
     return spec
-
-
-def write_spec(made: Any, folder: Path) -> None:
-    """Write a model's description as CTranslate2 reads it."""
-    made.validate()
-    made.optimize()  # weights that are equal, as tied ones are, are written once
-    made.save(str(folder))
 
 
 def import_specs() -> Any:

@@ -34,7 +34,7 @@ from regard.look.results import (
     AttributionComparison,
     GradientScores,
     Method,
-    TokenScores,
+    MethodScores,
 )
 from regard.look.rollout import flow, mix_residual, rollout
 from regard.look.shap import shapley_values
@@ -292,7 +292,7 @@ def explain_text(
     asked = (text, question.target, question.against, absent_name, ids, pieces)
     if not compare:
         return Attribution(*asked, method, score_tokens(masked, method, steps, samples))
-    scores: dict[str, TokenScores] = {
+    scores: dict[str, MethodScores] = {
         name: score_tokens(masked, name, steps, samples) for name in usable_methods(masked)
     }
     areas: dict[str, Areas] = {}
@@ -309,10 +309,10 @@ def explain_text(
 
 def score_tokens(
     masked: MaskedInput, method: Method, steps: int, samples: int | None
-) -> TokenScores:
+) -> MethodScores:
     """What one method gives each token."""
     count, seed = len(masked.columns), current().seed
-    scores: TokenScores
+    scores: MethodScores
     if method == "gradient":
         scores = gradient_times_input(masked)
     elif method == "ig":

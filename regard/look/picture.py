@@ -32,8 +32,8 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        found, fix = "matplotlib is not installed", "pip install 'regard[plot]'"
-        raise UsageError("drawing a picture", found, "the plot extra", fix) from None
+        problem, fix = "matplotlib is not installed", "pip install 'regard[plot]'"
+        raise UsageError("drawing a picture", problem, "the plot extra", fix) from None
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -99,30 +99,6 @@ def draw_map(
     for row, column in marked:
         axes.plot(column, row, "s", markersize=9, markerfacecolor="none", color="black")
     figure.colorbar(image, label="share of the difference")
-    return figure
-
-
-def draw_ladder(
-    bars: Mapping[str, float],
-    curves: Mapping[str, Sequence[tuple[float, float]]],
-    names: tuple[str, str, str],
-    logarithmic: bool,
-) -> Figure:
-    """A bar for each rung and, where there are any, curves beside; `names` of the axes."""
-    figure = new_figure(12 if curves else 6, 4.5)
-    left, *beside = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
-    colours = {name: f"C{n}" for n, name in enumerate(bars)}  # of its bar and its curve
-    drawn = left.barh(list(bars), list(bars.values()), color=list(colours.values()))
-    left.bar_label(drawn, fmt="{:,.1f}", padding=3)
-    left.margins(x=0.18)
-    left.invert_yaxis()
-    left.set(xlabel=names[0])
-    for axes in beside:
-        for name, points in curves.items():
-            x, y = zip(*points, strict=True)
-            axes.plot(x, y, marker="o", label=name, color=colours[name])
-        axes.set(xlabel=names[1], ylabel=names[2], yscale="log" if logarithmic else "linear")
-        figure.legend(loc="outside right center")
     return figure
 
 

@@ -381,13 +381,12 @@ class Lens(Result):
     """The logit, or difference of two, that the model gave."""
     error: float | None = None
     """Sum of the contributions less the goal."""
-    top: int = 20
+    top: int = shown(json=False, default=20)
     """Contributions that are shown to people."""
 
     def to_dict(self) -> dict[str, Any]:
         """The layers, and each part's contribution or why there is none."""
         data = super().to_dict()
-        del data["top"]
         data["parts"] = data.pop("contributions")
         for name in ("goal", "error") if self.contributions is None else ("why",):
             del data[name]
@@ -466,7 +465,8 @@ Method = Literal["gradient", "ig", "lime", "shap", "attention", "rollout", "flow
 BAR = 10  # characters of the longest bar
 
 
-class TokenScores(Row):
+@dataclass(frozen=True)
+class MethodScores(Row):
     """What one method gives each token."""
 
     scores: Tensor
@@ -482,10 +482,9 @@ class TokenScores(Row):
 
 
 @dataclass(frozen=True)
-class GradientScores(TokenScores):
+class GradientScores(MethodScores):
     """Gradient × input, or integrated gradients."""
 
-    scores: Tensor
     value: float
     """The goal of the input."""
     baseline_value: float
@@ -506,10 +505,9 @@ class GradientScores(TokenScores):
 
 
 @dataclass(frozen=True)
-class LimeScores(TokenScores):
+class LimeScores(MethodScores):
     """LIME's linear model: intercept + coefficients of the tokens that are there."""
 
-    scores: Tensor
     r2: float
     """Weighted share of the variance that the fit explains, at most 1."""
     trusted: bool
@@ -529,10 +527,9 @@ class LimeScores(TokenScores):
 
 
 @dataclass(frozen=True)
-class ShapScores(TokenScores):
+class ShapScores(MethodScores):
     """Shapley values; they sum to value − baseline value."""
 
-    scores: Tensor
     value: float
     """The goal of the whole input."""
     baseline_value: float
@@ -559,10 +556,9 @@ def sum_of(scores: GradientScores | ShapScores) -> str:
 
 
 @dataclass(frozen=True)
-class AttentionScores(TokenScores):
+class AttentionScores(MethodScores):
     """Attention, rollout or flow."""
 
-    scores: Tensor
     share: float | None
     """Of the attention that is on these tokens; None for a flow, whose ways have common parts."""
 
@@ -614,7 +610,7 @@ class Attribution(ExplainedText):
     """What each token of a text gives to an answer, by one method."""
 
     method: Method
-    explanation: TokenScores
+    explanation: MethodScores
 
     @property
     def scores(self) -> list[float]:
@@ -668,7 +664,7 @@ class Areas(Row):
 class AttributionComparison(ExplainedText):
     """All methods on one text: what each gives to its tokens, and how faithful it is."""
 
-    methods: dict[str, TokenScores]
+    methods: dict[str, MethodScores]
     areas: dict[str, Areas]
     """Of each method, and of random orders."""
     spearman: dict[str, dict[str, float]]
@@ -690,8 +686,9 @@ class AttributionComparison(ExplainedText):
             for piece, row in zip(self.pieces, zip(*scores, strict=True), strict=True)
         ]
         yield Grid(self.title(), ["token", *self.methods], rows)
+        said = {name: method.verdict() for name, method in self.methods.items()}
         rows = [
-            [name, f"{area.deletion:.3f}", f"{area.insertion:.3f}", self.verdict(name)]
+            [name, f"{area.deletion:.3f}", f"{area.insertion:.3f}", said.get(name, "")]
             for name, area in self.areas.items()
         ]
         title = "faithfulness: deletion (small is good) and insertion (large is good)"
@@ -699,10 +696,6 @@ class AttributionComparison(ExplainedText):
         rows = [[a, *(f"{x:.2f}" for x in row.values())] for a, row in self.spearman.items()]
         yield Grid("rank correlation (Spearman)", ["", *self.spearman], rows)
         yield f"  an absent token is {self.baseline}"
-
-    def verdict(self, name: str) -> str:
-        """What is to be said of a method beside its areas."""
-        return self.methods[name].verdict() if name in self.methods else ""
 
 
 # Patching ---------------------------------------------------------------------------------------

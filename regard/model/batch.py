@@ -208,12 +208,12 @@ def check_ids(ids: Tensor, front: FrontConfig, name: str) -> None:
 
 def check_filled(batch: Batch, doing: str) -> None:
     """Every row must hold a token: there is nothing to go on from, or to pool, in an empty one."""
-    given, mask = batch.ids, batch.mask
+    ids, mask = batch.ids, batch.mask
     if batch.target is not None:
-        given, mask = batch.inputs, batch.source_mask
-    if given.dim() != 2:
+        ids, mask = batch.inputs, batch.source_mask
+    if ids.dim() != 2:
         return
-    count = torch.full((len(given),), given.shape[1]) if mask is None else mask.sum(-1)
+    count = torch.full((len(ids),), ids.shape[1]) if mask is None else mask.sum(-1)
     empty = (count == 0).nonzero()
     if len(empty):
         raise DataError(doing, f"row {int(empty[0])} has no tokens", "at least one in each row")

@@ -51,12 +51,12 @@ class Cell(nn.Module):
         """
         if self.heard:
             return self.read_written(x, state, lengths)
-        given: Any = x
+        packed: Any = x
         if lengths is not None:
             short = lengths.clamp(min=1).cpu()
-            given = pack_padded_sequence(x, short, batch_first=True, enforce_sorted=False)
+            packed = pack_padded_sequence(x, short, batch_first=True, enforce_sorted=False)
         before = tuple(part[None] for part in state)
-        out, after = self(given, before if self.parts > 1 else before[0])
+        out, after = self(packed, before if self.parts > 1 else before[0])
         new = tuple(part[0] for part in (after if self.parts > 1 else (after,)))
         if lengths is not None:
             out, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])

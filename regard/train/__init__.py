@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from regard.history.config import Smoothing, Word2VecConfig
 from regard.history.results import NgramRun, TranslatorRun, VectorRun
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
-from regard.train.results import DryRun, Replay, ResumeCheck, Run, RunSettings
+from regard.train.results import DryRun, LearntShortlist, Replay, ResumeCheck, Run, RunSettings
 from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Natural, verb
 
 Trained = Run | DryRun | RunSettings
@@ -544,6 +544,43 @@ def _noted(run: Counted, name: str, arguments: dict[str, Any]) -> Counted:
 def _listed(files: Files) -> list[str]:
     """Files as texts."""
     return [str(file) for file in ([files] if isinstance(files, str | Path) else files)]
+
+
+# For a translator -------------------------------------------------------------------------------
+
+
+@verb
+def shortlist(
+    model: File,
+    files: Files,
+    *,
+    best: Count = 20,
+    always: Count = 4000,
+    pairs: Count = 200_000,
+) -> LearntShortlist:
+    """List the words that translations need: a CPU then scores a few thousand, not all.
+
+    Args:
+        model: the folder of a translator, where the list is written.
+        files: sentence pairs: source TAB target, compressed or not; folders; or two files.
+        best: translations of each source word, at most.
+        always: frequent words that every source has.
+        pairs: pairs that are learnt from, evenly spaced.
+
+    Example:
+        >>> regard.train.shortlist("folder", "train.tsv").share
+        0.99
+        $ regard train shortlist folder train.tsv
+        $ regard train shortlist folder train.tsv.xz more.tsv --always 2000
+        $ regard train shortlist folder train.fr train.en --best 50 --pairs 500000 --json
+    """
+    from regard.data.pairs import all_pairs
+    from regard.loading import open_kit
+    from regard.translation.lexical_shortlist import learn_shortlist
+    from regard.zoo import locate
+
+    kit, folder = open_kit(str(model)), Path(locate(model))
+    return learn_shortlist(kit, folder, all_pairs(_listed(files)), best, always, pairs)
 
 
 # Again --------------------------------------------------------------------------------------------

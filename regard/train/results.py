@@ -188,3 +188,22 @@ class Replay(Result):
     def parts(self) -> Iterator[str | Grid]:
         """The verdict."""
         yield f"{'match' if self.match else 'DIFFERENT'}: {self.compared}"
+
+
+@dataclass(frozen=True)
+class LearntShortlist(Result):
+    """A shortlist of words for translations, and what it is worth."""
+
+    file: str
+    bytes: int
+    words: int
+    """Words of the model in all."""
+    always: int
+    """Words that every source has."""
+    length: float = shown("{:,.0f}", title="words of a source, on average")
+    """Words that a source has, on average."""
+    share: float = shown("{:.2%}", title="target tokens that stand in the list")
+    """Target tokens that stand in the list of their source."""
+    pairs: int = shown(title="pairs learnt from")
+    held_out: int = shown(title="pairs held out")
+    """Pairs that were not learnt from, on which length and share were measured."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +18,7 @@ from regard.files import write_whole
 from regard.history.ibm1 import IBM1, Ragged, TranslationTable
 from regard.model.config import TextConfig
 from regard.tokens.tokenizer import Tokenizer
+from regard.train.results import LearntShortlist
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -29,25 +29,6 @@ LONGEST = 100  # tokens of a side; longer pairs say little of words and cost the
 HELD_OUT, MOST_HELD = 20, 2000  # one in so many pairs, at most so many, is kept to look at coverage
 LIKELY = 1e-4  # t(target | source) below which no translation is listed
 OFTEN = 0.5  # expected count below which two words met by chance
-
-
-@dataclass(frozen=True)
-class LearntShortlist:
-    """What was written, and what it is worth."""
-
-    file: str
-    bytes: int
-    words: int
-    """Words of the model in all."""
-    always: int
-    """Words that every source has."""
-    length: float
-    """Words that a source has, on average."""
-    share: float
-    """Target tokens that stand in the list of their source."""
-    pairs: int
-    held_out: int
-    """Pairs that were not learnt from, on which length and share were measured."""
 
 
 def learn_shortlist(

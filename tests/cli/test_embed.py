@@ -50,7 +50,9 @@ def cosine(a, b):
 @pytest.mark.parametrize("which", ["writer", "masker", "pair"])
 def test_cosines_and_neighbours_by_hand(here, request, files, which):
     folder = request.getfixturevalue(which)
-    code, out, _ = here("embed", folder, "--word", "cat", "--layer", "all", "--json", *files)
+    code, out, _ = here(
+        "embed", folder, "--word", "cat", "--layer", "all", "--json", "--files", *files
+    )
     found, kit = json.loads(out), load(folder)
     assert code == 0 and found["files"] == [str(file) for file in files]
     assert [(use["file"][-5:], use["line"]) for use in found["uses"]] == USES
@@ -87,50 +89,55 @@ def test_cosines_and_neighbours_by_hand(here, request, files, which):
     static = found["layers"][0]
     if which == "masker":  # its tokens do not hold the blank before a word
         assert np.allclose(static["by_use"], 1) and static["nearer"] == [[], []]
-    one = json.loads(here("embed", folder, *files, "--word", "CAT", "--json")[1])["layers"]
+    one = json.loads(here("embed", folder, "--files", *files, "--word", "CAT", "--json")[1])[
+        "layers"
+    ]
     assert one == [static, last]
 
 
 def test_tables_for_people(here, masker, files):  # noqa: F811
-    code, out, err = here("embed", masker, *files, "--word", "cat", "--top", 2)
+    code, out, err = here("embed", masker, "--files", *files, "--word", "cat", "--top", 2)
     rows = [line.split() for line in out.splitlines()]
     assert code == 0 and [row[2:] for row in rows if row[0] == "static"][0] == [
         *("1.000", "1.000", "0", "of", "2")
     ]
     assert "encoder.blocks.1.resid_post" in out and "blocks.0" not in out
     assert f"left out: {files[0]}:4: no 'cat'" in err and ":2" not in err  # a blank line
-    code, out, err = here("embed", masker, *files, "--word", "dog")
+    code, out, err = here("embed", masker, "--files", *files, "--word", "dog")
     assert code == 0 and f"'dog' stands in {files[0]} only" in err and "–" in out
     (files[0].parent / "c.txt").write_text("cat\n")
-    assert here("embed", masker, files[0].parent / "c.txt", "--word", "cat")[0] == 0
+    assert here("embed", masker, "--files", files[0].parent / "c.txt", "--word", "cat")[0] == 0
 
 
 def test_word2vec_has_one_vector_for_every_context(here, files, tmp_path):
     made = tmp_path / "w2v"
     assert here("train", "w2v", *files, "--out", made, "--min-count", 1, "--dim", 4)[0] == 0
-    found = json.loads(here("embed", made, *files, "--word", "cat", "--json")[1])
+    found = json.loads(here("embed", made, "--files", *files, "--word", "cat", "--json")[1])
     (layer,) = found["layers"]
     assert np.allclose(layer["by_use"], 1) and layer["told_apart"] == [0, 0]
     near = [n._asdict() for n in read_vectors(made).neighbours("cat", 6)]
     assert [n["word"] for n in layer["nearest"][0]] == [n["word"] for n in near]
     assert layer["nearest"][0] == layer["nearest"][1] and layer["nearer"] == [[], []]
-    code, _, err = here("embed", made, files[0], "--word", "cat", "--layer", 0)
-    assert code == 2 and "no --layer" in err
-    assert here("embed", made, files[0])[0] == 2
+    code, _, err = here("embed", made, "--files", files[0], "--word", "cat", "--layer", 0)
+    assert code == 2 and "no layer" in err
+    assert here("embed", made, "--file", files[0])[0] == 2
     (tmp_path / "c.txt").write_text("a katze\n")
-    assert here("embed", made, tmp_path / "c.txt", "--word", "katze")[0] == 3
+    assert here("embed", made, "--files", tmp_path / "c.txt", "--word", "katze")[0] == 3
 
 
 def test_lines_as_the_kit_embeds_them(here, masker, files, tmp_path, stdin):  # noqa: F811
-    wanted = load(masker).embed([*A.splitlines(), *B.splitlines()]).numpy()
-    assert here("embed", masker, *files, "--out", tmp_path / "v.npy")[0] == 0
+    wanted = load(masker).embed_batch([*A.splitlines(), *B.splitlines()]).numpy()
+    assert here("embed", masker, "--file", *files, "--out", tmp_path / "v.npy")[0] == 0
     assert np.allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-5)
     out = tmp_path / "v.safetensors"
-    told = json.loads(here("embed", masker, *files, "--out", out, "--json")[1])
+    told = json.loads(here("embed", masker, "--file", *files, "--out", out, "--json")[1])
     assert told == {"out": str(out), "rows": 6, "dim": 16}
     assert np.allclose(load_file(out)["vectors"], wanted, atol=1e-5)
-    rows = [json.loads(line) for line in here("embed", masker, *files, "--json")[1].splitlines()]
-    assert [row["line"] for row in rows] == [1, 2, 3, 4, 1, 2]
+    rows = [
+        json.loads(line)
+        for line in here("embed", masker, "--file", *files, "--json")[1].splitlines()
+    ]
+    assert [row["line"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert np.allclose([row["vector"] for row in rows], wanted, atol=1e-5)
     stdin(A)
     printed = here("embed", masker)[1].splitlines()
@@ -140,14 +147,15 @@ def test_lines_as_the_kit_embeds_them(here, masker, files, tmp_path, stdin):  # 
 def test_lines_that_cannot_be_done_are_named(here, writer, tmp_path):  # noqa: F811
     file = tmp_path / "a.txt"
     file.write_bytes(b"the cat\n\nthe \xff cat\n" + b"cat " * 50 + b"\nthe dog\n")
-    code, out, err = here("embed", writer, file, "--json")
-    assert code == 3 and [json.loads(row)["line"] for row in out.splitlines()] == [1, 5]
-    assert f"{file}:2" in err and "line 3" in err and f"{file}:4" in err
-    code, out, err = here("embed", writer, file, "--word", "cat", "--json")
-    found = json.loads(out)
-    assert code == 3 and [use["line"] for use in found["uses"]] == [1] and "line 3" in err
-    told = [(row["line"], row["why"]) for row in found["left_out"]]
-    assert told == [(5, "no 'cat'"), (4, "more than 40 tokens")]
+    code, out, err = here("embed", writer, "--file", file, "--json")
+    rows = [json.loads(row) for row in out.splitlines()]
+    assert code == 3 and [row.get("line") for row in rows] == [1, None, None, None, 5]
+    assert "text 2" in err and "line 3" in err and "text 4" in err
+    file.write_text("the cat\n\n" + "cat " * 50 + "\nthe dog\n")
+    found = json.loads(here("embed", writer, "--files", file, "--word", "cat", "--json")[1])
+    assert [use["line"] for use in found["uses"]] == [1]
+    left = [(row["line"], row["why"]) for row in found["left_out"]]
+    assert left == [(4, "no 'cat'"), (3, "more than 40 tokens")]
 
 
 def test_bad_input(here, writer, folders, files, tmp_path):  # noqa: F811
@@ -156,27 +164,38 @@ def test_bad_input(here, writer, folders, files, tmp_path):  # noqa: F811
         assert out == "" and "Traceback" not in err
         return code, err
 
-    code, err = said(writer, *files, "--word", "catt")
+    code, err = said(writer, "--files", *files, "--word", "catt")
     assert code == 3 and "5 lines, none with it" in err and "did you mean cat" in err
-    assert said(writer, *files, "--word", " ")[0] == 2
-    assert said(writer, *files, "--word", "cat", "--out", tmp_path / "v.npy")[0] == 2
-    code, err = said(writer, *files, "--out", tmp_path / "v.txt")
+    assert said(writer, "--files", *files, "--word", " ")[0] == 2
+    assert said(writer, "--files", *files, "--word", "cat", "--out", tmp_path / "v.npy")[0] == 2
+    code, err = said(writer, "--file", *files, "--out", tmp_path / "v.txt")
     assert code == 2 and ".npy or .safetensors" in err
-    assert said(writer, *files, "--layer", 0)[0] == 2
-    code, err = said(writer, *files, "--word", "cat", "--layer", 2)
+    assert said(writer, "--file", *files, "--layer", 0)[0] == 2
+    code, err = said(writer, "--files", *files, "--word", "cat", "--layer", 2)
     assert code == 2 and "0 to 1" in err
-    assert said(writer, tmp_path / "none.txt", "--word", "cat")[0] == 3
+    assert said(writer, "--files", tmp_path / "none.txt", "--word", "cat")[0] == 3
     (tmp_path / "long.txt").write_text("cat " * 50)
-    code, err = said(writer, tmp_path / "long.txt", "--word", "cat")
+    code, err = said(writer, "--files", tmp_path / "long.txt", "--word", "cat")
     assert code == 3 and "at most 40 tokens" in err
-    assert said(folders / "decoder", *files, "--word", "cat")[0] == 3
+    assert said(folders / "decoder", "--files", *files, "--word", "cat")[0] == 3
     (tmp_path / "empty.txt").write_text("")
-    assert said(writer, tmp_path / "empty.txt")[0] == 3
+    out = ("--out", tmp_path / "v.npy")
+    assert said(writer, "--file", tmp_path / "empty.txt", *out)[0] == 3
 
 
 def test_an_edit_changes_the_vectors(here, writer, files):  # noqa: F811
     """As the same edit in Python does."""
-    command = ("embed", writer, *files, "--word", "cat", "--json", "--edit", "*.attn.out=zero")
+    command = (
+        "embed",
+        writer,
+        "--files",
+        *files,
+        "--word",
+        "cat",
+        "--json",
+        "--edit",
+        "*.attn.out=zero",
+    )
     kit, found = load(writer), json.loads(here(*command)[1])
     taps = {"decoder.blocks.*.attn.out": regard.zero()}
     with kit.edit(taps), torch.no_grad():

@@ -1,4 +1,4 @@
-"""`regard shortlist`, and what translating makes of the file it writes."""
+"""`regard train shortlist`, and what translating makes of the file it writes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_end_to_end(here: Here, folder: Path, pairs: Path, used: list[int]) -> N
     full = here("translate", SOURCE, *flags)
     assert not used
     few = ("--best", 2, "--always", 5, "--json")
-    code, out, err = here("shortlist", folder, pairs, *few)
+    code, out, err = here("train", "shortlist", folder, pairs, *few)
     said = json.loads(out)
     assert code == 0 and err == "" and said["file"] == str(folder / SHORTLIST_FILE)
     kit = load(folder)
@@ -84,12 +84,12 @@ def test_end_to_end(here: Here, folder: Path, pairs: Path, used: list[int]) -> N
     used.clear()
     assert here("translate", SOURCE, *flags, "--no-shortlist") == full
     assert here("translate", SOURCE, *flags, "--strict")[0] == 0 and not used
-    code, out, _ = here("shortlist", folder, pairs)
-    assert code == 0 and "on average" in out and "%" in out and out.count("\n") == 3
+    code, out, _ = here("train", "shortlist", folder, pairs)
+    assert code == 0 and "on average" in out and "%" in out
 
 
 def test_who_scores_all_words(folder: Path, pairs: Path, here: Here, used: list[int]) -> None:
-    assert here("shortlist", folder, pairs)[0] == 0
+    assert here("train", "shortlist", folder, pairs)[0] == 0
     kit = load(folder)
     list(kit.translate([SOURCE, "le chien"], max_new=5))
     kit.translate(SOURCE, beams=1, max_new=5)
@@ -114,7 +114,7 @@ def test_who_scores_all_words(folder: Path, pairs: Path, here: Here, used: list[
 
 
 def test_answers_do_not_depend_on_neighbours(folder: Path, pairs: Path, here: Here) -> None:
-    assert here("shortlist", folder, pairs, "--always", 5)[0] == 0
+    assert here("train", "shortlist", folder, pairs, "--always", 5)[0] == 0
     kit = load(folder, precision="int8")
     texts = [line.partition("\t")[0] for line in pairs.read_text().splitlines()[:20]]
     for beams in (1, 4):
@@ -123,7 +123,7 @@ def test_answers_do_not_depend_on_neighbours(folder: Path, pairs: Path, here: He
 
 
 def test_the_file_travels(folder: Path, pairs: Path, here: Here, tmp_path: Path) -> None:
-    assert here("shortlist", folder, pairs)[0] == 0
+    assert here("train", "shortlist", folder, pairs)[0] == 0
     load(folder).save(tmp_path / "copy")
     held = (folder / SHORTLIST_FILE).read_bytes()
     assert (tmp_path / "copy" / SHORTLIST_FILE).read_bytes() == held
@@ -132,9 +132,9 @@ def test_the_file_travels(folder: Path, pairs: Path, here: Here, tmp_path: Path)
 def test_a_broken_file(folder: Path, pairs: Path, here: Here) -> None:
     (folder / SHORTLIST_FILE).write_bytes(b"nothing")
     code, out, err = here("translate", SOURCE, "--model", folder)
-    assert code == DataError.exit_code and out == "" and "to fix: `regard shortlist`" in err
+    assert code == DataError.exit_code and out == "" and "to fix: `regard train shortlist`" in err
     assert here("translate", SOURCE, "--model", folder, "--no-shortlist")[0] == 0
-    assert here("shortlist", folder, pairs)[0] == 0  # which mends it
+    assert here("train", "shortlist", folder, pairs)[0] == 0  # which mends it
     assert here("translate", SOURCE, "--model", folder)[0] == 0
 
 
@@ -146,18 +146,18 @@ def test_what_cannot_be(
     pairs: Path,
     tmp_path: Path,  # noqa: F811
 ) -> None:
-    code, _, err = here("shortlist", folder, tmp_path / "none.tsv")
+    code, _, err = here("train", "shortlist", folder, tmp_path / "none.tsv")
     assert code == DataError.exit_code and "none.tsv" in err
-    code, _, err = here("shortlist", writer, pairs)
+    code, _, err = here("train", "shortlist", writer, pairs)
     assert code == 2 and "expected: an encoder-decoder" in err
-    code, _, err = here("shortlist", folders / "pair", pairs)
+    code, _, err = here("train", "shortlist", folders / "pair", pairs)
     assert code == 3 and "no tokenizer" in err
-    code, _, err = here("shortlist", tmp_path / "nowhere", pairs)
+    code, _, err = here("train", "shortlist", tmp_path / "nowhere", pairs)
     assert code != 0 and "nowhere" in err
-    code, _, err = here("shortlist", folder, pairs, "--always", 0)
+    code, _, err = here("train", "shortlist", folder, pairs, "--always", 0)
     assert code == 2 and "from 1 up" in err
     one = tmp_path / "one.tsv"
     one.write_text("le chat\tthe cat\n")
-    code, _, err = here("shortlist", folder, one)
+    code, _, err = here("train", "shortlist", folder, one)
     assert code == DataError.exit_code and "1 pairs" in err
     assert not (folder / SHORTLIST_FILE).exists()

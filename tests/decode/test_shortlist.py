@@ -115,7 +115,9 @@ def test_written_and_read() -> None:
 def test_broken_files_say_what_is_wrong(data: bytes, message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
         Shortlist.from_bytes(data, 5, 12)
-    assert "shortlist.safetensors" in str(caught.value) and "regard shortlist" in str(caught.value)
+    assert "shortlist.safetensors" in str(caught.value) and "regard train shortlist" in str(
+        caught.value
+    )
 
 
 def test_any_text_can_be_spelt() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.order import mix as mix_all
-from regard.history.word2vec import GOLDEN, REACH, Bits, Floats, Ids, Plan, Short
+from regard.history.word2vec import GOLDEN, REACH, Bits, Floats, Ids, SamplingPlan, Short
 
 
 def sigmoid(x: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -23,7 +23,7 @@ def stream(state: int, first: int, count: int) -> Bits:
 class PlainSteps:
     """Draws and learns an example at a time."""
 
-    def __init__(self, plan: Plan, inputs: Floats, outputs: Floats) -> None:
+    def __init__(self, plan: SamplingPlan, inputs: Floats, outputs: Floats) -> None:
         self.plan, self.inputs, self.outputs = plan, inputs, outputs
 
     def draw(self, bounds: Ids, key: int) -> Short:

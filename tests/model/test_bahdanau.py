@@ -242,7 +242,7 @@ def test_the_commands_take_it_like_any_translator(attention, tmp_path, capsys):
     assert len(texts) == 3 and texts[1] == ""
     test = tmp_path / "test.tsv"
     test.write_text("cat dog house\thouse dog cat\n")
-    assert main(["eval", "translate", final, str(test), "--allow-overlap", "--json"]) == 0
+    assert main(["evaluate", "translate", final, str(test), "--allow-overlap", "--json"]) == 0
     assert "bleu" in json.loads(capsys.readouterr().out)
     page = tmp_path / "page.html"
     asked = ["translate", "--model", final, "the old cat sees", "--explain", "--save", str(page)]

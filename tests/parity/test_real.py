@@ -88,7 +88,7 @@ def sentences() -> list[str]:
 
 def test_minilm_embeds_as_transformers_does():
     path = weights("minilm")
-    ours = regard.load(path).embed(sentences())  # one batch of unequal lengths
+    ours = regard.load(path).embed_batch(sentences())  # one batch of unequal lengths
     tokenizer, model = AutoTokenizer.from_pretrained(path), BertModel.from_pretrained(path).eval()
     alone = []
     for text in sentences():
@@ -100,7 +100,7 @@ def test_minilm_embeds_as_transformers_does():
     assert len(set(map(len, map(tokenizer.tokenize, sentences())))) > 30
     assert cosines.min() >= 0.99999
     # Padding changes nothing, and neighbours are told apart.
-    one = torch.cat([regard.load(path).embed(text) for text in sentences()[:3]])
+    one = torch.cat([regard.load(path).embed_batch(text) for text in sentences()[:3]])
     assert torch.allclose(one, ours[:3], atol=1e-6)
     assert (ours @ ours.T).fill_diagonal_(0).max() < 0.999
 

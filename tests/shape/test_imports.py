@@ -24,6 +24,7 @@ interop decode train
 look
 history/predictors
 history/shannon
+history/rungs
 tune nvib evaluate formal
 model_kinds
 translation

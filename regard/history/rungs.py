@@ -1,0 +1,518 @@
+"""The ladder: every rung from counting words to the Transformer, trained and measured on one split.
+
+Rungs stand in the order they came; each says which lower ones it should beat. Those that count come
+first, the others share what is left of a budget of minutes, or take as many steps as asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from itertools import cycle, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from regard.ambient import choose_device, current, note, settings
+from regard.data.duplicates import WORDS, count_words, normalise
+from regard.data.pairs import read_pairs
+from regard.data.text_files import read_lines, read_parts
+from regard.decode.scoring import score_rows
+from regard.energy import Meter
+from regard.errors import DataError, check_known
+from regard.files import check_new
+from regard.history.cbow import WINDOW, fit_scales, train_next_word
+from regard.history.config import Word2VecConfig
+from regard.history.ngram_model import NgramModel, encode_lines, joined
+from regard.history.ngrams import Floats, Ids
+from regard.history.predictors import room_of
+from regard.history.results import Ladder, RungScore
+from regard.history.word_vectors import save_folder
+from regard.tokens import load as load_tokenizer
+from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.trainers import KINDS, train_tokenizer
+from regard.train.config import DataConfig, ShapeConfig, TrainConfig
+
+DOING = "climbing the ladder"
+PICTURE = "ladder.png"
+LEAST = 20  # lines that can be split
+MOST = 1000  # pairs that are held out for each of validation and test
+PIECES = 4000  # tokens of pairs
+TRIAL = 12  # steps that the pace of a rung is taken from, at least
+LONG = 0.04  # of a rung's time; where they take less, as many steps as take twice that are tried
+TRAINING = 0.8  # share of a rung's time that is for training, not for its trial and its test
+VALIDATIONS = 3  # of a rung
+CLASSES, BROWN, MERGE = 100, 0.05, 1e-6  # at most; share of the budget; seconds of word × k²
+LBFGS = 3  # steps of logistic regression for each minute of the budget, at most 60
+PACE, WORKERS = 50_000, 2  # of word2vec: tokens a second at least; threads
+
+SAME: dict[str, Any] = {"schedule": "cosine", "floor": 0.05, "keep": 1, "log_every": 10}
+SAME |= {"batch_tokens": 1024}
+RATE = 8e-3
+FEW = {"fixed": 2000, "additive": 2000, "transformer": 600}  # steps beyond which less is better
+PAIR: dict[str, Any] = {"length": 96, "smoothing": 0.0}
+MUON = {"optimizer": "muon"}  # Adam learns more slowly
+Runs = dict[str, tuple[str, dict[str, Any], dict[str, Any]]]
+PAIR_RUNS: Runs = {
+    "fixed": ("seq2seq", {"attention": "none"}, PAIR),
+    "additive": ("seq2seq", {"attention": "additive"}, PAIR),
+    "transformer": ("seq2seq", {"pre_norm": True, "depth": 2}, PAIR | MUON),
+}
+TEXT_RUNS: Runs = {
+    "mlp": ("mlp", {"depth": 1}, {"length": 32, "lr": 2e-3}),
+    "rnn": ("rnn", {"depth": 1}, {"length": 32, "lr": 2e-3}),
+    "lstm": ("lstm", {"depth": 1}, {"length": 32, "lr": 5e-3}),
+    "gru": ("gru", {"depth": 1}, {"length": 32, "lr": 5e-3}),
+    "transformer": ("lm", {"depth": 2}, {"length": 128} | MUON),
+}
+"""Of each rung that is trained: the function, the shape, and how."""
+
+
+class Rung(NamedTuple):
+    """One model of the ladder."""
+
+    name: str
+    title: str
+    level: int
+    """Rungs of one level are not expected to beat each other."""
+    counts: bool
+    """Whether it counts instead of being trained step by step."""
+    share: float = 1.0
+    """Of the time of those that are trained, beside the others'."""
+
+
+PAIRS = (
+    Rung("bayes", "naive Bayes", 0, True),
+    Rung("logreg", "logistic regression", 1, True),
+    Rung("ibm1", "IBM model 1", 2, True),
+    Rung("fixed", "fixed vector", 3, False),
+    Rung("additive", "Bahdanau", 4, False, 1.6),  # a step takes 1.5 times the fixed vector's
+    Rung("transformer", "Transformer", 5, False, 1.2),
+)
+"""Of translation."""
+TEXTS = (
+    Rung("1-gram", "1-gram", 0, True),
+    Rung("2-gram", "2-gram", 1, True),
+    Rung("3-gram", "3-gram", 2, True),
+    Rung("5-gram", "5-gram", 3, True),
+    Rung("classes", "class 3-gram", 1, True),
+    Rung("word2vec", "word2vec", 1, False),
+    Rung("mlp", "MLP", 4, False),
+    Rung("rnn", "RNN", 4, False),
+    Rung("lstm", "LSTM", 5, False),
+    Rung("gru", "GRU", 5, False),
+    Rung("transformer", "Transformer", 6, False),
+)
+"""Of language modelling."""
+
+
+def beaten_by(rungs: Sequence[Rung], quality: Mapping[str, float]) -> dict[str, list[str]]:
+    """For each rung the lower ones that are as good or better; more quality is better."""
+    return {
+        rung.name: [
+            other.name
+            for other in rungs
+            if other.level < rung.level and quality[other.name] >= quality[rung.name]
+        ]
+        for rung in rungs
+    }
+
+
+# What is said long after -------------------------------------------------------------------------
+
+BEGIN, END, ANSWER = "I grew up in France", "I speak fluent", "French"
+FILLER = "and then we went to the city and the people there were good to us".split()
+DISTANCES = (0, 1, 2, 4, 8, 16, 32, 64)
+"""Words between the two."""
+
+
+class Question(NamedTuple):
+    """What is read, and what should follow."""
+
+    before: list[int]
+    answer: list[int]
+
+
+def lacking(tokenizer: Tokenizer) -> list[str]:
+    """Words of the question that a tokenizer does not know."""
+    return [w for w in f"{BEGIN} {END} {ANSWER}".split() if not knows(tokenizer, w)]
+
+
+def knows(tokenizer: Tokenizer, word: str) -> bool:
+    """Whether a word can be written without the unknown token."""
+    return tokenizer.specials.get("unk", -1) not in tokenizer.encode(word, special=False)
+
+
+def questions(tokenizer: Tokenizer) -> dict[int, Question]:
+    """The sentence with known words between its halves, by how many."""
+    known = [word for word in FILLER if knows(tokenizer, word)]
+    asked: dict[int, Question] = {}
+    for distance in DISTANCES if known else (0,):
+        text = " ".join([BEGIN, *islice(cycle(known), distance), END])
+        before = tokenizer.encode(text, special=False)
+        whole = tokenizer.encode(f"{text} {ANSWER}", special=False)
+        asked[distance] = Question(before, whole[len(before) :])
+    return asked
+
+
+def answer_curve(
+    asked: Mapping[int, Question], logprobs: Callable[[list[int]], Sequence[float] | Floats | None]
+) -> list[float | None]:
+    """p(answer) at each distance; None where a model has no room for so much."""
+    curve = list[float | None]()
+    for question in asked.values():
+        row = logprobs([*question.before, *question.answer])
+        curve.append(None if row is None else math.exp(sum(row[-len(question.answer) :])))
+    return curve
+
+
+# One split ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LadderConfig:
+    """What is climbed on, and with what budget; the fields are those of `regard.ladder`."""
+
+    data: str
+    valid: str | None = None
+    test: str | None = None
+    minutes: float = 20.0
+    steps: int | None = None
+    rungs: str | None = None
+    out: str | None = None
+    tokens: str | None = None
+    vocab: int | None = None
+    min_count: int = 2
+    dim: int = 128
+    watts: float | None = None
+
+    @property
+    def pairs(self) -> bool:
+        """Whether the data are sentence pairs, by the file's name."""
+        return ".tsv" in Path(self.data).suffixes
+
+
+class LadderSplit(NamedTuple):
+    """Files of a ladder, and how many lines each has."""
+
+    train: Path
+    valid: Path
+    test: Path
+    tokenizer: Path
+    lines: dict[str, int]
+    taken_out: int
+    """Lines of the training part that stood in the others too."""
+
+    def ids(self, tokenizer: Tokenizer, part: Literal["train", "valid", "test"]) -> Ids:
+        """A part as one running text."""
+        return joined(encode_lines(tokenizer, read_parts([getattr(self, part)]), False))
+
+
+def make_split(config: LadderConfig, folder: Path) -> LadderSplit:
+    """Write the three parts, and the tokenizer of the training part."""
+    kind = config.tokens or ("pieces" if config.pairs else "spaced")
+    check_known(kind, KINDS, DOING, f"--tokens {kind}")
+    parts, taken_out = cut_parts(config)
+    folder.mkdir(parents=True)
+    files = {name: folder / f"{name}.{'tsv' if config.pairs else 'txt'}" for name in parts}
+    for name, path in files.items():
+        path.write_text("".join(f"{row}\n" for row in parts[name]), encoding="utf-8")
+    roles, wrap = (("pad", "eos"), "eos") if config.pairs else (("pad", "eos"), "none")
+    size = config.vocab or (PIECES if config.pairs else None)
+    least = config.min_count if kind in ("spaced", "words") else 1
+    texts = read_parts([files["train"]])
+    if config.pairs:
+        texts = (f"{side}\n" for pair in read_pairs(files["train"]) for side in pair)
+    tokenizer = train_tokenizer(texts, kind, size, specials=roles, min_count=least, wrap=wrap)
+    tokenizer.save(folder / "tokenizer")
+    lines = {name: len(rows) for name, rows in parts.items()}
+    places = files["train"], files["valid"], files["test"], folder / "tokenizer"
+    return LadderSplit(*places, lines, taken_out)
+
+
+def cut_parts(config: LadderConfig) -> tuple[dict[str, list[str]], int]:
+    """The rows of each part, and how many training rows were left out as others have them."""
+
+    def read(file: str) -> list[str]:
+        if config.pairs:
+            return ["\t".join(pair) for pair in read_pairs(file)]
+        return list(read_lines(file))
+
+    def keys(row: str) -> list[object]:
+        """What must not stand in two parts: a source, a target; a line that is not too short."""
+        if config.pairs:
+            sides = enumerate(row.split("\t"))
+            return [(n, normalise(side)) for n, side in sides if side.strip()]
+        return [normalise(row)] if count_words(row) >= WORDS else []
+
+    rows = read(config.data)
+    if len(rows) < LEAST:
+        what = "pairs" if config.pairs else "lines"
+        raise DataError(DOING, f"{len(rows)} {what} in {config.data}", f"{LEAST} or more")
+    held = max(1, min(len(rows) // LEAST, MOST if config.pairs else len(rows)))
+    parts: dict[str, list[str]] = {}
+    for name, file in (("test", config.test), ("valid", config.valid)):
+        if file is not None:
+            parts[name] = read(file)
+        else:
+            rows, parts[name] = rows[:-held], rows[-held:]
+        if not any(row.strip() for row in parts[name]):
+            raise DataError(DOING, f"nothing in the {name} data", "one line or more")
+    seen = {key for part in parts.values() for row in part for key in keys(row)}
+    train = [row for row in rows if seen.isdisjoint(keys(row))]
+    if len(train) < LEAST // 2:
+        problem = f"{len(train)} lines to train on without those of the test and validation data"
+        raise DataError(DOING, problem, f"{LEAST // 2} or more", "give data that they do not share")
+    return {"train": train, "valid": parts["valid"], "test": parts["test"]}, len(rows) - len(train)
+
+
+# Climbing -----------------------------------------------------------------------------------------
+
+
+def climb(config: LadderConfig, train: Any, evaluate: Any) -> Ladder:
+    """Train and measure rung after rung; `train` and `evaluate` are the rooms of these names."""
+    rungs = choose_rungs(config)
+    if config.out is None:
+        with TemporaryDirectory(prefix="regard-ladder-") as folder:
+            return Climb(config, rungs, Path(folder), train, evaluate).run()
+    check_new(Path(config.out), DOING)
+    ladder = Climb(config, rungs, Path(config.out), train, evaluate).run()
+    if find_spec("matplotlib") is None:
+        note("no picture: matplotlib is not installed (pip install 'regard[plot]')")
+    else:
+        ladder.save(Path(config.out) / PICTURE)
+        note(f"picture: {Path(config.out) / PICTURE}")
+    return ladder
+
+
+def choose_rungs(config: LadderConfig) -> list[Rung]:
+    """The rungs asked for, in the order of the ladder."""
+    known = {rung.name: rung for rung in (PAIRS if config.pairs else TEXTS)}
+    asked = list(known) if config.rungs is None else config.rungs.split(",")
+    for name in asked:
+        check_known(name, known, DOING, f"no rung {name!r}")
+    return [rung for name, rung in known.items() if name in asked]
+
+
+class Climb:
+    """Trains and measures rung after rung on one split."""
+
+    def __init__(
+        self, config: LadderConfig, rungs: Sequence[Rung], folder: Path, train: Any, evaluate: Any
+    ) -> None:
+        self.config, self.rungs, self.folder = config, rungs, folder
+        self.train, self.evaluate = train, evaluate
+        self.began = time.monotonic()
+        self.meter = Meter(choose_device() == "cuda", config.watts)
+        self.split = make_split(config, folder / "split")
+        self.tokenizer = load_tokenizer(self.split.tokenizer)
+        self.lacking = [] if config.pairs else lacking(self.tokenizer)
+        self.asked = {} if config.pairs or self.lacking else questions(self.tokenizer)
+
+    def run(self) -> Ladder:
+        """Those that count first, the others by their shares of the time."""
+        config, split = self.config, self.split
+        if split.taken_out:
+            lines = f"{split.taken_out:,} lines"
+            note(f"left out of training, as test or validation has them: {lines}")
+        scores = list[RungScore]()
+        for number, rung in enumerate(self.rungs):
+            left = sum(other.share for other in self.rungs[number:] if not other.counts)
+            seconds = 0.0 if rung.counts else self.time_left() * rung.share / left
+            about = "" if rung.counts or config.steps else f", about {seconds:.0f} s"
+            note(f"rung {number + 1} of {len(self.rungs)}: {rung.title}{about}")
+            with settings(quiet=True):
+                measured = self.measure_rung(rung, self.folder / rung.name, seconds)
+            scores.append(RungScore(rung.name, rung.title, **measured))
+        quality = {row.name: row.bleu or 0.0 for row in scores}
+        if not config.pairs:
+            quality = {row.name: -(row.perplexity or 0.0) for row in scores}
+        better = beaten_by(self.rungs, quality)
+        french = {"distances": [*self.asked], "lacking": self.lacking}
+        return Ladder(
+            config.data,
+            "translation" if config.pairs else "text",
+            split.lines,
+            split.taken_out,
+            None if config.steps else config.minutes,
+            config.steps,
+            current().seed,
+            round(time.monotonic() - self.began, 1),
+            config.out,
+            [replace(row, beaten_by=better[row.name]) for row in scores],
+            {"source": self.meter.source, "measured": self.meter.measured},
+            None if config.pairs else french,
+        )
+
+    def time_left(self) -> float:
+        """Seconds until the end of the budget."""
+        return max(0.0, self.began + 60 * self.config.minutes - time.monotonic())
+
+    def measure_rung(self, rung: Rung, out: Path, seconds: float) -> dict[str, Any]:
+        """Train a rung into a folder and measure it on the test data."""
+        if rung.name == "word2vec":
+            return self.measure_vectors(out, seconds)
+        costs = self.count(rung, out) if rung.counts else self.train_steps(rung, out, seconds)
+        model = str(out if rung.counts else out / "final")
+        if self.config.pairs:
+            score = self.evaluate.translate(model, self.split.test, by_length=True, workers=1)
+            bands = score.to_dict()["by_length"]
+            return costs | {"bleu": score.bleu, "perplexity": None, "by_length": bands}
+        costs.pop("steps", None)
+        score = self.evaluate.lm(model, self.split.test)
+        quality = {"bleu": None, "perplexity": score.perplexity, "bits": score.bits_per_token}
+        return costs | quality | {"french": self.follow_french(rung, model)}
+
+    def count(self, rung: Rung, out: Path) -> dict[str, Any]:
+        """Train a rung that counts."""
+        config, split, words = self.config, self.split, 0
+        self.meter.start()
+        if config.pairs:
+            lbfgs = config.steps or max(1, min(60, int(LBFGS * config.minutes)))
+            more = {"steps": lbfgs} if rung.name == "logreg" else {}
+            run = getattr(self.train, rung.name)(split.train, out=out, **more)
+            joules, size = self.meter.joules(), run.weights
+            words = sum(len(row.split()) for row in read_lines(split.train))
+        else:
+            text: dict[str, Any] = {"tokens": str(split.tokenizer), "lines": False, "out": out}
+            if rung.name == "classes":
+                run = self.train.classes(split.train, classes=self.fit_classes(), **text)
+            else:
+                run = self.train.ngram(split.train, order=int(rung.name[0]), **text)
+            joules, words = self.meter.joules(), run.tokens
+            own = run.vocabulary if rung.name == "classes" else 0  # each word's share of its class
+            size = sum(run.ngrams) + own
+        return {
+            "bits": None,
+            "parameters": size,
+            "seconds": run.seconds,
+            "tokens_per_s": words / max(run.seconds, 0.01),
+            "joules": joules,
+        }
+
+    def fit_classes(self) -> int:
+        """Classes of words, whose search takes words × classes²: as the budget allows."""
+        words = len(np.unique(self.split.ids(self.tokenizer, "train")))
+        if self.config.steps:
+            return min(CLASSES, words)
+        most = math.isqrt(int(60 * self.config.minutes * BROWN / (words * MERGE)))
+        return max(1, min(CLASSES, words, most))
+
+    def measure_vectors(self, out: Path, seconds: float) -> dict[str, Any]:
+        """Vectors of word2vec, and a softmax over the mean of the last ones."""
+        ids, began = self.split.ids(self.tokenizer, "train"), time.perf_counter()
+        self.meter.start()
+        config = Word2VecConfig("cbow", self.config.dim, WINDOW, min_count=1)
+        times = config.times(len(ids))
+        if not self.config.steps:
+            times = max(1, min(times, int(TRAINING * seconds * PACE / max(len(ids), 1))))
+        config = replace(config, epochs=times)
+        model = train_next_word(ids, self.tokenizer.size, config, current().seed, WORKERS)
+        speed = times * len(ids) / max(time.perf_counter() - began, 0.01)
+        model = fit_scales(model, self.split.ids(self.tokenizer, "valid"))
+        taken, joules = time.perf_counter() - began, self.meter.joules()
+        pieces = self.tokenizer.pieces(range(self.tokenizer.size), "source")
+        words = [re.sub(r"\s", "▁", piece or f"<id{id}>") for id, piece in enumerate(pieces)]
+        counts = np.bincount(ids, minlength=self.tokenizer.size).tolist()
+        both = {"in": model.inputs.numpy(), "out": model.outputs.numpy()}
+        how = {**asdict(config), "seed": current().seed, "a": model.a, "b": model.b}
+        save_folder(out, words, counts, both, how)
+        logs = model.logprobs(self.split.ids(self.tokenizer, "test"))
+        if not len(logs):
+            raise DataError(DOING, f"no tokens in {self.split.test}", "one or more")
+        loss = -float(logs.mean())
+        return {
+            "bleu": None,
+            "perplexity": math.exp(loss) if loss < 700 else math.inf,
+            "bits": loss / math.log(2),
+            "parameters": model.parameters,
+            "seconds": taken,
+            "tokens_per_s": speed,
+            "joules": joules,
+            "french": answer_curve(self.asked, model.logprobs) if self.asked else None,
+        }
+
+    def follow_french(self, rung: Rung, model: str) -> list[float | None] | None:
+        """p(French) by distance."""
+        if not self.asked:
+            return None
+        if rung.counts:
+            return answer_curve(self.asked, NgramModel.open(Path(model)).tables.logprobs)
+        kit = self.kit
+        room = room_of(kit)
+
+        def by_model(whole: list[int]) -> list[float] | None:
+            return score_rows(kit.model, [whole])[0] if len(whole) <= room + 1 else None
+
+        return answer_curve(self.asked, by_model)
+
+    def train_steps(self, rung: Rung, out: Path, seconds: float) -> dict[str, Any]:
+        """Train step by step, for so many seconds or as many steps as asked for."""
+        count = self.config.steps or self.fit_steps(rung, seconds)
+        every = -(-count // VALIDATIONS)
+        options = {"steps": count, "warm_up": max(1, min(400, count // 10))}
+        options |= {"eval_every": every, "save_every": count}
+        if rung.name in FEW:
+            options["lr"] = RATE * min(1.0, (FEW[rung.name] / count) ** 0.5)
+        began = time.perf_counter()
+        self.meter.start()
+        run = self.start_run(rung, out, options)
+        taken, joules = time.perf_counter() - began, self.meter.joules()
+        if run.best_valid is None:
+            raise DataError(f"training {rung.name}", "nothing to validate on", "longer lines")
+        for name in ("checkpoints", "data"):
+            shutil.rmtree(out / name, ignore_errors=True)
+        self.kit = run.kit
+        return {
+            "bits": run.best_valid / math.log(2),
+            "parameters": sum(weight.numel() for weight in self.kit.model.parameters()),
+            "seconds": taken,
+            "tokens_per_s": pace(run.metrics)[0],
+            "joules": joules,
+            "steps": run.steps,
+        }
+
+    def fit_steps(self, rung: Rung, seconds: float) -> int:
+        """How many steps fit into a rung's time, by a trial of a few."""
+        began, trial, steps = time.perf_counter(), self.folder / ".trial", TRIAL
+        for _ in range(2):
+            often = {"log_every": steps // 3, "eval_every": 0, "save_every": steps}
+            run = self.start_run(rung, trial, {"steps": steps, **often})
+            speed, tokens = pace(run.metrics)
+            shutil.rmtree(trial)
+            taken = steps * tokens / speed
+            if taken > LONG * seconds:
+                break
+            steps = int(2 * LONG * seconds * steps / taken)
+        left = TRAINING * seconds - (time.perf_counter() - began)
+        return max(TRIAL, int(left * speed / tokens))
+
+    def start_run(self, rung: Rung, out: Path, options: Mapping[str, Any]) -> Any:
+        """Train a rung that is trained step by step."""
+        verb, shape, own = (PAIR_RUNS if self.config.pairs else TEXT_RUNS)[rung.name]
+        if rung.name == "transformer":
+            heads = next(count for count in (4, 2, 1) if self.config.dim % count == 0)
+            shape = shape | {"heads": heads}
+        data = DataConfig(valid=(str(self.split.valid),), tokens=str(self.split.tokenizer))
+        return getattr(self.train, verb)(
+            self.split.train,
+            out=out,
+            config=TrainConfig(**{**SAME, **own, **options}),
+            shape=ShapeConfig(dim=self.config.dim, **shape),
+            data=data,
+        )
+
+
+def pace(metrics: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """(tokens per second, tokens of a step) of a run, its slow first lines left out."""
+    steps = [line for line in metrics if "tokens_per_s" in line]
+    kept = steps[1:] or steps
+    seconds = sum(1 / max(line["tokens_per_s"], 1e-9) for line in kept)
+    return len(kept) / seconds, sum(line["count"] for line in steps) / len(steps)
