@@ -56,10 +56,6 @@ def run(words: list[str]) -> int:
             from regard.cli.app import run_command
 
             return run_command(command, [*before, *words[length:]])
-    from regard.cli import legacy
-
-    if words and legacy.knows(words):
-        return legacy.main([*before, *words])
     asked = {"--help", "-h", "--version", "--install-completion"}
     if not words or (words[0] in GROUPS and set(words[1:]) <= asked):
         return show_help([*words, *before])
@@ -73,10 +69,6 @@ def show_help(words: Sequence[str]) -> int:
 
     tree = build_tree(doors="--install-completion" in words)
     tree(words or ["--help"], exit_on_error=False, result_action="return_value")
-    if not set(words) - {"--help", "-h"}:
-        from regard.cli.legacy import VERBS
-
-        print(f"Also: {', '.join(VERBS)}")
     return 0 if any(word.startswith("-") for word in words) else UsageError.exit_code
 
 

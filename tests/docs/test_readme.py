@@ -7,7 +7,6 @@ import pytest
 
 import regard
 from regard.cli.commands import PANELS
-from regard.cli.legacy import VERBS
 from regard.interop.families import bind
 from regard.model.model import Model
 from regard.model.presets import llama
@@ -32,7 +31,7 @@ def test_the_python_shown_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_every_command_in_the_table_exists() -> None:
     named = set(re.findall(r"^\| `regard (\w+)", README, re.MULTILINE))
     panels = {word for words in PANELS.values() for word in words}
-    assert named and named <= {*VERBS, *panels}
+    assert named and named <= {*panels}
 
 
 @pytest.mark.parametrize("page", sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")]))
