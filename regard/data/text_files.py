@@ -173,14 +173,14 @@ def last_cut(text: str) -> int:
     return 0
 
 
-def chunks(items: Iterable[Item], most: int = CHUNK) -> Iterator[list[Item]]:
-    """Texts or pairs of texts in lists of about so many characters, to be encoded at once."""
+def chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Texts or pairs of texts in lists of about CHUNK characters, to be cut into tokens at once."""
     held: list[Item] = []
     size = 0
     for item in items:
         held.append(item)
         size += 64 + (sum(map(len, item)) if isinstance(item, tuple) else len(str(item)))
-        if size >= most:
+        if size >= CHUNK:
             yield held
             held, size = [], 0
     if held:

@@ -18,7 +18,6 @@ from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Rust
 
 from regard.ambient import note, progress
-from regard.data.text_files import chunks
 from regard.errors import DataError
 from regard.files import write_whole
 from regard.tokens.results import Vocabulary
@@ -75,7 +74,8 @@ def count_words(
     different pieces are cut into words, a third of the work; `whole` cuts every text as it is.
     """
     counts, pieces = WordCounts(room), Counter[str]()
-    for chunk in chunks(checked(texts, "training a tokenizer"), CHUNK):
+    stream = checked(texts, "training a tokenizer")
+    while chunk := take_chunk(stream):
         odd, plain = list[str](), list[str]()
         for text in chunk:
             (odd if whole or not is_plain(text) else plain).append(text)
@@ -90,6 +90,17 @@ def count_words(
     if counts.lost:
         counts.prune()
     return counts
+
+
+def take_chunk(stream: Iterator[str]) -> list[str]:
+    """The next texts that add up to a chunk."""
+    chunk, size = list[str](), 0
+    for text in stream:
+        chunk.append(text)
+        size += len(text)
+        if size >= CHUNK:
+            break
+    return chunk
 
 
 def is_plain(text: str) -> bool:
