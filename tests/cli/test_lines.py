@@ -6,22 +6,18 @@ import gzip
 import io
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from regard.cli.lines import Line, argument, chunk_groups, line_groups
+from regard.cli.streams import ArrivingLines, read_texts, read_whole
 from regard.errors import DataError, UsageError
 
 
-def reader(chunks: list[bytes]) -> Callable[[], bytes]:
-    rest = iter(chunks)
-    return lambda: next(rest, b"")
-
-
-def read(chunks: list[bytes], size: int = 100) -> list[list[Line]]:
-    return list(chunk_groups(reader(chunks), "file", size))
+def read(chunks: list[bytes]) -> list[str | DataError]:
+    return list(ArrivingLines(iter(chunks), "file"))
 
 
 def test_lines_do_not_depend_on_the_chunks() -> None:
@@ -31,9 +27,10 @@ def test_lines_do_not_depend_on_the_chunks() -> None:
     for _ in range(200):
         at = sorted(draw.sample(range(1, len(text)), draw.randrange(1, 8)))
         chunks = [text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)]
-        size = draw.randrange(1, 5)
-        groups = read(chunks, size)
-        assert [line.text for group in groups for line in group] == lines
+        assert read(chunks) == lines
+        arriving, size = ArrivingLines(iter(chunks), "file"), draw.randrange(1, 5)
+        groups = list(iter(partial(arriving.take, size), []))
+        assert [line for group in groups for line in group] == lines
         assert max(map(len, groups)) <= size
 
 
@@ -41,46 +38,46 @@ def test_what_has_arrived_is_given_at_once() -> None:
     """A slow pipe: after each chunk its whole lines, before the next is asked for."""
     asked: list[int] = []
 
-    def slow() -> bytes:
-        asked.append(1)
-        return [b"one\ntw", b"o\n", b""][len(asked) - 1]
+    def slow() -> Iterator[bytes]:
+        for chunk in (b"one\ntw", b"o\n"):
+            asked.append(1)
+            yield chunk
 
-    found = chunk_groups(slow, "stdin", 100)
-    assert next(found) == [Line("one")] and len(asked) == 1
-    assert next(found) == [Line("two")] and len(asked) == 2
+    lines = ArrivingLines(slow(), "stdin")
+    assert lines.take(100) == ["one"] and len(asked) == 1
+    assert lines.take(100) == ["two"] and len(asked) == 2
 
 
 def test_a_line_that_is_not_utf8_is_named_and_the_others_are_read() -> None:
-    (group,) = read([b"ok\nno \xe9t\xe9\nok\xff\nfin\n"])
-    assert [line.text for line in group] == ["ok", "", "", "fin"]
-    assert group[1].fault == "file, line 2, byte 6 (0xe9) is not UTF-8"
-    assert "line 3" in group[2].fault and not group[3].fault
+    first, bad, worse, last = read([b"ok\nno \xe9t\xe9\nok\xff\nfin\n"])
+    assert (first, last) == ("ok", "fin")
+    assert bad.found == "file, line 2, byte 6 (0xe9) is not UTF-8" and "line 3" in worse.found
 
 
 def test_the_number_goes_on_over_chunks_and_the_mark_is_dropped() -> None:
-    groups = read([b"\xef\xbb\xbfa\nb\n", b"c\n\xff\n"])
-    assert groups[0][0] == Line("a") and "line 4, byte 9 " in groups[1][1].fault
+    lines = read([b"\xef\xbb\xbfa\nb\n", b"c\n\xff\n"])
+    assert lines[:3] == ["a", "b", "c"] and "line 4, byte 9 " in lines[3].found
 
 
 def test_files(tmp_path: Path) -> None:
     plain, packed = tmp_path / "a.txt", tmp_path / "b.gz"
     plain.write_bytes(b"a\nb")
     packed.write_bytes(gzip.compress(b"c\n\xff\n"))
-    found = [line for group in line_groups(None, [str(plain), str(packed)], 10) for line in group]
-    assert [line.text for line in found] == ["a", "b", "c", ""]
-    assert f"{packed}, line 2" in found[3].fault
+    *lines, bad = read_texts([], [str(plain), str(packed)])
+    assert lines == ["a", "b", "c"] and f"{packed}, line 2" in bad.found
     packed.write_bytes(gzip.compress(b"c\n" * 999)[:-9])
     with pytest.raises(DataError, match="a whole file"):
-        list(line_groups(None, [str(packed)], 10))
+        list(read_texts([], [str(packed)]))
     with pytest.raises(DataError, match="no such file"):
-        list(line_groups(None, [str(tmp_path / "none")], 10))
+        list(read_texts([], [str(tmp_path / "none")]))
     with pytest.raises(UsageError):
-        line_groups(["a"], ["b"], 10)
+        read_texts(["a"], ["b"])
 
 
-def test_arguments() -> None:
-    assert argument("", 1) == Line("") and argument("é", 1) == Line("é")
-    assert argument("\udce9", 3).fault == "text 3: not UTF-8"
+def test_words_of_the_command() -> None:
+    assert read_texts(["", "é"], None) == ["", "é"] and read_whole(["a", "b"], None) == "a b"
+    with pytest.raises(DataError, match="not UTF-8"):
+        read_texts(["\udce9"], None)
 
 
 def test_a_bad_line_stops_no_other(tmp_path, capsys, monkeypatch):
