@@ -1,4 +1,4 @@
-"""Lines as they arrive: whole, numbered, and told apart from bytes that are no text."""
+"""Lines as they arrive, from the command, files or stdin; one that is not UTF-8 is told apart."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import io
 import json
 import random
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from regard.cli.streams import ArrivingLines, read_texts, read_whole
+from regard.cli.streams import ArrivingLines, Line, checked, read_texts
 from regard.errors import DataError, UsageError
+from regard.verbs import group_texts
 
 
-def read(chunks: list[bytes]) -> list[str | DataError]:
-    return list(ArrivingLines(iter(chunks), "file"))
+def read(chunks: list[bytes], size: int = 100) -> list[list[Line]]:
+    return list(group_texts(ArrivingLines(chunks, "file"), size))
 
 
 def test_lines_do_not_depend_on_the_chunks() -> None:
@@ -27,11 +27,11 @@ def test_lines_do_not_depend_on_the_chunks() -> None:
     for _ in range(200):
         at = sorted(draw.sample(range(1, len(text)), draw.randrange(1, 8)))
         chunks = [text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)]
-        assert read(chunks) == lines
-        arriving, size = ArrivingLines(iter(chunks), "file"), draw.randrange(1, 5)
-        groups = list(iter(partial(arriving.take, size), []))
+        size = draw.randrange(1, 5)
+        groups = read(chunks, size)
         assert [line for group in groups for line in group] == lines
         assert max(map(len, groups)) <= size
+        assert list(ArrivingLines(chunks, "file")) == lines
 
 
 def test_what_has_arrived_is_given_at_once() -> None:
@@ -43,28 +43,25 @@ def test_what_has_arrived_is_given_at_once() -> None:
             asked.append(1)
             yield chunk
 
-    lines = ArrivingLines(slow(), "stdin")
-    assert lines.take(100) == ["one"] and len(asked) == 1
-    assert lines.take(100) == ["two"] and len(asked) == 2
+    groups = group_texts(ArrivingLines(slow(), "stdin"), 100)
+    assert next(groups) == ["one"] and len(asked) == 1
+    assert next(groups) == ["two"] and len(asked) == 2
 
 
 def test_a_line_that_is_not_utf8_is_named_and_the_others_are_read() -> None:
-    first, bad, worse, last = read([b"ok\nno \xe9t\xe9\nok\xff\nfin\n"])
-    assert (first, last) == ("ok", "fin")
-    assert bad.found == "file, line 2, byte 6 (0xe9) is not UTF-8" and "line 3" in worse.found
-
-
-def test_the_number_goes_on_over_chunks_and_the_mark_is_dropped() -> None:
-    lines = read([b"\xef\xbb\xbfa\nb\n", b"c\n\xff\n"])
-    assert lines[:3] == ["a", "b", "c"] and "line 4, byte 9 " in lines[3].found
+    (group,) = read([b"ok\nno \xe9t\xe9\nok\xff\nfin\n"])
+    assert (group[0], group[3]) == ("ok", "fin") and "line 3" in str(group[2])
+    assert "file, line 2, byte 6 (0xe9) is not UTF-8" in str(group[1])
+    groups = read([b"\xef\xbb\xbfa\nb\n", b"c\n\xff\n"])  # the mark of a file's beginning
+    assert groups[0][0] == "a" and "line 4, byte 9 " in str(groups[1][1])
 
 
 def test_files(tmp_path: Path) -> None:
     plain, packed = tmp_path / "a.txt", tmp_path / "b.gz"
     plain.write_bytes(b"a\nb")
     packed.write_bytes(gzip.compress(b"c\n\xff\n"))
-    *lines, bad = read_texts([], [str(plain), str(packed)])
-    assert lines == ["a", "b", "c"] and f"{packed}, line 2" in bad.found
+    *lines, last = read_texts([], [str(plain), str(packed)])
+    assert lines == ["a", "b", "c"] and f"{packed}, line 2" in str(last)
     packed.write_bytes(gzip.compress(b"c\n" * 999)[:-9])
     with pytest.raises(DataError, match="a whole file"):
         list(read_texts([], [str(packed)]))
@@ -72,12 +69,9 @@ def test_files(tmp_path: Path) -> None:
         list(read_texts([], [str(tmp_path / "none")]))
     with pytest.raises(UsageError):
         read_texts(["a"], ["b"])
-
-
-def test_words_of_the_command() -> None:
-    assert read_texts(["", "é"], None) == ["", "é"] and read_whole(["a", "b"], None) == "a b"
+    assert checked("é") == "é"
     with pytest.raises(DataError, match="not UTF-8"):
-        read_texts(["\udce9"], None)
+        checked("\udce9")
 
 
 def test_a_bad_line_stops_no_other(tmp_path, capsys, monkeypatch):
