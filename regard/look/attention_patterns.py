@@ -28,8 +28,12 @@ def attention_names(hooked: HookedModel) -> list[str]:
     """Paths of all attentions, such as decoder.blocks.0.attn, in the model's order."""
     names = [n.removesuffix(".pattern") for n in hooked.taps if n.endswith(".pattern")]
     if not names:
-        problem = "a model without attention, such as an RNN or an LSTM"
-        raise UsageError("looking at attention", problem, "a model with attention heads")
+        raise UsageError(
+            "looking at attention",
+            f"a {type(hooked.model).__name__} model without attention",
+            "a Transformer, or a recurrent encoder-decoder with additive attention",
+            "`regard look explain`, `patch --over stream`, `probe` and `extract` look into it",
+        )
     return names
 
 

@@ -21,7 +21,7 @@ from regard.errors import RegardError, UsageError
 from regard.look.answer_tokens import find_token, read_asked
 from regard.look.attention_patterns import find_attention
 from regard.look.hooks import HookedModel
-from regard.look.patching import Goal, goal_columns
+from regard.look.patching import Goal, goal_columns, last_stack
 from regard.look.results import Contribution, Lens, LensLayer, LensToken
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -84,16 +84,6 @@ class Direction(NamedTuple):
 
 
 # The stream at each layer -----------------------------------------------------------------------
-
-
-def last_stack(model: Model, doing: str) -> tuple[str, Stack]:
-    """The stack that feeds the output head, and its name."""
-    name = "encoder" if model.decoder is None else "decoder"
-    stack = model.encoder if model.decoder is None else model.decoder
-    if not isinstance(stack, Stack):
-        problem = "a recurrent model, which has no stream that its layers add to"
-        raise UsageError(doing, problem, "a Transformer")
-    return name, stack
 
 
 @torch.no_grad()

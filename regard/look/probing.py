@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -200,8 +200,6 @@ def fit_probe(
     kind: ProbeKind, train: Labelled, dev: Labelled, classes: int, seed: int = 0
 ) -> FittedProbe:
     """A probe of standardised vectors; `dev` says how strong L2 is, or when to stop."""
-    if kind not in ("linear", "mlp"):
-        raise UsageError("fitting a probe", f"kind {kind!r}", "linear or mlp")
     mean, spread = mean_and_spread(train.x)
     train, dev = (Labelled((part.x - mean) / spread, part.y) for part in (train, dev))
     if kind == "linear":
@@ -336,26 +334,6 @@ def probe_vectors(
     )
 
 
-def probe_layers(
-    vectors: Iterable[tuple[str, Tensor]],
-    tasks: Mapping[str, ProbingTask],
-    kind: ProbeKind = "linear",
-    seed: int = 0,
-    controls: Mapping[str, ProbingTask] | None = None,
-    code: bool = True,
-) -> dict[str, list[ProbedTap]]:
-    """Which layer knows what: for each feature, a task by name, what each tap's vectors tell.
-
-    Vectors (M, D) are of words, or of patches of pictures: whatever the tasks label.
-    """
-    probed: dict[str, list[ProbedTap]] = {name: [] for name in tasks}
-    for tap, x in vectors:
-        for name, task in tasks.items():
-            control = (controls or {}).get(name)
-            probed[name].append(probe_vectors(tap, x, task, kind, seed, control, code))
-    return probed
-
-
 def online_bits(
     kind: ProbeKind,
     train: Labelled,
@@ -453,7 +431,10 @@ def probe_labels(
     seed = current().seed
     tasks = {label: label_task(corpus, label, seed, drop_rare) for label in labels}
     controls = {name: task.control(seed) for name, task in tasks.items() if control}
-    probed = probe_layers(tap_vectors(kit, corpus.tokens, taps), tasks, kind, seed, controls)
+    probed: dict[str, list[ProbedTap]] = {label: [] for label in labels}
+    for tap, x in tap_vectors(kit, corpus.tokens, taps):
+        for label, task in tasks.items():
+            probed[label].append(probe_vectors(tap, x, task, kind, seed, controls.get(label)))
     probes = []
     for label, task in tasks.items():
         test = len(task.parts.test)
