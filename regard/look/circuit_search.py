@@ -116,7 +116,12 @@ def find_circuit(
         named = dict(zip(sites, effects.tolist(), strict=True))
         nodes = [CircuitNode(s.tap, s.head, named[s], loss) for s, loss in lost.items()]
         say("edges")
-        largest = find_edges(hooked, pairs, list(lost))[:edges] if edges else []
+        largest: list[CircuitEdge] = []
+        try:
+            every = edge_scores(hooked, pairs) if edges else []
+            largest = edges_within(hooked, every, list(lost))[:edges]
+        except UsageError as error:  # a model whose edges are not scored
+            note(f"no edges: {error.found}")
     seed, kind, keep = config.seed, config.kind, config.keep
     return Circuit(model, prompts, seed, kind, keep, nodes, certificate, named, largest)
 
@@ -286,15 +291,6 @@ def edge_scores(hooked: HookedModel, pairs: Pairs, steps: int = 5) -> list[Circu
         if sender.depth < receiver.depth
     ]
     return sorted(edges, key=lambda edge: -abs(edge.score))
-
-
-def find_edges(hooked: HookedModel, pairs: Pairs, nodes: Sequence[Site]) -> list[CircuitEdge]:
-    """Edges of a circuit, largest first; a model whose edges are not scored has none."""
-    try:
-        return edges_within(hooked, edge_scores(hooked, pairs), nodes)
-    except UsageError as error:
-        note(f"no edges: {error.found}")
-        return []
 
 
 def edges_within(
