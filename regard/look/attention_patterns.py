@@ -6,7 +6,7 @@ Who listens to a `pattern` tap makes attention take its explicit path. Reading n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -131,14 +131,9 @@ def rebuild_pattern(
     return pattern_rows(hooked, name, q, k, batch, view=views[kind])
 
 
-def patterns(
-    hooked: HookedModel, batch: Batch, layers: str | Iterable[str] = "*"
-) -> dict[str, Tensor]:
-    """Attention weights (B, H, T, S) of each attention whose path matches, from one fused run."""
-    wanted = [layers] if isinstance(layers, str) else layers
-    known = [f"{name}.pattern" for name in attention_names(hooked)]
-    chosen = find_taps([f"{name}.pattern" for name in wanted], known)
-    names = [name.removesuffix(".pattern") for name in chosen]
+def patterns(hooked: HookedModel, batch: Batch) -> dict[str, Tensor]:
+    """Attention weights (B, H, T, S) of each attention by its path, from one fused run."""
+    names = attention_names(hooked)
     _, seen = hooked.run(batch, [tap for name in names for tap in pattern_taps(hooked, name)])
     views: dict[str, View] = {}
     return {name: rebuild_pattern(hooked, name, seen, batch, views) for name in names}

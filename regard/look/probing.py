@@ -232,7 +232,6 @@ def fit_linear(
     classes: int,
     l2: float = 1.0,
     start: tuple[Tensor, Tensor] | None = None,
-    steps: int = STEPS,
 ) -> tuple[Tensor, Tensor]:
     """Multinomial logistic regression: weight (C, D) and bias (C,) with the least
 
@@ -245,8 +244,8 @@ def fit_linear(
     double = x.dtype == torch.float64
     search = torch.optim.LBFGS(
         [weight, bias],
-        max_iter=steps,
-        max_eval=2 * steps,
+        max_iter=STEPS,
+        max_eval=2 * STEPS,
         tolerance_grad=1e-9 if double else 1e-5,
         tolerance_change=1e-15 if double else 1e-8,
         line_search_fn="strong_wolfe",
@@ -429,7 +428,17 @@ def probe_labels(
 ) -> LabelProbe | LabelProbes:
     """How well labels of words, columns of a treebank, can be read off the vectors of each tap."""
     seed = current().seed
-    tasks = {label: label_task(corpus, label, seed, drop_rare) for label in labels}
+    columns: dict[str, list[str]] = {label: [] for label in labels}
+    forms, numbers = list[str](), list[int]()
+    for n, (sentence, row) in enumerate(zip(corpus.sentences, corpus.tokens, strict=True)):
+        for label, column in columns.items():
+            column += [sentence.columns[label][word] for word in row.words]
+        forms += [sentence.forms[word] for word in row.words]
+        numbers += [n] * len(row.words)
+    tasks = {
+        label: make_task(column, forms, numbers, seed, drop_rare)
+        for label, column in columns.items()
+    }
     controls = {name: task.control(seed) for name, task in tasks.items() if control}
     probed: dict[str, list[ProbedTap]] = {label: [] for label in labels}
     for tap, x in tap_vectors(kit, corpus.tokens, taps):
@@ -442,13 +451,3 @@ def probe_labels(
         words = {name: len(part) for name, part in task.parts._asdict().items()}
         probes.append(LabelProbe(label, kind, task.names, words, baselines, probed[label]))
     return probes[0] if len(probes) == 1 else LabelProbes(probes)
-
-
-def label_task(corpus: TaggedCorpus, label: str, seed: int, drop_rare: bool) -> ProbingTask:
-    """The labels of the words that have a token."""
-    labels, forms, numbers = list[str](), list[str](), list[int]()
-    for n, (sentence, row) in enumerate(zip(corpus.sentences, corpus.tokens, strict=True)):
-        labels += [sentence.columns[label][word] for word in row.words]
-        forms += [sentence.forms[word] for word in row.words]
-        numbers += [n] * len(row.words)
-    return make_task(labels, forms, numbers, seed, drop_rare)
