@@ -49,7 +49,7 @@ COMMANDS = {
     "history cluster": ("history", "cluster", "M", "--k", "2"),
     "evaluate similarity": ("evaluate", "similarity", "M", "text"),
     "evaluate analogies": ("evaluate", "analogies", "M"),
-    "embed": ("embed", "M", "text", "--word", "cat"),
+    "embed": ("embed", "M", "--word", "cat", "--files", "text"),
     "export arpa": ("export", "arpa", "M", "out"),
     "export int8": ("export", "int8", "M", "out"),
     "check": ("check", "M"),

@@ -5,11 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from regard.formal.dfa import DFA
-from regard.formal.state_diagram import draw_automaton
-from regard.result import DASH, Grid, Result, Row, shown
+from regard.formal.state_diagram import AutomatonResult
+from regard.result import DASH, Grid, Result, Row, grid_of, shown
 
 CLIP, LONG = 60, 300  # characters of a line in the table, of an expression
 NEAR = 100  # lengths up to here are told apart from the rest
@@ -78,7 +77,7 @@ class Membership(Result):
 
 
 @dataclass(frozen=True)
-class Automaton(Result):
+class Automaton(AutomatonResult):
     """The smallest automaton of {language}."""
 
     language: str
@@ -98,10 +97,9 @@ class Automaton(Result):
         short = f"; {self.expression}" if self.expression and len(self.expression) <= LONG else ""
         yield f"{self.states} states{dead}{short}"
 
-    def save(self, path: str | Path) -> None:
-        """Write it as .dot or .png, or the result in any other form."""
-        if not draw_automaton(self.dfa, path, self.shows_dead):
-            super().save(path)
+    def drawn(self) -> tuple[DFA, bool]:
+        """The automaton, and whether its dead state is shown."""
+        return self.dfa, self.shows_dead
 
 
 @dataclass(frozen=True)
@@ -136,9 +134,7 @@ class Languages(Result):
 
     def parts(self) -> Iterator[str | Grid]:
         """A table of each."""
-        rows = [(one.name, one.kind, one.summary, one.example) for one in self.languages]
-        columns: tuple[str, ...] = ("name", "kind", "", "such as")
-        yield Grid("languages (dyck-K and dyck-K-depth-D too)", columns, rows, left=4)
+        yield grid_of("languages (dyck-K and dyck-K-depth-D too)", self.languages)
         title = "tasks, with the published best accuracy at lengths 41 to 500 (per cent)"
         columns = ("task", "level", "chance", "RNN", "stack", "tape", "Transformer", "LSTM")
         scores = [

@@ -282,7 +282,7 @@ def ladder(
     dim: Count = 128,
     watts: Amount | None = None,
 ) -> Ladder:
-    """Train every rung from counting words to the Transformer on one split, in one table.
+    """Train every rung from counting words to the Transformer.
 
     Args:
         data: sentence pairs (.tsv: source TAB target) or a text, compressed or not.

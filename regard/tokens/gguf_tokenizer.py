@@ -72,6 +72,7 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
         rust,
         roles.get("bos") if fields.get("add_bos_token", usual) else None,
         roles.get("eos") if fields.get("add_eos_token", False) else None,
+        twice=True,
     )
     template = metadata.get("tokenizer.chat_template")
     return Tokenizer.from_rust(rust, roles, {"chat_template": template} if template else None)

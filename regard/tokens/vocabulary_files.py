@@ -28,11 +28,7 @@ def word_piece(pieces: list[str], settings: TokenizerSettings) -> Rust:
     rust.decoder = decoders.WordPiece(prefix="##")
     cls, sep = settings.token("cls", "[CLS]"), settings.token("sep", "[SEP]")
     ids = require(rust, "vocab.txt", {"unk": unk, "cls": cls, "sep": sep})
-    rust.post_processor = processors.TemplateProcessing(
-        single=[cls, "$A", sep],
-        pair=[cls, "$A", sep, "$B:1", f"{sep}:1"],
-        special_tokens=[(cls, ids["cls"]), (sep, ids["sep"])],
-    )
+    surround(rust, ids["cls"], ids["sep"])
     add_tokens(rust, settings)
     return rust
 
@@ -68,6 +64,7 @@ def byte_level(
             rust,
             roles.get("bos") if options.get("add_bos_token") else None,
             roles.get("eos") if options.get("add_eos_token") else None,
+            twice=True,
         )
     return rust
 
@@ -85,14 +82,17 @@ def require(rust: Rust, file: str, tokens: dict[str, str]) -> dict[str, int]:
     return ids
 
 
-def surround(rust: Rust, bos: int | None, eos: int | None) -> None:
-    """Let the tokenizer put bos before a text and eos after it, where given."""
-    if bos is None and eos is None:
-        return
+def surround(rust: Rust, bos: int | None, eos: int | None, twice: bool = False) -> None:
+    """Let the tokenizer put bos before a text and eos after it, where given.
+
+    Before the second text of a pair bos stands only if `twice`.
+    """
     names = {str(rust.id_to_token(id)): id for id in (bos, eos) if id is not None}
+    if not names:
+        return
     before = [name for name, id in names.items() if id == bos]
     after = [name for name, id in names.items() if id == eos]
-    second = [f"{name}:1" for name in (*before, "$B", *after)]
+    second = [f"{name}:1" for name in (*(before if twice else ()), "$B", *after)]
     rust.post_processor = processors.TemplateProcessing(
         single=[*before, "$A", *after],
         pair=[*before, "$A", *after, *second],
