@@ -45,6 +45,7 @@ from regard.verbs import (
 if TYPE_CHECKING:
     from regard.kit import Kit
     from regard.look.patching import Pairs
+    from regard.model.model import Model
 
 
 @verb
@@ -540,3 +541,14 @@ def _read_pairs(kit: Kit, pairs: str | Path | None, task: str | None, count: int
         raise UsageError("patching activations", "pairs and a task, or neither", "one of them")
     prompts = ioi_prompts(kit, count, current().seed) if pairs is None else read_prompts(pairs)
     return make_pairs(kit, prompts)
+
+
+def as_kit(model: ModelLike | Model) -> Kit:
+    """What is named, opened; a bare model as a Kit without tokenizer."""
+    from regard.kit import Kit
+    from regard.loading import load_kit
+    from regard.model.model import Model
+
+    if isinstance(model, Model):
+        return Kit(model)
+    return model if isinstance(model, Kit) else load_kit(model)

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from regard.errors import DataError, UsageError, check_known
 from regard.interop.side import start_id
+from regard.look import as_kit
 from regard.look.attention_patterns import find_attention
 from regard.look.edits import Edit, mean, zero
 from regard.look.head_scores import RandomRepeats, best_heads, repeats_for, score_heads
@@ -46,11 +47,7 @@ class Mechanism:
         rows: int = 4,
         seed: int = 0,
     ) -> None:
-        from regard.kit import Kit
-        from regard.loading import load_kit
-
-        kit = Kit(model) if isinstance(model, Model) else model
-        self.kit = kit if isinstance(kit, Kit) else load_kit(kit)
+        self.kit = as_kit(model)
         self.length, self.rows, self.seed = length, rows, seed
 
     @cached_property
