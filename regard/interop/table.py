@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -74,77 +74,41 @@ def act(key: str, default: str) -> Key:
     return Key(key, default, ACTIVATIONS)
 
 
-def read_labels(config: dict[str, Any]) -> int:
-    """Number of classes: id2label, num_labels, or Hugging Face's default of two."""
-    return len(config.get("id2label") or {}) or int(config.get("num_labels") or 2)
-
-
 def write_labels(count: int) -> dict[str, Any]:
     """Class names LABEL_0 …, as Hugging Face makes them."""
     names = {str(n): f"LABEL_{n}" for n in range(count)}
     return {"id2label": names, "label2id": {name: int(n) for n, name in names.items()}}
 
 
-LABELS = ManyKeys(read_labels, write_labels)
+LABELS = ManyKeys(
+    lambda config: len(config.get("id2label") or {}) or int(config.get("num_labels") or 2),
+    write_labels,
+)
+"""Number of classes: id2label, num_labels, or Hugging Face's default of two."""
 
 
-# Operations between their tensors and ours, each with its inverse, so that a table works both ways.
+class Op(NamedTuple):
+    """A step from the tensors of one table row in their layout to ours, and its inverse."""
+
+    load: Callable[[list[Tensor]], list[Tensor]]
+    """Theirs → ours."""
+    save: Callable[[list[Tensor]], list[Tensor]]
+    """Ours → theirs."""
 
 
-class Op(Protocol):
-    """A step from the tensors of one table row in their layout to ours, and back."""
-
-    def load(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Theirs → ours."""
-
-    def save(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Ours → theirs."""
+def turn(tensors: list[Tensor]) -> list[Tensor]:
+    """Matrices (in, out) ↔ (out, in); vectors pass."""
+    return [t.t() if t.dim() == 2 else t for t in tensors]
 
 
-class Transpose:
-    """Matrices stored as (in, out), as GPT-2 does; vectors pass."""
-
-    def load(self, tensors: list[Tensor]) -> list[Tensor]:
-        """(in, out) → (out, in)."""
-        return [t.t() if t.dim() == 2 else t for t in tensors]
-
-    save = load
-
-
-class Split:
-    """One tensor that holds several of ours, one after the other along the first dimension."""
-
-    def load(self, tensors: list[Tensor], count: int = 3) -> list[Tensor]:
-        """One → `count` of equal size."""
-        return list(tensors[0].chunk(count))
-
-    def save(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Several → one."""
-        return [torch.cat(tensors)]
-
-
-class Unsqueeze:
-    """A leading dimension of size one that we do not keep."""
-
-    def load(self, tensors: list[Tensor]) -> list[Tensor]:
-        """(1, …) → (…)."""
-        return [t[0] for t in tensors]
-
-    def save(self, tensors: list[Tensor]) -> list[Tensor]:
-        """(…) → (1, …)."""
-        return [t[None] for t in tensors]
-
-
-class Duplicate:
-    """One tensor of ours that they store under two names."""
-
-    def load(self, tensors: list[Tensor]) -> list[Tensor]:
-        """The first of the two is the one their model computes with."""
-        return tensors[:1]
-
-    def save(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Ours under both names."""
-        return tensors * 2
+TRANSPOSE = Op(turn, turn)
+"""Matrices stored as (in, out), as GPT-2 does."""
+SPLIT = Op(lambda tensors: list(tensors[0].chunk(3)), lambda tensors: [torch.cat(tensors)])
+"""One tensor that holds three of ours, one after the other along the first dimension."""
+UNSQUEEZE = Op(lambda tensors: [t[0] for t in tensors], lambda tensors: [t[None] for t in tensors])
+"""A leading dimension of size one that we do not keep."""
+DUPLICATE = Op(lambda tensors: tensors[:1], lambda tensors: tensors * 2)
+"""One tensor of ours under two names: the first is the one that their model computes with."""
 
 
 # Rows and tables --------------------------------------------------------------------------------
