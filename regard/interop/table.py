@@ -253,9 +253,14 @@ def write_config(binding: Binding, config: ModelConfig) -> dict[str, Any]:
     return theirs_config
 
 
-def moves(binding: Binding, model: Model) -> tuple[list[Move], list[Move]]:
-    """(the moves that fill a model, those of weights that are tied to one already filled)."""
+def moves(binding: Binding | None, model: Model) -> tuple[list[Move], list[Move]]:
+    """(the moves that fill a model, those of weights that are tied to one already filled).
+
+    Without a table, in a folder of regard's own, each tensor is itself.
+    """
     owned = dict(model.named_parameters())
+    if binding is None:
+        return [Move([name], [name], ()) for name in owned], []
     every = dict(model.named_parameters(remove_duplicate=False))
     filling: list[Move] = []
     copies: list[Move] = []
@@ -287,7 +292,7 @@ def expand(
                     yield Move([n + suffix for n in our], [n + suffix for n in their], row.ops)
 
 
-def fit(binding: Binding, model: Model, shapes: dict[str, tuple[int, ...]]) -> list[Move]:
+def fit(binding: Binding | None, model: Model, shapes: dict[str, tuple[int, ...]]) -> list[Move]:
     """The moves that fill `model` from tensors of these shapes; DataError with three lists."""
     filling, copies = moves(binding, model)
     parameters = dict(model.named_parameters())
@@ -295,7 +300,8 @@ def fit(binding: Binding, model: Model, shapes: dict[str, tuple[int, ...]]) -> l
     aliases = {name for move in copies for name in move.theirs}
     covered = {name for move in filling for name in move.ours}
     missing = sorted(wanted - set(shapes)) + sorted(set(parameters) - covered)
-    ignore = [pattern for listed in binding.table.ignore for pattern in braces(listed)]
+    ignored = binding.table.ignore if binding else ()
+    ignore = [pattern for listed in ignored for pattern in braces(listed)]
     unexpected = sorted(
         name
         for name in set(shapes) - wanted - aliases
@@ -313,23 +319,15 @@ def fit(binding: Binding, model: Model, shapes: dict[str, tuple[int, ...]]) -> l
             if tensor.shape != parameters[name].shape:
                 theirs = [f"{n} {shapes[n]}" for n in move.theirs]
                 misshapen.append(f"{', '.join(theirs)} → {name} {tuple(parameters[name].shape)}")
-    refuse_misfits(f"loading a {binding.architecture}", missing, unexpected, misshapen)
-    return filling
-
-
-def refuse_misfits(
-    doing: str, missing: list[str], unexpected: list[str], misshapen: list[str]
-) -> None:
-    """DataError with three lists, unless all are empty; of long ones the first ten names."""
     lists = {"missing": missing, "unexpected": unexpected, "misshapen": misshapen}
     if not any(lists.values()):
-        return
-    shown = ""
-    for title, names in lists.items():
+        return filling
+    kind, shown = binding.architecture if binding else "folder of regard's own", ""
+    for title, names in lists.items():  # of long ones the first ten names
         rest = f" and {len(names) - 10} more" if len(names) > 10 else ""
         shown += f"\n  {title} ({len(names)}): {', '.join(names[:10]) or 'none'}{rest}"
     raise DataError(
-        doing,
+        f"loading a {kind}",
         "tensors that do not fit" + shown,
         "each tensor of the table, with the shape that config.json implies",
         "check that config.json and the weights belong together",
