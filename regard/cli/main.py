@@ -8,12 +8,19 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from regard.cli.commands import GROUPS, TABLE
-from regard.cli.failures import explain
 from regard.cli.render import show_error, warnings_as_notes
-from regard.errors import UsageError, nearest
-from regard.files import FULL
+from regard.errors import (
+    DataError,
+    RegardError,
+    ResourceError,
+    UsageError,
+    is_out_of_memory,
+    nearest,
+)
+from regard.files import FULL, cannot_write
 
 INTERRUPTED = 130
 
@@ -56,10 +63,6 @@ def run(words: list[str]) -> int:
             from regard.cli.app import run_command
 
             return run_command(command, [*before, *words[length:]])
-    from regard.cli import legacy
-
-    if words and legacy.knows(words):
-        return legacy.main([*before, *words])
     asked = {"--help", "-h", "--version", "--install-completion"}
     if not words or (words[0] in GROUPS and set(words[1:]) <= asked):
         return show_help([*words, *before])
@@ -73,10 +76,6 @@ def show_help(words: Sequence[str]) -> int:
 
     tree = build_tree(doors="--install-completion" in words)
     tree(words or ["--help"], exit_on_error=False, result_action="return_value")
-    if not set(words) - {"--help", "-h"}:
-        from regard.cli.legacy import VERBS
-
-        print(f"Also: {', '.join(VERBS)}")
     return 0 if any(word.startswith("-") for word in words) else UsageError.exit_code
 
 
@@ -102,3 +101,29 @@ def open_streams() -> None:
 def drop_output() -> None:
     """Let what stdout still holds go nowhere: Python would fail to write it again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def explain(error: Exception) -> RegardError:
+    """Any exception as one of ours."""
+    if isinstance(error, RegardError):
+        return error
+    if is_out_of_memory(error):
+        fix = "`regard plan` says what fits: a smaller batch, a shorter length"
+        return ResourceError("running", "not enough memory", fix=fix)
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        fix = "`regard doctor` says what is missing"
+        return RegardError("running", f"the package {error.name} is not installed", fix=fix)
+    if isinstance(error, OSError) and error.strerror:
+        return explain_system(error)
+    problem = f"{type(error).__name__}: {error}"
+    return RegardError("running", problem, fix="run again with -v to see where it happened")
+
+
+def explain_system(error: OSError) -> RegardError:
+    """What the system would not do, most often to a file."""
+    if error.errno not in FULL:
+        doing = "running" if error.filename is None else f"opening {error.filename}"
+        return DataError(doing, str(error.strerror), "a path that can be read or written")
+    if error.filename is None:  # stdout has no name
+        return ResourceError("writing the output", str(error.strerror), "room for it on the disk")
+    return cannot_write(Path(error.filename), error, "room on the disk")

@@ -397,8 +397,8 @@ def _embed_group(
             for number, text in enumerate(group, done):
                 yield from _embed_group(kit, [text], number)
         else:
-            found = f"text {done + 1}: {error.found}"
-            yield Failed(DataError(error.doing, found, error.expected, error.fix))
+            wrong = f"text {done + 1}: {error.found}"
+            yield Failed(DataError(error.doing, wrong, error.expected, error.fix))
         return
     yield from (Embedding(number, vector) for number, vector in enumerate(vectors, done + 1))
 

@@ -43,14 +43,14 @@ def alternatives(
         starts += [[*tokens[:place], word] for word in words.tolist()]
         logprobs += [known[place] + value for value in values.tolist()]
     going = [n for n, start in enumerate(starts) if start[-1] not in eos and len(start) < limit]
-    found: dict[int, Hypothesis] = {}
+    continued: dict[int, Hypothesis] = {}
     if going:
         longer = extend(batch, [starts[n] for n in going])
         rest = go_on(longer, [limit - len(starts[n]) for n in going])
-        found = {n: row[0] for n, row in zip(going, rest, strict=True) if row}
+        continued = {n: row[0] for n, row in zip(going, rest, strict=True) if row}
     answers = []
     for n, (start, value) in enumerate(zip(starts, logprobs, strict=True)):
-        more = found.get(n, Hypothesis([], 0.0, 0.0, start[-1] in eos))
+        more = continued.get(n, Hypothesis([], 0.0, 0.0, start[-1] in eos))
         total = value + more.logprob
         answers.append(Hypothesis([*start, *more.tokens], total, total, more.finished))
     return [answers[at : at + count] for at in range(0, len(answers), count)]
@@ -64,9 +64,9 @@ def check(
         raise UsageError("finding alternatives", f"{len(batch.ids)} rows", "one")
     for place in places:
         if not 0 <= place <= len(tokens) or place >= limit:
-            found = f"place {place} of {len(tokens)} tokens"
+            wrong = f"place {place} of {len(tokens)} tokens"
             expected = f"0 to {min(len(tokens), limit - 1)}"
-            raise UsageError("finding alternatives", found, expected)
+            raise UsageError("finding alternatives", wrong, expected)
     if count < 1:
         raise UsageError("finding alternatives", f"count = {count}", "1 or more")
 

@@ -51,11 +51,11 @@ class BeamConfig:
 
     def __post_init__(self) -> None:
         if self.width < 1 or not 1 <= self.count <= self.width:
-            found = f"width = {self.width}, count = {self.count}"
-            raise UsageError("beam search", found, "width ≥ 1 and 1 ≤ count ≤ width")
+            wrong = f"width = {self.width}, count = {self.count}"
+            raise UsageError("beam search", wrong, "width ≥ 1 and 1 ≤ count ≤ width")
         if self.groups < 1 or self.width % self.groups:
-            found = f"{self.groups} groups of a beam of {self.width}"
-            raise UsageError("beam search", found, "groups that divide the width")
+            wrong = f"{self.groups} groups of a beam of {self.width}"
+            raise UsageError("beam search", wrong, "groups that divide the width")
 
 
 @dataclass

@@ -197,8 +197,8 @@ class LexicalSearch:
         (self.limit,) = limits
         needed = max(1, sum(map(len, self.phrases)))
         if self.limit < needed:
-            found = f"at most {self.limit} new tokens"
-            raise UsageError("constrained search", found, f"{needed} or more")
+            wrong = f"at most {self.limit} new tokens"
+            raise UsageError("constrained search", wrong, f"{needed} or more")
         over = torch.zeros(1, dtype=torch.bool)
         return Banks([Prefix((), 0.0, 0)], [], column, None, over)
 

@@ -52,19 +52,19 @@ class Writer:
         if isinstance(how, SampleConfig):
             how = replace(how, first=first)
         stop = StopText(kit.decode_text, self.stop) if self.stop else None
-        told = None if self.watch is None else TextStream(kit, batch, stop, self.watch)
+        stream = None if self.watch is None else TextStream(kit, batch, stop, self.watch)
         rules = list[Process]()
         if stop is not None and isinstance(how, BeamConfig) and kit.stops:
             rules = [end_after(stop, kit.stops)]  # which `Ends` cannot do in the middle of a beam
         if self.exhaustive:
-            found = [search_all(kit, batch, limits[0])]
+            answers = [search_all(kit, batch, limits[0])]
         else:
-            ends = Ends(kit.stops, stop, told)
-            found = search_kit(kit, batch, limits, how, ends, rules, strict=self.strict)
-        if not all(found):
+            ends = Ends(kit.stops, stop, stream)
+            answers = search_kit(kit, batch, limits, how, ends, rules, strict=self.strict)
+        if not all(answers):
             raise RegardError(DOING, "no answer: the scores of the model are no numbers")
         generations = []
-        for row, (best, *_) in enumerate(found):
+        for row, (best, *_) in enumerate(answers):
             if math.isnan(best.logprob):
                 wrong = "scores of the model that are NaN"
                 raise RegardError(DOING, wrong, "numbers", "check its weights")
@@ -72,10 +72,10 @@ class Writer:
                 best = replace(best, tokens=best.tokens[:-1])  # the end that the rule put there
             text = continue_text(kit, batch, row, best.tokens)
             text = text if stop is None else stop.cut(text)
-            if told is not None:
-                told.show(text)
+            if stream is not None:
+                stream.show(text)
             generations.append(
-                Generation(best.tokens, text, best.logprob, best.finished, told is not None)
+                Generation(best.tokens, text, best.logprob, best.finished, stream is not None)
             )
         return generations
 
@@ -89,8 +89,8 @@ class Writer:
         limits = [most if room is None else min(most, room - len(row)) for row in rows]
         for number, (row, limit) in enumerate(zip(rows, limits, strict=True), first + 1):
             if limit < 1:
-                found = f"{len(row)} tokens in prompt {number}"
-                raise DataError(DOING, found, f"fewer than {room}, the positions of this model")
+                wrong = f"{len(row)} tokens in prompt {number}"
+                raise DataError(DOING, wrong, f"fewer than {room}, the positions of this model")
             if limit < most:
                 note(f"prompt {number}: {limit} new tokens at most, of {room} positions in all")
         return kit.batch(rows), limits

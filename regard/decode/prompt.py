@@ -35,11 +35,11 @@ def encode_gaps(
     for other in MASKS:
         text = text.replace(other, own)
     if own not in text:
-        found = f"no {own} in {shorten(text)!r}"
-        raise DataError(doing, found, f"{own} where a word is missing")
+        wrong = f"no {own} in {shorten(text)!r}"
+        raise DataError(doing, wrong, f"{own} where a word is missing")
     for id in tokenizer.specials.values():
         piece = tokenizer.pieces([id], "source")[0]
         if id != mask and piece in text:
-            found = f"the text spells the control token {piece}"
-            raise DataError(doing, found, f"no control token but {own}")
+            wrong = f"the text spells the control token {piece}"
+            raise DataError(doing, wrong, f"no control token but {own}")
     return tokenizer.encode(text, allow_special=True)

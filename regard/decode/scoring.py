@@ -89,8 +89,8 @@ def windows(ids: Iterable[int], length: int, stride: int) -> Iterator[tuple[list
     after the first window have at least `length` − `stride` ids before them.
     """
     if length < 1 or not 1 <= stride <= length:
-        found = f"windows of {length}, {stride} apart"
-        raise UsageError("cutting windows", found, "a stride of 1 to the length")
+        wrong = f"windows of {length}, {stride} apart"
+        raise UsageError("cutting windows", wrong, "a stride of 1 to the length")
     held: list[int] = []
     new = -1  # the first id is context only
     for id in ids:
@@ -116,8 +116,8 @@ def stream_logprobs(
         ids = torch.tensor([window])
         check_ids(ids, model.config.front, "input")
         log = model(Batch(ids[:, :-1]).to(model.device), past).float().log_softmax(-1)
-        found = log.gather(-1, ids[:, 1:, None].to(log.device))[0, :, 0].tolist()
-        yield [Counted(before + 1, found)]
+        logprobs = log.gather(-1, ids[:, 1:, None].to(log.device))[0, :, 0].tolist()
+        yield [Counted(before + 1, logprobs)]
         before += count
 
 
@@ -135,11 +135,11 @@ def window_logprobs(
     """Log-probabilities of the ids that count, for each batch of `rows` windows."""
     left = iter(parts)
     while group := list(islice(left, rows)):
-        found = score_rows(model, [window for window, _ in group])
+        scored = score_rows(model, [window for window, _ in group])
         counts = [count for _, count in group]
         yield [
             Counted(len(line) - count + 1, line[-count:])
-            for line, count in zip(found, counts, strict=True)
+            for line, count in zip(scored, counts, strict=True)
         ]
 
 
@@ -155,8 +155,8 @@ def score_text(kit: Kit, text: str, number: int = 1) -> TokenScores:
     if model.encoder is not None and model.decoder is not None:
         source, tab, target = text.partition("\t")
         if not tab or "\t" in target:
-            found = f"{text.count(chr(9))} TABs in text {number}"
-            raise DataError("scoring by an encoder-decoder", found, "source TAB target")
+            wrong = f"{text.count(chr(9))} TABs in text {number}"
+            raise DataError("scoring by an encoder-decoder", wrong, "source TAB target")
         ids, row = tokenizer.encode(target, side="target"), tokenizer.encode(source)
         begun = [*kit.batch([row]).ids[0].tolist(), *ids]
         logprobs = score_rows(model, [begun], [row])[0]
@@ -164,10 +164,10 @@ def score_text(kit: Kit, text: str, number: int = 1) -> TokenScores:
     ids = tokenizer.encode(text)
     kit.warn_long(len(ids))
     if kit.room is not None and len(ids) > kit.room:
-        found = f"{len(ids):,} tokens in text {number}"
+        wrong = f"{len(ids):,} tokens in text {number}"
         any_length = "`regard evaluate lm` takes any length"
         fix = any_length if model.decoder is not None else "shorter texts"
-        raise DataError("scoring", found, f"at most {kit.room:,}", fix)
+        raise DataError("scoring", wrong, f"at most {kit.room:,}", fix)
     if model.decoder is not None:
         return describe_scores(
             tokenizer, text, ids, [None, *score_rows(model, [ids])[0]] if ids else []

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from random import Random
 
-from regard.errors import DataError, ResourceError
+from regard.errors import ResourceError
 from regard.formal.cnf import CNF, to_cnf
 from regard.formal.grammar import Grammar
 
@@ -131,8 +131,6 @@ class Chart:
 
         A derivation is drawn; a word with d of them is kept one time in d.
         """
-        if not self.count(length):
-            raise DataError("drawing a word", f"none of length {length}", "a length that occurs")
         for _ in range(ATTEMPTS):
             word = self._draw(length, rng) if length else ()
             if self.unambiguous or rng.randrange(self.ambiguity(word)) == 0:

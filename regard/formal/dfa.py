@@ -45,25 +45,24 @@ class DFA:
         """The number of each symbol."""
         return {symbol: n for n, symbol in enumerate(self.alphabet)}
 
+    def step(self, state: int | None, symbol: str) -> int | None:
+        """The state after a symbol; None after an unknown one, and ever after."""
+        n = self.index.get(symbol)
+        return None if state is None or n is None else self.moves[state][n]
+
     def path(self, word: Sequence[str]) -> list[int]:
         """The states passed, the start included; shorter than that before an unknown symbol."""
         states = [self.start]
         for symbol in word:
-            n = self.index.get(symbol)
-            if n is None:
+            if symbol not in self.index:
                 break
-            states.append(self.moves[states[-1]][n])
+            states.append(self.moves[states[-1]][self.index[symbol]])
         return states
 
     def accepts(self, word: Sequence[str]) -> bool:
         """Whether the word is in the language; one with an unknown symbol never is."""
-        state, index, moves = self.start, self.index, self.moves
-        for symbol in word:
-            n = index.get(symbol)
-            if n is None:
-                return False
-            state = moves[state][n]
-        return state in self.accepting
+        states = self.path(word)
+        return len(states) > len(word) and states[-1] in self.accepting
 
     def failure(self, word: Sequence[str]) -> int | None:
         """Where a word goes wrong: the first symbol after which nothing can mend it.
@@ -94,21 +93,15 @@ class DFA:
 
     def shortest(self) -> Word | None:
         """The first of the shortest words, in the order of the alphabet; None: there is none."""
-        back: dict[int, tuple[int, str]] = {}
-        seen, queue = {self.start}, deque([self.start])
+        seen, queue = {self.start}, deque[tuple[int, Word]]([(self.start, ())])
         while queue:
-            state = queue.popleft()
+            state, word = queue.popleft()
             if state in self.accepting:
-                word: list[str] = []
-                while state in back:
-                    state, symbol = back[state]
-                    word.append(symbol)
-                return tuple(reversed(word))
+                return word
             for symbol, target in zip(self.alphabet, self.moves[state], strict=True):
                 if target not in seen:
                     seen.add(target)
-                    back[target] = state, symbol
-                    queue.append(target)
+                    queue.append((target, (*word, symbol)))
         return None
 
     # Counting ----------------------------------------------------------------------------------
@@ -132,9 +125,6 @@ class DFA:
 
     def word(self, length: int, rank: int) -> Word:
         """The word of this rank, from 0, among those of a length in the alphabet's order."""
-        if not 0 <= rank < self.count(length):
-            words = f"{self.count(length)} words of length {length}"
-            raise DataError(f"finding word {rank}", words, "a rank below that")
         state, word = self.start, []
         for left in range(length - 1, -1, -1):
             ways = self.ways(left)
@@ -148,8 +138,6 @@ class DFA:
 
     def sample(self, length: int, rng: Random) -> Word:
         """One word of this length, each as likely as any other."""
-        if not self.count(length):
-            raise DataError("drawing a word", f"none of length {length}", "a length that occurs")
         return self.word(length, rng.randrange(self.count(length)))
 
     # New automata ------------------------------------------------------------------------------
@@ -173,38 +161,21 @@ class DFA:
 
     def product(self, other: DFA, accept: Callable[[bool, bool], bool]) -> DFA:
         """Both at once, over the symbols of either; accepting by what each of them says."""
-        symbols = tuple(dict.fromkeys(self.alphabet + other.alphabet))
-        one, two = self.over(symbols), other.over(symbols)
-        first, second = one.index, two.index
 
-        def step(pair: tuple[int, int], symbol: str) -> tuple[int, int]:
-            return one.moves[pair[0]][first[symbol]], two.moves[pair[1]][second[symbol]]
+        def step(pair: tuple[int | None, int | None], symbol: str) -> tuple[int | None, int | None]:
+            return self.step(pair[0], symbol), other.step(pair[1], symbol)
 
-        def accepts(pair: tuple[int, int]) -> bool:
-            return accept(pair[0] in one.accepting, pair[1] in two.accepting)
+        def accepts(pair: tuple[int | None, int | None]) -> bool:
+            return accept(pair[0] in self.accepting, pair[1] in other.accepting)
 
-        return explore(symbols, (one.start, two.start), step, accepts)
-
-    def over(self, alphabet: Iterable[str]) -> DFA:
-        """Its words over another alphabet; new symbols are refused, missing ones cut off."""
-        symbols = tuple(alphabet)
-        if symbols == self.alphabet:
-            return self
-        dead = len(self.moves)
-
-        def step(state: int, symbol: str) -> int:
-            n = self.index.get(symbol)
-            return dead if n is None or state == dead else self.moves[state][n]
-
-        return explore(symbols, self.start, step, self.accepting.__contains__)
+        symbols = dict.fromkeys(self.alphabet + other.alphabet)
+        starts: tuple[int | None, int | None] = self.start, other.start
+        return explore(symbols, starts, step, accepts)
 
     def minimise(self) -> DFA:
         """The smallest automaton of the language, numbered from its start (Hopcroft 1971)."""
-        block = [0] * len(self.moves)
-        for number, part in enumerate(_partition(self)):
-            for state in part:
-                block[state] = number
-        member = {number: state for state, number in enumerate(block)}
+        block = _partition(self)
+        member = {number: state for state, number in sorted(block.items())}
 
         def step(number: int, symbol: str) -> int:
             return block[self.moves[member[number]][self.index[symbol]]]
@@ -252,8 +223,8 @@ def explore(
     return DFA(symbols, tuple(moves), accepting)
 
 
-def _partition(dfa: DFA) -> list[set[int]]:
-    """Groups of states that no word tells apart; Hopcroft's refinement, n log n."""
+def _partition(dfa: DFA) -> dict[int, int]:
+    """The number of each state's group, which no word tells apart; Hopcroft's way, n log n."""
     size, width = len(dfa.moves), len(dfa.alphabet)
     before: list[list[list[int]]] = [[[] for _ in range(size)] for _ in range(width)]
     for state, row in enumerate(dfa.moves):
@@ -279,4 +250,4 @@ def _partition(dfa: DFA) -> list[set[int]]:
                 parts.append(small)
                 home |= dict.fromkeys(small, len(parts) - 1)
                 waiting.add(len(parts) - 1)
-    return parts
+    return home

@@ -76,9 +76,9 @@ def dyck(kinds: int, depth: int | None = None) -> Language:
     return Language(name, "regular", f"{summary}, at most {depth} deep", alphabet, dfa)
 
 
-def modular_zero(base: int = 5) -> DFA:
-    """Sums and products of digits, without brackets, whose value is 0 modulo the base."""
-    digits = tuple(map(str, range(base)))
+def modular_zero() -> DFA:
+    """Sums and products of digits, without brackets, whose value is 0 modulo five."""
+    digits = tuple("01234")
 
     # value of what is closed, factor of what is open (None: none yet), whether a digit must come
     def step(state: tuple[int, int, bool] | None, symbol: str) -> tuple[int, int, bool] | None:
@@ -86,13 +86,13 @@ def modular_zero(base: int = 5) -> DFA:
             return None
         total, factor, _ = state
         if symbol in digits:
-            return total, factor * int(symbol) % base, False
+            return total, factor * int(symbol) % 5, False
         if symbol == "*":
             return total, factor, True
-        return (total + factor) % base, 1 if symbol == "+" else base - 1, True
+        return (total + factor) % 5, 1 if symbol == "+" else 4, True
 
     def accepts(state: tuple[int, int, bool] | None) -> bool:
-        return state is not None and not state[2] and (state[0] + state[1]) % base == 0
+        return state is not None and not state[2] and (state[0] + state[1]) % 5 == 0
 
     start: tuple[int, int, bool] | None = (0, 1, True)
     return explore((*digits, *"+-*"), start, step, accepts).minimise()

@@ -30,7 +30,7 @@ class WordSource(Protocol):
         """How many members have this length."""
 
     def sample(self, length: int, rng: Random) -> Word:
-        """A member of this length, each as likely as any other."""
+        """A member of a length that some have, each as likely as any other."""
 
 
 class Fault(NamedTuple):
@@ -74,6 +74,8 @@ class Language:
 
     def member(self, length: int, rng: Random) -> Word:
         """A member of this length, each as likely as any other."""
+        if not self.has(length):
+            raise DataError("drawing a word", f"none of length {length}", "a length that occurs")
         return self.source.sample(length, rng)
 
     def stranger(self, length: int, rng: Random, near: bool = False) -> Word:
@@ -165,11 +167,8 @@ class Blocks:
 
     def sample(self, length: int, rng: Random) -> Word:
         """One of them: the sizes of the runs by their ways, then each word of a run."""
-        sizes = self.sizes(length)
-        if not sizes:
-            raise DataError("drawing a word", f"none of length {length}", "a length that occurs")
         rank = rng.randrange(self.count(length))
-        for chosen in sizes:
+        for chosen in self.sizes(length):
             if rank < self.ways(chosen):
                 break
             rank -= self.ways(chosen)
@@ -220,8 +219,6 @@ class Halves:
 
     def sample(self, length: int, rng: Random) -> Word:
         """A random half and what follows from it."""
-        if not self.count(length):
-            raise DataError("drawing a word", f"none of length {length}", "an even length")
         half = rng.choices(self.alphabet, k=(length + 1) // 2)
         return tuple(half + (half[: length // 2][::-1] if self.backwards else half[: length // 2]))
 
@@ -240,12 +237,9 @@ class Majority:
 
     def sample(self, length: int, rng: Random) -> Word:
         """A random word, or its opposite when that has more ones."""
-        if not length:
-            raise DataError("drawing a word", "none of length 0", "a length that occurs")
-        while True:
+        word: Word = ()
+        while 2 * word.count("1") == len(word):
             word = tuple(rng.choices("01", k=length))
-            if 2 * word.count("1") != length:
-                break
         if 2 * word.count("1") > length:
             return word
         return tuple("10"[int(digit)] for digit in word)

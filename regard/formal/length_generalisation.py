@@ -61,7 +61,7 @@ class Lesson:
 
 def lay_out(task: LengthTask, lengths: Sequence[int], rng: Random, longest: int) -> Examples:
     """Questions with empty tokens behind them; labels there, where the answer counts."""
-    shape = len(lengths), longest + task.answer_length(longest)
+    shape = len(lengths), longest + len(task.sample(longest, Random(0))[1])
     ids = np.full(shape, task.inputs, np.int64)  # the empty token
     labels, real = np.full(shape, IGNORED, np.int64), np.zeros(shape, bool)
     for row, length in enumerate(lengths):

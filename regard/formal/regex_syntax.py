@@ -56,7 +56,7 @@ def regex_dfa(text: str, alphabet: Iterable[str] | None = None, words: bool = Fa
     """The smallest automaton of an expression."""
     try:
         symbols = tuple(alphabet) if alphabet is not None else symbols_of(text, words)
-        return regex.to_dfa(parse_regex(text, symbols, words), symbols)
+        return regex.to_dfa(RegexReader(text, words, frozenset(symbols)).read(), symbols)
     except RecursionError:
         fix = "an expression with fewer of them"
         raise ResourceError(
@@ -71,11 +71,6 @@ def symbols_of(text: str, words: bool = False) -> tuple[str, ...]:
     return tuple(sorted(reader.seen))
 
 
-def parse_regex(text: str, alphabet: Iterable[str], words: bool = False) -> Node:
-    """The tree of an expression; errors say line and column."""
-    return RegexReader(text, words, frozenset(alphabet)).read()
-
-
 class RegexReader:
     """Turns what lark parsed into an expression over an alphabet, or over any (None)."""
 
@@ -84,7 +79,7 @@ class RegexReader:
         self.seen: set[str] = set()
 
     def read(self) -> Node:
-        """The whole expression."""
+        """The whole expression; errors say line and column."""
         try:
             return self.build(parser(self.words).parse(self.text))
         except UnexpectedInput as error:
@@ -197,22 +192,16 @@ class RegexReader:
 # Printing ---------------------------------------------------------------------------------------
 
 
-def dfa_regex(dfa: DFA, words: bool | None = None) -> str:
+def dfa_regex(dfa: DFA) -> str:
     """An expression of an automaton's language; over words when a symbol is longer than one."""
-    if words is None:
-        words = any(len(symbol) != 1 for symbol in dfa.alphabet)
+    words = any(len(symbol) != 1 for symbol in dfa.alphabet)
     if words and any(not s or set(s) & {" ", "\t", "\n"} for s in dfa.alphabet):
         raise UsageError("writing an expression", "a symbol with blanks in it", "words without")
-    return write_regex(regex.from_dfa(dfa), dfa.alphabet, words)
-
-
-def write_regex(node: Node, alphabet: Iterable[str], words: bool = False) -> str:
-    """The text of an expression, which reads back as the same language."""
-    return RegexWriter(tuple(alphabet), words).write(node, 0)
+    return RegexWriter(dfa.alphabet, words).write(regex.from_dfa(dfa), 0)
 
 
 class RegexWriter:
-    """Writes expressions with as few brackets as their marks need."""
+    """Writes expressions that read back, with as few brackets as their marks need."""
 
     def __init__(self, alphabet: tuple[str, ...], words: bool) -> None:
         self.alphabet, self.gap = alphabet, " " if words else ""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from regard.formal.dfa import DFA
-from regard.formal.state_diagram import draw_automaton
-from regard.result import DASH, Grid, Result, Row, shown
+from regard.formal.state_diagram import AutomatonResult
+from regard.result import DASH, Grid, Result, Row, grid_of, shown
 
-CLIP, LONG = 60, 300  # characters of a line in the table, of an expression
+LONG = 300  # characters of an expression that is shown
 NEAR = 100  # lengths up to here are told apart from the rest
 
 
@@ -39,10 +38,10 @@ class DrawnWords(Result):
 class TestedLine(Row):
     """A line, whether it is in a language, and where it goes wrong."""
 
-    line: int
-    text: str
-    member: bool
-    why: str | None
+    text: str = shown("{:.60}")
+    why: str | None = shown(title="why not")
+    member: bool = shown()
+    line: int = shown()
 
 
 @dataclass(frozen=True)
@@ -61,16 +60,7 @@ class Membership(Result):
     def parts(self) -> Iterator[str | Grid]:
         """A row for each of the first lines."""
         title = f"{self.language}: {self.members:,} of {len(self.lines):,} lines are members"
-        rows = [
-            (
-                "yes" if line.member else "no",
-                line.text if len(line.text) <= CLIP else f"{line.text[: CLIP - 1]}…",
-                line.why or "",
-                str(line.line),
-            )
-            for line in self.lines[: self.top]
-        ]
-        yield Grid(title, ("member", "text", "why not", "line"), rows, left=3)
+        yield grid_of(title, self.lines[: self.top]) if self.top else title
         if len(self.lines) > self.top:
             yield f"{len(self.lines) - self.top:,} more lines are counted, not shown (--top)"
         if self.blank:
@@ -78,7 +68,7 @@ class Membership(Result):
 
 
 @dataclass(frozen=True)
-class Automaton(Result):
+class Automaton(AutomatonResult):
     """The smallest automaton of {language}."""
 
     language: str
@@ -98,10 +88,9 @@ class Automaton(Result):
         short = f"; {self.expression}" if self.expression and len(self.expression) <= LONG else ""
         yield f"{self.states} states{dead}{short}"
 
-    def save(self, path: str | Path) -> None:
-        """Write it as .dot or .png, or the result in any other form."""
-        if not draw_automaton(self.dfa, path, self.shows_dead):
-            super().save(path)
+    def drawn(self) -> tuple[DFA, bool]:
+        """The automaton, and whether its dead state is shown."""
+        return self.dfa, self.shows_dead
 
 
 @dataclass(frozen=True)
@@ -136,9 +125,7 @@ class Languages(Result):
 
     def parts(self) -> Iterator[str | Grid]:
         """A table of each."""
-        rows = [(one.name, one.kind, one.summary, one.example) for one in self.languages]
-        columns: tuple[str, ...] = ("name", "kind", "", "such as")
-        yield Grid("languages (dyck-K and dyck-K-depth-D too)", columns, rows, left=4)
+        yield grid_of("languages (dyck-K and dyck-K-depth-D too)", self.languages)
         title = "tasks, with the published best accuracy at lengths 41 to 500 (per cent)"
         columns = ("task", "level", "chance", "RNN", "stack", "tape", "Transformer", "LSTM")
         scores = [

@@ -1,18 +1,16 @@
-"""Pictures of automata: DOT text, and a PNG by Graphviz or, where it is not there, matplotlib."""
+"""Pictures of automata: DOT text, and a picture by matplotlib."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
-from shutil import which
 from typing import Any
 
-from regard.errors import DataError, ResourceError
+from regard.errors import ResourceError
 from regard.files import write_whole
 from regard.formal.dfa import DFA
+from regard.result import Result
 
 MAX_STATES = 60  # that arrows of matplotlib leave readable
 
@@ -58,27 +56,23 @@ def dot(dfa: DFA, dead: bool = False) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def draw_automaton(dfa: DFA | None, path: str | Path, dead: bool = False) -> bool:
-    """Write an automaton as .dot, .gv or .png; False: the name ends otherwise."""
-    place = Path(path)
-    if place.suffix not in (".dot", ".gv", ".png"):
-        return False
-    if dfa is None:
-        raise DataError(f"drawing {path}", "no small automaton decides the rule", "one that does")
-    if place.suffix != ".png":
-        write_whole(place, dot(dfa, dead).encode())
-    elif graphviz := which("dot"):
-        command = [graphviz, "-Tpng", "-Gdpi=120", "-o", str(place)]
-        done = subprocess.run(command, input=dot(dfa, dead), capture_output=True, text=True)
-        if done.returncode:
-            problem = done.stderr.strip() or "dot failed"
-            raise DataError(f"drawing {path}", problem, "a file that can be written")
-    elif find_spec("matplotlib"):
-        draw_plain(dfa, place, dead)
-    else:
-        fix = "install Graphviz, or pip install 'regard[plot]'"
-        raise ResourceError(f"drawing {path}", "neither Graphviz nor matplotlib", fix=fix)
-    return True
+class AutomatonResult(Result):
+    """A result that can be drawn as an automaton."""
+
+    def drawn(self) -> tuple[DFA, bool]:
+        """The automaton, and whether its dead state is shown."""
+        raise NotImplementedError
+
+    def plot(self) -> Any:
+        """The automaton as a matplotlib figure."""
+        return draw_automaton(*self.drawn())
+
+    def save(self, path: str | Path) -> None:
+        """Write the automaton as .dot or .gv, or the result in any other form."""
+        if Path(path).suffix in (".dot", ".gv"):
+            write_whole(Path(path), dot(*self.drawn()).encode())
+        else:
+            super().save(path)
 
 
 def layers(dfa: DFA, drawn: Arrows) -> dict[int, tuple[float, float]]:
@@ -99,18 +93,20 @@ def layers(dfa: DFA, drawn: Arrows) -> dict[int, tuple[float, float]]:
     }
 
 
-def draw_plain(dfa: DFA, path: Path, dead: bool = False) -> None:
-    """The picture by matplotlib: states in columns, arrows as arcs."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Circle
-
+def draw_automaton(dfa: DFA, dead: bool = False) -> Any:
+    """The picture, a matplotlib figure: states in columns, arrows as arcs."""
+    doing = "drawing an automaton"
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.patches import Circle
+    except ImportError:
+        fix = "pip install 'regard[plot]', or write .dot"
+        raise ResourceError(doing, "matplotlib is not installed", fix=fix) from None
     drawn = arrows(dfa, dead)
     places = layers(dfa, drawn)
     if len(places) > MAX_STATES:
-        fix = "Graphviz can: write .dot, or install it"
-        raise ResourceError(
-            f"drawing {path}", f"{len(places)} states", f"{MAX_STATES} at most", fix
-        )
+        fix = "Graphviz can: write .dot"
+        raise ResourceError(doing, f"{len(places)} states", f"{MAX_STATES} at most", fix)
     wide = max(x for x, _ in places.values()) + 2.0
     high = max(y for _, y in places.values()) - min(y for _, y in places.values()) + 2.6
     figure = Figure(figsize=(wide, high))
@@ -127,7 +123,7 @@ def draw_plain(dfa: DFA, path: Path, dead: bool = False) -> None:
     x, y = places[dfa.start]
     arrow = {"arrowstyle": "-|>", "color": "black"}
     axes.annotate("", (x - 0.4, y), (x - 1.1, y), arrowprops=arrow)
-    figure.savefig(path, format="png", dpi=120)
+    return figure
 
 
 def draw_arrow(

@@ -49,7 +49,6 @@ class LengthTask:
     published: Published
     ask: Callable[[int, Random], list[int]]
     answer: Callable[[Sequence[int]], list[int]]
-    answer_length: Callable[[int], int]
     least: int = 1
 
     def sample(self, length: int, rng: Random) -> tuple[list[int], list[int]]:
@@ -216,55 +215,40 @@ def solve(word: Sequence[int]) -> list[int]:
 # The table -------------------------------------------------------------------------------------
 
 
-def one(length: int) -> int:
-    """One symbol."""
-    return 1
-
-
-def same(length: int) -> int:
-    """As many symbols as the question has."""
-    return length
-
-
-def more(length: int) -> int:
-    """One more, for the END."""
-    return length + 1
-
-
 REGULAR, STACK, TAPE = "regular", "deterministic context-free", "context-sensitive"
 BIT, FIFTH = 0.5, 0.2
 
 _ROWS: tuple[LengthTask, ...] = (
     LengthTask("even-pairs", REGULAR, 2, 2, BIT, Published(100, 100, 100, 96.4, 100),
-               digits(2), lambda word: [int(word[0] == word[-1])], one),  # 01 and 10 evenly often
+               digits(2), lambda word: [int(word[0] == word[-1])]),  # 01 and 10 evenly often
     LengthTask("modular-arithmetic-simple", REGULAR, 8, 5, FIFTH,
-               Published(100, 100, 100, 24.2, 100), ask_flat_expression, value, one),
+               Published(100, 100, 100, 24.2, 100), ask_flat_expression, value),
     LengthTask("parity", REGULAR, 2, 2, BIT, Published(100, 100, 100, 52.0, 100),
-               digits(2), lambda word: [sum(word) % 2], one),
+               digits(2), lambda word: [sum(word) % 2]),
     LengthTask("cycle-navigation", REGULAR, 3, 5, FIFTH, Published(100, 100, 100, 61.9, 100),
-               digits(3), lambda word: [sum(step - 1 for step in word) % 5], one),  # a ring of five
+               digits(3), lambda word: [sum(step - 1 for step in word) % 5]),  # a ring of five
     LengthTask("stack-manipulation", STACK, 5, 3, BIT, Published(56.0, 100, 100, 57.5, 59.1),
-               ask_stack, stack, more),
+               ask_stack, stack),
     LengthTask("reverse", STACK, 2, 2, BIT, Published(62.0, 100, 100, 62.3, 60.9),
-               digits(2), lambda word: list(word[::-1]), same),
+               digits(2), lambda word: list(word[::-1])),
     LengthTask("modular-arithmetic", STACK, 10, 5, FIFTH, Published(41.3, 96.1, 95.4, 32.5, 59.2),
-               ask_expression, value, one),
+               ask_expression, value),
     LengthTask("solve-equation", STACK, 12, 5, FIFTH, Published(51.0, 56.2, 64.4, 25.7, 67.8),
-               ask_equation, solve, one, least=3),
+               ask_equation, solve, least=3),
     LengthTask("duplicate", TAPE, 2, 2, BIT, Published(50.3, 52.8, 100, 52.8, 57.6),
-               digits(2), lambda word: [*word, *word], lambda length: 2 * length),
+               digits(2), lambda word: [*word, *word]),
     LengthTask("missing-duplicate", TAPE, 4, 2, BIT, Published(52.3, 55.2, 100, 56.4, 54.3),
-               ask_missing, missing, one, least=2),
+               ask_missing, missing, least=2),
     LengthTask("odds-first", TAPE, 2, 2, BIT, Published(51.0, 51.9, 100, 52.8, 55.6),
-               digits(2), lambda word: [*word[1::2], *word[::2]], same),  # as the study's code
+               digits(2), lambda word: [*word[1::2], *word[::2]]),  # as the study's code
     LengthTask("binary-addition", TAPE, 3, 3, BIT, Published(50.3, 52.7, 100, 54.3, 55.5),
-               ask_numbers, add, more),
+               ask_numbers, add),
     LengthTask("binary-multiplication", TAPE, 3, 3, BIT, Published(50.0, 52.7, 58.5, 52.2, 53.1),
-               ask_numbers, multiply, more),
+               ask_numbers, multiply),
     LengthTask("square-root", TAPE, 2, 2, BIT, Published(54.3, 56.5, 57.8, 52.4, 57.5),
-               digits(2), root, lambda length: (length + 1) // 2),
+               digits(2), root),
     LengthTask("bucket-sort", TAPE, 5, 5, FIFTH, Published(27.9, 78.1, 70.7, 91.9, 99.3),
-               digits(5), sorted, same),
+               digits(5), sorted),
 )  # fmt: skip
 TASKS: dict[str, LengthTask] = {task.name: task for task in _ROWS}
 """The tasks by name, in the order of the study's table."""

@@ -34,7 +34,8 @@ from regard.history.smoothing import train_ngrams
 from regard.result import human_bytes
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.tokenizer_folder import open_tokenizer
-from regard.tokens.trainers import KINDS, train_tokenizer, usual_size, wrap_texts
+from regard.tokens.trainers import KINDS, train_tokenizer
+from regard.tokens.vocabulary_files import surround
 
 KIND = "regard-ngram"
 WEIGHTS = "model.safetensors"
@@ -312,7 +313,7 @@ def tokenizer_of(words: Sequence[str], path: Path) -> Tokenizer:
     specials = {role: ids[spelt] for role, spelt in USUAL.items() if spelt in ids}
     rust.add_special_tokens([spelt for role, spelt in USUAL.items() if spelt in ids])
     if "bos" in specials and "eos" in specials:
-        wrap_texts(rust, "bos-eos", USUAL, specials)
+        surround(rust, specials["bos"], specials["eos"])
     return Tokenizer.from_rust(rust, specials)
 
 
@@ -427,11 +428,10 @@ def find_tokenizer(files: Sequence[Path], asked: TextTokens) -> tuple[Tokenizer,
     """The tokenizer asked for, learnt or opened, and whether lines are sentences."""
     lines = asked.kind in SENTENCES if asked.lines is None else asked.lines
     if asked.kind in KINDS:
-        size = usual_size(asked.kind, asked.vocab)
         wrap, roles = ("bos-eos", ["bos", "eos"]) if lines else ("none", [])
         settings: dict[str, Any] = {"specials": roles, "min_count": asked.min_count, "wrap": wrap}
         with naming(files, "training a tokenizer"):
-            return train_tokenizer(read_parts(files), asked.kind, size, **settings), lines
+            return train_tokenizer(read_parts(files), asked.kind, asked.vocab, **settings), lines
     tokenizer = open_tokenizer(asked.kind) if Path(asked.kind).is_dir() else None
     if tokenizer is None:
         expected = f"one of {', '.join(KINDS)}, or a folder with a tokenizer"

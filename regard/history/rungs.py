@@ -37,7 +37,7 @@ from regard.history.results import Ladder, RungScore
 from regard.history.word_vectors import save_folder
 from regard.tokens import load as load_tokenizer
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.trainers import KINDS, train_tokenizer, usual_size
+from regard.tokens.trainers import KINDS, train_tokenizer
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 
 DOING = "climbing the ladder"
@@ -225,7 +225,7 @@ def make_split(config: LadderConfig, folder: Path) -> LadderSplit:
     for name, path in files.items():
         path.write_text("".join(f"{row}\n" for row in parts[name]), encoding="utf-8")
     roles, wrap = (("pad", "eos"), "eos") if config.pairs else (("pad", "eos"), "none")
-    size = usual_size(kind, config.vocab or (PIECES if config.pairs else None))
+    size = config.vocab or (PIECES if config.pairs else None)
     least = config.min_count if kind in ("spaced", "words") else 1
     texts = read_parts([files["train"]])
     if config.pairs:

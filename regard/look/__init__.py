@@ -236,7 +236,7 @@ def extract(
     """
     from regard.loading import open_kit
     from regard.look.activation_store import check_free
-    from regard.look.extraction import extract_corpus, parse_position
+    from regard.look.extraction import extract_corpus
 
     check_free(Path(out), force)  # before a model is opened
     kit = open_kit(model, "fp32")
@@ -247,7 +247,7 @@ def extract(
             [texts] if isinstance(texts, str) else texts,
             tap,
             Path(out),
-            position=parse_position(position),
+            position=position,
             head=head,
             precision=precision,
             shard_mb=shard_mb,

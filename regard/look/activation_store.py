@@ -66,9 +66,9 @@ class Extracted:
         hits = match_pattern(tap, tuple(self.taps))
         if len(hits) != 1:
             close = nearest(tap, self.taps)
-            found = f"{len(hits)} taps are called {tap!r}" if hits else f"no tap {tap!r}"
+            problem = f"{len(hits)} taps are called {tap!r}" if hits else f"no tap {tap!r}"
             fix = f"did you mean {close}?" if close else f"it has {', '.join(self.taps[:5])}"
-            raise UsageError(f"reading {self.folder}", found, "one of its taps", fix)
+            raise UsageError(f"reading {self.folder}", problem, "one of its taps", fix)
         return hits[0]
 
     def parts(self, tap: str) -> Iterator[Tensor]:
@@ -100,13 +100,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a folder, if it is one of ours and whole."""
     manifest: dict[str, Any] = read_json(folder / MANIFEST, "a folder of `regard look extract`")
     if manifest.get("format") != FORMAT:
-        found = f"format {manifest.get('format')!r}"
-        raise DataError(f"reading {folder / MANIFEST}", found, FORMAT)
+        problem = f"format {manifest.get('format')!r}"
+        raise DataError(f"reading {folder / MANIFEST}", problem, FORMAT)
     for shard in manifest["shards"]:
         name = str(shard["file"])
         if not re.fullmatch(r"rows-\d+\.safetensors", name):
-            found = f"a shard called {name!r}"
-            raise DataError(f"reading {folder / MANIFEST}", found, "files of this folder")
+            problem = f"a shard called {name!r}"
+            raise DataError(f"reading {folder / MANIFEST}", problem, "files of this folder")
         if not (folder / name).is_file():
             raise DataError(f"reading {folder}", f"{name} is missing", f"all files of {MANIFEST}")
     return manifest
@@ -244,9 +244,9 @@ def can_resume(part: Path, settings: dict[str, Any] | None, force: bool) -> bool
         return True
     if not force:
         other = [name for name in before if before[name] != (settings or {}).get(name)]
-        found = f"{part.parent} holds an interrupted run of another {', '.join(other)}"
+        problem = f"{part.parent} holds an interrupted run of another {', '.join(other)}"
         fix = "the same command goes on with it, --force throws it away"
-        raise UsageError(DOING, found, "the same, or another --out", fix)
+        raise UsageError(DOING, problem, "the same, or another --out", fix)
     return False
 
 

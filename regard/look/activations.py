@@ -135,9 +135,9 @@ def capture(hooked: HookedModel, patterns: str | Sequence[str]) -> Iterator[list
     names = find_taps(patterns, hooked.taps)
     for name in names:
         if name.partition(".")[0] not in ("encoder", "decoder"):
-            found = f"{name}, which is computed for the next token only"
+            problem = f"{name}, which is computed for the next token only"
             expected, fix = "taps of an encoder or a decoder", "run the whole text"
-            raise UsageError(CAPTURING, found, expected, fix)
+            raise UsageError(CAPTURING, problem, expected, fix)
     if hooked.captured is not None:
         raise UsageError(CAPTURING, "another capture around this one", "one at a time")
     captured: list[Captured] = []
@@ -317,20 +317,23 @@ class Selection:
 def select_taps(
     hooked: HookedModel,
     patterns: str | Iterable[str],
-    position: Position = "all",
+    position: int | str = "all",
     head: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Selection:
     """The taps that patterns name, if all hold vectors of the same tokens."""
     taps, model = find_taps(patterns, hooked.taps), hooked.model
-    if isinstance(position, str) and position not in ("all", "last", "mean"):
-        raise UsageError(DOING, f"position {position!r}", "all, last, mean or a whole number")
+    try:
+        position = position if position in ("all", "last", "mean") else int(position)
+    except ValueError:
+        expected = "all, last, mean or a whole number"
+        raise UsageError(DOING, f"position {position!r}", expected) from None
     for name in taps:
         place = name.rpartition(".")[2]
         if place in POSITION:
-            found = f"{name}, which has numbers for two tokens each"
+            problem = f"{name}, which has numbers for two tokens each"
             fix = "`regard look attention` shows patterns; extract attn.z or attn.out"
-            raise UsageError(DOING, found, "taps that hold a vector for each token", fix)
+            raise UsageError(DOING, problem, "taps that hold a vector for each token", fix)
         if ".back." in name or (name == "logits" and model.config.head.take == "first"):
             why = "reads from the end" if ".back." in name else "has one answer for a whole text"
             near = "encoder.ahead.*.state" if ".back." in name else "blocks.*.resid_post"
@@ -340,10 +343,10 @@ def select_taps(
     pair = model.config.target is not None
     sides = {pair and of_source(name) for name in taps}
     if len(sides) > 1:
-        found, fix = "taps of the source's tokens and of the target's", "'encoder.*', 'decoder.*'"
-        raise UsageError(DOING, found, "one of the two", f"run once for each: {fix}")
+        problem, fix = "taps of the source's tokens and of the target's", "'encoder.*', 'decoder.*'"
+        raise UsageError(DOING, problem, "one of the two", f"run once for each: {fix}")
     target = pair and not all(name.startswith("encoder.") for name in taps)
-    return Selection(taps, position, head, dtype, True in sides, target)
+    return Selection(taps, position, head, dtype, True in sides, target)  # type: ignore[arg-type]
 
 
 def read_batch(
@@ -385,8 +388,8 @@ def pick_rows(
         raise UsageError(DOING, f"{name}, which nothing passes", "a tap that this model uses")
     if selection.head is not None:
         if selection.head >= x.shape[2]:
-            found = f"head {selection.head} of {name}"
-            raise UsageError(DOING, found, f"heads 0 to {x.shape[2] - 1}")
+            problem = f"head {selection.head} of {name}"
+            raise UsageError(DOING, problem, f"heads 0 to {x.shape[2] - 1}")
         x = x[:, :, selection.head]
     x = x.flatten(2)
     width = x.shape[1]
@@ -473,8 +476,8 @@ def steering_vector(
     """
     doing = "making a steering vector"
     if not isinstance(toward, Batch) or not isinstance(away, Batch):
-        found = f"a {type(toward).__name__} and a {type(away).__name__}"
-        raise UsageError(doing, found, "two batches: kit.batch(texts)")
+        problem = f"a {type(toward).__name__} and a {type(away).__name__}"
+        raise UsageError(doing, problem, "two batches: kit.batch(texts)")
     selection = select_taps(hooked, tap, position)
     if len(selection.taps) != 1:
         raise UsageError(doing, f"{len(selection.taps)} taps are called {tap!r}", "one tap")

@@ -8,7 +8,7 @@ dropped. What a head does is seen by switching it off (its `z` set to zero).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from regard.ambient import note, track
 from regard.decode.step import without_end
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
-from regard.look.edits import Edits, patch, zero
+from regard.look.edits import HEAD, patch
 from regard.look.hooks import HookedModel
 from regard.look.labels import token_label, token_labels
 from regard.look.results import (
@@ -60,6 +60,7 @@ SIDES = {
     "cross": ("target", "source"),
 }
 """Whose tokens ask in each attention of an encoder-decoder, and whose are looked at."""
+BlockMaps = tuple[list[HeadMap], list[HeadFacts], Tensor]
 WORK = 1e13  # multiplications that effects may take unasked on a CPU: a few minutes
 
 
@@ -180,12 +181,9 @@ def collect_maps(
     """
     stacks = find_pattern_taps(hooked)
     tokens = {name: list(side) for name, side in sides.items()}
-    if len(batch.ids) != 1:
-        raise UsageError(DOING, f"{len(batch.ids)} texts", "one")
     for name, side in tokens.items():
         if not 0 < len(side) <= LIMIT:
-            found = f"{len(side):,} tokens of the {name}"
-            raise DataError(DOING, found, f"1 to {LIMIT:,}")
+            raise DataError(DOING, f"{len(side):,} tokens of the {name}", f"1 to {LIMIT:,}")
     first = next(iter(tokens))
     asked = {stack: SIDES[stack] if len(tokens) > 1 else (first, first) for stack in stacks}
     rows = sum(
@@ -193,21 +191,28 @@ def collect_maps(
         for stack, names in stacks.items()
         for name in names
     )
-    most = max(FEWEST, min(MOST, LINKS // max(1, rows)))
+    most = max(FEWEST, min(MOST, LINKS // rows))
     maps: list[StackMaps] = []
     x = torch.zeros(0)
     for stack, names in stacks.items():
-        asking, seen = (len(tokens[side]) for side in asked[stack])
-        builder = MapBuilder(stack, asked[stack], most)
-        sizes = [asking * seen * count_heads(hooked.model, name) for name in names]
-        for group in track(list(group_by_size(names, sizes)), f"reading the {stack}'s attention"):
-            with hooked.reading(group) as hooks:
+        queries, keys = (len(tokens[side]) for side in asked[stack])
+        kept = None if keys <= WHOLE else most
+        blocks: list[BlockMaps] = []
+        total = torch.zeros(queries, keys)
+        size = queries * keys * max(count_heads(hooked.model, name) for name in names)
+        step = max(1, AT_ONCE // size)
+        for start in track(range(0, len(names), step), f"reading the {stack}'s attention"):
+            with hooked.reading(names[start : start + step]) as hooks:
                 x = hooked.model.hidden(batch)
                 for hook in hooks.values():
                     assert hook.seen is not None
-                    builder.add(hook.seen[0].float(), asking, seen)
-                    hook.seen = None
-        maps.append(builder.finish(names))
+                    pattern = hook.seen[0].float()
+                    blocks.append(map_block(pattern, asked[stack], kept))
+                    total += pattern.sum(0).cpu()
+        heads, facts, tiles = (list(each) for each in zip(*blocks, strict=True))
+        mean = sparse_map(total / sum(map(len, heads)), kept)
+        small = torch.stack(tiles).numpy()
+        maps.append(StackMaps(stack, asked[stack], names, heads, facts, small, mean, kept))
     head = hooked.model.config.head
     forecast = None if head.size is None else make_forecast(hooked.model, x)
     return AttentionMaps(tokens, maps, forecast, head.take != "all")
@@ -242,55 +247,15 @@ def head_counts(hooked: HookedModel) -> list[int]:
     return [count_heads(hooked.model, name) for name in taps]
 
 
-def group_by_size(names: Sequence[str], sizes: Sequence[int]) -> Iterator[list[str]]:
-    """Neighbours whose patterns can be held at once."""
-    group: list[str] = []
-    held = 0
-    for name, size in zip(names, sizes, strict=True):
-        if group and held + size > AT_ONCE:
-            yield group
-            group, held = [], 0
-        group.append(name)
-        held += size
-    yield group
-
-
-class MapBuilder:
-    """Maps of a stack, block by block."""
-
-    def __init__(self, stack: str, sides: tuple[str, str], most: int) -> None:
-        self.stack, self.sides, self.most = stack, sides, most
-        self.heads: list[list[HeadMap]] = []
-        self.facts: list[list[HeadFacts]] = []
-        self.small: list[Tensor] = []
-        self.total: Tensor | None = None
-        self.kept: int | None = None
-
-    def add(self, pattern: Tensor, queries: int, keys: int) -> None:
-        """One block's pattern (H, T, S)."""
-        if tuple(pattern.shape[1:]) != (queries, keys):
-            found = f"{queries} and {keys} tokens to show"
-            expected = f"{pattern.shape[1]} queries and {pattern.shape[2]} keys, as the model has"
-            raise DataError(DOING, found, expected)
-        self.kept = None if keys <= WHOLE else self.most
-        self.heads.append([sparse_map(one, self.kept) for one in pattern])
-        places = [torch.arange(n, device=pattern.device) for n in (queries, keys)]
-        apart = (places[0][:, None] - places[1]).abs().to(pattern)  # (T, S)
-        same = self.sides[0] == self.sides[1]
-        self.facts.append([head_facts(one, apart, same) for one in pattern])
-        size = min(SMALL, queries), min(SMALL, keys)
-        self.small.append(to_levels(F.adaptive_max_pool2d(pattern[None], size)[0]).cpu())
-        mean = pattern.sum(0).cpu()
-        self.total = mean if self.total is None else self.total + mean
-
-    def finish(self, taps: list[str]) -> StackMaps:
-        """The maps of all blocks, and their mean."""
-        assert self.total is not None
-        mean = sparse_map(self.total / sum(map(len, self.heads)), self.kept)
-        small = torch.stack(self.small).numpy()
-        return StackMaps(
-            self.stack, self.sides, taps, self.heads, self.facts, small, mean, self.kept
-        )
+def map_block(pattern: Tensor, sides: tuple[str, str], kept: int | None) -> BlockMaps:
+    """Of each head of a pattern (H, T, S) the map, three figures, and a small map."""
+    queries, keys = pattern.shape[1:]
+    places = [torch.arange(n, device=pattern.device) for n in (queries, keys)]
+    apart = (places[0][:, None] - places[1]).abs().to(pattern)  # (T, S)
+    facts = [head_facts(one, apart, sides[0] == sides[1]) for one in pattern]
+    size = min(SMALL, queries), min(SMALL, keys)
+    small = to_levels(F.adaptive_max_pool2d(pattern[None], size)[0]).cpu()
+    return [sparse_map(one, kept) for one in pattern], facts, small
 
 
 def to_levels(weights: Tensor) -> Tensor:
@@ -389,18 +354,16 @@ def switch_off(
 
     Changes of the goal (heads, P), and the likeliest tokens and their probabilities (heads, P, 5).
     """
-    rows = max(1, TOKENS // plain.shape[1]) if tap.endswith(".z") else 1
+    place = tap.rpartition(".")[2]
+    rows = max(1, TOKENS // plain.shape[1]) if place == "z" else 1
     heads = list(range(count_heads(hooked.model, tap)))
     results: list[tuple[Tensor, Tensor, Tensor]] = []
     for start in range(0, len(heads), rows):
         chosen = heads[start : start + rows]
-        edits: Edits = {tap: zero(head=chosen[0])}
-        if len(chosen) > 1:  # a copy of z (1, T, H, K) for each head, in which that head is zero
-            without = plain.repeat(len(chosen), 1, 1, 1)
-            for row, head in enumerate(chosen):
-                without[row, :, head] = 0
-            edits = {tap: patch(without)}
-        with hooked.editing(edits):
+        without = plain.repeat(len(chosen), 1, 1, 1)  # for each head a copy in which it is zero
+        for row, head in enumerate(chosen):
+            without[row].select(HEAD[place] - 1, head).zero_()
+        with hooked.editing({tap: patch(without)}):
             x = hooked.model.hidden(batch.tile(len(chosen)))
         for one in x.split(1):
             log = last_scores(hooked.model, one, first).log_softmax(-1)  # (1, P, V)

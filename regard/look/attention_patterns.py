@@ -28,8 +28,8 @@ def attention_names(hooked: HookedModel) -> list[str]:
     """Paths of all attentions, such as decoder.blocks.0.attn, in the model's order."""
     names = [n.removesuffix(".pattern") for n in hooked.taps if n.endswith(".pattern")]
     if not names:
-        found = "a model without attention, such as an RNN or an LSTM"
-        raise UsageError("looking at attention", found, "a model with attention heads")
+        problem = "a model without attention, such as an RNN or an LSTM"
+        raise UsageError("looking at attention", problem, "a model with attention heads")
     return names
 
 
@@ -87,8 +87,8 @@ def pattern_rows(
     """
     name, attention = find_attention(hooked, layer)
     if not isinstance(attention, Attention):
-        found, fix = f"{name}, which has no queries and keys of its own", f"read {name}.pattern"
-        raise UsageError("rebuilding attention", found, "attention of a Transformer block", fix)
+        problem, fix = f"{name}, which has no queries and keys of its own", f"read {name}.pattern"
+        raise UsageError("rebuilding attention", problem, "attention of a Transformer block", fix)
     with torch.no_grad():
         view = view_of(hooked.model, name, batch) if view is None else view
         if rows is not None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import index as to_int
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import torch
 from safetensors import SafetensorError
@@ -61,12 +61,12 @@ class Edit:
         if self.neuron is not None:
             width = last_width(owner, place)
             if width is not None and int(self.neuron.max()) >= width:
-                found = f"neuron {self.neuron.tolist()} at {name}"
-                raise UsageError("editing an activation", found, f"0 to {width - 1}")
+                problem = f"neuron {self.neuron.tolist()} at {name}"
+                raise UsageError("editing an activation", problem, f"0 to {width - 1}")
         if self.kind == "mean" and self.value is None and isinstance(owner, nn.RNNBase):
-            found = f"the mean of a run at {name}, whose later steps are not known yet"
+            problem = f"the mean of a run at {name}, whose later steps are not known yet"
             raise UsageError(
-                "editing an activation", found, "regard.mean(reference), of a run before"
+                "editing an activation", problem, "regard.mean(reference), of a run before"
             )
         placed = replace(self, place=place)
         vectors = self.value is not None and self.value.dim() == (2 if self.kind == "draw" else 1)
@@ -107,8 +107,8 @@ class Edit:
         if self.kind == "resample":
             assert self.rows is not None
             if len(self.rows) != len(x):
-                found = f"{len(self.rows)} rows to take from, in a batch of {len(x)}"
-                raise UsageError("resampling", found, "as many")
+                problem = f"{len(self.rows)} rows to take from, in a batch of {len(x)}"
+                raise UsageError("resampling", problem, "as many")
             return torch.where(where, x[self.rows.to(x.device)], x)
         assert value is not None
         value = value.to(x)
@@ -122,11 +122,11 @@ class Edit:
             sizes = zip(reversed(tensor.shape), reversed(x.shape), strict=False)
             if tensor.dim() <= x.dim() and all(size in (1, own) for size, own in sizes):
                 continue
-            found = f"a {name} of shape {tuple(tensor.shape)} at {self.place}, {tuple(x.shape)}"
+            problem = f"a {name} of shape {tuple(tensor.shape)} at {self.place}, {tuple(x.shape)}"
             fix = "prompts of as many tokens: `regard look patch` shows a pair's side by side"
             longer = tensor.dim() == x.dim() and tensor.shape[-1] == x.shape[-1]
             expected = "a shape that can be broadcast to the activation's"
-            raise UsageError("editing an activation", found, expected, fix if longer else "")
+            raise UsageError("editing an activation", problem, expected, fix if longer else "")
 
     def where(self, x: Tensor) -> Tensor:
         """True at what is to change, broadcastable to x."""
@@ -163,69 +163,58 @@ def last_width(owner: nn.Module, place: str) -> int | None:
     return maps[-1].out_features if maps and place not in POSITION else None  # its last one writes
 
 
-def choose(index: Indices) -> Tensor | None:
-    """Indices as a tensor, so that another choice is no other program to the compiler."""
-    if index is None:
-        return None
-    try:
-        chosen = torch.tensor(
-            [to_int(n) for n in (index if isinstance(index, Sequence) else [index])]
-        )
-    except TypeError:
-        chosen = torch.zeros(0)
-    if len(chosen) == 0 or (chosen < 0).any():
-        raise UsageError("editing an activation", f"index {index}", "whole numbers from 0 up")
+class Where(TypedDict, total=False):
+    """What of an activation an edit changes; what is not named, all of it."""
+
+    head: Indices
+    position: Indices
+    neuron: Indices
+
+
+def choose(where: Where) -> dict[str, Any]:
+    """Indices as tensors, so that another choice is no other program to the compiler."""
+    chosen: dict[str, Tensor] = {}
+    for name, index in where.items():
+        if index is None:
+            continue
+        try:
+            numbers = [to_int(n) for n in (index if isinstance(index, Sequence) else [index])]  # type: ignore[arg-type]
+        except TypeError:
+            numbers = []
+        if not numbers or min(numbers) < 0:
+            raise UsageError("editing an activation", f"index {index}", "whole numbers from 0 up")
+        chosen[name] = torch.tensor(numbers)
     return chosen
 
 
-def zero(head: Indices = None, position: Indices = None, neuron: Indices = None) -> Edit:
+def zero(**where: Unpack[Where]) -> Edit:
     """Set the chosen heads, positions or neurons to zero; without a choice, all."""
-    value = torch.zeros(())
-    return Edit("replace", value, choose(head), choose(position), choose(neuron))
+    return Edit("replace", torch.zeros(()), **choose(where))
 
 
-def mean(
-    reference: Tensor | None = None,
-    head: Indices = None,
-    position: Indices = None,
-    neuron: Indices = None,
-) -> Edit:
+def mean(reference: Tensor | None = None, **where: Unpack[Where]) -> Edit:
     """Replace by the mean over batch and positions, padding included, of `reference` or this run.
 
     Scores and patterns (B, H, T, S) belong to two positions each: their mean is over the batch.
     """
-    return Edit("mean", reference, choose(head), choose(position), choose(neuron))
+    return Edit("mean", reference, **choose(where))
 
 
-def patch(
-    value: Tensor | float,
-    head: Indices = None,
-    position: Indices = None,
-    neuron: Indices = None,
-    mask: Tensor | None = None,
-) -> Edit:
+def patch(value: Tensor | float, *, mask: Tensor | None = None, **where: Unpack[Where]) -> Edit:
     """Replace by values from another run, broadcastable to the activation.
 
     A boolean `mask`, broadcastable too, says for each row what is replaced.
     """
-    value = torch.as_tensor(value)
-    return Edit("replace", value, choose(head), choose(position), choose(neuron), mask)
+    return Edit("replace", torch.as_tensor(value), mask=mask, **choose(where))
 
 
-def add(
-    value: Tensor | float, head: Indices = None, position: Indices = None, neuron: Indices = None
-) -> Edit:
+def add(value: Tensor | float, **where: Unpack[Where]) -> Edit:
     """Add a value, such as a steering vector (D,)."""
-    value = torch.as_tensor(value)
-    return Edit("add", value, choose(head), choose(position), choose(neuron))
+    return Edit("add", torch.as_tensor(value), **choose(where))
 
 
 def resample(
-    rows: Tensor | Sequence[int],
-    reference: Tensor | None = None,
-    head: Indices = None,
-    position: Indices = None,
-    neuron: Indices = None,
+    rows: Tensor | Sequence[int], reference: Tensor | None = None, **where: Unpack[Where]
 ) -> Edit:
     """Give row i of a batch the value of row rows[i]: of the same run, or of `reference` (N, …).
 
@@ -233,31 +222,24 @@ def resample(
     each other: at padding there is no value. `other_rows` draws them.
     """
     chosen = torch.as_tensor(rows, dtype=torch.long)
-    where = choose(head), choose(position), choose(neuron)
     if reference is not None:
-        return Edit("replace", reference[chosen], *where)
-    if chosen.dim() != 1 or sorted(set(chosen.tolist()) - set(range(len(chosen)))):
-        found = f"rows {chosen.tolist()}"
-        raise UsageError("resampling", found, "for each row of the batch one of its rows")
-    return Edit("resample", None, *where, rows=chosen)
+        return Edit("replace", reference[chosen], **choose(where))
+    if chosen.dim() != 1 or not set(chosen.tolist()) <= set(range(len(chosen))):
+        problem = f"rows {chosen.tolist()}"
+        raise UsageError("resampling", problem, "for each row of the batch one of its rows")
+    return Edit("resample", rows=chosen, **choose(where))
 
 
-def resample_from(
-    bank: Tensor,
-    seed: int = 0,
-    head: Indices = None,
-    position: Indices = None,
-    neuron: Indices = None,
-) -> Edit:
+def resample_from(bank: Tensor, seed: int = 0, **where: Unpack[Where]) -> Edit:
     """Give each position a row of `bank` (N, D), drawn at random: what passes the tap in a corpus.
 
-    The same in any batch and while generating, unlike `resample`. `Extracted.tensor` makes banks.
+    Any batch draws alike, and generation too, unlike `resample`; `Extracted.tensor` makes banks.
     """
     if bank.dim() != 2 or not len(bank):
-        found = f"a bank of shape {tuple(bank.shape)}"
-        raise UsageError("resampling", found, "rows (N, D) of activations")
+        problem = f"a bank of shape {tuple(bank.shape)}"
+        raise UsageError("resampling", problem, "rows (N, D) of activations")
     order = torch.randperm(len(bank), generator=torch.Generator().manual_seed(seed))[:DRAWN]
-    return Edit("draw", bank[order], choose(head), choose(position), choose(neuron))
+    return Edit("draw", bank[order], **choose(where))
 
 
 def other_rows(count: int, seed: int = 0) -> Tensor:
@@ -339,15 +321,15 @@ def parse_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
     if "minus" in values:
         other = read_vector(values["minus"], tap)
         if vector.shape != other.shape:
-            found = f"{list(vector.shape)} less {list(other.shape)} in {text!r}"
+            problem = f"{list(vector.shape)} less {list(other.shape)} in {text!r}"
             expected = "as many numbers in file= as in minus=, from the same tap"
-            raise DataError(PARSING, found, expected)
+            raise DataError(PARSING, problem, expected)
         vector = vector - other
     try:
         scale = float(values.get("scale", "1"))
     except ValueError:
-        found = f"scale {values['scale']!r} in {text!r}"
-        raise UsageError(PARSING, found, "a number") from None
+        problem = f"scale {values['scale']!r} in {text!r}"
+        raise UsageError(PARSING, problem, "a number") from None
     return add(vector * scale, **where)
 
 

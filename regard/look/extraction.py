@@ -24,7 +24,6 @@ from regard.errors import DataError, RegardError, UsageError
 from regard.interop.side import start_id
 from regard.look.activation_store import DOING, INDEX, PART, ShardWriter, check_free, open_writer
 from regard.look.activations import (
-    Position,
     Selection,
     TextIds,
     fill_rows,
@@ -88,10 +87,10 @@ class Shards:
         """The rows of a text, if a shard can hold them."""
         rows = len(self.selection.columns(len(self.selection.tokens(text))))
         if rows > self.capacity:
-            found = f"{rows:,} rows of {self.row_bytes:,} bytes in text {text.number + 1}"
+            problem = f"{rows:,} rows of {self.row_bytes:,} bytes in text {text.number + 1}"
             expected = f"at most {self.capacity:,}, a shard of {self.size:,} bytes"
             fix = "a larger --shard-mb, fewer taps, --position last, or shorter lines"
-            raise DataError(DOING, found, expected, fix)
+            raise DataError(DOING, problem, expected, fix)
         return rows
 
     def read(self, texts: Iterable[TextIds], tokens: int) -> None:
@@ -161,7 +160,7 @@ def extract_corpus(
     taps: str | Iterable[str],
     out: Path,
     *,
-    position: Position = "all",
+    position: int | str = "all",
     head: int | None = None,
     precision: Stored = "fp32",
     shard_mb: int = 256,
@@ -181,8 +180,8 @@ def extract_corpus(
     kit.hooked.check_alone("a corpus, whose texts run together")
     selection = select_taps(kit.hooked, taps, position, head, DTYPES[precision])
     weights = weight_hash(kit.model)
-    settings = {"model": weights, "tap": selection.taps, "position": position, "head": head}
-    settings |= {"precision": precision, "edit": str(edits)}
+    settings = {"model": weights, "tap": selection.taps, "head": head}
+    settings |= {"position": selection.position, "precision": precision, "edit": str(edits)}
     counts, start = CorpusCounts(), time.monotonic()
     try:
         with open_writer(out, force, settings) as writer:
@@ -211,17 +210,6 @@ def extract_corpus(
     return Extraction(str(out), **kept, tokens_per_second=counts.tokens / seconds)
 
 
-def parse_position(position: str | int) -> Position:
-    """Which tokens have rows, from a word or a number."""
-    if position in ("all", "last", "mean"):
-        return position  # type: ignore[return-value]
-    try:
-        return int(position)
-    except ValueError:
-        found = f"position {position!r}"
-        raise UsageError(DOING, found, "all, last, mean or a whole number") from None
-
-
 class TextCheck:
     """How long a text may be: positions of the model, memory, and the size of a shard."""
 
@@ -236,30 +224,24 @@ class TextCheck:
 
     def count_rows(self, text: TextIds) -> int:
         """The rows of a text; one that is too long is refused, by its number from 1."""
-        number, target = text.number + 1, text.target or ()
-        for length, most in ((len(text.ids), self.source), (len(target), self.target)):
-            if length > most:
-                expected = f"at most {most:,}, which this model reads at once"
-                raise too_long(length, number, expected)
+        target, reads = text.target or (), "this model reads at once"
         longest = max(len(text.ids), len(target))
-        self.kit.warn_long(longest)
-        rows = self.shards.count_rows(text)
+        limits = [(len(text.ids), self.source, reads), (len(target), self.target, reads)]
         if longest > CPU_TOKENS and self.needed(longest) > self.free:
             most = longest_that_fits(longest, self.needed, self.free)
-            expected = f"at most {most:,}, which fit into {human_bytes(self.free)}"
-            raise too_long(longest, number, expected)
-        return rows
+            limits.append((longest, most, f"fit into {human_bytes(self.free)}"))
+        for length, most, why in limits:
+            if length > most:
+                problem = f"{length:,} tokens in text {text.number + 1}"
+                expected = f"at most {most:,}, which {why}"
+                raise DataError(DOING, problem, expected, "cut it into shorter lines")
+        self.kit.warn_long(longest)
+        return self.shards.count_rows(text)
 
     def needed(self, length: int) -> int:
         """Bytes of one text of so many tokens, by formula: what lives, and what the taps keep."""
         itemsize = 4 + self.shards.selection.dtype.itemsize
         return sum(self.shards.widths.values()) * length * itemsize + run_bytes(self.kit, length)
-
-
-def too_long(length: int, number: int, expected: str) -> DataError:
-    """The error for a text of too many tokens."""
-    found = f"{length:,} tokens in text {number}"
-    return DataError(DOING, found, expected, "cut it into shorter lines")
 
 
 def read_corpus(
@@ -275,9 +257,9 @@ def read_corpus(
 
     def check_mark() -> None:  # go on with an interrupted run only where it has read the same
         if counts.mark() != mark:
-            found = f"not the texts that the interrupted run in {writer.folder} has read"
+            problem = f"not the texts that the interrupted run in {writer.folder} has read"
             fix = "another --out, or delete it"
-            raise DataError(DOING, found, "the same in the same order", fix)
+            raise DataError(DOING, problem, "the same in the same order", fix)
 
     while group := list(islice(remaining, TOGETHER)):
         encoded = encode_group(kit, group, check.shards.selection.target)
@@ -288,8 +270,8 @@ def read_corpus(
                 check_mark()
             try:
                 if isinstance(ids, RegardError):
-                    found = f"text {number + 1}: {ids.found}"
-                    raise DataError(ids.doing, found, ids.expected)
+                    problem = f"text {number + 1}: {ids.found}"
+                    raise DataError(ids.doing, problem, ids.expected)
                 ids = ids._replace(number=number)
                 rows = check.count_rows(ids)
             except DataError as error:

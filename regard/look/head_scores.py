@@ -101,8 +101,8 @@ def repeats_for(
     fronts = [front for front in (model.front, model.target) if front is not None]
     texts = [front for front in fronts if isinstance(front, TextFront)]
     if len(texts) < len(fronts):
-        found = f"a model that reads {model.config.front.kind}"
-        raise UsageError(DRAWING, found, "a model that reads text")
+        problem = f"a model that reads {model.config.front.kind}"
+        raise UsageError(DRAWING, problem, "a model that reads text")
     size = min(front.config.vocab for front in texts)
     ids, first = list(range(size)), list[int]()
     if tokenizer is not None:
@@ -185,63 +185,7 @@ def value_weighted(hooked: HookedModel, layer: int | str, pattern: Tensor, v: Te
 # All heads of a model ---------------------------------------------------------------------------
 
 
-class HeadMeasurement:
-    """Sums over batches, so that a mean over many texts needs the memory of one."""
-
-    def __init__(self, hooked: HookedModel) -> None:
-        self.hooked, self.names = hooked, attention_names(hooked)
-        self.sums: dict[str, dict[str, Tensor]] = {name: {} for name in self.names}
-        self.counts: dict[str, Tensor] = {}
-        self.repeats: dict[str, dict[str, Tensor]] = {name: {} for name in self.names}
-
-    @torch.no_grad()
-    def read(
-        self, batch: Batch, repeats: RandomRepeats | None = None, general: bool = True
-    ) -> None:
-        """One pass; `repeats` says where the halves of the batch's rows are."""
-        taps = [tap for name in self.names for tap in pattern_taps(self.hooked, name)]
-        taps += [f"{name}.z" for name in self.names if f"{name}.z" in self.hooked.taps]
-        _, seen = self.hooked.run(batch, taps)
-        views: dict[str, View] = {}
-        for name in self.names:
-            pattern = rebuild_pattern(self.hooked, name, seen, batch, views).float()
-            if repeats is not None and not name.endswith(".cross"):
-                start = repeats.start(name)
-                self.repeats[name] = repeat_scores(pattern, repeats.length, start)
-            if general:
-                source = name.startswith("encoder.") and batch.target is not None
-                real = batch.source_mask if source else batch.mask  # tokens, not padding (B, T)
-                if real is None:
-                    real = torch.ones_like(pattern[:, 0, :, 0], dtype=torch.bool)
-                self.add(name, pattern, seen.get(f"{name}.z"), real)
-
-    def add(self, name: str, pattern: Tensor, z: Tensor | None, real: Tensor) -> None:
-        """Add one batch's rows; real (B, T) are those that count."""
-        measured = {"entropy": row_entropy(pattern)}
-        if not name.endswith(".cross"):
-            measured["distance"] = row_distance(pattern)
-        attention = self.hooked.model.get_submodule(name)
-        if z is not None and isinstance(attention, Attention):
-            measured["norm"] = written_norms(attention, z.float())
-        for what, values in measured.items():  # (B, H, T)
-            total = values.masked_fill(~real[:, None], 0).double().sum((0, 2))
-            self.sums[name][what] = self.sums[name].get(what, 0) + total
-        self.counts[name] = self.counts.get(name, 0) + real.sum()
-
-    def scores(self) -> list[HeadScore]:
-        """What was measured of each head, in the model's order."""
-        scores = []
-        for name in self.names:
-            means = {what: total / self.counts[name] for what, total in self.sums[name].items()}
-            columns = {what: x.tolist() for what, x in (self.repeats[name] | means).items()}
-            parts = name.split(".")
-            block = int(parts[2]) if "blocks" in parts else 0
-            for head in range(max(map(len, columns.values()), default=0)):
-                values = {what: column[head] for what, column in columns.items()}
-                scores.append(HeadScore(name, block, head, **values))
-        return scores
-
-
+@torch.no_grad()
 def score_heads(
     hooked: HookedModel,
     repeats: RandomRepeats | None = None,
@@ -249,14 +193,61 @@ def score_heads(
 ) -> list[HeadScore]:
     """Every head: the repeat scores, and entropy, distance and norm over `batches`.
 
-    Without batches the latter are taken on the repeats too, in the same pass.
+    Without batches the latter are taken on the repeats too, in the same pass. Batches are summed
+    up, so that a mean over many texts needs the memory of one.
     """
-    measurement = HeadMeasurement(hooked)
+    names = attention_names(hooked)
+    taps = [tap for name in names for tap in pattern_taps(hooked, name)]
+    taps += [f"{name}.z" for name in names if f"{name}.z" in hooked.taps]
+    scores: dict[str, dict[str, Tensor]] = {name: {} for name in names}
+    sums: dict[str, dict[str, Tensor]] = {name: {} for name in names}
+    counts: dict[str, Tensor] = {}
+
+    def read(batch: Batch, halves: RandomRepeats | None = None, general: bool = True) -> None:
+        _, seen = hooked.run(batch, taps)
+        views: dict[str, View] = {}
+        for name in names:
+            pattern = rebuild_pattern(hooked, name, seen, batch, views).float()
+            if halves is not None and not name.endswith(".cross"):
+                scores[name] = repeat_scores(pattern, halves.length, halves.start(name))
+            if not general:
+                continue
+            source = name.startswith("encoder.") and batch.target is not None
+            real = batch.source_mask if source else batch.mask  # tokens, not padding (B, T)
+            if real is None:
+                real = torch.ones_like(pattern[:, 0, :, 0], dtype=torch.bool)
+            counts[name] = counts.get(name, 0) + real.sum()
+            for what, values in measure_rows(hooked, name, pattern, seen.get(f"{name}.z")).items():
+                total = values.masked_fill(~real[:, None], 0).double().sum((0, 2))
+                sums[name][what] = sums[name].get(what, 0) + total
+
     if repeats is not None:
-        measurement.read(repeats.batch.to(hooked.model.device), repeats, general=batches is None)
+        read(repeats.batch.to(hooked.model.device), repeats, general=batches is None)
     for batch in batches or ():
-        measurement.read(batch)
-    return measurement.scores()
+        read(batch)
+    heads = []
+    for name in names:
+        means = {what: total / counts[name] for what, total in sums[name].items()}
+        columns = {what: x.tolist() for what, x in (scores[name] | means).items()}
+        parts = name.split(".")
+        block = int(parts[2]) if "blocks" in parts else 0
+        for head in range(max(map(len, columns.values()), default=0)):
+            values = {what: column[head] for what, column in columns.items()}
+            heads.append(HeadScore(name, block, head, **values))
+    return heads
+
+
+def measure_rows(
+    hooked: HookedModel, name: str, pattern: Tensor, z: Tensor | None
+) -> dict[str, Tensor]:
+    """Entropy, distance and norm (B, H, T) of each query, as far as an attention has them."""
+    measured = {"entropy": row_entropy(pattern)}
+    if not name.endswith(".cross"):
+        measured["distance"] = row_distance(pattern)
+    attention = hooked.model.get_submodule(name)
+    if z is not None and isinstance(attention, Attention):
+        measured["norm"] = written_norms(attention, z.float())
+    return measured
 
 
 def best_heads(scores: Iterable[HeadScore], by: str, count: int | None = None) -> list[HeadScore]:

@@ -90,8 +90,10 @@ class HookedModel:
             listed = list(wanted) if isinstance(wanted, Sequence) else [wanted]
             for name in find_taps(pattern, self.taps):
                 if not all(isinstance(edit, Edit) for edit in listed):
-                    found = f"{wanted!r} at {name}"
-                    raise UsageError("editing an activation", found, "regard.zero(…) or a relative")
+                    problem = f"{wanted!r} at {name}"
+                    raise UsageError(
+                        "editing an activation", problem, "regard.zero(…) or a relative"
+                    )
                 owner = self.model.get_submodule(name.rpartition(".")[0])
                 placed.setdefault(name, []).extend(edit.at(name, owner) for edit in listed)
         return placed
@@ -157,8 +159,8 @@ def head_mask(
         if not hits:
             close = nearest(pattern, [name for called in names.values() for name in called])
             close = close or ", ".join(called[-1] for called in [*names.values()][:3])
-            found = f"no head is called {pattern!r}"
-            raise UsageError("masking heads", found, f"a name such as {close}")
+            problem = f"no head is called {pattern!r}"
+            raise UsageError("masking heads", problem, f"a name such as {close}")
         chosen |= hits
     off: dict[str, list[int]] = {}
     for tap, head in names:

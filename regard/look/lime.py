@@ -26,8 +26,6 @@ def fit_lime(
     if samples < 2 or count < 1:
         problem = f"{samples} samples of {count} tokens"
         raise UsageError("explaining by LIME", problem, "2 samples and 1 token or more")
-    if ridge < 0:
-        raise UsageError("explaining by LIME", f"ridge = {ridge}", "0 or more")
     kept = draw_subsets(count, samples, seed)
     y = goal(kept).double()
     scores, intercept, r2 = weighted_ridge(kept.double(), y, kernel_weights(kept), ridge)

@@ -33,14 +33,6 @@ LOOKING = "looking through the logit lens"
 TAKING_APART = "taking a logit apart"
 
 
-class TokenByLayer(NamedTuple):
-    """How likely a token is by layer, each (L + 1, …): the embedding, then after each block."""
-
-    probability: Tensor
-    rank: Tensor
-    """1 is the likeliest."""
-
-
 @dataclass(frozen=True)
 class StreamPart:
     """One writer into the stream, or a constant."""
@@ -99,8 +91,8 @@ def last_stack(model: Model, doing: str) -> tuple[str, Stack]:
     name = "encoder" if model.decoder is None else "decoder"
     stack = model.encoder if model.decoder is None else model.decoder
     if not isinstance(stack, Stack):
-        found = "a recurrent model, which has no stream that its layers add to"
-        raise UsageError(doing, found, "a Transformer")
+        problem = "a recurrent model, which has no stream that its layers add to"
+        raise UsageError(doing, problem, "a Transformer")
     return name, stack
 
 
@@ -114,8 +106,8 @@ def lens_scores(hooked: HookedModel, batch: Batch, columns: Tensor | None = None
     name, stack = last_stack(model, LOOKING)
     whole = model.head.config.take == "first"
     if whole and columns is not None:
-        found = "columns, and an output head that takes the first position"
-        raise UsageError(LOOKING, found, "no columns")
+        problem = "columns, and an output head that takes the first position"
+        raise UsageError(LOOKING, problem, "no columns")
     taps = [f"{name}.embed", *(f"{name}.blocks.{n}.resid_post" for n in range(len(stack.blocks)))]
     _, seen = hooked.run(batch, taps)
     scores = []
@@ -130,12 +122,11 @@ def take_columns(x: Tensor, columns: Tensor) -> Tensor:
     return x[torch.arange(len(x), device=x.device)[:, None], columns.to(x.device)]
 
 
-def follow_token(scores: Tensor, token: Tensor) -> TokenByLayer:
-    """Probability and rank of a token (…) by layer, from scores (L + 1, …, V)."""
+def follow_token(scores: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
+    """Probability and rank, 1 the likeliest, of a token (…) by layer; scores (L + 1, …, V)."""
     index = token.to(scores.device).expand(scores.shape[:-1])[..., None]
-    mine = scores.gather(-1, index)
-    rank = 1 + (scores > mine).sum(-1)
-    return TokenByLayer(scores.softmax(-1).gather(-1, index)[..., 0], rank)
+    rank = 1 + (scores > scores.gather(-1, index)).sum(-1)
+    return scores.softmax(-1).gather(-1, index)[..., 0], rank
 
 
 def read_lens(
@@ -156,8 +147,8 @@ def read_lens(
     column = batch.ids.shape[1] - 1 if asked.gap is None else asked.gap
     scores = lens_scores(kit.hooked, batch, torch.tensor([[column]]))[:, 0, 0].float()
     if bool(scores[-1].isnan().any()):
-        found = "scores of the model that are NaN"
-        raise RegardError(LOOKING, found, "numbers", "check its weights")
+        problem = "scores of the model that are NaN"
+        raise RegardError(LOOKING, problem, "numbers", "check its weights")
     scores = scores[:, : tokenizer.size]  # a table of embeddings may be longer
     followed, other = (
         None if word is None else find_token(tokenizer, asked.before, word)
@@ -168,14 +159,15 @@ def read_lens(
     def piece(id: int) -> str:
         return tokenizer.pieces([id])[0]
 
-    by_layer, best = follow_token(scores, torch.tensor(token)), scores.softmax(-1).max(-1)
+    probability, rank = follow_token(scores, torch.tensor(token))
+    best = scores.softmax(-1).max(-1)
     layers = [
         LensLayer(
             "embedding" if n == 0 else f"block {n - 1}",
             piece(int(best.indices[n])),
             float(best.values[n]),
-            float(by_layer.probability[n]),
-            int(by_layer.rank[n]),
+            float(probability[n]),
+            int(rank[n]),
         )
         for n in range(len(scores))
     ]
@@ -204,15 +196,15 @@ def find_output_attention(hooked: HookedModel, layer: int | str) -> Attention:
     name, attention = find_attention(hooked, layer)
     if isinstance(attention, Attention):
         return attention
-    found = f"{name}, whose values are its keys and which has no output map"
-    raise UsageError("looking at heads", found, "attention of a Transformer block")
+    problem = f"{name}, whose values are its keys and which has no output map"
+    raise UsageError("looking at heads", problem, "attention of a Transformer block")
 
 
 def output_weights(attention: Attention) -> Tensor:
     """The output map by heads (D, H, K)."""
     if attention.o.weight.numel() == 0:
-        found, fix = "weights that were dropped after packing", "open the model in fp32"
-        raise UsageError("looking at heads", found, "the weights of the output map", fix)
+        problem, fix = "weights that were dropped after packing", "open the model in fp32"
+        raise UsageError("looking at heads", problem, "the weights of the output map", fix)
     by_heads: Tensor = attention.o.weight.unflatten(1, (attention.heads, attention.width))
     return by_heads
 
@@ -236,8 +228,8 @@ def copy_score(
     name, stack = last_stack(hooked.model, "scoring copies")
     attention = find_output_attention(hooked, layer)
     if stack.config.block.norm_at == "post" or attention.cross or hooked.model.head.dense:
-        found = "cross-attention, a post-norm model or a transforming output head"
-        raise UsageError("scoring copies", found, "self-attention of a pre-norm language model")
+        problem = "cross-attention, a post-norm model or a transforming output head"
+        raise UsageError("scoring copies", problem, "self-attention of a pre-norm language model")
     if not 0 <= head < attention.heads:
         raise UsageError("scoring copies", f"head {head}", f"0 to {attention.heads - 1}")
     _, seen = hooked.run(batch, f"{name}.blocks.0.resid_post")
@@ -268,36 +260,38 @@ def direct_attribution(
     last = f"{name}.blocks.{len(blocks) - 1}.resid_post"
     logits, seen = hooked.run(batch, [*written, last])
     way = direction(hooked.model, stack.norm, seen[last], batch, goal)
-    parts = [StreamPart("embed", f"{name}.embed")]
-    values = [dot(seen[f"{name}.embed"], way)]
+    parts, values = list[StreamPart](), list[Tensor]()
+
+    def add(kind: str, layer: str, gave: Tensor, block: int | None = None) -> None:
+        """One part's (B,), or those of all heads or neurons (N, B)."""
+        whole = gave.dim() == 1
+        numbers = [None] if whole else range(len(gave))
+        parts.extend(StreamPart(kind, layer, block, number) for number in numbers)
+        values.extend([gave] if whole else gave)
+
+    def at_goal(tap: str) -> Tensor:
+        return take_columns(seen[tap], way.at[:, None])[:, 0]
+
+    add("embed", f"{name}.embed", (at_goal(f"{name}.embed") * way.along).sum(-1))
     for n, block in enumerate(blocks):
         path = f"{name}.blocks.{n}"
         for kind, attention in (("attn", block.attn), ("cross", block.cross)):
             if attention is None:
                 continue
-            z = take_columns(seen[f"{path}.{kind}.z"], way.at[:, None])[:, 0]  # (B, H, K)
-            weights = output_weights(attention).to(z.dtype)
-            each = (z * torch.einsum("bd,dhk->bhk", way.along, weights)).sum(-1).T  # (H, B)
-            role = "head" if kind == "attn" else "cross"
-            parts += [StreamPart(role, f"{path}.{kind}", n, head) for head in range(len(each))]
-            values += list(each)
+            layer, z = f"{path}.{kind}", at_goal(f"{path}.{kind}.z")  # (B, H, K)
+            along = torch.einsum("bd,dhk->bhk", way.along, output_weights(attention).to(z.dtype))
+            add("head" if kind == "attn" else "cross", layer, (z * along).sum(-1).T, n)
             if attention.o.bias is not None:
-                parts.append(StreamPart("bias", f"{path}.{kind}", n))
-                values.append(way.along @ attention.o.bias)
+                add("bias", layer, way.along @ attention.o.bias, n)
+        thoughts, down = at_goal(f"{path}.mlp.{thought}"), block.mlp.down
         if not neurons:
-            parts.append(StreamPart("mlp", f"{path}.mlp", n))
-            values.append(dot(seen[f"{path}.mlp.out"], way))
+            add("mlp", f"{path}.mlp", (thoughts * way.along).sum(-1), n)
             continue
-        fired = take_columns(seen[f"{path}.mlp.post"], way.at[:, None])[:, 0]
-        each = (fired * (way.along @ block.mlp.down.weight)).T  # (neurons, B)
-        parts += [StreamPart("neuron", f"{path}.mlp", n, number) for number in range(len(each))]
-        values += list(each)
-        if block.mlp.down.bias is not None:
-            parts.append(StreamPart("bias", f"{path}.mlp", n))
-            values.append(way.along @ block.mlp.down.bias)
+        add("neuron", f"{path}.mlp", (thoughts * (way.along @ down.weight)).T, n)
+        if down.bias is not None:
+            add("bias", f"{path}.mlp", way.along @ down.bias, n)
     for what, constant in way.constants.items():
-        parts.append(StreamPart("bias", what))
-        values.append(constant)
+        add("bias", what, constant)
     return DirectAttribution(parts, torch.stack(values), goal(logits, batch))
 
 
@@ -309,20 +303,22 @@ def stack_blocks(stack: Stack) -> list[Block]:
 def check_linear(model: Model, goal: Goal) -> tuple[str, Stack]:
     """The stack whose stream the goal is linear in; says why where there is none."""
     name, stack = last_stack(model, TAKING_APART)
-    found = ""
+    problem = ""
     if stack.config.block.norm_at == "post":
-        found = "a post-norm model: each norm rescales all that was written before it"
+        problem = "a post-norm model: each norm rescales all that was written before it"
     elif model.head.dense is not None:
-        found = "an output head with a non-linear layer of its own"
+        problem = "an output head with a non-linear layer of its own"
     elif model.head.out is None:
-        found = "a model without scores"
+        problem = "a model without scores"
     elif not all(block.residual for block in stack_blocks(stack)):
-        found = "a block without its shortcut"
-    if found:
-        raise UsageError(TAKING_APART, found, "a pre-norm Transformer whose head is one linear map")
+        problem = "a block without its shortcut"
+    if problem:
+        raise UsageError(
+            TAKING_APART, problem, "a pre-norm Transformer whose head is one linear map"
+        )
     if goal.kind == "logprob" and goal.bad is None:
-        found, fix = "a log-probability, which is no sum", "a logit, or against another token"
-        raise UsageError(TAKING_APART, found, "a logit or a difference", fix)
+        problem, fix = "a log-probability, which is no sum", "a logit, or against another token"
+        raise UsageError(TAKING_APART, problem, "a logit or a difference", fix)
     return name, stack
 
 
@@ -355,8 +351,3 @@ def through_norm(norm: nn.Module, x: Tensor, toward: Tensor) -> tuple[Tensor, di
         scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + norm.eps)
         return scale * toward * norm.weight, {}
     return toward, {}
-
-
-def dot(written: Tensor, way: Direction) -> Tensor:
-    """What a vector of the stream (B, T, D) gives to the goal (B,)."""
-    return (take_columns(written, way.at[:, None])[:, 0] * way.along).sum(-1)

@@ -32,8 +32,8 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        found, fix = "matplotlib is not installed", "pip install 'regard[plot]'"
-        raise UsageError("drawing a picture", found, "the plot extra", fix) from None
+        problem, fix = "matplotlib is not installed", "pip install 'regard[plot]'"
+        raise UsageError("drawing a picture", problem, "the plot extra", fix) from None
     return Figure(figsize=(width, height), layout="constrained")
 
 

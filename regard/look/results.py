@@ -381,13 +381,12 @@ class Lens(Result):
     """The logit, or difference of two, that the model gave."""
     error: float | None = None
     """Sum of the contributions less the goal."""
-    top: int = 20
+    top: int = shown(json=False, default=20)
     """Contributions that are shown to people."""
 
     def to_dict(self) -> dict[str, Any]:
         """The layers, and each part's contribution or why there is none."""
         data = super().to_dict()
-        del data["top"]
         data["parts"] = data.pop("contributions")
         for name in ("goal", "error") if self.contributions is None else ("why",):
             del data[name]
@@ -466,6 +465,7 @@ Method = Literal["gradient", "ig", "lime", "shap", "attention", "rollout", "flow
 BAR = 10  # characters of the longest bar
 
 
+@dataclass(frozen=True)
 class MethodScores(Row):
     """What one method gives each token."""
 
@@ -485,7 +485,6 @@ class MethodScores(Row):
 class GradientScores(MethodScores):
     """Gradient × input, or integrated gradients."""
 
-    scores: Tensor
     value: float
     """The goal of the input."""
     baseline_value: float
@@ -509,7 +508,6 @@ class GradientScores(MethodScores):
 class LimeScores(MethodScores):
     """LIME's linear model: intercept + coefficients of the tokens that are there."""
 
-    scores: Tensor
     r2: float
     """Weighted share of the variance that the fit explains, at most 1."""
     trusted: bool
@@ -532,7 +530,6 @@ class LimeScores(MethodScores):
 class ShapScores(MethodScores):
     """Shapley values; they sum to value − baseline value."""
 
-    scores: Tensor
     value: float
     """The goal of the whole input."""
     baseline_value: float
@@ -562,7 +559,6 @@ def sum_of(scores: GradientScores | ShapScores) -> str:
 class AttentionScores(MethodScores):
     """Attention, rollout or flow."""
 
-    scores: Tensor
     share: float | None
     """Of the attention that is on these tokens; None for a flow, whose ways have common parts."""
 
@@ -690,8 +686,9 @@ class AttributionComparison(ExplainedText):
             for piece, row in zip(self.pieces, zip(*scores, strict=True), strict=True)
         ]
         yield Grid(self.title(), ["token", *self.methods], rows)
+        said = {name: method.verdict() for name, method in self.methods.items()}
         rows = [
-            [name, f"{area.deletion:.3f}", f"{area.insertion:.3f}", self.verdict(name)]
+            [name, f"{area.deletion:.3f}", f"{area.insertion:.3f}", said.get(name, "")]
             for name, area in self.areas.items()
         ]
         title = "faithfulness: deletion (small is good) and insertion (large is good)"
@@ -699,10 +696,6 @@ class AttributionComparison(ExplainedText):
         rows = [[a, *(f"{x:.2f}" for x in row.values())] for a, row in self.spearman.items()]
         yield Grid("rank correlation (Spearman)", ["", *self.spearman], rows)
         yield f"  an absent token is {self.baseline}"
-
-    def verdict(self, name: str) -> str:
-        """What is to be said of a method beside its areas."""
-        return self.methods[name].verdict() if name in self.methods else ""
 
 
 # Patching ---------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.ambient import track
-from regard.errors import DataError, UsageError
+from regard.errors import UsageError
 
 RESIDUAL = 0.5  # share of the stream that passes a layer beside its attention
 UNITS = 1 << 30  # of capacity in a row: scipy's flows are 32-bit integers
@@ -23,21 +23,10 @@ UNITS = 1 << 30  # of capacity in a row: scipy's flows are 32-bit integers
 
 def mix_residual(patterns: Sequence[Tensor], residual: float = RESIDUAL) -> list[Tensor]:
     """Mean over heads of each pattern (B, H, T, T), with the residual connection; rows sum to 1."""
-    doing = "following attention"
-    if not patterns:
-        raise UsageError(doing, "no patterns", "those of each block, first to last")
-    if not 0 <= residual <= 1:
-        raise UsageError(doing, f"a residual share of {residual}", "0 to 1")
-    first = patterns[0].shape
-    for pattern in patterns:
-        shape = pattern.shape
-        if len(shape) != 4 or shape[2] != shape[3] or (shape[0], shape[2]) != (first[0], first[2]):
-            problem = f"patterns of shapes {tuple(first)} and {tuple(shape)}"
-            raise DataError(doing, problem, "self-attention (B, H, T, T), of one B and T")
     layers = []
     for pattern in patterns:
         mean = pattern.mean(1)
-        layer = (1 - residual) * mean + residual * torch.eye(first[2]).to(mean)
+        layer = (1 - residual) * mean + residual * torch.eye(mean.shape[-1]).to(mean)
         layers.append(layer / layer.sum(-1, keepdim=True).clamp(min=1e-12))
     return layers
 
@@ -61,9 +50,6 @@ def flow(layers: Sequence[Tensor], query: int = -1) -> Tensor:
         problem, fix = "scipy is not installed", "pip install 'regard[flow]'"
         raise UsageError("following attention", problem, "the extra flow", fix) from None
     count = layers[0].shape[-1]
-    if not -count <= query < count:
-        expected = f"{-count} to {count - 1}"
-        raise UsageError("following attention", f"query {query}", expected)
     stacked = torch.stack(list(layers)[::-1], 1).double().cpu().numpy()  # (B, L, T, T), top first
     graphs = [capacity_graph(one) for one in stacked]
     bottom = len(layers) * count

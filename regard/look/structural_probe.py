@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.ambient import current
 from regard.data.statistics import share_interval, spearman
 from regard.data.treebank import ConllSentence, heads_of
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 from regard.look.activations import split_by_sentence
 from regard.look.probing import (
     SentenceSplit,
@@ -220,8 +220,6 @@ def probe_structure(
     seed: int = 0,
 ) -> tuple[TreeAgreement, list[PredictedTree]]:
     """Both probes of one place: their grade on the test sentences, and what they say of each."""
-    if rank is not None and rank < 1:
-        raise UsageError("fitting a structural probe", f"rank {rank}", "1 or more")
     if not any(len(trees[n].heads) > 1 for n in parts.train.tolist()):
         problem = "no sentence of two words to train on"
         raise DataError(

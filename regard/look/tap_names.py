@@ -43,8 +43,8 @@ def _find_taps(patterns: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, 
         if not hits:
             short = {name.removeprefix("encoder.").removeprefix("decoder."): name for name in names}
             close = nearest(pattern, names) or nearest(pattern, short) or ", ".join(names[:3])
-            found, fix = f"no tap is called {pattern!r}", "use * for any part of a name"
-            raise UsageError("finding a tap", found, f"a name such as {close}", fix)
+            problem, fix = f"no tap is called {pattern!r}", "use * for any part of a name"
+            raise UsageError("finding a tap", problem, f"a name such as {close}", fix)
         chosen.update(hits)
     return tuple(name for name in names if name in chosen)
 

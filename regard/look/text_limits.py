@@ -25,8 +25,8 @@ def max_tokens_of(kit: Kit, doing: str, side: Side = "source", asked: int | None
     """Tokens that one side of a model reads at once; without a table, so many as asked."""
     front = kit.model.front if side == "source" else kit.model.reader
     if not isinstance(front, TextFront):
-        found = f"a model that reads {kit.model.config.front.kind}"
-        raise UsageError(doing, found, "one that reads text")
+        problem = f"a model that reads {kit.model.config.front.kind}"
+        raise UsageError(doing, problem, "one that reads text")
     table = None if front.positions is None else front.positions.size
     return front_length(front) if asked is None else min(asked, table or asked)
 
@@ -89,10 +89,10 @@ def check_memory(kit: Kit, length: int, doing: str, maps: int = 0, gradients: bo
 
     free = free_bytes(kit)
     if (takes := needed(length)) > free:
-        found = f"{length:,} tokens, which take {human_bytes(takes)}"
+        problem = f"{length:,} tokens, which take {human_bytes(takes)}"
         most = longest_that_fits(length, needed, free)
         expected = f"at most {most:,}, which fit into {human_bytes(free)}"
-        raise DataError(doing, found, expected, "a shorter text")
+        raise DataError(doing, problem, expected, "a shorter text")
     return takes
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
+from regard.errors import DataError
 from regard.formal.dfa import DFA
-from regard.formal.state_diagram import draw_automaton
+from regard.formal.state_diagram import AutomatonResult
 from regard.result import Grid, Result, Row, shown
 from regard.rules.rule import Accepts, Rule
 
@@ -215,7 +215,7 @@ class NeuralStudy(Result):
 
 
 @dataclass(frozen=True)
-class Discovery(Result):
+class Discovery(AutomatonResult):
     """The rule behind labelled sequences: what fits, what else fits, and what would decide."""
 
     hypotheses: list[RuleHypothesis]
@@ -301,10 +301,13 @@ class Discovery(Result):
             yield ""
             yield from self.neural.parts()
 
-    def save(self, path: str | Path) -> None:
-        """Write the best rule's automaton as .dot or .png, or the result in any other form."""
-        if not draw_automaton(self.hypotheses[0].automaton if self.hypotheses else None, path):
-            super().save(path)
+    def drawn(self) -> tuple[DFA, bool]:
+        """The automaton of the best rule, without its dead state."""
+        dfa = self.hypotheses[0].automaton if self.hypotheses else None
+        if dfa is None:
+            problem = "no small automaton decides the rule"
+            raise DataError("drawing an automaton", problem, "one that does")
+        return dfa, False
 
 
 def number(value: float) -> str:

@@ -89,27 +89,20 @@ def encode(
         encodings: Iterator[Encoding | Failed] = _encode_alone(several, kind or "words")
     else:
         encodings = _encode_each(load(tokenizer), several, wrap, allow_special)
-    return _only(encodings) if isinstance(texts, str) else encodings
-
-
-def _only(results: Iterator[Encoding | Failed]) -> Encoding:
-    """The one result of one text."""
-    result = next(results)
-    assert isinstance(result, Encoding)
-    return result
+    return next(encodings) if isinstance(texts, str) else encodings  # type: ignore[return-value]
 
 
 def _encode_alone(texts: Iterable[str | RegardError], kind: str) -> Iterator[Encoding | Failed]:
     """Number the words or characters of the texts themselves, the most frequent first."""
     from regard.tokens.trainers import train_tokenizer
 
-    given = list(texts)
-    readable = [text for text in given if isinstance(text, str)]
+    listed = list(texts)
+    readable = [text for text in listed if isinstance(text, str)]
     blank = not any(text.split() if kind == "words" else text for text in readable)
     what = "words and marks" if kind == "words" else kind
     note(f"no tokenizer: {what}, with ids of these texts alone")
     tokenizer = train_tokenizer(["-"] if blank else readable, kind, specials=())
-    yield from _encode_each(tokenizer, given, wrap=False, allow_special=False)
+    yield from _encode_each(tokenizer, listed, wrap=False, allow_special=False)
 
 
 def _encode_each(
@@ -217,7 +210,7 @@ def train(
         $ zcat corpus.gz | regard tokens train - --out folder --kind chars --lossless
     """
     from regard.data.text_files import read_parts
-    from regard.tokens.trainers import Ticker, read_specials, train_tokenizer, usual_size
+    from regard.tokens.trainers import Ticker, read_specials, train_tokenizer
 
     folder = Path(out)
     if (folder / "tokenizer.json").exists() and not force:
@@ -227,7 +220,7 @@ def train(
         tokenizer = train_tokenizer(
             () if kind == "bytes" else read_parts(files, ticker.read),
             kind,
-            usual_size(kind, size),
+            size,
             specials=read_specials(specials) if isinstance(specials, str) else specials,
             min_count=min_count,
             wrap=wrap,

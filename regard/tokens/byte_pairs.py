@@ -39,13 +39,13 @@ def learn_merges(text: str, limit: int | None = None) -> tuple[list[Merge], list
 
 def join(word: list[str], left: str, right: str) -> list[str]:
     """The word with each `left` `right` as one piece, from its start on."""
-    made: list[str] = []
+    joined: list[str] = []
     at = 0
     while at < len(word):
         both = word[at : at + 2] == [left, right]
-        made.append(left + right if both else word[at])
+        joined.append(left + right if both else word[at])
         at += 2 if both else 1
-    return made
+    return joined
 
 
 class Step(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -95,7 +95,7 @@ class Tokenizer:
 
         Text that spells a control token stays text unless `allow_special` says otherwise.
         """
-        check_text([text])
+        (text,) = checked([text])
         return self.engine.encode(text, special, allow_special, check_side(side))
 
     def encode_batch(
@@ -106,14 +106,13 @@ class Tokenizer:
         allow_special: bool = False,
     ) -> list[list[int]]:
         """The ids of each text, as `encode` gives them, computed together."""
-        check_text(texts)
-        return self.engine.encode_batch(texts, special, allow_special, check_side(side))
+        return self.engine.encode_batch([*checked(texts)], special, allow_special, check_side(side))
 
     def offsets(
         self, text: str, special: bool = True, side: Side = "source", allow_special: bool = False
     ) -> list[Span]:
         """Where each id of `encode` stands in the text; added control tokens have (0, 0)."""
-        check_text([text])
+        (text,) = checked([text])
         return self.engine.offsets(text, special, allow_special, check_side(side))
 
     def decode(self, ids: Sequence[int], special: bool = False, side: Side = "target") -> str:
@@ -155,20 +154,18 @@ def check_side(side: Side) -> Side:
     return side
 
 
-def check_text(texts: Sequence[str]) -> None:
-    """Stop at a value that is no text, and at a lone surrogate, which UTF-8 cannot write."""
+def checked(texts: Iterable[str], doing: str = "encoding text") -> Iterator[str]:
+    """The texts, up to one that is no text or has a lone surrogate, which UTF-8 cannot write."""
     if isinstance(texts, str):
-        raise UsageError("encoding a batch", "a single str", "a list of str", "use encode()")
+        raise UsageError(doing, "a single str", "several texts, such as a list of str")
     for number, text in enumerate(texts):
         if not isinstance(text, str):
-            raise UsageError("encoding text", f"{type(text).__name__} at index {number}", "str")
+            raise UsageError(doing, f"{type(text).__name__} at index {number}", "str")
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise DataError(
-                "encoding text",
-                f"half of a surrogate pair at character {error.start} of text {number}",
-                "text that UTF-8 can write",
-                "read the file with the right encoding, or drop it: "
-                "text.encode(errors='ignore').decode()",
-            ) from None
+            problem = f"half of a surrogate pair at character {error.start} of text {number}"
+            fix = "read the file with the right encoding, or drop it: "
+            fix += "text.encode(errors='ignore').decode()"
+            raise DataError(doing, problem, "text that UTF-8 can write", fix) from None
+        yield text

@@ -18,7 +18,6 @@ from tokenizers import (
     models,
     normalizers,
     pre_tokenizers,
-    processors,
     trainers,
 )
 from tokenizers import Tokenizer as Rust
@@ -28,15 +27,8 @@ from regard.errors import DataError, UsageError, check_known
 from regard.result import human_bytes
 from regard.tokens.control_tokens import WELL_KNOWN
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.word_counts import (
-    GRAPHEMES,
-    WordCounts,
-    count_characters,
-    count_words,
-    rank,
-    repeat,
-    thin,
-)
+from regard.tokens.vocabulary_files import surround
+from regard.tokens.word_counts import CUTS, WordCounts, count_words, rank, repeat, thin
 
 DOING = "training a tokenizer"
 WORD = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -146,11 +138,6 @@ def byte_level(rust: Rust) -> Rust:
     return rust
 
 
-def train_bpe(texts: Texts, plan: TokenizerPlan) -> Rust:
-    """Byte-level BPE (Sennrich et al. 2016; Radford et al. 2019): nothing is ever unknown."""
-    return byte_level(learn_bpe(texts, plan))
-
-
 def train_pieces(texts: Texts, plan: TokenizerPlan) -> Rust:
     """Byte-level BPE for sentences, as translation wants it.
 
@@ -167,7 +154,7 @@ def train_pieces(texts: Texts, plan: TokenizerPlan) -> Rust:
 
 
 def learn_bpe(texts: Texts, plan: TokenizerPlan, word: str = WORD, clean: Any = None) -> Rust:
-    """Merges over words that are spelt in bytes."""
+    """Byte-level BPE (Sennrich et al. 2016; Radford et al. 2019): nothing is ever unknown."""
     left = plan.room(256, "256 bytes")
     counts = count_bytewise(texts, word, clean)
     trainer = trainers.BpeTrainer(
@@ -217,11 +204,6 @@ def train_words(texts: Texts, plan: TokenizerPlan) -> Rust:
     return known_words(texts, plan, pre_tokenizers.Whitespace())
 
 
-def train_spaced(texts: Texts, plan: TokenizerPlan) -> Rust:
-    """What stands between blanks, marks and all: texts that were cut into words before."""
-    return known_words(texts, plan, pre_tokenizers.WhitespaceSplit())
-
-
 def known_words(texts: Texts, plan: TokenizerPlan, cut: Any) -> Rust:
     """The words that `cut` makes, the most frequent first; others are unknown."""
     counts = some(count_words(texts, cut)).words
@@ -233,22 +215,17 @@ def known_words(texts: Texts, plan: TokenizerPlan, cut: Any) -> Rust:
     return plan.finish(rust)
 
 
-def train_chars(texts: Texts, plan: TokenizerPlan) -> Rust:
-    """Characters, the most frequent first."""
-    return spelt_out(some(count_characters(texts)).words, plan)
-
-
 def train_graphemes(texts: Texts, plan: TokenizerPlan) -> Rust:
     """What a reader calls a character: a letter with its accents, an emoji with its colour.
 
     Those that were not seen fall apart into characters.
     """
-    counts = some(count_words(texts, GRAPHEMES, whole=True)).words
+    counts = some(count_words(texts, CUTS["graphemes"], whole=True)).words
     for cluster, count in list(counts.items()):
         for letter in cluster if len(cluster) > 1 else "":
             counts[letter] += count
     rust = spelt_out(counts, plan)
-    rust.pre_tokenizer = GRAPHEMES
+    rust.pre_tokenizer = CUTS["graphemes"]
     return rust
 
 
@@ -277,31 +254,31 @@ def train_bytes(texts: Texts, plan: TokenizerPlan) -> Rust:
 
 
 KINDS: dict[str, Callable[[Iterable[str], TokenizerPlan], Rust]] = {
-    "bpe": train_bpe,
+    "bpe": lambda texts, plan: byte_level(learn_bpe(texts, plan)),
     "pieces": train_pieces,
     "wordpiece": train_wordpiece,
     "words": train_words,
-    "spaced": train_spaced,
-    "chars": train_chars,
+    "spaced": lambda texts, plan: known_words(texts, plan, pre_tokenizers.WhitespaceSplit()),
+    "chars": lambda texts, plan: spelt_out(some(count_words(texts, CUTS["chars"])).words, plan),
     "graphemes": train_graphemes,
     "bytes": train_bytes,
 }
 
 SIZED = ("bpe", "pieces", "wordpiece")
-"""Kinds that must be told how many ids they may have."""
+"""Kinds that stop at a number of ids."""
 SIZE = 8000  # that many, unless said otherwise
 
 UNKNOWING = ("wordpiece", "spaced")
 """Kinds that cannot write what they do not know in bytes."""
 
 WRAPS = {
-    "none": ([], []),
-    "bos": (["bos"], []),
-    "eos": ([], ["eos"]),
-    "bos-eos": (["bos"], ["eos"]),
-    "cls-sep": (["cls"], ["sep"]),
+    "none": ("", ""),
+    "bos": ("bos", ""),
+    "eos": ("", "eos"),
+    "bos-eos": ("bos", "eos"),
+    "cls-sep": ("cls", "sep"),
 }
-"""The roles that stand before and after each text."""
+"""The role that stands before each text, and the one after it."""
 
 ROLES: dict[str, Sequence[str]] = {"wordpiece": ("pad", "unk", "cls", "sep", "mask")}
 USUAL = ("pad", "bos", "eos")
@@ -324,37 +301,23 @@ def train_tokenizer(
     that the kind or `wrap` needs are added. `lossless` makes words, chars and graphemes write what
     they do not know in bytes; bpe, pieces and bytes always do. `phase` is told what is being done.
     """
-    check(kind, size, min_count, wrap, lossless)
-    needed = [*WRAPS[wrap][0], *WRAPS[wrap][1]]
+    for name, value, known in (("kind", kind, KINDS), ("wrap", wrap, WRAPS)):
+        check_known(value, known, DOING, f"{name} {value!r}")
+    if lossless and kind in UNKNOWING:
+        raise UsageError(DOING, f"lossless {kind}", "bpe, bytes, words or chars")
+    needed = [role for role in WRAPS[wrap] if role]
     if kind in UNKNOWING or (kind in ("words", "chars", "graphemes") and not lossless):
         needed.append("unk")
     spelling = spell(kind, ROLES.get(kind, USUAL) if specials is None else specials, needed)
     check_spelling(kind, lossless, spelling)
     tell = phase or (lambda doing: None)
     tell("counting")
-    rust = KINDS[kind](texts, TokenizerPlan(size, spelling, min_count, lossless, tell))
+    most = size or (SIZE if kind in SIZED else None)
+    rust = KINDS[kind](texts, TokenizerPlan(most, spelling, min_count, lossless, tell))
     ids = {role: rust.token_to_id(spelt) or 0 for role, spelt in spelling.items()}
-    wrap_texts(rust, wrap, spelling, ids)
+    before, after = map(ids.get, WRAPS[wrap])
+    surround(rust, before, after)
     return Tokenizer.from_rust(rust, ids)
-
-
-def usual_size(kind: str, asked: int | None) -> int | None:
-    """How many ids a tokenizer may have: as asked, or what is usual for its kind."""
-    return asked or (SIZE if kind in SIZED else None)
-
-
-def check(kind: str, size: int | None, min_count: int, wrap: str, lossless: bool) -> None:
-    """Stop at a value that is not allowed, with the limit."""
-    for name, value, known in (("kind", kind, KINDS), ("wrap", wrap, WRAPS)):
-        check_known(value, known, DOING, f"{name} {value!r}")
-    if size is None and kind in SIZED:
-        raise UsageError(DOING, f"no size for {kind}", "how many ids it may have, such as 8000")
-    if size is not None and size < 1:
-        raise UsageError(DOING, f"size {size}", "at least 1")
-    if min_count < 1:
-        raise UsageError(DOING, f"min_count {min_count}", "at least 1")
-    if lossless and kind in UNKNOWING:
-        raise UsageError(DOING, f"lossless {kind}", "bpe, bytes, words or chars")
 
 
 def spell(
@@ -364,13 +327,13 @@ def spell(
     usual = {role: spellings[0] for role, spellings in WELL_KNOWN.items()} | {"mask": "<mask>"}
     if kind == "wordpiece":
         usual |= {role: f"[{role.upper()}]" for role in ROLES["wordpiece"]}
-    given = dict(asked) if isinstance(asked, Mapping) else {role: "" for role in asked}
+    spelt = dict(asked) if isinstance(asked, Mapping) else {role: "" for role in asked}
     spelling: dict[str, str] = {}
-    for role in dict.fromkeys([*given, *needed]):
+    for role in dict.fromkeys([*spelt, *needed]):
         check_known(role, usual, DOING, f"unknown role {role!r}")
-        spelling[role] = given.get(role) or usual[role]
+        spelling[role] = spelt.get(role) or usual[role]
     doubled = [role for role, word in spelling.items() if list(spelling.values()).count(word) > 1]
-    if doubled or (not isinstance(asked, Mapping) and len(given) < len(asked)):
+    if doubled or (not isinstance(asked, Mapping) and len(spelt) < len(asked)):
         twice = (
             f"{spelling[doubled[0]]!r} for {' and '.join(doubled)}" if doubled else "a role twice"
         )
@@ -392,18 +355,6 @@ def check_spelling(kind: str, lossless: bool, spelling: dict[str, str]) -> None:
         if parts < 2:
             problem = f"{word!r} for {role}, which a text may hold as one word"
             raise UsageError(DOING, problem, "letters and marks together", f"such as <{role}>")
-
-
-def wrap_texts(rust: Rust, wrap: str, spelling: dict[str, str], ids: dict[str, int]) -> None:
-    """Have the control tokens of `wrap` put around each text."""
-    before, after = ([spelling[role] for role in roles] for roles in WRAPS[wrap])
-    if not before and not after:
-        return
-    rust.post_processor = processors.TemplateProcessing(
-        single=[*before, "$A", *after],
-        pair=[*before, "$A", *after, "$B:1", *(f"{token}:1" for token in after)],
-        special_tokens=[(spelling[r], ids[r]) for roles in WRAPS[wrap] for r in roles],
-    )
 
 
 def read_specials(text: str) -> dict[str, str]:

@@ -28,11 +28,7 @@ def word_piece(pieces: list[str], settings: TokenizerSettings) -> Rust:
     rust.decoder = decoders.WordPiece(prefix="##")
     cls, sep = settings.token("cls", "[CLS]"), settings.token("sep", "[SEP]")
     ids = require(rust, "vocab.txt", {"unk": unk, "cls": cls, "sep": sep})
-    rust.post_processor = processors.TemplateProcessing(
-        single=[cls, "$A", sep],
-        pair=[cls, "$A", sep, "$B:1", f"{sep}:1"],
-        special_tokens=[(cls, ids["cls"]), (sep, ids["sep"])],
-    )
+    surround(rust, ids["cls"], ids["sep"])
     add_tokens(rust, settings)
     return rust
 
@@ -68,6 +64,7 @@ def byte_level(
             rust,
             roles.get("bos") if options.get("add_bos_token") else None,
             roles.get("eos") if options.get("add_eos_token") else None,
+            twice=True,
         )
     return rust
 
@@ -85,14 +82,17 @@ def require(rust: Rust, file: str, tokens: dict[str, str]) -> dict[str, int]:
     return ids
 
 
-def surround(rust: Rust, bos: int | None, eos: int | None) -> None:
-    """Let the tokenizer put bos before a text and eos after it, where given."""
-    if bos is None and eos is None:
-        return
+def surround(rust: Rust, bos: int | None, eos: int | None, twice: bool = False) -> None:
+    """Let the tokenizer put bos before a text and eos after it, where given.
+
+    Before the second text of a pair bos stands only if `twice`.
+    """
     names = {str(rust.id_to_token(id)): id for id in (bos, eos) if id is not None}
+    if not names:
+        return
     before = [name for name, id in names.items() if id == bos]
     after = [name for name, id in names.items() if id == eos]
-    second = [f"{name}:1" for name in (*before, "$B", *after)]
+    second = [f"{name}:1" for name in (*(before if twice else ()), "$B", *after)]
     rust.post_processor = processors.TemplateProcessing(
         single=[*before, "$A", *after],
         pair=[*before, "$A", *after, *second],
@@ -115,12 +115,12 @@ def add_tokens(rust: Rust, settings: TokenizerSettings) -> None:
                 rust.add_special_tokens([AddedToken(name, lstrip=lstrip, normalized=False)])
 
 
-def check_place(token: str, found: int | None, stated: int) -> None:
+def check_place(token: str, id: int | None, stated: int) -> None:
     """Stop where an added token would get another id than the files give it."""
-    if found != stated:
+    if id != stated:
         raise DataError(
             "adding tokens to the vocabulary",
-            f"id {found} for {token!r}",
+            f"id {id} for {token!r}",
             f"id {stated}, as added_tokens.json or tokenizer_config.json says",
             "fetch the vocabulary that belongs to these files",
         )

@@ -7,10 +7,10 @@ counted words instead of the corpus.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,18 @@ from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Rust
 
 from regard.ambient import note, progress
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 from regard.files import write_whole
 from regard.tokens.results import Vocabulary
+from regard.tokens.tokenizer import checked
 
 CHUNK = 1 << 24  # characters whose words are counted before they are added up
 HEAD = "\0"  # before the first piece of a text; no plain text has it
 ROOM = 5 << 22  # characters of different words that are kept, at most 170 bytes each in all
-GRAPHEMES = pre_tokenizers.Split(Regex(r"\X"), "isolated")
 CUTS: dict[str, Any] = {
     "words": pre_tokenizers.Whitespace(),
     "chars": pre_tokenizers.Split("", "isolated"),
-    "graphemes": GRAPHEMES,
+    "graphemes": pre_tokenizers.Split(Regex(r"\X"), "isolated"),
 }
 """How a text falls into words, characters, or what a reader calls a character."""
 MOST = (1 << 31) - 1  # the largest count of a pair that the library holds
@@ -73,24 +73,34 @@ def count_words(
     Where no word goes on behind a space, plain texts fall into pieces at their spaces, and only the
     different pieces are cut into words, a third of the work; `whole` cuts every text as it is.
     """
-    counts, pieces, stream, more = WordCounts(room), Counter[str](), checked(texts), True
-    while more:
-        odd, chunk = list[str](), Chunk(stream)
-        lines = iter(chunk)
-        while batch := list(islice(lines, 100)):
-            plain = [text for text in batch if is_plain(text)] if not whole else []
-            pieces.update(f"{HEAD}{f' {HEAD}'.join(plain)}".split(" "))
-            if len(plain) < len(batch):
-                odd += [text for text in batch if whole or not is_plain(text)]
+    counts, pieces = WordCounts(room), Counter[str]()
+    stream = checked(texts, "training a tokenizer")
+    while chunk := take_chunk(stream):
+        odd, plain = list[str](), list[str]()
+        for text in chunk:
+            (odd if whole or not is_plain(text) else plain).append(text)
+        for at in range(0, len(plain), 100):
+            pieces.update(f"{HEAD}{f' {HEAD}'.join(plain[at : at + 100])}".split(" "))
         if odd:
             counts.add(count_whole(odd, cut, clean))
-        more = chunk.more
-        if not more or sum(map(len, pieces)) > room:
+        if sum(map(len, pieces)) > room:
             counts.add(words_of(pieces, cut, clean))
             pieces.clear()
+    counts.add(words_of(pieces, cut, clean))
     if counts.lost:
         counts.prune()
     return counts
+
+
+def take_chunk(stream: Iterator[str]) -> list[str]:
+    """The next texts that add up to a chunk."""
+    chunk, size = list[str](), 0
+    for text in stream:
+        chunk.append(text)
+        size += len(text)
+        if size >= CHUNK:
+            break
+    return chunk
 
 
 def is_plain(text: str) -> bool:
@@ -120,46 +130,6 @@ def count_whole(texts: Iterable[str], cut: Any, clean: Any = None) -> dict[str, 
     return dict(state["words"])
 
 
-def count_characters(texts: Iterable[str]) -> WordCounts:
-    """Count each character."""
-    counts = WordCounts()
-    for text in checked(texts):
-        counts.words.update(text)
-    return counts
-
-
-class Chunk:
-    """Texts of a stream until they add up to a chunk; `more` says whether any may be left."""
-
-    def __init__(self, stream: Iterator[str]) -> None:
-        self.stream, self.more = stream, True
-
-    def __iter__(self) -> Iterator[str]:
-        size = 0
-        for text in self.stream:
-            yield text
-            size += len(text)
-            if size >= CHUNK:
-                return
-        self.more = False
-
-
-def checked(texts: Iterable[str]) -> Iterator[str]:
-    """The texts, or an error at one that is no text or that UTF-8 cannot write."""
-    if isinstance(texts, str):
-        raise UsageError("training a tokenizer", "a single str", "texts, such as read_parts(path)")
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise UsageError("training a tokenizer", f"{type(text).__name__} at {number}", "str")
-        if not text.isascii():  # quick, and true of most lines
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                at = f"half of a surrogate pair at character {error.start} of text {number}"
-                raise DataError("training a tokenizer", at, "text that UTF-8 can write") from None
-        yield text
-
-
 def thin(counts: Counter[str], most: int = MOST) -> tuple[Counter[str], int]:
     """The counts divided by the least number that keeps each pair's within `most`; that number."""
     if sum(len(word) * count for word, count in counts.items()) <= most:
@@ -170,8 +140,6 @@ def thin(counts: Counter[str], most: int = MOST) -> tuple[Counter[str], int]:
             pairs[word[at : at + 2]] += count
     # Longer pairs have a pair of characters at their joint, so none is more frequent than these.
     share = max(1, -(-max(pairs.values(), default=0) // most))
-    if share == 1:
-        return counts, 1
     return Counter(
         {word: count // share for word, count in counts.items() if count >= share}
     ), share
@@ -181,12 +149,8 @@ def repeat(counts: Counter[str], batch: int = 1000) -> Iterator[str]:
     """Texts in which each word stands as often as counted, with a space after it."""
     for word, count in counts.items():
         whole, rest = divmod(count, batch)
-        if whole:
-            many = f"{word} " * batch
-            for _ in range(whole):
-                yield many
-        if rest:
-            yield f"{word} " * rest
+        yield from itertools.repeat(f"{word} " * batch, whole)
+        yield f"{word} " * rest
 
 
 def list_vocabulary(

@@ -19,7 +19,7 @@ from regard.data.token_store import Store, fingerprint, hold_out, pair_store, te
 from regard.data.windows import Source, Streams, Windows
 from regard.errors import DataError, UsageError
 from regard.tokens.tokenizer import Tokenizer
-from regard.tokens.trainers import KINDS, train_tokenizer, usual_size
+from regard.tokens.trainers import KINDS, train_tokenizer
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 from regard.train.distributed import World
 from regard.train.results import RunSettings
@@ -147,8 +147,7 @@ def learn_tokenizer(plan: RunPlan, kind: str) -> Tokenizer:
         texts = sides if plan.kind == "seq2seq" else read_parts(plan.files)
     doing = "training a tokenizer"
     try:
-        size = usual_size(kind, plan.data.vocab)
-        return train_tokenizer(texts, kind, size, specials=roles, wrap=wrap)
+        return train_tokenizer(texts, kind, plan.data.vocab, specials=roles, wrap=wrap)
     except DataError as error:
         if error.doing != doing:  # those of one file have named it already
             raise

@@ -223,8 +223,8 @@ def open_translator(
                 n: getattr(config, n) for n in ("must", "ban", "begin")
             }
             if asked := [name for name, wish in wishes.items() if wish]:
-                found = f"{asked[0]} by a model that counts words"
-                raise UsageError(DOING, found, "a Transformer or a recurrent translator")
+                wrong = f"{asked[0]} by a model that counts words"
+                raise UsageError(DOING, wrong, "a Transformer or a recurrent translator")
             words = model if isinstance(model, WordTranslator) else WordTranslator.open(Path(model))
             yield CountingTranslator(words, config)
             return

@@ -80,8 +80,8 @@ def target_words(
     for parts, logprob in zip(token_shares(spans, places), logprobs, strict=True):
         if places and float(parts.max()) > 0:
             sums[int(parts.argmax())] += logprob
-    made = [text[a:b].upper() if raised else text[a:b] for a, b in places]
-    return [TargetWord(word, math.exp(sums[n])) for n, word in enumerate(made)]
+    texts = [text[a:b].upper() if raised else text[a:b] for a, b in places]
+    return [TargetWord(word, math.exp(sums[n])) for n, word in enumerate(texts)]
 
 
 def source_word(
@@ -121,8 +121,8 @@ def look_across(
 ) -> Across:
     """Cross-attention and log-probabilities of a translation that is there already."""
     if not any(name.endswith(".cross.pattern") for name in kit.taps):
-        found = "a model that sees one vector of its source"
-        raise UsageError("explaining a translation", found, "one with attention to its source")
+        wrong = "a model that sees one vector of its source"
+        raise UsageError("explaining a translation", wrong, "one with attention to its source")
     start = kit.batch([list(row)]).ids[0].tolist()
     whole = [*start, *tokens]
     out, seen = kit.run([list(row)], [whole], taps="decoder.*cross.pattern", strict=strict)

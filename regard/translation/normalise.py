@@ -87,8 +87,8 @@ def recased(tokenizer: Tokenizer, text: str) -> str:
         forms = (match[0].lower(), match[0].capitalize(), match[0])
         return min(forms if len(text) >= CAPITALS else forms[::-1], key=known)
 
-    made = re.sub(r"[^\W\d_]{2,}(?!\d)|(?<!\w)[^\W\d_](?!\w)", best, text)
-    return made[:1].upper() + made[1:]
+    cased = re.sub(r"[^\W\d_]{2,}(?!\d)|(?<!\w)[^\W\d_](?!\w)", best, text)
+    return cased[:1].upper() + cased[1:]
 
 
 def is_code(text: str) -> bool:

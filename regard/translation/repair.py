@@ -57,7 +57,7 @@ class Figure(NamedTuple):
     minus: bool
 
 
-class Run(NamedTuple):
+class DigitRun(NamedTuple):
     """Digits of a text that stand together."""
 
     start: int
@@ -108,7 +108,7 @@ class Numbers:
 
     def match(self, source: str, target: str) -> tuple[list[Figure], list[Span]]:
         """Numbers that a translation lacks, as digits or in words, and where it has others."""
-        runs = [Run(m.start(), m.end(), m[0]) for m in re.finditer(r"\d+", target)]
+        runs = [DigitRun(m.start(), m.end(), m[0]) for m in re.finditer(r"\d+", target)]
         words = set(re.findall(r"[^\W\d_]+", target.lower()))
         taken: set[int] = set()
         lost = []
@@ -164,9 +164,9 @@ def read_numbers(files: Mapping[str, bytes]) -> Numbers | None:
             str(data["minus"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, re.error) as error:
-        told = f"{type(error).__name__}: {error}"
+        wrong = f"{type(error).__name__}: {error}"
         expected = "what translation/repair.py lists"
-        raise DataError(f"reading {NUMBERS_FILE}", told, expected) from None
+        raise DataError(f"reading {NUMBERS_FILE}", wrong, expected) from None
 
 
 def alike(number: str) -> frozenset[str]:
@@ -176,7 +176,7 @@ def alike(number: str) -> frozenset[str]:
 
 
 def find_run(
-    target: str, runs: list[Run], taken: set[int], figure: Figure, minus: str
+    target: str, runs: list[DigitRun], taken: set[int], figure: Figure, minus: str
 ) -> range | None:
     """The runs of digits of a translation that write a number together, none of them used yet."""
     for first in range(len(runs)):
@@ -193,7 +193,7 @@ def find_run(
     return None
 
 
-def goes_on(target: str, runs: list[Run], first: int, last: int) -> bool:
+def goes_on(target: str, runs: list[DigitRun], first: int, last: int) -> bool:
     """Whether one more group of three digits follows these runs, so that the number is longer."""
     if last + 1 == len(runs) or len(runs[first].digits) > 3:
         return False

@@ -99,13 +99,13 @@ class Translator:
     ) -> list[list[Part]]:
         """The segments of each text with their translations; those without tokens as they stand."""
         rows = [segment.ids for segments in cut for segment in segments if segment.ids]
-        found = iter(self.run([Job([row], self.config) for row in rows], tell))
+        answered = iter(self.run([Job([row], self.config) for row in rows], tell))
         documents = []
         for text, segments in zip(texts, cut, strict=True):
             parts = []
             for segment in segments:
                 if segment.ids:
-                    answers = [segment.dress(answer) for answer in next(found)]
+                    answers = [segment.dress(answer) for answer in next(answered)]
                     best = {answer.text: answer for answer in reversed(answers)}
                     parts.append(Part(segment, [*best.values()][::-1]))  # of equals the first
                 else:
@@ -161,8 +161,8 @@ class Translator:
                     banned[n] = [*old, *sorted(words - {*old})]
                     wish = replace(self.config, ban=(*self.config.ban, *banned[n]))
                     jobs[n] = Job([segment.ids], wish, True)
-            found = zip(jobs, self.run([*jobs.values()]), strict=True)
-            seen = {n: [parts[n].segment.dress(a) for a in answers] for n, answers in found}
+            answered = zip(jobs, self.run([*jobs.values()]), strict=True)
+            seen = {n: [parts[n].segment.dress(a) for a in answers] for n, answers in answered}
             for n, answers in seen.items():
                 segment, before = mended[n]
                 both = {answer.text: answer for answer in [*answers, *before]}.values()
@@ -234,29 +234,29 @@ class SentenceSearch:
         Of several, the first is what a search for one would find; the others leave it at one place
         and go on as is likeliest from there. Where these are too few, the beam has more.
         """
-        found = self.search(rows, self.ban)
+        hypotheses = self.search(rows, self.ban)
         if self.config.alternatives > 1 and not self.must:
-            for row, answers in zip(rows, found, strict=True):
+            for row, answers in zip(rows, hypotheses, strict=True):
                 answers[1:] = [*self.branch(row, answers[0]), *answers[1:]]
-        return [self.distinct(row) for row in found]
+        return [self.distinct(row) for row in hypotheses]
 
     def search(self, rows: Sequence[Row], banned: Phrases) -> list[list[Hypothesis]]:
         """Hypotheses of each row, at least one."""
         limits = [self.limit(row) for row in rows]
         if len(self.begin) > min(limits):
-            told = f"a beginning of {len(self.begin)} tokens, and at most {min(limits)} in all"
-            raise UsageError(DOING, told, "room for it", "a shorter beginning, a larger limit")
+            wrong = f"a beginning of {len(self.begin)} tokens, and at most {min(limits)} in all"
+            raise UsageError(DOING, wrong, "room for it", "a shorter beginning, a larger limit")
         rules = [*([begin_with(self.begin)] if self.begin else []), *bans(banned)]
         if self.must:
             how = LexicalSearch(self.beam, self.kit.stops, self.must, rules, cache(self.joins))
-            found = [
+            hypotheses = [
                 search_kit(self.kit, self.batch(row), limit, how, strict=self.strict)[0]
                 for row, limit in zip(rows, limits, strict=True)
             ]
         else:
             # A beam of one would go on after the end for a better score; it is greedy instead.
             beam = None if self.beam.width == 1 and not rules else self.beam
-            found = search_kit(
+            hypotheses = search_kit(
                 self.kit,
                 self.kit.batch([list(row) for row in rows]),
                 limits,
@@ -265,14 +265,14 @@ class SentenceSearch:
                 strict=self.strict,
                 shortlist=self.config.shortlist and self.config.alternatives == 1 and not rules,
             )
-        for n, row in enumerate(found):
+        for n, row in enumerate(hypotheses):
             again = {span for h in row for span in self.spelt(h.tokens)} - banned
             if again:  # another cut of a banned word; alone, so that no neighbour matters
-                found[n] = self.search([rows[n]], banned | again)[0]
+                hypotheses[n] = self.search([rows[n]], banned | again)[0]
             elif not row:
                 wanted = f"at most {limits[n]} tokens with what must and must not be there"
                 raise UsageError(DOING, f"no answer to text {n + 1}", wanted, "ask for less")
-        return found
+        return hypotheses
 
     @torch.no_grad()
     def branch(self, row: Row, best: Hypothesis) -> list[Hypothesis]:
@@ -299,24 +299,24 @@ class SentenceSearch:
             strict = self.strict
             return search_kit(self.kit, longer, limits, BeamConfig(2), None, rules, strict=strict)
 
-        found = alternatives(log, batch, tokens, places, limit, go_on, stops, 3)
+        hypotheses = alternatives(log, batch, tokens, places, limit, go_on, stops, 3)
         return sorted(
             (
                 replace(h, score=h.logprob / self.beam.penalty(len(h.tokens)))
-                for place, answers in zip(places, found, strict=True)
+                for place, answers in zip(places, hypotheses, strict=True)
                 for h in answers
                 if h.tokens[place] not in stops and not any(self.spelt(h.tokens))
             ),
             key=lambda h: -h.score,
         )
 
-    def distinct(self, found: Sequence[Hypothesis]) -> list[TargetText]:
+    def distinct(self, hypotheses: Sequence[Hypothesis]) -> list[TargetText]:
         """The first and the likeliest of the rest: other words rather than other stops, capitals.
 
         Two cuts into tokens may spell the same text, which is there once.
         """
         texts: dict[str, TargetText] = {}
-        for h in found:
+        for h in hypotheses:
             text = self.kit.text(h.tokens)
             texts.setdefault(" ".join(text.split()), TargetText(text, h.logprob, h.tokens))
         heard: set[str] = set()

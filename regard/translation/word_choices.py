@@ -68,12 +68,12 @@ def other_words(search: SentenceSearch, row: Row, answer: TargetText) -> list[Wo
 
     places = [start for start, _ in spans]
     limit = search.limit(row)
-    found = alternatives(log, batch, tokens, places, limit, go_on, kit.stops, count + 1)
+    branched = alternatives(log, batch, tokens, places, limit, go_on, kit.stops, count + 1)
     begin = batch.ids[0].tolist()
-    rows = [[*begin, *h.tokens] for branches in found for h in branches]
+    rows = [[*begin, *h.tokens] for branches in branched for h in branches]
     scored = iter(score_rows(kit.model, rows, [list(row)] * len(rows)))
     words = []
-    for (start, end), branches in zip(spans, found, strict=True):
+    for (start, end), branches in zip(spans, branched, strict=True):
         own = sum(float(log[n, tokens[n]]) for n in range(start, end))
         text = kit.text(tokens[:end])[len(kit.text(tokens[:start])) :].strip()
         others: dict[str, OtherWord] = {}

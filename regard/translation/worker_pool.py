@@ -72,8 +72,8 @@ class WorkerPool:
             for shares in waiting:
                 yield [*chain.from_iterable(share.result() for share in shares)]
         except BrokenProcessPool:
-            found = "a worker process was killed, perhaps for lack of memory"
-            raise ResourceError("translating", found, fix="--workers 1") from None
+            wrong = "a worker process was killed, perhaps for lack of memory"
+            raise ResourceError("translating", wrong, fix="--workers 1") from None
 
     def start(
         self, job: Job, waiting: Iterable[Sequence[Future[Answers]]], last: bool

@@ -56,4 +56,4 @@ def test_a_truncated_file_names_itself_and_the_byte(regard, decoder):
     file.write_bytes(file.read_bytes()[:-100])
     code, out, err = regard("info", str(decoder))
     assert (code, out) == (3, "")
-    assert str(file) in err and "byte " in err and "Traceback" not in err
+    assert str(file) in err and "bytes" in err and "Traceback" not in err

@@ -69,7 +69,7 @@ def test_a_long_text_says_what_fits(here, places, model, fits, verb):
         ("look lens ngram x", 2, "verbs that take n-grams"),
         ("look explain ngram x", 2, "verbs that take n-grams"),
         ("look patch ngram pairs.tsv", 2, "verbs that take n-grams"),
-        ("score ngram x --edit *.z=zero", 2, "n-grams, which has no taps"),
+        ("score ngram x --edit *.z=zero", 2, "n-grams: config.json says regard-ngram"),
         ("evaluate ioi ngram", 2, "verbs that take n-grams"),
         ("look attention lstm x", 2, "has none"),
         ("look heads lstm", 2, "without attention"),

@@ -1,4 +1,4 @@
-"""Lines as they arrive: whole, numbered, and told apart from bytes that are no text."""
+"""Lines as they arrive, from the command, files or stdin; one that is not UTF-8 is told apart."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ import gzip
 import io
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from regard.cli.lines import Line, argument, chunk_groups, line_groups
+from regard.cli.streams import ArrivingLines, Line, checked, read_texts
 from regard.errors import DataError, UsageError
-
-
-def reader(chunks: list[bytes]) -> Callable[[], bytes]:
-    rest = iter(chunks)
-    return lambda: next(rest, b"")
+from regard.verbs import group_texts
 
 
 def read(chunks: list[bytes], size: int = 100) -> list[list[Line]]:
-    return list(chunk_groups(reader(chunks), "file", size))
+    return list(group_texts(ArrivingLines(chunks, "file"), size))
 
 
 def test_lines_do_not_depend_on_the_chunks() -> None:
@@ -33,54 +29,49 @@ def test_lines_do_not_depend_on_the_chunks() -> None:
         chunks = [text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)]
         size = draw.randrange(1, 5)
         groups = read(chunks, size)
-        assert [line.text for group in groups for line in group] == lines
+        assert [line for group in groups for line in group] == lines
         assert max(map(len, groups)) <= size
+        assert list(ArrivingLines(chunks, "file")) == lines
 
 
 def test_what_has_arrived_is_given_at_once() -> None:
     """A slow pipe: after each chunk its whole lines, before the next is asked for."""
     asked: list[int] = []
 
-    def slow() -> bytes:
-        asked.append(1)
-        return [b"one\ntw", b"o\n", b""][len(asked) - 1]
+    def slow() -> Iterator[bytes]:
+        for chunk in (b"one\ntw", b"o\n"):
+            asked.append(1)
+            yield chunk
 
-    found = chunk_groups(slow, "stdin", 100)
-    assert next(found) == [Line("one")] and len(asked) == 1
-    assert next(found) == [Line("two")] and len(asked) == 2
+    groups = group_texts(ArrivingLines(slow(), "stdin"), 100)
+    assert next(groups) == ["one"] and len(asked) == 1
+    assert next(groups) == ["two"] and len(asked) == 2
 
 
 def test_a_line_that_is_not_utf8_is_named_and_the_others_are_read() -> None:
     (group,) = read([b"ok\nno \xe9t\xe9\nok\xff\nfin\n"])
-    assert [line.text for line in group] == ["ok", "", "", "fin"]
-    assert group[1].fault == "file, line 2, byte 6 (0xe9) is not UTF-8"
-    assert "line 3" in group[2].fault and not group[3].fault
-
-
-def test_the_number_goes_on_over_chunks_and_the_mark_is_dropped() -> None:
-    groups = read([b"\xef\xbb\xbfa\nb\n", b"c\n\xff\n"])
-    assert groups[0][0] == Line("a") and "line 4, byte 9 " in groups[1][1].fault
+    assert (group[0], group[3]) == ("ok", "fin") and "line 3" in str(group[2])
+    assert "file, line 2, byte 6 (0xe9) is not UTF-8" in str(group[1])
+    groups = read([b"\xef\xbb\xbfa\nb\n", b"c\n\xff\n"])  # the mark of a file's beginning
+    assert groups[0][0] == "a" and "line 4, byte 9 " in str(groups[1][1])
 
 
 def test_files(tmp_path: Path) -> None:
     plain, packed = tmp_path / "a.txt", tmp_path / "b.gz"
     plain.write_bytes(b"a\nb")
     packed.write_bytes(gzip.compress(b"c\n\xff\n"))
-    found = [line for group in line_groups(None, [str(plain), str(packed)], 10) for line in group]
-    assert [line.text for line in found] == ["a", "b", "c", ""]
-    assert f"{packed}, line 2" in found[3].fault
+    *lines, last = read_texts([], [str(plain), str(packed)])
+    assert lines == ["a", "b", "c"] and f"{packed}, line 2" in str(last)
     packed.write_bytes(gzip.compress(b"c\n" * 999)[:-9])
     with pytest.raises(DataError, match="a whole file"):
-        list(line_groups(None, [str(packed)], 10))
+        list(read_texts([], [str(packed)]))
     with pytest.raises(DataError, match="no such file"):
-        list(line_groups(None, [str(tmp_path / "none")], 10))
+        list(read_texts([], [str(tmp_path / "none")]))
     with pytest.raises(UsageError):
-        line_groups(["a"], ["b"], 10)
-
-
-def test_arguments() -> None:
-    assert argument("", 1) == Line("") and argument("é", 1) == Line("é")
-    assert argument("\udce9", 3).fault == "text 3: not UTF-8"
+        read_texts(["a"], ["b"])
+    assert checked("é") == "é"
+    with pytest.raises(DataError, match="not UTF-8"):
+        checked("\udce9")
 
 
 def test_a_bad_line_stops_no_other(tmp_path, capsys, monkeypatch):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from regard.cli import commands
-from regard.cli.failures import explain
+from regard.cli.main import explain
 from regard.errors import ResourceError
 
 

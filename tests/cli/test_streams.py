@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli.failures import explain
+from regard.cli.main import explain
 from regard.errors import DataError, ResourceError
 from tests.cli.conftest import ROOT
 from tests.cli.small_folders import masker, pair, writer  # noqa: F401

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.cli.commands import PANELS
-from regard.cli.legacy import VERBS
+from regard.cli.commands import TABLE
 from regard.interop.families import bind
 from regard.model.model import Model
 from regard.model.presets import llama
@@ -29,10 +28,13 @@ def test_the_python_shown_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (tmp_path / "copy" / "model.safetensors").exists()
 
 
-def test_every_command_in_the_table_exists() -> None:
-    named = set(re.findall(r"^\| `regard (\w+)", README, re.MULTILINE))
-    panels = {word for words in PANELS.values() for word in words}
-    assert named and named <= {*VERBS, *panels}
+def test_the_tree_shown_is_the_tree() -> None:
+    table = README[README.index("## The tree") : README.index("## Translate")]
+    shown = []
+    for panel in re.findall(r"^\| [\w ]+ \| (.*) \|$", table, re.MULTILINE)[1:]:
+        for name, inside in re.findall(r"`(\w+)`(?: \{([\w ]+)\})?", panel):
+            shown += [f"{name} {word}" for word in inside.split()] or [name]
+    assert sorted(shown) == sorted(TABLE)
 
 
 @pytest.mark.parametrize("page", sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")]))

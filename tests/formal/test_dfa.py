@@ -151,7 +151,5 @@ def test_bad_automata():
         DFA(("a",), ((1,),), frozenset())
     with pytest.raises(DataError, match="each symbol once"):
         explore("aa", 0, lambda s, c: 0, bool)
-    with pytest.raises(DataError, match="none of length 3"):
-        DFA(("a",), ((0,),), frozenset()).sample(3, Random(0))
     with pytest.raises(ResourceError, match="over 10 states"):
         explore("a", 0, lambda s, c: s + 1, bool, most=10)

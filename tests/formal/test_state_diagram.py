@@ -6,7 +6,8 @@ import pytest
 
 from regard.errors import ResourceError
 from regard.formal.dfa import DFA, explore
-from regard.formal.state_diagram import arrows, dot, draw_automaton, draw_plain
+from regard.formal.results import Automaton
+from regard.formal.state_diagram import arrows, dot, draw_automaton
 
 SOME_B = DFA(tuple("abc"), ((0, 1, 2), (1, 1, 1), (2, 2, 2)), frozenset({1}))  # c: dead
 
@@ -29,21 +30,22 @@ def test_labels_say_what_is_shorter():
     assert r'label="say \"w\""' in dot(quoted)
 
 
-def test_an_automaton_of_nothing_still_has_a_start(tmp_path):
+def test_an_automaton_of_nothing_still_has_a_start():
     nothing = DFA(("a",), ((0,),), frozenset())
     assert "begin -> 0" in dot(nothing)
-    draw_plain(nothing, tmp_path / "nothing.png")
+    assert draw_automaton(nothing).axes
 
 
 def test_png(tmp_path):
-    assert draw_automaton(SOME_B, tmp_path / "one.png")
-    assert not draw_automaton(SOME_B, tmp_path / "one.json")
-    draw_plain(SOME_B, tmp_path / "two.png", dead=True)
-    for name in ("one", "two"):
-        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    for dead in (False, True):
+        one = Automaton("x", 3, 1, None, dot(SOME_B, dead), SOME_B, dead)
+        one.save(tmp_path / "one.png")
+        assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
+        one.save(tmp_path / "one.dot")
+        assert (tmp_path / "one.dot").read_text() == dot(SOME_B, dead)
 
 
-def test_too_many_states_to_draw(tmp_path):
+def test_too_many_states_to_draw():
     ring = explore("a", 0, lambda state, _: (state + 1) % 70, lambda state: state == 0)
     with pytest.raises(ResourceError, match="70 states"):
-        draw_plain(ring, tmp_path / "ring.png")
+        draw_automaton(ring)

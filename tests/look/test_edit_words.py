@@ -47,9 +47,9 @@ def test_words_are_the_edits_of_the_library(kit, tmp_path):
 
 
 def test_edits_add_up_and_reach_generation(kit):
-    assert kit.generate("a b c d a b", 2).strip() == "c d"
+    assert kit.generate("a b c d a b", 2).text.strip() == "c d"
     with kit.edit(["*.1.attn.z=zero,head=2", "*.0.attn.z=zero"]):
-        assert kit.generate("a b c d a b", 2).strip() != "c d"
+        assert kit.generate("a b c d a b", 2).text.strip() != "c d"
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_a_vector_made_by_extract(kit, tmp_path):
     )
     assert not torch.allclose(found, scores(kit), atol=1e-2)
     with kit.edit([f"{words},position=5+6"]):
-        steered = kit.generate("a b c d a b", 2)
+        steered = kit.generate("a b c d a b", 2).text
     with kit.edit({tap: regard.add(3 * vector, position=[5, 6])}):
-        assert kit.generate("a b c d a b", 2) == steered
+        assert kit.generate("a b c d a b", 2).text == steered
     with pytest.raises(UsageError, match="2 taps"):
         scores(kit, [words.replace("*.1.resid", "*.resid")])
 
@@ -143,4 +143,4 @@ def test_values_of_a_corpus_stand_in_for_a_texts_own(kit, tmp_path):
         text = "a b c d a b"
         for _ in range(3):
             text += " " + kit.tokenizer.decode([int(kit.logits(text)[0, -1].argmax())])
-        assert kit.generate("a b c d a b", 3).split() == text.split()[6:]
+        assert kit.generate("a b c d a b", 3).text.split() == text.split()[6:]

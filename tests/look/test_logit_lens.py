@@ -100,9 +100,9 @@ def test_a_layer_is_a_model_without_the_later_blocks():
 
 def test_standing_counts_the_better_ones():
     scores = torch.tensor([[[1.0, 3.0, 2.0, 0.0]], [[0.0, -1.0, 5.0, 5.0]]])  # (2, 1, 4)
-    found = follow_token(scores, torch.tensor([2]))
-    assert found.rank.tolist() == [[2], [1]]
-    torch.testing.assert_close(found.probability, scores.softmax(-1)[..., 2])
+    probability, rank = follow_token(scores, torch.tensor([2]))
+    assert rank.tolist() == [[2], [1]]
+    torch.testing.assert_close(probability, scores.softmax(-1)[..., 2])
 
 
 # Direct attribution -----------------------------------------------------------------------------
@@ -236,12 +236,9 @@ def test_the_planted_induction_head_writes_the_answer():
     assert (best.kind, best.block, best.head) == ("head", 1, 2)
     assert found.values.max() > 9.5 and found.error.abs() < 1e-4
     scores = lens_scores(HookedModel(model), batch, torch.tensor([[13]]))
-    assert follow_token(scores, half[4]).rank[-1] == 1
-    assert (
-        follow_token(scores, half[4]).probability[1]
-        < 0.1
-        < follow_token(scores, half[4]).probability[2]
-    )
+    probability, rank = follow_token(scores, half[4])
+    assert rank[-1] == 1
+    assert probability[1] < 0.1 < probability[2]
 
 
 def test_who_copies():

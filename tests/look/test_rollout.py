@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from regard.errors import DataError, UsageError
 from regard.look.attention_patterns import patterns
 from regard.look.rollout import UNITS, flow, mix_residual, rollout
 from regard.model.batch import Batch
@@ -98,16 +97,3 @@ def test_on_a_model():
     assert rollout(layers).shape == (1, 6, 6) and flow(layers).shape == (1, 6)
     torch.testing.assert_close(rollout(layers).sum(-1), torch.ones(1, 6))
     assert rollout(layers)[0].triu(1).abs().max() == 0
-
-
-def test_what_cannot_be_followed():
-    square, other = torch.zeros(1, 2, 3, 3), torch.zeros(1, 2, 3, 4)
-    for given in ([other], [square, other], [square[0]]):
-        with pytest.raises(DataError, match="shape"):
-            mix_residual(given)
-    with pytest.raises(UsageError, match="no patterns"):
-        mix_residual([])
-    with pytest.raises(UsageError, match="query 3"):
-        flow(mix_residual([square]), 3)
-    with pytest.raises(UsageError, match="0 to 1"):
-        mix_residual([square], 2)

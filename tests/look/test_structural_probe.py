@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.data.statistics import spearman
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 from regard.look.probing import SentenceSplit, split_sentences
 from regard.look.results import beside
 from regard.look.structural_probe import (
@@ -163,8 +163,6 @@ def test_punctuation_and_length_count_as_they_should():
 def test_what_is_refused():
     vectors, trees = planted(5)
     parts = split_sentences(torch.arange(5))
-    with pytest.raises(UsageError, match="rank 0"):
-        probe_structure(vectors, trees, parts, rank=0)
     lonely = [DependencyTree([-1], [0])] * 5
     with pytest.raises(DataError, match="two words"):
         probe_structure([torch.ones(1, 2)] * 5, lonely, SentenceSplit(*parts))

@@ -1,4 +1,4 @@
-"""What is written where: plain lines off a terminal, rich on one, messages on stderr."""
+"""What is written where: plain lines off a terminal, rich on one, progress and notes on stderr."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli import show as module
-from regard.cli.show import Show, human_bytes, human_count, human_time, is_fancy
+import regard
+from regard import ambient
+from regard.cli.render import show_error
+from regard.result import human_bytes, human_count, human_time
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-TABLE = "from regard.cli.show import Show; Show().table('t', ('a', 'b'), [('gpt2', '1')])"
+ROOT = Path(__file__).resolve().parents[1]
+TABLE = "from regard.cli.render import show; from regard.result import Grid; "
+TABLE += "show(Grid('t', ('a', 'b'), [('gpt2', '1')]))"
 
 
 def on_terminal(**env):
@@ -46,46 +47,44 @@ def test_a_terminal_gets_colour_unless_told_otherwise():
     assert "\x1b" not in plain and "\r" not in plain and "gpt2" in plain
 
 
-def test_off_a_terminal_lines_are_plain(regard):
-    code, out, err = regard("list")
-    assert code == 0 and err == ""
-    assert "\x1b" not in out and "\r" not in out and "GPT2LMHeadModel" in out
+def test_off_a_terminal_lines_are_plain():
+    command = [sys.executable, "-m", "regard", "models"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+    assert "\x1b" not in done.stdout and "\r" not in done.stdout
+    assert "GPT2LMHeadModel" in done.stdout
 
 
 def test_without_rich_everything_is_plain(monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(ambient, "find_spec", lambda name: None)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    assert not is_fancy(sys.stdout)
-
-
-def test_tables_line_up(capsys):
-    Show().table("title", ("a", "number"), [("x", "1"), ("long", "20")])
-    assert capsys.readouterr().out == "title\n  a     number\n  x          1\n  long      20\n"
+    assert not ambient.is_terminal(sys.stdout)
 
 
 def test_quiet_drops_notes_but_not_errors(capsys):
-    show = Show(quiet=True)
-    show.note("a note")
-    show.error("an error")
-    assert capsys.readouterr().err == "error: an error\n"
+    ambient.note("heard")
+    with regard.settings(quiet=True):
+        ambient.note("a note")
+        show_error("an error")
+    assert capsys.readouterr().err == "heard\nerror: an error\n"
 
 
 def test_progress_waits_then_speaks_in_plain_lines(capsys, monkeypatch):
     clock = iter([0.0, 1.0, 2.5, 3.0, 8.0])
-    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
-    with Show().progress("working") as progress:
+    monkeypatch.setattr(ambient.time, "monotonic", lambda: next(clock))
+    with ambient.progress("working") as say:
         for step in ("one", "two", "three", "four"):
-            progress(step)
+            say(step)
     assert capsys.readouterr().err == "working: two (2 s)\nworking: four (8 s)\n"
 
 
 @pytest.mark.parametrize("options", [{"quiet": True}, {"progress": False}])
 def test_progress_can_be_switched_off(options, capsys, monkeypatch):
     clock = iter([0.0, 9.0])
-    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock, 9.0))
-    with Show(**options).progress("working") as progress:
-        progress("one")
+    monkeypatch.setattr(ambient.time, "monotonic", lambda: next(clock, 9.0))
+    with regard.settings(**options), ambient.progress("working") as say:
+        say("one")
     assert capsys.readouterr().err == ""
 
 
