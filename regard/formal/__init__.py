@@ -137,7 +137,7 @@ def test(
         if text.strip():
             fault = opened.fault(opened.split(text))
             why = fault.why if fault else None
-            tested.append(TestedLine(number, text.strip(), why is None, why))
+            tested.append(TestedLine(text.strip(), why, why is None, number))
     if not tested:
         raise DataError(f"reading {lines}", "no lines with words", "a word a line (ε: empty)")
     members = sum(line.member for line in tested)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 
@@ -36,23 +35,14 @@ class CounterMachine:
     start: str
     accepting: tuple[tuple[str, str], ...]
 
-    @cached_property
-    def table(self) -> dict[tuple[str, str], list[CounterMove]]:
-        """The moves of a state at a symbol."""
-        table: dict[tuple[str, str], list[CounterMove]] = {}
-        for move in self.moves:
-            table.setdefault((move.state, move.symbol), []).append(move)
-        return table
-
     def path(self, word: Sequence[str]) -> list[Configuration]:
         """States and counters passed, the start included; it ends where no move fits."""
         state, counters = self.start, (0,) * len(self.moves[0].change)
         passed: list[Configuration] = [(state, counters)]
         for symbol in word:
-            for move in self.table.get((state, symbol), ()):
-                if passes(counters, move.test):
-                    break
-            else:
+            here = (move for move in self.moves if (move.state, move.symbol) == (state, symbol))
+            move = next((move for move in here if passes(counters, move.test)), None)
+            if move is None:
                 break
             counters = tuple(n + more for n, more in zip(counters, move.change, strict=True))
             if min(counters) < 0:
@@ -81,10 +71,11 @@ def passes(counters: tuple[int, ...], test: str) -> bool:
     return all(sign == "." or (n == 0) == (sign == "0") for n, sign in signs)
 
 
-def machine(rows: str, start: str, accepting: str) -> CounterMachine:
+def machine(rows: str, accepting: str) -> CounterMachine:
     """A machine from a table, one move a line: `state symbols test target change…`.
 
-    Symbols in a row have the same move; `accepting` has pairs such as `q:0 r:.`.
+    Symbols in a row have the same move; the first row's state is the start; `accepting` has pairs
+    such as `q:0 r:.`.
     """
     moves = []
     for row in rows.strip().splitlines():
@@ -92,7 +83,8 @@ def machine(rows: str, start: str, accepting: str) -> CounterMachine:
         added = tuple(map(int, change))
         moves += [CounterMove(state, symbol, test, target, added) for symbol in symbols.split(",")]
     ends = [pair.partition(":") for pair in accepting.split()]
-    return CounterMachine(tuple(moves), start, tuple((state, test) for state, _, test in ends))
+    final = tuple((state, test) for state, _, test in ends)
+    return CounterMachine(tuple(moves), moves[0].state, final)
 
 
 AN_BN = machine(
@@ -101,7 +93,6 @@ AN_BN = machine(
     a  b  +  b  -1
     b  b  +  b  -1
     """,
-    "a",
     "a:0 b:0",
 )
 AN_BN_CN = machine(
@@ -112,7 +103,6 @@ AN_BN_CN = machine(
     b  c  0+  c   0 -1
     c  c  0+  c   0 -1
     """,
-    "a",
     "a:00 c:00",
 )
 AN_BN_CN_DN = machine(
@@ -125,7 +115,6 @@ AN_BN_CN_DN = machine(
     c  d  +0  d  -1  0
     d  d  +0  d  -1  0
     """,
-    "a",
     "a:00 d:00",
 )
 MAJORITY = machine(  # the counter says by how many the digit of the state is ahead
@@ -137,7 +126,6 @@ MAJORITY = machine(  # the counter says by how many the digit of the state is ah
     1  0  +  1  -1
     1  0  0  0  +1
     """,
-    "0",
     "1:+",
 )
 
@@ -157,4 +145,4 @@ def cross_serial(
     c  {four}   0+  d   0 -1
     d  {four}   0+  d   0 -1
     """
-    return machine(rows, "s", "d:00")
+    return machine(rows, "d:00")

@@ -123,22 +123,22 @@ def learn_dfa(
     An agreement that is `enough` lets a smaller automaton stand for a larger one.
     """
     table, end = ObservationTable(answers, alphabet), time.monotonic() + seconds
-    found: list[tuple[float, DFA]] = []
+    tried: list[tuple[float, DFA]] = []
     while True:
         table.close(most)
         dfa = table.automaton()
         words = list(draw(tries))
         wrong = disagreements(dfa, words, table.answer(words))
-        found.append((1 - len(wrong) / max(1, len(words)), dfa))
+        tried.append((1 - len(wrong) / max(1, len(words)), dfa))
         full = len(table.reach) >= most or time.monotonic() > end
         if not wrong or full or not any(table.split(dfa, w) for w in sorted(wrong, key=len)):
             break
     if not wrong and enough == 1:
         return LearntDFA(dfa.minimise(), 1.0, len(table.known), True)
-    least = min(max(share for share, _ in found) - SLACK, enough)
+    least = min(max(share for share, _ in tried) - SLACK, enough)
     words = list(draw(tries))
     said = table.answer(words)
-    near = [dfa.minimise() for share, dfa in found if share >= least]
+    near = [dfa.minimise() for share, dfa in tried if share >= least]
     smaller = [simplify(dfa, words, said, least) for dfa in near[-3:]] + near
 
     def agreement(dfa: DFA) -> float:

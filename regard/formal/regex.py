@@ -208,9 +208,9 @@ def from_dfa(dfa: DFA) -> Node:
     return edges[-1].get(-2, NOTHING)
 
 
-def too_long(found: str) -> ResourceError:
+def too_long(problem: str) -> ResourceError:
     """Why there is no expression."""
-    return ResourceError("finding an expression", found, f"{MOST_PARTS:,} parts at most")
+    return ResourceError("finding an expression", problem, f"{MOST_PARTS:,} parts at most")
 
 
 def size(node: Node) -> int:

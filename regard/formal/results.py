@@ -10,7 +10,7 @@ from regard.formal.dfa import DFA
 from regard.formal.state_diagram import AutomatonResult
 from regard.result import DASH, Grid, Result, Row, grid_of, shown
 
-CLIP, LONG = 60, 300  # characters of a line in the table, of an expression
+LONG = 300  # characters of an expression that is shown
 NEAR = 100  # lengths up to here are told apart from the rest
 
 
@@ -38,10 +38,10 @@ class DrawnWords(Result):
 class TestedLine(Row):
     """A line, whether it is in a language, and where it goes wrong."""
 
-    line: int
-    text: str
-    member: bool
-    why: str | None
+    text: str = shown("{:.60}")
+    why: str | None = shown(title="why not")
+    member: bool = shown()
+    line: int = shown()
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,7 @@ class Membership(Result):
     def parts(self) -> Iterator[str | Grid]:
         """A row for each of the first lines."""
         title = f"{self.language}: {self.members:,} of {len(self.lines):,} lines are members"
-        rows = [
-            (
-                "yes" if line.member else "no",
-                line.text if len(line.text) <= CLIP else f"{line.text[: CLIP - 1]}…",
-                line.why or "",
-                str(line.line),
-            )
-            for line in self.lines[: self.top]
-        ]
-        yield Grid(title, ("member", "text", "why not", "line"), rows, left=3)
+        yield grid_of(title, self.lines[: self.top]) if self.top else title
         if len(self.lines) > self.top:
             yield f"{len(self.lines) - self.top:,} more lines are counted, not shown (--top)"
         if self.blank:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 from regard.formal.dfa import Word
@@ -86,6 +87,12 @@ ORDERS = (
     "no {a} after the last {b}, which occurs",
     "some {b} after the last {a}, which occurs",
 )
+ORDER_SOURCES = (
+    "{a!r} in x and {b!r} not in x[:x.index({a!r})]",
+    "{b!r} in x and {a!r} in x[:x.index({b!r})]",
+    "{b!r} in x and {a!r} not in x[::-1][:x[::-1].index({b!r})]",
+    "{a!r} in x and {b!r} in x[::-1][:x[::-1].index({a!r})]",
+)
 
 
 def name_place(place: int) -> str:
@@ -130,16 +137,6 @@ def enclosed_source(which: int, a: str, b: str) -> str:
     return f"{b!r} in x and {before} and {after}"
 
 
-def order_source(which: int, a: str, b: str) -> str:
-    """How the first or last a and b stand."""
-    return (
-        f"{a!r} in x and {b!r} not in x[:x.index({a!r})]",
-        f"{b!r} in x and {a!r} in x[:x.index({b!r})]",
-        f"{b!r} in x and {a!r} not in x[::-1][:x[::-1].index({b!r})]",
-        f"{a!r} in x and {b!r} in x[::-1][:x[::-1].index({a!r})]",
-    )[which]
-
-
 def shape_source(word: Word) -> str:
     """Keep the symbols of the word only, and one of each run: what is left is the word."""
     kept = f"[t for t in x if t in {tuple(dict.fromkeys(word))!r}]"
@@ -156,25 +153,14 @@ def dyck_source(a: str, b: str, depth: int) -> str:
 
 def nested_moves(a: str, b: str, c: str, d: str, depth: int) -> dict[tuple[str, str], str]:
     """Two kinds of brackets as an automaton: its states are the brackets that are open."""
-    moves, level, closes = {}, [""], {b: a, d: c}
-    for _ in range(depth + 1):
-        for stack in level:
-            for symbol in (a, c):
-                deeper = f"{stack}{'(['[symbol == c]}"
-                moves[stack, symbol] = deeper if len(deeper) <= depth else "x"
-            for symbol, opener in closes.items():
-                top = "(" if opener == a else "["
-                moves[stack, symbol] = stack[:-1] if stack.endswith(top) else "x"
-        level = [stack + bracket for stack in level for bracket in "(["]
-        if len(level[0]) > depth:
-            break
+    moves = {}
+    for opened in (open for n in range(depth + 1) for open in product("([", repeat=n)):
+        stack = "".join(opened)
+        for symbol, bracket in ((a, "("), (c, "[")):
+            moves[stack, symbol] = stack + bracket if len(stack) < depth else "x"
+        for symbol, bracket in ((b, "("), (d, "[")):
+            moves[stack, symbol] = stack[:-1] if stack.endswith(bracket) else "x"
     return moves
-
-
-def nested_source(a: str, b: str, c: str, d: str, depth: int) -> str:
-    """Two kinds of brackets match."""
-    moves = nested_moves(a, b, c, d, depth)
-    return f"reduce(lambda s, t: {moves!r}.get((s, t), s), x, '') == ''"
 
 
 def moves_source(symbols: Word, moves: Word, accepting: Word) -> str:
@@ -268,7 +254,12 @@ KINDS = {
     "long": AtomKind("n", "at least {0} tokens", "len(x) >= {0}", 4),
     "length": AtomKind("n", "exactly {0} tokens", "len(x) == {0}", 5),
     "lengthmod": AtomKind("mr", "number of tokens mod {0} is {1}", "len(x) % {0} == {1}", 4),
-    "order": AtomKind("vss", lambda n, a, b: ORDERS[n].format(a=a, b=b), order_source, 2),
+    "order": AtomKind(
+        "vss",
+        lambda n, a, b: ORDERS[n].format(a=a, b=b),
+        lambda n, a, b: ORDER_SOURCES[n].format(a=a, b=b),
+        2,
+    ),
     "enclosed": AtomKind(
         "vss",
         lambda n, a, b: f"{ENCLOSED[n]} {b} has {a} before it and {a} after it, and {b} occurs",
@@ -339,7 +330,10 @@ KINDS = {
         5,
     ),
     "nested": AtomKind(
-        "ssssv", "{0} {1} and {2} {3} match as brackets, depth at most {4}", nested_source, 4
+        "ssssv",
+        "{0} {1} and {2} {3} match as brackets, depth at most {4}",
+        lambda *args: f"reduce(lambda s, t: {nested_moves(*args)!r}.get((s, t), s), x, '') == ''",
+        4,
     ),
     "moves": AtomKind("wtt", read_moves, moves_source, 0),
 }

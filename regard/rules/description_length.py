@@ -42,15 +42,10 @@ class LabelCode:
         """Lines that should not."""
         return len(self.table[0]) - 1
 
-    def bits(self, accepted: Any, wrongly: Any) -> Any:
-        """Bits of the labels when so many positives and so many negatives are accepted."""
-        return self.table[accepted, wrongly]
-
     def best_bits(self, accepted: Any, wrongly: Any) -> tuple[Any, Any]:
         """Bits of the labels by a rule or by its opposite, and whether the opposite is better."""
-        plain = self.bits(accepted, wrongly)
-        turned = self.bits(self.positives - accepted, self.negatives - wrongly)
-        return np.minimum(plain, turned), turned < plain
+        least = self.either[accepted, wrongly]
+        return least, least < self.table[accepted, wrongly]
 
     @cached_property
     def either(self) -> Bits:
@@ -123,7 +118,7 @@ def leave_one_out(rows: Bools, bits: Bits, labels: Bools, code: LabelCode) -> fl
         fewer = label_code(code.positives - positive, code.negatives - (not positive))
         taken = rows[:, lines].astype(np.int32)  # (rules, lines)
         left = good[:, None] - taken * positive, bad[:, None] - taken * (not positive)
-        total = bits[:, None] + fewer.bits(*left)
+        total = bits[:, None] + fewer.table[left]
         best = total <= total.min(0) + 1e-3
         right[lines] = ((taken == positive) & best).sum(0) / best.sum(0)
     return float(right.mean())

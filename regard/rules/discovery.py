@@ -25,7 +25,7 @@ from regard.rules.description_length import (
     posterior,
 )
 from regard.rules.encoded_lines import encode
-from regard.rules.labelled_lines import WORDS, LineFormat, find_in_both
+from regard.rules.labelled_lines import WORDS, LineFormat, find_in_both, thin_sides
 from regard.rules.nerode import rule_automaton
 from regard.rules.null_model import RandomLines, acceptance_rate, chance_of, fit_random_lines
 from regard.rules.permutation_test import PermutationTest, shuffle_test
@@ -56,7 +56,6 @@ LISTED, TIED = 20, 100  # rules listed; those that tie with the best, at most
 TRUSTED = 6.0  # bits, at most, by which it counts that rules are rare: lines may not be random
 SEARCHING = 0.6  # of the seconds; the rest is for shuffles, rivals and counts
 RIVALS, NEAR = 8, 10.0  # rules that probes tell apart; bits by which one may be dearer
-SHORT = 300  # tokens of a line from which rivals are told apart
 DRAWN = 400, 800  # random lines, least and most, where there is one side only
 PROVEN = 2_000_000  # tokens by which printed programs are compared with the search
 
@@ -81,7 +80,7 @@ def discover_rule(
     deadline = time.monotonic() + seconds
     one_sided = len({line.positive for line in labelled}) == 1
     used = [*labelled, *draw_lines(labelled, rng)] if one_sided else labelled
-    part = choose_lines(used, rng)
+    part = thin_sides(used, SEARCHED)
     labels = np.array([line.positive for line in part])
     encoded = encode([line.tokens for line in part])
     until = deadline - (1 - SEARCHING) * seconds
@@ -133,13 +132,10 @@ def discover_rule(
 # Lines ------------------------------------------------------------------------------------------
 
 
-def draw_lines(given: Sequence[LabelledLine], rng: np.random.Generator) -> list[LabelledLine]:
-    """Random lines with the lengths and the shares of symbols of the given ones."""
-    encoded = encode([line.tokens for line in given])
-    shares = encoded.counts.sum(1) / encoded.counts.sum()
-    lengths = tuple(encoded.lengths.tolist())
-    source = RandomLines(encoded.symbols, tuple(shares.tolist()), lengths, False)
-    words = source.draw(int(np.clip(2 * len(given), *DRAWN)), rng)
+def draw_lines(lines: Sequence[LabelledLine], rng: np.random.Generator) -> list[LabelledLine]:
+    """Random lines with the lengths and the shares of symbols of some others."""
+    source = RandomLines.like(encode([line.tokens for line in lines]))
+    words = source.draw(int(np.clip(2 * len(lines), *DRAWN)), rng)
     return [
         LabelledLine(tuple(word), False, RANDOM, n, " ".join(word))
         for n, word in enumerate(words, 1)
@@ -151,21 +147,6 @@ def code_of(lines: Sequence[LabelledLine], one_sided: bool) -> LabelCode:
     positives = sum(line.positive for line in lines)
     make = contrast_code if one_sided else label_code
     return make(positives, len(lines) - positives)
-
-
-def choose_lines(lines: Sequence[LabelledLine], rng: np.random.Generator) -> list[LabelledLine]:
-    """Lines to search in: all, or as many of either side as may be."""
-    if len(lines) <= SEARCHED:
-        return list(lines)
-    sides = [[line for line in lines if line.positive == sign] for sign in (True, False)]
-    room = max(SEARCHED // 2, SEARCHED - min(map(len, sides)))
-    chosen = (sorted(rng.permutation(len(side))[:room].tolist()) for side in sides)
-    return [side[n] for side, numbers in zip(sides, chosen, strict=True) for n in numbers]
-
-
-def short_lines(lines: Sequence[LabelledLine]) -> list[tuple[str, ...]]:
-    """Lines to make new sequences of; hundreds of very long ones would take minutes to judge."""
-    return [line.tokens[:SHORT] for line in lines]
 
 
 # Evidence ---------------------------------------------------------------------------------------
@@ -183,7 +164,7 @@ def rank(
     leaders = search.leaders(600)
     symbols = probe_symbols([one.rule for one in leaders[:40]], search.lines.symbols, 3)
     words = [*short_words(symbols, 360)]
-    words += edit_lines(short_lines(part), search.lines.symbols, rng)
+    words += edit_lines([line.tokens for line in part], search.lines.symbols, rng)
     kept, lines = distinct(leaders, words, TIED), part
     p_values = {one.rule: test.p_value(one.total) for one in kept}
     none, one_sided = search.code.none, any(line.file == RANDOM for line in used)
@@ -244,7 +225,7 @@ def weigh_again(
         accepts = one.rule.compile()
         row = np.array([accepts(line.tokens) for line in used])
         good, bad = int((row & labels).sum()), int((row & ~labels).sum())
-        weighed.append(one._replace(row=row, total=one.bits + float(code.bits(good, bad))))
+        weighed.append(one._replace(row=row, total=one.bits + float(code.table[good, bad])))
     return weighed
 
 
@@ -287,7 +268,7 @@ def decide(
     """New sequences whose labels would tell the rivals apart."""
     rules, known = [ranked[n].formula for n in rivals], {line.tokens for line in lines}
     words = list(short_words(probe_symbols(rules, vocabulary), 1500))
-    words += edit_lines(short_lines(lines), vocabulary, rng)
+    words += edit_lines([line.tokens for line in lines], vocabulary, rng)
     fresh = [word for word in dict.fromkeys(words) if word and word not in known]
     weights, probes = [max(ranked[n].posterior, 1e-6) for n in rivals], list[DecidingProbe]()
     for probe in find_probes(rules, weights, fresh):
@@ -303,38 +284,38 @@ def decide(
 # What a reader must know to judge the rules -----------------------------------------------------
 
 
-def write_notes(found: Discovery, searched: int, seconds: float) -> list[str]:
+def write_notes(result: Discovery, searched: int, seconds: float) -> list[str]:
     """Whether there is a rule at all, what was compared with what, and what cannot be told."""
     tests = (
-        f"p = {number(found.p_value)}: twice the smaller of {number(found.permutation_p)}, a "
-        f"permutation test of {found.shuffles} shuffles over the same rules, and "
-        f"{number(found.bound_p)}, a bound by description length"
+        f"p = {number(result.p_value)}: twice the smaller of {number(result.permutation_p)}, a "
+        f"permutation test of {result.shuffles} shuffles over the same rules, and "
+        f"{number(result.bound_p)}, a bound by description length"
     )
-    if not found.hypotheses:
+    if not result.hypotheses:
         notes = ["no rule is claimed: none that was tried tells one line from another"]
-    elif found.claimed:
+    elif result.claimed:
         notes = [f"there is a rule ({tests})"]
     else:
         chance = f"the labels may be chance ({tests}; below {LEVEL} is needed)"
         notes = [f"no rule is claimed: {chance}"]
-    if drawn := len(found.examples) - found.lines:
+    if drawn := len(result.examples) - result.lines:
         notes.append(
             f"only one side is given: compared with {drawn} random lines of the same lengths and "
             "symbols; a rule is worth the more, the fewer of them keep it"
         )
-    if searched < len(found.examples):
+    if searched < len(result.examples):
         notes.append(
             f"the search looked at {searched:,} lines; the rules listed are counted on all "
-            f"{len(found.examples):,}"
+            f"{len(result.examples):,}"
         )
-    if not found.complete:
+    if not result.complete:
         notes.append(f"the {round(seconds, 1):g} seconds were up: these are the best rules so far")
-    if both := found.in_both:
+    if both := result.in_both:
         listed = "; ".join(f"{one.text} ({one.positive}, {one.negative})" for one in both[:5])
         many = "1 sequence stands" if len(both) == 1 else f"{len(both)} sequences stand"
         notes.append(f"{many} on both sides: {listed}")
-    most = max((one.right for one in found.hypotheses), default=0)
-    equal = [n for n, one in enumerate(found.hypotheses, 1) if one.right == most]
+    most = max((one.right for one in result.hypotheses), default=0)
+    equal = [n for n, one in enumerate(result.hypotheses, 1) if one.right == most]
     if len(equal) >= 2:
         listed = ", ".join(map(str, equal[:12])) + (" …" if len(equal) > 12 else "")
         notes.append(f"these lines cannot tell rules {listed} apart: each gets {most} lines right")
@@ -342,21 +323,21 @@ def write_notes(found: Discovery, searched: int, seconds: float) -> list[str]:
 
 
 def note_random_negatives(
-    found: Discovery, rivals: Sequence[int], null: RandomLines
+    result: Discovery, rivals: Sequence[int], null: RandomLines
 ) -> Iterator[str]:
     """The reading that negatives are random lines, where it is plausible."""
     drawn = "drawn evenly" if null.even else "drawn as often as they occur there"
     begin = f"the negatives may be unfiltered random lines: with tokens {drawn}"
     plausible = [
         (one.bits, -one.by_chance.rate, n)  # the simplest, and the widest of those
-        for n, one in ((n + 1, found.hypotheses[n]) for n in rivals)
+        for n, one in ((n + 1, result.hypotheses[n]) for n in rivals)
         if one.by_chance is not None and one.by_chance.plausible and one.exceptions
         if not any(line.positive for line in one.exceptions)
     ]
-    first = found.hypotheses[0].by_chance
+    first = result.hypotheses[0].by_chance
     if plausible:
         n = min(plausible)[-1]
-        one, chance = found.hypotheses[n - 1], found.hypotheses[n - 1].by_chance
+        one, chance = result.hypotheses[n - 1], result.hypotheses[n - 1].by_chance
         assert chance is not None
         kept = chance.observed
         yield (
@@ -364,7 +345,7 @@ def note_random_negatives(
             f"{kept} {'does' if kept == 1 else 'do'}: P(exactly {kept}) = {chance.p_exactly:.3f}, "
             f"P(at least {kept}) = {chance.p_at_least:.3f}. Then its exceptions are coincidence"
         )
-        yield from note_narrower(found, one, n)
+        yield from note_narrower(result, one, n)
     elif first is not None and first.observed == 0 and first.p_exactly > 0.05:
         yield (
             f"{begin}, {first.expected:.2f} of them would keep rule 1 by chance, and none does "
@@ -372,19 +353,19 @@ def note_random_negatives(
         )
 
 
-def note_narrower(found: Discovery, wide: RuleHypothesis, wide_number: int) -> Iterator[str]:
+def note_narrower(result: Discovery, wide: RuleHypothesis, wide_number: int) -> Iterator[str]:
     """How surprising it is that all positives keep a narrower rule too."""
-    for n, one in enumerate(found.hypotheses, 1):
+    for n, one in enumerate(result.hypotheses, 1):
         if one.exceptions or one.automaton is None or wide.automaton is None:
             continue
         if one.by_chance is None or wide.by_chance is None:
             continue
         rates = one.by_chance.rate, wide.by_chance.rate
         if (one.automaton - wide.automaton).shortest() is None and rates[0] < rates[1]:
-            likely = (rates[0] / rates[1]) ** found.positives
+            likely = (rates[0] / rates[1]) ** result.positives
             yield (
                 f"but were the positives random lines that keep rule {wide_number} alone, all "
-                f"{found.positives} would keep rule {n} as well with probability {number(likely)}"
+                f"{result.positives} would keep rule {n} as well with probability {number(likely)}"
             )
             return
 

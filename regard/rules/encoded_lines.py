@@ -84,15 +84,10 @@ class EncodedLines:
         return EncodedLines(tuple(self.symbols[n] for n in order), place[self.ids], self.lengths)
 
 
-def encode(lines: Sequence[Sequence[str]]) -> EncodedLines:
-    """Number the symbols of some lines, those of most lines first."""
+def encode(lines: Sequence[Sequence[str]], symbols: Sequence[str] = ()) -> EncodedLines:
+    """Number the symbols of some lines: in this order, or those of most lines first."""
     held = Counter(symbol for line in lines for symbol in set(line))
-    symbols = tuple(sorted(held, key=lambda symbol: (-held[symbol], symbol)))
-    return encode_with(lines, symbols)
-
-
-def encode_with(lines: Sequence[Sequence[str]], symbols: Sequence[str]) -> EncodedLines:
-    """Number lines whose symbols are all known."""
+    symbols = symbols or sorted(held, key=lambda symbol: (-held[symbol], symbol))
     number = {symbol: n for n, symbol in enumerate(symbols)}
     width = max((len(line) for line in lines), default=0)
     ids = np.full((len(lines), max(width, 1)), -1, np.int32)

@@ -165,8 +165,7 @@ def counts(encoded: EncodedLines) -> Iterator[Block]:
 def comparisons(encoded: EncodedLines) -> Iterator[Block]:
     """Counts of two symbols, one against the other or together."""
     size = fits(encoded, 2, 40, places=False)
-    pairs = [(a, b) for a in range(size) for b in range(size) if a != b]
-    half = [(a, b) for a, b in pairs if a < b]
+    pairs, half = list(permutations(range(size), 2)), list(combinations(range(size), 2))
     if not pairs:
         return
     one, two = (encoded.counts[[pair[n] for pair in pairs]] for n in (0, 1))
@@ -296,12 +295,9 @@ def nested(encoded: EncodedLines, four: tuple[int, ...]) -> Block:
 
 def shapes(encoded: EncodedLines) -> Iterator[Block]:
     """Some symbols alone, runs as one: a+ b+ a+."""
-    size = fits(encoded, 2, 30)
-    for pair in combinations(range(size), 2):
-        yield from shape_of(encoded, pair, 6)
-    size = fits(encoded, 3, 10)
-    for three in combinations(range(size), 3):
-        yield from shape_of(encoded, three, 5)
+    for count, most, longest in ((2, 30, 6), (3, 10, 5)):
+        for chosen in combinations(range(fits(encoded, count, most)), count):
+            yield from shape_of(encoded, chosen, longest)
 
 
 def shape_of(encoded: EncodedLines, chosen: tuple[int, ...], longest: int) -> Iterator[Block]:

@@ -133,9 +133,7 @@ def read_examples(
     if len(lines) > MAX_LINES:
         count = f"{len(lines):,} lines: {MAX_LINES:,} of them"
         notes.append(f"{count}, at even distances, were looked at")
-        halves = [[x for x in lines if x.positive == sign] for sign in (True, False)]
-        room = max(MAX_LINES // 2, MAX_LINES - min(map(len, halves)))
-        lines = [line for half in halves for line in thin(half, room)][:MAX_LINES]
+        lines = thin_sides(lines, MAX_LINES)
     return [*lines, *answered], notes
 
 
@@ -160,11 +158,14 @@ def as_file(side: Side) -> str | Path:
     return side
 
 
-def thin(lines: Sequence[LabelledLine], most: int) -> list[LabelledLine]:
-    """At most so many lines, at even distances."""
+def thin_sides(lines: Sequence[LabelledLine], most: int) -> list[LabelledLine]:
+    """All lines, or about so many: of either side as many as may be, at even distances."""
     if len(lines) <= most:
         return list(lines)
-    return [lines[n] for n in np.linspace(0, len(lines) - 1, most).round().astype(int)]
+    sides = [[line for line in lines if line.positive == sign] for sign in (True, False)]
+    room = max(most // 2, most - min(map(len, sides)))
+    places = (np.linspace(0, len(side) - 1, min(room, len(side))).round() for side in sides)
+    return [side[int(n)] for side, chosen in zip(sides, places, strict=True) for n in chosen][:most]
 
 
 def find_in_both(lines: Sequence[LabelledLine]) -> list[BothSides]:

@@ -15,19 +15,6 @@ UNBOUNDED = {"more", "equal", "most", "mirror", "copy", "prefix"}  # no automato
 EQUAL = {"same", "repeat", "changes", "changemod", "kinds", "top", "mirror", "copy"}
 
 
-class RulePrefix:
-    """A beginning, equal to another when every ending tried gives the same verdict."""
-
-    def __init__(self, word: tuple[str, ...], verdicts: tuple[bool, ...]) -> None:
-        self.word, self.verdicts = word, verdicts
-
-    def __hash__(self) -> int:
-        return hash(self.verdicts)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RulePrefix) and self.verdicts == other.verdicts
-
-
 def rule_automaton(rule: Rule, vocabulary: Sequence[str]) -> DFA | None:
     """The smallest automaton of a rule over a vocabulary; None where none that small is found."""
     kinds = {atom.kind for atom in rule.atoms()}
@@ -57,18 +44,18 @@ def find_automaton(accepts: Accepts, alphabet: tuple[str, ...], longest: int) ->
         if len(endings) + len(alphabet) ** length > MAX_ENDINGS and endings:
             break
         endings += product(alphabet, repeat=length)
+    beginnings: dict[tuple[bool, ...], tuple[str, ...]] = {}  # by the verdicts on all endings
 
-    def prefix(word: tuple[str, ...]) -> RulePrefix:
-        return RulePrefix(word, tuple(accepts([*word, *ending]) for ending in endings))
+    def judge(word: tuple[str, ...]) -> tuple[bool, ...]:
+        verdicts = tuple(accepts([*word, *ending]) for ending in endings)
+        beginnings.setdefault(verdicts, word)
+        return verdicts
+
+    def step(verdicts: tuple[bool, ...], symbol: str) -> tuple[bool, ...]:
+        return judge((*beginnings[verdicts], symbol))
 
     try:
-        return explore(
-            alphabet,
-            prefix(()),
-            lambda state, symbol: prefix((*state.word, symbol)),
-            lambda state: state.verdicts[0],
-            MAX_STATES,
-        )
+        return explore(alphabet, judge(()), step, lambda verdicts: verdicts[0], MAX_STATES)
     except ResourceError:
         return None
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.formal.dfa import DFA
+from regard.rules.encoded_lines import EncodedLines
 from regard.rules.results import Chance
 from regard.rules.rule import Accepts
 
@@ -25,6 +26,12 @@ class RandomLines(NamedTuple):
     lengths: tuple[int, ...]
     even: bool
     """Whether all symbols are taken to be equally likely."""
+
+    @classmethod
+    def like(cls, lines: EncodedLines) -> RandomLines:
+        """Lines with the lengths and the shares of symbols of some others."""
+        shares = lines.counts.sum(1) / lines.counts.sum()
+        return cls(lines.symbols, tuple(shares.tolist()), tuple(lines.lengths.tolist()), False)
 
     def draw(self, count: int, rng: np.random.Generator) -> list[list[str]]:
         """So many lines."""

@@ -13,6 +13,8 @@ from regard.rules.rule import Rule
 from regard.rules.rule_search import RuleCandidate
 
 NEAR = 300  # changed lines that are tried as well
+SHORT = 300  # tokens of such a line at most: very long ones would take minutes to judge
+MOST = 8  # probes
 
 
 class ProbeSequence(NamedTuple):
@@ -36,7 +38,7 @@ def edit_lines(
     """Lines with one to three tokens replaced, taken out, put in, or moved."""
     words = []
     for _ in range(NEAR):
-        line = list(lines[int(rng.integers(len(lines)))])
+        line = list(lines[int(rng.integers(len(lines)))][:SHORT])
         for _ in range(rng.integers(1, 4)):
             at = int(rng.integers(len(line) + 1))
             symbol = vocabulary[int(rng.integers(len(vocabulary)))]
@@ -74,10 +76,7 @@ def probe_symbols(rules: Sequence[Rule], vocabulary: Sequence[str], most: int = 
 
 
 def find_probes(
-    rules: Sequence[Rule],
-    weights: Sequence[float],
-    words: Sequence[tuple[str, ...]],
-    most: int = 8,
+    rules: Sequence[Rule], weights: Sequence[float], words: Sequence[tuple[str, ...]]
 ) -> list[ProbeSequence]:
     """Probes that split the rules step by step until all are apart or nothing more tells.
 
@@ -89,7 +88,7 @@ def find_probes(
     weight = np.asarray(weights) / np.sum(weights)
     lengths = np.array([len(word) for word in words])
     group, probes = np.zeros(len(rules), int), list[ProbeSequence]()
-    while len(probes) < most:
+    while len(probes) < MOST:
         gains = information(verdicts, group, weight)
         chosen = int(np.argmax(gains / lengths))
         if gains[chosen] <= 1e-9:

@@ -50,15 +50,15 @@ STEPS = 3000
 VALIDATED = 2000  # lines that are trained on at most while validating
 
 
-def study_network(found: Discovery, seconds: float = 60.0, blank: str = " ") -> NeuralStudy:
+def study_network(discovery: Discovery, seconds: float = 60.0, blank: str = " ") -> NeuralStudy:
     """Validate on the lines, train the network that is opened, and open it.
 
     The best rule that was found is held beside it. No seed is validated after half of the
     `seconds`; the questions of the automaton may take all of them. `blank` stands between tokens.
     """
-    words = [line.tokens for line in found.examples]
-    labels = [line.positive for line in found.examples]
-    best = found.hypotheses[0] if found.hypotheses else None
+    words = [line.tokens for line in discovery.examples]
+    labels = [line.positive for line in discovery.examples]
+    best = discovery.hypotheses[0] if discovery.hypotheses else None
     accepts = best.accepts if best is not None else None
     config, device = NetworkConfig(seed=current().seed), choose_device()
     some = StringSampler(words, config.seed).rng.sample(
@@ -128,13 +128,13 @@ def extract_automaton(
 
 
 def counterfactuals(
-    network: Network, words: Sequence[Word], accepts: Accepts | None, count: int = 2000
+    network: Network, words: Sequence[Word], accepts: Accepts | None
 ) -> Counterfactuals:
     """Replace one symbol of a word by another, again and again."""
     strings, before, after, replaced = StringSampler(words, 7), [], [], []
     known = network.alphabet
     long = [word for word in words if word]
-    for _ in range(count if long and len(known) > 1 else 0):
+    for _ in range(FRESH if long and len(known) > 1 else 0):
         word = strings.rng.choice(long)
         at = strings.rng.randrange(len(word))
         other = strings.rng.choice([symbol for symbol in known if symbol != word[at]])
@@ -153,9 +153,9 @@ def counterfactuals(
 
 
 @torch.no_grad()
-def head_uses(network: Network, words: Sequence[Word], count: int = 256) -> list[HeadUse]:
+def head_uses(network: Network, words: Sequence[Word]) -> list[HeadUse]:
     """Every head, the one that matters most first."""
-    chosen = [word for word in words if word][:count]
+    chosen = [word for word in words if word][:256]
     batch = network.batch(chosen).to(network.model.device)
     hooked, said = HookedModel(network.model), network.margins(chosen) > 0
     goal = Goal(said.long(), (~said).long(), torch.zeros(len(chosen), dtype=torch.long))
@@ -175,9 +175,9 @@ def head_uses(network: Network, words: Sequence[Word], count: int = 256) -> list
 
 
 def looked_at(
-    network: Network, hooked: HookedModel, words: Sequence[Word], best: int = 2
+    network: Network, hooked: HookedModel, words: Sequence[Word]
 ) -> dict[tuple[int, int], list[tuple[str, str, float]]]:
-    """For each block and head, the pairs of symbols with the most weight above an equal share."""
+    """For each block and head, the two pairs of symbols with most weight above an equal share."""
     names = ["[class]", "[unknown]", *network.alphabet]
     batch = network.batch(words).to(network.model.device)
     ids, real = batch.inputs.cpu(), batch.mask
@@ -194,7 +194,7 @@ def looked_at(
             total = torch.zeros(len(names) ** 2).index_add_(0, cells, weight)
             lift = torch.where(expected > 0.01 * float(expected.sum()) / len(names), total, 0)
             ratio = lift / expected.clamp_min(1e-9)
-            top = ratio.topk(min(best, len(ratio))).indices.tolist()
+            top = ratio.topk(2).indices.tolist()
             looks[int(path.split(".")[2]), head] = [
                 (names[n // len(names)], names[n % len(names)], float(ratio[n])) for n in top
             ]

@@ -71,7 +71,7 @@ class RuleSearch:
         """Weigh one rule."""
         bits = rule.bits(len(self.lines.symbols))
         good, bad = tally(row[None], self.labels)
-        total = bits + float(self.code.bits(good[0], bad[0]))
+        total = bits + float(self.code.table[good[0], bad[0]])
         self.candidates[rule] = RuleCandidate(rule, bits, total, row)
 
     def run(self) -> None:

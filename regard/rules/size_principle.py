@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.rules.encoded_lines import Bools, EncodedLines, encode_with
+from regard.rules.encoded_lines import Bools, EncodedLines, encode
 from regard.rules.null_model import RandomLines, chi_square_tail
 from regard.rules.rule import Accepts
 
@@ -31,15 +31,12 @@ class DrawnLines:
 
     def __init__(self, encoded: EncodedLines, count: int, rng: np.random.Generator) -> None:
         self.encoded, self.rng = encoded, rng
-        shares = encoded.counts.sum(1) / encoded.counts.sum()
-        lengths = tuple(encoded.lengths.tolist())
-        source = RandomLines(encoded.symbols, tuple(shares.tolist()), lengths, False)
-        self.words = source.draw(count, rng)
-        self.lines = encode_with(self.words, encoded.symbols)
+        self.words = RandomLines.like(encoded).draw(count, rng)
+        self.lines = encode(self.words, encoded.symbols)
         quantiles = np.quantile(encoded.lengths, np.linspace(0, 1, LENGTHS), method="nearest")
         self.lengths = np.unique(quantiles)
-        self.given, self.made = self.features(encoded), self.features(self.lines)
-        self.base = self.logs(self.given.mean(0))
+        self.real, self.drawn = self.features(encoded), self.features(self.lines)
+        self.base = self.logs(self.real.mean(0))
 
     def features(self, lines: EncodedLines) -> Any:
         """Counts of the first symbols and of the others, and which length it is."""  # (N, F)
@@ -56,15 +53,15 @@ class DrawnLines:
     def weigh(self, row: Bools, verdicts: Bools) -> tuple[float, Any]:
         """Bits by which a rule's source makes the given lines likely; weights of the drawn ones."""
         kept, broken = int(row.sum()), int((~row).sum())
-        sides = [self.given[side].mean(0) for side in (row, ~row) if side.any()]
+        sides = [self.real[side].mean(0) for side in (row, ~row) if side.any()]
         options = []
         for share in SHARES:
             logs = self.logs(share * sides[0] + (1 - share) * sides[-1])
-            tilt = self.made @ (logs - self.base)
+            tilt = self.drawn @ (logs - self.base)
             weights = np.exp(tilt - tilt.max())
             weights /= weights.sum()
             rate = np.clip(weights @ verdicts, 0.5 / len(weights), 1 - 0.5 / len(weights))
-            likely = (self.given @ logs).sum() - kept * np.log(rate) - broken * np.log1p(-rate)
+            likely = (self.real @ logs).sum() - kept * np.log(rate) - broken * np.log1p(-rate)
             if share == 0.5 or 1 / (weights**2).sum() > ENOUGH:
                 options.append((float(likely) / math.log(2), weights))
         return max(options, key=lambda pair: pair[0])

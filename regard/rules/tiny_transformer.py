@@ -245,15 +245,14 @@ class StringSampler:
         random words a rule often accepts almost none, or nearly all.
         """
         kept: dict[bool, list[Word]] = {True: [], False: []}
-        pool = list(self.words)
+        pool, half = list(self.words), count // 2
         for _ in range(20 * count):
-            wanted = len(kept[True]) < count // 2, len(kept[False]) < count - count // 2
-            if not any(wanted):
+            if len(kept[True]) == half and len(kept[False]) == count - half:
                 break
-            near = self.changed(self.rng.choice(pool)) if self.rng.random() < 0.7 else None
-            word = self.random() if near is None else near
+            near = self.rng.random() < 0.7
+            word = self.changed(self.rng.choice(pool)) if near else self.random()
             label = bool(accepts(word))
-            if len(kept[label]) < (count // 2 if label else count - count // 2):
+            if len(kept[label]) < (half if label else count - half):
                 kept[label].append(word)
                 if len(pool) < 4 * len(self.words) + 100:
                     pool.append(word)

@@ -66,28 +66,13 @@ def small_tables() -> tuple[Any, list[SmallAutomaton]]:
     for states in (2, 3):
         for cells in product(range(states), repeat=2 * states):
             rows = tuple(cells[n : n + 2] for n in range(0, 2 * states, 2))
-            if not numbered(rows):
-                continue
             kept = []
             for size in range(1, states):  # without the first: others are complements of these
                 for final in combinations(range(1, states), size):
                     dfa = DFA(("a", "b"), rows, frozenset(final))
-                    kept += [final] if len(dfa.minimise().moves) == states else []
+                    kept += [final] if dfa.minimise().moves == rows else []
             moves = tuple("".join(map(str, row)) for row in rows)
             finals += [SmallAutomaton(len(tables), moves, tuple(map(str, final))) for final in kept]
             if kept:
                 tables.append(np.array([*rows, *([(2, 2)] if states == 2 else [])], np.int8))
     return np.stack(tables), finals
-
-
-def numbered(rows: tuple[tuple[int, ...], ...]) -> bool:
-    """Whether states are met in the order of their numbers, and all of them are."""
-    seen = 1
-    for state, row in enumerate(rows):
-        if state >= seen:
-            return False
-        for target in row:
-            if target > seen:
-                return False
-            seen = max(seen, target + 1)
-    return seen == len(rows)

@@ -23,16 +23,15 @@ LLAMA3 = (
 QWEN2 = LLAMA3.replace("{1,3}", "")  # digits one by one
 DEFAULT = (r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]")
 
+LLAMA3_NAMES = ("llama-bpe", "llama-v3", "llama3")
 SPLITS: dict[str, tuple[str, ...]] = {
     "default": DEFAULT,
     **dict.fromkeys(("gpt-2", "mpt", "olmo", "phi-2", "roberta-bpe"), (GPT2,)),
     **dict.fromkeys(("codeshell", "command-r", "refact", "smollm", "starcoder"), (r"\p{N}", GPT2)),
-    **dict.fromkeys(("llama-bpe", "llama-v3", "llama3"), (LLAMA3,)),
+    **dict.fromkeys(LLAMA3_NAMES, (LLAMA3,)),
     **dict.fromkeys(("deepseek-r1-qwen", "qwen2", "stablelm2"), (QWEN2,)),
 }
 """tokenizer.ggml.pre to the patterns that cut a text, one after the other (llama-vocab.cpp)."""
-
-LLAMA3_NAMES = ("llama-bpe", "llama-v3", "llama3")
 
 ROLE_KEYS = {
     "bos": "bos",

@@ -100,6 +100,9 @@ class Special(Row):
     id: int
     piece: str
 
+    def __str__(self) -> str:
+        return f"{self.piece} ({self.id})"
+
 
 @dataclass(frozen=True)
 class TokenizerInfo(Result):
@@ -107,19 +110,9 @@ class TokenizerInfo(Result):
 
     kind: str
     size: int
-    specials: dict[str, Special]
-    around: list[str]
-    """What is put around each text."""
-    name: str = shown(json=False, default="")
-
-    def parts(self) -> Iterator[str | Grid]:
-        """Kind and size, then the control tokens."""
-        around = " ".join(self.around) or "nothing"
-        pairs = [("kind", self.kind), ("size", human(self.size)), ("around each text", around)]
-        yield Grid(self.title(), ("", ""), pairs, left=2)
-        rows = [(role, token.piece, str(token.id)) for role, token in self.specials.items()]
-        if rows:
-            yield Grid("control tokens", ("role", "piece", "id"), rows, left=2)
+    specials: dict[str, Special] = shown(title="control tokens")
+    around: list[str] = shown(title="around each text")
+    name: str = shown(json=False, table=False)
 
 
 @dataclass(frozen=True)

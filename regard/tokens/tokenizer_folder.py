@@ -48,10 +48,7 @@ class Folder:
 
     def json(self, name: str) -> dict[str, Any]:
         """The object in a JSON file, {} where the file is missing."""
-        if name not in self.files:
-            return {}
-        found: dict[str, Any] = parse_json(self.files[name], self.path / name)
-        return found
+        return parse_json(self.files[name], self.path / name) if name in self.files else {}
 
     def settings(self) -> TokenizerSettings:
         """What the files beside the vocabulary say about it."""

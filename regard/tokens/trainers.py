@@ -327,13 +327,13 @@ def spell(
     usual = {role: spellings[0] for role, spellings in WELL_KNOWN.items()} | {"mask": "<mask>"}
     if kind == "wordpiece":
         usual |= {role: f"[{role.upper()}]" for role in ROLES["wordpiece"]}
-    given = dict(asked) if isinstance(asked, Mapping) else {role: "" for role in asked}
+    spelt = dict(asked) if isinstance(asked, Mapping) else {role: "" for role in asked}
     spelling: dict[str, str] = {}
-    for role in dict.fromkeys([*given, *needed]):
+    for role in dict.fromkeys([*spelt, *needed]):
         check_known(role, usual, DOING, f"unknown role {role!r}")
-        spelling[role] = given.get(role) or usual[role]
+        spelling[role] = spelt.get(role) or usual[role]
     doubled = [role for role, word in spelling.items() if list(spelling.values()).count(word) > 1]
-    if doubled or (not isinstance(asked, Mapping) and len(given) < len(asked)):
+    if doubled or (not isinstance(asked, Mapping) and len(spelt) < len(asked)):
         twice = (
             f"{spelling[doubled[0]]!r} for {' and '.join(doubled)}" if doubled else "a role twice"
         )

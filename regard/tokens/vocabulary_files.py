@@ -115,12 +115,12 @@ def add_tokens(rust: Rust, settings: TokenizerSettings) -> None:
                 rust.add_special_tokens([AddedToken(name, lstrip=lstrip, normalized=False)])
 
 
-def check_place(token: str, found: int | None, stated: int) -> None:
+def check_place(token: str, id: int | None, stated: int) -> None:
     """Stop where an added token would get another id than the files give it."""
-    if found != stated:
+    if id != stated:
         raise DataError(
             "adding tokens to the vocabulary",
-            f"id {found} for {token!r}",
+            f"id {id} for {token!r}",
             f"id {stated}, as added_tokens.json or tokenizer_config.json says",
             "fetch the vocabulary that belongs to these files",
         )

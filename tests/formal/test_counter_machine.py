@@ -9,7 +9,7 @@ import pytest
 
 from regard.formal import counter_machine as counter
 
-DYCK_1 = counter.machine("q ( . q +1 \n q ) + q -1", "q", "q:0")
+DYCK_1 = counter.machine("q ( . q +1 \n q ) + q -1", "q:0")
 
 
 def blocks(letters):

@@ -13,12 +13,13 @@ from bench.discover import PLANTS, make_case, solved
 from regard.errors import DataError
 from regard.formal.dfa import DFA
 from regard.rules.atoms import Atom
-from regard.rules.discovery import SHORT, discover_rule, short_lines
+from regard.rules.discovery import discover_rule
 from regard.rules.encoded_lines import encode
 from regard.rules.hypothesis_class import enumerate_atoms, subsequences
-from regard.rules.labelled_lines import ANIMALS, find_in_both, read_answers, read_blocks, thin
+from regard.rules.labelled_lines import ANIMALS, find_in_both, read_answers, read_blocks, thin_sides
 from regard.rules.nerode import rule_automaton
 from regard.rules.null_model import RandomLines, chance_of, exact_rate, fit_random_lines
+from regard.rules.probes import SHORT, edit_lines
 from regard.rules.results import LabelledLine
 from regard.rules.rule import Rule, join, negate
 
@@ -241,9 +242,11 @@ def test_time_that_is_up_ends_a_family(monkeypatch):
 
 
 def test_very_many_lines_are_thinned():
-    assert thin(range(100), 5) == [0, 25, 50, 74, 99] and thin([1, 2], 5) == [1, 2]
+    lines = [LabelledLine(("a",), n < 60, "x", n, "a") for n in range(100)]
+    assert [line.line for line in thin_sides(lines, 6)] == [0, 30, 59, 60, 80, 99]
+    assert thin_sides(lines, 100) == lines
 
 
 def test_rules_of_very_long_lines_are_told_apart_on_their_beginnings():
-    long = LabelledLine(("a",) * 50_000, True, "x", 1, "")
-    assert [len(word) for word in short_lines([long])] == [SHORT]
+    words = edit_lines([("a",) * 50_000], "ab", np.random.default_rng(0))
+    assert all(SHORT - 3 <= len(word) <= SHORT + 3 for word in words)

@@ -75,10 +75,10 @@ def test_its_automaton_is_that_of_the_rule(taught) -> None:  # type: ignore[no-u
 
 
 def test_edits_change_its_mind_where_they_break_the_rule(taught) -> None:  # type: ignore[no-untyped-def]
-    found = counterfactuals(taught[0], random_words(100, 4), has_ab, 500)
+    found = counterfactuals(taught[0], random_words(100, 4), has_ab)
     assert found.agreement > 0.97
     assert list(found.symbols)[-1] == "c"  # which the rule does not name
-    flipped = counterfactuals(taught[0], random_words(100, 4), lambda w: not w or w[0] == "c", 500)
+    flipped = counterfactuals(taught[0], random_words(100, 4), lambda w: not w or w[0] == "c")
     assert flipped.agreement < 0.9
 
 
