@@ -53,7 +53,7 @@ class Chance(Row):
         return self.p_at_least > 0.05 and 1 - self.p_at_least + self.p_exactly > 0.05
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RuleHypothesis(Row):
     """A rule with its evidence; `accepts(tokens)` decides."""
 
@@ -61,7 +61,7 @@ class RuleHypothesis(Row):
     accuracy: float
     right: int
     lines: int
-    claimed: bool
+    claimed: bool = False
     bits: int
     """Description length of the rule."""
     score: float
@@ -69,7 +69,7 @@ class RuleHypothesis(Row):
     posterior: float
     p_value: float
     exceptions: list[LabelledLine]
-    checker: str
+    checker: str = ""
     """A program of ten lines that counts accepted lines of files."""
     formula: Rule = shown(json=False)
     by_chance: Chance | None = None
