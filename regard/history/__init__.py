@@ -48,10 +48,7 @@ def neighbours(
         $ regard history neighbours vectors.bin king --top 20
         $ regard history neighbours vectors king --matrix out --json
     """
-    from regard.history.results import NearWord
-
-    near = open_vectors(vectors, matrix).neighbours(word, top)
-    return Neighbours(word, [NearWord(*pair) for pair in near])
+    return Neighbours(word, open_vectors(vectors, matrix).neighbours(word, top))
 
 
 @verb
@@ -82,11 +79,9 @@ def analogy(
         $ regard history analogy vectors.bin France Paris Italy --mul
         $ regard history analogy vectors man woman king --top 3 --json
     """
-    from regard.history.results import NearWord
-
     way: Literal["add", "mul"] = "mul" if mul else "add"
-    near = open_vectors(vectors, matrix).analogy(a, b, c, top, way)
-    return Analogy([a, b, c], way, [a, b, c], [NearWord(*pair) for pair in near])
+    answers = open_vectors(vectors, matrix).analogy(a, b, c, top, way)
+    return Analogy([a, b, c], way, [a, b, c], answers)
 
 
 @verb

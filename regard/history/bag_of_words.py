@@ -13,12 +13,11 @@ it mostly has. Nothing knows which source word a target word came from.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.errors import UsageError
 from regard.history.ibm1 import (
     Floats,
     Ids,
@@ -133,20 +132,16 @@ def train_bayes(sources: Ragged, targets: Ragged, source_words: int, k: float = 
     *Naive*: source words are taken to be independent given the class. log p(f | class) is split
     into what an unseen f has and what is added.
     """
-    if not k > 0:
-        raise UsageError("training naive Bayes", f"k = {k}", "more than 0")
     classes, said = classify(sources, targets)
     counts = meetings(sources, said, source_words, len(classes.word))
     totals = np.bincount(counts.columns, counts.values, len(classes.word))
     unseen = np.log(k) - np.log(totals + k * source_words)
-    every = np.ones(len(counts.values), bool)
-    rows = counts.keep(every, np.log1p(counts.values / k))
+    rows = replace(counts, values=np.log1p(counts.values / k))
     return BagModel(classes, np.log(classes.seen / classes.seen.sum()), unseen, rows)
 
 
 # Logistic regression ------------------------------------------------------------------------------
 
-DOING = "training logistic regression"
 Say = Callable[[str], None]
 
 
@@ -180,15 +175,10 @@ class BagObjective:
         self.starts = np.flatnonzero(new)
         self.sizes = np.diff(np.append(self.starts, len(keys)))
         self.pair, self.column = np.divmod(keys[self.starts], count)
-        self.right = self.matches(said)
+        wanted = np.repeat(np.arange(len(self.said)), np.diff(said.bounds)) * count + said.ids
+        self.right = np.isin(keys[self.starts], wanted).astype(np.float64)  # of each sum
         self.cell_count = len(support.columns)
         self.wanted = self.by_cell(self.right)  # how often weight and class were both there
-
-    def matches(self, said: Ragged) -> Floats:
-        """How often the class of each sum was in its pair's target: 1 or 0."""
-        pairs = np.repeat(np.arange(len(self.said)), np.diff(said.bounds))
-        there = np.isin(self.pair * self.count + self.column, pairs * self.count + said.ids)
-        return there.astype(np.float64)
 
     def by_cell(self, sums: Floats) -> Floats:
         """What belongs to sums, added up by weight."""
@@ -222,10 +212,6 @@ def train_logreg(
     say: Say = lambda text: None,
 ) -> BagModel:
     """Fit by L-BFGS from zero weights: nothing is drawn, so that two runs agree to the bit."""
-    if not l2 > 0:
-        raise UsageError(DOING, f"l2 = {l2}", "more than 0, or there is no least")
-    if best < 1 or steps < 1:
-        raise UsageError(DOING, f"best = {best}, steps = {steps}", "1 or more of both")
     classes, said = classify(sources, targets)
     count = len(classes.word)
     met = meetings(sources, said, source_words, count)
@@ -233,8 +219,7 @@ def train_logreg(
     objective = BagObjective(sources, said, support, count, l2)
     start = np.log(classes.seen / classes.seen.sum())
     bias, weights = minimise(objective, start, np.zeros(len(support.values)), steps, say)
-    rows = Sparse(support.bounds, support.columns, weights)
-    return BagModel(classes, bias, np.zeros(count), rows)
+    return BagModel(classes, bias, np.zeros(count), replace(support, values=weights))
 
 
 def telling(met: Sparse, best: int) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ it is the unigram. A mean knows no order of words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,15 +68,9 @@ class NextWord:
 
 
 def train_next_word(
-    ids: Ids,
-    vocab: int,
-    config: Word2VecConfig,
-    seed: int = 0,
-    workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    ids: Ids, vocab: int, config: Word2VecConfig, seed: int = 0, workers: int = 1
 ) -> NextWord:
     """word2vec's vectors of the tokens of a running text; nothing for those not in it."""
-    config.check()
     counts = np.bincount(ids, minlength=vocab)
     order = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
     if len(order) < 2:
@@ -86,7 +80,7 @@ def train_next_word(
     bounds = np.unique(np.append(np.arange(0, len(ids), SENTENCE), len(ids)))
     corpus = WordCorpus([str(id) for id in order], counts[order], rank[ids], bounds)
     vectors = np.zeros((2, vocab, config.dim), np.float32)
-    vectors[:, order] = train_word2vec(corpus, config, seed, workers, progress)
+    vectors[:, order] = train_word2vec(corpus, config, seed, workers)
     seen = torch.from_numpy(np.maximum(counts, 0.5)).float().log()
     return NextWord(torch.from_numpy(vectors[0]), torch.from_numpy(vectors[1]), seen)
 

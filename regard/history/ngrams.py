@@ -223,8 +223,6 @@ def check_ids(ids: Sequence[int] | NDArray[np.integer], vocab: int) -> Ids:
 
 def count_ngrams(ids: Ids, vocab: int, order: int, start: int | None = None) -> list[Counts]:
     """The n-grams of a text up to a length, none over the beginning of a sentence (`start`)."""
-    if order < 1:
-        raise UsageError("counting n-grams", f"order = {order}", "1 or more")
     if not len(ids):
         raise DataError("counting n-grams", "an empty text", "at least one word")
     nothing, all_ids = np.zeros(vocab, np.int64), np.arange(vocab)

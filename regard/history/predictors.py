@@ -51,10 +51,14 @@ class Predictor(Protocol):
 
 
 class NgramPredictor:
-    """An n-gram model; after `end` a sentence begins."""
+    """An n-gram model, of words or of classes; after `end` a sentence begins."""
 
-    def __init__(self, tables: Ngrams, end: int | None = None) -> None:
-        self.tables, self.vocab, self.end = tables, tables.vocab, end
+    def __init__(self, tables: Ngrams | ClassNgrams, end: int | None = None) -> None:
+        self.vocab, self.whole = tables.vocab, tables
+        if isinstance(tables, ClassNgrams):
+            end = None if end is None else int(tables.classes[end])
+            tables = tables.model
+        self.tables, self.end = tables, end
         first = tables.levels[0].logprob
         self.single = np.where(np.isnan(first), tables.base, first)  # (V,)
         if tables.start is not None:
@@ -86,10 +90,15 @@ class NgramPredictor:
             total[row[kept], self.tables.levels[n + 1].word[at[kept]]] = own[kept]
         if self.tables.start is not None:
             total[:, self.tables.start] = -np.inf
-        return np.asarray(np.exp(total))
+        p: Floats = np.exp(total)
+        if isinstance(self.whole, ClassNgrams):
+            p = p[:, self.whole.classes] * np.exp(self.whole.emission)
+        return p
 
     def read(self, words: Ids) -> None:
         """Find the n-grams that end with these words."""
+        if isinstance(self.whole, ClassNgrams):
+            words = self.whole.classes[words]
         before, self.ends = self.ends, [words, *self.ends[1:]][: len(self.after)]
         for n in range(1, len(self.ends)):
             self.ends[n] = self.tables.find(n, before[n - 1], words)
@@ -98,27 +107,6 @@ class NgramPredictor:
             for place in self.ends[1:]:
                 place[ended] = -1
             self.ends[0] = np.where(ended, self.tables.start, words)
-
-
-class ClassPredictor:
-    """n-grams of classes; after `end` a sentence begins."""
-
-    def __init__(self, tables: ClassNgrams, end: int | None = None) -> None:
-        self.classes, self.vocab = tables.classes, tables.vocab
-        self.share = np.exp(tables.emission)  # (V,)
-        self.inner = NgramPredictor(tables.model, None if end is None else int(self.classes[end]))
-
-    def start(self, rows: int) -> None:
-        """Begin so many rows afresh."""
-        self.inner.start(rows)
-
-    def predict(self) -> Floats:
-        """Probabilities (N, V)."""
-        return np.asarray(self.inner.predict()[:, self.classes] * self.share)
-
-    def read(self, words: Ids) -> None:
-        """The next word (N,) of each row."""
-        self.inner.read(self.classes[words])
 
 
 class StepPredictor:
@@ -134,8 +122,6 @@ class StepPredictor:
         room: int,
         first: Sequence[int] = (),
     ) -> None:
-        if room < 2:
-            raise UsageError("predicting with a model", f"room for {room} tokens", "2 or more")
         self.begin, self.vocab, self.room, self.first = begin, vocab, room, list(first)
 
     def start(self, rows: int) -> None:
@@ -187,9 +173,6 @@ class Adaptive:
     """
 
     def __init__(self, vocab: int, order: int, length: int) -> None:
-        if order < 1 or vocab < 1:
-            problem = f"order {order}, {vocab} symbols"
-            raise UsageError("predicting a text", problem, "1 or more of each")
         self.vocab, self.order = vocab, order
         self.bits = min(CELLS, max(8, (2 * length).bit_length()))
         self.tables = np.arange(order)[:, None] * ((1 << self.bits) + vocab)  # where each begins
@@ -337,9 +320,7 @@ class TextPredictor:
 def predict_by_ngrams(model: NgramModel, name: str) -> TextPredictor:
     """An n-gram model as a predictor of texts."""
     end = model.tokenizer.specials.get("eos") if model.lines else None
-    make = NgramPredictor if isinstance(model.tables, Ngrams) else ClassPredictor
-    predictor: Predictor = make(model.tables, end)  # type: ignore[arg-type]
-    lines = model if model.lines else None
+    predictor, lines = NgramPredictor(model.tables, end), model if model.lines else None
     return TextPredictor(name, predictor, model.tokenizer, lines, Path(name))
 
 

@@ -24,33 +24,19 @@ class NearWord(Row):
 class Neighbours(Result):
     """Nearest to {word}, by cosine."""
 
-    word: str
-    neighbours: list[NearWord]
-
-    def parts(self) -> Iterator[str | Grid]:
-        """One table."""
-        yield near_words(self.title(), self.neighbours)
+    word: str = shown(table=False)
+    neighbours: list[NearWord] = shown()
 
 
 @dataclass(frozen=True)
 class Analogy(Result):
     """{question[0]} is to {question[1]} as {question[2]} is to."""
 
-    question: list[str]
-    way: str
+    question: list[str] = shown(table=False)
+    way: str = shown(table=False)
     """add: nearest to b − a + c (3CosAdd); mul: 3CosMul."""
-    excluded: list[str]
-    answers: list[NearWord]
-
-    def parts(self) -> Iterator[str | Grid]:
-        """The answers, and what was left out."""
-        yield near_words(self.title(), self.answers)
-        yield f"left out, as always: {', '.join(self.excluded)}"
-
-
-def near_words(title: str, words: Sequence[NearWord]) -> Grid:
-    """Words and scores under a title."""
-    return Grid(title, ("word", "score"), [(near.word, f"{near.score:.4f}") for near in words])
+    excluded: list[str] = shown(title="left out, as always")
+    answers: list[NearWord] = shown()
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,17 +65,15 @@ def measure_entropy(
             coded.append(
                 code_text(model.name, model.encode(text), model.predictor, text, say, model)
             )
-    values = asdict(estimates)
     return Entropy(
         str(file),
         chosen,
         len(read.symbols),
         len(text),
-        values.pop("plug_in"),
-        **values,
-        shannon=SHANNON.get(chosen),
-        prequential=coded[0].bits_per_letter,
-        coded=coded,
+        *estimates,
+        SHANNON.get(chosen),
+        coded[0].bits_per_letter,
+        coded,
     )
 
 
@@ -108,8 +107,7 @@ def code_text(
     )
 
 
-@dataclass(frozen=True)
-class Estimates:
+class Estimates(NamedTuple):
     """F_0 to F_N in bits per letter."""
 
     plug_in: list[float]
@@ -120,8 +118,6 @@ class Estimates:
 
 def estimate(ids: Ids, symbols: int, order: int) -> Estimates:
     """All three, up to F_order."""
-    if order < 1:
-        raise UsageError("estimating entropy", f"order {order}", "1 or more")
     if len(ids) <= order:
         problem, needed = f"{len(ids):,} letters", f"more than {order} for F{order}"
         raise DataError("estimating entropy", problem, needed, "a longer text or a smaller --order")
@@ -176,13 +172,6 @@ def guess_ranks(ids: Ids, predictor: Predictor, before: Ids | None = None) -> Id
             ranks[n - known] = 1 + int((p > p[id]).sum()) + int((p[:id] == p[id]).sum())
         predictor.read(whole[n : n + 1])
     return ranks
-
-
-def rank_shares(ranks: Ids, symbols: int) -> Floats:
-    """q_i (A,): the share of letters that took i guesses."""
-    if not len(ranks) or not 1 <= ranks.min() <= ranks.max() <= symbols:
-        raise DataError("counting guesses", f"ranks {ranks!r}", f"1 to {symbols}, at least one")
-    return np.bincount(ranks - 1, minlength=symbols) / len(ranks)
 
 
 def bounds(q: Floats) -> tuple[float, float]:
@@ -258,7 +247,7 @@ def choose_passage(letters: Letters, asked: int | None, count: int) -> int:
 def judge_player(name: str, ranks: Ids, symbols: int) -> Player:
     """What a player's guesses say of the text."""
     known = ranks[ranks < symbols] if name == YOU else ranks  # the last is the letter told
-    q = rank_shares(known, symbols) if len(known) else np.zeros(symbols)
+    q = np.bincount(known - 1, minlength=symbols) / max(len(known), 1)  # (A,)
     lower, upper = bounds(np.sort(q)[::-1])  # in few letters ranks are out of order by chance
     return Player(
         name,

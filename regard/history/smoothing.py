@@ -14,15 +14,13 @@ Each way turns counts into log-probabilities and back-off weights (`ngram.py`):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
 
 import numpy as np
 
-from regard.errors import UsageError, check_known
+from regard.errors import UsageError
 from regard.history.config import Smoothing
 from regard.history.ngrams import Counts, Flags, Floats, Ids, Level, Ngrams, count_ngrams
 
-WAYS: tuple[str, ...] = get_args(Smoothing)
 USUAL = (0.5, 1.0, 1.5)
 """Discounts where a text is too small to estimate them."""
 HALVES = 30
@@ -44,7 +42,6 @@ def train_ngrams(
 
     The last of `prune` holds for longer ones too; single words all stay.
     """
-    check_known(way, WAYS, "smoothing n-grams")
     if not 0 <= k < np.inf:
         raise UsageError("smoothing n-grams", f"k = {k}", "0 or more")
     counts = count_ngrams(ids, vocab, order, start)

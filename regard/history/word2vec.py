@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from regard.data.text_files import Paths, find_files, naming, read_lines
 from regard.data.word_frequencies import words
-from regard.errors import DataError, RegardError, ResourceError, UsageError
+from regard.errors import DataError, RegardError, ResourceError
 from regard.history.config import DOING, Word2VecConfig
 from regard.native.build import NativeLibrary, build_library, vector_flags
 
@@ -51,17 +51,10 @@ class WordCorpus(NamedTuple):
     bounds: Ids  # sentence n is ids[bounds[n]:bounds[n + 1]]
 
 
-class Numbering(dict[str, int]):
-    """A number for each word, in the order in which they come."""
-
-    def __missing__(self, word: str) -> int:
-        self[word] = number = len(self)
-        return number
-
-
 def read_corpus(sentences: Iterable[Sequence[str]], min_count: int = 1) -> WordCorpus:
     """Count and number the words; what is rarer than `min_count` is left out before any window."""
-    numbers, ids, bounds = Numbering(), array("i"), array("q", [0])
+    numbers, ids, bounds = defaultdict[str, int](), array("i"), array("q", [0])
+    numbers.default_factory = numbers.__len__  # in the order in which words come
     for sentence in sentences:
         for start in range(0, len(sentence), LONGEST):
             ids.extend(map(numbers.__getitem__, sentence[start : start + LONGEST]))
@@ -111,9 +104,6 @@ def train_word2vec(
     progress: Progress | None = None,
 ) -> Matrices:
     """Learn from all sentences, epoch after epoch; tells the words read so far and in all."""
-    config.check()
-    if workers < 1:
-        raise UsageError(DOING, f"workers = {workers}", "1 or more")
     vocab, width = len(corpus.words), -(-config.dim // LANES) * LANES
     inputs, outputs = aligned(vocab, width), aligned(vocab, width)
     dice = np.random.default_rng(seed & WORD)
@@ -193,7 +183,7 @@ class SamplingPlan:
     cbow: bool
 
     def room(self, words: int) -> int:
-        """Numbering that the examples of so many words have at most."""
+        """Numbers that the examples of so many words have at most."""
         around, targets = 2 * self.window, 1 + self.negative
         return words * (2 + around + targets if self.cbow else around * (3 + targets))
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from regard.data.text_files import read_lines
 from regard.errors import DataError, RegardWarning, UsageError
 from regard.files import check_new, corrupt, read_json, read_shapes, write_whole
 from regard.history.config import DOING, Word2VecConfig
-from regard.history.results import VectorRun
+from regard.history.results import NearWord, VectorRun
 from regard.history.word2vec import WordCorpus, train_word2vec
 
 Floats = NDArray[np.float32]
@@ -49,13 +49,6 @@ def at_length_one(x: Floats) -> Floats:
     return np.asarray(
         np.divide(x, np.where(norm > 0, norm, 1), dtype=np.float32, casting="same_kind")
     )
-
-
-class Near(NamedTuple):
-    """A word and how near it is."""
-
-    word: str
-    score: float
 
 
 class WordVectors:
@@ -108,14 +101,14 @@ class WordVectors:
         """Cosine of two words."""
         return float(self.unit[self.row(a)] @ self.unit[self.row(b)])
 
-    def neighbours(self, word: str, count: int = 10) -> list[Near]:
+    def neighbours(self, word: str, count: int = 10) -> list[NearWord]:
         """The words of the largest cosines, the word itself left out."""
         row = self.row(word)
         return self.best(self.unit @ self.unit[row], [row], count)
 
     def analogy(
         self, a: str, b: str, c: str, count: int = 10, way: Literal["add", "mul"] = "add"
-    ) -> list[Near]:
+    ) -> list[NearWord]:
         """Who is to c as b is to a, the three left out."""
         rows = [self.row(word) for word in (a, b, c)]
         scores = self.analogy_scores(np.array([rows]), way)[0]
@@ -126,18 +119,16 @@ class WordVectors:
         if way == "add":
             a, b, c = (self.unit[rows[:, n]] for n in range(3))
             return np.asarray(at_length_one(b - a + c) @ self.unit.T)
-        if way != "mul":
-            raise UsageError("solving an analogy", f"{way!r}", "add or mul")
         cosines = [self.unit[rows[:, n]] @ self.unit.T for n in range(3)]
         near_a, near_b, near_c = ((1 + cosine) / 2 for cosine in cosines)
         return np.asarray((near_b * near_c / (near_a + SMALL)).astype(np.float32))
 
-    def best(self, scores: Floats, without: Sequence[int], count: int) -> list[Near]:
+    def best(self, scores: Floats, without: Sequence[int], count: int) -> list[NearWord]:
         """The words of the highest scores (V,); equals in the order of the table."""
         scores = scores.copy()
         scores[list(without)] = -np.inf
         order = np.argsort(-scores, kind="stable")[: max(0, count)]
-        return [Near(self.words[n], float(scores[n])) for n in order if scores[n] > -np.inf]
+        return [NearWord(self.words[n], float(scores[n])) for n in order if scores[n] > -np.inf]
 
 
 # A folder of ours ---------------------------------------------------------------------------------

@@ -143,6 +143,6 @@ def compare_uses(
         group_means(cosines, sense).tolist(),  # (files, files)
         cosines.tolist(),
         apart if len(files) > 1 else [None],
-        [[n._asdict() for n in table.best(row, without, top)] for row in near],
-        [[n._asdict() for n in row if n.score > LEAD] for row in nearer],
+        [[n.to_dict() for n in table.best(row, without, top)] for row in near],
+        [[n.to_dict() for n in row if n.score > LEAD] for row in nearer],
     )

@@ -447,7 +447,6 @@ def w2v(
     from regard.history.word2vec import read_texts
     from regard.history.word_vectors import train_vectors
 
-    config.check()
     corpus = read_texts(files, tokens, lower, config.min_count)
     run = train_vectors(corpus, config, workers, Path(out))
     return _noted(run, "w2v", arguments) if Path(out).is_dir() else run

@@ -115,7 +115,7 @@ def test_word2vec_has_one_vector_for_every_context(here, files, tmp_path):
     found = json.loads(here("embed", made, "--files", *files, "--word", "cat", "--json")[1])
     (layer,) = found["layers"]
     assert np.allclose(layer["by_use"], 1) and layer["told_apart"] == [0, 0]
-    near = [n._asdict() for n in read_vectors(made).neighbours("cat", 6)]
+    near = [n.to_dict() for n in read_vectors(made).neighbours("cat", 6)]
     assert [n["word"] for n in layer["nearest"][0]] == [n["word"] for n in near]
     assert layer["nearest"][0] == layer["nearest"][1] and layer["nearer"] == [[], []]
     code, _, err = here("embed", made, "--files", files[0], "--word", "cat", "--layer", 0)

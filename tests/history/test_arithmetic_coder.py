@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 from regard.history import arithmetic_coder
 from regard.history.arithmetic_coder import (
     LEAST,
@@ -87,8 +87,6 @@ def test_a_symbol_without_probability_can_be_coded():
     np.testing.assert_array_equal(unpack(packed, Fixed([0.0, 1.0, 0.0])), [2, 2, 2])
     with pytest.raises(DataError, match="no numbers"):
         pack(np.array([0]), Fixed([np.nan, 1.0]))
-    with pytest.raises(DataError, match="0 to 1"):
-        pack(np.array([2]), Fixed([0.5, 0.5]))
 
 
 def test_a_small_range_over_the_border_of_a_byte_is_cut_there():
@@ -139,8 +137,6 @@ def test_probabilities_that_learn_are_probabilities():
         assert (p > 0).all()
         np.testing.assert_allclose(p.sum(1), 1)
         predictor.read(words)
-    with pytest.raises(UsageError, match="order 0"):
-        Adaptive(5, 0, 200)
 
 
 def test_learning_by_hand():
@@ -185,5 +181,3 @@ def test_a_model_with_little_room_begins_again(first):
     np.testing.assert_array_equal(unpack(packed, predictor), ids)
     predictor.start(2)
     assert (predictor.predict()[0] == 0.2).all() != bool(first)
-    with pytest.raises(UsageError, match="room for 1"):
-        StepPredictor(lambda ids: CountingStep(ids, 1), 5, 1)

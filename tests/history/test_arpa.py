@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from regard.errors import DataError
 from regard.history.arpa import read_arpa, write_arpa
-from regard.history.smoothing import WAYS, train_ngrams
+from regard.history.config import Smoothing
+from regard.history.smoothing import train_ngrams
 from tests.history.test_ngrams import START, VOCAB, flat, sentences
 
 WORDS = ["<s>", "</s>", "<unk>", "a", "b", "c", "dé", "e", "f"]
@@ -39,7 +41,7 @@ def written(model):
 
 @pytest.mark.parametrize("order", [1, 2, 4])
 @pytest.mark.parametrize("prune", [(), (0, 1)])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", get_args(Smoothing))
 def test_what_is_written_comes_back(way, prune, order):
     model = train_ngrams(flat(sentences()), VOCAB, order, way, 0.5, START, prune)
     text = written(model)

@@ -11,7 +11,7 @@ from regard.errors import DataError, UsageError
 from regard.history.class_ngrams import train_class_ngrams
 from regard.history.clusters import brown_classes
 from regard.history.ngram_model import NgramModel
-from regard.history.predictors import ClassPredictor
+from regard.history.predictors import NgramPredictor
 from regard.history.smoothing import train_ngrams
 from regard.tokens.trainers import train_tokenizer
 from tests.history.planted_classes import planted, same_split
@@ -126,7 +126,7 @@ def test_a_folder_gives_the_same_model_back(tmp_path: Path, lines):
 def test_a_predictor_says_what_the_distribution_says():
     made, _ = model()
     end, begin = made.tokenizer.specials["eos"], made.tables.start
-    predictor = ClassPredictor(made.tables, end)
+    predictor = NgramPredictor(made.tables, end)
     predictor.start(2)
     texts = [made.tokenizer.encode(t, special=False) for t in ("the cat sat", "a log on")]
     heard = [[begin], [begin]]

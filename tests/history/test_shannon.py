@@ -26,7 +26,6 @@ from regard.history.shannon import (
     conditional,
     estimate,
     guess_ranks,
-    rank_shares,
 )
 from regard.history.smoothing import train_ngrams
 from regard.tokens.trainers import train_tokenizer
@@ -90,8 +89,6 @@ def test_alphabets():
     for alphabet, size in (("27", 27), ("26", 26), ("as-is", len(set(text)))):
         found = letters_of(text, alphabet)
         assert found.text == clean(text, alphabet) and len(found.symbols) == size
-    with pytest.raises(UsageError, match="28"):
-        clean(text, "28")
 
 
 def test_many_characters_are_coded_as_bytes():
@@ -107,8 +104,6 @@ def test_too_short_for_the_order(length, order):
     with pytest.raises(DataError, match=f"{length} letters"):
         estimate(np.zeros(length, np.int64), 27, order)
     assert len(estimate(np.zeros(order + 1, np.int64), 27, order).held_out) == order + 1
-    with pytest.raises(UsageError, match="order 0"):
-        estimate(np.zeros(9, np.int64), 27, 0)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30).filter(lambda q: sum(q) > 0.01))
@@ -124,15 +119,13 @@ def test_bounds_of_sure_and_of_clueless_guesses():
     assert bounds(np.full(27, 1 / 27)) == pytest.approx((np.log2(27), np.log2(27)))
     q = np.array([0.5, 0.25, 0.25])  # by hand
     assert bounds(q) == pytest.approx((3 * 0.25 * np.log2(3), 1.5))
-    with pytest.raises(DataError, match="ranks"):
-        rank_shares(np.array([28]), 27)
 
 
 def test_ranks_of_a_text_known_by_heart():
     ids = np.array([0, 1, 2, 3] * 50)
     ranks = guess_ranks(ids, NgramPredictor(train_ngrams(ids, 4, 2)))
     assert (ranks[1:] == 1).all()
-    assert bounds(rank_shares(ranks[1:], 4)) == (0, 0)
+    assert bounds(np.bincount(ranks[1:] - 1) / len(ranks[1:])) == (0, 0)
 
 
 def test_a_uniform_guesser_takes_the_alphabet_in_turn():
@@ -140,7 +133,7 @@ def test_a_uniform_guesser_takes_the_alphabet_in_turn():
     flat = train_ngrams(np.arange(8), 8, 1, "add")
     ranks = guess_ranks(ids, NgramPredictor(flat))
     np.testing.assert_array_equal(ranks, ids + 1)
-    assert bounds(rank_shares(ranks, 8))[1] == pytest.approx(3, abs=0.01)
+    assert bounds(np.bincount(ranks - 1) / len(ranks))[1] == pytest.approx(3, abs=0.01)
 
 
 def test_letters_of_a_model_that_knows_more():

@@ -22,6 +22,7 @@ from regard.history.analogies import (
     total,
 )
 from regard.history.config import Word2VecConfig
+from regard.history.results import NearWord
 from regard.history.word_vectors import (
     WordVectors,
     is_vectors,
@@ -107,7 +108,7 @@ def test_neighbours_and_analogies_by_hand():
         assert [near.word for near in best] == ["queen", "apple"]  # the three are left out
     assert made.analogy("man", "man", "man", 1)[0].word != "man"
     zero = WordVectors(["a", "b"], np.zeros((2, 3), np.float32))
-    assert zero.neighbours("a") == [("b", 0.0)]
+    assert zero.neighbours("a") == [NearWord("b", 0.0)]
 
 
 def test_large_numbers_have_a_direction_too():
@@ -314,7 +315,7 @@ def test_training_asking_and_evaluating(trained, capsys):
     assert len(answers) == 10 and not {"w1", "w2", "w3"} & {near.word for near in answers}
     assert regard.history.analogy(held, "w1", "w2", "w3").answers == answers
     near = regard.history.neighbours(model, "w1", top=3, matrix="out")
-    assert len(near.neighbours) == 3 and len(str(near).splitlines()) == 5
+    assert len(near.neighbours) == 3 and len(str(near).splitlines()) == 6
     (trained / "q.txt").write_text("w1 w2 w3 w4\nw1 w2 w3 never\n")
     code, out, _ = call(capsys, "evaluate", "analogies", model, trained / "q.txt", "--json")
     assert code == 0 and json.loads(out)["asked"] == 1 and json.loads(out)["skipped"] == 1
