@@ -88,7 +88,7 @@ class Stack(nn.Module):
         if count == 1:  # one query is the last one and sees every key
             plain = False
         return join_view(
-            *fold_parts(parts),
+            *parts,
             dead=real is not None and (cache is None or cache.packed),
             causal=plain,
             rotation=None if self.rotary is None else self.rotary(positions, x),
@@ -104,31 +104,23 @@ def cross_view(
     """What a decoder may see of its memory: real (B, S); documents of the queries and the keys."""
     parts = [] if real is None else [masks.padding(real)]
     parts += [] if documents is None else [masks.documents(*documents)]
-    return join_view(*fold_parts(parts), cache=cache)
-
-
-def fold_parts(parts: list[Tensor]) -> tuple[Tensor | None, Tensor | None]:
-    """Allow-masks as one, and biases as one."""
-    allow = [part for part in parts if part.dtype == torch.bool]
-    bias = [part for part in parts if part.dtype != torch.bool]
-    return (
-        reduce(torch.logical_and, allow) if allow else None,
-        reduce(torch.add, bias) if bias else None,
-    )
+    return join_view(*parts, cache=cache)
 
 
 def join_view(
-    allow: Tensor | None,
-    bias: Tensor | None = None,
+    *parts: Tensor,
     dead: bool = True,
     causal: bool = False,
     rotation: tuple[Tensor, Tensor] | None = None,
     cache: Cache | None = None,
 ) -> View:
-    """Fold allow-mask and bias into one mask; `dead` says that a query may see no key at all."""
-    mask, live = bias, None
-    if allow is not None:
+    """Fold allow-masks and biases into one mask; `dead`: a query may see no key at all."""
+    allows = [part for part in parts if part.dtype == torch.bool]
+    biases = [part for part in parts if part.dtype != torch.bool]
+    mask, live = reduce(torch.add, biases) if biases else None, None
+    if allows:
+        allow = reduce(torch.logical_and, allows)
         if dead:
             allow, live = masks.live_rows(allow)
-        mask = allow if bias is None else bias.masked_fill(~allow, -torch.inf)
+        mask = allow if mask is None else mask.masked_fill(~allow, -torch.inf)
     return View(mask, live, causal, rotation, cache)

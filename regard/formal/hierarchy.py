@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
-from regard.errors import DataError, UsageError, bad_byte, did_you_mean
+from regard.errors import DataError, UsageError, bad_byte, check_known
 from regard.formal.counter_machine import (
     AN_BN,
     AN_BN_CN,
@@ -170,9 +170,7 @@ def find_language(name: str) -> Language:
     bounded = re.fullmatch(r"dyck-(\d{1,2})(?:-depth-(\d{1,2}))?", name)
     if bounded:
         return dyck(int(bounded[1]), int(bounded[2]) if bounded[2] else None)
-    if name not in MAKERS:
-        fix = did_you_mean(name, MAKERS, 1, otherwise="see `regard formal list`")
-        raise UsageError("finding a language", f"unknown name {name!r}", ", ".join(MAKERS), fix)
+    check_known(name, MAKERS, "finding a language", f"unknown name {name!r}")
     return MAKERS[name]()
 
 

@@ -10,7 +10,7 @@ symbols of the expression itself unless more are given.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 
 from regard.errors import DataError, ResourceError, UsageError
@@ -41,6 +41,15 @@ after: factor*
 SET: /\[(\\.|[^\]\\])*\]?/s
 BOUNDS: /\{[^()\[\]{}|&~*+?.\\]*\}?/
 """
+BUILDERS: dict[str, Callable[..., Node]] = {
+    "either": regex.unite,
+    "both": regex.intersect,
+    "after": regex.concatenate,
+    "negate": regex.complement,
+    "star": regex.star,
+    "plus": lambda inner: regex.repeat(inner, 1, None),
+    "optional": lambda inner: regex.unite(inner, regex.EMPTY),
+}
 CHARACTER = r"\\.|[^()\[\]{}|&~*+?.\\]"
 WORD = r"(?:\\.|[^()\[\]{}|&~*+?.\\\s])+"
 
@@ -110,23 +119,10 @@ class RegexReader:
     def build(self, tree: Tree[Token]) -> Node:
         """The expression of a parsed part."""
         parts = [self.build(part) for part in tree.children if isinstance(part, Tree)]
-        match str(tree.data):
-            case "either":
-                return regex.unite(*parts)
-            case "both":
-                return regex.intersect(*parts)
-            case "after":
-                return regex.concatenate(*parts)
-            case "negate":
-                return regex.complement(*parts)
-            case "star":
-                return regex.star(*parts)
-            case "plus":
-                return regex.repeat(parts[0], 1, None)
-            case "optional":
-                return regex.unite(*parts, regex.EMPTY)
-            case "any":
-                return Symbols(self.alphabet or frozenset())
+        if tree.data in BUILDERS:
+            return BUILDERS[tree.data](*parts)
+        if tree.data == "any":
+            return Symbols(self.alphabet or frozenset())
         token = tree.children[-1]
         assert isinstance(token, Token)
         if tree.data == "bounds":

@@ -13,7 +13,7 @@ from math import isqrt
 from random import Random
 from typing import NamedTuple
 
-from regard.errors import UsageError, did_you_mean
+from regard.errors import UsageError, check_known
 
 END = 2  # ends an answer of bits
 POP, PUSH_0, PUSH_1 = 2, 3, 4  # actions on a stack of bits
@@ -256,7 +256,5 @@ TASKS: dict[str, LengthTask] = {task.name: task for task in _ROWS}
 
 def find_task(name: str) -> LengthTask:
     """The task of a name."""
-    if name not in TASKS:
-        fix = did_you_mean(name, TASKS, 1, otherwise="see `regard formal list`")
-        raise UsageError("finding a task", f"unknown name {name!r}", ", ".join(TASKS), fix)
+    check_known(name, TASKS, "finding a task", f"unknown name {name!r}")
     return TASKS[name]

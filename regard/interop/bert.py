@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from regard.interop.table import LABELS, Duplicate, Key, ManyKeys, Table, TensorRow, Variant, act
+from regard.interop.table import DUPLICATE, LABELS, Key, ManyKeys, Table, TensorRow, Variant, act
 
 ENCODER_SIZES = (
     ("{front,encoder.block}.dim", Key("hidden_size")),
@@ -29,9 +29,7 @@ def output(head: str) -> tuple[TensorRow, ...]:
     return (
         TensorRow("head.out.weight", f"{head}.decoder.weight"),
         TensorRow(bias, f"{head}.bias", when=lambda config: config.head.tied),
-        TensorRow(
-            bias, f"{head}.{{decoder.bias,bias}}", Duplicate(), when=lambda c: not c.head.tied
-        ),
+        TensorRow(bias, f"{head}.{{decoder.bias,bias}}", DUPLICATE, when=lambda c: not c.head.tied),
     )
 
 

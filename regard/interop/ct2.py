@@ -20,9 +20,10 @@ from regard.core.position import Learned, sinusoidal
 from regard.core.stack import Stack
 from regard.errors import DataError, RegardError, UsageError
 from regard.interop.side import start_id
-from regard.model.config import HeadConfig, TextConfig
+from regard.model.config import TextConfig
 from regard.model.fronts import TextFront
 from regard.model.model import Model
+from regard.model.precision import join_maps
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -129,8 +130,11 @@ def check_shape(model: Model) -> tuple[Stack, Stack]:
         *(f"decoder: {fault}" for fault in stack_faults(config.decoder)),
         *front_faults(config.front),
         *front_faults(config.target),
-        *head_faults(config.head),
     ]
+    head = config.head
+    plain_head = head.transform is None and head.scale is None and head.size is not None
+    if not plain_head or head.take != "all":
+        faults.append("more than a linear map before the scores")
     if config.encoder.block.eps != config.decoder.block.eps:
         faults.append("norms of two eps")
     if faults:
@@ -170,19 +174,12 @@ def front_faults(front: object) -> list[str]:
     return [name for name, there in faults.items() if there]
 
 
-def head_faults(head: HeadConfig) -> list[str]:
-    """What an output has that is not written here."""
-    plain = head.transform is None and head.scale is None and head.size is not None
-    return [] if plain and head.take == "all" else ["more than a linear map before the scores"]
-
-
 def stack_options(specs: Any, stack: StackConfig) -> dict[str, Any]:
     """A stack in CTranslate2's words."""
-    pre = stack.block.norm_at == "pre"
     return {
         "num_layers": stack.depth,
         "num_heads": stack.block.heads,
-        "pre_norm": pre,
+        "pre_norm": stack.block.norm_at == "pre",
         "no_final_norm": not stack.final_norm,
         "activation": getattr(specs.common_spec.Activation, ACTIVATIONS[stack.block.act]),
     }
@@ -196,8 +193,14 @@ def fill_stack(spec: Any, front: nn.Module | None, stack: Stack) -> None:
     assert isinstance(front, TextFront)
     embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
     embeddings.weight = plain(front.tokens.weight)
-    spec.scale_embeddings = front.config.scale
-    spec.position_encodings.encodings = position_table(front)
+    config = front.config
+    spec.scale_embeddings = config.scale
+    if isinstance(front.positions, Learned):
+        table = plain(front.positions.weight[config.offset :])
+    else:  # CTranslate2's own waves lie in another order
+        places = torch.arange(config.length or LENGTH)
+        table = sinusoidal(places, config.dim, config.position == "halves").float()
+    spec.position_encodings.encodings = table  # (T, D)
     for layer, block in zip(spec.layer, stack.blocks, strict=True):
         assert isinstance(block, Block)
         fill_attention(layer.self_attention, block.attn)
@@ -210,15 +213,6 @@ def fill_stack(spec: Any, front: nn.Module | None, stack: Stack) -> None:
         fill_norm(spec.layer_norm, stack.norm)
 
 
-def position_table(front: TextFront) -> Tensor:
-    """A vector for each position (T, D); CTranslate2's own waves lie in another order."""
-    config = front.config
-    if isinstance(front.positions, Learned):
-        return plain(front.positions.weight[config.offset :])
-    places = torch.arange(config.length or LENGTH)
-    return sinusoidal(places, config.dim, config.position == "halves").float()
-
-
 def fill_attention(spec: Any, part: Attention) -> None:
     """Maps of one input are one there: q, k and v of the sequence itself, k and v of the other."""
     fill_norm(spec.layer_norm, part.norm)
@@ -229,11 +223,10 @@ def fill_attention(spec: Any, part: Attention) -> None:
 
 def fill_linear(spec: Any, *maps: nn.Linear) -> None:
     """Maps under each other; one without a bias adds zero where another has one."""
-    spec.weight = torch.cat([plain(linear.weight) for linear in maps])
-    if any(linear.bias is not None for linear in maps):
-        spec.bias = torch.cat(
-            [torch.zeros(m.out_features) if m.bias is None else plain(m.bias) for m in maps]
-        )
+    weight, bias = join_maps(maps)
+    spec.weight = plain(weight)
+    if bias is not None:
+        spec.bias = plain(bias)
 
 
 def fill_norm(spec: Any, norm: nn.Module) -> None:

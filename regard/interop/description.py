@@ -9,8 +9,6 @@ from typing import Any
 from regard.core.config import StackConfig
 from regard.core.tap import taps
 from regard.errors import RegardError
-from regard.files import read_json
-from regard.interop.folder import INDEX, SINGLE
 from regard.interop.parity import PARITY
 from regard.interop.source import CheckpointSource, read_tokenizer
 from regard.interop.table import Binding
@@ -30,6 +28,7 @@ def describe_model(
 ) -> ModelInfo:
     """Sizes, tokenizer and parity; the model may be without memory."""
     config, count = model.config, sum(p.numel() for p in model.parameters())
+    files = set(source.files.values()) if source else set()
     recurrent: dict[str, Any] | None = None
     if isinstance(config, RecurrentConfig):
         recurrent = {"cell": config.cell, "hidden": config.hidden, "depth": config.depth}
@@ -39,7 +38,7 @@ def describe_model(
         architecture=binding.architecture if binding else "regard's own",
         family=binding.table.family if binding else OWN,
         parameters=count,
-        bytes_on_disk=None if source is None else weight_bytes(source.path),
+        bytes_on_disk=sum(file.stat().st_size for file in files) if source else None,
         bytes_float32=4 * count,
         input=describe_front(config.front),
         target=None if config.target is None else describe_front(config.target),
@@ -99,16 +98,6 @@ def read_parity(path: Path) -> dict[str, Any] | None:
     except ValueError:
         return None
     return parity if isinstance(parity, dict) else None
-
-
-def weight_bytes(path: Path) -> int:
-    """Bytes of the weight files."""
-    if path.is_file():
-        return path.stat().st_size
-    if (path / SINGLE).exists():
-        return (path / SINGLE).stat().st_size
-    shards = set(read_json(path / INDEX)["weight_map"].values())
-    return sum((path / shard).stat().st_size for shard in shards)
 
 
 def tap_shape(name: str, config: ModelConfig) -> list[str]:

@@ -48,17 +48,14 @@ def bind(architecture: str) -> Binding:
 
 def recognise(config: dict[str, Any], names: Collection[str]) -> Binding:
     """The table for a config.json and the tensors that lie beside it."""
-    binding = bind(architecture_of(config))
+    named, kind = config.get("architectures"), str(config.get("model_type", ""))
+    if isinstance(named, list) and named and isinstance(named[0], str):
+        architecture = named[0]
+    else:  # it names only a family: that family's first
+        first = {table.family: next(iter(table.variants)) for table in FAMILIES}
+        architecture = first.get(kind, str(named or kind))
+    binding = bind(architecture)
     # Some files leave the prefix out, such as the first GPT-2's.
     if binding.prefix and not any(name.startswith(binding.prefix) for name in names):
         return Binding(binding.table, binding.architecture, "")
     return binding
-
-
-def architecture_of(config: dict[str, Any]) -> str:
-    """The architecture a config names; where it names only a family, that family's first."""
-    named = config.get("architectures")
-    if isinstance(named, list) and named and isinstance(named[0], str):
-        return named[0]
-    kind = str(config.get("model_type", ""))
-    return next((next(iter(t.variants)) for t in FAMILIES if t.family == kind), str(named or kind))

@@ -38,11 +38,11 @@ class FolderSource:
         self.path = path
         self.metadata: dict[str, Any] = {}
         self.config = read_json(path / CONFIG)
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        self._files: dict[str, Path] = {}
+        self.shapes: Shapes = {}
+        self.files: dict[str, Path] = {}
         if (path / SINGLE).exists():  # as in transformers, it comes before an index
             self.shapes = read_shapes(path / SINGLE)
-            self._files = dict.fromkeys(self.shapes, path / SINGLE)
+            self.files = dict.fromkeys(self.shapes, path / SINGLE)
         elif (path / INDEX).exists():
             self._read_shards(path / INDEX)
         else:
@@ -66,12 +66,13 @@ class FolderSource:
         if name not in self._pairs:
             return self._read(name)
         whole, peak = self._read(name + WHOLE), self._read(name + PEAK)
-        check_kinds(whole, peak, name, self.path)
+        if whole.dtype != torch.int8 or peak.dtype != torch.float32:
+            raise broken(self.path, f"{name} as {whole.dtype} with peaks of {peak.dtype}")
         return from_whole(whole, peak)
 
     def _read(self, name: str) -> Tensor:
         # Measured (safetensors 0.8): get_tensor over 90 MB raises RssFile, not RssAnon.
-        file = self._files[name]
+        file = self.files[name]
         try:
             if file not in self._open:
                 self._open[file] = safe_open(file, framework="pt")
@@ -85,7 +86,7 @@ class FolderSource:
         weight_map = read_json(index).get("weight_map")
         if not isinstance(weight_map, dict):
             raise corrupt(index, 0, "no object 'weight_map'", "tensor names with their files")
-        shards: dict[str, dict[str, tuple[int, ...]]] = {}
+        shards: dict[str, Shapes] = {}
         for name, file in weight_map.items():
             if not isinstance(file, str) or not re.fullmatch(r"[^/\\:\0]+\.safetensors", file):
                 at = index.read_bytes().find(json.dumps(name).encode())
@@ -99,7 +100,7 @@ class FolderSource:
             if name not in shards[file]:
                 fault = f"{file} has no tensor {name!r}, though {INDEX} lists it there"
                 raise DataError(f"opening {self.path}", fault, "index and shards of one export")
-            self.shapes[name], self._files[name] = shards[file][name], self.path / file
+            self.shapes[name], self.files[name] = shards[file][name], self.path / file
 
 
 def write_folder(
@@ -238,12 +239,6 @@ def join_pairs(shapes: Shapes, path: Path) -> tuple[Shapes, set[str]]:
             raise broken(path, f"{name} and {name + WHOLE}, twice the same weight")
     kept = {n: s for n, s in shapes.items() if not ends(n, WHOLE) and not ends(n, PEAK)}
     return kept | {name: shapes[name + WHOLE] for name in names}, set(names)
-
-
-def check_kinds(whole: Tensor, peak: Tensor, name: str, path: Path) -> None:
-    """Refuse a pair whose numbers are of another kind."""
-    if whole.dtype != torch.int8 or peak.dtype != torch.float32:
-        raise broken(path, f"{name} as {whole.dtype} with peaks of {peak.dtype}")
 
 
 def ends(name: str, end: str) -> bool:

@@ -90,6 +90,7 @@ class GGUFSource:
             raise self._error("split.count", "one file", "join with llama-gguf-split --merge")
         self._own = {self._name(name): name for name in self._tensors if name != ROPE_FACTORS}
         self.shapes = {name: self._shape(own) for name, own in self._own.items()}
+        self.files = dict.fromkeys(self.shapes, path)
         self.config = self._read_config()
         self._check_shapes()
 

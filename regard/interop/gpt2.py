@@ -1,6 +1,6 @@
 """GPT-2 (Radford 2019): pre-norm decoder with learned positions and fused q, k, v."""
 
-from regard.interop.table import Key, ManyKeys, Split, Table, TensorRow, Transpose, Variant, act
+from regard.interop.table import SPLIT, TRANSPOSE, Key, ManyKeys, Table, TensorRow, Variant, act
 
 GPT2 = Table(
     family="gpt2",
@@ -35,11 +35,11 @@ GPT2 = Table(
         TensorRow("front.tokens", "wte"),
         TensorRow("front.positions", "wpe"),
         TensorRow("decoder.blocks.{i}.attn.norm", "h.{i}.ln_1"),
-        TensorRow("decoder.blocks.{i}.attn.{q,k,v}", "h.{i}.attn.c_attn", Transpose(), Split()),
-        TensorRow("decoder.blocks.{i}.attn.o", "h.{i}.attn.c_proj", Transpose()),
+        TensorRow("decoder.blocks.{i}.attn.{q,k,v}", "h.{i}.attn.c_attn", TRANSPOSE, SPLIT),
+        TensorRow("decoder.blocks.{i}.attn.o", "h.{i}.attn.c_proj", TRANSPOSE),
         TensorRow("decoder.blocks.{i}.mlp.norm", "h.{i}.ln_2"),
-        TensorRow("decoder.blocks.{i}.mlp.up", "h.{i}.mlp.c_fc", Transpose()),
-        TensorRow("decoder.blocks.{i}.mlp.down", "h.{i}.mlp.c_proj", Transpose()),
+        TensorRow("decoder.blocks.{i}.mlp.up", "h.{i}.mlp.c_fc", TRANSPOSE),
+        TensorRow("decoder.blocks.{i}.mlp.down", "h.{i}.mlp.c_proj", TRANSPOSE),
         TensorRow("decoder.norm", "ln_f"),
     ),
     require={

@@ -15,11 +15,6 @@ def read_bias(config: dict[str, Any]) -> tuple[str, ...]:
     return attention + (("mlp",) if config.get("mlp_bias") else ())
 
 
-def write_bias(bias: tuple[str, ...]) -> dict[str, Any]:
-    """The inverse of `read_bias`."""
-    return {"attention_bias": "q" in bias, "mlp_bias": "mlp" in bias}
-
-
 def rope(config: dict[str, Any]) -> dict[str, Any]:
     """Rotary settings, from `rope_parameters` (version 5) or `rope_theta` and `rope_scaling`."""
     stated = config.get("rope_parameters") or config.get("rope_scaling") or {}
@@ -54,11 +49,10 @@ def write_rotary(scaling: dict[str, Any] | None) -> dict[str, Any]:
     return {"rope_scaling": {"rope_type": "llama3", **named}}
 
 
-ROTARY_BASE = ManyKeys(
-    lambda config: float(rope(config)["rope_theta"]), lambda v: {"rope_theta": v}
+BIAS = (
+    "decoder.block.bias",
+    ManyKeys(read_bias, lambda bias: {"attention_bias": "q" in bias, "mlp_bias": "mlp" in bias}),
 )
-ROTARY_SCALING = ManyKeys(read_rotary, write_rotary)
-BIAS = ("decoder.block.bias", ManyKeys(read_bias, write_bias))
 HEAD_DIM = (
     "decoder.block.head_dim",
     ManyKeys(
@@ -90,8 +84,11 @@ LLAMA = Table(
         ("front.length", Key("max_position_embeddings", 2048)),
         ("decoder.block.act", act("hidden_act", "silu")),
         ("decoder.block.eps", Key("rms_norm_eps", 1e-6)),
-        ("decoder.rotary_base", ROTARY_BASE),
-        ("decoder.rotary_scaling", ROTARY_SCALING),
+        (
+            "decoder.rotary_base",
+            ManyKeys(lambda c: float(rope(c)["rope_theta"]), lambda v: {"rope_theta": v}),
+        ),
+        ("decoder.rotary_scaling", ManyKeys(read_rotary, write_rotary)),
         BIAS,
     ),
     fixed={

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.interop.table import Key, ManyKeys, Table, TensorRow, Unsqueeze, Variant, act
+from regard.interop.table import UNSQUEEZE, Key, ManyKeys, Table, TensorRow, Variant, act
 
 # Sizes and layer names that Marian and Whisper share (both come from fairseq's layout).
 SIZES: tuple[tuple[str, Key | ManyKeys], ...] = (
@@ -35,8 +35,8 @@ LAYERS = tuple(
 def read_vocab(config: dict[str, Any]) -> int:
     """Words the decoder knows: its own vocabulary unless the embeddings are shared."""
     shared = config.get("share_encoder_decoder_embeddings", True)
-    own = config.get("decoder_vocab_size")
-    return int(config["vocab_size"] if shared or own is None else own)
+    own = None if shared else config.get("decoder_vocab_size")
+    return int(config["vocab_size"] if own is None else own)
 
 
 MARIAN = Table(
@@ -46,7 +46,7 @@ MARIAN = Table(
             prefix="model.",
             rows=(
                 TensorRow("head.out.weight", "lm_head.weight"),
-                TensorRow("head.out.bias", "final_logits_bias", Unsqueeze()),
+                TensorRow("head.out.bias", "final_logits_bias", UNSQUEEZE),
             ),
         ),
     },

@@ -15,7 +15,6 @@ from regard.core.stack import Stack
 from regard.interop.parity import draw
 from regard.interop.results import Property
 from regard.model.batch import Batch
-from regard.model.config import TextConfig
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -28,8 +27,7 @@ def check_properties(kit: Kit) -> list[Property]:
     """Test every property; one that does not apply says why."""
     tester = PropertyTester(kit, current().seed)
     tests = (
-        tester.rows_sum_to_one,
-        tester.inside_the_hull,
+        tester.distributions,
         tester.causality,
         tester.agreement,
         tester.permutation,
@@ -44,25 +42,22 @@ class PropertyTester:
     def __init__(self, kit: Kit, seed: int) -> None:
         self.kit, self.config = kit, kit.model.config
         generator = torch.Generator().manual_seed(seed)
-        self.inputs, _ = draw(self.config.front, len(LENGTHS), max(LENGTHS), generator, 0)
-        self.target: Tensor | None = None
-        if self.config.target is not None:
-            self.target, _ = draw(self.config.target, len(LENGTHS), max(LENGTHS), generator, 0)
+        size = len(LENGTHS), max(LENGTHS), generator, 0
+        self.inputs, _ = draw(self.config.front, *size)
+        self.target = None if self.config.target is None else draw(self.config.target, *size)[0]
+        self.ids = self.inputs if self.target is None else self.target  # the last stack's input
         self.generator = generator
 
     # Attention --------------------------------------------------------------------------------
 
-    def rows_sum_to_one(self) -> Iterator[Property]:
-        """Attention weights are a distribution over the keys."""
+    def distributions(self) -> Iterator[Property]:
+        """Weights are a distribution over the keys; outputs lie within the values that are seen."""
         _, seen = self.kit.run(self.inputs, self.target, taps="*.pattern")
         least = min(pattern.min().item() for pattern in seen.values())
         off = max((pattern.sum(-1) - 1).abs().max().item() for pattern in seen.values())
         detail = f"{len(seen)} patterns: smallest weight {least:.1e}, sum off by {off:.1e}"
         name = "attention rows are non-negative and sum to 1"
         yield Property(name, least >= 0 and off <= CLOSE, detail)
-
-    def inside_the_hull(self) -> Iterator[Property]:
-        """Each head's output lies within the values it may see, in every coordinate."""
         _, seen = self.kit.run(self.inputs, self.target, taps=["*.v", "*.z"])
         worst = 0.0
         for name, z in seen.items():
@@ -86,11 +81,10 @@ class PropertyTester:
         if self.config.decoder is None:
             yield Property(name, None, "an encoder sees its whole input")
             return
-        ids = self.inputs if self.target is None else self.target
-        changed = ids.clone()
+        changed = self.ids.clone()
         vocab = (self.config.target or self.config.front).vocab  # type: ignore[union-attr]
         changed[:, -1] = (changed[:, -1] + 1) % vocab
-        before = self.score(ids)[:, :-1]
+        before = self.score(self.ids)[:, :-1]
         after = self.score(changed)[:, :-1]
         same = torch.equal(before, after)
         yield Property(name, same, "to the bit" if same else gap_text(before, after))
@@ -105,10 +99,17 @@ class PropertyTester:
 
     def agreement(self) -> Iterator[Property]:
         """Batched, padded, packed, cached: the same scores as alone."""
+        # Pictures and sound have no padding, and their targets are tested by their cache.
+        kind = self.config.front.kind
+        no_packing = no_padding = None if kind == "text" else f"no padding in {kind}"
+        if self.config.head.take == "first":
+            no_packing = "one score for a whole row"
+        elif self.target is not None:
+            no_packing = "tested for one stack only"
         ways: list[tuple[str, str | None, Callable[[bool], Iterator[tuple[Tensor, Tensor]]]]] = [
             ("batch", None, self.batched),
-            ("padding", self.why_not_padding(), self.padded),
-            ("packing", self.why_not_packing(), self.packed),
+            ("padding", no_padding, self.padded),
+            ("packing", no_packing, self.packed),
             ("cache", None if self.config.decoder else "no decoder", self.cached),
         ]
         for name, reason, way in ways:
@@ -118,45 +119,22 @@ class PropertyTester:
                     yield Property(title, None, reason)
                     continue
                 pairs = list(way(strict))
-                if strict:
-                    passed = all(torch.equal(a, b) for a, b in pairs)
-                else:
-                    passed = all(gap(a, b) <= CLOSE for a, b in pairs)
-                detail = gap_text(
-                    torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
-                )
-                yield Property(title, passed, detail)
+                passed = all(torch.equal(*p) if strict else gap(*p) <= CLOSE for p in pairs)
+                yield Property(title, passed, gap_text(*map(torch.cat, zip(*pairs, strict=True))))
 
-    def why_not_padding(self) -> str | None:
-        """Pictures and sound have no padding, and their targets are tested by their cache."""
-        text = isinstance(self.config.front, TextConfig)
-        return None if text else f"no padding in {self.config.front.kind}"
-
-    def why_not_packing(self) -> str | None:
-        """Packing needs text and a score for each position."""
-        if self.config.head.take == "first":
-            return "one score for a whole row"
-        if self.target is not None:
-            return "tested for one stack only"
-        return self.why_not_padding()
-
-    def row(self, n: int, strict: bool) -> Tensor:
-        """Scores of one sequence alone, at its own length."""
-        length = LENGTHS[n]
-        inputs, target = self.inputs[n : n + 1], None
-        if isinstance(self.config.front, TextConfig):
+    def row(self, n: int, strict: bool, length: int | None = None) -> Tensor:
+        """Scores of one sequence alone, as far as a length."""
+        inputs = self.inputs[n : n + 1]
+        if self.config.front.kind == "text":
             inputs = inputs[:, :length]
-        if self.target is not None:
-            target = self.target[n : n + 1, :length]
+        target = None if self.target is None else self.target[n : n + 1, :length]
         return self.kit.logits(inputs, target, strict=strict)[0]
 
     def batched(self, strict: bool) -> Iterator[tuple[Tensor, Tensor]]:
         """(scores in a batch, scores alone) of rows of one length."""
         together = self.kit.logits(self.inputs, self.target, strict=strict)
         for n in range(len(together)):
-            target = None if self.target is None else self.target[n : n + 1]
-            alone = self.kit.logits(self.inputs[n : n + 1], target, strict=strict)[0]
-            yield flat(together[n]), flat(alone)
+            yield flat(together[n]), flat(self.row(n, strict))
 
     def padded(self, strict: bool) -> Iterator[tuple[Tensor, Tensor]]:
         """(scores in a padded batch, scores alone) of rows of unequal length."""
@@ -166,7 +144,7 @@ class PropertyTester:
         together = self.kit.logits(self.inputs, self.target, strict=strict, **masks)  # type: ignore[arg-type]
         for n, real in enumerate(mask):
             kept = together[n][real] if together.dim() == 3 else together[n]
-            yield flat(kept), flat(self.row(n, strict))
+            yield flat(kept), flat(self.row(n, strict, LENGTHS[n]))
 
     def packed(self, strict: bool) -> Iterator[tuple[Tensor, Tensor]]:
         """(scores in one packed row, scores alone)."""
@@ -174,11 +152,11 @@ class PropertyTester:
         documents = torch.cat([torch.full((len(row),), n) for n, row in enumerate(rows)])[None]
         together = self.kit.logits(torch.cat(rows)[None], strict=strict, documents=documents)[0]
         for n, scores in enumerate(torch.split(together, [len(row) for row in rows])):
-            yield scores, self.row(n, strict)
+            yield scores, self.row(n, strict, LENGTHS[n])
 
     def cached(self, strict: bool) -> Iterator[tuple[Tensor, Tensor]]:
         """(scores in pieces through a cache, scores at once)."""
-        ids = self.inputs if self.target is None else self.target
+        ids = self.ids
         cache = self.kit.cache(len(ids), ids.shape[1], strict)
         pieces = []
         for piece in (ids[:, :4], *torch.split(ids[:, 4:], 1, 1)):

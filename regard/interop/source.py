@@ -32,6 +32,7 @@ class CheckpointSource(Protocol):
     path: Path
     config: dict[str, Any]  # the keys of a Hugging Face config.json
     shapes: dict[str, tuple[int, ...]]  # Hugging Face tensor name -> shape
+    files: dict[str, Path]  # the file that each tensor lies in
     metadata: dict[str, Any]  # the key-value pairs of a GGUF file (its tokenizer); else empty
 
     def tensor(self, name: str) -> Tensor:

@@ -10,22 +10,25 @@ from regard.interop.table import TENSORS, Key, ManyKeys, Table, TensorRow, Varia
 MLPS = {"relu": "relu", "gelu": "gelu", "gated-gelu": "gelu_tanh", "gated-silu": "silu"}
 
 
-def read_gated(config: dict[str, Any]) -> bool:
+def is_gated(config: dict[str, Any]) -> bool:
     """v1.1 gates its MLP."""
     return str(config.get("feed_forward_proj", "relu")).startswith("gated-")
 
 
+def is_tied(config: dict[str, Any]) -> bool:
+    """What the config says; the first files say nothing."""
+    return config.get("tie_word_embeddings") is not False
+
+
 def read_scale(config: dict[str, Any]) -> float | None:
     """v1 scales the vectors before scoring; v1.1 says that it does not by an untied head."""
-    scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings") is not False)
+    scaled = config.get("scale_decoder_outputs", is_tied(config))
     return float(config["d_model"]) ** -0.5 if scaled else None
 
 
 def read_tied(config: dict[str, Any]) -> bool:
     """Tied unless the file holds an output matrix of its own (the config does not tell)."""
-    if TENSORS not in config:
-        return config.get("tie_word_embeddings") is not False
-    return "lm_head.weight" not in config[TENSORS]
+    return "lm_head.weight" not in config[TENSORS] if TENSORS in config else is_tied(config)
 
 
 T5 = Table(
@@ -49,7 +52,7 @@ T5 = Table(
         ("{encoder,decoder}.block.heads", Key("num_heads")),
         ("{encoder,decoder}.block.hidden", Key("d_ff")),
         ("{encoder,decoder}.block.act", Key("feed_forward_proj", "relu", MLPS)),
-        ("{encoder,decoder}.block.gated", ManyKeys(read_gated, lambda value: {})),
+        ("{encoder,decoder}.block.gated", ManyKeys(is_gated, lambda value: {})),
         ("{encoder,decoder}.block.eps", Key("layer_norm_epsilon", 1e-6)),
         ("{encoder,decoder}.buckets", Key("relative_attention_num_buckets", 32)),
         ("{encoder,decoder}.distance", Key("relative_attention_max_distance", 128)),

@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -74,77 +74,41 @@ def act(key: str, default: str) -> Key:
     return Key(key, default, ACTIVATIONS)
 
 
-def read_labels(config: dict[str, Any]) -> int:
-    """Number of classes: id2label, num_labels, or Hugging Face's default of two."""
-    return len(config.get("id2label") or {}) or int(config.get("num_labels") or 2)
-
-
 def write_labels(count: int) -> dict[str, Any]:
     """Class names LABEL_0 …, as Hugging Face makes them."""
     names = {str(n): f"LABEL_{n}" for n in range(count)}
     return {"id2label": names, "label2id": {name: int(n) for n, name in names.items()}}
 
 
-LABELS = ManyKeys(read_labels, write_labels)
+LABELS = ManyKeys(
+    lambda config: len(config.get("id2label") or {}) or int(config.get("num_labels") or 2),
+    write_labels,
+)
+"""Number of classes: id2label, num_labels, or Hugging Face's default of two."""
 
 
-# Operations between their tensors and ours, each with its inverse, so that a table works both ways.
+class Op(NamedTuple):
+    """A step from the tensors of one table row in their layout to ours, and its inverse."""
+
+    load: Callable[[list[Tensor]], list[Tensor]]
+    """Theirs → ours."""
+    save: Callable[[list[Tensor]], list[Tensor]]
+    """Ours → theirs."""
 
 
-class Op(Protocol):
-    """A step from the tensors of one table row in their layout to ours, and back."""
-
-    def load(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Theirs → ours."""
-
-    def save(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Ours → theirs."""
+def turn(tensors: list[Tensor]) -> list[Tensor]:
+    """Matrices (in, out) ↔ (out, in); vectors pass."""
+    return [t.t() if t.dim() == 2 else t for t in tensors]
 
 
-class Transpose:
-    """Matrices stored as (in, out), as GPT-2 does; vectors pass."""
-
-    def load(self, tensors: list[Tensor]) -> list[Tensor]:
-        """(in, out) → (out, in)."""
-        return [t.t() if t.dim() == 2 else t for t in tensors]
-
-    save = load
-
-
-class Split:
-    """One tensor that holds several of ours, one after the other along the first dimension."""
-
-    def load(self, tensors: list[Tensor], count: int = 3) -> list[Tensor]:
-        """One → `count` of equal size."""
-        return list(tensors[0].chunk(count))
-
-    def save(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Several → one."""
-        return [torch.cat(tensors)]
-
-
-class Unsqueeze:
-    """A leading dimension of size one that we do not keep."""
-
-    def load(self, tensors: list[Tensor]) -> list[Tensor]:
-        """(1, …) → (…)."""
-        return [t[0] for t in tensors]
-
-    def save(self, tensors: list[Tensor]) -> list[Tensor]:
-        """(…) → (1, …)."""
-        return [t[None] for t in tensors]
-
-
-class Duplicate:
-    """One tensor of ours that they store under two names."""
-
-    def load(self, tensors: list[Tensor]) -> list[Tensor]:
-        """The first of the two is the one their model computes with."""
-        return tensors[:1]
-
-    def save(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Ours under both names."""
-        return tensors * 2
+TRANSPOSE = Op(turn, turn)
+"""Matrices stored as (in, out), as GPT-2 does."""
+SPLIT = Op(lambda tensors: list(tensors[0].chunk(3)), lambda tensors: [torch.cat(tensors)])
+"""One tensor that holds three of ours, one after the other along the first dimension."""
+UNSQUEEZE = Op(lambda tensors: [t[0] for t in tensors], lambda tensors: [t[None] for t in tensors])
+"""A leading dimension of size one that we do not keep."""
+DUPLICATE = Op(lambda tensors: tensors[:1], lambda tensors: tensors * 2)
+"""One tensor of ours under two names: the first is the one that their model computes with."""
 
 
 # Rows and tables --------------------------------------------------------------------------------
@@ -289,9 +253,14 @@ def write_config(binding: Binding, config: ModelConfig) -> dict[str, Any]:
     return theirs_config
 
 
-def moves(binding: Binding, model: Model) -> tuple[list[Move], list[Move]]:
-    """(the moves that fill a model, those of weights that are tied to one already filled)."""
+def moves(binding: Binding | None, model: Model) -> tuple[list[Move], list[Move]]:
+    """(the moves that fill a model, those of weights that are tied to one already filled).
+
+    Without a table, in a folder of regard's own, each tensor is itself.
+    """
     owned = dict(model.named_parameters())
+    if binding is None:
+        return [Move([name], [name], ()) for name in owned], []
     every = dict(model.named_parameters(remove_duplicate=False))
     filling: list[Move] = []
     copies: list[Move] = []
@@ -323,7 +292,7 @@ def expand(
                     yield Move([n + suffix for n in our], [n + suffix for n in their], row.ops)
 
 
-def fit(binding: Binding, model: Model, shapes: dict[str, tuple[int, ...]]) -> list[Move]:
+def fit(binding: Binding | None, model: Model, shapes: dict[str, tuple[int, ...]]) -> list[Move]:
     """The moves that fill `model` from tensors of these shapes; DataError with three lists."""
     filling, copies = moves(binding, model)
     parameters = dict(model.named_parameters())
@@ -331,7 +300,8 @@ def fit(binding: Binding, model: Model, shapes: dict[str, tuple[int, ...]]) -> l
     aliases = {name for move in copies for name in move.theirs}
     covered = {name for move in filling for name in move.ours}
     missing = sorted(wanted - set(shapes)) + sorted(set(parameters) - covered)
-    ignore = [pattern for listed in binding.table.ignore for pattern in braces(listed)]
+    ignored = binding.table.ignore if binding else ()
+    ignore = [pattern for listed in ignored for pattern in braces(listed)]
     unexpected = sorted(
         name
         for name in set(shapes) - wanted - aliases
@@ -349,23 +319,15 @@ def fit(binding: Binding, model: Model, shapes: dict[str, tuple[int, ...]]) -> l
             if tensor.shape != parameters[name].shape:
                 theirs = [f"{n} {shapes[n]}" for n in move.theirs]
                 misshapen.append(f"{', '.join(theirs)} → {name} {tuple(parameters[name].shape)}")
-    refuse_misfits(f"loading a {binding.architecture}", missing, unexpected, misshapen)
-    return filling
-
-
-def refuse_misfits(
-    doing: str, missing: list[str], unexpected: list[str], misshapen: list[str]
-) -> None:
-    """DataError with three lists, unless all are empty; of long ones the first ten names."""
     lists = {"missing": missing, "unexpected": unexpected, "misshapen": misshapen}
     if not any(lists.values()):
-        return
-    shown = ""
-    for title, names in lists.items():
+        return filling
+    kind, shown = binding.architecture if binding else "folder of regard's own", ""
+    for title, names in lists.items():  # of long ones the first ten names
         rest = f" and {len(names) - 10} more" if len(names) > 10 else ""
         shown += f"\n  {title} ({len(names)}): {', '.join(names[:10]) or 'none'}{rest}"
     raise DataError(
-        doing,
+        f"loading a {kind}",
         "tensors that do not fit" + shown,
         "each tensor of the table, with the shape that config.json implies",
         "check that config.json and the weights belong together",

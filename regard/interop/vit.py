@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from regard.interop.bert import ENCODER_SIZES
-from regard.interop.table import LABELS, Key, ManyKeys, Table, TensorRow, Unsqueeze, Variant, act
+from regard.interop.table import LABELS, UNSQUEEZE, Key, ManyKeys, Table, TensorRow, Variant, act
 
 
 def side(index: int) -> ManyKeys:
@@ -50,7 +50,7 @@ VIT = Table(
     fixed={"front.kind": "image"},
     rows=(
         TensorRow("front.cls", "embeddings.cls_token"),
-        TensorRow("front.positions.weight", "embeddings.position_embeddings", Unsqueeze()),
+        TensorRow("front.positions.weight", "embeddings.position_embeddings", UNSQUEEZE),
         TensorRow("front.patches", "embeddings.patch_embeddings.projection"),
         TensorRow(
             "encoder.blocks.{i}.attn.{q,k,v}",

@@ -13,16 +13,7 @@ from regard.errors import DataError
 from regard.interop.families import recognise
 from regard.interop.folder import PEAK, WHOLE, to_whole
 from regard.interop.source import CheckpointSource
-from regard.interop.table import (
-    TENSORS,
-    Binding,
-    Move,
-    fit,
-    moves,
-    read_config,
-    refuse_misfits,
-    write_config,
-)
+from regard.interop.table import TENSORS, Binding, Move, fit, moves, read_config, write_config
 from regard.model.config import ModelConfig, RecurrentConfig, from_plain
 from regard.model.model import Model, empty_model
 from regard.model.recurrent import model_class
@@ -46,7 +37,9 @@ def load_model(
                 fault = f"{', '.join(move.theirs)} of {tensor.dtype}"
                 raise DataError("loading a checkpoint", fault, "floating-point tensors")
             kept = tensor.dtype if dtype is None else dtype
-            place(model, name, settle(tensor, kept, torch.device(device)))
+            path, _, leaf = name.rpartition(".")
+            held = nn.Parameter(settle(tensor, kept, torch.device(device)))
+            setattr(model.get_submodule(path), leaf, held)
     model.tie()
     if binding is not None:
         check_copies(source, binding, model)
@@ -83,7 +76,7 @@ def outline(source: CheckpointSource) -> tuple[Model, Binding | None, list[Move]
         fault = f"{depth} blocks in the config, {len(shapes)} tensors in the file"
         raise DataError("opening a checkpoint", fault, "several tensors for each block")
     model = empty_model(config, model_class(config))
-    return model, binding, fit(binding, model, shapes) if binding else fit_own(model, shapes)
+    return model, binding, fit(binding, model, shapes)
 
 
 def check_copies(source: CheckpointSource, binding: Binding, model: Model) -> None:
@@ -104,25 +97,6 @@ def check_copies(source: CheckpointSource, binding: Binding, model: Model) -> No
                 )
 
 
-def place(model: nn.Module, name: str, tensor: Tensor) -> None:
-    """Put a tensor where the parameter `name` is."""
-    path, _, leaf = name.rpartition(".")
-    setattr(model.get_submodule(path), leaf, nn.Parameter(tensor))
-
-
-def fit_own(model: Model, shapes: dict[str, tuple[int, ...]]) -> list[Move]:
-    """Moves of a folder in regard's own names: each tensor is itself."""
-    wanted = {name: tuple(p.shape) for name, p in model.named_parameters()}
-    both = sorted(set(wanted) & set(shapes))
-    refuse_misfits(
-        "loading a folder of regard's own",
-        sorted(set(wanted) - set(shapes)),
-        sorted(set(shapes) - set(wanted)),
-        [f"{n} {shapes[n]} → {wanted[n]}" for n in both if wanted[n] != shapes[n]],
-    )
-    return [Move([name], [name], ()) for name in wanted]
-
-
 def export_config(model: Model, binding: Binding | None) -> dict[str, Any]:
     """config.json of a model: its family's, or regard's own."""
     if binding is None:
@@ -138,10 +112,9 @@ def export_tensors(
     stored "int8" gives linear maps and embeddings as whole numbers with their peaks.
     """
     parameters = {name: p.detach() for name, p in model.named_parameters()}
-    exporting = moves(binding, model)[0] if binding else [Move([n], [n], ()) for n in parameters]
     kinds = () if stored is None else (nn.Linear, nn.Embedding)
     matrices = {f"{name}.weight" for name, m in model.named_modules() if isinstance(m, kinds)}
-    for move in exporting:
+    for move in moves(binding, model)[0]:
         ours = [parameters[name] for name in move.ours]
         if not matrices.issuperset(move.ours):
             yield from named(move, ours)

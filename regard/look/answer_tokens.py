@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from regard.ambient import note
@@ -10,7 +11,7 @@ from regard.decode.prompt import encode_gaps, prompt_ids
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
 from regard.look.text_limits import check_length
-from regard.tokens.tokenizer import Side, Tokenizer
+from regard.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -49,15 +50,19 @@ def read_asked(kit: Kit, text: str, doing: str, begun: str = "") -> AskedText:
 
 
 def find_token(
-    tokenizer: Tokenizer,
-    before: str,
-    word: str,
-    tell: Callable[[str], object] = note,
-    side: Side = "target",
+    tokenizer: Tokenizer, before: str, word: str, tell: Callable[[str], object] = note
 ) -> int:
-    """The first token of a word as it goes on after a text; `tell` hears where it has several."""
-    ids = ids_after(tokenizer, before, word, side) if word else []
-    while word.strip() and ids and not tokenizer.decode(ids[:1], side=side).strip():
+    """The first token of a word as it goes on after a text; `tell` hears where it has several.
+
+    With the blank that goes between them, it is what the text with the word has more; where the
+    text's own tokens change, it is that of the word alone.
+    """
+    encode = partial(tokenizer.encode, special=False, side="target")
+    blank = "" if not before or before[-1].isspace() or word[:1].isspace() else " "
+    text, whole = encode(before), encode(before + blank + word)
+    ids = whole[len(text) :] if whole[: len(text)] == text else encode(blank + word)
+    ids = ids if word else []
+    while word.strip() and ids and not tokenizer.decode(ids[:1], side="target").strip():
         ids = ids[1:]  # a blank before the word is not what is asked for
     if not ids or ids[0] == tokenizer.specials.get("unk"):
         raise DataError(
@@ -67,20 +72,7 @@ def find_token(
             "`regard tokens encode` shows how a model cuts words",
         )
     if len(ids) > 1:
-        first, *rest = tokenizer.pieces(ids, side)
+        first, *rest = tokenizer.pieces(ids, "target")
         cut = " ".join((first, *rest))
         tell(f"{word!r} is {len(ids)} tokens, {cut}: its first, {first}, counts")
     return ids[0]
-
-
-def ids_after(tokenizer: Tokenizer, before: str, word: str, side: Side) -> list[int]:
-    """What the tokens of the text with the word have more, with the blank that goes between them.
-
-    Where they change the text's own tokens, those of the word alone.
-    """
-    blank = "" if not before or before[-1].isspace() or word[:1].isspace() else " "
-    text = tokenizer.encode(before, special=False, side=side)
-    whole = tokenizer.encode(before + blank + word, special=False, side=side)
-    if whole[: len(text)] == text:
-        return whole[len(text) :]
-    return tokenizer.encode(blank + word, special=False, side=side)

@@ -21,6 +21,7 @@ from regard.ambient import note, track
 from regard.decode.step import without_end
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
+from regard.look.attention_patterns import attention_names
 from regard.look.edits import HEAD, patch
 from regard.look.hooks import HookedModel
 from regard.look.labels import token_label, token_labels
@@ -221,19 +222,9 @@ def collect_maps(
 def find_pattern_taps(hooked: HookedModel) -> dict[str, list[str]]:
     """The patterns of each stack, in the order in which a text passes them."""
     stacks: dict[str, list[str]] = {"encoder": [], "decoder": [], "cross": []}
-    for name in hooked.taps:
-        if name.endswith(".pattern"):
-            cross = name.split(".")[-2] == "cross"
-            stacks["cross" if cross else name.split(".")[0]].append(name)
-    filled = {stack: names for stack, names in stacks.items() if names}
-    if not filled:
-        raise UsageError(
-            DOING,
-            f"a {type(hooked.model).__name__} model, which has none",
-            "a Transformer, or a recurrent encoder-decoder with additive attention",
-            "`regard look explain`, `patch --over stream`, `probe` and `extract` look into it",
-        )
-    return filled
+    for name in attention_names(hooked):
+        stacks["cross" if name.endswith(".cross") else name.split(".")[0]].append(f"{name}.pattern")
+    return {stack: names for stack, names in stacks.items() if names}
 
 
 def count_heads(model: Model, name: str) -> int:

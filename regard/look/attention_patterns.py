@@ -6,7 +6,7 @@ Who listens to a `pattern` tap makes attention take its explicit path. Reading n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -28,8 +28,12 @@ def attention_names(hooked: HookedModel) -> list[str]:
     """Paths of all attentions, such as decoder.blocks.0.attn, in the model's order."""
     names = [n.removesuffix(".pattern") for n in hooked.taps if n.endswith(".pattern")]
     if not names:
-        problem = "a model without attention, such as an RNN or an LSTM"
-        raise UsageError("looking at attention", problem, "a model with attention heads")
+        raise UsageError(
+            "looking at attention",
+            f"a {type(hooked.model).__name__} model without attention",
+            "a Transformer, or a recurrent encoder-decoder with additive attention",
+            "`regard look explain`, `patch --over stream`, `probe` and `extract` look into it",
+        )
     return names
 
 
@@ -127,14 +131,9 @@ def rebuild_pattern(
     return pattern_rows(hooked, name, q, k, batch, view=views[kind])
 
 
-def patterns(
-    hooked: HookedModel, batch: Batch, layers: str | Iterable[str] = "*"
-) -> dict[str, Tensor]:
-    """Attention weights (B, H, T, S) of each attention whose path matches, from one fused run."""
-    wanted = [layers] if isinstance(layers, str) else layers
-    known = [f"{name}.pattern" for name in attention_names(hooked)]
-    chosen = find_taps([f"{name}.pattern" for name in wanted], known)
-    names = [name.removesuffix(".pattern") for name in chosen]
+def patterns(hooked: HookedModel, batch: Batch) -> dict[str, Tensor]:
+    """Attention weights (B, H, T, S) of each attention by its path, from one fused run."""
+    names = attention_names(hooked)
     _, seen = hooked.run(batch, [tap for name in names for tap in pattern_taps(hooked, name)])
     views: dict[str, View] = {}
     return {name: rebuild_pattern(hooked, name, seen, batch, views) for name in names}

@@ -72,8 +72,6 @@ def integrate(
 
     Steps are doubled, up to `limit`, while more than 5 % of the difference is missing.
     """
-    if steps < 1:
-        raise UsageError("integrating gradients", f"{steps} steps", "1 or more")
     with torch.no_grad():
         ends = run_in_chunks(torch.stack((x, base)), rows, function).double().cpu()
     value, baseline_value = ends.tolist()
@@ -244,8 +242,6 @@ def random_areas(
 
 def spearman(a: Tensor, b: Tensor) -> float:
     """Rank correlation of two methods' scores; NaN where one has no order."""
-    if a.shape != b.shape:
-        raise UsageError("comparing scores", f"{len(a)} and {len(b)}", "as many of each")
     if any(bool((x == x[0]).all()) for x in (a, b)):
         return float("nan")
     return statistics.spearman(a.tolist(), b.tolist())
@@ -292,8 +288,14 @@ def explain_text(
     asked = (text, question.target, question.against, absent_name, ids, pieces)
     if not compare:
         return Attribution(*asked, method, score_tokens(masked, method, steps, samples))
+    patterns = [name for name in kit.hooked.taps if name.endswith(".pattern")]
+    own = any(".cross." not in name for name in patterns)  # a recurrent reader has none of its own
+    unusable = set() if own else {"rollout", "flow"} if patterns else set(ATTENTION)
+    unusable |= {"flow"} if masked.width > MAX_FLOW_TOKENS else set()
+    unusable |= {"gradient", "ig"} if masked.baseline == "drop" else set()
+    usable = [name for name in METHODS if name not in unusable]
     scores: dict[str, MethodScores] = {
-        name: score_tokens(masked, name, steps, samples) for name in usable_methods(masked)
+        name: score_tokens(masked, name, steps, samples) for name in usable
     }
     areas: dict[str, Areas] = {}
     for name, one in scores.items():
@@ -327,16 +329,6 @@ def score_tokens(
     if bool(scores.scores.isnan().any()):
         raise RegardError(DOING, "scores that are NaN", "numbers", "check the model's weights")
     return scores
-
-
-def usable_methods(masked: MaskedInput) -> list[Method]:
-    """The methods that model, baseline and length allow: recurrent ones have no attention."""
-    patterns = [name for name in masked.hooked.taps if name.endswith(".pattern")]
-    own = any(".cross." not in name for name in patterns)  # a recurrent reader has none of its own
-    left_out = set() if own else {"rollout", "flow"} if patterns else set(ATTENTION)
-    left_out |= {"flow"} if masked.width > MAX_FLOW_TOKENS else set()
-    left_out |= {"gradient", "ig"} if masked.baseline == "drop" else set()
-    return [name for name in METHODS if name not in left_out]
 
 
 def pose_question(kit: Kit, text: str, target: str | None, against: str | None) -> PosedQuestion:

@@ -26,7 +26,7 @@ from regard.core.block import Block
 from regard.core.norm import RMSNorm
 from regard.core.position import rotate
 from regard.core.stack import Stack
-from regard.errors import DataError, UsageError, check_known
+from regard.errors import DataError, UsageError
 from regard.look.edits import patch
 from regard.look.hooks import HookedModel
 from regard.look.patching import (
@@ -36,6 +36,7 @@ from regard.look.patching import (
     clean_and_corrupt,
     goal_gradients,
     head_sites,
+    last_stack,
     mean_gap,
     measure_sets,
     mlp_sites,
@@ -72,7 +73,6 @@ class CircuitConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_known(self.kind, ABLATIONS, "finding a circuit")
         if not 0 < self.keep < 1:
             raise UsageError("finding a circuit", f"keep {self.keep}", "between 0 and 1")
 
@@ -106,14 +106,22 @@ def find_circuit(
     order = torch.randperm(count, generator=torch.Generator().manual_seed(config.seed))
     with progress("finding a circuit") as say:
         task = AblationTask(hooked, pairs.take(order[::2]), sites, config.kind)
-        effects = single_effects(task, say)
+        effects = torch.zeros(0)  # what each part alone takes when it is ablated, as a share
+        for part in (~torch.eye(len(sites), dtype=torch.bool)).split(32):
+            say(f"{len(effects)} of {len(sites)} parts tried")
+            effects = torch.cat((effects, 1 - task.shares(part)))
         kept = prune(task, effects, config.keep, say)
         say("certificate")
         certificate, lost = certify(hooked, pairs.take(order[1::2]), sites, kept, config)
         named = dict(zip(sites, effects.tolist(), strict=True))
         nodes = [CircuitNode(s.tap, s.head, named[s], loss) for s, loss in lost.items()]
         say("edges")
-        largest = find_edges(hooked, pairs, list(lost))[:edges] if edges else []
+        largest: list[CircuitEdge] = []
+        try:
+            every = edge_scores(hooked, pairs) if edges else []
+            largest = edges_within(hooked, every, list(lost))[:edges]
+        except UsageError as error:  # a model whose edges are not scored
+            note(f"no edges: {error.found}")
     seed, kind, keep = config.seed, config.kind, config.keep
     return Circuit(model, prompts, seed, kind, keep, nodes, certificate, named, largest)
 
@@ -141,15 +149,6 @@ class AblationTask:
     def shares(self, kept: Tensor) -> Tensor:
         """Faithfulness (sets,) of circuits."""
         return (self.goals(kept).mean(1) - self.empty.mean()) / self.gap
-
-
-def single_effects(task: AblationTask, say: Progress) -> Tensor:
-    """What each part alone takes from the model's score when it is ablated (N,), as a share."""
-    effects = torch.zeros(0)
-    for part in (~torch.eye(len(task.sites), dtype=torch.bool)).split(32):
-        say(f"{len(effects)} of {len(task.sites)} parts tried")
-        effects = torch.cat((effects, 1 - task.shares(part)))
-    return effects
 
 
 def prune(task: AblationTask, effects: Tensor, keep: float, say: Progress) -> Tensor:
@@ -294,15 +293,6 @@ def edge_scores(hooked: HookedModel, pairs: Pairs, steps: int = 5) -> list[Circu
     return sorted(edges, key=lambda edge: -abs(edge.score))
 
 
-def find_edges(hooked: HookedModel, pairs: Pairs, nodes: Sequence[Site]) -> list[CircuitEdge]:
-    """Edges of a circuit, largest first; a model whose edges are not scored has none."""
-    try:
-        return edges_within(hooked, edge_scores(hooked, pairs), nodes)
-    except UsageError as error:
-        note(f"no edges: {error.found}")
-        return []
-
-
 def edges_within(
     hooked: HookedModel, edges: Sequence[CircuitEdge], nodes: Sequence[Site]
 ) -> list[CircuitEdge]:
@@ -327,13 +317,12 @@ def edges_within(
 
 def single_stack(hooked: HookedModel) -> tuple[str, Stack]:
     """The one stack of a model with its name; edges of two are not scored."""
-    model = hooked.model
-    stack = model.decoder if model.encoder is None else model.encoder
-    if not isinstance(stack, Stack) or (model.encoder is not None and model.decoder is not None):
+    name, stack = last_stack(hooked.model, "scoring edges")
+    if hooked.model.encoder is not None and hooked.model.decoder is not None:
         raise UsageError("scoring edges", "a model that is no single stack", "a decoder or encoder")
     if stack.config.block.norm_at != "pre":
         raise UsageError("scoring edges", "norms after the sums", "a model with pre-norm blocks")
-    return ("decoder" if model.encoder is None else "encoder"), stack
+    return name, stack
 
 
 def rotary_angles(hooked: HookedModel, stack: Stack, batch: Batch) -> tuple[Tensor, Tensor] | None:

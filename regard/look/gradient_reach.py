@@ -84,8 +84,6 @@ def gradient_by_lag(model: Model, ids: Tensor) -> list[float]:
     """
     if model.encoder is not None or model.decoder is None:
         raise UsageError(DOING, "a model with an encoder", "a language model")
-    if ids.shape[1] < 3:
-        raise UsageError(DOING, f"{ids.shape[1]} tokens", "3 or more")
     model = deepcopy(model).double().eval().requires_grad_()
     with torch.enable_grad():
         follow = follow_states if isinstance(model, Recurrent) else follow_stream

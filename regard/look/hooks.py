@@ -98,18 +98,13 @@ class HookedModel:
                 placed.setdefault(name, []).extend(edit.at(name, owner) for edit in listed)
         return placed
 
-    def attach(self, edits: Edits) -> dict[str, list[Edit]]:
-        """Change activations from now on; what was attached, by the names of the taps."""
+    @contextmanager
+    def editing(self, edits: Edits) -> Iterator[None]:
+        """Change activations inside the `with` block: tap name or pattern → edit or edits."""
         placed = self.place(edits)
         for name, added in placed.items():
             self.hook(name).edits += added
             self.update(name)
-        return placed
-
-    @contextmanager
-    def editing(self, edits: Edits) -> Iterator[None]:
-        """Change activations inside the `with` block: tap name or pattern → edit or edits."""
-        placed = self.attach(edits)
         try:
             yield
         finally:

@@ -48,10 +48,10 @@ def draw_subsets(count: int, samples: int, seed: int) -> Tensor:
     return torch.cat((torch.ones(1, count, dtype=torch.bool), rank >= absent))
 
 
-def kernel_weights(kept: Tensor, sigma: float = SIGMA) -> Tensor:
+def kernel_weights(kept: Tensor) -> Tensor:
     """Weights (N,): exp(−D²/σ²), D = 100 times the cosine distance to the whole, 1 − √(|z|/M)."""
     distance = 100 * (1 - kept.double().mean(1).sqrt())
-    return (-((distance / sigma) ** 2)).exp()
+    return (-((distance / SIGMA) ** 2)).exp()
 
 
 def weighted_ridge(

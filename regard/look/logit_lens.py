@@ -7,8 +7,8 @@ linear in the stream, and the stream is a sum of what embedding, heads, MLPs and
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +21,8 @@ from regard.errors import RegardError, UsageError
 from regard.look.answer_tokens import find_token, read_asked
 from regard.look.attention_patterns import find_attention
 from regard.look.hooks import HookedModel
-from regard.look.patching import Goal, goal_columns
-from regard.look.results import Contribution, Lens, LensLayer, LensToken
+from regard.look.patching import Goal, goal_columns, last_stack
+from regard.look.results import Contribution, Lens, LensLayer, LensToken, StreamPart
 from regard.model.batch import Batch
 from regard.model.model import Model
 
@@ -31,29 +31,6 @@ if TYPE_CHECKING:
 
 LOOKING = "looking through the logit lens"
 TAKING_APART = "taking a logit apart"
-
-
-@dataclass(frozen=True)
-class StreamPart:
-    """One writer into the stream, or a constant."""
-
-    kind: str
-    """embed, head, cross, mlp (its own bias included), neuron or bias."""
-    layer: str
-    """Path of the module, such as decoder.blocks.3.attn."""
-    block: int | None = None
-    head: int | None = None
-    """Number of the head, or of the neuron."""
-
-    @property
-    def name(self) -> str:
-        """As people say it, such as block 3 head 5."""
-        if self.block is None:
-            return {"embed": "embedding"}.get(self.kind, f"bias of the {self.layer}")
-        if self.kind == "bias":
-            return f"block {self.block} bias of {self.layer.rpartition('.')[2]}"
-        kind = {"mlp": "MLP", "cross": "cross head"}.get(self.kind, self.kind)
-        return f"block {self.block} {kind}" + ("" if self.head is None else f" {self.head}")
 
 
 @dataclass(frozen=True)
@@ -72,28 +49,7 @@ class DirectAttribution:
         return self.values.sum(0) - self.goal
 
 
-class Direction(NamedTuple):
-    """The goal as a linear function of the stream at one column of each row."""
-
-    at: Tensor
-    """(B,): the column."""
-    along: Tensor
-    """(B, D): goal = along · stream + constants."""
-    constants: dict[str, Tensor]
-    """Name → (B,)."""
-
-
 # The stream at each layer -----------------------------------------------------------------------
-
-
-def last_stack(model: Model, doing: str) -> tuple[str, Stack]:
-    """The stack that feeds the output head, and its name."""
-    name = "encoder" if model.decoder is None else "decoder"
-    stack = model.encoder if model.decoder is None else model.decoder
-    if not isinstance(stack, Stack):
-        problem = "a recurrent model, which has no stream that its layers add to"
-        raise UsageError(doing, problem, "a Transformer")
-    return name, stack
 
 
 @torch.no_grad()
@@ -181,7 +137,7 @@ def read_lens(
         return Lens(name, text, mine, rival, layers, None, error.found, top=top)
     values = sum_of.values[:, 0].tolist()
     contributions = [
-        Contribution(**asdict(part), name=part.name, value=value)
+        Contribution(**vars(part), value=value)
         for part, value in zip(sum_of.parts, values, strict=True)
     ]
     total = float(sum_of.goal[0]), float(sum_of.error[0])
@@ -259,7 +215,7 @@ def direct_attribution(
     written += [f"{name}.blocks.*.cross.z"] if stack.config.block.cross else []
     last = f"{name}.blocks.{len(blocks) - 1}.resid_post"
     logits, seen = hooked.run(batch, [*written, last])
-    way = direction(hooked.model, stack.norm, seen[last], batch, goal)
+    at, toward, constants = direction(hooked.model, stack.norm, seen[last], batch, goal)
     parts, values = list[StreamPart](), list[Tensor]()
 
     def add(kind: str, layer: str, gave: Tensor, block: int | None = None) -> None:
@@ -270,27 +226,27 @@ def direct_attribution(
         values.extend([gave] if whole else gave)
 
     def at_goal(tap: str) -> Tensor:
-        return take_columns(seen[tap], way.at[:, None])[:, 0]
+        return take_columns(seen[tap], at[:, None])[:, 0]
 
-    add("embed", f"{name}.embed", (at_goal(f"{name}.embed") * way.along).sum(-1))
+    add("embed", f"{name}.embed", (at_goal(f"{name}.embed") * toward).sum(-1))
     for n, block in enumerate(blocks):
         path = f"{name}.blocks.{n}"
         for kind, attention in (("attn", block.attn), ("cross", block.cross)):
             if attention is None:
                 continue
             layer, z = f"{path}.{kind}", at_goal(f"{path}.{kind}.z")  # (B, H, K)
-            along = torch.einsum("bd,dhk->bhk", way.along, output_weights(attention).to(z.dtype))
+            along = torch.einsum("bd,dhk->bhk", toward, output_weights(attention).to(z.dtype))
             add("head" if kind == "attn" else "cross", layer, (z * along).sum(-1).T, n)
             if attention.o.bias is not None:
-                add("bias", layer, way.along @ attention.o.bias, n)
+                add("bias", layer, toward @ attention.o.bias, n)
         thoughts, down = at_goal(f"{path}.mlp.{thought}"), block.mlp.down
         if not neurons:
-            add("mlp", f"{path}.mlp", (thoughts * way.along).sum(-1), n)
+            add("mlp", f"{path}.mlp", (thoughts * toward).sum(-1), n)
             continue
-        add("neuron", f"{path}.mlp", (thoughts * (way.along @ down.weight)).T, n)
+        add("neuron", f"{path}.mlp", (thoughts * (toward @ down.weight)).T, n)
         if down.bias is not None:
-            add("bias", f"{path}.mlp", way.along @ down.bias, n)
-    for what, constant in way.constants.items():
+            add("bias", f"{path}.mlp", toward @ down.bias, n)
+    for what, constant in constants.items():
         add("bias", what, constant)
     return DirectAttribution(parts, torch.stack(values), goal(logits, batch))
 
@@ -322,8 +278,14 @@ def check_linear(model: Model, goal: Goal) -> tuple[str, Stack]:
     return name, stack
 
 
-def direction(model: Model, norm: nn.Module, x: Tensor, batch: Batch, goal: Goal) -> Direction:
-    """The goal as a function of the last stream x (B, T, D), the norm's scale held as it is."""
+def direction(
+    model: Model, norm: nn.Module, x: Tensor, batch: Batch, goal: Goal
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """The goal as a linear function of one column of the last stream x (B, T, D).
+
+    The column (B,), `along` (B, D) and constants by name (B,): goal = along · stream + constants,
+    where the norm's scale is held as it is.
+    """
     out, scale = model.head.out, model.head.config.scale or 1.0
     assert out is not None
     at = goal_columns(model, batch, goal).to(x.device)
@@ -331,7 +293,7 @@ def direction(model: Model, norm: nn.Module, x: Tensor, batch: Batch, goal: Goal
     along, constants = through_norm(norm, take_columns(x, at[:, None])[:, 0], toward)
     if out.bias is not None:
         constants["output head"] = difference(out.bias[:, None], goal)[:, 0]
-    return Direction(at, along, constants)
+    return at, along, constants
 
 
 def difference(table: Tensor, goal: Goal) -> Tensor:

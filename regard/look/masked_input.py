@@ -52,12 +52,7 @@ class MaskedInput:
     """Subsets run at once; None lets the length decide."""
 
     def __post_init__(self) -> None:
-        model, batch = self.hooked.model, self.batch
-        front = model.front
-        if len(batch.inputs) != 1:
-            raise UsageError(DOING, f"a batch of {len(batch.inputs)} rows", "one row at a time")
-        if self.rows is not None and self.rows < 1:
-            raise UsageError(DOING, f"rows = {self.rows}", "1 or more")
+        model, front = self.hooked.model, self.hooked.model.front
         self.tap = "decoder.embed" if model.encoder is None else "encoder.embed"
         if self.tap not in self.hooked.taps:
             raise UsageError(DOING, f"a model without the tap {self.tap}", "one that reads tokens")
@@ -70,13 +65,9 @@ class MaskedInput:
             raise UsageError(DOING, f"baseline token {self.baseline}", expected)
         self.mask_field = "mask" if model.config.target is None else "source_mask"
         real, width = self.mask, self.width
-        if self.players is None:
+        players = self.players
+        if players is None:
             players = list(range(width)) if real is None else real[0].nonzero()[:, 0].tolist()
-        else:
-            players = list(self.players)
-        if len({n for n in players if 0 <= n < width}) != len(players):
-            expected = f"columns from 0 to {width - 1}, each once"
-            raise UsageError(DOING, f"players {players}", expected)
         self.columns = torch.tensor(players)
 
     @property

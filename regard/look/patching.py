@@ -315,12 +315,19 @@ def goal_gradients(
 # Path patching ----------------------------------------------------------------------------------
 
 
+def last_stack(model: Model, doing: str) -> tuple[str, Stack]:
+    """The stack that feeds the output head, and its name."""
+    name = "encoder" if model.decoder is None else "decoder"
+    stack = model.encoder if model.decoder is None else model.decoder
+    if not isinstance(stack, Stack):
+        problem = "a recurrent model, which has no stream that its layers add to"
+        raise UsageError(doing, problem, "a Transformer")
+    return name, stack
+
+
 def last_stream(hooked: HookedModel, doing: str = "patching paths") -> str:
     """The tap at the end of the residual stream: what all parts write into."""
-    stack = hooked.model.decoder or hooked.model.encoder
-    if not isinstance(stack, Stack):
-        raise UsageError(doing, "a recurrent model", "a Transformer")
-    name = "encoder" if hooked.model.decoder is None else "decoder"
+    name, stack = last_stack(hooked.model, doing)
     return f"{name}.blocks.{len(stack.blocks) - 1}.resid_post"
 
 

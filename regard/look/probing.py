@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -200,8 +200,6 @@ def fit_probe(
     kind: ProbeKind, train: Labelled, dev: Labelled, classes: int, seed: int = 0
 ) -> FittedProbe:
     """A probe of standardised vectors; `dev` says how strong L2 is, or when to stop."""
-    if kind not in ("linear", "mlp"):
-        raise UsageError("fitting a probe", f"kind {kind!r}", "linear or mlp")
     mean, spread = mean_and_spread(train.x)
     train, dev = (Labelled((part.x - mean) / spread, part.y) for part in (train, dev))
     if kind == "linear":
@@ -234,7 +232,6 @@ def fit_linear(
     classes: int,
     l2: float = 1.0,
     start: tuple[Tensor, Tensor] | None = None,
-    steps: int = STEPS,
 ) -> tuple[Tensor, Tensor]:
     """Multinomial logistic regression: weight (C, D) and bias (C,) with the least
 
@@ -247,8 +244,8 @@ def fit_linear(
     double = x.dtype == torch.float64
     search = torch.optim.LBFGS(
         [weight, bias],
-        max_iter=steps,
-        max_eval=2 * steps,
+        max_iter=STEPS,
+        max_eval=2 * STEPS,
         tolerance_grad=1e-9 if double else 1e-5,
         tolerance_change=1e-15 if double else 1e-8,
         line_search_fn="strong_wolfe",
@@ -334,26 +331,6 @@ def probe_vectors(
         None if bits is None else bits / coded,
         None if not bits else coded * math.log2(classes) / bits,
     )
-
-
-def probe_layers(
-    vectors: Iterable[tuple[str, Tensor]],
-    tasks: Mapping[str, ProbingTask],
-    kind: ProbeKind = "linear",
-    seed: int = 0,
-    controls: Mapping[str, ProbingTask] | None = None,
-    code: bool = True,
-) -> dict[str, list[ProbedTap]]:
-    """Which layer knows what: for each feature, a task by name, what each tap's vectors tell.
-
-    Vectors (M, D) are of words, or of patches of pictures: whatever the tasks label.
-    """
-    probed: dict[str, list[ProbedTap]] = {name: [] for name in tasks}
-    for tap, x in vectors:
-        for name, task in tasks.items():
-            control = (controls or {}).get(name)
-            probed[name].append(probe_vectors(tap, x, task, kind, seed, control, code))
-    return probed
 
 
 def online_bits(
@@ -451,9 +428,22 @@ def probe_labels(
 ) -> LabelProbe | LabelProbes:
     """How well labels of words, columns of a treebank, can be read off the vectors of each tap."""
     seed = current().seed
-    tasks = {label: label_task(corpus, label, seed, drop_rare) for label in labels}
+    columns: dict[str, list[str]] = {label: [] for label in labels}
+    forms, numbers = list[str](), list[int]()
+    for n, (sentence, row) in enumerate(zip(corpus.sentences, corpus.tokens, strict=True)):
+        for label, column in columns.items():
+            column += [sentence.columns[label][word] for word in row.words]
+        forms += [sentence.forms[word] for word in row.words]
+        numbers += [n] * len(row.words)
+    tasks = {
+        label: make_task(column, forms, numbers, seed, drop_rare)
+        for label, column in columns.items()
+    }
     controls = {name: task.control(seed) for name, task in tasks.items() if control}
-    probed = probe_layers(tap_vectors(kit, corpus.tokens, taps), tasks, kind, seed, controls)
+    probed: dict[str, list[ProbedTap]] = {label: [] for label in labels}
+    for tap, x in tap_vectors(kit, corpus.tokens, taps):
+        for label, task in tasks.items():
+            probed[label].append(probe_vectors(tap, x, task, kind, seed, controls.get(label)))
     probes = []
     for label, task in tasks.items():
         test = len(task.parts.test)
@@ -461,13 +451,3 @@ def probe_labels(
         words = {name: len(part) for name, part in task.parts._asdict().items()}
         probes.append(LabelProbe(label, kind, task.names, words, baselines, probed[label]))
     return probes[0] if len(probes) == 1 else LabelProbes(probes)
-
-
-def label_task(corpus: TaggedCorpus, label: str, seed: int, drop_rare: bool) -> ProbingTask:
-    """The labels of the words that have a token."""
-    labels, forms, numbers = list[str](), list[str](), list[int]()
-    for n, (sentence, row) in enumerate(zip(corpus.sentences, corpus.tokens, strict=True)):
-        labels += [sentence.columns[label][word] for word in row.words]
-        forms += [sentence.forms[word] for word in row.words]
-        numbers += [n] * len(row.words)
-    return make_task(labels, forms, numbers, seed, drop_rare)

@@ -339,19 +339,37 @@ class LensLayer(Row):
 
 
 @dataclass(frozen=True)
-class Contribution(Row):
-    """One writer into the stream, or a constant, and what it gave to the logit."""
+class StreamPart(Row):
+    """One writer into the stream, or a constant."""
 
     kind: str
     """embed, head, cross, mlp (its own bias included), neuron or bias."""
     layer: str
     """Path of the module, such as decoder.blocks.3.attn."""
-    block: int | None
-    head: int | None
+    block: int | None = None
+    head: int | None = None
     """Number of the head, or of the neuron."""
-    name: str
-    """As people say it."""
-    value: float
+
+    @property
+    def name(self) -> str:
+        """As people say it, such as block 3 head 5."""
+        if self.block is None:
+            return {"embed": "embedding"}.get(self.kind, f"bias of the {self.layer}")
+        if self.kind == "bias":
+            return f"block {self.block} bias of {self.layer.rpartition('.')[2]}"
+        kind = {"mlp": "MLP", "cross": "cross head"}.get(self.kind, self.kind)
+        return f"block {self.block} {kind}" + ("" if self.head is None else f" {self.head}")
+
+
+@dataclass(frozen=True)
+class Contribution(StreamPart):
+    """What a part gave to the logit."""
+
+    value: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """With the part's name."""
+        return {**super().to_dict(), "name": self.name}
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,11 @@ def squared_values(z: Tensor, kind: Kind) -> Tensor:
 
 
 def gold(tree: DependencyTree, kind: Kind) -> Tensor:
-    """What is to be predicted."""
-    return (tree_depths if kind == "depth" else tree_distances)(tree.heads).float()
+    """What is to be predicted: edges from each word up to the root, or between every two words."""
+    ways = [set(way_up(tree.heads, word)) for word in range(len(tree.heads))]
+    if kind == "depth":
+        return torch.tensor([len(way) - 1 for way in ways]).float()
+    return torch.tensor([[len(a ^ b) for b in ways] for a in ways]).float()
 
 
 class PaddedSentences:
@@ -234,17 +237,6 @@ def probe_structure(
 
 
 # Trees ------------------------------------------------------------------------------------------
-
-
-def tree_depths(heads: Sequence[int]) -> Tensor:
-    """Steps from each word up to the root (n,); heads are places of words, −1 for the root."""
-    return torch.tensor([len(way_up(heads, word)) - 1 for word in range(len(heads))])
-
-
-def tree_distances(heads: Sequence[int]) -> Tensor:
-    """Edges between every two words (n, n)."""
-    ways = [set(way_up(heads, word)) for word in range(len(heads))]
-    return torch.tensor([[len(a ^ b) for b in ways] for a in ways]).view(len(heads), len(heads))
 
 
 def way_up(heads: Sequence[int], word: int) -> list[int]:

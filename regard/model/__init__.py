@@ -10,7 +10,9 @@ from regard.model.results import Catalogue, CountedInfo, ModelInfo, Plan, Preset
 from regard.verbs import Alias, Amount, Count, ModelLike, verb
 
 if TYPE_CHECKING:
-    from regard.model.config import ModelConfig
+    from regard.interop.source import CheckpointSource
+    from regard.interop.table import Binding
+    from regard.model.model import Model
 
 
 @verb
@@ -29,12 +31,8 @@ def info(model: ModelLike, *, taps: bool = False) -> ModelInfo | CountedInfo:
         $ regard info model.gguf --json
     """
     from regard.interop.description import describe_model
-    from regard.interop.families import bind
-    from regard.interop.weights import outline
     from regard.kit import Kit
     from regard.loading import find_source
-    from regard.model.model import empty_model
-    from regard.model.presets import architecture, preset
     from regard.model_kinds import NETWORK, describe_counted, find_kind
 
     if isinstance(model, Kit):
@@ -47,13 +45,7 @@ def info(model: ModelLike, *, taps: bool = False) -> ModelInfo | CountedInfo:
             title = f"{known.kind.title}: there are none"
             raise UsageError(f"listing the taps of {path}", title, "a network")
         return CountedInfo(path, known.kind.title, describe_counted(Path(path), known.kind))
-    source = find_source(path)
-    if source is None:
-        name = architecture(path)
-        binding = bind(name) if name else None
-        return describe_model(path, empty_model(preset(path)), binding, None, taps)
-    shape, binding, _ = outline(source)
-    return describe_model(path, shape, binding, source, taps)
+    return describe_model(path, *_outline(path), taps)
 
 
 @verb
@@ -136,18 +128,25 @@ def plan(
         $ regard plan --dim 1024 --depth 12 --heads 16 --length 8192
         $ regard plan folder --train --batch 8 --steps 10000 --require-fit
     """
+    from regard.kit import Kit
     from regard.model import planning
+    from regard.model.presets import gpt2
+    from regard.model_kinds import NETWORK, check_kind
 
     sizes = {"dim": dim, "depth": depth, "heads": heads, "hidden": hidden, "vocab": vocab}
     stated = [name for name, size in sizes.items() if size is not None]
     if model is not None and stated:
         raise UsageError("planning a run", f"{model} and {stated[0]}", "one of the two")
-    if model is not None:
-        name, config = str(model), _shape_of(model)
+    if isinstance(model, Kit):
+        name, config = str(model), model.model.config
+    elif model is not None:
+        name = str(model)
+        check_kind(name, NETWORK)
+        config = _outline(name)[0].config
     elif dim is not None:
         name = f"decoder of dim {dim}"
-        rest = (depth or 12, heads, hidden, vocab or 50257, length or 512)
-        config = planning.decoder_shape(dim, *rest)
+        heads = heads or max(dim // 64, 1)
+        config = gpt2(dim, depth or 12, heads, vocab or 50257, length or 512, hidden)
     else:
         fix = "regard plan gpt2, or regard plan --dim 1024 --length 8192"
         raise UsageError("planning a run", "no model", "a preset, a checkpoint, or --dim", fix)
@@ -159,16 +158,16 @@ def plan(
     return result
 
 
-def _shape_of(model: ModelLike) -> ModelConfig:
-    """The shape of a preset, a checkpoint or an opened model."""
+def _outline(path: str) -> tuple[Model, Binding | None, CheckpointSource | None]:
+    """The model of a preset or a checkpoint without memory, its table, and where it lies."""
+    from regard.interop.families import bind
     from regard.interop.weights import outline
-    from regard.kit import Kit
     from regard.loading import find_source
-    from regard.model.presets import preset
-    from regard.model_kinds import NETWORK, check_kind
+    from regard.model.model import empty_model
+    from regard.model.presets import architecture, preset
 
-    if isinstance(model, Kit):
-        return model.model.config
-    check_kind(str(model), NETWORK)
-    source = find_source(str(model))
-    return preset(str(model)) if source is None else outline(source)[0].config
+    source = find_source(path)
+    if source is None:
+        shape, name = empty_model(preset(path)), architecture(path)
+        return shape, bind(name) if name else None, None
+    return *outline(source)[:2], source

@@ -228,11 +228,6 @@ def count_memory(config: ModelConfig, run: RunShape, train: bool = False) -> Mem
     return MemoryCost(weights, parts, weights, 2 * weights, max(begins, steps))
 
 
-def count_disk(config: ModelConfig, run: RunShape, train: bool, keep: int) -> tuple[int, int]:
-    """`disk_of` the weights of a shape."""
-    return disk_of(sum(count_params(config).values()) * run.item, train, keep)
-
-
 def disk_of(weights: int, train: bool, keep: int) -> tuple[int, int]:
     """(bytes of one checkpoint, most bytes of a whole run); of a saved model the same twice.
 
@@ -266,14 +261,13 @@ def live_in_pass(one: Pass, batch: int) -> Cost:
     keys = batch * max(one.tokens, one.seen)
     inside = held + normed + rows * wide + 2 * keys * narrow  # q, k, v
     turning = 3 * rows * wide if one.stack.position == "rotary" else 0
-    live = {
+    return {
         EMBED: front_live(one, batch),
         PROJECT: inside + max(turning, rows * wide + stream),  # z and o's output
         LOOK: inside + rows * wide,
         MLP: held + stream + normed + (3 if block.gated else 2) * rows * block.hidden,
         NORM: held + 4 * stream,
     }
-    return live
 
 
 def shared_mask(one: Pass) -> int:
@@ -338,20 +332,14 @@ def fit_batch(
 ) -> RunShape | None:
     """The largest batch, else the largest length of one sequence, whose peak stays in `limit`."""
 
-    def largest(top: int, make: Callable[[int], RunShape]) -> int:
+    def largest(top: int, shape: Callable[[int], RunShape]) -> RunShape | None:
         def peak(size: int) -> int:
-            return count_memory(config, make(size), train).peak
+            return count_memory(config, shape(size), train).peak
 
-        return bisect_right(range(1, top + 1), limit, key=peak)
-
-    def with_batch(batch: int) -> RunShape:
-        return replace(run, batch=batch)
+        size = bisect_right(range(1, top + 1), limit, key=peak)
+        return shape(size) if size else None
 
     def with_length(length: int) -> RunShape:
         return replace(run, batch=1, length=length, source=min(run.source, length))
 
-    batch = largest(run.batch, with_batch)
-    if batch:
-        return with_batch(batch)
-    length = largest(run.length, with_length)
-    return with_length(length) if length else None
+    return largest(run.batch, lambda n: replace(run, batch=n)) or largest(run.length, with_length)

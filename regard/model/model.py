@@ -11,9 +11,9 @@ from torch.overrides import TorchFunctionMode
 from regard.core.attention import View
 from regard.core.block import Context
 from regard.core.cache import Cache
-from regard.core.init import initialise
 from regard.core.mlp import activation
 from regard.core.norm import build_norm
+from regard.core.position import Learned
 from regard.core.stack import Stack, cross_view
 from regard.core.tap import Taps
 from regard.errors import UsageError
@@ -21,6 +21,8 @@ from regard.model.batch import Batch
 from regard.model.config import HeadConfig, ModelConfig
 from regard.model.fronts import Sequence, TextFront, build_front
 from regard.native.inference import reorder
+
+DEVIATION = 0.02  # of newly drawn weights
 
 
 class Memory(NamedTuple):
@@ -213,6 +215,34 @@ class Model(nn.Module):
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.parameters()).device
+
+
+@torch.no_grad()
+def initialise(model: nn.Module, seed: int = 0) -> None:
+    """Fill every parameter; the same seed gives the same weights.
+
+    | parameter                        | start                                                    |
+    |----------------------------------|----------------------------------------------------------|
+    | linear, embedding, learned table | normal, standard deviation 0.02 (GPT-2, BERT)            |
+    | attn.o, cross.o, mlp.down        | this / sqrt(2 · depth): the stream's variance stays flat |
+    | norm weight / bias, linear bias  | 1 / 0                                                    |
+    | relative bias table              | 0: the model starts blind to distance                    |
+    | convolution                      | torch's own (fan-in uniform)                             |
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding | Learned):
+            module.weight.copy_(torch.randn(module.weight.shape, generator=generator) * DEVIATION)
+        elif isinstance(module, nn.Conv1d | nn.Conv2d):
+            spread = torch.rand(module.weight.shape, generator=generator) * 2 - 1
+            module.weight.copy_(spread * module.weight[0].numel() ** -0.5)
+        if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d) and module.bias is not None:
+            module.bias.zero_()
+    for stack in (module for module in model.modules() if isinstance(module, Stack)):
+        for name, weight in stack.named_parameters():
+            if name.endswith(("attn.o.weight", "cross.o.weight", "mlp.down.weight")):
+                weight.mul_((2 * stack.config.depth) ** -0.5)
 
 
 def empty_model(config: ModelConfig, kind: type[Model] = Model) -> Model:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 from regard.ambient import choose_device
@@ -15,30 +14,19 @@ from regard.model.cost import (
     PARTS,
     MemoryCost,
     RunShape,
-    count_disk,
     count_flops,
     count_memory,
     count_params,
+    disk_of,
     fit_batch,
     passes,
     table_size,
 )
-from regard.model.presets import gpt2
 from regard.model.results import PartCost, Plan, PlannedRun, TotalCost, WholeRun
 from regard.model.timing import OPTIMISER, Timer
 from regard.result import human_bytes
 
 ITEM = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}  # bytes of one number
-
-
-def decoder_shape(
-    dim: int, depth: int, heads: int | None, hidden: int | None, vocab: int, length: int
-) -> ModelConfig:
-    """A decoder like GPT-2 of these sizes."""
-    config = gpt2(dim, depth, heads or max(dim // 64, 1), vocab, length)
-    assert config.decoder is not None
-    block = replace(config.decoder.block, hidden=hidden or 4 * dim)
-    return replace(config, decoder=replace(config.decoder, block=block))
 
 
 def plan_run(
@@ -75,7 +63,7 @@ def plan_run(
     flops = count_flops(config, shape, train)
     held = memory.parts | {OPTIMISER: memory.optimiser}
     seconds = sum(times.values())
-    checkpoint, disk = count_disk(config, shape, train, keep)
+    checkpoint, disk = disk_of(memory.weights, train, keep)
     watts = find_watts(device) if watts is None else watts
     return Plan(
         model=name,

@@ -17,9 +17,16 @@ from regard.model.config import (
 )
 
 
-def gpt2(dim: int, depth: int, heads: int, vocab: int = 50257, length: int = 1024) -> ModelConfig:
+def gpt2(
+    dim: int,
+    depth: int,
+    heads: int,
+    vocab: int = 50257,
+    length: int = 1024,
+    hidden: int | None = None,
+) -> ModelConfig:
     """Decoder with learned positions (Radford 2019)."""
-    block = BlockConfig(dim, heads, 4 * dim, causal=True, act="gelu_tanh")
+    block = BlockConfig(dim, heads, hidden or 4 * dim, causal=True, act="gelu_tanh")
     front = TextConfig(dim, vocab, position="learned", length=length)
     return ModelConfig(front, HeadConfig(vocab, tied=True), decoder=StackConfig(block, depth))
 
@@ -117,7 +124,6 @@ def whisper(
 LLAMA3 = RotaryScaling(32.0, 1.0, 4.0, 8192)
 
 
-# name: (shape, architecture that it is saved as; None is regard's own)
 def recurrent_lm(cell: str, dim: int, hidden: int, depth: int, vocab: int) -> RecurrentConfig:
     """Next-token prediction; embeddings serve as output weights where the widths agree."""
     head = HeadConfig(vocab, bias=True, tied=hidden == dim)
@@ -159,19 +165,15 @@ PRESETS: dict[str, tuple[Callable[[], ModelConfig], str | None]] = {
     "whisper-tiny": (lambda: whisper(384, 4, 6), "WhisperForConditionalGeneration"),
     "whisper-base": (lambda: whisper(512, 6, 8), "WhisperForConditionalGeneration"),
 }
+"""Name: (shape, architecture that it is saved as; None is regard's own)."""
 
 
 def preset(name: str) -> ModelConfig:
-    """The shape called `name`."""
-    return find(name)[0]()
+    """The shape called `name`, or an error with the nearest names."""
+    check_known(name, PRESETS, "choosing a preset", f"no preset is called {name!r}")
+    return PRESETS[name][0]()
 
 
 def architecture(name: str) -> str | None:
     """The architecture that a preset is saved as."""
-    return find(name)[1]
-
-
-def find(name: str) -> tuple[Callable[[], ModelConfig], str | None]:
-    """A preset's line, or an error with the nearest names."""
-    check_known(name, PRESETS, "choosing a preset", f"no preset is called {name!r}")
-    return PRESETS[name]
+    return PRESETS[name][1]

@@ -47,20 +47,15 @@ def build_library(name: str, flags: Sequence[str]) -> NativeLibrary:
             compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
             if compiler is None:
                 return NativeLibrary(None, "no C compiler (cc) on this machine")
-            run_compiler([compiler, *flags, "-shared", "-fPIC", str(source), "-lm"], library)
+            cache.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=cache) as folder:
+                new = Path(folder) / library.name  # renamed: two processes may compile at once
+                command = [compiler, *flags, "-shared", "-fPIC", str(source), "-lm", "-o", str(new)]
+                subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+                os.replace(new, library)
         return NativeLibrary(ctypes.CDLL(str(library)))
     except (OSError, subprocess.SubprocessError, RuntimeError) as error:  # the last: no home
         return NativeLibrary(None, f"compiling them failed: {error}")
-
-
-def run_compiler(command: Sequence[str], library: Path) -> None:
-    """Compile beside the final name and rename: two processes may do so at once."""
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        new = Path(folder) / library.name
-        command = [*command, "-o", str(new)]
-        subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
-        os.replace(new, library)
 
 
 def vector_flags() -> list[str]:

@@ -153,15 +153,9 @@ def attend(
     mask = None if mask is None else mask.contiguous()
     stride = q.stride(0) if count == 1 else q.stride(2)
     out = torch.empty(rows, count, heads, width)
+    source = TensorLayout.of(k), TensorLayout.of(v), MaskLayout.of(mask)
     failed = kernels.attend(
-        *(
-            q.data_ptr(),
-            stride,
-            TensorLayout.of(k),
-            TensorLayout.of(v),
-            MaskLayout.of(mask),
-            out.data_ptr(),
-        ),
+        *(q.data_ptr(), stride, *source, out.data_ptr()),
         *(sources, beams * count, heads, groups, width, span),
         *(causal, count > 1, scale),
     )

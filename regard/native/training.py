@@ -14,12 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mlp import gelu_tanh as plain_gelu
-from regard.native.inference import (
-    MaskLayout,
-    TensorLayout,
-    build_vector_library,
-    readable,
-)
+from regard.native.inference import MaskLayout, TensorLayout, build_vector_library, readable
 
 LONGEST = 4096  # keys whose scores stay in a core's cache
 

@@ -189,13 +189,11 @@ def rank(
                 accuracy=right / count,
                 right=right,
                 lines=count,
-                claimed=False,
                 bits=one.bits,
                 score=round(one.total, 3),
                 posterior=share,
                 p_value=p_values[one.rule],
                 exceptions=exceptions,
-                checker="",
                 formula=one.rule,
             )
         )

@@ -53,7 +53,7 @@ class Chance(Row):
         return self.p_at_least > 0.05 and 1 - self.p_at_least + self.p_exactly > 0.05
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RuleHypothesis(Row):
     """A rule with its evidence; `accepts(tokens)` decides."""
 
@@ -61,7 +61,7 @@ class RuleHypothesis(Row):
     accuracy: float
     right: int
     lines: int
-    claimed: bool
+    claimed: bool = False
     bits: int
     """Description length of the rule."""
     score: float
@@ -69,7 +69,7 @@ class RuleHypothesis(Row):
     posterior: float
     p_value: float
     exceptions: list[LabelledLine]
-    checker: str
+    checker: str = ""
     """A program of ten lines that counts accepted lines of files."""
     formula: Rule = shown(json=False)
     by_chance: Chance | None = None
@@ -113,31 +113,32 @@ class Disagreement(Row):
 
 
 @dataclass(frozen=True)
-class ExtractedAutomaton(Row):
-    """An automaton that stands for a network."""
+class ExtractedAutomaton(Result):
+    """The automaton that stands for the network."""
 
     states: int
-    agreement: float
+    agreement: float = shown("{:.1%}", title="fresh strings alike")
     """Share of fresh words on which both say the same; none of them was used to learn it."""
-    fresh: int
+    fresh: int = shown(title="of so many")
     """How many fresh words there were."""
-    queries: int
-    exact: bool
+    queries: int = shown(title="questions asked")
+    exact: bool = shown()
     """While it was learnt, no word contradicted it at the end."""
-    differs: list[Disagreement]
+    differs: list[Disagreement] = shown(title="they differ")
     """The shortest of the fresh words on which they differ."""
-    dot: str | None
-    dfa: DFA = shown(json=False)
+    dot: str | None = shown(table=False)
+    dfa: DFA = shown(json=False, table=False)
 
 
 @dataclass(frozen=True)
-class Counterfactuals(Row):
+class Counterfactuals(Result):
     """Words changed in one place: does the network change its mind where the rule does?"""
 
     edits: int
-    agreement: float
-    """Share of edits after which network and rule either both change or both keep their answer."""
-    symbols: dict[str, float]
+    agreement: float | None = shown("{:.1%}", title="both change their answer, or both keep it")
+    """Share of edits after which network and rule either both change or both keep their answer;
+    None without a rule."""
+    symbols: dict[str, float] = shown(title="how often replacing it changes the network's answer")
     """How often replacing a symbol changes the network's answer, for each symbol."""
 
 
@@ -159,46 +160,25 @@ class HeadUse(Row):
 class NeuralStudy(Result):
     """A Transformer of two blocks and two heads; rule: {rule}."""
 
-    cross_validated: float
-    by_seed: list[float]
-    folds: int
-    majority: float
+    cross_validated: float = shown("{:.1%}", title="left-out lines right")
+    by_seed: list[float] = shown("{:.1%}")
+    folds: int = shown()
+    majority: float = shown("{:.1%}", title="always the same answer")
     """Accuracy of always saying the more frequent label."""
-    taught: bool
+    taught: bool = shown(title="then taught the best rule, no line")
     """The network that was opened was taught the rule; else it learnt from the lines alone."""
-    accuracy: float
+    accuracy: float = shown("{:.1%}", title="lines right")
     """Share of the lines that it has right; if taught, without having seen one."""
-    agreement_with_rule: float | None
+    agreement_with_rule: float | None = shown("{:.1%}", title="fresh strings as the rule says")
     """Share of fresh strings on which it says what the rule says; None without a rule."""
-    edits: Counterfactuals
-    automaton: ExtractedAutomaton
-    heads: list[HeadUse]
-    rule: str = shown(json=False, default="none")
+    edits: Counterfactuals = shown()
+    automaton: ExtractedAutomaton = shown()
+    heads: list[HeadUse] = shown(table=False)
+    rule: str = shown(json=False, table=False)
 
     def parts(self) -> Iterator[str | Grid]:
-        """Accuracies, then the heads, then the automaton."""
-        automaton, edits = self.automaton, self.edits
-        seeds = ", ".join(f"{share:.1%}" for share in self.by_seed)
-        who = "taught the best rule" if self.taught else "trained on the lines"
-        lines = {
-            "left-out lines": f"{self.cross_validated:.1%} right in {self.folds} folds, "
-            f"by seed {seeds}; always the same answer: {self.majority:.1%}",
-            f"a network {who}": f"{self.accuracy:.1%} of the lines"
-            + (", none of which it saw" if self.taught else ", which it saw"),
-        }
-        if self.agreement_with_rule is not None:
-            lines["it and the rule"] = f"{self.agreement_with_rule:.1%} of fresh strings alike"
-            alike = f"{edits.agreement:.1%} of {edits.edits:,}"
-            lines["one symbol replaced"] = f"both change their answer, or both keep it: {alike}"
-        flips = [f"{symbol} {share:.0%}" for symbol, share in list(edits.symbols.items())[:6]]
-        lines["which replaced symbols change it"] = ", ".join(flips)
-        lines["its automaton"] = (
-            f"{automaton.states} states, {automaton.agreement:.1%} of "
-            f"{automaton.fresh:,} fresh strings alike, {automaton.queries:,} questions"
-        )
-        yield Grid(self.title(), ("", ""), list(lines.items()), left=2)
-        for one in automaton.differs[:3]:
-            yield f"  they differ: {one.text} (network: {'yes' if one.network else 'no'})"
+        """Accuracies, edits and the automaton, then the heads."""
+        yield from super().parts()
         rows = [
             [
                 f"{use.block}.{use.head}",
@@ -210,8 +190,8 @@ class NeuralStudy(Result):
         ]
         columns = ["head", "margin left", "answers changed", "looks most, beside an equal share"]
         yield Grid("what is left without a head (its mean instead)", columns, rows)
-        if automaton.dot is not None:
-            yield f"\nautomaton of the network (DOT)\n{automaton.dot}"
+        if self.automaton.dot is not None:
+            yield f"\nautomaton of the network (DOT)\n{self.automaton.dot}"
 
 
 @dataclass(frozen=True)

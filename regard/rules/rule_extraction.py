@@ -143,7 +143,7 @@ def counterfactuals(
         replaced.append(word[at])
     flips = [a != b for a, b in zip(network.decide(before), network.decide(after), strict=True)]
     seen, changed = Counter(replaced), Counter(s for s, f in zip(replaced, flips, strict=True) if f)
-    share = 1.0
+    share = None
     if accepts is not None and flips:
         rule = [accepts(a) != accepts(b) for a, b in zip(before, after, strict=True)]
         share = sum(a == b for a, b in zip(flips, rule, strict=True)) / len(flips)

@@ -121,7 +121,7 @@ class RuleSearch:
         """Two and three atoms together."""
         if len(atoms.rows) < 2:
             return
-        chosen = choose_rows(atoms.rows, atoms.bits, self.labels, self.code, (CHEAP, TELLING))
+        chosen = self.choose_rows(atoms, CHEAP, TELLING)
         rows, bits = atoms.rows[chosen], atoms.bits[chosen]
         pairs = best_pairs((rows, bits), (rows, bits), self.labels, self.code, 2 * PAIRS)
         pairs = [pair for pair in pairs if pair.one < pair.two]
@@ -142,9 +142,15 @@ class RuleSearch:
         if not self.late():
             self.take_triples(atoms, chosen, pairs)
 
+    def choose_rows(self, atoms: HypothesisClass, cheap: int, telling: int) -> Any:
+        """Rows worth combining: the cheapest, which come first, and those that explain most."""
+        alone, _ = self.code.best_bits(*tally(atoms.rows, self.labels))
+        order = np.argsort(alone + atoms.bits, kind="stable")
+        return np.union1d(np.arange(len(order))[:cheap], order[:telling])
+
     def take_partners(self, atoms: HypothesisClass) -> None:
         """The best atoms with any other, which alone may be dear and tell nothing."""
-        heads = choose_rows(atoms.rows, atoms.bits, self.labels, self.code, (0, HEADS))
+        heads = self.choose_rows(atoms, 0, HEADS)
         left, right = (atoms.rows[heads], atoms.bits[heads]), (atoms.rows, atoms.bits)
         for pair in best_pairs(left, right, self.labels, self.code, PAIRS // 3):
             if heads[pair.one] != pair.two:
@@ -272,16 +278,6 @@ def smallest(total: Any, keep: int, limit: float) -> Any:
     flat = total.ravel()
     near = np.flatnonzero(flat < limit)
     return near if len(near) <= keep else near[np.argpartition(flat[near], keep)[:keep]]
-
-
-def choose_rows(
-    rows: Bools, bits: Bits, labels: Bools, code: LabelCode, sizes: tuple[int, int]
-) -> Any:
-    """Rows worth combining: the cheapest, and those that explain most."""
-    alone, _ = code.best_bits(*tally(rows, labels))
-    cheap = np.argsort(bits, kind="stable")[: sizes[0]]
-    telling = np.argsort(alone + bits, kind="stable")[: sizes[1]]
-    return np.union1d(cheap, telling)
 
 
 def best_xor(rows: Bools, bits: Bits, labels: Bools, code: LabelCode, keep: int) -> list[RulePair]:

@@ -210,18 +210,20 @@ def train(
         $ zcat corpus.gz | regard tokens train - --out folder --kind chars --lossless
     """
     from regard.data.text_files import read_parts
-    from regard.tokens.trainers import Ticker, read_specials, train_tokenizer
+    from regard.tokens.trainers import Ticker, train_tokenizer
 
     folder = Path(out)
     if (folder / "tokenizer.json").exists() and not force:
         problem = f"{folder} has a tokenizer.json"
         raise UsageError("training a tokenizer", problem, "a new folder, or --force")
+    if isinstance(specials, str):
+        specials = [word.strip() for word in specials.split(",") if word.strip()]
     with progress("training") as say, Ticker(say) as ticker:
         tokenizer = train_tokenizer(
             () if kind == "bytes" else read_parts(files, ticker.read),
             kind,
             size,
-            specials=read_specials(specials) if isinstance(specials, str) else specials,
+            specials=specials,
             min_count=min_count,
             wrap=wrap,
             lossless=lossless,

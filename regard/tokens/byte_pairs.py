@@ -23,8 +23,6 @@ def learn_merges(text: str, limit: int | None = None) -> tuple[list[Merge], list
     Words are split at blanks and begin as characters, case kept. The most frequent pair is merged,
     the first seen in the text among equals, until none occurs twice or `limit` is reached.
     """
-    if limit is not None and limit < 0:
-        raise UsageError("learning merges", f"limit {limit}", "0 or more")
     merges: list[Merge] = []
     words = [list(word) for word in text.split()]
     while limit is None or len(merges) < limit:

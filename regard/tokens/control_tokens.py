@@ -44,10 +44,6 @@ class TokenizerSettings:
         tokens = {id: {"content": t, "special": t in controls} for t, id in self.added.items()}
         return dict(sorted((tokens | {int(id): value for id, value in decoder.items()}).items()))
 
-    def declares(self, role: str) -> bool:
-        """Whether a file speaks of this role, be it only to say that nobody plays it (null)."""
-        return f"{role}_token" in self.tokenizer or f"{role}_token" in self.special
-
     def token(self, role: str, default: str = "") -> str:
         """The spelling that the files give to a role, or the default."""
         for source in (self.tokenizer, self.special):
@@ -63,7 +59,7 @@ class TokenizerSettings:
         return {role: id for role, id in ids.items() if id is not None}
 
     def _id(self, role: str, find: Callable[[str], int | None]) -> int | None:
-        if self.declares(role):
+        if f"{role}_token" in self.tokenizer | self.special:  # if only as null: nobody plays it
             spelling = self.token(role)
             return find(spelling) if spelling else None
         stated = self.model.get(f"{role}_token_id")

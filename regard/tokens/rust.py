@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Sequence
 from functools import cached_property
 
-from tokenizers import Encoding
 from tokenizers import Tokenizer as Rust
 
 
@@ -32,26 +31,26 @@ class RustEngine:
         """
         return Rust.from_str(self.rust.to_str())
 
-    def _encode(self, text: str, special: bool, allow_special: bool) -> Encoding:
-        rust = self.marked if allow_special else self.literal
-        return rust.encode(text, add_special_tokens=special)
+    def choose(self, allow_special: bool) -> Rust:
+        """The pipeline that reads spelled control tokens as such, or as text."""
+        return self.marked if allow_special else self.literal
 
     def encode(self, text: str, special: bool, allow_special: bool, side: str) -> list[int]:
         """The ids of one text."""
-        return self._encode(text, special, allow_special).ids
+        return self.choose(allow_special).encode(text, add_special_tokens=special).ids
 
     def encode_batch(
         self, texts: Sequence[str], special: bool, allow_special: bool, side: str
     ) -> list[list[int]]:
         """The ids of each text."""
-        rust = self.marked if allow_special else self.literal
+        rust = self.choose(allow_special)
         return [e.ids for e in rust.encode_batch_fast(list(texts), add_special_tokens=special)]
 
     def offsets(
         self, text: str, special: bool, allow_special: bool, side: str
     ) -> list[tuple[int, int]]:
         """One span per id, in characters of the text as given."""
-        return self._encode(text, special, allow_special).offsets
+        return self.choose(allow_special).encode(text, add_special_tokens=special).offsets
 
     def decode(self, ids: list[int], special: bool, side: str) -> str:
         """The text of the ids."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from regard.errors import DataError, RegardError, UsageError
@@ -33,6 +34,7 @@ def spelled(tokens: set[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, longest)) if tokens else "(?!)")
 
 
+@dataclass
 class SentencePieceEngine:
     """SentencePiece models (Kudo and Richardson 2018), one per side of the translation.
 
@@ -40,21 +42,17 @@ class SentencePieceEngine:
     tokens that are found in any text.
     """
 
-    def __init__(
-        self,
-        languages: dict[str, SpmLanguage],
-        controls: set[str],
-        unk: str,
-        before: list[str],
-        after: list[str],
-        words: set[str] | None = None,
-        translation: bool = False,
-    ) -> None:
-        self.languages, self.controls, self.unk = languages, controls, unk
-        self.before, self.after, self.translation = before, after, translation
-        self.size = len(languages["source"].vocab)
-        self.literal = spelled(words or set())
-        self.marked = spelled(controls | (words or set()))
+    languages: dict[str, SpmLanguage]
+    controls: set[str]
+    unk: str
+    before: list[str]
+    after: list[str]
+    words: set[str] = field(default_factory=set)
+    translation: bool = False
+
+    def __post_init__(self) -> None:
+        self.size = len(self.languages["source"].vocab)
+        self.literal, self.marked = spelled(self.words), spelled(self.controls | self.words)
 
     def _parts(
         self, text: str, allow_special: bool, side: str

@@ -323,17 +323,18 @@ def train_tokenizer(
 def spell(
     kind: str, asked: Mapping[str, str] | Sequence[str], needed: Sequence[str]
 ) -> dict[str, str]:
-    """Role to spelling, those that are needed included."""
+    """Role to spelling, those that are needed included; `asked` may have items like mask=<m>."""
     usual = {role: spellings[0] for role, spellings in WELL_KNOWN.items()} | {"mask": "<mask>"}
     if kind == "wordpiece":
         usual |= {role: f"[{role.upper()}]" for role in ROLES["wordpiece"]}
-    spelt = dict(asked) if isinstance(asked, Mapping) else {role: "" for role in asked}
+    pairs = asked.items() if isinstance(asked, Mapping) else (a.partition("=")[::2] for a in asked)
+    spelt = dict(pairs)
     spelling: dict[str, str] = {}
     for role in dict.fromkeys([*spelt, *needed]):
         check_known(role, usual, DOING, f"unknown role {role!r}")
         spelling[role] = spelt.get(role) or usual[role]
     doubled = [role for role, word in spelling.items() if list(spelling.values()).count(word) > 1]
-    if doubled or (not isinstance(asked, Mapping) and len(spelt) < len(asked)):
+    if doubled or len(spelt) < len(asked):
         twice = (
             f"{spelling[doubled[0]]!r} for {' and '.join(doubled)}" if doubled else "a role twice"
         )
@@ -355,15 +356,6 @@ def check_spelling(kind: str, lossless: bool, spelling: dict[str, str]) -> None:
         if parts < 2:
             problem = f"{word!r} for {role}, which a text may hold as one word"
             raise UsageError(DOING, problem, "letters and marks together", f"such as <{role}>")
-
-
-def read_specials(text: str) -> dict[str, str]:
-    """pad,mask=<m> as role to spelling, '' for the usual one."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    roles = [word.partition("=")[0] for word in words]
-    if len(set(roles)) < len(roles):
-        raise UsageError("reading the specials", f"a role twice in {text!r}", "each role once")
-    return {word.partition("=")[0]: word.partition("=")[2] for word in words}
 
 
 class Ticker:

@@ -252,7 +252,7 @@ def test_fully_masked_rows_with_a_bias(path):
     attention = take(build(bias=("q", "k", "v")), path)
     allow = torch.tensor([[[[True, False], [False, False]]]])
     x = randn(1, 2, 12).requires_grad_()
-    out = attention(x, join_view(allow, bias=randn(1, 3, 2, 2, seed=5)))
+    out = attention(x, join_view(allow, randn(1, 3, 2, 2, seed=5)))
     assert (out[0, 1] == 0).all() and out.isfinite().all()
     out.sum().backward()
     assert x.grad.isfinite().all()

@@ -158,5 +158,5 @@ def test_joining_a_mask_and_a_bias():
     view = join_view(allow, bias)
     assert view.mask[0, 0].tolist() == [[1.0, -torch.inf], [1.0, 1.0]]
     assert view.live.flatten().tolist() == [True, False]
-    assert join_view(None, bias).mask is bias
+    assert join_view(bias).mask is bias
     assert join_view(allow, dead=False).mask is allow

@@ -73,8 +73,6 @@ def test_a_linear_rnn_forgets_by_its_radius_at_every_step():
 def test_only_language_models_have_it():
     with pytest.raises(UsageError, match="encoder"):
         gradient_by_lag(make_pair(), ids_of())
-    with pytest.raises(UsageError, match="2 tokens"):
-        gradient_by_lag(make_model(), ids_of(length=2))
 
 
 def test_kinds_of_fresh_models_side_by_side(tmp_path):

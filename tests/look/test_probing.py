@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.data.statistics import share_interval
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 from regard.look.probing import (
     Labelled,
     fit_linear,
@@ -171,9 +171,6 @@ def test_too_few_examples_are_refused_with_what_is_needed():
         task_of(["a"] * 30)
     with pytest.raises(DataError, match="no labelled words"):
         task_of(["_"] * 30)
-    part = Labelled(torch.ones(2, 1), torch.tensor([0, 1]))
-    with pytest.raises(UsageError, match="linear or mlp"):
-        fit_probe("bilinear", part, part, 2)
 
 
 def test_rare_labels_and_words_without_one_are_left_out():

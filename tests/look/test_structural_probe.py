@@ -20,11 +20,10 @@ from regard.look.structural_probe import (
     chain_tree,
     compare_trees,
     fit_structure,
+    gold,
     probe_structure,
     rooted,
     spanning_tree,
-    tree_depths,
-    tree_distances,
     tree_edges,
     tree_lines,
     way_up,
@@ -56,9 +55,9 @@ def planted(count=80, seed=0):
 
 
 def test_distances_and_depths_by_hand():
-    assert tree_depths(HEADS).tolist() == [1, 0, 2, 2, 1]
+    assert gold(DependencyTree(HEADS, []), "depth").tolist() == [1, 0, 2, 2, 1]
     wanted = [[0, 1, 3, 3, 2], [1, 0, 2, 2, 1], [3, 2, 0, 2, 1], [3, 2, 2, 0, 1], [2, 1, 1, 1, 0]]
-    assert tree_distances(HEADS).tolist() == wanted
+    assert gold(DependencyTree(HEADS, []), "distance").tolist() == wanted
     assert tree_edges(HEADS) == {(0, 1), (1, 4), (2, 4), (3, 4)}
 
 
@@ -83,7 +82,7 @@ def test_every_tree_spans_itself():
     rng = random.Random(1)
     for count in range(1, 12):
         heads = random_heads(count, rng)
-        edges = spanning_tree(tree_distances(heads))
+        edges = spanning_tree(gold(DependencyTree(heads, []), "distance"))
         assert edges == tree_edges(heads)
         assert rooted(edges, heads.index(-1), count) == heads
 
@@ -96,8 +95,8 @@ def test_the_identity_measures_planted_trees_exactly():
         for x in vectors
     ]
     for guess, tree in zip(found, trees, strict=True):
-        assert torch.equal(guess.distances, tree_distances(tree.heads).float())
-        assert torch.equal(guess.depths, tree_depths(tree.heads).float())
+        assert torch.equal(guess.distances, gold(tree, "distance"))
+        assert torch.equal(guess.depths, gold(tree, "depth"))
     made = compare_trees(found, trees)
     assert made.distance_spearman == pytest.approx(1) == made.depth_spearman
     assert made.uuas == made.root == 1 and made.edges == 5 * 80
@@ -110,7 +109,7 @@ def test_planted_trees_are_found_in_turned_vectors():
     parts = split_sentences(torch.arange(300))
     made, guesses = probe_structure(vectors, trees, parts)
     assert made.uuas == 1.0 and made.root > 0.9
-    true = torch.cat([tree_distances(trees[n].heads).flatten() for n in parts.test.tolist()])
+    true = torch.cat([gold(trees[n], "distance").flatten() for n in parts.test.tolist()])
     found = torch.cat([guess.distances.flatten() for guess in guesses])
     assert np.corrcoef(true, found)[0, 1] > 0.99
     assert made.distance_spearman > 0.9  # ranks of equal distances are left to chance
@@ -154,7 +153,7 @@ def test_punctuation_and_length_count_as_they_should():
     mixed = compare_trees([chain_tree(5), chain_tree(5)], [long, other])
     rows = [
         spearman([abs(n - m) for m in range(5)], row.tolist())
-        for n, row in enumerate(tree_distances(other.heads))
+        for n, row in enumerate(gold(other, "distance"))
     ]
     assert mixed.distance_spearman == pytest.approx((5 + sum(rows)) / 10)
     assert mixed.edges == 4 and mixed.root == 1

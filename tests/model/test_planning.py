@@ -17,7 +17,7 @@ from regard.kit import Kit
 from regard.model import planning, presets
 from regard.model.batch import Batch
 from regard.model.config import ModelConfig
-from regard.model.cost import LOOK, MLP, PARTS, RunShape, count_disk
+from regard.model.cost import LOOK, MLP, PARTS, RunShape, count_params, disk_of
 from regard.model.model import Model
 from regard.model.presets import preset
 from regard.model.timing import Stopwatch, Timer
@@ -119,10 +119,11 @@ def test_a_checkpoint_is_as_large_as_planned(tmp_path):
     tensors = {"optimizer": dict(optimizer_tensors(model, optimizer))}
     made = write_checkpoint(tmp_path, 1, kit.save, tensors, {})
     size = sum(file.stat().st_size for file in made.rglob("*") if file.is_file())
-    checkpoint, whole = count_disk(config, RunShape(1, 4, 4, 4), True, keep=3)
+    weights = 4 * sum(count_params(config).values())
+    checkpoint, whole = disk_of(weights, True, keep=3)
     assert checkpoint == pytest.approx(size, rel=0.15)
     assert whole == 5 * checkpoint + checkpoint // 3
-    assert count_disk(config, RunShape(1, 4, 4, 4), False, keep=3) == (checkpoint // 3,) * 2
+    assert disk_of(weights, False, keep=3) == (checkpoint // 3,) * 2
 
 
 def test_a_folder_can_be_planned_for_real(folders):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.core.init import initialise
 from regard.model import presets
 from regard.model.batch import Batch
-from regard.model.model import Model
+from regard.model.model import Model, initialise
 
 DEPTH = 3
 
