@@ -90,9 +90,8 @@ def load_kit(
 
 def build(name: str, seed: int = 0) -> Kit:
     """A new model of a preset's shape with freshly drawn weights."""
-    family = architecture(name)
-    binding = bind(family) if family else None
-    return Kit(Model.fresh(preset(name), seed), None, binding)
+    model, family = Model.fresh(preset(name), seed), architecture(name)
+    return Kit(model, None, bind(family) if family else None)
 
 
 def open_kit(model: ModelLike, precision: str | None = "auto", strict: bool = False) -> Kit:

@@ -23,6 +23,7 @@ from regard.interop.side import start_id
 from regard.model.config import TextConfig
 from regard.model.fronts import TextFront
 from regard.model.model import Model
+from regard.model.precision import join_maps
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -222,11 +223,10 @@ def fill_attention(spec: Any, part: Attention) -> None:
 
 def fill_linear(spec: Any, *maps: nn.Linear) -> None:
     """Maps under each other; one without a bias adds zero where another has one."""
-    spec.weight = torch.cat([plain(linear.weight) for linear in maps])
-    if any(linear.bias is not None for linear in maps):
-        spec.bias = torch.cat(
-            [torch.zeros(m.out_features) if m.bias is None else plain(m.bias) for m in maps]
-        )
+    weight, bias = join_maps(maps)
+    spec.weight = plain(weight)
+    if bias is not None:
+        spec.bias = plain(bias)
 
 
 def fill_norm(spec: Any, norm: nn.Module) -> None:

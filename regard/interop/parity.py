@@ -99,21 +99,19 @@ def batches(config: ModelConfig, generator: torch.Generator, pad: int) -> Iterat
     front, target = config.front, config.target
     for number, (count, length) in enumerate(SIZES):
         inputs, mask = draw(front, count, length, generator, pad)
+        padded = inputs if mask is None else inputs.where(mask, pad)
         if target is None:
-            kinds = front.segments if isinstance(front, TextConfig) else 0
-            segments = None
+            kinds, segments = getattr(front, "segments", 0), None
             if kinds > 1 and number:
                 segments = torch.randint(kinds, inputs.shape, generator=generator)
             yield Batch(inputs, segments=segments)
             if mask is not None:
-                yield Batch(inputs.where(mask, pad), mask=mask, segments=segments)
+                yield Batch(padded, mask=mask, segments=segments)
             continue
         ids, target_mask = draw(target, count, length + 2, generator, pad)
         yield Batch(inputs, ids)
-        if mask is not None:
-            inputs = inputs.where(mask, pad)
         if target_mask is not None:
-            yield Batch(inputs, ids.where(target_mask, pad), mask=target_mask, source_mask=mask)
+            yield Batch(padded, ids.where(target_mask, pad), mask=target_mask, source_mask=mask)
 
 
 def draw(
@@ -143,14 +141,13 @@ def draw(
 def their_scores(theirs: nn.Module, batch: Batch, config: ModelConfig) -> Tensor:
     """Scores of transformers' model; where ours gives vectors, its vectors."""
     source = {"image": "pixel_values", "audio": "input_features"}.get(config.front.kind)
-    inputs: dict[str, Any] = {source or "input_ids": batch.inputs}
+    inputs: dict[str, Tensor | None] = {source or "input_ids": batch.inputs}
     if batch.target is None:
-        inputs |= {"attention_mask": batch.mask} if batch.mask is not None else {}
-        inputs |= {"token_type_ids": batch.segments} if batch.segments is not None else {}
+        inputs |= {"attention_mask": batch.mask, "token_type_ids": batch.segments}
     else:
         inputs |= {"decoder_input_ids": batch.target, "decoder_attention_mask": batch.mask}
-        inputs |= {"attention_mask": batch.source_mask} if batch.source_mask is not None else {}
-    out = theirs(**inputs)
+        inputs |= {"attention_mask": batch.source_mask}
+    out = theirs(**{name: value for name, value in inputs.items() if value is not None})
     if config.head.size is not None:
         scores: Tensor = out.logits
         return scores

@@ -119,14 +119,8 @@ class PropertyTester:
                     yield Property(title, None, reason)
                     continue
                 pairs = list(way(strict))
-                if strict:
-                    passed = all(torch.equal(a, b) for a, b in pairs)
-                else:
-                    passed = all(gap(a, b) <= CLOSE for a, b in pairs)
-                detail = gap_text(
-                    torch.cat([a for a, _ in pairs]), torch.cat([b for _, b in pairs])
-                )
-                yield Property(title, passed, detail)
+                passed = all(torch.equal(*p) if strict else gap(*p) <= CLOSE for p in pairs)
+                yield Property(title, passed, gap_text(*map(torch.cat, zip(*pairs, strict=True))))
 
     def row(self, n: int, strict: bool, length: int | None = None) -> Tensor:
         """Scores of one sequence alone, as far as a length."""

@@ -58,14 +58,10 @@ class CheckReport(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Parity, or why there is none; properties where they were tested."""
-        parity = {"measured": False, "reason": self.reason}
-        values: dict[str, Any] = {
-            "path": self.path,
-            "parity": self.parity.to_dict() if self.parity else parity,
-        }
-        if self.properties is not None:
-            values["properties"] = [one.to_dict() for one in self.properties]
-        return values
+        values = super().to_dict()
+        reason = values.pop("reason")
+        values["parity"] = values["parity"] or {"measured": False, "reason": reason}
+        return {name: value for name, value in values.items() if value is not None}
 
     def parts(self) -> Iterator[str | Grid]:
         """The figures of parity, then the properties."""

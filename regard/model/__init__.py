@@ -168,6 +168,6 @@ def _outline(path: str) -> tuple[Model, Binding | None, CheckpointSource | None]
 
     source = find_source(path)
     if source is None:
-        name = architecture(path)
-        return empty_model(preset(path)), bind(name) if name else None, None
+        shape, name = empty_model(preset(path)), architecture(path)
+        return shape, bind(name) if name else None, None
     return *outline(source)[:2], source

@@ -65,7 +65,11 @@ class Encoder(nn.Module):
             out, state = cell.read(x, cell.start(len(x)), lengths)
             last = state[0][:, None]
             if self.both:
-                turn = reversal(x, lengths)
+                # The order (B, S) that turns each row round and leaves the padding behind it.
+                steps = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
+                ends = torch.full_like(steps[:, :1], x.shape[1])
+                ends = ends if lengths is None else lengths[:, None]
+                turn = torch.where(steps < ends, ends - 1 - steps, steps)
                 other = self.back[layer]
                 assert isinstance(other, Cell)
                 behind, _ = other.read(take(x, turn), other.start(len(x)), lengths)
@@ -74,13 +78,6 @@ class Encoder(nn.Module):
         if not self.both:
             return last
         return x if order is None else take(x, order)
-
-
-def reversal(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """The order (B, S) that turns each row round and leaves the padding behind it."""
-    steps = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
-    sizes = torch.full_like(steps[:, :1], x.shape[1]) if lengths is None else lengths[:, None]
-    return torch.where(steps < sizes, sizes - 1 - steps, steps)
 
 
 class Decoder(nn.Module):

@@ -69,30 +69,30 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int = 0) -> tuple[Tensor, Tenso
     return ids.view(len(rows), width), None if mask.all() else mask
 
 
-def to_ids(given: Any, name: str = "input") -> tuple[Tensor, Tensor | None]:
+def to_ids(value: Any, name: str = "input") -> tuple[Tensor, Tensor | None]:
     """Ids as a tensor, an array, a list or a list of lists → ids (B, T) and their padding."""
-    fault = f"{name} of type {type(given).__name__}"
-    try:
-        if isinstance(given, Tensor):
-            ids, fault = given, f"{name} of shape {tuple(given.shape)} and {given.dtype}"
-        else:
-            nested = len(given) > 0 and hasattr(given[0], "__len__")
-            return pad_rows([list(map(index, row)) for row in (given if nested else [given])])
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        raise DataError("reading ids", fault, "whole numbers of shape (batch, length)") from None
-    ids = ids[None] if ids.dim() == 1 else ids
+    wanted = "whole numbers of shape (batch, length)"
+    if not isinstance(value, Tensor):
+        try:
+            nested = len(value) > 0 and hasattr(value[0], "__len__")
+            return pad_rows([list(map(index, row)) for row in (value if nested else [value])])
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            fault = f"{name} of type {type(value).__name__}"
+            raise DataError("reading ids", fault, wanted) from None
+    ids = value[None] if value.dim() == 1 else value
     if ids.dim() != 2 or ids.is_floating_point() or ids.dtype == torch.bool:
-        raise DataError("reading ids", fault, "whole numbers of shape (batch, length)")
+        fault = f"{name} of shape {tuple(value.shape)} and {value.dtype}"
+        raise DataError("reading ids", fault, wanted)
     return ids.long(), None
 
 
-def to_signal(given: Any, front: ImageConfig | AudioConfig, dtype: torch.dtype) -> Tensor:
+def to_signal(value: Any, front: ImageConfig | AudioConfig, dtype: torch.dtype) -> Tensor:
     """Pixels or log-mel as a floating tensor with a batch dimension; one of them makes a batch."""
     wanted = 4 if isinstance(front, ImageConfig) else 3
     try:
-        signal = torch.as_tensor(given)
+        signal = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
-        fault = f"a {type(given).__name__}"
+        fault = f"a {type(value).__name__}"
         raise DataError(f"reading {front.kind}", fault, "a tensor or an array") from None
     signal = signal[None] if signal.dim() == wanted - 1 else signal
     if not signal.is_floating_point():
@@ -102,14 +102,14 @@ def to_signal(given: Any, front: ImageConfig | AudioConfig, dtype: torch.dtype) 
     return signal.to(dtype)
 
 
-def to_mask(given: Any, name: str) -> Tensor | None:
+def to_mask(value: Any, name: str) -> Tensor | None:
     """A mask, or numbers of documents or segments, as a tensor."""
-    if given is None or isinstance(given, Tensor):
-        return given
+    if value is None or isinstance(value, Tensor):
+        return value
     try:
-        return torch.as_tensor(given)
+        return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
-        fault = f"{name} of type {type(given).__name__}"
+        fault = f"{name} of type {type(value).__name__}"
         raise DataError("reading a batch", fault, "a tensor or lists of equal length") from None
 
 
@@ -129,15 +129,9 @@ def check_batch(batch: Batch, config: ModelConfig) -> None:
                 f"{len(batch.inputs)} sources and {len(batch.target)} targets",
                 "as many of one as of the other",
             )
-    for name, given in (
-        ("mask", batch.mask),
-        ("documents", batch.documents),
-        ("segments", batch.segments),
-        ("source_mask", batch.source_mask),
-        ("source_documents", batch.source_documents),
-    ):
-        if given is not None:
-            check_side(name, given, batch, config)
+    for name in ("mask", "documents", "segments", "source_mask", "source_documents"):
+        if getattr(batch, name) is not None:
+            check_side(name, getattr(batch, name), batch, config)
     if batch.prefix is not None and (pair or config.decoder is None):
         raise UsageError("reading a batch", "prefix=", "a decoder without encoder")
     if batch.prefix is not None and batch.prefix.shape != (len(batch.ids),):
@@ -146,7 +140,7 @@ def check_batch(batch: Batch, config: ModelConfig) -> None:
     check_documents(batch, config)
 
 
-def check_side(name: str, given: Tensor, batch: Batch, config: ModelConfig) -> None:
+def check_side(name: str, value: Tensor, batch: Batch, config: ModelConfig) -> None:
     """A mask, documents or segments must fit ids, and a model that has a use for them."""
     source = name.startswith("source")
     if source and config.target is None:
@@ -155,17 +149,17 @@ def check_side(name: str, given: Tensor, batch: Batch, config: ModelConfig) -> N
     front = config.front if source or config.target is None else config.target
     if not isinstance(front, TextConfig):
         raise UsageError("reading a batch", f"{name}= for {front.kind}", "text: it has no padding")
-    if given.shape != ids.shape:
-        fault = f"{name} of shape {tuple(given.shape)}"
+    if value.shape != ids.shape:
+        fault = f"{name} of shape {tuple(value.shape)}"
         raise DataError("reading a batch", fault, f"{tuple(ids.shape)}, the shape of its ids")
-    if name.endswith("mask") != (given.dtype == torch.bool) or given.is_floating_point():
+    if name.endswith("mask") != (value.dtype == torch.bool) or value.is_floating_point():
         wanted = "booleans, True at real tokens" if name.endswith("mask") else "whole numbers"
-        raise DataError("reading a batch", f"{name} of {given.dtype}", wanted)
+        raise DataError("reading a batch", f"{name} of {value.dtype}", wanted)
     if name == "segments":
         if config.target is not None or not front.segments:
             raise UsageError("reading a batch", "segments=", "a model with segment embeddings")
-        if int(given.min()) < 0 or int(given.max()) >= front.segments:
-            fault = f"segments from {int(given.min())} to {int(given.max())}"
+        if int(value.min()) < 0 or int(value.max()) >= front.segments:
+            fault = f"segments from {int(value.min())} to {int(value.max())}"
             raise DataError("reading a batch", fault, f"0 to {front.segments - 1}")
 
 

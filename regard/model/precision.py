@@ -141,6 +141,15 @@ def float_map(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Map:
     return run
 
 
+def join_maps(maps: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
+    """Weights and biases under each other; where one map has a bias, others add zero."""
+    weight = torch.cat([m.weight.detach() for m in maps])
+    if all(m.bias is None for m in maps):
+        return weight, None
+    zeros = weight.new_zeros
+    return weight, torch.cat([zeros(m.out_features) if m.bias is None else m.bias for m in maps])
+
+
 class PackedProduct:
     """One or more linear maps of one input as one product; packed when it is first used."""
 
@@ -160,24 +169,12 @@ class PackedProduct:
         """The packed product, made now if it was not yet."""
         if self.run is None:
             with torch.inference_mode(False):  # it outlives a search that needs it first
-                self.run = self.build()
+                self.run = pack(*join_maps(self.maps), self.precision)
         return self.run
 
     def __call__(self, x: Tensor) -> list[Tensor]:
         """What each map makes of x."""
         return list(self.product(x).split_with_sizes(self.sizes, -1))
-
-    def build(self) -> Map:
-        """Weights under each other; a map without bias adds zero."""
-        biases: list[Tensor | None] = [linear.bias for linear in self.maps]
-        weight = torch.cat([linear.weight.detach() for linear in self.maps])
-        if all(bias is None for bias in biases):
-            return pack(weight, None, self.precision)
-        filled = [
-            weight.new_zeros(size) if bias is None else bias.detach()
-            for bias, size in zip(biases, self.sizes, strict=True)
-        ]
-        return pack(weight, torch.cat(filled), self.precision)
 
 
 class PackedLinear(nn.Linear):

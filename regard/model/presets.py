@@ -169,16 +169,11 @@ PRESETS: dict[str, tuple[Callable[[], ModelConfig], str | None]] = {
 
 
 def preset(name: str) -> ModelConfig:
-    """The shape called `name`."""
-    return find(name)[0]()
+    """The shape called `name`, or an error with the nearest names."""
+    check_known(name, PRESETS, "choosing a preset", f"no preset is called {name!r}")
+    return PRESETS[name][0]()
 
 
 def architecture(name: str) -> str | None:
     """The architecture that a preset is saved as."""
-    return find(name)[1]
-
-
-def find(name: str) -> tuple[Callable[[], ModelConfig], str | None]:
-    """A preset's line, or an error with the nearest names."""
-    check_known(name, PRESETS, "choosing a preset", f"no preset is called {name!r}")
-    return PRESETS[name]
+    return PRESETS[name][1]

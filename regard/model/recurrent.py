@@ -166,10 +166,10 @@ class Recurrent(Model):
         return cast(Tensor, x)
 
 
-def refuse_packing(given: Embedded, prefix: Tensor | None = None) -> None:
+def refuse_packing(text: Embedded, prefix: Tensor | None = None) -> None:
     """One text to a row, read from left to right."""
-    if given.document is not None or prefix is not None:
-        fault = "a prefix" if given.document is None else "several documents packed in a row"
+    if text.document is not None or prefix is not None:
+        fault = "a prefix" if text.document is None else "several documents packed in a row"
         raise UsageError("running a recurrent model", fault, "one text in each row")
 
 

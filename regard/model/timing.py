@@ -21,7 +21,7 @@ from regard.ambient import progress
 from regard.core.attention import View
 from regard.core.block import Block, Context
 from regard.core.stack import Stack
-from regard.model.config import AudioConfig, ImageConfig, ModelConfig, TextConfig
+from regard.model.config import ImageConfig, ModelConfig, TextConfig
 from regard.model.cost import (
     EMBED,
     HEAD,
@@ -122,12 +122,25 @@ class Timer:
                     spent[OPTIMISER] = self.time_optimiser()
         return spent
 
-    def empty(self, module: nn.Module) -> nn.Module:
-        """A module built without memory, given memory and plain numbers."""
+    def build(self, kind: Callable[..., Any], *arguments: Any) -> Any:
+        """A module with plain numbers for weights."""
+        with torch.device("meta"):  # nothing is drawn
+            module = kind(*arguments)
         module.to_empty(device=self.place["device"]).to(self.dtype)
         for parameter in module.parameters():
             parameter.data.fill_(0.01)
         return module.train(self.train)
+
+    def both_ways(self, module: nn.Module, forward: Callable[[], Tensor]) -> Callable[[], None]:
+        """A forward pass and, in training, the way back."""
+
+        def work() -> None:
+            out = forward()
+            if self.train:
+                torch.autograd.backward(out, out.detach())
+                module.zero_grad()
+
+        return work
 
     def rows_in_time(self, flops: float, rows: int) -> int:
         """How many of `rows` rows can be timed in LONG seconds."""
@@ -158,8 +171,7 @@ class Timer:
         # Many rows use a weight so often that fetching it does not count.
         turns = self.rows_in_time(100 * flops * batch / self.run.batch, 100)
         copies = min(one.stack.depth, turns, math.ceil(CACHE / size))
-        with torch.device("meta"):
-            stack = Stack(replace(single, depth=copies))
+        stack = self.build(Stack, replace(single, depth=copies))
         spent = self.time_blocks(stack, one, batch, one.tokens)
         scale = one.stack.depth / copies * self.run.batch / batch
         return {part: seconds * scale for part, seconds in spent.items()}
@@ -169,13 +181,12 @@ class Timer:
 
         Looking takes some heads and some queries over all keys, half of that where it is causal.
         """
-        with torch.device("meta"):
-            stack = Stack(single)
+        stack = self.build(Stack, single)
         tokens = max(self.rows_in_time(flops, one.tokens), min(one.tokens, 64))
         spent = self.time_blocks(stack, one, 1, tokens)
         scale = one.stack.depth * self.run.batch * one.tokens / tokens
         times = {part: seconds * scale for part, seconds in spent.items()}
-        attn, block = cast(Block, stack.blocks[0]).attn, one.stack.block
+        attn, block = stack.blocks[0].attn, one.stack.block
         heads = block.heads // block.groups  # of one group
         each = 4 * one.tokens * block.width * heads
         queries = self.rows_in_time(each * one.tokens, one.tokens)
@@ -191,7 +202,6 @@ class Timer:
 
     def time_blocks(self, stack: Stack, one: Pass, batch: int, tokens: int) -> dict[str, float]:
         """Seconds of one pass through the copies, by part: median of several passes."""
-        self.empty(stack)
         watch = Stopwatch(self.watch.device)
         for block in cast(list[Block], stack.blocks):
             for attn in (block.attn, *([block.cross] if block.cross else [])):
@@ -207,13 +217,7 @@ class Timer:
             out: Tensor = stack(x, Context(stack.view(x, positions), View()), memory)
             return out
 
-        def work() -> None:
-            out = forward()
-            if self.train:
-                torch.autograd.backward(out, x.detach())
-                stack.zero_grad()
-
-        quickest = watch.sample(work)
+        quickest = watch.sample(self.both_ways(stack, forward))
         rest = quickest["all"] - quickest["attn"] - quickest["mlp"]
         times = {
             PROJECT: quickest["attn"] - quickest["look"],
@@ -235,36 +239,20 @@ class Timer:
         config = one.front
         if isinstance(config, TextConfig) and not self.train:  # looking rows up needs few of them
             config = replace(config, vocab=min(config.vocab, 5000))
-        with torch.device("meta"):
-            front = build_front(config)
-        self.empty(front)
-        inputs = self.inputs(one)
-
-        def work() -> None:
-            x = front(inputs).x
-            if self.train:
-                torch.autograd.backward(x, x.detach())
-                front.zero_grad()
-
-        return self.watch.best(work)
-
-    def inputs(self, one: Pass) -> Tensor:
-        """Random ids, pixels or log-mel."""
-        front, batch = one.front, self.run.batch
-        if isinstance(front, TextConfig):
-            most = min(front.vocab, 5000)
-            return torch.randint(most, (batch, one.tokens), device=self.place["device"])
-        if isinstance(front, ImageConfig):
-            return torch.rand(batch, front.channels, front.height, front.width, **self.place)
-        assert isinstance(front, AudioConfig)
-        return torch.rand(batch, front.mels, 2 * one.tokens, **self.place)
+        front, batch = self.build(build_front, config), self.run.batch
+        if isinstance(config, TextConfig):
+            size, most = (batch, one.tokens), min(config.vocab, 5000)
+            inputs = torch.randint(most, size, device=self.place["device"])
+        elif isinstance(config, ImageConfig):
+            inputs = torch.rand(batch, config.channels, config.height, config.width, **self.place)
+        else:
+            inputs = torch.rand(batch, config.mels, 2 * one.tokens, **self.place)
+        return self.watch.best(self.both_ways(front, lambda: front(inputs).x))
 
     def time_head(self) -> float:
         """Seconds of the output head, and of the loss when training."""
         config, dim = self.config.head, self.config.last.block.dim
-        with torch.device("meta"):
-            head = Head(config, dim)
-        self.empty(head)
+        head = self.build(Head, config, dim)
         one = passes(self.config, self.run)[-1]
         tokens = 1 if config.take == "first" else one.tokens
         every = self.run.batch * tokens
@@ -272,13 +260,11 @@ class Timer:
         x = torch.rand(rows, 1, dim, **self.place).requires_grad_(self.train)
         target = torch.zeros(rows, dtype=torch.long, device=self.place["device"])
 
-        def work() -> None:
-            scores = head(x)
-            if self.train:
-                torch.autograd.backward(F.cross_entropy(scores.flatten(0, -2), target))
-                head.zero_grad()
+        def forward() -> Tensor:
+            scores: Tensor = head(x)
+            return F.cross_entropy(scores.flatten(0, -2), target) if self.train else scores
 
-        return self.watch.best(work) * every / rows
+        return self.watch.best(self.both_ways(head, forward)) * every / rows
 
     def time_optimiser(self) -> float:
         """Seconds of one AdamW step, from a part of the weights."""
