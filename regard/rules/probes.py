@@ -91,9 +91,9 @@ def find_probes(
         if gains[chosen] <= 1e-9:
             break
         word, says = words[chosen], dict(zip(rules, verdicts[:, chosen], strict=True))
-        sides = ([n for n, yes in says.items() if yes == side] for side in (True, False))
-        probe = DecidingProbe(list(word), blank.join(word), *sides, float(gains[chosen]))
-        probes.append(probe)
+        for_it, against = ([n for n in rules if says[n] == side] for side in (True, False))
+        bits = float(gains[chosen])
+        probes.append(DecidingProbe(list(word), blank.join(word), for_it, against, bits))
         group = group * 2 + verdicts[:, chosen]
     return probes
 
