@@ -59,8 +59,8 @@ def read_memory(key: str) -> int | None:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         return None
-    found = [line.split() for line in lines if line.startswith(f"{key}:")]
-    return int(found[0][1]) * 1024 if found else None
+    fields = [line.split() for line in lines if line.startswith(f"{key}:")]
+    return int(fields[0][1]) * 1024 if fields else None
 
 
 def free_memory(device: str = "cpu") -> int | None:

@@ -140,12 +140,12 @@ def changed_files(data: Mapping[str, str]) -> dict[str, str]:
     wrong = {}
     for name, wanted in data.items():
         try:
-            found = file_hash(name)
+            digest = file_hash(name)
         except OSError as error:
             wrong[name] = error.strerror or str(error)
             continue
-        if found != wanted:
-            wrong[name] = f"SHA-256 {found[:12]}…, was {wanted[:12]}…"
+        if digest != wanted:
+            wrong[name] = f"SHA-256 {digest[:12]}…, was {wanted[:12]}…"
     return wrong
 
 

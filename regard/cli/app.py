@@ -70,24 +70,24 @@ def door(command: Command) -> Callable[..., int]:
 
     def run(*args: Any, **flags: Any) -> int:
         positional = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY]
-        given = dict(zip([p.name for p in positional], args, strict=False)) | flags
-        given = {name: with_dashes(value) for name, value in given.items()}
-        common = {p.name: given.pop(p.name, p.default) for p in COMMON}
-        files = given.pop("file", None)
+        arguments = dict(zip([p.name for p in positional], args, strict=False)) | flags
+        arguments = {name: with_dashes(value) for name, value in arguments.items()}
+        common = {p.name: arguments.pop(p.name, p.default) for p in COMMON}
+        files = arguments.pop("file", None)
         check_places(*(common["save"] or ()), common["receipt"])  # before any work
         for name, how in words.items():
             read = read_whole if how == "whole" else read_texts
-            given[name] = read(given.get(name) or [], files, joined=how == "joined")
+            arguments[name] = read(arguments.get(name) or [], files, joined=how == "joined")
         if "watch" in hints and not common["json"] and sys.stdout.isatty():
-            given["watch"] = partial(print, end="", flush=True)
+            arguments["watch"] = partial(print, end="", flush=True)
         with settings(
             device=common["device"],
             seed=common["seed"],
             progress=not common["no_progress"],
             quiet=common["quiet"],
         ):
-            check_arguments(function, given)
-            result = note_call(function, given, function(**given))
+            check_arguments(function, arguments)
+            result = note_call(function, arguments, function(**arguments))
             return render(result, common["json"], common["save"], common["receipt"])
 
     doc = docstring_parser.parse(function.__doc__ or "")

@@ -132,12 +132,7 @@ def read_level(
         logs.append(log)
         shares.append(0.0 if last else share)
         if n == 1:
-            if parts[1] in words:
-                before = first + words[parts[1]]
-                raise lines.wrong(
-                    f"{parts[1]!r} again, which line {before:,} has", "each word once"
-                )
-            words[parts[1]] = len(words)
+            words.setdefault(parts[1], len(words))
         try:
             ids.append([words[word] for word in parts[1 : n + 1]])
         except KeyError as error:

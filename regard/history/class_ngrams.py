@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.errors import UsageError
 from regard.history.clusters import Whole
 from regard.history.config import Smoothing
 from regard.history.ngrams import DrawnWord, Floats, Ids, Level, Ngrams, check_ids
-from regard.history.smoothing import train_ngrams
+from regard.history.smoothing import safe_log, train_ngrams
 
 
 @dataclass(frozen=True)
@@ -51,11 +50,6 @@ class ClassNgrams:
         words = check_ids(ids, self.vocab)
         return self.model.logprobs(self.classes[words]) + self.emission[words]
 
-    def distribution(self, context: Whole | Sequence[int]) -> Floats:
-        """log p (V,) of every id after a context."""
-        after = self.model.distribution(self.classes[check_ids(context, self.vocab)])
-        return after[self.classes] + self.emission
-
     def draw(self, context: Sequence[int], order: int, chance: float) -> DrawnWord:
         """A class as `Ngrams.draw` does, then a word as often as it was seen in its class."""
         drawn = self.model.draw(
@@ -77,16 +71,10 @@ def train_class_ngrams(
     prune: Sequence[int] = (),
 ) -> ClassNgrams:
     """Count classes as `train_ngrams` does words; a sentence's start needs a class of its own."""
-    classes = np.asarray(classes, np.int64)
-    if start is not None and (classes == classes[start]).sum() > 1:
-        problem = f"class {classes[start]} of the start, id {start}, has other words"
-        raise UsageError("training n-grams of classes", problem, "a class of its own")
     size, first = int(classes.max()) + 1, None if start is None else int(classes[start])
     counts = np.bincount(ids, minlength=len(classes)).astype(np.float64)
     seen, words = np.bincount(classes, counts, size), np.bincount(classes, minlength=size)
     # A class that was never seen shares evenly: a word alone in its class is sure, seen or not.
     even = np.where(seen[classes] > 0, counts, 1) / np.where(seen > 0, seen, words)[classes]
-    with np.errstate(divide="ignore"):
-        emission = np.log(even)
     model = train_ngrams(classes[ids], size, order, way, k, first, prune)
-    return ClassNgrams(classes, model, emission, start)
+    return ClassNgrams(classes, model, safe_log(even), start)

@@ -67,23 +67,12 @@ class Bigrams:
             sums.append(np.asarray(np.bincount(where[known], counts[known], k), np.float64))
         return sums[0], sums[1]
 
-    def between(self, classes: Ids, k: int) -> Floats:
-        """Counts (k, k) of neighbouring classes."""
-        keys = classes[self.first] * k + classes[self.second]
-        return np.asarray(np.bincount(keys, self.count, k * k), np.float64).reshape(k, k)
-
 
 def share(n: Floats, before: Floats, after: Floats, total: int) -> Floats:
     """n / total · log₂ (n · total / (before · after)), nothing where n is nothing."""
     some = np.where(n > 0, n, 1)
     bits = np.log2(some * total / np.where(n > 0, before * after, total))
     return np.asarray(np.where(n > 0, n, 0) * bits / total)
-
-
-def ami(counts: Floats) -> float:
-    """Average mutual information, in bits, of counts (k, k) of neighbours."""
-    before, after = counts.sum(1)[:, None], counts.sum(0)[None]
-    return float(share(counts, before, after, int(counts.sum())).sum())
 
 
 # Brown's clusters ---------------------------------------------------------------------------------

@@ -49,21 +49,6 @@ class Ragged:
         return Ragged(np.insert(self.ids, starts, id), self.bounds + np.arange(len(self.bounds)))
 
 
-@dataclass(frozen=True)
-class TranslationTable:
-    """t(target | source), sparse: row n holds the target ids that source id n met, ascending."""
-
-    bounds: Ids  # (rows + 1,); the last row is NULL's, which stands in every sentence
-    targets: Short  # (cells,)
-    t: Floats  # (cells,)
-    counts: Floats  # (cells,) how often the one was translated by the other, by expectation
-
-    def row(self, source: int) -> tuple[Short, Floats, Floats]:
-        """Target ids of one source id, their probabilities and counts."""
-        own = slice(int(self.bounds[source]), int(self.bounds[source + 1]))
-        return self.targets[own], self.t[own], self.counts[own]
-
-
 class Links(NamedTuple):
     """The links of some pairs, those of one target word side by side."""
 
@@ -72,7 +57,12 @@ class Links(NamedTuple):
 
 
 class IBM1:
-    """The model of some pairs; each `step` is a round of EM."""
+    """The model of some pairs; each `step` is a round of EM.
+
+    t(target | source) is sparse: row n, from bounds[n] on, holds the `targets` that source id n
+    met, ascending; the last row is NULL's, which stands in every sentence. `counts` is how often
+    the one was translated by the other, by expectation.
+    """
 
     def __init__(self, sources: Ragged, targets: Ragged, source_ids: int, target_ids: int) -> None:
         check(sources, source_ids, "source")
@@ -95,10 +85,10 @@ class IBM1:
         self.t: Floats = 1 / np.repeat(sizes, sizes)  # uniform
         self.counts: Floats = np.zeros_like(self.t)
 
-    @property
-    def table(self) -> TranslationTable:
-        """What is known so far."""
-        return TranslationTable(self.bounds, self.targets, self.t, self.counts)
+    def row(self, source: int) -> tuple[Short, Floats, Floats]:
+        """Target ids of one source id, their probabilities and counts."""
+        own = slice(int(self.bounds[source]), int(self.bounds[source + 1]))
+        return self.targets[own], self.t[own], self.counts[own]
 
     def step(self) -> float:
         """One round of EM; returns the log-likelihood of the pairs before it, in nats."""
@@ -206,6 +196,7 @@ class Sparse:
         return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
 
 
+@dataclass(frozen=True)
 class WordByWord:
     """A dictionary with probabilities: each source word becomes its likeliest target word.
 
@@ -213,11 +204,10 @@ class WordByWord:
     n occurrences, those that no target word came from.
     """
 
-    def __init__(self, table: Sparse, silent: Floats) -> None:
-        self.table = table
-        """t(target | source)."""
-        self.silent = silent
-        """How often each source word becomes nothing."""
+    table: Sparse
+    """t(target | source)."""
+    silent: Floats
+    """How often each source word becomes nothing."""
 
     def slots(self, sentence: list[str], ids: Ids, targets: list[str]) -> list[Slot]:
         """What could stand at each place; unknown source words (-1) are copied."""
@@ -254,10 +244,9 @@ def train_words(
     cells = int(model.bounds[words])  # without NULL's
     model.t[cells:] = np.finfo(np.float64).tiny  # NULL would take half of what stands everywhere
     model.step()
-    table = model.table
-    whole = Sparse(table.bounds[: words + 1], table.targets[:cells], table.t[:cells])
+    whole = Sparse(model.bounds[: words + 1], model.targets[:cells], model.t[:cells])
     row = whole.row_of
-    said = np.bincount(row, table.counts[:cells], words) / np.bincount(sources.ids, minlength=words)
+    said = np.bincount(row, model.counts[:cells], words) / np.bincount(sources.ids, minlength=words)
     silent = np.clip(1 - said, 0.0, 1 - LEAST)
     best = np.zeros(words)
     np.maximum.at(best, row, whole.values)

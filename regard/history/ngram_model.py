@@ -20,6 +20,7 @@ from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
 from regard.ambient import current, note, progress
+from regard.data.statistics import perplexity
 from regard.data.text_files import Paths, find_files, naming, read_lines, read_parts
 from regard.errors import DataError, ResourceError, UsageError
 from regard.files import check_new, file_hash, read_json, read_shapes, write_whole
@@ -374,7 +375,7 @@ def train_from_files(
         [len(level) for level in tables.levels],
         model.smoothing,
         round(seconds, 2),
-        None if loss is None else math.exp(loss) if loss < 700 else math.inf,
+        None if loss is None else perplexity(loss),
         None if loss is None else loss / math.log(2),
     )
 

@@ -147,27 +147,6 @@ class Ngrams:
         total[fresh] = np.nan
         return total
 
-    def distribution(self, context: Sequence[int] | Ids) -> Floats:
-        """log p (V,) of every id after a context; the start of a sentence has none of it."""
-        words = check_ids(context, self.vocab)
-        if self.start is not None and (words == self.start).any():
-            words = words[np.flatnonzero(words == self.start)[-1] :]
-        words = words[max(0, len(words) - self.order + 1) :]
-        first = self.levels[0].logprob
-        total = np.where(np.isnan(first), self.base, first)
-        for n in range(1, len(words) + 1):
-            place = self.place(words[len(words) - n :])
-            if place < 0:
-                break  # what was never seen is no part of a longer context either
-            total = total + self.levels[n - 1].backoff[place]
-            after = self.after(n, place)
-            own = self.levels[n].logprob[after]
-            kept = ~np.isnan(own)
-            total[self.levels[n].word[after][kept]] = own[kept]
-        if self.start is not None:
-            total[self.start] = -np.inf
-        return total
-
     def after(self, n: int, place: int) -> slice:
         """Where in level n the n-grams stand that go on from one of the level below."""
         keys = self.index[n].keys

@@ -274,8 +274,17 @@ class Samples(Result):
         yield Grid(self.title(), ("order", "text"), rows, left=2)
 
 
+class CountingRun(Result):
+    """A run whose figures are those that were asked for, or that its kind of model has."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without what is None."""
+        held = super().to_dict()
+        return {name: held[name] for name in held if getattr(self, name) is not None}
+
+
 @dataclass(frozen=True)
-class NgramRun(Result):
+class NgramRun(CountingRun):
     """n-grams up to {order} {units}, in {out}."""
 
     out: str
@@ -303,12 +312,6 @@ class NgramRun(Result):
             return f"a bag of words, in {self.out}"
         return f"n-grams up to {self.order} {'words' if self.classes is None else 'classes'}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Without what was not asked for."""
-        held = super().to_dict()
-        asked = [name for name in held if getattr(self, name) is not None]
-        return {name: held[name] for name in asked}
-
 
 @dataclass(frozen=True)
 class VectorRun(Result):
@@ -324,7 +327,7 @@ class VectorRun(Result):
 
 
 @dataclass(frozen=True)
-class TranslatorRun(Result):
+class TranslatorRun(CountingRun):
     """A translator that counts words, in {out}."""
 
     out: str
@@ -339,10 +342,6 @@ class TranslatorRun(Result):
     weights: int
     seconds: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Classes only where the model has some."""
-        return {name: value for name, value in super().to_dict().items() if value is not None}
-
 
 # The ladder ---------------------------------------------------------------------------------------
 
@@ -355,16 +354,16 @@ class RungScore(Row):
 
     name: str
     title: str
-    bleu: float | None
-    """Of translators."""
-    perplexity: float | None
-    """Of language models."""
-    bits: float | None
-    """A token, of the test text, or of the validation pairs."""
     parameters: int
     seconds: float
     tokens_per_s: float
     joules: float
+    bleu: float | None = None
+    """Of translators."""
+    perplexity: float | None = None
+    """Of language models."""
+    bits: float | None = None
+    """A token, of the test text, or of the validation pairs."""
     steps: int | None = None
     """Of translators that are trained step by step."""
     by_length: list[dict[str, Any]] | None = None

@@ -23,6 +23,7 @@ import numpy as np
 from regard.ambient import choose_device, current, note, settings
 from regard.data.duplicates import WORDS, count_words, normalise
 from regard.data.pairs import read_pairs
+from regard.data.statistics import perplexity
 from regard.data.text_files import read_lines, read_parts
 from regard.decode.scoring import score_rows
 from regard.energy import Meter
@@ -133,13 +134,6 @@ DISTANCES = (0, 1, 2, 4, 8, 16, 32, 64)
 """Words between the two."""
 
 
-class Question(NamedTuple):
-    """What is read, and what should follow."""
-
-    before: list[int]
-    answer: list[int]
-
-
 def lacking(tokenizer: Tokenizer) -> list[str]:
     """Words of the question that a tokenizer does not know."""
     return [w for w in f"{BEGIN} {END} {ANSWER}".split() if not knows(tokenizer, w)]
@@ -150,27 +144,24 @@ def knows(tokenizer: Tokenizer, word: str) -> bool:
     return tokenizer.specials.get("unk", -1) not in tokenizer.encode(word, special=False)
 
 
-def questions(tokenizer: Tokenizer) -> dict[int, Question]:
-    """The sentence with known words between its halves, by how many."""
+def questions(tokenizer: Tokenizer) -> dict[int, tuple[list[int], int]]:
+    """The sentence with known words between its halves, by how many; and the answer's tokens."""
     known = [word for word in FILLER if knows(tokenizer, word)]
-    asked: dict[int, Question] = {}
+    asked = dict[int, tuple[list[int], int]]()
     for distance in DISTANCES if known else (0,):
         text = " ".join([BEGIN, *islice(cycle(known), distance), END])
-        before = tokenizer.encode(text, special=False)
         whole = tokenizer.encode(f"{text} {ANSWER}", special=False)
-        asked[distance] = Question(before, whole[len(before) :])
+        asked[distance] = whole, len(whole) - len(tokenizer.encode(text, special=False))
     return asked
 
 
 def answer_curve(
-    asked: Mapping[int, Question], logprobs: Callable[[list[int]], Sequence[float] | Floats | None]
+    asked: Mapping[int, tuple[list[int], int]],
+    logprobs: Callable[[list[int]], Sequence[float] | Floats | None],
 ) -> list[float | None]:
     """p(answer) at each distance; None where a model has no room for so much."""
-    curve = list[float | None]()
-    for question in asked.values():
-        row = logprobs([*question.before, *question.answer])
-        curve.append(None if row is None else math.exp(sum(row[-len(question.answer) :])))
-    return curve
+    rows = [(logprobs(whole), size) for whole, size in asked.values()]
+    return [None if row is None else math.exp(sum(row[-size:])) for row, size in rows]
 
 
 # One split ----------------------------------------------------------------------------------------
@@ -224,17 +215,18 @@ def make_split(config: LadderConfig, folder: Path) -> LadderSplit:
     files = {name: folder / f"{name}.{'tsv' if config.pairs else 'txt'}" for name in parts}
     for name, path in files.items():
         path.write_text("".join(f"{row}\n" for row in parts[name]), encoding="utf-8")
-    roles, wrap = (("pad", "eos"), "eos") if config.pairs else (("pad", "eos"), "none")
+    wrap = "eos" if config.pairs else "none"
     size = config.vocab or (PIECES if config.pairs else None)
     least = config.min_count if kind in ("spaced", "words") else 1
     texts = read_parts([files["train"]])
     if config.pairs:
         texts = (f"{side}\n" for pair in read_pairs(files["train"]) for side in pair)
-    tokenizer = train_tokenizer(texts, kind, size, specials=roles, min_count=least, wrap=wrap)
+    tokenizer = train_tokenizer(
+        texts, kind, size, specials=("pad", "eos"), min_count=least, wrap=wrap
+    )
     tokenizer.save(folder / "tokenizer")
     lines = {name: len(rows) for name, rows in parts.items()}
-    places = files["train"], files["valid"], files["test"], folder / "tokenizer"
-    return LadderSplit(*places, lines, taken_out)
+    return LadderSplit(**files, tokenizer=folder / "tokenizer", lines=lines, taken_out=taken_out)
 
 
 def cut_parts(config: LadderConfig) -> tuple[dict[str, list[str]], int]:
@@ -278,7 +270,11 @@ def cut_parts(config: LadderConfig) -> tuple[dict[str, list[str]], int]:
 
 def climb(config: LadderConfig, train: Any, evaluate: Any) -> Ladder:
     """Train and measure rung after rung; `train` and `evaluate` are the rooms of these names."""
-    rungs = choose_rungs(config)
+    known = {rung.name: rung for rung in (PAIRS if config.pairs else TEXTS)}
+    asked = list(known) if config.rungs is None else config.rungs.split(",")
+    for name in asked:
+        check_known(name, known, DOING, f"no rung {name!r}")
+    rungs = [rung for name, rung in known.items() if name in asked]
     if config.out is None:
         with TemporaryDirectory(prefix="regard-ladder-") as folder:
             return Climb(config, rungs, Path(folder), train, evaluate).run()
@@ -290,15 +286,6 @@ def climb(config: LadderConfig, train: Any, evaluate: Any) -> Ladder:
         ladder.save(Path(config.out) / PICTURE)
         note(f"picture: {Path(config.out) / PICTURE}")
     return ladder
-
-
-def choose_rungs(config: LadderConfig) -> list[Rung]:
-    """The rungs asked for, in the order of the ladder."""
-    known = {rung.name: rung for rung in (PAIRS if config.pairs else TEXTS)}
-    asked = list(known) if config.rungs is None else config.rungs.split(",")
-    for name in asked:
-        check_known(name, known, DOING, f"no rung {name!r}")
-    return [rung for name, rung in known.items() if name in asked]
 
 
 class Climb:
@@ -324,8 +311,9 @@ class Climb:
             note(f"left out of training, as test or validation has them: {lines}")
         scores = list[RungScore]()
         for number, rung in enumerate(self.rungs):
-            left = sum(other.share for other in self.rungs[number:] if not other.counts)
-            seconds = 0.0 if rung.counts else self.time_left() * rung.share / left
+            shares = sum(other.share for other in self.rungs[number:] if not other.counts)
+            left = max(0.0, self.began + 60 * config.minutes - time.monotonic())
+            seconds = 0.0 if rung.counts else left * rung.share / shares
             about = "" if rung.counts or config.steps else f", about {seconds:.0f} s"
             note(f"rung {number + 1} of {len(self.rungs)}: {rung.title}{about}")
             with settings(quiet=True):
@@ -351,10 +339,6 @@ class Climb:
             None if config.pairs else french,
         )
 
-    def time_left(self) -> float:
-        """Seconds until the end of the budget."""
-        return max(0.0, self.began + 60 * self.config.minutes - time.monotonic())
-
     def measure_rung(self, rung: Rung, out: Path, seconds: float) -> dict[str, Any]:
         """Train a rung into a folder and measure it on the test data."""
         if rung.name == "word2vec":
@@ -364,10 +348,10 @@ class Climb:
         if self.config.pairs:
             score = self.evaluate.translate(model, self.split.test, by_length=True, workers=1)
             bands = score.to_dict()["by_length"]
-            return costs | {"bleu": score.bleu, "perplexity": None, "by_length": bands}
+            return costs | {"bleu": score.bleu, "by_length": bands}
         costs.pop("steps", None)
         score = self.evaluate.lm(model, self.split.test)
-        quality = {"bleu": None, "perplexity": score.perplexity, "bits": score.bits_per_token}
+        quality = {"perplexity": score.perplexity, "bits": score.bits_per_token}
         return costs | quality | {"french": self.follow_french(rung, model)}
 
     def count(self, rung: Rung, out: Path) -> dict[str, Any]:
@@ -390,7 +374,6 @@ class Climb:
             own = run.vocabulary if rung.name == "classes" else 0  # each word's share of its class
             size = sum(run.ngrams) + own
         return {
-            "bits": None,
             "parameters": size,
             "seconds": run.seconds,
             "tokens_per_s": words / max(run.seconds, 0.01),
@@ -429,8 +412,7 @@ class Climb:
             raise DataError(DOING, f"no tokens in {self.split.test}", "one or more")
         loss = -float(logs.mean())
         return {
-            "bleu": None,
-            "perplexity": math.exp(loss) if loss < 700 else math.inf,
+            "perplexity": perplexity(loss),
             "bits": loss / math.log(2),
             "parameters": model.parameters,
             "seconds": taken,
@@ -445,13 +427,10 @@ class Climb:
             return None
         if rung.counts:
             return answer_curve(self.asked, NgramModel.open(Path(model)).tables.logprobs)
-        kit = self.kit
-        room = room_of(kit)
-
-        def by_model(whole: list[int]) -> list[float] | None:
-            return score_rows(kit.model, [whole])[0] if len(whole) <= room + 1 else None
-
-        return answer_curve(self.asked, by_model)
+        net, room = self.kit.model, room_of(self.kit)
+        return answer_curve(
+            self.asked, lambda ids: score_rows(net, [ids])[0] if len(ids) <= room + 1 else None
+        )
 
     def train_steps(self, rung: Rung, out: Path, seconds: float) -> dict[str, Any]:
         """Train step by step, for so many seconds or as many steps as asked for."""

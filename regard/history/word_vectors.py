@@ -97,10 +97,6 @@ class WordVectors:
         close = difflib.get_close_matches(word, alike, count, cutoff=0.5)
         return list(dict.fromkeys([*sorted(cases), *close]))[:count]
 
-    def similarity(self, a: str, b: str) -> float:
-        """Cosine of two words."""
-        return float(self.unit[self.row(a)] @ self.unit[self.row(b)])
-
     def neighbours(self, word: str, count: int = 10) -> list[NearWord]:
         """The words of the largest cosines, the word itself left out."""
         row = self.row(word)
@@ -324,33 +320,22 @@ def table_of(words: list[str], matrix: Floats, name: Path) -> WordVectors:
     return WordVectors([words[n] for n in first], matrix[first])
 
 
-def write_text(vectors: WordVectors, path: str | os.PathLike[str]) -> None:
-    """word2vec's text: the numbers in as many digits as bring them back bit by bit."""
-    lines = [f"{len(vectors)} {vectors.dim}"]
-    for word, row in zip(plain_words(vectors, path), vectors.matrix, strict=True):
-        lines.append(f"{word} {' '.join(map(str, row))}")
-    write_whole(Path(path), ("\n".join(lines) + "\n").encode())
-
-
-def write_binary(vectors: WordVectors, path: str | os.PathLike[str]) -> None:
-    """word2vec's binary form, each row ended by a line feed as in the authors' code."""
-    parts = [f"{len(vectors)} {vectors.dim}\n".encode()]
-    for word, row in zip(plain_words(vectors, path), vectors.matrix, strict=True):
-        parts += [f"{word} ".encode(), row.astype("<f4").tobytes(), b"\n"]
-    write_whole(Path(path), b"".join(parts))
-
-
-def plain_words(vectors: WordVectors, path: str | os.PathLike[str]) -> list[str]:
-    """The words, unless one has a blank in it, which these files cannot hold."""
+def write_vectors(vectors: WordVectors, path: Path, binary: bool) -> None:
+    """word2vec's binary form or its text, in as many digits as bring numbers back bit by bit."""
     bad = next((word for word in vectors.words if not word or word.split() != [word]), None)
     if bad is not None:
         raise DataError(f"writing {path}", f"the word {bad!r}", "words without blanks")
-    return vectors.words
+    parts = [f"{len(vectors)} {vectors.dim}\n".encode()]
+    for word, row in zip(vectors.words, vectors.matrix, strict=True):
+        numbers = row.astype("<f4").tobytes() if binary else " ".join(map(str, row)).encode()
+        parts += [f"{word} ".encode(), numbers, b"\n"]  # the authors' code ends binary rows so too
+    write_whole(path, b"".join(parts))
 
 
 # Training -----------------------------------------------------------------------------------------
 
-FORMS = {".bin": write_binary, ".txt": write_text, ".vec": write_text}
+FORMS = {".bin": True, ".txt": False, ".vec": False}
+"""Whether files that end so are binary."""
 
 
 def train_vectors(corpus: WordCorpus, config: Word2VecConfig, workers: int, out: Path) -> VectorRun:
@@ -365,7 +350,7 @@ def train_vectors(corpus: WordCorpus, config: Word2VecConfig, workers: int, out:
         learnt = train_word2vec(corpus, config, current().seed, workers, tell)
     seconds = time.monotonic() - start
     if out.suffix in FORMS:
-        FORMS[out.suffix](WordVectors(corpus.words, learnt.inputs), out)
+        write_vectors(WordVectors(corpus.words, learnt.inputs), out, FORMS[out.suffix])
     else:
         settings = asdict(config) | {"epochs": epochs, "seed": current().seed}
         matrices = {"in": learnt.inputs, "out": learnt.outputs}

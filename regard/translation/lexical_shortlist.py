@@ -15,7 +15,7 @@ from regard.data.text_files import chunks, evenly
 from regard.decode.shortlist import SHORTLIST_FILE, Ids, Shortlist
 from regard.errors import DataError, UsageError
 from regard.files import write_whole
-from regard.history.ibm1 import IBM1, Ragged, TranslationTable
+from regard.history.ibm1 import IBM1, Ragged
 from regard.model.config import TextConfig
 from regard.tokens.tokenizer import Tokenizer
 from regard.train.results import LearntShortlist
@@ -58,9 +58,7 @@ def learn_shortlist(
             model.step()
         say("writing the lists")
         seen = np.bincount(rows.ids, minlength=words)
-        lists = make_shortlist(
-            model.table, seen, kit.text_tokenizer, kit.stops, best=best, always=always
-        )
+        lists = make_shortlist(model, seen, kit.text_tokenizer, kit.stops, best=best, always=always)
         data, place = lists.to_bytes(), folder / SHORTLIST_FILE
         write_whole(place, data)
         length, share = coverage(lists, sources[first:], targets[first:])
@@ -84,7 +82,7 @@ def encode_pairs(
 
 
 def make_shortlist(
-    table: TranslationTable,
+    model: IBM1,
     seen: Ids,
     tokenizer: Tokenizer,
     ends: Collection[int],
@@ -100,12 +98,12 @@ def make_shortlist(
     allowed[np.argsort(-seen, kind="stable")[:always]] = True
     allowed &= seen > 0
     allowed[[*spelling_ids(tokenizer), *ends]] = True
-    sources = len(table.bounds) - 2  # the last row is NULL's
+    sources = len(model.bounds) - 2  # the last row is NULL's
     same = tokenizer.pieces(range(tokenizer.size), "source")
     target = tokenizer.pieces(range(tokenizer.size), "target")
     lists = list[list[int]]()
     for source in range(sources):
-        ids, t, count = table.row(source)
+        ids, t, count = model.row(source)
         good = (t >= LIKELY) & (count >= OFTEN) & ~allowed[ids]
         ids, t = ids[good], t[good]
         ids = ids[np.argsort(-t, kind="stable")[:best]]

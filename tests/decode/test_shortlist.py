@@ -143,7 +143,7 @@ def test_lists_hold_what_the_table_says() -> None:
     for _ in range(5):
         model.step()
     seen = np.bincount(np.concatenate(targets), minlength=vocab)
-    made = make_shortlist(model.table, seen, tokenizer, {1}, best=1, always=3)
+    made = make_shortlist(model, seen, tokenizer, {1}, best=1, always=3)
     frequent = set(np.argsort(-seen, kind="stable")[:3].tolist())
     assert set(made.always.tolist()) == frequent | set(spelling_ids(tokenizer)) | {1}
     for source in range(vocab):

@@ -6,6 +6,8 @@ from collections import Counter
 from functools import cache
 from math import log
 
+import numpy as np
+
 
 class Naive:
     """Counts of a list of sentences; `start` stands before each, `end` is one of its words."""
@@ -138,3 +140,9 @@ class KneserNey(Naive):
         d = self.discounts(len(h) + 1)
         left = sum(d[min(c, 3)] for c in counts.values())
         return (counts[w] - d[min(counts[w], 3)] + left * lower) / total
+
+
+def distribution(model, context):
+    """log p (V,) of every id after a context; the start of a sentence has none of it."""
+    logs = np.array([model.logprobs([*context, id])[-1] for id in range(model.vocab)])
+    return np.where(np.isnan(logs), -np.inf, logs)

@@ -14,6 +14,7 @@ from regard.history.ngram_model import NgramModel
 from regard.history.predictors import NgramPredictor
 from regard.history.smoothing import train_ngrams
 from regard.tokens.trainers import train_tokenizer
+from tests.history.naive_ngrams import distribution
 from tests.history.planted_classes import planted, same_split
 
 
@@ -52,7 +53,7 @@ def test_probabilities_sum_to_one():
     classes = np.array([0, 1, *[2, 3] * 5])
     made = train_class_ngrams(rows(), classes, 3, start=0)
     for context in ([0], [0, 3, 4], [5, 5]):
-        log = made.distribution(np.array(context))
+        log = distribution(made, np.array(context))
         assert np.exp(log).sum() == pytest.approx(1, abs=1e-9)
         for word in range(1, 12):
             assert made.logprobs(np.array([*context, word]))[-1] == pytest.approx(log[word])
@@ -69,8 +70,6 @@ def test_classes_help_where_text_is_short():
 
 
 def test_wrong_classes():
-    with pytest.raises(UsageError, match="has other words"):
-        train_class_ngrams(rows(), np.zeros(12, int), start=0)
     with pytest.raises(DataError, match="ids from 0 to 12"):
         train_class_ngrams(rows(), np.arange(12), start=0).logprobs(np.array([0, 12]))
 
@@ -132,7 +131,7 @@ def test_a_predictor_says_what_the_distribution_says():
     heard = [[begin], [begin]]
     for step in [*zip(*texts, strict=True), (end, texts[0][0]), (texts[0][0], texts[1][0])]:
         for row, p in enumerate(predictor.predict()):
-            np.testing.assert_allclose(p, np.exp(made.tables.distribution(heard[row])), atol=1e-12)
+            np.testing.assert_allclose(p, np.exp(distribution(made.tables, heard[row])), atol=1e-12)
         predictor.read(np.array(step))
         heard = [
             [begin] if word == end else [*row, word] for row, word in zip(heard, step, strict=True)

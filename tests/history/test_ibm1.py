@@ -46,10 +46,10 @@ def model_of(pairs: Sequence[Pair], sources: int, targets: int) -> IBM1:
 
 def table_of(model: IBM1) -> dict[tuple[int, int], float]:
     """The table with NULL as in the dictionary."""
-    last = len(model.table.bounds) - 2
+    last = len(model.bounds) - 2
     found = dict[tuple[int, int], float]()
     for source in range(last + 1):
-        targets, t, _ = model.table.row(source)
+        targets, t, _ = model.row(source)
         assert targets.tolist() == sorted(set(targets.tolist()))
         name = NULL if source == last else source
         found |= {(name, int(n)): float(p) for n, p in zip(targets, t, strict=True)}
@@ -82,7 +82,7 @@ def test_equals_dictionaries(
         assert max(abs(found[cell] - p) for cell, p in wanted.items()) <= 1e-12
         assert likelihood == pytest.approx(before, rel=1e-12)
     words = sum(len(target) for _, target in pairs)
-    assert model.table.counts.sum() == pytest.approx(words)  # each word is explained once
+    assert model.counts.sum() == pytest.approx(words)  # each word is explained once
 
 
 def test_likelihood_never_falls() -> None:
@@ -114,5 +114,5 @@ def test_what_does_not_fit() -> None:
     with pytest.raises(DataError, match="source ids from -1 to 0"):
         model_of([([0, -1], [0])], 1, 1)
     empty = model_of([], 3, 3)
-    assert empty.step() == 0 and not len(empty.table.t)
-    assert not len(model_of([([1], [])], 3, 3).table.t)
+    assert empty.step() == 0 and not len(empty.t)
+    assert not len(model_of([([1], [])], 3, 3).t)

@@ -20,6 +20,7 @@ from regard.history.ngram_model import NgramModel, encode_lines
 from regard.history.smoothing import train_ngrams
 from regard.tokens.trainers import train_tokenizer
 from tests.decode.toy import beam
+from tests.history.naive_ngrams import distribution
 
 LINES = ["the cat sat on the mat", "the dog sat", "", "a cat on a mat sat on the dog", "the mat"]
 WRAPPED = {"specials": ["bos", "eos"], "wrap": "bos-eos"}
@@ -38,7 +39,7 @@ class NgramStep:
         for row, new in zip(self.rows, ids.tolist(), strict=True):
             row += new
             del row[: max(0, len(row) - self.tables.order)]
-            made.append(self.tables.distribution(row))
+            made.append(distribution(self.tables, row))
         return torch.from_numpy(np.stack(made))
 
     def select(self, rows, group=1):
