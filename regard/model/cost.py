@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from regard.core.config import BlockConfig, StackConfig
+from regard.core.config import StackConfig
 from regard.errors import UsageError
 from regard.model.config import AudioConfig, FrontConfig, ImageConfig, ModelConfig, TextConfig
 
@@ -99,8 +99,14 @@ def count_params(config: ModelConfig) -> Cost:
         block = stack.block
         ways = 2 if block.cross else 1
         norm = norm_params(block.norm, block.dim)
-        params[PROJECT] += stack.depth * ways * projection_params(block)
-        params[MLP] += stack.depth * mlp_params(block)
+        wide, narrow = block.heads * block.width, block.groups * block.width
+        biases = {"q": wide, "k": narrow, "v": narrow, "o": block.dim}
+        maps = 2 * block.dim * (wide + narrow)
+        maps += sum(size for name, size in biases.items() if name in block.bias)
+        params[PROJECT] += stack.depth * ways * maps
+        ups = 2 if block.gated else 1
+        bias = ups * block.hidden + block.dim if "mlp" in block.bias else 0
+        params[MLP] += stack.depth * ((ups + 1) * block.dim * block.hidden + bias)
         inner = 2 * block.width if block.qk_norm else 0
         params[NORM] += stack.depth * (ways * (norm + inner) + norm) + stack.final_norm * norm
         params[LOOK] += stack.buckets * block.heads if stack.position == "relative" else 0
@@ -142,21 +148,6 @@ def stem(front: ImageConfig) -> list[tuple[int, int, int]]:
 def norm_params(kind: str, dim: int) -> int:
     """Scale and shift of a norm."""
     return {"layer": 2 * dim, "rms": dim}.get(kind, 0)
-
-
-def projection_params(block: BlockConfig) -> int:
-    """q, k, v and o of one attention."""
-    wide, narrow = block.heads * block.width, block.groups * block.width
-    biases = {"q": wide, "k": narrow, "v": narrow, "o": block.dim}
-    weights = block.dim * (2 * wide + 2 * narrow)
-    return weights + sum(size for name, size in biases.items() if name in block.bias)
-
-
-def mlp_params(block: BlockConfig) -> int:
-    """up, gate and down."""
-    ups = 2 if block.gated else 1
-    bias = ups * block.hidden + block.dim if "mlp" in block.bias else 0
-    return (ups + 1) * block.dim * block.hidden + bias
 
 
 # FLOPs ----------------------------------------------------------------------------------------
