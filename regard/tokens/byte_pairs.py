@@ -46,7 +46,7 @@ def join(word: list[str], left: str, right: str) -> list[str]:
     return joined
 
 
-class Step(NamedTuple):
+class MergeStep(NamedTuple):
     """A word on its way to its pieces: which merge was made, and what it looks like now."""
 
     rank: int | None
@@ -54,16 +54,16 @@ class Step(NamedTuple):
     pieces: list[str]
 
 
-def replay_merges(word: str, ranks: dict[tuple[str, str], int]) -> list[Step]:
+def replay_merges(word: str, ranks: dict[tuple[str, str], int]) -> list[MergeStep]:
     """How a trained BPE cuts one word: of the pairs it knows, the one learnt first is merged."""
-    steps = [Step(None, list(word))]
+    steps = [MergeStep(None, list(word))]
     while True:
         pieces = steps[-1].pieces
         known = [pair for pair in pairwise(pieces) if pair in ranks]
         if not known:
             return steps
         first = min(known, key=lambda pair: ranks[pair])
-        steps.append(Step(ranks[first] + 1, join(pieces, *first)))
+        steps.append(MergeStep(ranks[first] + 1, join(pieces, *first)))
 
 
 def explain_text(tokenizer: Tokenizer, text: str) -> list[Cut]:
