@@ -23,7 +23,7 @@ from regard.errors import DataError, RegardError, UsageError
 from regard.history.arithmetic_coder import pack, unpack
 from regard.history.config import Alphabet
 from regard.history.letters import Letters, bytes_of, letters_of
-from regard.history.ngrams import Counts, Floats, Ids, Ngrams, count_ngrams
+from regard.history.ngrams import Counts, Floats, Ids, count_ngrams
 from regard.history.predictors import Adaptive, NgramPredictor, Predictor, TextPredictor
 from regard.history.results import BLANK, SPELT, YOU, CodedText, Entropy, Guesses, Player
 from regard.history.smoothing import interpolate, kneser_ney_shares, train_ngrams
@@ -124,6 +124,7 @@ def estimate(ids: Ids, symbols: int, order: int) -> Estimates:
     counts = count_ngrams(ids, symbols, order)
     cut = max(order, int(TRAINED * len(ids)))
     learnt = count_ngrams(ids[:cut], symbols, order)
+    kept = [np.ones(len(level), np.bool_) for level in learnt]
     whole = np.log2(symbols)
     plug_in, corrected, held_out = [float(whole)], [float(whole)], [float(whole)]
     kinds = 1
@@ -134,7 +135,8 @@ def estimate(ids: Ids, symbols: int, order: int) -> Estimates:
         kinds = more
         plug_in.append(value)
         corrected.append(value + float(correction))
-        model = kneser_ney(learnt[:n], symbols)
+        shares = kneser_ney_shares(learnt[:n], None)  # a letter that was not seen keeps one
+        model = interpolate(learnt[:n], symbols, None, kept[:n], shares)
         start = max(0, cut - n + 1)
         bits = -model.logprobs(ids[start:])[cut - start :] / np.log(2)
         held_out.append(float(bits.mean()))
@@ -147,12 +149,6 @@ def conditional(level: Counts) -> float:
     count, context = level.count[seen], level.context[seen]
     before = np.bincount(context, count)[context]
     return float(-(count * np.log2(count / before)).sum() / count.sum()) + 0.0  # no −0
-
-
-def kneser_ney(counts: list[Counts], vocab: int) -> Ngrams:
-    """A smoothed model of counts; a letter that was not seen keeps a share."""
-    kept = [np.ones(len(level), np.bool_) for level in counts]
-    return interpolate(counts, vocab, None, kept, kneser_ney_shares(counts, None))
 
 
 # Guessing -----------------------------------------------------------------------------------------

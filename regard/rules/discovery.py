@@ -264,19 +264,12 @@ def decide(
     form: LineFormat,
 ) -> list[DecidingProbe]:
     """New sequences whose labels would tell the rivals apart."""
-    rules, known = [ranked[n].formula for n in rivals], {line.tokens for line in lines}
-    words = list(short_words(probe_symbols(rules, vocabulary), 1500))
+    rules, known = {n + 1: ranked[n].formula for n in rivals}, {line.tokens for line in lines}
+    words = list(short_words(probe_symbols([*rules.values()], vocabulary), 1500))
     words += edit_lines([line.tokens for line in lines], vocabulary, rng)
     fresh = [word for word in dict.fromkeys(words) if word and word not in known]
-    weights, probes = [max(ranked[n].posterior, 1e-6) for n in rivals], list[DecidingProbe]()
-    for probe in find_probes(rules, weights, fresh):
-        sides: dict[bool, list[int]] = {True: [], False: []}
-        for n, verdict in zip(rivals, probe.verdicts, strict=True):
-            sides[verdict].append(n + 1)
-        text = ("" if form.chars else " ").join(probe.tokens)
-        sequence = list(probe.tokens)
-        probes.append(DecidingProbe(sequence, text, sides[True], sides[False], probe.bits))
-    return probes
+    weights = [max(ranked[n].posterior, 1e-6) for n in rivals]
+    return find_probes(rules, weights, fresh, "" if form.chars else " ")
 
 
 # What a reader must know to judge the rules -----------------------------------------------------

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from regard.rules.encoded_lines import Bools
+from regard.rules.results import DecidingProbe
 from regard.rules.rule import Rule
 from regard.rules.rule_search import RuleCandidate
 
 NEAR = 300  # changed lines that are tried as well
 SHORT = 300  # tokens of such a line at most: very long ones would take minutes to judge
 MOST = 8  # probes
-
-
-class ProbeSequence(NamedTuple):
-    """A sequence, what each rule says of it, and how much the answer tells."""
-
-    tokens: tuple[str, ...]
-    verdicts: tuple[bool, ...]
-    bits: float
-    """Expected bits about which of the rules is the right one."""
 
 
 def short_words(symbols: Sequence[str], most: int) -> Iterator[tuple[str, ...]]:
@@ -76,25 +68,32 @@ def probe_symbols(rules: Sequence[Rule], vocabulary: Sequence[str], most: int = 
 
 
 def find_probes(
-    rules: Sequence[Rule], weights: Sequence[float], words: Sequence[tuple[str, ...]]
-) -> list[ProbeSequence]:
-    """Probes that split the rules step by step until all are apart or nothing more tells.
+    rules: Mapping[int, Rule],
+    weights: Sequence[float],
+    words: Sequence[tuple[str, ...]],
+    blank: str = " ",
+) -> list[DecidingProbe]:
+    """Probes that split numbered rules step by step until all are apart or nothing more tells.
 
     Each is the word that tells most for its length, given the answers to those before it.
     """
     if len(rules) < 2:
         return []
-    verdicts = np.array([[rule(word) for word in words] for rule in map(Rule.compile, rules)])
+    verdicts = np.array(
+        [[rule(word) for word in words] for rule in map(Rule.compile, rules.values())]
+    )
     weight = np.asarray(weights) / np.sum(weights)
     lengths = np.array([len(word) for word in words])
-    group, probes = np.zeros(len(rules), int), list[ProbeSequence]()
+    group, probes = np.zeros(len(rules), int), list[DecidingProbe]()
     while len(probes) < MOST:
         gains = information(verdicts, group, weight)
         chosen = int(np.argmax(gains / lengths))
         if gains[chosen] <= 1e-9:
             break
-        says = tuple(bool(v) for v in verdicts[:, chosen])
-        probes.append(ProbeSequence(tuple(words[chosen]), says, float(gains[chosen])))
+        word, says = words[chosen], dict(zip(rules, verdicts[:, chosen], strict=True))
+        for_it, against = ([n for n in rules if says[n] == side] for side in (True, False))
+        bits = float(gains[chosen])
+        probes.append(DecidingProbe(list(word), blank.join(word), for_it, against, bits))
         group = group * 2 + verdicts[:, chosen]
     return probes
 

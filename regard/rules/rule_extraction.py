@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import torch
@@ -61,9 +62,7 @@ def study_network(discovery: Discovery, seconds: float = 60.0, blank: str = " ")
     best = discovery.hypotheses[0] if discovery.hypotheses else None
     accepts = best.accepts if best is not None else None
     config, device = NetworkConfig(seed=current().seed), choose_device()
-    some = StringSampler(words, config.seed).rng.sample(
-        range(len(words)), min(VALIDATED, len(words))
-    )
+    some = Random(config.seed).sample(range(len(words)), min(VALIDATED, len(words)))
     validation = cross_validate(
         [words[n] for n in some],
         [labels[n] for n in some],

@@ -182,15 +182,12 @@ class RuleSearch:
             named = sorted(self.lines.symbols.index(name) for name in one.rule.symbols)
             if 1 <= len(named) <= 4:
                 tried[tuple(named)] = None
-        good = self.code.none - self.best > 40 and self.wrong() < GOOD * len(self.labels)
+        wrong = [(one.row != self.labels).mean() for one in self.leaders(1)]
+        good = self.code.none - self.best > 40 and wrong[0] < GOOD
         chosen = list(tried)[: 2 if good else 3]
         if 4 < len(everything) <= 10 and not good:
             chosen.append(everything)
         return chosen
-
-    def wrong(self) -> int:
-        """Lines that the best rule so far gets wrong."""
-        return min(int((one.row != self.labels).sum()) for one in self.leaders(1))
 
     def take_automata(self, chosen: tuple[int, ...]) -> None:
         """Automata of two states and more over some symbols, while they can still pay."""
