@@ -318,7 +318,8 @@ def fit(binding: Binding | None, model: Model, shapes: dict[str, tuple[int, ...]
         for name, tensor in zip(move.ours, shaped, strict=True):
             if tensor.shape != parameters[name].shape:
                 theirs = [f"{n} {shapes[n]}" for n in move.theirs]
-                misshapen.append(f"{', '.join(theirs)} → {name} {tuple(parameters[name].shape)}")
+                our = f"{name} " if binding else ""  # in a folder of regard's own, as theirs
+                misshapen.append(f"{', '.join(theirs)} → {our}{tuple(parameters[name].shape)}")
     lists = {"missing": missing, "unexpected": unexpected, "misshapen": misshapen}
     if not any(lists.values()):
         return filling
