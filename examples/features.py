@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.look.hooks import HookedModel
-from regard.look.probing import make_task, probe_layers
+from regard.look.probing import make_task, probe_vectors
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -87,12 +87,15 @@ def main() -> None:
     }
     tasks = {name: make_task(labels, place, picture) for name, labels in features.items()}
     vectors = ((tap, x[:, 1:].flatten(0, 1)) for tap, x in seen.items())  # without the class token
-    found = probe_layers(vectors, tasks, code=False)
+    probed = {name: [] for name in tasks}
+    for tap, x in vectors:
+        for name, task in tasks.items():
+            probed[name].append(probe_vectors(tap, x, task, code=False))
     print(f"{'':28}" + "".join(f"{name:>20}" for name in tasks))
     for n, tap in enumerate(seen):
-        print(f"{tap:28}" + "".join(f"{found[name][n].accuracy:20.0%}" for name in tasks))
-    for name, each in found.items():
-        best = max(each, key=lambda probed: probed.accuracy)
+        print(f"{tap:28}" + "".join(f"{probed[name][n].accuracy:20.0%}" for name in tasks))
+    for name, each in probed.items():
+        best = max(each, key=lambda one: one.accuracy)
         print(f"{name}: most at {best.tap}")
 
 

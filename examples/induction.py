@@ -21,7 +21,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-import regard
 from regard.data.text_files import read_lines
 from regard.look.circuit_search import CircuitConfig, find_circuit
 from regard.look.head_scores import best_heads, random_repeats, score_heads
@@ -110,7 +109,10 @@ def train(data: Repeats | Pages, steps: int, device: str) -> tuple[HookedModel, 
     torch.manual_seed(0)
     model = Model.fresh(data.shape).to(device).train()
     hooked = HookedModel(model)
-    hooked.attach({"*.mlp.out": regard.zero()})  # attention only
+    for name, weight in model.named_parameters():
+        if ".mlp.down." in name:  # attention only: no MLP ever writes
+            weight.data.zero_()
+            weight.requires_grad_(False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=data.rate, weight_decay=0.0)
     dice, seen = torch.Generator().manual_seed(0), []
     asked = [part.to(device) for part in data.held(ROWS, torch.Generator().manual_seed(1))]

@@ -74,7 +74,9 @@ def models() -> Catalogue:
         presets.append(PresetInfo(name, kind, architecture(name), count))
     return Catalogue(
         [
-            ShippedModel(name, KNOWN.get(name, ""), str(folders[name]) if name in folders else None)
+            ShippedModel(name, KNOWN.get(name, ""), str(folders[name]))
+            if name in folders
+            else ShippedModel(name, f"{KNOWN[name]} (not in this installation)", None)
             for name in sorted({*KNOWN, *folders})
         ],
         presets,

@@ -125,7 +125,7 @@ def test_alignment_tells_words_apart():
     seen = []
     for _ in range(300):
         model.step()
-        targets, t, _ = model.table.row(0)
+        targets, t, _ = model.row(0)
         seen.append(float(t[targets.tolist().index(0)]))
     assert seen[-1] > 0.99 and seen[-1] > seen[5] > seen[0]
     assert said(words_of(pairs, 50), "a house") == ["ein Haus"]

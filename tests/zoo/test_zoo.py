@@ -55,10 +55,10 @@ def test_a_name_opens_the_folder_and_a_local_folder_comes_first(home: Path) -> N
 
 def test_the_commands_know_it(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kit = save(home / "fr-en", 1)
-    assert main(["list", "--json"]) == 0
+    assert main(["models", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["models"]
     assert row["name"] == "fr-en" and row["folder"] == str(home / "fr-en")
-    assert main(["list"]) == 0 and "French into English" in capsys.readouterr().out
+    assert main(["models"]) == 0 and "French into English" in capsys.readouterr().out
     assert main(["info", "fr-en", "--json"]) == 0
     count = sum(p.numel() for p in kit.model.parameters())
     assert json.loads(capsys.readouterr().out)["parameters"] == count
@@ -71,7 +71,7 @@ def test_what_is_not_here(home: Path, capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(DataError, match="this installation lacks") as missing:
         regard.load("fr-en")
     assert "there is none" in missing.value.found
-    assert main(["list"]) == 0 and "not in this installation" in capsys.readouterr().out
+    assert main(["models"]) == 0 and "not in this installation" in capsys.readouterr().out
     save(home / "fr-en", 1)
     with pytest.raises(UsageError, match="there are: fr-en"):
         regard.load("de-en")
