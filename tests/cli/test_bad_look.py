@@ -71,7 +71,7 @@ def test_a_long_text_says_what_fits(here, places, model, fits, verb):
         ("look patch ngram pairs.tsv", 2, "verbs that take n-grams"),
         ("score ngram x --edit *.z=zero", 2, "n-grams: config.json says regard-ngram"),
         ("evaluate ioi ngram", 2, "verbs that take n-grams"),
-        ("look attention lstm x", 2, "has none"),
+        ("look attention lstm x", 2, "without attention"),
         ("look heads lstm", 2, "without attention"),
         ("look lens lstm x", 2, "recurrent"),
         ("look patch lstm pairs.tsv", 2, "--over stream patches the states"),
