@@ -15,7 +15,8 @@ SENTENCES := "Il m'a entarté." "Le chat dort sur le canapé rouge." \
 .PHONY: demo test check format clean
 
 demo: $(VENV)/.demo  ## Translate three sentences, with reasons and a picture of them
-	$(BIN)/regard translate --alternatives 4 --explain --page demo.html $(SENTENCES)
+	$(BIN)/regard translate --alternatives 4 --explain $(SENTENCES)
+	$(BIN)/regard translate --explain --save demo.html --save demo.png "Le chat dort."
 
 # Two processes of one thread each: threads that wait for a busy core spin.
 test: check  ## Everything CI runs
