@@ -34,10 +34,11 @@ def render(
     if not isinstance(result, Result):
         if not (save or receipt):
             return render_stream(result, as_json)
-        first, *others = islice(result, 2)
-        if others:
-            raise UsageError("saving a result", "several results", "one result", "one text")
-        result, indent = first, None
+        results = list(islice(result, 2))
+        if len(results) != 1:
+            problem = "several results" if results else "no result"
+            raise UsageError("saving a result", problem, "one result", "one text")
+        result, indent = results[0], None
     if as_json:
         print(json.dumps(result.to_dict(), ensure_ascii=False, indent=indent, allow_nan=False))
     else:
@@ -60,15 +61,13 @@ def render_stream(results: Iterator[Result], as_json: bool) -> int:
             if failures <= FAILURES:
                 show_error(result.error)
         if as_json:
-            line = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False)
-            print(line, flush=True)
+            print(json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False), flush=True)
         elif isinstance(result, Failed):
             print(flush=True)  # lines of the answer stand beside those that were read
         else:
             show(result)
     if failures > FAILURES:
-        problem = f"{failures:,} texts could not be done; the first {FAILURES} are named"
-        print(f"error: {problem}", file=sys.stderr)
+        show_error(f"{failures:,} texts could not be done; the first {FAILURES} are named")
     return DataError.exit_code if failures else 0
 
 

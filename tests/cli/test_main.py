@@ -54,6 +54,14 @@ def test_options_are_accepted_on_both_sides_of_the_command(here):
     assert before == after and before[1].startswith("{")
 
 
+def test_a_text_after_save_is_a_text(here, tmp_path):
+    place = tmp_path / "a.json"
+    assert here("tokens", "encode", "--save", place, "un chat", "-q")[:2] == (0, "2 1\n")
+    assert '"ids"' in place.read_text()
+    code, _, err = here("tokens", "encode", "un", "chat", "-q", "--save", place)
+    assert code == 2 and "several results" in err
+
+
 def test_v_shows_the_traceback(here, tmp_path):
     assert "Traceback" not in here("tokens", "info", tmp_path)[2]
     assert "Traceback" in here("-v", "tokens", "info", tmp_path)[2]
