@@ -39,7 +39,7 @@ EXIT_CODES = "0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interr
 def flag(name: str, kind: Any, default: Any, text: str, alias: str = "") -> inspect.Parameter:
     """One of the options that every command has."""
     more: dict[str, Any] = {"alias": [alias]} if alias else {}
-    more["consume_multiple"] = False  # `--save a.png TEXT`: the text is no file
+    more["consume_multiple"] = name == "file"  # `--save a.png TEXT`: the text is no file
     mark = Parameter(help=text, group=EVERYWHERE, negative="", show_default=bool(default), **more)
     hint = Annotated[kind, mark]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
