@@ -16,13 +16,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
-from typing import Any, Literal, TextIO, TypeVar
+from typing import Any, Literal, TextIO, TypeVar, get_args
 
 from regard.errors import ResourceError, UsageError, check_known, check_names
 
 Item = TypeVar("Item")
 Device = Literal["auto", "cpu", "cuda", "mps"]
-DEVICES = ("auto", "cpu", "cuda", "mps")
 PATIENCE = 2.0  # seconds of work before progress is shown at all
 INTERVAL = 5.0  # seconds between two plain lines of progress
 
@@ -60,7 +59,7 @@ def settings(**changes: Any) -> Iterator[Settings]:
     """
     doing = "changing the settings"
     check_names(changes, [field.name for field in fields(Settings)], doing, "device, seed, …")
-    check_known(changes.get("device", "auto"), DEVICES, doing)
+    check_known(changes.get("device", "auto"), get_args(Device), doing)
     seed = changes.get("seed", 0)
     if not isinstance(seed, int) or abs(seed) >= 1 << 63:
         raise UsageError(doing, f"seed {seed!r}", "a whole number of at most 64 bits")

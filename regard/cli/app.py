@@ -89,6 +89,8 @@ def door(command: Command) -> Callable[..., int]:
         ):
             check_arguments(function, arguments)
             result = note_call(function, arguments, function(**arguments))
+            if common["receipt"] and isinstance(result, Iterator):  # of one text of many
+                result = map(partial(note_call, function, arguments), result)
             return render(result, common["json"], common["save"], common["receipt"])
 
     doc = docstring_parser.parse(function.__doc__ or "")
@@ -158,8 +160,7 @@ def flag_type(hint: Any) -> Any:
             known = lists
         if not known:
             return None
-        optional = type(None) in inner
-        return known[0] | None if optional else known[0]
+        return known[0] | None if type(None) in inner else known[0]
     if origin is Literal or hint in SIMPLE:
         return hint
     if origin in (list, tuple) or getattr(origin, "__name__", "") in ("Sequence", "Iterable"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -58,6 +59,9 @@ def test_a_text_after_save_is_a_text(here, tmp_path):
     place = tmp_path / "a.json"
     assert here("tokens", "encode", "--save", place, "un chat", "-q")[:2] == (0, "2 1\n")
     assert '"ids"' in place.read_text()
+    assert here("tokens", "encode", "un chat", "-q", "--receipt", place)[0] == 0
+    receipt = json.loads(place.read_text())
+    assert receipt["function"] == "regard.tokens.encode" and receipt["results"]["ids"] == [2, 1]
     code, _, err = here("tokens", "encode", "un", "chat", "-q", "--save", place)
     assert code == 2 and "several results" in err
 
