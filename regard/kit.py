@@ -26,13 +26,7 @@ from regard.interop.folder import INT8, STORED, write_folder
 from regard.interop.side import read_pooling, start_id, stop_ids
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
-from regard.look.activations import (
-    Captured,
-    SearchFollower,
-    StrictCollector,
-    capture,
-    following,
-)
+from regard.look.activations import Captured, SearchFollower, capture, following
 from regard.look.edits import Edits, parse_edits
 from regard.look.hooks import HookedModel
 from regard.look.results import Attribution, AttributionComparison
@@ -224,7 +218,6 @@ class Kit:
         batch: Batch,
         cache: Cache | StrictCache | None = None,
         strict: bool | None = None,
-        watch: Any = None,
     ) -> Tensor:
         """Run a batch in strict or ordinary mode."""
         strict = self.strict if strict is None else strict
@@ -239,7 +232,7 @@ class Kit:
             raise UsageError("running with a cache", fault, "as many rows as the cache has")
         if isinstance(cache, StrictCache) or strict:
             self.hooked.check_alone("a strict run", columns=True)
-            return strict_logits(self.model, batch, cache, watch)  # type: ignore[arg-type]
+            return strict_logits(self.model, batch, cache)  # type: ignore[arg-type]
         return self.model(batch, cache)  # type: ignore[no-any-return]
 
     def cache(self, batch: int, size: int, strict: bool | None = None) -> Cache | StrictCache:
@@ -254,19 +247,14 @@ class Kit:
         target: Ids | Text | None = None,
         *,
         taps: str | Sequence[str] = (),
-        strict: bool | None = None,
         **masks: Unpack[Masks],
     ) -> tuple[Output, dict[str, Tensor]]:
         """Run once and read activations: (output, tap name → tensor)."""
         batch = self.batch(inputs, target, **masks)
-        strict = self.strict if strict is None else strict
-        with self.hooked.reading(taps) as hooks:
-            if strict:
-                collector = StrictCollector(hooks, batch)
-                logits = self.run_batch(batch, None, True, collector)
-                return Output(logits, batch), collector.seen
-            logits = self.run_batch(batch, None, False)
-            seen = {name: hook.seen for name, hook in hooks.items() if hook.seen is not None}
+        if self.strict:
+            problem, fix = "strict mode, which runs a text in parts", "one text at a time"
+            raise UsageError("reading activations", problem, "ordinary mode", fix)
+        logits, seen = self.hooked.run(batch, taps)
         return Output(logits, batch), seen
 
     def edit(self, edits: Edits | Sequence[str]) -> AbstractContextManager[None]:

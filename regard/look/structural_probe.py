@@ -19,7 +19,6 @@ from regard.ambient import current
 from regard.data.statistics import share_interval, spearman
 from regard.data.treebank import ConllSentence, heads_of
 from regard.errors import DataError
-from regard.look.activations import split_by_sentence
 from regard.look.probing import (
     SentenceSplit,
     TaggedCorpus,
@@ -328,7 +327,7 @@ def probe_trees(
     probed: list[TreeAgreement] = []
     guesses: list[list[PredictedTree]] = []
     for tap, x in tap_vectors(kit, whole.tokens, taps):
-        vectors = split_by_sentence(x, whole.tokens)
+        vectors = x.split([len(row.columns) for row in whole.tokens])
         agreement, predicted = probe_structure(vectors, gold, parts, rank, current().seed)
         guesses.append(predicted)
         probed.append(replace(agreement, tap=tap))
