@@ -396,7 +396,6 @@ def probe(
     taps: list[str] | None = None,
     kind: ProbeKind = "linear",
     control: bool = False,
-    drop_rare: bool = False,
     token: Literal["first", "last"] | None = None,
     columns: list[str] | None = None,
     limit: Count = 1000,
@@ -416,7 +415,6 @@ def probe(
         taps: names or patterns instead of a layer, as `regard info --taps` lists them.
         kind: of probe.
         control: also a control task, random labels by word type: selectivity.
-        drop_rare: leave out labels with fewer than 2 words to train on.
         token: which token stands for a word (last; an encoder's first).
         columns: names of the file's columns in their order, if it is not CoNLL-U; one is form.
         limit: sentences, evenly spaced in the file.
@@ -426,7 +424,7 @@ def probe(
     Example:
         >>> regard.look.probe("folder", "dev.conllu", label=["upos"]).taps[-1].accuracy
         $ regard look probe folder dev.conllu --label upos --control
-        $ regard look probe folder dev.conllu --label upos deprel --kind mlp --drop-rare
+        $ regard look probe folder dev.conllu --label upos deprel --kind mlp
         $ regard look probe folder dev.conllu --tree --limit 500 --json
     """
     from regard.data.speech import clean_tree
@@ -457,7 +455,7 @@ def probe(
     chosen = choose_taps(kit, layer, taps or ())
     corpus = read_corpus(kit, sentences, token)
     if label:
-        return probe_labels(kit, corpus, label, chosen, kind, control=control, drop_rare=drop_rare)
+        return probe_labels(kit, corpus, label, chosen, kind, control=control)
     probed = probe_trees(kit, corpus, treebank, chosen, rank, show)
     if not speech:
         return probed
