@@ -21,8 +21,6 @@ from regard.look.tap_names import find_taps
 from regard.model.batch import Batch
 from regard.model.model import Model
 
-Rows = Sequence[int] | Tensor | None
-
 
 def attention_names(hooked: HookedModel) -> list[str]:
     """Paths of all attentions, such as decoder.blocks.0.attn, in the model's order."""
@@ -76,32 +74,37 @@ def view_of(model: Model, name: str, batch: Batch) -> View:
     return model.decoder.view(own.x, own.positions, *side, prefix=batch.prefix)
 
 
-def pattern_rows(
+def rebuild_pattern(
     hooked: HookedModel,
-    layer: int | str,
-    q: Tensor,
-    k: Tensor,
+    name: str,
+    seen: Mapping[str, Tensor],
     batch: Batch,
-    rows: Rows = None,
-    view: View | None = None,
+    views: dict[str, View] | None = None,
+    rows: Sequence[int] | Tensor | None = None,
 ) -> Tensor:
-    """Attention weights (B, H, rows, S) from queries q (B, T, H, K) and keys k (B, S, G, K).
+    """Attention weights (B, H, rows, S) of an attention whose `pattern_taps` were captured.
 
-    `rows` are columns of queries, all when not given. `view` spares making it for each block anew.
+    `rows` are columns of queries, all when not given. `views` remembers what queries see, which
+    is the same in each block of a stack.
     """
-    name, attention = find_attention(hooked, layer)
-    if not isinstance(attention, Attention):
-        problem, fix = f"{name}, which has no queries and keys of its own", f"read {name}.pattern"
-        raise UsageError("rebuilding attention", problem, "attention of a Transformer block", fix)
+    if f"{name}.pattern" in seen:
+        pattern = seen[f"{name}.pattern"]
+        return pattern if rows is None else pattern[:, :, torch.as_tensor(rows)]
+    q, k = seen[f"{name}.q"], seen[f"{name}.k"]  # (B, T, H, K), (B, S, G, K)
+    attention, views = hooked.model.get_submodule(name), {} if views is None else views
+    assert isinstance(attention, Attention)
+    kind = ".".join((name.split(".")[0], name.rpartition(".")[2]))  # of a stack, own or other
     with torch.no_grad():
-        view = view_of(hooked.model, name, batch) if view is None else view
+        if kind not in views:
+            views[kind] = view_of(hooked.model, name, batch)
+        view = views[kind]
         if rows is not None:
             chosen, count = torch.as_tensor(rows, dtype=torch.long, device=q.device), q.shape[1]
             if chosen.dim() != 1 or bool(((chosen < -count) | (chosen >= count)).any()):
                 expected = f"whole numbers from {-count} to {count - 1}"
                 raise UsageError("rebuilding attention", f"rows {rows}", expected)
             chosen = chosen % count  # negative ones count from the end
-            view = select_queries(view, chosen, q.shape[1], k.shape[1])
+            view = select_queries(view, chosen, count, k.shape[1])
             q = q[:, chosen]
     return attention.pattern(q.transpose(1, 2), k.transpose(1, 2), view)
 
@@ -116,19 +119,6 @@ def select_queries(view: View, rows: Tensor, queries: int, keys: int) -> View:
     if live is not None and live.shape[2] > 1:
         live = live[:, :, rows]
     return replace(view, mask=mask, live=live, causal=False)
-
-
-def rebuild_pattern(
-    hooked: HookedModel, name: str, seen: Mapping[str, Tensor], batch: Batch, views: dict[str, View]
-) -> Tensor:
-    """The pattern of an attention whose `pattern_taps` were captured; `views` remembers views."""
-    if f"{name}.pattern" in seen:
-        return seen[f"{name}.pattern"]
-    kind = ".".join((name.split(".")[0], name.rpartition(".")[2]))  # of a stack, own or other
-    if kind not in views:
-        views[kind] = view_of(hooked.model, name, batch)
-    q, k = seen[f"{name}.q"], seen[f"{name}.k"]
-    return pattern_rows(hooked, name, q, k, batch, view=views[kind])
 
 
 def patterns(hooked: HookedModel, batch: Batch) -> dict[str, Tensor]:

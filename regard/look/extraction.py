@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 SHARD_BYTES = 256_000_000  # twice as many are held in memory
 GROUP_TOKENS = 1 << 18  # of a shard at most, among which texts of like length are sought
-TOGETHER = 256  # texts that are cut into tokens together
 CPU_TOKENS, GPU_TOKENS = 1024, 16_384  # of a batch
 FAULTS = 10  # texts that could not be read and are named one by one
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -66,12 +64,6 @@ class CorpusCounts:
         """Count one more text."""
         self.texts += 1
         self.digest.update(text.encode() + b"\n")
-
-    def skip(self, error: RegardError) -> None:
-        """A text that could not be read; the first are named."""
-        self.skipped += 1
-        if self.skipped <= FAULTS:
-            note(f"error: {error}")
 
     def finish(
         self, kit: Kit, name: str, selection: Selection, writer: ShardWriter
@@ -175,55 +167,43 @@ def read_corpus(
     limits = [max_tokens_of(kit, DOING)]
     limits += [max_tokens_of(kit, DOING, "target")] if selection.target else []
     fitting = longest_that_fits(max(limits) + 1, needed, free)
-    remaining = iter(texts)
-    while group := list(islice(remaining, TOGETHER)):
-        for text, ids in zip(group, encode_group(kit, group, selection.target), strict=True):
-            counts.add(text if isinstance(text, str) else "")
-            try:
-                if isinstance(ids, RegardError):
-                    problem = f"text {counts.texts}: {ids.found}"
-                    raise DataError(ids.doing, problem, ids.expected)
-                for side, most in zip((ids.ids, ids.target or ()), limits, strict=False):
-                    if len(side) > min(most, fitting):
-                        problem = f"{len(side):,} tokens in text {counts.texts}"
-                        why = f"{most:,}, which this model reads at once"
-                        if fitting < most:
-                            why = f"{fitting:,}, which fit into {human_bytes(free)}"
-                        raise DataError(DOING, problem, f"at most {why}", "shorter lines")
-            except DataError as error:
-                counts.skip(error)
-                continue
-            length = len(selection.tokens(ids))
-            if selection.columns(length):
-                kit.warn_long(length)
-                counts.tokens += len(ids.ids) + len(ids.target or ())
-                yield ids._replace(number=counts.texts - 1)
-            else:
-                counts.short += len(ids.ids) > 0
-
-
-def encode_group(
-    kit: Kit, group: list[str | RegardError], with_target: bool
-) -> list[TextIds | RegardError]:
-    """Texts as ids, or why they cannot be; an encoder-decoder reads source TAB target."""
-    pair = kit.model.config.target is not None
-    lines = [text if isinstance(text, str) else "" for text in group]
-    parts = [line.split("\t") if pair else [line] for line in lines]
-    sources = kit.text_tokenizer.encode_batch([part[0] for part in parts])
-    targets: list[list[int] | None] = [None] * len(group)
-    if with_target:
-        first = start_id(kit.files, kit.config)
-        rows = kit.text_tokenizer.encode_batch([part[-1] for part in parts], side="target")
-        targets = [[first, *row] for row in rows]
-    encoded: list[TextIds | RegardError] = []
-    for text, part, ids, target in zip(group, parts, sources, targets, strict=True):
-        if isinstance(text, RegardError):
-            encoded.append(text)
-        elif (with_target and len(part) != 2) or len(part) > 2:
-            encoded.append(DataError(DOING, f"{len(part) - 1} TABs", "source TAB target"))
+    for number, text in enumerate(texts):
+        counts.add(text if isinstance(text, str) else "")
+        try:
+            ids = encode_text(kit, number, text, selection.target)
+            for side, most in zip((ids.ids, ids.target or ()), limits, strict=False):
+                if len(side) > min(most, fitting):
+                    why = f"{most:,}, which this model reads at once"
+                    if fitting < most:
+                        why = f"{fitting:,}, which fit into {human_bytes(free)}"
+                    raise DataError(DOING, f"{len(side):,} tokens", f"at most {why}")
+        except RegardError as error:
+            counts.skipped += 1
+            if counts.skipped <= FAULTS:
+                problem = f"text {number + 1}: {error.found}"
+                note(f"error: {DataError(error.doing, problem, error.expected, error.fix)}")
+            continue
+        length = len(selection.tokens(ids))
+        if selection.columns(length):
+            kit.warn_long(length)
+            counts.tokens += len(ids.ids) + len(ids.target or ())
+            yield ids
         else:
-            encoded.append(TextIds(0, ids, target))
-    return encoded
+            counts.short += len(ids.ids) > 0
+
+
+def encode_text(kit: Kit, number: int, text: str | RegardError, with_target: bool) -> TextIds:
+    """A text as ids, if it could be read; an encoder-decoder reads source TAB target."""
+    if isinstance(text, RegardError):
+        raise text
+    parts = [text] if kit.model.config.target is None else text.split("\t")
+    if len(parts) > 2 or (with_target and len(parts) != 2):
+        raise DataError(DOING, f"{len(parts) - 1} TABs", "source TAB target")
+    ids, target = kit.text_tokenizer.encode(parts[0]), None
+    if with_target:
+        written = kit.text_tokenizer.encode(parts[1], side="target")
+        target = [start_id(kit.files, kit.config), *written]
+    return TextIds(number, ids, target)
 
 
 # While texts are written --------------------------------------------------------------------------
