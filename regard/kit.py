@@ -26,7 +26,7 @@ from regard.interop.folder import INT8, STORED, write_folder
 from regard.interop.side import read_pooling, start_id, stop_ids
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
-from regard.look.activations import Captured, SearchFollower, capture, following
+from regard.look.activations import Captured, SearchFollower, capture, follow_search
 from regard.look.edits import Edits, parse_edits
 from regard.look.hooks import HookedModel
 from regard.look.results import Attribution, AttributionComparison
@@ -231,7 +231,7 @@ class Kit:
             fault = f"{len(batch.ids)} rows and a cache of {cache.batch}"
             raise UsageError("running with a cache", fault, "as many rows as the cache has")
         if isinstance(cache, StrictCache) or strict:
-            self.hooked.check_alone("a strict run", columns=True)
+            self.hooked.check_alone("a strict run")
             return strict_logits(self.model, batch, cache)  # type: ignore[arg-type]
         return self.model(batch, cache)  # type: ignore[no-any-return]
 
@@ -240,21 +240,25 @@ class Kit:
         strict = self.strict if strict is None else strict
         return StrictCache(self.model, batch, size) if strict else self.model.cache(batch, size)
 
-    @torch.no_grad()
     def run(
         self,
         inputs: Ids | Text,
         target: Ids | Text | None = None,
         *,
         taps: str | Sequence[str] = (),
+        grad: bool = False,
         **masks: Unpack[Masks],
     ) -> tuple[Output, dict[str, Tensor]]:
-        """Run once and read activations: (output, tap name → tensor)."""
+        """Run once and read activations: (output, tap name → tensor).
+
+        With `grad` gradients flow, into the weights and the activations: torch.autograd.grad.
+        """
         batch = self.batch(inputs, target, **masks)
         if self.strict:
             problem, fix = "strict mode, which runs a text in parts", "one text at a time"
             raise UsageError("reading activations", problem, "ordinary mode", fix)
-        logits, seen = self.hooked.run(batch, taps)
+        with torch.set_grad_enabled(grad):
+            logits, seen = self.hooked.run(batch, taps, grad=grad)
         return Output(logits, batch), seen
 
     def edit(self, edits: Edits | Sequence[str]) -> AbstractContextManager[None]:
@@ -340,11 +344,9 @@ class Kit:
         """Hypotheses for each row of a batch, best first; see `decode.loop.search_kit`."""
         return search_kit(self, *args, **options)
 
-    def following(
-        self, batch: Batch, strict: bool
-    ) -> AbstractContextManager[SearchFollower | None]:
-        """Who is told what a search reads, where somebody captures or edits positions."""
-        return following(self.hooked, batch, strict)
+    def following(self, batch: Batch, strict: bool) -> SearchFollower | None:
+        """Who is told what a search reads, where somebody captures."""
+        return follow_search(self.hooked, batch, strict)
 
     @cached_property
     def shortlist(self) -> Shortlist | None:

@@ -22,7 +22,7 @@ from regard.errors import UsageError
 from regard.look.activation_store import DOING
 from regard.look.edits import HEAD, POSITION
 from regard.look.hooks import HookedModel
-from regard.look.tap_names import find_taps
+from regard.look.tap_names import find_taps, of_source
 from regard.model.batch import Batch, like_lengths, pad_rows
 from regard.tokens.tokenizer import Span, Tokenizer
 
@@ -31,12 +31,6 @@ NONE = -1  # position and token of a mean
 BATCH_TOKENS = 1024  # of a batch of sentences, padding included
 Position = int | Literal["all", "last", "mean"]
 Take = Literal["last", "first", "all"]
-
-
-def of_source(name: str) -> bool:
-    """Whether a tap's positions are the source's in an encoder-decoder: it is read once."""
-    memory = ".cross." in name and name.rpartition(".")[2] in ("k", "v")
-    return name.startswith("encoder.") or memory
 
 
 # While texts are written --------------------------------------------------------------------------
@@ -97,23 +91,12 @@ def capture(hooked: HookedModel, patterns: str | Sequence[str]) -> Iterator[list
             hooked.captured, hooked.capturing = None, []
 
 
-@contextmanager
-def following(
-    hooked: HookedModel, batch: Batch, strict: bool = False
-) -> Iterator[SearchFollower | None]:
-    """The follower of one search; None where nobody captures and no edit is of positions."""
-    hooked.check_alone("generation, which reads one column at a time", columns=strict)
+def follow_search(hooked: HookedModel, batch: Batch, strict: bool = False) -> SearchFollower | None:
+    """The follower of one search; None where nobody captures."""
+    hooked.check_alone("generation, which reads one column at a time")
     if strict and hooked.captured is not None:
         raise UsageError(CAPTURING, "strict mode", "ordinary mode")
-    follower = SearchFollower(hooked, batch)
-    if hooked.captured is None and not follower.edits:
-        yield None
-        return
-    try:
-        yield follower
-    finally:
-        for edit in follower.edits:
-            edit.columns = None
+    return None if hooked.captured is None else SearchFollower(hooked, batch)
 
 
 class SearchFollower:
@@ -121,24 +104,11 @@ class SearchFollower:
 
     def __init__(self, hooked: HookedModel, batch: Batch) -> None:
         self.hooked, self.batch = hooked, batch
-        self.edits = [
-            edit
-            for name, hook in hooked.hooks.items()
-            for edit in hook.edits
-            if edit.of_positions and not of_source(name)
-        ]
-        self.lengths = torch.zeros(len(batch.ids), dtype=torch.long, device=batch.ids.device)
         self.calls: list[SearchCall] = []
         self.parent: Tensor | None = None
 
     def before(self, ids: Tensor, real: Tensor | None) -> None:
-        """The model is about to read ids (N, t): edits of positions are told which these are."""
-        kept = torch.ones_like(ids) if real is None else real.long()
-        columns = self.lengths[:, None] + kept.cumsum(1) - 1
-        columns = columns.masked_fill(kept == 0, -1)
-        self.lengths = self.lengths + kept.sum(1)
-        for edit in self.edits:
-            edit.columns = columns
+        """The model is about to read ids (N, t)."""
         self.calls.append(SearchCall(ids, real, self.parent, {}))
         self.parent = None
 
@@ -152,13 +122,11 @@ class SearchFollower:
 
     def select(self, rows: Tensor) -> None:
         """The search goes on with these rows."""
-        self.lengths = self.lengths[rows]
         self.parent = rows if self.parent is None else self.parent[rows]
 
     def finish(self, written: Sequence[Sequence[int]]) -> None:
         """Join what belongs to the text written after each row of the batch."""
-        if self.hooked.captured is None:
-            return
+        assert self.hooked.captured is not None
         ids = [call.ids[:, -1].tolist() for call in self.calls]
         parents = [None if c.parent is None else c.parent.tolist() for c in self.calls]
         for row, tokens in enumerate(written):

@@ -26,6 +26,12 @@ ALIASES = (
 )
 
 
+def of_source(name: str) -> bool:
+    """Whether a tap's positions are the source's in an encoder-decoder: it is read once."""
+    memory = ".cross." in name and name.rpartition(".")[2] in ("k", "v")
+    return name.startswith("encoder.") or memory
+
+
 def find_taps(patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:
     """The taps that the patterns name, in the model's order; an unknown one gets suggestions.
 
