@@ -121,7 +121,11 @@ class Timer:
             spent[HEAD] += self.time_head()
             if self.train:
                 say("the optimiser")
-                spent[OPTIMISER] = self.time_optimiser()
+                count = count_params(self.config)
+                weight = nn.Parameter(torch.rand(min(count, 8_000_000), **self.place))
+                weight.grad = torch.rand_like(weight)
+                step = torch.optim.AdamW([weight]).step
+                spent[OPTIMISER] = self.watch.best(step) * count / weight.numel()
         return spent
 
     def build(self, kind: Callable[..., Any], *arguments: Any) -> Any:
@@ -232,12 +236,3 @@ class Timer:
             return F.cross_entropy(scores.flatten(0, -2), target) if self.train else scores
 
         return self.watch.best(self.both_ways(head, forward)) * every / rows
-
-    def time_optimiser(self) -> float:
-        """Seconds of one AdamW step, from a part of the weights."""
-        count = count_params(self.config)
-        some = min(count, 8_000_000)
-        weight = nn.Parameter(torch.rand(some, **self.place))
-        weight.grad = torch.rand_like(weight)
-        step = torch.optim.AdamW([weight]).step
-        return self.watch.best(step) * count / some
