@@ -14,13 +14,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.errors import DataError
-from regard.files import cannot_write, corrupt, read_json, read_shapes, sync
+from regard.files import BROKEN, cannot_write, corrupt, read_json, read_shapes, sync
 from regard.model.int8 import LEVELS, peaks, to_levels
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -52,7 +51,9 @@ class FolderSource:
         self._pairs: set[str] = set()
         stored = self.config.get(STORED)
         if stored == INT8:
-            self.shapes, self._pairs = join_pairs(self.shapes, path)
+            self._pairs = {n.removesuffix(WHOLE) for n in self.shapes if n.endswith(WHOLE)}
+            kept = {n: shape for n, shape in self.shapes.items() if not n.endswith(PEAK)}
+            self.shapes = {n.removesuffix(WHOLE): shape for n, shape in kept.items()}
         elif stored is not None:
             raise DataError(
                 f"opening {path}", f"{STORED} = {stored!r}", f"{INT8!r}, or no such key"
@@ -66,13 +67,15 @@ class FolderSource:
         if name not in self._pairs:
             return self._read(name)
         whole, peak = self._read(name + WHOLE), self._read(name + PEAK)
-        if whole.dtype != torch.int8 or peak.dtype != torch.float32:
-            raise broken(self.path, f"{name} as {whole.dtype} with peaks of {peak.dtype}")
-        # The peak is (N, 1), or (1, N) where a family stores (K, N).
-        return whole.float().div_(LEVELS).mul_(peak)
+        try:  # the peak is (N, 1), or (1, N) where a family stores (K, N)
+            return whole.float().div_(LEVELS).mul_(peak)
+        except RuntimeError as error:
+            raise DataError(f"reading {name} of {self.path}", str(error), fix=BROKEN) from None
 
     def _read(self, name: str) -> Tensor:
         # Measured (safetensors 0.8): get_tensor over 90 MB raises RssFile, not RssAnon.
+        if name not in self.files:
+            raise DataError(f"opening {self.path}", f"no tensor {name!r}", fix=BROKEN)
         file = self.files[name]
         try:
             if file not in self._open:
@@ -178,31 +181,3 @@ def to_whole(weight: Tensor) -> tuple[Tensor, Tensor]:
     if not bool(peak.isfinite().all()):
         raise DataError("storing weights as int8", "an inf or a NaN", "finite weights")
     return to_levels(weight)[0], peak
-
-
-def join_pairs(shapes: Shapes, path: Path) -> tuple[Shapes, set[str]]:
-    """Shapes under the names of the weights, and which of them are pairs."""
-    pairs = [name.removesuffix(end) for name in shapes for end in (WHOLE, PEAK) if ends(name, end)]
-    names = dict.fromkeys(pairs)  # in the file's order: the heap of a load is the same every time
-    for name in names:
-        for end in (WHOLE, PEAK):
-            if name + end not in shapes:
-                raise broken(path, f"{name} has no {name + end}")
-        whole, peak = shapes[name + WHOLE], shapes[name + PEAK]
-        if len(whole) != 2 or peak not in ((whole[0], 1), (1, whole[1])):
-            raise broken(path, f"{name + WHOLE} {whole} and {name + PEAK} {peak}")
-        if name in shapes:
-            raise broken(path, f"{name} and {name + WHOLE}, twice the same weight")
-    kept = {n: s for n, s in shapes.items() if not ends(n, WHOLE) and not ends(n, PEAK)}
-    return kept | {name: shapes[name + WHOLE] for name in names}, set(names)
-
-
-def ends(name: str, end: str) -> bool:
-    """Whether a tensor's name is a weight's name with this ending."""
-    return name.endswith(end) and name != end
-
-
-def broken(path: Path, found: str) -> DataError:
-    """The error for a pair that is not one."""
-    wanted = f"NAME{WHOLE} (N, K) in int8 and NAME{PEAK} (N, 1) in float32 for each stored weight"
-    return DataError(f"opening {path}", found, wanted, "write the folder again, or copy it whole")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.errors import DataError, RegardError, UsageError
+from regard.errors import DataError, RegardError
 from regard.tokens.control_tokens import TokenizerSettings
 from regard.tokens.vocabulary_files import check_place
 
@@ -94,24 +94,15 @@ class SentencePieceEngine:
     ) -> list[tuple[int, int]]:
         """One span per id, in characters of the text as given."""
         spans: list[tuple[int, int]] = []
+        processor = self.languages[side].processor
         for start, part, id in self._parts(text, allow_special, side):
-            inside = [(0, len(part))] if id is not None else self._spans(part, side)
+            inside = [(0, len(part))]
+            if id is None:
+                inside = processor.encode(part, return_type="offset_mapping")["offsets"]
             spans += [(start + first, start + last) for first, last in inside]
         if not special:
             return spans
         return [(0, 0)] * len(self.before) + spans + [(0, 0)] * len(self.after)
-
-    def _spans(self, part: str, side: str) -> list[tuple[int, int]]:
-        try:
-            answer = self.languages[side].processor.encode(part, return_type="offset_mapping")
-        except TypeError:
-            raise UsageError(
-                "finding the offsets of pieces",
-                "a sentencepiece library that cannot tell them",
-                "sentencepiece 0.2.2 or later",
-                "pip install -U sentencepiece",
-            ) from None
-        return list(answer["offsets"])
 
     def decode(self, ids: list[int], special: bool, side: str) -> str:
         """The text of the ids."""

@@ -5,6 +5,7 @@ One function per kind: byte-level BPE, WordPiece, words, characters, graphemes, 
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -309,7 +310,6 @@ def train_tokenizer(
     if kind in UNKNOWING or (kind in ("words", "chars", "graphemes") and not lossless):
         needed.append("unk")
     spelling = spell(kind, ROLES.get(kind, USUAL) if specials is None else specials, needed)
-    check_spelling(kind, lossless, spelling)
     tell = phase or (lambda doing: None)
     tell("counting")
     most = size or (SIZE if kind in SIZED else None)
@@ -332,7 +332,10 @@ def spell(
     spelling: dict[str, str] = {}
     for role in dict.fromkeys([*spelt, *needed]):
         check_known(role, usual, DOING, f"unknown role {role!r}")
-        spelling[role] = spelt.get(role) or usual[role]
+        spelling[role] = word = spelt.get(role) or usual[role]
+        if not re.search(r"\w[^\w\s]|[^\w\s]\w", word):
+            problem = f"{word!r} for {role}, which a text may hold as one word"
+            raise UsageError(DOING, problem, "letters and marks together", f"such as <{role}>")
     doubled = [role for role, word in spelling.items() if list(spelling.values()).count(word) > 1]
     if doubled or len(spelt) < len(asked):
         twice = (
@@ -340,22 +343,6 @@ def spell(
         )
         raise UsageError(DOING, twice, "one spelling for each control token")
     return spelling
-
-
-def check_spelling(kind: str, lossless: bool, spelling: dict[str, str]) -> None:
-    """Stop at a control token that could also be learnt as a word of the texts."""
-    cuts: dict[str, Any] = {
-        "bpe": pre_tokenizers.ByteLevel(add_prefix_space=False),
-        "pieces": pre_tokenizers.ByteLevel(add_prefix_space=False),
-        "wordpiece": pre_tokenizers.BertPreTokenizer(),
-        "words": pre_tokenizers.Whitespace(),
-    }
-    cut = cuts.get("bpe" if kind == "words" and lossless else kind)
-    for role, word in spelling.items():
-        parts = len(word) if cut is None else len(cut.pre_tokenize_str(word))
-        if parts < 2:
-            problem = f"{word!r} for {role}, which a text may hold as one word"
-            raise UsageError(DOING, problem, "letters and marks together", f"such as <{role}>")
 
 
 class Ticker:

@@ -158,22 +158,13 @@ def change(end: str, edit: Callable[[Tensor], Tensor]) -> Callable[[dict[str, Te
     return run
 
 
-def double(held: dict[str, Tensor]) -> None:
-    name = next(n for n in sorted(held) if n.endswith(".int8"))
-    held[name.removesuffix(".int8")] = held[name].float()
-
-
 @pytest.mark.parametrize(
     ("edit", "found"),
     [
         (drop(".peak"), "weight.peak"),
-        (drop(".int8"), "weight.int8"),
-        (change(".peak", lambda t: t[:-1]), "weight.peak ("),
-        (change(".peak", lambda t: t[:, 0]), "weight.peak ("),
-        (change(".int8", lambda t: t.flatten()), "weight.int8 ("),
-        (change(".int8", lambda t: t.float()), "as torch.float32"),
-        (change(".peak", lambda t: t.half()), "peaks of torch.float16"),
-        (double, "twice the same weight"),
+        (drop(".int8"), "missing"),
+        (change(".peak", lambda t: t[:-1]), "must match the size"),
+        (change(".int8", lambda t: t[:-1]), "misshapen (1)"),
     ],
 )
 def test_broken_pairs(
@@ -185,7 +176,7 @@ def test_broken_pairs(
     save_file(held, tmp_path / SINGLE)
     with pytest.raises(DataError) as caught:
         regard.load(tmp_path)
-    assert found in caught.value.found and "float32" in caught.value.expected
+    assert found in caught.value.found
 
 
 def test_an_unknown_way_to_store(tmp_path: Path) -> None:
