@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from regard.result import Grid, Result, Row, human_bytes, shown
+from regard.result import Grid, Result, Row, shown
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,3 @@ class Exported(Result):
     folder: str
     form: str
     bytes: int
-
-    def parts(self) -> Iterator[str | Grid]:
-        """Where it is, and how large."""
-        yield f"{self.folder}: {human_bytes(self.bytes)}"

@@ -13,8 +13,7 @@ from itertools import pairwise
 
 from regard.errors import UsageError
 from regard.tokens.results import Cut, Merge
-from regard.tokens.rust import RustEngine
-from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.tokenizer import RustEngine, Tokenizer
 
 
 def learn_merges(text: str, limit: int | None = None) -> tuple[list[Merge], list[list[str]]]:

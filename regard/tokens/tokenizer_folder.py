@@ -11,9 +11,8 @@ from tokenizers import Tokenizer as Rust
 from regard.errors import DataError, bad_byte
 from regard.files import parse_json, read_json
 from regard.tokens.control_tokens import WELL_KNOWN, TokenizerSettings
-from regard.tokens.rust import RustEngine, control_tokens
 from regard.tokens.spm import marian, single_model
-from regard.tokens.tokenizer import Engine, Tokenizer
+from regard.tokens.tokenizer import Engine, RustEngine, Tokenizer, control_tokens
 from regard.tokens.vocabulary_files import byte_level, word_piece
 
 SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from regard.errors import DataError
 from regard.tokens.gguf_tokenizer import PieceKind, ScoredPiece, scored_bpe
-from regard.tokens.rust import RustEngine
+from regard.tokens.tokenizer import RustEngine
 
 BYTES = [ScoredPiece(f"<0x{byte:02X}>", 0.0, PieceKind.BYTE) for byte in range(256)]
 FIRST = [
