@@ -130,7 +130,13 @@ def check_shape(config: ModelConfig) -> None:
         raise DataError(DOING, "not an encoder and a decoder over text", WANTED)
     stacks = {"encoder": encoder, "decoder": decoder}
     blocks = {f"{name}.block": stack.block for name, stack in stacks.items()}
-    parts = {**stacks, **blocks, "front": front, "target": target, "head": config.head}
+    parts: dict[str, Any] = {
+        **stacks,
+        **blocks,
+        "front": front,
+        "target": target,
+        "head": config.head,
+    }
     faults = [
         f"{name}.{field.name} = {getattr(part, field.name)!r}"
         for name, part in parts.items()

@@ -8,7 +8,7 @@ from regard.core.config import StackConfig
 from regard.core.tap import taps
 from regard.errors import RegardError
 from regard.files import read_json
-from regard.interop.parity import PARITY
+from regard.interop.parity import parity_file
 from regard.interop.source import CheckpointSource, read_tokenizer
 from regard.interop.table import Binding
 from regard.interop.weights import OWN
@@ -27,8 +27,8 @@ def describe_model(
 ) -> ModelInfo:
     """Sizes, tokenizer and parity; the model may be without memory."""
     config, count = model.config, sum(p.numel() for p in model.parameters())
-    measured = source is not None and (source.path / PARITY).is_file()
-    parity = read_json(source.path / PARITY) if source is not None and measured else None
+    noted = None if source is None else parity_file(source.path)
+    parity = read_json(noted) if noted is not None and noted.is_file() else None
     files = set(source.files.values()) if source else set()
     recurrent: dict[str, Any] | None = None
     if isinstance(config, RecurrentConfig):

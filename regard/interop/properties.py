@@ -15,6 +15,7 @@ from regard.core.stack import Stack
 from regard.interop.parity import draw
 from regard.interop.results import Property
 from regard.model.batch import Batch
+from regard.model.config import RecurrentConfig
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -25,6 +26,8 @@ LENGTHS = (9, 5, 7)
 
 def check_properties(kit: Kit) -> list[Property]:
     """Test every property; one that does not apply says why."""
+    if isinstance(kit.model.config, RecurrentConfig):
+        return [Property("what attention promises", None, "a recurrent model has none")]
     tester = PropertyTester(kit, current().seed)
     tests = (
         tester.distributions,

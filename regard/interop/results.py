@@ -77,7 +77,6 @@ class CheckReport(Result):
                 "relative": f"{parity.relative:.2e} (at most {parity.bar:.0e})",
                 "compared": f"{parity.batches} random batches, {parity.dtype}, {parity.device}",
                 "versions": ", ".join(f"{name} {n}" for name, n in parity.versions.items()),
-                "written": f"{self.path}/parity.json",
             }
             yield Grid(self.title(), ("", ""), list(figures.items()), left=2)
         if self.properties:

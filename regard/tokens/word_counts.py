@@ -78,7 +78,9 @@ def count_words(
     while chunk := take_chunk(stream):
         odd, plain = list[str](), list[str]()
         for text in chunk:
-            (odd if whole or not is_plain(text) else plain).append(text)
+            # plain: no whitespace but single spaces and a line feed at the end
+            simple = "  " not in text and text.removesuffix("\n").isprintable()
+            (plain if simple and not whole else odd).append(text)
         for at in range(0, len(plain), 100):
             pieces.update(f"{HEAD}{f' {HEAD}'.join(plain[at : at + 100])}".split(" "))
         if odd:
@@ -101,11 +103,6 @@ def take_chunk(stream: Iterator[str]) -> list[str]:
         if size >= CHUNK:
             break
     return chunk
-
-
-def is_plain(text: str) -> bool:
-    """Whether a text has no whitespace but single spaces and a line feed at its end."""
-    return "  " not in text and text.removesuffix("\n").isprintable()
 
 
 def words_of(pieces: Counter[str], cut: Any, clean: Any) -> Counter[str]:
