@@ -21,6 +21,11 @@ def read_scale(config: dict[str, Any]) -> float | None:
     return float(config["d_model"]) ** -0.5 if scaled else None
 
 
+def read_tied(config: dict[str, Any]) -> bool:
+    """Tied unless the file holds an output matrix of its own (the config does not tell)."""
+    return "lm_head.weight" not in config[TENSORS] if TENSORS in config else is_tied(config)
+
+
 T5 = Table(
     family="t5",
     variants={
@@ -32,16 +37,7 @@ T5 = Table(
                     "head.scale",
                     ManyKeys(read_scale, lambda v: {"scale_decoder_outputs": v is not None}),
                 ),
-                # Tied unless the file holds an output matrix of its own; the config does not tell.
-                (
-                    "head.tied",
-                    ManyKeys(
-                        lambda c: (
-                            "lm_head.weight" not in c[TENSORS] if TENSORS in c else is_tied(c)
-                        ),
-                        lambda value: {"tie_word_embeddings": value},
-                    ),
-                ),
+                ("head.tied", ManyKeys(read_tied, lambda v: {"tie_word_embeddings": v})),
             ),
         ),
     },
