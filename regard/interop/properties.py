@@ -55,23 +55,20 @@ class PropertyTester:
 
     def distributions(self) -> Iterator[Property]:
         """Weights are a distribution over the keys; outputs lie within the values that are seen."""
-        _, seen = self.kit.run(self.inputs, self.target, taps="*.pattern")
-        least = min(pattern.min().item() for pattern in seen.values())
-        off = max((pattern.sum(-1) - 1).abs().max().item() for pattern in seen.values())
-        detail = f"{len(seen)} patterns: smallest weight {least:.1e}, sum off by {off:.1e}"
+        _, seen = self.kit.run(self.inputs, self.target, taps=["*.pattern", "*.v", "*.z"])
+        patterns = [x for name, x in seen.items() if name.endswith(".pattern")]
+        least = min(pattern.min().item() for pattern in patterns)
+        off = max((pattern.sum(-1) - 1).abs().max().item() for pattern in patterns)
+        detail = f"{len(patterns)} patterns: smallest weight {least:.1e}, sum off by {off:.1e}"
         name = "attention rows are non-negative and sum to 1"
         yield Property(name, least >= 0 and off <= CLOSE, detail)
-        _, seen = self.kit.run(self.inputs, self.target, taps=["*.v", "*.z"])
         worst = 0.0
-        for name, z in seen.items():
-            if not name.endswith(".z"):
-                continue
-            attn = self.kit.model.get_submodule(name.removesuffix(".z"))
-            v = seen[name.removesuffix("z") + "v"]  # (B, S, G, K)
+        for part in (name.removesuffix(".z") for name in seen if name.endswith(".z")):
+            z, v = seen[f"{part}.z"], seen[f"{part}.v"]  # (B, T, H, K), (B, S, G, K)
             v = v.repeat_interleave(z.shape[2] // v.shape[2], 2)  # (B, S, H, K)
             low, high = v.amin(1, keepdim=True), v.amax(1, keepdim=True)
-            stack = self.config.decoder if name.startswith("decoder.") else self.config.encoder
-            if stack is not None and stack.block.causal and not attn.cross:
+            stack = self.config.decoder if part.startswith("decoder.") else self.config.encoder
+            if stack is not None and stack.block.causal and part.endswith(".attn"):
                 low, high = v.cummin(1).values, v.cummax(1).values  # keys so far
             outside = torch.maximum(low - z, z - high).max().item() / v.abs().max().item()
             worst = max(worst, outside)

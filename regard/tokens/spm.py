@@ -13,8 +13,7 @@ from regard.tokens.vocabulary_files import check_place
 
 T5_LIKE = ("longt5", "mt5", "switch_transformers", "t5", "umt5")
 LLAMA_LIKE = ("gemma", "gemma2", "llama", "mistral", "mixtral")
-XLMR_LIKE = ("xlm-roberta", "xlm-roberta-xl")
-KNOWN = T5_LIKE + LLAMA_LIKE + XLMR_LIKE
+KNOWN = T5_LIKE + LLAMA_LIKE
 LANGUAGE_CODE = re.compile(">>.*?<<", re.DOTALL)
 
 
@@ -168,8 +167,8 @@ def single_model(name: str, data: bytes, settings: TokenizerSettings) -> Sentenc
         (controls if token.get("special") else words).add(token["content"])
     vocab = {piece: id for id, piece in enumerate(pieces)}
     roles = settings.roles(vocab.get)
-    add_bos = options.get("add_bos_token", family in LLAMA_LIKE + XLMR_LIKE)
-    add_eos = options.get("add_eos_token", family in T5_LIKE + XLMR_LIKE)
+    add_bos = options.get("add_bos_token", family in LLAMA_LIKE)
+    add_eos = options.get("add_eos_token", family in T5_LIKE)
     before = [pieces[roles["bos"]]] if add_bos and "bos" in roles else []
     after = [pieces[roles["eos"]]] if add_eos and "eos" in roles else []
     unk = processor.id_to_piece(processor.unk_id())
@@ -184,9 +183,6 @@ def number_pieces(
     """All pieces in the order of their ids, and which of them are control tokens."""
     ids = range(processor.get_piece_size())
     pieces = [processor.id_to_piece(id) for id in ids]
-    if family in XLMR_LIKE:  # fairseq put four control tokens of its own first
-        first = ["<s>", "<pad>", "</s>", "<unk>"]
-        return [*first, *pieces[3:], "<mask>"], {*first, "<mask>"}
     controls = {pieces[id] for id in ids if processor.is_control(id) or processor.is_unknown(id)}
     sentinels = options.get("extra_ids", 100 if family == "t5" else 0)
     if family not in T5_LIKE or "<extra_id_0>" in pieces:
