@@ -17,7 +17,7 @@ from typing import Any
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Rust
 
-from regard.ambient import note, progress
+from regard.ambient import note
 from regard.errors import DataError
 from regard.files import write_whole
 from regard.tokens.results import Vocabulary
@@ -155,9 +155,7 @@ def list_vocabulary(
 ) -> Vocabulary:
     """Count words or characters; the `top` most frequent are returned, `out` gets them all."""
     doing = "listing a vocabulary"
-    with progress("counting") as say:
-        say(kind)
-        counts = count_words(texts, CUTS[kind], whole=kind == "graphemes")
+    counts = count_words(texts, CUTS[kind], whole=kind == "graphemes")
     if not counts.words:
         raise DataError(doing, "no tokens: the texts are empty or blank", "at least one")
     kept = [word for word in rank(counts.words) if counts.words[word] >= min_count]
