@@ -84,7 +84,7 @@ def prepare_data(plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunDat
         if valid is not None:
             say(f"held out for validation: the last {amount(valid, plan.kind)}")
     stores = [whole, *([valid] if valid is not None and valid.path != whole.path else [])]
-    hashes = {s["path"]: s["sha256"] for store in stores for s in store.header["sources"]}
+    hashes = {name: tag for store in stores for name, tag in store.header["hashes"].items()}
     tags = [digest[:12] for digest in hashes.values()]
     say(f"training on {amount(train, plan.kind)}, {tokenizer.size:,} ids")
     return RunData(
@@ -157,10 +157,9 @@ def learn_tokenizer(plan: RunPlan, kind: str) -> Tokenizer:
 
 def warn_of_leaks(plan: RunPlan, train: Store, valid: Store, say: Say) -> None:
     """Say so where validation data is training data: whole files by their bytes, else lines."""
-    trained = {source["sha256"] for source in train.header["sources"]}
-    for source in valid.header["sources"]:
-        if source["sha256"] in trained:
-            path = source["path"]
+    trained = train.header["hashes"].values()
+    for path, tag in valid.header["hashes"].items():
+        if tag in trained:
             say(f"warning: {path} is validated on and trained on: the loss there is no measure")
             return
     files, held = plan.files, plan.data.valid

@@ -83,7 +83,7 @@ def test_windows_move_and_shuffle_from_epoch_to_epoch(tmp_path):
     assert len({s % 20 for row in starts for s in row if s}) > 2
 
 
-documents = st.lists(st.integers(0, 25), min_size=1, max_size=30)
+documents = st.lists(st.integers(0, 25), min_size=1, max_size=30).filter(any)
 
 
 @settings(deadline=None, max_examples=50)
