@@ -43,12 +43,12 @@ from regard.model_kinds import NETWORK, check_kind
 from regard.receipt import NAME, make_receipt, write_receipt
 from regard.result import human_count
 from regard.train.checkpoint import (
+    average_checkpoints,
     fault_of,
     last_checkpoints,
     read_checkpoint,
     step_of,
     weight_hash,
-    write_average,
 )
 from regard.train.config import FREE, Config, DataConfig, ShapeConfig, TrainConfig
 from regard.train.cross_entropy import chunk_rows
@@ -462,8 +462,8 @@ def write_final(kit: Kit, trainer: Trainer, draft: Path) -> str:
     config, state, runs = trainer.config, trainer.state, trainer.checkpoints
     if config.average > 1:
         folders = last_checkpoints(runs, config.average, config.save_every, state.step)
-        replace(kit, model=load_kit(folders[-1]).model).save(draft)
-        write_average(folders, draft)
+        mean = average_checkpoints(folders, lambda folder: load_kit(folder).model)
+        replace(kit, model=mean).save(draft)
         steps = ", ".join(str(step_of(folder)) for folder in folders)
         return f"average of the checkpoints of steps {steps}"
     chosen, taken = runs / f"step-{state.step:06d}", f"step {state.step}, the last"
