@@ -9,7 +9,7 @@ from regard.history.config import Smoothing, Word2VecConfig
 from regard.history.results import NgramRun, TranslatorRun, VectorRun
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 from regard.train.results import DryRun, LearntShortlist, Replay, ResumeCheck, Run, RunSettings
-from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Natural, verb
+from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Natural, takes, verb
 
 Trained = Run | DryRun | RunSettings
 """A run; with `dry_run` what it would take, with `print_config` its settings."""
@@ -65,18 +65,8 @@ def lm(
 
 
 @verb
-def mlm(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    config: Training = TRAINING,
-    shape: Shape = SHAPE,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@takes(lm)
+def mlm(*args: Any, **named: Any) -> Trained:
     """Train an encoder to predict masked tokens (BERT).
 
     Args:
@@ -96,22 +86,12 @@ def mlm(
         $ regard train mlm texts/ --valid dev.txt --out run --preset bert-base --dry-run
         $ regard train mlm tale.txt --out run --mask 0.3 --json
     """
-    return _train("mlm", **locals())
+    return _train("mlm", *args, **named)
 
 
 @verb
-def seq2seq(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    config: Training = TRAINING,
-    shape: Shape = SHAPE,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@takes(lm)
+def seq2seq(*args: Any, **named: Any) -> Trained:
     """Train an encoder-decoder to say the other side of sentence pairs.
 
     Args:
@@ -131,22 +111,12 @@ def seq2seq(
         $ regard train seq2seq train.fr train.en --out run --preset transformer-base
         $ regard train seq2seq pairs.tsv --out run --family gru --attention additive
     """
-    return _train("seq2seq", **locals())
+    return _train("seq2seq", *args, **named)
 
 
 @verb
-def rnn(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    config: Training = TRAINING,
-    shape: Shape = SHAPE,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@takes(lm)
+def rnn(*args: Any, **named: Any) -> Trained:
     """Train a recurrent language model (Elman 1990).
 
     Args:
@@ -166,22 +136,12 @@ def rnn(
         $ regard train rnn tale.txt --out run --dim 128 --depth 1 --json
         $ regard train rnn --out run --resume --steps 2000
     """
-    return _train("rnn", **locals())
+    return _train("rnn", *args, **named)
 
 
 @verb
-def lstm(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    config: Training = TRAINING,
-    shape: Shape = SHAPE,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@takes(lm)
+def lstm(*args: Any, **named: Any) -> Trained:
     """Train a language model of LSTM cells (Hochreiter and Schmidhuber 1997).
 
     Args:
@@ -201,22 +161,12 @@ def lstm(
         $ regard train lstm tale.txt --out run --dim 128 --depth 1 --json
         $ regard train lstm --out run --resume --steps 2000
     """
-    return _train("lstm", **locals())
+    return _train("lstm", *args, **named)
 
 
 @verb
-def gru(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    config: Training = TRAINING,
-    shape: Shape = SHAPE,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@takes(lm)
+def gru(*args: Any, **named: Any) -> Trained:
     """Train a language model of gated recurrent units (Cho et al. 2014).
 
     Args:
@@ -236,22 +186,12 @@ def gru(
         $ regard train gru tale.txt --out run --dim 128 --depth 1 --json
         $ regard train gru --out run --resume --steps 2000
     """
-    return _train("gru", **locals())
+    return _train("gru", *args, **named)
 
 
 @verb
-def mlp(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    config: Training = TRAINING,
-    shape: Shape = SHAPE,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@takes(lm)
+def mlp(*args: Any, **named: Any) -> Trained:
     """Train a language model that is an MLP of the last words (Bengio et al. 2003).
 
     Args:
@@ -271,11 +211,17 @@ def mlp(
         $ regard train mlp tale.txt --out run --dim 128 --depth 1 --json
         $ regard train mlp --out run --resume --steps 2000
     """
-    return _train("mlp", **locals())
+    return _train("mlp", *args, **named)
 
 
 def _train(
-    word: str, files: Any, config: TrainConfig, shape: ShapeConfig, data: DataConfig, **rest: Any
+    word: str,
+    files: Any = None,
+    *,
+    config: TrainConfig = TRAINING,
+    shape: ShapeConfig = SHAPE,
+    data: DataConfig = DATA,
+    **rest: Any,
 ) -> Trained:
     from regard.train.runs import train_files
 
