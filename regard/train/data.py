@@ -14,7 +14,7 @@ from regard.data.bucket import Buckets
 from regard.data.duplicates import WORDS, overlap, pair_overlap
 from regard.data.packing import Masker, Packed
 from regard.data.pairs import all_pairs, couples
-from regard.data.text_files import find_files, read_lines, read_parts
+from regard.data.text_files import find_files, naming, read_lines, read_parts
 from regard.data.token_store import Store, fingerprint, hold_out, pair_store, text_store
 from regard.data.windows import Source, Streams, Windows
 from regard.errors import DataError, UsageError
@@ -145,14 +145,8 @@ def learn_tokenizer(plan: RunPlan, kind: str) -> Tokenizer:
     if kind != "bytes":
         sides = (f"{side}\n" for pair in all_pairs(plan.files) for side in pair)
         texts = sides if plan.kind == "seq2seq" else read_parts(plan.files)
-    doing = "training a tokenizer"
-    try:
+    with naming(plan.files, "training a tokenizer"):
         return train_tokenizer(texts, kind, plan.data.vocab, specials=roles, wrap=wrap)
-    except DataError as error:
-        if error.doing != doing:  # those of one file have named it already
-            raise
-        named = f"{doing} ({', '.join(plan.files)})"
-        raise DataError(named, error.found, error.expected, error.fix) from None
 
 
 def warn_of_leaks(plan: RunPlan, train: Store, valid: Store, say: Say) -> None:
