@@ -30,7 +30,7 @@ def lm(
     files: Files | None = None,
     *,
     out: str | Path | None = None,
-    resume: bool = False,
+    resume: str | Path | None = None,
     config: Training = TRAINING,
     shape: Shape = SHAPE,
     data: Data = DATA,
@@ -41,12 +41,12 @@ def lm(
     """Train a decoder to predict the next token of a text.
 
     Killed at any moment and resumed, a run ends with the same bits.
-    Stopped by Ctrl-C in a notebook, it returns what there is, and `resume=True` goes on.
+    Stopped by Ctrl-C in a notebook, it returns what there is, and `resume=run.out` goes on.
 
     Args:
         files: text files or folders, compressed or not.
         out: the run's folder, new or empty (runs/lm-1, -2, …).
-        resume: go on from the last checkpoint of the folder; without files, with its settings.
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: family, dim, depth, heads.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
@@ -58,7 +58,7 @@ def lm(
         >>> run = regard.train.lm("tale.txt", out="run", config=regard.TrainConfig(steps=300))
         >>> run.kit.generate("Once upon a time")
         $ regard train lm tale.txt --out run --steps 1000 --tokens chars
-        $ regard train lm --out run --resume
+        $ regard train lm --resume run
         $ torchrun --nproc-per-node 2 -m regard train lm texts/ --out run --preset gpt2
     """
     return _train("lm", **locals())
@@ -72,7 +72,7 @@ def mlm(*args: Any, **named: Any) -> Trained:
     Args:
         files: text files or folders, compressed or not.
         out: the run's folder, new or empty (runs/mlm-1, -2, …).
-        resume: go on from the last checkpoint of the folder; without files, with its settings.
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, depth, heads.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
@@ -97,7 +97,7 @@ def seq2seq(*args: Any, **named: Any) -> Trained:
     Args:
         files: pairs: TSV files, or a source and a target file.
         out: the run's folder, new or empty (runs/seq2seq-1, -2, …).
-        resume: go on from the last checkpoint of the folder; without files, with its settings.
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: family, dim, depth, heads, attention.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
@@ -122,7 +122,7 @@ def rnn(*args: Any, **named: Any) -> Trained:
     Args:
         files: text files or folders, compressed or not.
         out: the run's folder, new or empty (runs/rnn-1, -2, …).
-        resume: go on from the last checkpoint of the folder; without files, with its settings.
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, hidden, depth.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
@@ -134,7 +134,7 @@ def rnn(*args: Any, **named: Any) -> Trained:
         >>> regard.train.rnn("tale.txt", out="run")
         $ regard train rnn tale.txt --out run --steps 1000 --tokens words
         $ regard train rnn tale.txt --out run --dim 128 --depth 1 --json
-        $ regard train rnn --out run --resume --steps 2000
+        $ regard train rnn --resume run --steps 2000
     """
     return _train("rnn", *args, **named)
 
@@ -147,7 +147,7 @@ def lstm(*args: Any, **named: Any) -> Trained:
     Args:
         files: text files or folders, compressed or not.
         out: the run's folder, new or empty (runs/lstm-1, -2, …).
-        resume: go on from the last checkpoint of the folder; without files, with its settings.
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, hidden, depth.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
@@ -159,7 +159,7 @@ def lstm(*args: Any, **named: Any) -> Trained:
         >>> regard.train.lstm("tale.txt", out="run")
         $ regard train lstm tale.txt --out run --steps 1000 --tokens words
         $ regard train lstm tale.txt --out run --dim 128 --depth 1 --json
-        $ regard train lstm --out run --resume --steps 2000
+        $ regard train lstm --resume run --steps 2000
     """
     return _train("lstm", *args, **named)
 
@@ -172,7 +172,7 @@ def gru(*args: Any, **named: Any) -> Trained:
     Args:
         files: text files or folders, compressed or not.
         out: the run's folder, new or empty (runs/gru-1, -2, …).
-        resume: go on from the last checkpoint of the folder; without files, with its settings.
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, hidden, depth.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
@@ -184,7 +184,7 @@ def gru(*args: Any, **named: Any) -> Trained:
         >>> regard.train.gru("tale.txt", out="run")
         $ regard train gru tale.txt --out run --steps 1000 --tokens words
         $ regard train gru tale.txt --out run --dim 128 --depth 1 --json
-        $ regard train gru --out run --resume --steps 2000
+        $ regard train gru --resume run --steps 2000
     """
     return _train("gru", *args, **named)
 
@@ -197,7 +197,7 @@ def mlp(*args: Any, **named: Any) -> Trained:
     Args:
         files: text files or folders, compressed or not.
         out: the run's folder, new or empty (runs/mlp-1, -2, …).
-        resume: go on from the last checkpoint of the folder; without files, with its settings.
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, hidden, depth.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
@@ -209,7 +209,7 @@ def mlp(*args: Any, **named: Any) -> Trained:
         >>> regard.train.mlp("tale.txt", out="run")
         $ regard train mlp tale.txt --out run --steps 1000 --tokens words
         $ regard train mlp tale.txt --out run --dim 128 --depth 1 --json
-        $ regard train mlp --out run --resume --steps 2000
+        $ regard train mlp --resume run --steps 2000
     """
     return _train("mlp", *args, **named)
 

@@ -118,7 +118,7 @@ def write_checkpoint(
             f"writing the checkpoint of step {step}",
             f"{why} ({written:,} bytes were written, {free:,} are free)",
             f"about {size * 3 // 2:,} bytes of room; earlier checkpoints are untouched",
-            f"free some space under {runs} and run again with --resume",
+            f"free some space under {runs} and go on with --resume {runs.parent}",
         ) from error
     return final
 

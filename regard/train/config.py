@@ -80,7 +80,7 @@ class TrainConfig(Config):
     """AdamW, or Muon for the matrices of the blocks, which needs fewer steps and whole matrices."""
     lr: Amount = 1e-3
     """Peak learning rate."""
-    schedule: Literal["constant", "inverse_sqrt", "cosine", "wsd"] = "cosine"
+    schedule: Literal["constant", "inverse_sqrt", "cosine"] = "cosine"
     """Shape of the learning rate over the steps."""
     warm_up: Natural = 100
     """Steps to the peak."""
