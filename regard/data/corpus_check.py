@@ -190,7 +190,7 @@ def read_units(
 def find_overlap(train: Sequence[Couple], test: Sequence[Couple]) -> dict[str, Overlap]:
     """What of each test file stands in the training files; by pairs if all files are pairs."""
     kinds = {"pairs" if target else guess_kind(path) for path, target in (*train, *test)}
-    overlaps = {}
+    overlaps = dict[str, Overlap]()
     for couple in test:
         if kinds == {"pairs"}:
             pairs = (pair for trained in train for pair in read_pairs(*trained))

@@ -98,7 +98,6 @@ class RunSettings(Result):
 class DryRun(Result):
     """What would run; nothing was written."""
 
-    config: dict[str, Any] = shown(table=False)
     data: dict[str, Any]
     model: dict[str, Any]
     run: dict[str, Any]
@@ -108,6 +107,7 @@ class DryRun(Result):
     disk_bytes: int
     """Of checkpoints and `final`."""
     disk_free: int
+    config: dict[str, Any] = shown(table=False)
     settings: RunSettings = shown(json=False)
 
 
