@@ -69,13 +69,12 @@ class RunData:
 def prepare_data(plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
     """Tokenizer, stores and sources of a run, in `folder`; what is there already is used again."""
     tokenizer = find_tokenizer(plan, folder, say, progress)
-    make = pair_store_of if plan.kind == "seq2seq" else text_store_of
     place, valid_files = folder / "data", plan.data.valid
     checked = (place / "valid.store").exists()
-    whole = train = make(plan, tokenizer, place / "train.store", plan.files, (say, progress))
+    whole = train = make_store(plan, tokenizer, place / "train.store", plan.files, (say, progress))
     valid: Store | None = None
     if valid_files:
-        valid = make(plan, tokenizer, place / "valid.store", valid_files, (say, progress))
+        valid = make_store(plan, tokenizer, place / "valid.store", valid_files, (say, progress))
         if not checked:
             progress("looking for validation data in the training data")
             warn_of_leaks(plan, train, valid, say)
@@ -171,22 +170,17 @@ def warn_of_leaks(plan: RunPlan, train: Store, valid: Store, say: Say) -> None:
 # Stores and sources -----------------------------------------------------------------------------
 
 
-def text_store_of(
+def make_store(
     plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: tuple[Say, Say]
 ) -> Store:
-    """The ids of text files; documents of a language model end with a token."""
+    """The ids of sentence pairs or texts; documents of a language model end with a token."""
+    if plan.kind == "seq2seq":
+        return pair_store(path, couples([Path(file) for file in files]), tokenizer, *tell)
     wrapped = plan.kind == "mlm"
     lines = wrapped or plan.data.split == "line"
     several = lines or len(find_files(files)) > 1
     end = tokenizer.specials.get("eos") if plan.kind == "lm" and several else None
     return text_store(path, files, tokenizer, "line" if lines else "file", end, wrapped, *tell)
-
-
-def pair_store_of(
-    plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: tuple[Say, Say]
-) -> Store:
-    """The ids of sentence pairs."""
-    return pair_store(path, couples([Path(file) for file in files]), tokenizer, *tell)
 
 
 def make_source(plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say) -> Source:
