@@ -26,7 +26,9 @@ from regard.interop.folder import INT8, STORED, write_folder
 from regard.interop.side import read_pooling, start_id, stop_ids
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
+from regard.look.activation_cache import ActivationCache
 from regard.look.activations import Captured, SearchFollower, capture, follow_search
+from regard.look.attention_patterns import head_matrices
 from regard.look.edits import Edits, parse_edits
 from regard.look.hooks import HookedModel
 from regard.look.results import Attribution, AttributionComparison
@@ -247,7 +249,7 @@ class Kit:
         taps: str | Sequence[str] = (),
         grad: bool = False,
         **masks: Unpack[Masks],
-    ) -> tuple[Output, dict[str, Tensor]]:
+    ) -> tuple[Output, ActivationCache]:
         """Run once and read activations: (output, tap name → tensor).
 
         With `grad` gradients flow, into the weights and the activations: torch.autograd.grad.
@@ -258,7 +260,11 @@ class Kit:
             raise UsageError("reading activations", problem, "ordinary mode", fix)
         with torch.set_grad_enabled(grad):
             logits, seen = self.hooked.run(batch, taps, grad=grad)
-        return Output(logits, batch), seen
+        return Output(logits, batch), ActivationCache(self.hooked, batch, seen)
+
+    def matrix(self, name: str, head: Any = None) -> Tensor:
+        """Weights of heads by name: blocks.5.attn.q, k, v, o, qk or ov (`head_matrices`)."""
+        return head_matrices(self.hooked, name, head)
 
     def edit(self, edits: Edits | Sequence[str]) -> AbstractContextManager[None]:
         """Change activations inside the `with` block: tap name or pattern → edit or edits.

@@ -398,7 +398,7 @@ def probe(
     control: bool = False,
     token: Literal["first", "last"] | None = None,
     columns: list[str] | None = None,
-    limit: Count = 1000,
+    count: Count = 1000,
     rank: Count = 64,
     show: Natural = 1,
 ) -> LabelProbe | LabelProbes | TreeProbe | SpeechTreeProbes:
@@ -417,7 +417,7 @@ def probe(
         control: also a control task, random labels by word type: selectivity.
         token: which token stands for a word (last; an encoder's first).
         columns: names of the file's columns in their order, if it is not CoNLL-U; one is form.
-        limit: sentences, evenly spaced in the file.
+        count: sentences, evenly spaced in the file.
         rank: of the structural probe's matrix.
         show: test sentences whose trees are drawn.
 
@@ -425,7 +425,7 @@ def probe(
         >>> regard.look.probe("folder", "dev.conllu", label=["upos"]).taps[-1].accuracy
         $ regard look probe folder dev.conllu --label upos --control
         $ regard look probe folder dev.conllu --label upos deprel --kind mlp
-        $ regard look probe folder dev.conllu --tree --limit 500 --json
+        $ regard look probe folder dev.conllu --tree --count 500 --json
     """
     from regard.data.speech import clean_tree
     from regard.data.text_files import evenly
@@ -442,7 +442,7 @@ def probe(
     if taps and layer != "all":
         raise UsageError("probing", "a layer and taps", "one of the two")
     need = ["head"] if tree else label or []
-    sentences = evenly(read_treebank(treebank, need, columns), limit)
+    sentences = evenly(read_treebank(treebank, need, columns), count)
     if not sentences:
         raise DataError(f"reading {treebank}", "no sentences", "words, one on each line")
     for sentence in sentences if tree else ():

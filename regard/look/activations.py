@@ -22,7 +22,7 @@ from regard.errors import UsageError
 from regard.look.activation_store import DOING
 from regard.look.edits import HEAD, POSITION
 from regard.look.hooks import HookedModel
-from regard.look.tap_names import find_taps, of_source
+from regard.look.tap_names import of_source
 from regard.model.batch import Batch, like_lengths, pad_rows
 from regard.tokens.tokenizer import Span, Tokenizer
 
@@ -74,7 +74,7 @@ def capture(hooked: HookedModel, patterns: str | Sequence[str]) -> Iterator[list
 
     They come in the order in which searches are asked for them, each search's rows in theirs.
     """
-    names = find_taps(patterns, hooked.taps)
+    names = hooked.find(patterns)
     for name in names:
         if name.partition(".")[0] not in ("encoder", "decoder"):
             problem = f"{name}, which is computed for the next token only"
@@ -239,7 +239,7 @@ def select_taps(
     doing: str = DOING,
 ) -> Selection:
     """The taps that patterns name, if all hold vectors of the same tokens."""
-    taps, model = find_taps(patterns, hooked.taps), hooked.model
+    taps, model = hooked.find(patterns), hooked.model
     try:
         position = position if position in ("all", "last", "mean") else int(position)
     except ValueError:

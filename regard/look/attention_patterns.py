@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,8 @@ from torch import Tensor, nn
 from regard.core import mask as masks
 from regard.core.attention import Attention, View
 from regard.core.stack import Stack, cross_view
-from regard.errors import UsageError
+from regard.errors import UsageError, check_known
+from regard.look.edits import check_index, read_indices
 from regard.look.hooks import HookedModel
 from regard.look.tap_names import find_taps
 from regard.model.batch import Batch
@@ -127,3 +129,37 @@ def patterns(hooked: HookedModel, batch: Batch) -> dict[str, Tensor]:
     _, seen = hooked.run(batch, [tap for name in names for tap in pattern_taps(hooked, name)])
     views: dict[str, View] = {}
     return {name: rebuild_pattern(hooked, name, seen, batch, views) for name in names}
+
+
+def head_matrices(hooked: HookedModel, name: str, head: Any = None) -> Tensor:
+    """Weights of heads by name, such as blocks.5.attn.ov: (H, …), or those of chosen heads.
+
+    q, k and v are (D, K), o is (K, D), for vectors x (D,) from the left. qk (D, D) = q kᵀ gives
+    x qk yᵀ, what a query of x finds in y but for scale, biases and rotary positions; ov (D, D) is
+    v o, what a head writes of what it looks at. The norm before them is not in them.
+    """
+    path, _, kind = name.rpartition(".")
+    check_known(kind, ("q", "k", "v", "o", "qk", "ov"), "reading weights of heads")
+    path, attention = find_attention(hooked, path)
+    if not isinstance(attention, Attention) or attention.o.weight.numel() == 0:
+        problem = f"{path}, which has no such maps, or packed ones"
+        raise UsageError("reading weights of heads", problem, "a Transformer opened in fp32")
+
+    def by_head(what: str) -> Tensor:
+        weight: Tensor = getattr(attention, what).weight
+        if what == "o":
+            weight = weight.unflatten(1, (attention.heads, -1))
+            return weight.permute(1, 2, 0)
+        weight = weight.unflatten(0, (-1, attention.width)).transpose(1, 2)
+        return weight.repeat_interleave(attention.heads // len(weight), 0)
+
+    with torch.no_grad():
+        if kind == "qk":
+            whole = by_head("q") @ by_head("k").mT
+        else:
+            whole = by_head("v") @ by_head("o") if kind == "ov" else by_head(kind)
+    if head is None:
+        return whole
+    index = read_indices({"head": head})["head"]
+    check_index("head", index, len(whole), path, f"heads 0 to {len(whole) - 1}")
+    return whole[head if isinstance(head, int) else index]

@@ -284,6 +284,8 @@ def patch(value: Tensor | float, *, mask: Tensor | None = None, **where: Unpack[
 
     A boolean `mask`, broadcastable too, says for each row what is replaced.
     """
+    if value is None:
+        raise UsageError(DOING, "patch(None)", "a tensor or a number", "regard.zero() sets to 0")
     return Edit("replace", torch.as_tensor(value), mask=mask, **read_indices(where))
 
 

@@ -13,7 +13,7 @@ from regard.core.attention import Attention
 from regard.core.tap import TapFunction, taps
 from regard.errors import UsageError, nearest
 from regard.look.edits import DOING, Columns, Edit, Edits, zero
-from regard.look.tap_names import find_taps, of_source
+from regard.look.tap_names import check_meaning, find_taps, listed, of_source
 from regard.model.batch import Batch
 from regard.model.fronts import TextFront
 from regard.model.model import Model
@@ -76,6 +76,15 @@ class HookedModel:
             logits = self.model(batch)
             return logits, {name: h.seen for name, h in hooks.items() if h.seen is not None}
 
+    def find(self, patterns: str | Iterable[str]) -> list[str]:
+        """The taps that patterns name, in the model's order (`tap_names.py`)."""
+        model, wanted = self.model, listed(patterns)
+        rotary = any(stack.rotary is not None for stack in model.stacks)
+        added = getattr(model.reader, "positions", None) is not None
+        for pattern in wanted:
+            check_meaning(pattern, ("rotary",) * rotary + ("added",) * added)
+        return find_taps(wanted, self.taps)
+
     def hook(self, name: str) -> Hook:
         """The hook of a tap, made when first asked for."""
         tap = self.taps[name]
@@ -105,14 +114,14 @@ class HookedModel:
         """Each tap that the patterns name, and its edits, checked."""
         placed: dict[str, list[Edit]] = {}
         for pattern, wanted in edits.items():
-            listed = list(wanted) if isinstance(wanted, Sequence) else [wanted]
-            for name in find_taps(pattern, self.taps):
+            several = list(wanted) if isinstance(wanted, Sequence) else [wanted]
+            for name in self.find(pattern):
                 owner = self.model.get_submodule(name.rpartition(".")[0])
                 front = self.model.front if of_source(name) else self.model.reader
                 columns = getattr(front, "listener", None) or Columns()
                 if isinstance(front, TextFront):
                     front.listener = columns
-                for each in listed:
+                for each in several:
                     edit = Edit("function", function=each) if callable(each) else each
                     edit = each if isinstance(each, Edit) else edit
                     if not isinstance(edit, Edit):
@@ -145,7 +154,7 @@ class HookedModel:
     @contextmanager
     def reading(self, patterns: str | Iterable[str]) -> Iterator[dict[str, Hook]]:
         """Remember what passes these taps inside the `with` block."""
-        names = find_taps(patterns, self.taps)
+        names = self.find(patterns)
         for name in names:
             self.hook(name).readers += 1
             self.update(name)

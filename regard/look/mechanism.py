@@ -195,6 +195,9 @@ class HeadClaim:
         __tracebackhide__ = True
         if into not in ("q", "k", "v"):
             raise UsageError("testing a mechanism", f"an edge into {into!r}", "q, k or v")
+        if not can_read(self.layer, reader.layer, into):
+            problem = f"an edge from {self.layer} into {into} of {reader.layer}"
+            raise UsageError("testing a mechanism", problem, "a reader that comes after the head")
         hooked, batch = self.model.kit.hooked, self.model.batch(on)
         written, read = f"{self.layer}.z", f"{reader.layer}.{into}"
         group = reader.number * (reader.groups if into != "q" else reader.count) // reader.count
@@ -220,6 +223,15 @@ class HeadClaim:
             f"the {kind} score of head {mine.name} is {value:.3f}, not {at_least:g}; "
             f"the best: {listing(best, kind)}"
         )
+
+
+def can_read(writer: str, reader: str, into: str) -> bool:
+    """Whether what an attention writes reaches another's q, k or v, by their paths."""
+    (stack, *before), (other, *after) = writer.split("."), reader.split(".")
+    if after[-1] == "cross" and into != "q":
+        return stack == "encoder"
+    places = [(int(block), kind == "cross") for _, block, kind in (before, after)]
+    return stack == other and places[0] < places[1]
 
 
 def ablation(by: str, head: int | Sequence[int] | None) -> Edit:

@@ -115,7 +115,7 @@ def make_task(
         problem = f"{len(places)} labels, words to train on and to test on: "
         problem += f"{len(parts.train)} and {min(len(parts.dev), len(parts.test))}"
         expected = f"two or more labels, {MIN_EXAMPLES} words of each to train on"
-        raise DataError("probing", problem, expected, "more sentences (--limit)")
+        raise DataError("probing", problem, expected, "more sentences (--count)")
     kept, types = kept[common], dict[str, int]()
     return ProbingTask(
         kept,

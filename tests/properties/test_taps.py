@@ -423,7 +423,6 @@ def test_an_unknown_tap_is_refused_with_the_nearest_names(every_preset, one, wro
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
-        ("hook_embed", "embed"),
         ("blocks.0.hook_resid_pre", "blocks.0.resid_pre"),
         ("blocks.0.hook_resid_mid", "blocks.0.resid_mid"),
         ("blocks.1.hook_resid_post", "blocks.1.resid_post"),
@@ -443,7 +442,6 @@ def test_an_unknown_tap_is_refused_with_the_nearest_names(every_preset, one, wro
         ("blocks.1.hook_out", "blocks.1.resid_post"),
         ("blocks.0.attn.hook_out", "blocks.0.attn.out"),
         ("blocks.0.mlp.hook_out", "blocks.0.mlp.out"),
-        ("ln_final.hook_normalized", "final"),
         ("ln_final.hook_out", "final"),
         ("decoder.final", "final"),
     ],
@@ -451,6 +449,37 @@ def test_an_unknown_tap_is_refused_with_the_nearest_names(every_preset, one, wro
 def test_names_of_transformerlens_and_short_forms(every_preset, one, theirs, ours):
     _, seen = every_preset.run(*arguments(one), taps=theirs)
     assert list(seen) == [f"decoder.{ours}"]
+
+
+@pytest.mark.parametrize(
+    ("every_preset", "theirs", "ours"),
+    [
+        ("gpt2", "hook_embed", "embed, which has both"),
+        ("gpt2", "ln_final.hook_normalized", "final, which is after"),
+        ("gpt2", "blocks.0.attn.hook_result", "head_results"),
+        ("llama", "blocks.0.attn.hook_q", "after them"),
+        ("llama", "blocks.*.attn.hook_k", "after them"),
+    ],
+    indirect=["every_preset"],
+)
+def test_names_that_mean_something_else_in_transformerlens_are_refused(every_preset, theirs, ours):
+    for use in (
+        lambda: every_preset.run([[1, 2]], taps=theirs),
+        lambda: every_preset.edit({theirs: regard.zero()}).__enter__(),
+        lambda: every_preset.capture(theirs).__enter__(),
+    ):
+        with pytest.raises(UsageError, match=ours):
+            use()
+
+
+@on("llama")
+def test_their_embedding_is_ours_where_no_positions_are_added(every_preset):
+    _, seen = every_preset.run([[1, 2]], taps=["hook_embed", "blocks.0.attn.hook_rot_q"])
+    assert list(seen) == ["decoder.embed", "decoder.blocks.0.attn.q"]
+    with pytest.raises(UsageError, match="names or patterns"):
+        every_preset.run([[1, 2]], taps=3)
+    with pytest.raises(UsageError, match="a tensor or a number"):
+        regard.patch(None)
 
 
 @on("t5")
