@@ -436,26 +436,6 @@ def find_word_tokens(
     return WordTokens(tokenizer.encode(text), words, columns)
 
 
-def word_taps(hooked: HookedModel, patterns: str | Sequence[str] = ()) -> list[str]:
-    """The taps that patterns name; without any, the embeddings and the stream after each block.
-
-    In a recurrent model the states of each layer stand for blocks. An encoder-decoder reads by its
-    encoder.
-    """
-    pair = hooked.model.encoder is not None and hooked.model.decoder is not None
-    if not patterns:
-        places = ("embed", "resid_post", "state")
-        usual = [n for n in hooked.taps if n.rpartition(".")[2] in places and ".back." not in n]
-        return [name for name in usual if name.startswith("encoder.") or not pair]
-    doing = "reading vectors of words"
-    taps = select_taps(hooked, patterns, doing=doing).taps
-    for name in taps:
-        if name == "logits" or (pair and not name.startswith("encoder.")):
-            problem = f"{name}, which belongs to what the model writes"
-            raise UsageError(doing, problem, "taps such as blocks.*.resid_post, of an encoder")
-    return taps
-
-
 def word_vectors(
     hooked: HookedModel, sentences: Sequence[WordTokens], taps: Sequence[str]
 ) -> dict[str, Tensor]:

@@ -146,7 +146,8 @@ class HookedModel:
                 hook = self.hook(name)
                 hook.edits = [edit for edit in hook.edits if edit not in added]
                 self.update(name)
-            if not any(tap.hook is not None and tap.hook.edits for tap in self.taps.values()):
+            hooks = [tap.hook for tap in self.taps.values() if tap.hook] if placed else []
+            if placed and not any(hook.edits for hook in hooks):
                 for front in (self.model.front, self.model.reader):
                     if isinstance(front, TextFront):
                         front.listener = None
