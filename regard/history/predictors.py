@@ -6,7 +6,7 @@ arrays: probabilities (N, V) of the next symbol of every row, then the N symbols
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.text_files import CHUNK, cut_at_blanks, split_lines
+from regard.data.text_files import CHUNK, cut_at_blanks
 from regard.decode.step import ModelStep
 from regard.errors import DataError, UsageError
 from regard.files import file_hash
@@ -255,31 +255,12 @@ class TextPredictor:
 
     def encode(self, text: str) -> Ids:
         """The tokens that are predicted."""
-        pieces = self.pieces(text)
         if self.lines is not None:
-            ids = joined(encode_lines(self.tokenizer, pieces, True))
+            ids = joined(encode_lines(self.tokenizer, text.split("\n"), True))
             start = self.lines.tables.start
             return ids if start is None else ids[ids != start]
-        return joined(np.array(self.tokenizer.encode(p, special=False), np.int64) for p in pieces)
-
-    def pieces(self, text: str) -> Iterable[str]:
-        """What is cut into tokens at once: lines that are sentences, else long parts."""
-        if self.lines is not None:
-            lines = (line.removesuffix("\n") for line in split_lines([text]))
-            return (line for line in lines if line.strip())
-        return cut_at_blanks(text[at : at + CHUNK] for at in range(0, len(text), CHUNK))
-
-    def written_at(self, text: str, place: int) -> str:
-        """How a token of `encode` is written in the text; nothing for the end of a sentence."""
-        for piece in self.pieces(text):
-            ids = self.tokenizer.encode(piece, special=self.lines is not None)
-            spans = self.tokenizer.offsets(piece, special=self.lines is not None)
-            start = None if self.lines is None else self.lines.tables.start
-            kept = [span for id, span in zip(ids, spans, strict=True) if id != start]
-            if place < len(kept):
-                return piece[slice(*kept[place])]
-            place -= len(kept)
-        raise UsageError("finding a token", f"place {place}", "a place in the text")
+        parts = cut_at_blanks(text[at : at + CHUNK] for at in range(0, len(text), CHUNK))
+        return joined(np.array(self.tokenizer.encode(p, special=False), np.int64) for p in parts)
 
     def unknown(self, ids: Ids) -> int:
         """Tokens that stand for words the model does not know."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.result import DASH, Grid, Result, Row, human, human_count, shown
+from regard.result import Grid, Result, Row, grid_of, human, human_count, shown
 
 # Word vectors -------------------------------------------------------------------------------------
 
@@ -86,38 +86,23 @@ SPELT = {
     "26": "a to z; all else was left out",
     "as-is": "every character of the text",
 }
-GAP = (
-    "Shannon's F3 came from a table of trigrams within words, mended by a rough formula for those\n"
-    "that run over two words, which leaves it too high; plug-in on one text is too low, since it\n"
-    "has seen too little. The held-out values bound texts like the last tenth from above."
-)
-"""Why F_3 differs from his."""
 
 
 @dataclass(frozen=True)
 class CodedText(Row):
     """What an arithmetic coder makes of a text with one predictor."""
 
-    by: str
-    tokens: int
-    unknown: int
+    by: str = shown(title="predicted by")
+    tokens: int = shown(table=False)
+    unknown: int = shown(table=False)
     """Tokens that stand for words the model does not know."""
-    bits_per_letter: float
+    bits_per_letter: float = shown("{:.3f}")
     bytes: int
-    coded_bits_per_letter: float
-    excess: float | None
+    coded_bits_per_letter: float = shown("{:.3f}", title="coded")
+    excess: float | None = shown("{:.2%}", title="over")
     """By what share the coded bits are more than the model's; None where those are infinite."""
-    decoded_back: bool
-    impossible: int = 0
-    """Tokens of probability 0."""
-    first_impossible: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """What was impossible only where something was."""
-        held = super().to_dict()
-        if not self.impossible:
-            del held["impossible"], held["first_impossible"]
-        return held
+    impossible: int = shown(table=False, default=0)
+    """Tokens of probability 0, for which the coder keeps a small share."""
 
 
 @dataclass(frozen=True)
@@ -150,34 +135,15 @@ class Entropy(Result):
             own = [f"{published[n]:.2f}" if n < len(published) else ""] if published else []
             rows.append([f"F{n}", *(f"{value:.3f}" for value in values), *own])
         yield Grid("bits per letter", columns, rows)
-        if published and len(self.F) > 3:
-            yield GAP
-        coded = [
-            (
-                Path(row.by).name,
-                "∞" if row.excess is None else f"{row.bits_per_letter:.3f}",
-                f"{row.coded_bits_per_letter:.3f}",
-                DASH if row.excess is None else f"{100 * row.excess:.2f} %",
-                f"{row.bytes:,}",
-            )
-            for row in self.coded
-        ]
-        columns = ["predicted by", "bits per letter", "coded", "over", "bytes"]
-        yield Grid("predicted from what was read, coded, and decoded back", columns, coded)
-        yield "Each code was decoded again and gave the same text."
+        yield grid_of("predicted from what was read, and coded", self.coded)
         for row in self.coded:
+            of = f"of {row.tokens:,} tokens"
             if row.impossible:
-                first = repr(row.first_impossible) if row.first_impossible else "a line's end"
-                yield (
-                    f"{row.by}: {row.impossible:,} of {row.tokens:,} tokens have probability 0, "
-                    f"the first is {first}: not seen in training, and nothing is smoothed. "
-                    "The coder keeps a small share for such tokens."
-                )
+                why = "not seen in training, and nothing is smoothed"
+                yield f"{row.by}: {row.impossible:,} {of} have probability 0: {why}"
             elif row.unknown:
-                yield (
-                    f"{row.by}: {row.unknown:,} of {row.tokens:,} tokens are unknown words, "
-                    "whose letters cost nothing here: too low"
-                )
+                why = "whose letters cost nothing here: too low"
+                yield f"{row.by}: {row.unknown:,} {of} are unknown words, {why}"
 
 
 YOU = "you"

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,8 +20,7 @@ import numpy as np
 
 from regard.ambient import current, is_terminal, note, progress
 from regard.data.text_files import naming, read_parts
-from regard.errors import DataError, RegardError, UsageError
-from regard.history.arithmetic_coder import pack, unpack
+from regard.errors import DataError, UsageError
 from regard.history.config import Alphabet
 from regard.history.letters import Letters, bytes_of, letters_of
 from regard.history.ngrams import Counts, Floats, Ids, count_ngrams
@@ -62,9 +62,9 @@ def measure_entropy(
         if model is not None:
             if model.was_trained_on(file):
                 note(f"{model.name} was trained on this file: its bits are no measure of it")
-            coded.append(
-                code_text(model.name, model.encode(text), model.predictor, text, say, model)
-            )
+            ids = model.encode(text)
+            unknown = model.unknown(ids)
+            coded.append(code_text(model.name, ids, model.predictor, text, say, unknown))
     return Entropy(
         str(file),
         chosen,
@@ -83,28 +83,83 @@ def code_text(
     predictor: Predictor,
     text: str,
     say: Callable[[str], None],
-    model: TextPredictor | None = None,
+    unknown: int = 0,
 ) -> CodedText:
-    """Code the symbols of a text and decode them back; what it took."""
-    total = f"of {len(ids):,} symbols"
-    packed = pack(ids, predictor, lambda n: say(f"coding {n:,} {total}"))
-    again = unpack(packed, predictor, lambda n: say(f"decoding {n:,} {total}"))
-    if not np.array_equal(again, ids):
-        raise RegardError("decoding back", "another text", "the text that was coded")
-    bits, size, never = packed.bits, len(packed.data), len(packed.never)
-    excess = 8 * size / bits - 1 if bits else 0.0
+    """What an arithmetic coder makes of the symbols of a text, as a share of its letters."""
+    code = arithmetic_code(ids, predictor, say)
+    size = 8 * len(code.data)
+    excess = size / code.bits - 1 if code.bits else 0.0
     return CodedText(
         name,
         len(ids),
-        0 if model is None else model.unknown(ids),
-        bits / len(text),
-        size,
-        8 * size / len(text),
-        None if np.isinf(bits) else excess,
-        True,
-        never,
-        model.written_at(text, packed.never[0]) if never and model is not None else None,
+        unknown,
+        code.bits / len(text),
+        len(code.data),
+        size / len(text),
+        None if np.isinf(code.bits) else excess,
+        code.impossible,
     )
+
+
+# Arithmetic coding --------------------------------------------------------------------------------
+
+SCALE = 1 << 28  # what probabilities are counted in
+TOP = 1 << 48  # a range of codes is never smaller; one digit of a byte stands above it
+ROWS, ROW = 256, 4096  # rows of a text at most, and symbols of each at least
+ENTRIES = 1 << 22  # numbers in one (N, V) array of probabilities at most
+
+
+class ArithmeticCode(NamedTuple):
+    """A text in bytes."""
+
+    data: bytes
+    bits: float
+    """What the predictor's probabilities ask for; infinite where they rule a symbol out."""
+    impossible: int
+    """Symbols that are ruled out; the coder writes them even so."""
+
+
+def arithmetic_code(
+    ids: Ids, predictor: Predictor, say: Callable[[str], None] = lambda text: None
+) -> ArithmeticCode:
+    """Code a text of symbols 0 to V − 1 as the digits of a number (range coder, Martin 1979).
+
+    A predictor reads rows of the text side by side; a symbol of each goes into the code in turn.
+    The codes that are left for a text are those from `low`, `size` of them; a symbol narrows them
+    to its share, and what is sure of the first byte becomes a digit, in which a carry may stand.
+    """
+    rows = max(1, min(ROWS, len(ids) // ROW, ENTRIES // max(1, predictor.vocab)))
+    low, size, digits = 0, 1 << 56, list[int]()
+    bits, impossible = 0.0, 0
+    predictor.start(rows)
+    columns = zip_longest(*(row.tolist() for row in np.array_split(ids, rows)), fillvalue=-1)
+    for n, column in enumerate(columns, 1):
+        words = np.array(column)
+        there = np.flatnonzero(words >= 0)  # the last symbols are not of all rows
+        p = predictor.predict()
+        if not np.isfinite(p).all() or p.min() < 0:
+            raise DataError("coding a text", "probabilities that are no numbers", "a sound model")
+        counts = (p * SCALE).astype(np.int64) + 1  # (N, V): every symbol has 1 or more
+        upto, own = np.cumsum(counts, 1), counts[there, words[there]]
+        first = upto[there, words[there]] - own
+        shares = zip(first.tolist(), own.tolist(), upto[there, -1].tolist(), strict=True)
+        for begin, count, total in shares:
+            size //= total
+            low, size = low + size * begin, size * count
+            while size < TOP:
+                digits.append(low >> 48)
+                low, size = low % TOP << 8, size << 8
+        chances = p[there, words[there]]
+        impossible += int((chances == 0).sum())
+        with np.errstate(divide="ignore"):
+            bits -= float(np.log2(chances).sum())
+        if len(there) == rows:
+            predictor.read(words)
+        say(f"coding {n * rows:,} of {len(ids):,} symbols")
+    digits.append(-(-low // TOP))  # the codes that are left hold a multiple of TOP
+    for n in range(len(digits) - 1, 0, -1):
+        digits[n - 1] += digits[n] >> 8
+    return ArithmeticCode(bytes(digit & 255 for digit in digits), bits, impossible)
 
 
 class Estimates(NamedTuple):
