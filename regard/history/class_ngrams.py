@@ -68,7 +68,6 @@ def train_class_ngrams(
     way: Smoothing = "kneser-ney",
     k: float = 1.0,
     start: int | None = None,
-    prune: Sequence[int] = (),
 ) -> ClassNgrams:
     """Count classes as `train_ngrams` does words; a sentence's start needs a class of its own."""
     size, first = int(classes.max()) + 1, None if start is None else int(classes[start])
@@ -76,5 +75,5 @@ def train_class_ngrams(
     seen, words = np.bincount(classes, counts, size), np.bincount(classes, minlength=size)
     # A class that was never seen shares evenly: a word alone in its class is sure, seen or not.
     even = np.where(seen[classes] > 0, counts, 1) / np.where(seen > 0, seen, words)[classes]
-    model = train_ngrams(classes[ids], size, order, way, k, first, prune)
+    model = train_ngrams(classes[ids], size, order, way, k, first)
     return ClassNgrams(classes, model, safe_log(even), start)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
@@ -23,7 +22,7 @@ from regard.ambient import current, note, progress
 from regard.data.statistics import perplexity
 from regard.data.text_files import Paths, find_files, naming, read_lines, read_parts
 from regard.errors import DataError, ResourceError, UsageError
-from regard.files import check_new, file_hash, read_json, read_shapes, write_whole
+from regard.files import check_new, file_hash, read_arrays, read_json, take_ids, write_whole
 from regard.heap import free_memory
 from regard.history.arpa import read_arpa, write_arpa
 from regard.history.class_ngrams import ClassNgrams, train_class_ngrams
@@ -156,7 +155,7 @@ class NgramModel:
         tokenizer = open_tokenizer(path)
         if tokenizer is None:
             raise DataError(f"opening {path}", "no tokenizer.json", "the tokenizer of the model")
-        return cls(read_tables(path, config), tokenizer, config.get("smoothing", ""))
+        return cls(read_tables(path / WEIGHTS, config), tokenizer, config.get("smoothing", ""))
 
     @property
     def cut_at_blanks(self) -> bool:
@@ -230,72 +229,35 @@ def joined(parts: Iterable[Ids]) -> Ids:
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
-def read_tables(folder: Path, config: dict[str, Any]) -> Ngrams | ClassNgrams:
-    """The arrays of a folder, checked."""
-    path = folder / WEIGHTS
-    if not path.is_file():
-        raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the tables of the model")
-    read_shapes(path)  # which says that a file was cut
+def read_tables(path: Path, config: dict[str, Any]) -> Ngrams | ClassNgrams:
+    """The tables of a file, whose arrays fit each other and config.json."""
+    arrays = read_arrays(path)
     try:
-        order, vocab, start = (read_whole(config, name) for name in ("order", "vocab", "start"))
-        base = -np.inf if config.get("base") is None else float(config["base"])
-        classes = read_whole(config, "classes")
-        arrays = load_file(path)
-        if order is None or vocab is None:
-            raise ValueError("no order or no vocab in config.json")
-        levels = [read_level(arrays, n, order) for n in range(1, order + 1)]
-        return join_levels(levels, vocab, classes, start, base, arrays)
-    except (KeyError, ValueError, TypeError, IndexError, SafetensorError) as error:
+        vocab, start, base = config["vocab"], config["start"], config["base"]
+        classes = config.get("classes")
+        kinds, below, levels = classes or vocab, 1, list[Level]()
+        for n in range(1, config["order"] + 1):
+            _, _, logprob, backoff, count = (arrays[f"{n}.{part}"] for part in PARTS)
+            size = len(logprob) if n > 1 else kinds
+            context = take_ids(arrays, f"{n}.context", size, below)
+            word = take_ids(arrays, f"{n}.word", size, kinds)
+            if not logprob.shape == backoff.shape == count.shape == (size,):
+                raise ValueError(f"level {n} does not fit")
+            levels.append(Level(context, word, logprob, backoff, count.astype(np.int64)))
+            below = size
+        if not levels or (start is not None and not 0 <= start < vocab):
+            raise ValueError(f"{len(levels)} levels and start = {start} in config.json")
+        least = -np.inf if base is None else float(base)
+        if classes is None:
+            return Ngrams(vocab, tuple(levels), start, least)
+        own = take_ids(arrays, "classes", vocab, classes)
+        first = None if start is None else int(own[start])
+        return ClassNgrams(
+            own, Ngrams(classes, tuple(levels), first, least), arrays["emission"], start
+        )
+    except (KeyError, ValueError, TypeError) as error:
         problem = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise DataError(f"reading {path}", problem, "tables of an n-gram model") from None
-
-
-def read_whole(config: dict[str, Any], name: str) -> int | None:
-    """A whole number of config.json, None where it is left open."""
-    value = config.get(name)
-    if value is None or (type(value) is int and value >= 0):
-        return value
-    raise ValueError(f"{name} = {value!r} in config.json")
-
-
-def read_level(arrays: dict[str, np.ndarray], n: int, order: int) -> Level:
-    """The n-grams of one length."""
-    context, word, logprob, backoff, count = (arrays[f"{n}.{part}"] for part in PARTS)
-    context, word, count = (part.astype(np.int64) for part in (context, word, count))
-    below = len(arrays[f"{n - 1}.word"]) if n > 1 else 1
-    sizes = {part.shape for part in (context, word, logprob, backoff, count)}
-    if len(sizes) > 1 or context.ndim != 1 or not in_range(context, below):
-        raise ValueError(f"level {n} of {order} does not fit")
-    return Level(context, word, logprob, backoff, count)
-
-
-def in_range(ids: Ids, size: int) -> bool:
-    """Whether all ids are from 0 to below a size."""
-    return not len(ids) or bool(0 <= ids.min() <= ids.max() < size)
-
-
-def join_levels(
-    levels: list[Level],
-    vocab: int,
-    classes: int | None,
-    start: int | None,
-    base: float,
-    arrays: dict[str, np.ndarray],
-) -> Ngrams | ClassNgrams:
-    """The levels as a model of words, or of classes where there are some."""
-    size, what = (vocab, "words") if classes is None else (classes, "classes")
-    if not levels or len(levels[0]) != size or not all(in_range(x.word, size) for x in levels):
-        count = len(levels[0]) if levels else 0
-        raise ValueError(f"{count:,} single {what}, {size:,} in config.json")
-    if start is not None and start >= vocab:
-        raise ValueError(f"start = {start} in config.json, of {vocab:,} words")
-    if classes is None:
-        return Ngrams(vocab, tuple(levels), start, base)
-    own, emission = arrays["classes"].astype(np.int64), arrays["emission"]
-    if not own.shape == emission.shape == (vocab,) or not in_range(own, classes):
-        raise ValueError(f"classes that do not fit {vocab:,} words")
-    inner = Ngrams(classes, tuple(levels), None if start is None else int(own[start]), base)
-    return ClassNgrams(own, inner, emission, start)
 
 
 def shrink(array: np.ndarray) -> np.ndarray:
@@ -321,37 +283,29 @@ def tokenizer_of(words: Sequence[str], path: Path) -> Tokenizer:
 # Training -----------------------------------------------------------------------------------------
 
 
-class TextTokens(NamedTuple):
-    """How texts become tokens to be counted."""
+class NgramConfig(NamedTuple):
+    """How texts become tokens, how long their n-grams are, and how they are smoothed."""
 
-    kind: str = "spaced"
+    tokens: str
     """A kind of tokenizer that is learnt from the texts, or a folder with one."""
-    vocab: int | None = None
-    min_count: int = 1
-    lines: bool | None = None
+    vocab: int | None
+    min_count: int
+    lines: bool | None
     """Whether each line is a sentence; None: where tokens are words."""
-
-
-class NgramShape(NamedTuple):
-    """How long n-grams are, and how they are smoothed and pruned."""
-
-    order: int = 5
-    way: Smoothing = "kneser-ney"
-    k: float = 1.0
-    prune: Sequence[int] = ()
+    order: int
+    smoothing: Smoothing
+    k: float
     classes: int | None = 0
     """Of words, by Brown's way; 0 counts words, None is as many as is usual."""
 
 
-def train_from_files(
-    files: Paths, out: Path, tokens: TextTokens, shape: NgramShape, valid: Paths = ()
-) -> NgramRun:
+def train_from_files(files: Paths, out: Path, config: NgramConfig, valid: Paths = ()) -> NgramRun:
     """Count n-grams of texts, smooth them and write a folder."""
     check_new(out, DOING)
     paths, held_out = find_files(files), find_files(valid)  # which says that one is not there
     began = time.perf_counter()
     with progress("training") as say:
-        model, count = count_texts(paths, tokens, shape, say)
+        model, count = count_texts(paths, config, say)
         seconds = time.perf_counter() - began
         say("validation")
         measured = model.measure(held_out) if held_out else None  # what fails leaves no folder
@@ -360,9 +314,8 @@ def train_from_files(
         model.save(out)
     tables = model.tables
     seconds += time.perf_counter() - began
-    if tables.order < shape.order:
-        why = "no longer run of words is in the text, or is left by --prune"
-        note(f"order {tables.order} instead of {shape.order}: {why}")
+    if tables.order < config.order:
+        note(f"order {tables.order} instead of {config.order}: no longer run is in the text")
     hashes = {file_hash(file) for file in paths} if held_out else set()
     if same := next((file for file in held_out if file_hash(file) in hashes), None):
         note(f"warning: {same} is validated on and trained on: its perplexity is no measure")
@@ -381,25 +334,25 @@ def train_from_files(
 
 
 def count_texts(
-    files: Sequence[Path], tokens: TextTokens, shape: NgramShape, say: Callable[[str], None]
+    files: Sequence[Path], config: NgramConfig, say: Callable[[str], None]
 ) -> tuple[NgramModel, int]:
     """The model, and how many tokens it was counted on."""
     say("tokenizer")
-    tokenizer, lines = find_tokenizer(files, tokens)
+    tokenizer, lines = find_tokenizer(files, config)
     say("reading")
     ids = joined(encode_lines(tokenizer, (read_lines if lines else read_parts)(files), lines))
     if not len(ids):
         raise DataError(DOING, f"no words in {', '.join(map(str, files))}", "at least one")
     start = tokenizer.specials["bos"] if lines else None
-    check_room(ids, start, shape.order)
-    how = (shape.order, shape.way, shape.k, start, shape.prune)
+    check_room(ids, start, config.order)
+    how = (config.order, config.smoothing, config.k, start)
     tables: Ngrams | ClassNgrams
-    if shape.classes == 0:
+    if config.classes == 0:
         say(f"counting {len(ids):,} tokens")
         tables = train_ngrams(ids, tokenizer.size, *how)
     else:  # what begins and ends sentences is apart
         apart = [id for role, id in tokenizer.specials.items() if role in ("bos", "eos")]
-        count = shape.classes or min(USUAL_CLASSES, len(np.setdiff1d(ids, apart)))
+        count = config.classes or min(USUAL_CLASSES, len(np.setdiff1d(ids, apart)))
 
         def tell(done: int, whole: int) -> None:
             say(f"classes: {done:,} of {whole:,} words")
@@ -407,7 +360,7 @@ def count_texts(
         tables = train_class_ngrams(
             ids, brown_classes(ids, tokenizer.size, count, apart, tell), *how
         )
-    way = f"{shape.way} {shape.k}" if shape.way == "add" else shape.way
+    way = f"add {config.k}" if config.smoothing == "add" else config.smoothing
     return NgramModel(tables, tokenizer, way), len(ids)
 
 
@@ -425,19 +378,19 @@ def check_room(ids: Ids, start: int | None, order: int) -> None:
         raise ResourceError(DOING, problem, expected, f"--order {most:,} fits")
 
 
-def find_tokenizer(files: Sequence[Path], asked: TextTokens) -> tuple[Tokenizer, bool]:
+def find_tokenizer(files: Sequence[Path], asked: NgramConfig) -> tuple[Tokenizer, bool]:
     """The tokenizer asked for, learnt or opened, and whether lines are sentences."""
-    lines = asked.kind in SENTENCES if asked.lines is None else asked.lines
-    if asked.kind in KINDS:
+    lines = asked.tokens in SENTENCES if asked.lines is None else asked.lines
+    if asked.tokens in KINDS:
         wrap, roles = ("bos-eos", ["bos", "eos"]) if lines else ("none", [])
         settings: dict[str, Any] = {"specials": roles, "min_count": asked.min_count, "wrap": wrap}
         with naming(files, "training a tokenizer"):
-            return train_tokenizer(read_parts(files), asked.kind, asked.vocab, **settings), lines
-    tokenizer = open_tokenizer(asked.kind) if Path(asked.kind).is_dir() else None
+            return train_tokenizer(read_parts(files), asked.tokens, asked.vocab, **settings), lines
+    tokenizer = open_tokenizer(asked.tokens) if Path(asked.tokens).is_dir() else None
     if tokenizer is None:
         expected = f"one of {', '.join(KINDS)}, or a folder with a tokenizer"
-        raise UsageError(DOING, f"--tokens {asked.kind}", expected)
+        raise UsageError(DOING, f"--tokens {asked.tokens}", expected)
     if lines and not {"bos", "eos"} <= set(tokenizer.specials):
         fix = "--no-lines"
-        raise UsageError(DOING, f"{asked.kind} has no bos and eos", "them, for lines", fix)
+        raise UsageError(DOING, f"{asked.tokens} has no bos and eos", "them, for lines", fix)
     return tokenizer, lines

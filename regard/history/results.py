@@ -97,7 +97,7 @@ class CodedText(Row):
     unknown: int = shown(table=False)
     """Tokens that stand for words the model does not know."""
     bits_per_letter: float = shown("{:.3f}")
-    bytes: int
+    bytes: int = shown()
     coded_bits_per_letter: float = shown("{:.3f}", title="coded")
     excess: float | None = shown("{:.2%}", title="over")
     """By what share the coded bits are more than the model's; None where those are infinite."""

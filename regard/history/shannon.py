@@ -179,7 +179,6 @@ def estimate(ids: Ids, symbols: int, order: int) -> Estimates:
     counts = count_ngrams(ids, symbols, order)
     cut = max(order, int(TRAINED * len(ids)))
     learnt = count_ngrams(ids[:cut], symbols, order)
-    kept = [np.ones(len(level), np.bool_) for level in learnt]
     whole = np.log2(symbols)
     plug_in, corrected, held_out = [float(whole)], [float(whole)], [float(whole)]
     kinds = 1
@@ -191,7 +190,7 @@ def estimate(ids: Ids, symbols: int, order: int) -> Estimates:
         plug_in.append(value)
         corrected.append(value + float(correction))
         shares = kneser_ney_shares(learnt[:n], None)  # a letter that was not seen keeps one
-        model = interpolate(learnt[:n], symbols, None, kept[:n], shares)
+        model = interpolate(learnt[:n], symbols, None, shares)
         start = max(0, cut - n + 1)
         bits = -model.logprobs(ids[start:])[cut - start :] / np.log(2)
         held_out.append(float(bits.mean()))

@@ -20,13 +20,12 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
 from regard.ambient import current, progress
 from regard.data.text_files import read_lines
 from regard.errors import DataError, RegardWarning, UsageError
-from regard.files import check_new, corrupt, read_json, read_shapes, write_whole
+from regard.files import check_new, corrupt, read_arrays, read_json, write_whole
 from regard.history.config import DOING, Word2VecConfig
 from regard.history.results import NearWord, VectorRun
 from regard.history.word2vec import WordCorpus, train_word2vec
@@ -154,11 +153,7 @@ def is_folder(path: Path) -> bool:
 def read_folder(folder: Path, matrix: Matrix = "in") -> WordVectors:
     """The words of a folder with one of its matrices."""
     read_json(folder / CONFIG, "the settings of word vectors")  # which says what is wrong with it
-    read_shapes(folder / WEIGHTS)  # which says that a file was cut
-    try:
-        held = load((folder / WEIGHTS).read_bytes())
-    except SafetensorError as error:
-        raise DataError(f"reading {folder / WEIGHTS}", str(error), "a safetensors file") from None
+    held = read_arrays(folder / WEIGHTS)
     words = [line.partition("\t")[0] for line in read_lines(folder / WORDS) if line]
     if matrix not in held:
         raise DataError(f"reading {folder / WEIGHTS}", f"no matrix {matrix!r}", "in and out")

@@ -27,7 +27,7 @@ def rows(seed=0, count=400, vocab=12):
     return np.array(made)
 
 
-@pytest.mark.parametrize("way", ["add", "kneser-ney", "witten-bell", "katz"])
+@pytest.mark.parametrize("way", ["add", "kneser-ney", "witten-bell"])
 @pytest.mark.parametrize("order", [2, 3])
 def test_each_word_its_class_is_the_word_model(way, order):
     ids = rows()

@@ -203,7 +203,7 @@ def test_classes_are_trained_drawn_coded_and_told(files):
     assert perplexity(regard.load(out), files / "test.txt") == pytest.approx(run.perplexity)
     drawn = [tuple(row.tokens) for row in regard.history.sample(out, words=12).samples]
     assert len(drawn) == 3 and len(set(drawn)) == 3
-    assert regard.history.entropy(files / "test.txt", model=out).coded[1].decoded_back
+    assert regard.history.entropy(files / "test.txt", model=out).coded[1].bytes > 0
     with pytest.raises(UsageError, match="n-grams of classes"):
         regard.load(out).write_arpa(files / "m.arpa")
 
@@ -258,7 +258,6 @@ def test_characters_run_on_over_lines(files):
         ({"order": 0}, "order = 0"),
         ({"smoothing": "add", "k": -1}, "k = -1"),
         ({"smoothing": "add", "k": math.nan}, "k = nan"),
-        ({"prune": [0, 2, 1]}, "that do not fall"),
         ({"tokens": "wordz"}, "--tokens wordz"),
         ({"smoothing": "good"}, "kneser-ney"),
     ],
@@ -287,9 +286,8 @@ def test_bad_files(files):
         regard.history.sample(files / "m", orders=[3])
 
 
-@pytest.mark.parametrize("more", [{"order": 30}, {"order": 3, "prune": [0, 1000]}])
-def test_an_order_longer_than_the_text_is_that_of_its_runs(files, capsys, more):
-    train(files, **more)
+def test_an_order_longer_than_the_text_is_that_of_its_runs(files, capsys):
+    train(files, order=30)
     assert "instead of" in capsys.readouterr().err
     assert perplexity(regard.load(files / "m"), files / "test.txt") > 1
     assert regard.history.sample(files / "m").samples
