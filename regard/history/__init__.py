@@ -304,6 +304,6 @@ def ladder(
         name: str(value) if isinstance(value, Path) else value for name, value in locals().items()
     }
     from regard import evaluate, train
-    from regard.history.rungs import LadderConfig, climb
+    from regard.history.rungs import Climb
 
-    return climb(LadderConfig(**options), train, evaluate)
+    return Climb(**options, train=train, evaluate=evaluate).climb()

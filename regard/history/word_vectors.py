@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from regard.ambient import current, progress
-from regard.data.text_files import read_lines
+from regard.data.text_files import open_raw, read_chunk, read_lines, unpack
 from regard.errors import DataError, RegardWarning, UsageError
 from regard.files import check_new, corrupt, read_arrays, read_json, write_whole
 from regard.history.config import DOING, Word2VecConfig
@@ -35,7 +35,6 @@ Ids = NDArray[np.int64]
 WEIGHTS, WORDS, CONFIG = "vectors.safetensors", "words.tsv", "config.json"
 MODEL = "word2vec"  # what config.json says of a folder of ours
 Matrix = Literal["in", "out"]
-HEAD = 1 << 20  # bytes that tell what a file is
 LONGEST = 1 << 16  # bytes of a word in a binary file; what is longer is no word
 SPELT = b"0123456789+-.eEnaif"  # what numbers are written in
 SMALL = 1e-3  # against division by nothing in 3CosMul, as its authors chose
@@ -174,34 +173,22 @@ def read_vectors(path: str | os.PathLike[str], matrix: Matrix = "in") -> WordVec
         raise DataError(f"reading {place}", problem, expected)
     if matrix != "in":
         raise UsageError(f"reading {place}", "a file, which has one matrix", "--matrix in")
-    data = place.read_bytes()
+    with open_raw(place) as raw:  # compressed or not
+        stream = unpack(raw, str(place))
+        data = b"".join(iter(lambda: read_chunk(stream, str(place)), b""))
     if not data:
         raise corrupt(place, 0, "an empty file", "word2vec's vectors, text or binary")
     _, dim, start = read_header(data, place)
     return read_text(data, place, start) if is_text(data, start, dim) else read_binary(data, place)
 
 
-def measure_file(path: Path) -> tuple[int, int, bool]:
-    """Words, dimensions and whether in letters, of a file of word2vec's, from its head and size."""
-    with path.open("rb") as file:
-        head = file.read(HEAD)
-        rows, dim, start = read_header(head, path)
-        text = is_text(head, start, dim)
-        if rows < 0:
-            file.seek(0)
-            rows = sum(bool(line.strip()) for line in file)
-    size, least = path.stat().st_size, start + rows * (2 * dim + 1 if text else 4 * dim + 2)
-    if size < least:
-        raise corrupt(path, size, "the end", f"{rows:,} rows: {least:,} bytes or more")
-    return rows, dim, text
-
-
 def is_vectors(path: Path) -> bool:
     """Whether a file begins as one of word2vec's does: two counts, or a word and numbers."""
     if not path.is_file():
         return False
-    with path.open("rb") as file:
-        parts = file.readline(LONGEST).split()
+    with open_raw(path) as raw:
+        line, *_ = read_chunk(unpack(raw, str(path)), str(path)).split(b"\n", 1)
+    parts = line[:LONGEST].split()
     counts = len(parts) == 2 and parts[0].isdigit() and parts[1].isdigit()
     return counts or (len(parts) > 2 and are_numbers(parts[1:]))
 

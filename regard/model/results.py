@@ -148,9 +148,7 @@ class CountedInfo(Result):
 
     def parts(self) -> Iterator[str | Grid]:
         """One figure a line."""
-        spelt = {"bytes_on_disk": human_bytes}
-        values = {n.replace("_", " "): spelt.get(n, human)(v) for n, v in self.figures.items()}
-        yield lines(self.title(), values)
+        yield lines(self.title(), {n.replace("_", " "): human(v) for n, v in self.figures.items()})
 
 
 # models -------------------------------------------------------------------------------------------

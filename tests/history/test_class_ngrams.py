@@ -163,5 +163,5 @@ def test_classes_that_do_not_fit(tmp_path: Path):
     made.save(tmp_path / "m")
     config = tmp_path / "m/config.json"
     config.write_text(config.read_text().replace('"vocab": ', '"vocab": 1'))
-    with pytest.raises(DataError, match="classes that do not fit"):
+    with pytest.raises(DataError, match="classes does not fit"):
         NgramModel.open(tmp_path / "m")
