@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.history.clusters import Whole
 from regard.history.config import Smoothing
-from regard.history.ngrams import DrawnWord, Floats, Ids, Level, Ngrams, check_ids
+from regard.history.ngrams import Floats, Ids, Level, Ngrams, check_ids
 from regard.history.smoothing import safe_log, train_ngrams
 
 
@@ -49,16 +49,6 @@ class ClassNgrams:
         """log p of each id (T,) given those before it; NaN at the start of a sentence."""
         words = check_ids(ids, self.vocab)
         return self.model.logprobs(self.classes[words]) + self.emission[words]
-
-    def draw(self, context: Sequence[int], order: int, chance: float) -> DrawnWord:
-        """A class as `Ngrams.draw` does, then a word as often as it was seen in its class."""
-        drawn = self.model.draw(
-            self.classes[check_ids(context, self.vocab)].tolist(), order, chance
-        )
-        words = np.flatnonzero(self.classes == drawn.word)
-        sums = np.cumsum(np.exp(self.emission[words]))
-        at = int(np.searchsorted(sums, drawn.rest * sums[-1], "right"))
-        return drawn._replace(word=int(words[min(at, len(words) - 1)]))
 
 
 def train_class_ngrams(

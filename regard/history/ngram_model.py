@@ -8,7 +8,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,9 +28,9 @@ from regard.history.arpa import read_arpa, write_arpa
 from regard.history.class_ngrams import ClassNgrams, train_class_ngrams
 from regard.history.clusters import brown_classes
 from regard.history.config import Smoothing
-from regard.history.ngrams import Floats, Ids, Level, Ngrams
+from regard.history.ngrams import Counts, Floats, Ids, Level, Ngrams
 from regard.history.results import NgramRun, Sample, Samples
-from regard.history.smoothing import train_ngrams
+from regard.history.smoothing import smooth, train_ngrams
 from regard.result import human_bytes
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.tokenizer_folder import open_tokenizer
@@ -48,7 +48,7 @@ RECURRING = 8  # words of n-grams that mostly recur; longer ones are nearly all 
 SENTENCES = ("spaced", "words", "wordpiece")
 """Kinds of tokens for which lines are sentences unless said otherwise."""
 BACKED_OFF = "·"
-"""Before a word after which fewer words were looked at: nothing was seen after all of them."""
+"""Before a word that was not seen after all the words that were looked at."""
 
 
 @dataclass(frozen=True)
@@ -92,18 +92,47 @@ class NgramModel:
         size = sum(len(line.encode()) + self.lines for line in read)  # the end is its line feed
         return TextLikelihood(float(logs.sum()), len(logs), size, int(np.isneginf(logs).sum()))
 
+    def at_order(self, order: int) -> Ngrams | ClassNgrams:
+        """The tables of shorter n-grams, smoothed anew where counts are known: ARPA has none."""
+        tables, way = self.tables, self.smoothing.split()
+        inner = tables.model if isinstance(tables, ClassNgrams) else tables
+        if order == inner.order:
+            return tables
+        shorter = Ngrams(inner.vocab, inner.levels[:order], inner.start, inner.base)
+        if inner.levels[0].count.any():
+            counts = [
+                Counts(level.context, level.word, suffix, level.count)
+                for level, suffix in zip(shorter.levels, inner.suffixes, strict=False)
+            ]
+            k = float(way[1]) if len(way) > 1 else 1.0
+            shorter = smooth(counts, inner.vocab, way[0], k, inner.start)  # type: ignore[arg-type]
+        return replace(tables, model=shorter) if isinstance(tables, ClassNgrams) else shorter
+
     def sample(self, order: int, count: int, prompt: str | None = None) -> Sample:
-        """A text of so many words drawn by n-grams of one order; sentences follow each other."""
-        tables, tokenizer = self.tables, self.tokenizer
-        begin = [] if tables.start is None else [tables.start]
+        """A text of so many words by the probabilities of one order; sentences follow each other.
+
+        After a context that was never seen, n-grams with k added know nothing: fewer words are
+        looked at then.
+        """
+        tokenizer = self.tokenizer
         end = tokenizer.specials.get("eos") if self.lines else None
-        first = tokenizer.encode(prompt, special=False) if prompt else []
-        context, ids, marks = [*begin, *first], list[int](), list[bool]()
+        first = 1 if self.smoothing.startswith("add") else order
+        models = [NgramPredictor(self.at_order(n), end) for n in range(first, order + 1)]
+        before = tokenizer.encode(prompt, special=False) if prompt else []
+        for model in models:
+            model.start(1)
+            for id in before:
+                model.read(np.array([id]))
+        length, ids, marks = self.lines + len(before), list[int](), list[bool]()
         for chance in np.random.default_rng(current().seed % (1 << 64)).random(count):
-            word, used, _ = tables.draw(context, order, float(chance))
-            ids.append(word)
-            marks.append(used < min(order, len(context) + 1))
-            context = begin if word == end else [*context, word][-tables.order :]
+            ready = [model for model in models if not model.ends or model.ends[-1][0] >= 0]
+            sums = np.cumsum((ready or models)[-1].predict()[0])
+            word = np.searchsorted(sums, chance * sums[-1], "right").reshape(1)
+            marks.append(not models[-1].saw(min(order, length + 1), word))
+            ids.append(int(word[0]))
+            for model in models:
+                model.read(word)
+            length = 1 if ids[-1] == end else length + 1
         pieces = [tokenizer.decode([id]) if id != end else "." for id in ids]
         marked = (BACKED_OFF * mark + piece for piece, mark in zip(pieces, marks, strict=True))
         text = tokenizer.decode([id for id in ids if id != end])
@@ -183,6 +212,75 @@ class NgramModel:
             raise DataError(f"writing {path}", f"{again[0][0]!r} for two tokens", "one for each")
         with path.open("w", encoding="utf-8") as file:
             write_arpa(self.tables, spell, file)
+
+
+class NgramPredictor:
+    """What comes next in rows that are read side by side, by n-grams of words or of classes.
+
+    After `end` a sentence begins.
+    """
+
+    def __init__(self, tables: Ngrams | ClassNgrams, end: int | None = None) -> None:
+        self.vocab, self.whole = tables.vocab, tables
+        if isinstance(tables, ClassNgrams):
+            end = None if end is None else int(tables.classes[end])
+            tables = tables.model
+        self.tables, self.end = tables, end
+        first = tables.levels[0].logprob
+        self.single = np.where(np.isnan(first), tables.base, first)  # (V,)
+        if tables.start is not None:
+            self.single[tables.start] = -np.inf
+        lengths = zip(tables.levels, tables.levels[1:], strict=False)
+        self.after = [  # where in a level the n-grams of each context stand
+            np.searchsorted(longer.context, np.arange(len(level) + 1)) for level, longer in lengths
+        ]
+
+    def start(self, rows: int) -> None:
+        """Begin with nothing read, or at the start of a sentence."""
+        self.ends = [np.full(rows, -1) for _ in self.after]  # the n-gram that ends here, by length
+        if self.tables.start is not None and self.ends:
+            self.ends[0][:] = self.tables.start
+        self.rows = rows
+
+    def predict(self) -> Floats:
+        """Probabilities (N, V) of what comes next in each row."""
+        total = np.tile(self.single, (self.rows, 1))
+        for n, (place, after) in enumerate(zip(self.ends, self.after, strict=True)):
+            rows = np.flatnonzero(place >= 0)
+            total[rows] += self.tables.levels[n].backoff[place[rows], None]
+            first, past = after[place[rows]], after[place[rows] + 1]
+            row = np.repeat(rows, past - first)
+            before = np.cumsum(past - first) - (past - first)
+            at = np.arange(len(row)) + np.repeat(first - before, past - first)
+            own = self.tables.levels[n + 1].logprob[at]
+            kept = ~np.isnan(own)
+            total[row[kept], self.tables.levels[n + 1].word[at[kept]]] = own[kept]
+        if self.tables.start is not None:
+            total[:, self.tables.start] = -np.inf
+        p: Floats = np.exp(total)
+        if isinstance(self.whole, ClassNgrams):
+            p = p[:, self.whole.classes] * np.exp(self.whole.emission)
+        return p
+
+    def read(self, words: Ids) -> None:
+        """Find the n-grams that end with these words."""
+        words = self.counted(words)
+        before, self.ends = self.ends, [words, *self.ends[1:]][: len(self.after)]
+        for n in range(1, len(self.ends)):
+            self.ends[n] = self.tables.find(n, before[n - 1], words)
+        if self.end is not None and self.tables.start is not None and self.ends:
+            ended = words == self.end
+            for place in self.ends[1:]:
+                place[ended] = -1
+            self.ends[0] = np.where(ended, self.tables.start, words)
+
+    def counted(self, words: Ids) -> Ids:
+        """Words as they were counted: themselves, or their classes."""
+        return self.whole.classes[words] if isinstance(self.whole, ClassNgrams) else words
+
+    def saw(self, n: int, words: Ids) -> bool:
+        """Whether the n − 1 words read last were followed by these in the training text."""
+        return n == 1 or bool(self.tables.find(n - 1, self.ends[n - 2], self.counted(words)) >= 0)
 
 
 class TextLikelihood(NamedTuple):

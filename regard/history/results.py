@@ -223,14 +223,14 @@ class Sample(Row):
     order: int
     text: str = shown(table=False)
     marked: str = shown(title="text")
-    """The text, with a dot before words after which fewer words were looked at."""
+    """The text, with a dot before words that were not seen after all that was looked at."""
     tokens: list[int] = shown(table=False)
     backed_off: int = shown(table=False)
 
 
 @dataclass(frozen=True)
 class Samples(Result):
-    """· fewer words looked at: nothing was seen after all of them."""
+    """Drawn by smoothed probabilities; · not seen after all the words before, so backed off."""
 
     samples: list[Sample]
 

@@ -23,8 +23,9 @@ from regard.data.text_files import naming, read_parts
 from regard.errors import DataError, UsageError
 from regard.history.config import Alphabet
 from regard.history.letters import Letters, bytes_of, letters_of
+from regard.history.ngram_model import NgramPredictor
 from regard.history.ngrams import Counts, Floats, Ids, count_ngrams
-from regard.history.predictors import Adaptive, NgramPredictor, Predictor, TextPredictor
+from regard.history.predictors import Adaptive, Predictor, TextPredictor
 from regard.history.results import BLANK, SPELT, YOU, CodedText, Entropy, Guesses, Player
 from regard.history.smoothing import interpolate, kneser_ney_shares, train_ngrams
 

@@ -1,6 +1,6 @@
 """Smoothing: what n-gram counts say of words that were not seen.
 
-Each way turns counts into log-probabilities and back-off weights (`ngram.py`):
+Each way turns counts into log-probabilities and back-off weights (`ngrams.py`):
 
 - `add`: (c + k) / (c(h) + k V), contexts of full length only (Laplace; k = 0 is plain counting)
 - `witten-bell`: a context's share for unseen words is t / (c + t), t its kinds of followers
@@ -38,7 +38,11 @@ def train_ngrams(
     counts = count_ngrams(ids, vocab, order, start)
     if start is not None:
         counts[0].count[start] = 0  # it is never predicted
-    counts = [level for level in counts if len(level)]
+    return smooth([level for level in counts if len(level)], vocab, way, k, start)
+
+
+def smooth(counts: list[Counts], vocab: int, way: Smoothing, k: float, start: int | None) -> Ngrams:
+    """A model of n-grams that were counted."""
     if way == "add":
         return add_k(counts, vocab, k, start)
     if way == "jelinek-mercer":

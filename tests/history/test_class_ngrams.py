@@ -10,8 +10,7 @@ import pytest
 from regard.errors import DataError, UsageError
 from regard.history.class_ngrams import train_class_ngrams
 from regard.history.clusters import brown_classes
-from regard.history.ngram_model import NgramModel
-from regard.history.predictors import NgramPredictor
+from regard.history.ngram_model import NgramModel, NgramPredictor
 from regard.history.smoothing import train_ngrams
 from regard.tokens.trainers import train_tokenizer
 from tests.history.naive_ngrams import distribution
@@ -136,20 +135,6 @@ def test_a_predictor_says_what_the_distribution_says():
         heard = [
             [begin] if word == end else [*row, word] for row, word in zip(heard, step, strict=True)
         ]
-
-
-def test_draws_are_as_frequent_as_the_counts():
-    """All chances from 0 to 1, evenly: each word as often as class and emission say."""
-    ids = rows()
-    classes = np.array([0, 1, *[2, 3] * 5])
-    made = train_class_ngrams(ids, classes, 2, start=0)
-    drawn = np.zeros(12)
-    for chance in (np.arange(20_000) + 0.5) / 20_000:
-        drawn[made.draw([0, 5], 2, float(chance)).word] += 1
-    after = np.flatnonzero(classes[ids[:-1]] == classes[5])
-    follows = np.bincount(classes[ids[after + 1]], minlength=4) / len(after)
-    expected = follows[classes] * np.exp(made.emission)
-    np.testing.assert_allclose(drawn / 20_000, expected, atol=2e-3)
 
 
 def test_arpa_files_have_no_place_for_classes(tmp_path: Path):

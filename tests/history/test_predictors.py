@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from regard.errors import DataError
 from regard.history import shannon
-from regard.history.predictors import Adaptive, NgramPredictor, StepPredictor
+from regard.history.ngram_model import NgramPredictor
+from regard.history.predictors import Adaptive, StepPredictor
 from regard.history.shannon import arithmetic_code
 from regard.history.smoothing import train_ngrams
 from tests.history.naive_ngrams import distribution

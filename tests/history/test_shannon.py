@@ -17,8 +17,9 @@ import regard
 from regard.errors import DataError, UsageError
 from regard.history import shannon
 from regard.history.letters import LETTERS, bytes_of, clean, letters_of
+from regard.history.ngram_model import NgramPredictor
 from regard.history.ngrams import count_ngrams
-from regard.history.predictors import Folded, NgramPredictor
+from regard.history.predictors import Folded
 from regard.history.results import two_lines
 from regard.history.shannon import (
     ask,
