@@ -12,13 +12,13 @@ it mostly has. Nothing knows which source word a target word came from.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.ambient import progress
 from regard.history.ibm1 import (
     Floats,
     Ids,
@@ -197,7 +197,6 @@ def train_logreg(
     l2: float = 1.0,
     best: int = 50,
     steps: int = 100,
-    say: Callable[[str], None] = lambda text: None,
 ) -> BagModel:
     """Fit by L-BFGS from zero weights: nothing is drawn, so that two runs agree to the bit."""
     import torch
@@ -226,7 +225,8 @@ def train_logreg(
         say(f"{value.item():.4f} nats a word")
         return value
 
-    search.step(closure)
+    with progress("fitting") as say:
+        search.step(closure)
     rows = replace(support, values=weights.detach().numpy())
     return BagModel(classes, bias.detach().numpy(), np.zeros(count), rows)
 

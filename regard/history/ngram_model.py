@@ -7,7 +7,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from safetensors.numpy import save
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
-from regard.ambient import current, note, progress
+from regard.ambient import current, note, progress, track
 from regard.data.statistics import perplexity
 from regard.data.text_files import Paths, find_files, naming, read_lines, read_parts
 from regard.errors import DataError, ResourceError, UsageError
@@ -402,14 +402,11 @@ def train_from_files(files: Paths, out: Path, config: NgramConfig, valid: Paths 
     check_new(out, DOING)
     paths, held_out = find_files(files), find_files(valid)  # which says that one is not there
     began = time.perf_counter()
-    with progress("training") as say:
-        model, count = count_texts(paths, config, say)
-        seconds = time.perf_counter() - began
-        say("validation")
-        measured = model.measure(held_out) if held_out else None  # what fails leaves no folder
-        say("writing")
-        began = time.perf_counter()
-        model.save(out)
+    model, count = count_texts(paths, config)
+    seconds = time.perf_counter() - began
+    measured = model.measure(held_out) if held_out else None  # what fails leaves no folder
+    began = time.perf_counter()
+    model.save(out)
     tables = model.tables
     seconds += time.perf_counter() - began
     if tables.order < config.order:
@@ -431,14 +428,11 @@ def train_from_files(files: Paths, out: Path, config: NgramConfig, valid: Paths 
     )
 
 
-def count_texts(
-    files: Sequence[Path], config: NgramConfig, say: Callable[[str], None]
-) -> tuple[NgramModel, int]:
+def count_texts(files: Sequence[Path], config: NgramConfig) -> tuple[NgramModel, int]:
     """The model, and how many tokens it was counted on."""
-    say("tokenizer")
     tokenizer, lines = find_tokenizer(files, config)
-    say("reading")
-    ids = joined(encode_lines(tokenizer, (read_lines if lines else read_parts)(files), lines))
+    texts = track((read_lines if lines else read_parts)(files), "reading")
+    ids = joined(encode_lines(tokenizer, texts, lines))
     if not len(ids):
         raise DataError(DOING, f"no words in {', '.join(map(str, files))}", "at least one")
     start = tokenizer.specials["bos"] if lines else None
@@ -446,18 +440,14 @@ def count_texts(
     how = (config.order, config.smoothing, config.k, start)
     tables: Ngrams | ClassNgrams
     if config.classes == 0:
-        say(f"counting {len(ids):,} tokens")
-        tables = train_ngrams(ids, tokenizer.size, *how)
+        with progress("counting") as say:
+            say(f"n-grams of {len(ids):,} tokens")
+            tables = train_ngrams(ids, tokenizer.size, *how)
     else:  # what begins and ends sentences is apart
         apart = [id for role, id in tokenizer.specials.items() if role in ("bos", "eos")]
         count = config.classes or min(USUAL_CLASSES, len(np.setdiff1d(ids, apart)))
-
-        def tell(done: int, whole: int) -> None:
-            say(f"classes: {done:,} of {whole:,} words")
-
-        tables = train_class_ngrams(
-            ids, brown_classes(ids, tokenizer.size, count, apart, tell), *how
-        )
+        classes = brown_classes(ids, tokenizer.size, count, apart)
+        tables = train_class_ngrams(ids, classes, *how)
     way = f"add {config.k}" if config.smoothing == "add" else config.smoothing
     return NgramModel(tables, tokenizer, way), len(ids)
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.ambient import current, is_terminal, note, progress
+from regard.ambient import current, is_terminal, note, track
 from regard.data.text_files import naming, read_parts
 from regard.errors import DataError, UsageError
 from regard.history.config import Alphabet
@@ -47,25 +47,21 @@ def measure_entropy(
     """F_0 to F_N of a text, and what an arithmetic coder reaches by n-grams and by a model."""
     doing = "measuring entropy"
     chosen: Alphabet = alphabet or ("27" if model is None else "as-is")
-    with progress(doing) as say:
-        say(f"reading {file}")
-        whole = letters_of("".join(read_parts(file)), chosen)
-        read = replace(whole, ids=whole.ids[:letters])
-        text = read.text
-        if not text:
-            raise DataError(doing, f"no letters in {file} ({SPELT[chosen]})", "a text with letters")
-        say(f"counting {len(text):,} letters")
-        with naming([file], "estimating entropy"):
-            estimates = estimate(read.ids, len(read.symbols), order)
-        few = bytes_of(read)
-        learner = Adaptive(len(few.symbols), order, len(few.ids))
-        coded = [code_text(f"learning {order}-grams", few.ids, learner, text, say)]
-        if model is not None:
-            if model.was_trained_on(file):
-                note(f"{model.name} was trained on this file: its bits are no measure of it")
-            ids = model.encode(text)
-            unknown = model.unknown(ids)
-            coded.append(code_text(model.name, ids, model.predictor, text, say, unknown))
+    whole = letters_of("".join(read_parts(file)), chosen)
+    read = replace(whole, ids=whole.ids[:letters])
+    text = read.text
+    if not text:
+        raise DataError(doing, f"no letters in {file} ({SPELT[chosen]})", "a text with letters")
+    with naming([file], "estimating entropy"):
+        estimates = estimate(read.ids, len(read.symbols), order)
+    few = bytes_of(read)
+    learner = Adaptive(len(few.symbols), order, len(few.ids))
+    coded = [code_text(f"learning {order}-grams", few.ids, learner, text)]
+    if model is not None:
+        if model.was_trained_on(file):
+            note(f"{model.name} was trained on this file: its bits are no measure of it")
+        ids = model.encode(text)
+        coded.append(code_text(model.name, ids, model.predictor, text, model.unknown(ids)))
     return Entropy(
         str(file),
         chosen,
@@ -78,16 +74,9 @@ def measure_entropy(
     )
 
 
-def code_text(
-    name: str,
-    ids: Ids,
-    predictor: Predictor,
-    text: str,
-    say: Callable[[str], None],
-    unknown: int = 0,
-) -> CodedText:
+def code_text(name: str, ids: Ids, predictor: Predictor, text: str, unknown: int = 0) -> CodedText:
     """What an arithmetic coder makes of the symbols of a text, as a share of its letters."""
-    code = arithmetic_code(ids, predictor, say)
+    code = arithmetic_code(ids, predictor)
     size = 8 * len(code.data)
     excess = size / code.bits - 1 if code.bits else 0.0
     return CodedText(
@@ -120,9 +109,7 @@ class ArithmeticCode(NamedTuple):
     """Symbols that are ruled out; the coder writes them even so."""
 
 
-def arithmetic_code(
-    ids: Ids, predictor: Predictor, say: Callable[[str], None] = lambda text: None
-) -> ArithmeticCode:
+def arithmetic_code(ids: Ids, predictor: Predictor) -> ArithmeticCode:
     """Code a text of symbols 0 to V − 1 as the digits of a number (range coder, Martin 1979).
 
     A predictor reads rows of the text side by side; a symbol of each goes into the code in turn.
@@ -134,7 +121,7 @@ def arithmetic_code(
     bits, impossible = 0.0, 0
     predictor.start(rows)
     columns = zip_longest(*(row.tolist() for row in np.array_split(ids, rows)), fillvalue=-1)
-    for n, column in enumerate(columns, 1):
+    for column in track(columns, "coding", -(-len(ids) // rows)):
         words = np.array(column)
         there = np.flatnonzero(words >= 0)  # the last symbols are not of all rows
         p = predictor.predict()
@@ -156,7 +143,6 @@ def arithmetic_code(
             bits -= float(np.log2(chances).sum())
         if len(there) == rows:
             predictor.read(words)
-        say(f"coding {n * rows:,} of {len(ids):,} symbols")
     digits.append(-(-low // TOP))  # the codes that are left hold a multiple of TOP
     for n in range(len(digits) - 1, 0, -1):
         digits[n - 1] += digits[n] >> 8
@@ -261,17 +247,14 @@ def play_game(
     own, before = whole.ids[begin:end], whole.ids[max(0, begin - BEFORE) : begin]
     rest, symbols = np.concatenate((whole.ids[:begin], whole.ids[end:])), whole.symbols
     ranks = dict[str, Ids]()
-    with progress(PLAYING) as say:
-        for order in orders:
-            say(f"n-grams of order {order}")
-            predictor = NgramPredictor(train_ngrams(rest, len(symbols), order))
-            ranks[f"{order}-grams"] = guess_ranks(own, predictor, before)
-        for model in models:
-            say(model.name)
-            letterwise = model.in_letters(symbols, alphabet)
-            if model.was_trained_on(file):
-                note(f"{model.name} was trained on this file: it may know the passage")
-            ranks[model.name] = guess_ranks(own, letterwise, before)
+    for order in track(orders, PLAYING):
+        predictor = NgramPredictor(train_ngrams(rest, len(symbols), order))
+        ranks[f"{order}-grams"] = guess_ranks(own, predictor, before)
+    for model in models:
+        letterwise = model.in_letters(symbols, alphabet)
+        if model.was_trained_on(file):
+            note(f"{model.name} was trained on this file: it may know the passage")
+        ranks[model.name] = guess_ranks(own, letterwise, before)
     if not auto:
         typed = ask_person(own, before, symbols)
         own = own[: len(typed)]

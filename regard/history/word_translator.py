@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from safetensors.numpy import save
 
-from regard.ambient import note, progress
+from regard.ambient import note, track
 from regard.data.pairs import Pair, all_pairs
 from regard.data.word_frequencies import words
 from regard.errors import DataError
@@ -237,23 +237,19 @@ def train_translator(
     """Count or fit on sentence pairs, and write a folder."""
     check_new(out, DOING)
     began = time.perf_counter()
-    with progress("training") as say:
-        say("reading")
-        pairs = list(all_pairs(files))
-        if not pairs:
-            raise DataError(DOING, f"no pairs in {', '.join(map(str, files))}", "one or more")
-        numbers, sources, targets = number_words(pairs)
-        heard, said = len(numbers.sources), len(numbers.targets)
-        say(f"counting {len(pairs):,} pairs")
-        model: BagModel | WordByWord
-        if kind == "bayes":
-            model = train_bayes(sources, targets, heard, **settings)
-        elif kind == "logreg":
-            model = train_logreg(sources, targets, heard, **settings, say=say)
-        else:
-            model = train_words(sources, targets, (heard, said), **settings, say=say)
-        say("writing")
-        WordTranslator(kind, model, numbers).save(out, settings)
+    pairs = list(track(all_pairs(files), "reading pairs"))
+    if not pairs:
+        raise DataError(DOING, f"no pairs in {', '.join(map(str, files))}", "one or more")
+    numbers, sources, targets = number_words(pairs)
+    heard, said = len(numbers.sources), len(numbers.targets)
+    model: BagModel | WordByWord
+    if kind == "bayes":
+        model = train_bayes(sources, targets, heard, **settings)
+    elif kind == "logreg":
+        model = train_logreg(sources, targets, heard, **settings)
+    else:
+        model = train_words(sources, targets, (heard, said), **settings)
+    WordTranslator(kind, model, numbers).save(out, settings)
     classes = once = None
     if isinstance(model, BagModel):
         rare = np.flatnonzero(model.classes.seen == 1)

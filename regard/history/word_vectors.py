@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from regard.ambient import current, progress
+from regard.ambient import current
 from regard.data.text_files import open_raw, read_chunk, read_lines, unpack
 from regard.errors import DataError, RegardWarning, UsageError
 from regard.files import check_new, corrupt, read_arrays, read_json, write_whole
@@ -324,12 +324,7 @@ def train_vectors(corpus: WordCorpus, config: Word2VecConfig, workers: int, out:
     """Learn vectors by word2vec and write them: a folder, or a file of word2vec's by its suffix."""
     check_new(out, DOING)
     start, epochs = time.monotonic(), config.times(len(corpus.ids))
-    with progress("training") as say:
-
-        def tell(read: int, whole: int) -> None:
-            say(f"{read:,} of {whole:,} words ({100 * read // whole} %)")
-
-        learnt = train_word2vec(corpus, config, current().seed, workers, tell)
+    learnt = train_word2vec(corpus, config, current().seed, workers)
     seconds = time.monotonic() - start
     if out.suffix in FORMS:
         write_vectors(WordVectors(corpus.words, learnt.inputs), out, FORMS[out.suffix])
