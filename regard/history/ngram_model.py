@@ -18,7 +18,7 @@ from safetensors.numpy import save
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
-from regard.ambient import current, note, progress, track
+from regard.ambient import current, note, track
 from regard.data.statistics import perplexity
 from regard.data.text_files import Paths, find_files, naming, read_lines, read_parts
 from regard.errors import DataError, ResourceError, UsageError
@@ -440,9 +440,7 @@ def count_texts(files: Sequence[Path], config: NgramConfig) -> tuple[NgramModel,
     how = (config.order, config.smoothing, config.k, start)
     tables: Ngrams | ClassNgrams
     if config.classes == 0:
-        with progress("counting") as say:
-            say(f"n-grams of {len(ids):,} tokens")
-            tables = train_ngrams(ids, tokenizer.size, *how)
+        tables = train_ngrams(ids, tokenizer.size, *how)
     else:  # what begins and ends sentences is apart
         apart = [id for role, id in tokenizer.specials.items() if role in ("bos", "eos")]
         count = config.classes or min(USUAL_CLASSES, len(np.setdiff1d(ids, apart)))

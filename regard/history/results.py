@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.result import Grid, Result, Row, grid_of, human, human_count, shown
+from regard.result import Grid, Result, Row, grid_of, human, shown
 
 # Word vectors -------------------------------------------------------------------------------------
 
@@ -318,25 +318,25 @@ ENOUGH = 10  # lines of a length for a point of the picture
 class RungScore(Row):
     """One rung of the ladder, trained and measured."""
 
-    name: str
-    title: str
-    parameters: int
-    seconds: float
-    tokens_per_s: float
-    joules: float
-    bleu: float | None = None
+    name: str = shown(table=False)
+    title: str = shown(title="rung")
+    parameters: int = shown()
+    seconds: float = shown("{:,.1f}")
+    tokens_per_s: float = shown("{:,.0f}", title="tokens/s")
+    joules: float = shown("{:,.3g}")
+    bleu: float | None = shown("{:,.2f}", title="BLEU", default=None)
     """Of translators."""
-    perplexity: float | None = None
+    perplexity: float | None = shown("{:,.1f}", default=None)
     """Of language models."""
-    bits: float | None = None
+    bits: float | None = shown("{:.3f}", title="bits/token", default=None)
     """A token, of the test text, or of the validation pairs."""
-    steps: int | None = None
+    steps: int | None = shown(default=None)
     """Of translators that are trained step by step."""
-    by_length: list[dict[str, Any]] | None = None
+    by_length: list[dict[str, Any]] | None = shown(table=False, default=None)
     """BLEU by words of the source."""
-    french: list[float | None] | None = None
+    french: list[float | None] | None = shown(table=False, default=None)
     """p(French) by words between; None where a model has no room for so many."""
-    beaten_by: list[str] = shown(default_factory=list)
+    beaten_by: list[str] = shown(table=False, default_factory=list)
     """Lower rungs that are as good or better."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -396,57 +396,37 @@ class Ladder(Result):
 
     def parts(self) -> Iterator[str | Grid]:
         """Quality and cost of each rung, then how it changes with length or distance."""
-        quality = ("BLEU", "{:,.2f}") if self.pairs else ("perplexity", "{:,.1f}")
-        about = "" if self.energy["measured"] else "~"
-        columns = ("rung", quality[0], "bits/token", "parameters", "seconds", "tokens/s", "energy")
-        rows = [
-            (
-                row.title,
-                human(row.bleu if self.pairs else row.perplexity, quality[1]),
-                human(row.bits, "{:.3f}"),
-                human_count(row.parameters),
-                f"{row.seconds:.1f}",
-                f"{row.tokens_per_s:,.0f}",
-                about + human_energy(row.joules),
-            )
-            for row in self.rungs
-        ]
-        yield Grid(self.title(), columns, rows)
+        yield grid_of(self.title(), self.rungs)
         titles = {row.name: row.title for row in self.rungs}
         for row in self.rungs:
             if row.beaten_by:
                 lower = ", ".join(titles[name] for name in row.beaten_by)
                 yield f"{row.title} is OUT OF ORDER: not better than {lower}"
         yield f"energy of training: {self.energy['source']}"
-        yield from self.length_parts() if self.pairs else self.distance_parts()
-
-    def length_parts(self) -> Iterator[str | Grid]:
-        """BLEU by length."""
-        yield "bits: of the validation pairs; rungs that count words know no other words"
-        columns = ("words", "lines", *(row.title for row in self.rungs))
-        bands = zip(*(row.by_length or () for row in self.rungs), strict=True)
-        rows = [
-            (
-                f"{band[0]['from']} to {band[0]['to']}",
-                f"{band[0]['lines']:,}",
-                *(f"{each['bleu']:.1f}" for each in band),
-            )
-            for band in bands
-        ]
-        yield Grid("BLEU by words of the source", columns, rows)
-
-    def distance_parts(self) -> Iterator[str | Grid]:
-        """p(French) by distance."""
-        if self.french and self.french["lacking"]:
+        titled = [row.title for row in self.rungs]
+        if self.pairs:
+            yield "bits: of the validation pairs; rungs that count words know no other words"
+            columns, title = ("words", "lines", *titled), "BLEU by words of the source"
+            rows = [
+                (
+                    f"{band[0]['from']} to {band[0]['to']}",
+                    f"{band[0]['lines']:,}",
+                    *(f"{each['bleu']:.1f}" for each in band),
+                )
+                for band in zip(*(row.by_length or () for row in self.rungs), strict=True)
+            ]
+        elif self.french and self.french["lacking"]:
             lacking = ", ".join(self.french["lacking"])
             yield f"no curve of p(French): not in the vocabulary: {lacking} (--tokens bpe has all)"
             return
-        rows = [
-            (str(distance), *(human((row.french or [])[n], "{:.2g}") for row in self.rungs))
-            for n, distance in enumerate(self.distances)
-        ]
-        title = "p(French) after “I grew up in France … I speak fluent”, by words between"
-        yield Grid(title, ("words", *(row.title for row in self.rungs)), rows)
+        else:
+            columns = ("words", *titled)
+            title = "p(French) after “I grew up in France … I speak fluent”, by words between"
+            rows = [
+                (str(distance), *(human((row.french or [])[n], "{:.2g}") for row in self.rungs))
+                for n, distance in enumerate(self.distances)
+            ]
+        yield Grid(title, columns, rows)
 
     def plot(self) -> Any:
         """A bar for each rung and, where there are any, curves beside."""
@@ -481,8 +461,3 @@ class Ladder(Result):
             axes.set(xlabel=names[1], ylabel=names[2], yscale=scale)
             figure.legend(loc="outside right center")
         return figure
-
-
-def human_energy(joules: float) -> str:
-    """12345 → '12.3 kJ'."""
-    return f"{joules / 1000:,.3g} kJ" if joules >= 1000 else f"{joules:.3g} J"
