@@ -80,7 +80,7 @@ def find_kind(path: str) -> IdentifiedKind | None:
         named = str(read_json(config).get("model_type"))
         kinds = {KIND: NGRAMS, **dict.fromkeys(KINDS, TRANSLATOR)}
         return IdentifiedKind(kinds.get(named, NETWORK), f"config.json says {named}")
-    if place.suffix in (".arpa", ".lm") and place.is_file():
+    if {".arpa", ".lm"} & set(place.suffixes) and place.is_file():
         return IdentifiedKind(NGRAMS, "an ARPA file")
     if place.suffix == ".gguf" and place.is_file():
         return IdentifiedKind(NETWORK, "a GGUF file")

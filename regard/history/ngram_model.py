@@ -171,7 +171,7 @@ class NgramModel:
         """The model in a folder, or in an ARPA file."""
         if path.is_file():
             tables, words = read_arpa(read_lines(path), path)
-            return cls(tables, tokenizer_of(words, path), "as the file says")
+            return cls(tables, tokenizer_of(words), "as the file says")
         if not (path / "config.json").is_file():
             problem = "no config.json there" if path.is_dir() else "no such file or folder"
             expected = "a folder of `regard train ngram`, or an ARPA file"
@@ -364,11 +364,9 @@ def shrink(array: np.ndarray) -> np.ndarray:
     return array.astype(np.int32) if whole else array
 
 
-def tokenizer_of(words: Sequence[str], path: Path) -> Tokenizer:
+def tokenizer_of(words: Sequence[str]) -> Tokenizer:
     """A tokenizer that knows the words of an ARPA file, cut at blanks."""
     ids = {word: id for id, word in enumerate(words)}
-    if "<unk>" not in ids:
-        raise DataError(f"reading {path}", "no word <unk>", "one that stands for unknown words")
     rust = Rust(models.WordLevel(ids, unk_token="<unk>"))
     rust.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     specials = {role: ids[spelt] for role, spelt in USUAL.items() if spelt in ids}
