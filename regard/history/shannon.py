@@ -9,8 +9,7 @@ What an arithmetic coder reaches with any predictor bounds the entropy from abov
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.ambient import current, is_terminal, note, track
+from regard.ambient import current, note, track
 from regard.data.text_files import naming, read_parts
 from regard.errors import DataError, UsageError
 from regard.history.config import Alphabet
@@ -296,40 +295,26 @@ def judge_player(name: str, ranks: Ids, symbols: int) -> Player:
 
 
 def ask_person(own: Ids, before: Ids, symbols: str) -> Ids:
-    """Let someone guess at the terminal."""
+    """Let someone guess at the terminal; keys count at once."""
+    import termios
+    import tty
+
     note(
         f"Guess {len(own)} letters, one after the other; the space bar or {BLANK} is a blank.\n"
         f"{GIVE_UP} tells the letter (it counts as the last guess), Esc or Ctrl-D ends.\n"
     )
-    live = is_terminal(sys.stderr)
-    with keys() as read:
-        return ask(own, before, symbols, read, lambda text: draw(text, live))
 
+    def draw(text: str) -> None:
+        """A line that replaces the one before."""
+        sys.stderr.write(text if text == "\n" else f"\r\x1b[K{text}")
+        sys.stderr.flush()
 
-def draw(text: str, live: bool) -> None:
-    """A line that replaces the one before, or a line of its own."""
-    sys.stderr.write(f"\r\x1b[K{text}" if live and not text.endswith("\n") else f"\r{text}")
-    sys.stderr.write("" if live or text.endswith("\n") else "\n")
-    sys.stderr.flush()
-
-
-@contextmanager
-def keys() -> Iterator[Callable[[], str]]:
-    """A function that gives the next key, at once where the terminal can."""
+    settings = termios.tcgetattr(sys.stdin)
     try:
-        import termios
-        import tty
-
-        handle = sys.stdin.fileno()
-        before = termios.tcgetattr(handle)
-    except (ImportError, OSError, ValueError, termios.error):  # lines, then
-        yield lambda: sys.stdin.read(1)
-        return
-    try:
-        tty.setcbreak(handle)
-        yield lambda: sys.stdin.read(1)
+        tty.setcbreak(sys.stdin)
+        return ask(own, before, symbols, lambda: sys.stdin.read(1), draw)
     finally:
-        termios.tcsetattr(handle, termios.TCSADRAIN, before)
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
 
 
 def ask(

@@ -149,16 +149,6 @@ def is_folder(path: Path) -> bool:
     return (path / WEIGHTS).is_file() and (path / WORDS).is_file()
 
 
-def read_folder(folder: Path, matrix: Matrix = "in") -> WordVectors:
-    """The words of a folder with one of its matrices."""
-    read_json(folder / CONFIG, "the settings of word vectors")  # which says what is wrong with it
-    held = read_arrays(folder / WEIGHTS)
-    words = [line.partition("\t")[0] for line in read_lines(folder / WORDS) if line]
-    if matrix not in held:
-        raise DataError(f"reading {folder / WEIGHTS}", f"no matrix {matrix!r}", "in and out")
-    return WordVectors(words, held[matrix], f"reading {folder / WORDS}")
-
-
 # Files of word2vec, gensim and GloVe --------------------------------------------------------------
 
 
@@ -166,7 +156,12 @@ def read_vectors(path: str | os.PathLike[str], matrix: Matrix = "in") -> WordVec
     """A folder of ours, or a file of word2vec's: text, with or without a first line, or binary."""
     place = Path(path)
     if is_folder(place):
-        return read_folder(place, matrix)
+        read_json(place / CONFIG, "the settings of word vectors")  # which says what is wrong
+        held = read_arrays(place / WEIGHTS)
+        words = [line.partition("\t")[0] for line in read_lines(place / WORDS) if line]
+        if matrix not in held:
+            raise DataError(f"reading {place / WEIGHTS}", f"no matrix {matrix!r}", "in and out")
+        return WordVectors(words, held[matrix], f"reading {place / WORDS}")
     if not place.is_file():
         problem = "a folder without word vectors" if place.is_dir() else "no such file or folder"
         expected = f"a folder of `regard train w2v`, with {WEIGHTS}, or a file of word2vec's"
