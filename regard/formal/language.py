@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import comb, prod
 from random import Random
 from typing import NamedTuple, Protocol
 
 from regard.errors import DataError
-from regard.formal.counter_machine import MAJORITY, CounterMachine
+from regard.formal.counter_machine import CounterMachine, block_machine
 from regard.formal.dfa import Word
 
 EMPTY = "ε"  # the empty word as text
@@ -142,10 +143,14 @@ def edit(word: Word, alphabet: Word, more: int, rng: Random) -> Word:
 class Blocks:
     """Runs of words of one kind each; runs of one group are equally long: a^m b^n c^m d^n."""
 
-    machine: CounterMachine
     blocks: tuple[Word, ...]
     groups: tuple[int, ...]
     least: int = 0
+
+    @cached_property
+    def machine(self) -> CounterMachine:
+        """What recognises them."""
+        return block_machine(self.blocks, self.groups, self.least)
 
     def failure(self, word: Sequence[str]) -> int | None:
         """Where the counter machine stops."""
@@ -229,7 +234,9 @@ class Majority:
 
     def failure(self, word: Sequence[str]) -> int | None:
         """The end, or a symbol that is no digit."""
-        return MAJORITY.failure(word)
+        if 2 * word.count("1") > len(word) == word.count("0") + word.count("1"):
+            return None
+        return next((n for n, symbol in enumerate(word) if symbol not in ("0", "1")), len(word))
 
     def count(self, length: int) -> int:
         """How many words there are of this length."""

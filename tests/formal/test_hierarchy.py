@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from itertools import product
 from math import comb
@@ -34,10 +33,6 @@ def same_blocks(letters):
     return lambda w: w == "".join(x * (len(w) // len(letters)) for x in letters)
 
 
-def is_zero(word):
-    return bool(re.fullmatch(r"\d([-+*]\d)*", word)) and eval(word) % 5 == 0
-
-
 HOLDS = {
     "an": lambda w: set(w) <= {"a"},
     "aa": lambda w: len(w) % 2 == 0,
@@ -45,7 +40,6 @@ HOLDS = {
     "parity": lambda w: w.count("1") % 2 == 0,
     "even-pairs": lambda w: (w.count("ab") + w.count("ba")) % 2 == 0,
     "first": lambda w: w[:1] == "1",
-    "mod5": is_zero,
     "dyck-2-depth-3": lambda w: balanced(w) and depth(w) <= 3,
     "anbn": same_blocks("ab"),
     "majority": lambda w: w.count("1") > w.count("0"),
@@ -99,10 +93,10 @@ def test_near_misses_are_one_edit_away():
     assert len(made.stranger(11, rng, near=True)) == 11
 
 
-@pytest.mark.parametrize("name", ["majority", "swiss", "palindromes", "dyck-2", "mod5"])
+@pytest.mark.parametrize("name", ["majority", "swiss", "palindromes", "dyck-2"])
 def test_draws_are_uniform(name):
     made, rng = find_language(name), Random(2)
-    length = {"dyck-2": 4, "mod5": 3}.get(name, 6)
+    length = 4 if name == "dyck-2" else 6
     total = made.source.count(length)
     each = 20 if name == "swiss" else 60
     seen = Counter(made.member(length, rng) for _ in range(total * each))
