@@ -26,7 +26,6 @@ from regard.rules.description_length import (
 )
 from regard.rules.encoded_lines import encode
 from regard.rules.labelled_lines import WORDS, LineFormat, find_in_both, thin_sides
-from regard.rules.nerode import rule_automaton
 from regard.rules.null_model import RandomLines, acceptance_rate, chance_of, fit_random_lines
 from regard.rules.permutation_test import PermutationTest, shuffle_test
 from regard.rules.probes import (
@@ -45,7 +44,7 @@ from regard.rules.results import (
     RuleHypothesis,
     number,
 )
-from regard.rules.rule import Rule
+from regard.rules.rule import Rule, rule_automaton
 from regard.rules.rule_search import RuleCandidate, RuleSearch
 from regard.rules.size_principle import rarities
 

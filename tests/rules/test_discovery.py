@@ -17,11 +17,10 @@ from regard.rules.discovery import discover_rule
 from regard.rules.encoded_lines import encode
 from regard.rules.hypothesis_class import enumerate_atoms, subsequences
 from regard.rules.labelled_lines import ANIMALS, find_in_both, read_answers, read_blocks, thin_sides
-from regard.rules.nerode import rule_automaton
 from regard.rules.null_model import RandomLines, chance_of, exact_rate, fit_random_lines
 from regard.rules.probes import SHORT, edit_lines
 from regard.rules.results import LabelledLine
-from regard.rules.rule import Rule, join, negate
+from regard.rules.rule import Rule, join, negate, rule_automaton
 
 L, O = "leeuw", "olifant"  # noqa: E741
 R0 = Rule("sub", ((L, O, L),))
