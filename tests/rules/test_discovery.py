@@ -16,7 +16,14 @@ from regard.rules.atoms import Atom
 from regard.rules.discovery import discover_rule
 from regard.rules.encoded_lines import encode
 from regard.rules.hypothesis_class import enumerate_atoms, subsequences
-from regard.rules.labelled_lines import ANIMALS, find_in_both, read_answers, read_blocks, thin_sides
+from regard.rules.labelled_lines import (
+    ANIMALS,
+    WORDS,
+    find_in_both,
+    read_blocks,
+    read_examples,
+    thin_sides,
+)
 from regard.rules.null_model import RandomLines, chance_of, exact_rate, fit_random_lines
 from regard.rules.probes import SHORT, edit_lines
 from regard.rules.results import LabelledLine
@@ -126,9 +133,9 @@ def test_the_whole_analysis(found):
     assert (found.positives, found.lines, found.symbols) == (13, 26, 8)
 
 
-def test_an_answer_ranks_again(animals):
-    answers = read_answers([f"{L} {O} {L} {O} : no", f"{L} {O} {L} {O} {L}: yes"])
-    again = discover_rule([*animals, *answers])
+def test_an_answer_ranks_again():
+    answers = f"{L} {O} {L} {O} : no", f"{L} {O} {L} {O} {L}: yes"
+    again = discover_rule(read_examples([], True, False, WORDS, answers)[0])
     assert again.hypotheses[0].formula == R2 and again.hypotheses[0].right == 28
     assert all(one.formula != R1 or one.right == 27 for one in again.hypotheses)
 

@@ -14,7 +14,6 @@ from regard.rules.description_length import (
     contrast_code,
     label_code,
     leave_one_out,
-    noise_bits,
     posterior,
 )
 from regard.rules.encoded_lines import encode
@@ -65,6 +64,11 @@ def test_small_automata_are_all_there_once():
         dfa = DFA(("a", "b"), moves, frozenset(map(int, one.accepting)))
         said = [str(state) in one.accepting for state in ends[one.table].tolist()]
         assert said == [dfa.accepts(line) for line in lines]
+
+
+def noise_bits(lines):
+    """Bits of labels of which k go against the rule, for each k."""
+    return label_code(lines, 0).table[::-1, 0].tolist()
 
 
 def test_the_noise_is_integrated_out():
