@@ -135,8 +135,7 @@ def test(
     tested = []
     for number, text in enumerate(track(texts, "testing lines"), 1):
         if text.strip():
-            fault = opened.fault(opened.split(text))
-            why = fault.why if fault else None
+            why = opened.fault(opened.split(text))
             tested.append(TestedLine(text.strip(), why, why is None, number))
     if not tested:
         raise DataError(f"reading {lines}", "no lines with words", "a word a line (ε: empty)")

@@ -39,7 +39,10 @@ Ip -> sleep | wait
 Ts -> sees | likes
 Tp -> see | like
 Adj -> old | here
-"""  # s and p: singular and plural; I and T: intransitive and transitive
+"""
+"""A verb agrees with the head of its subject, not with the noun before it; clauses inside clauses
+make the distance as long as one likes (Linzen 2016). s and p: singular and plural; I and T:
+intransitive and transitive."""
 
 
 def dyck(kinds: int, depth: int | None = None) -> Language:
@@ -53,8 +56,7 @@ def dyck(kinds: int, depth: int | None = None) -> Language:
     summary = f"balanced brackets {' '.join(alphabet)}"
     if depth is None:
         rules = " | ".join(f"'{a}' S '{b}' S" for a, b in pairs)
-        chart = Chart(read_grammar(f"S -> {rules} |"), unambiguous=True)
-        return Language(name, "context-free", summary, alphabet, chart)
+        return derived(name, summary, f"S -> {rules} |")
     opening = {b: a for a, b in pairs}
 
     def step(stack: str | None, symbol: str) -> str | None:
@@ -90,13 +92,11 @@ def swiss() -> Language:
     return Language("swiss", "context-sensitive", summary, words, source)
 
 
-def english() -> Language:
-    """Sentences of a small grammar: a verb agrees with the head of its subject, not with the
-    noun before it; clauses inside clauses make the distance as long as one likes (Linzen 2016)."""
-    grammar = read_grammar(ENGLISH, "the grammar of English")
-    summary = "the keys that the dog sees are here: verbs agree across other nouns"
+def derived(name: str, summary: str, rules: str) -> Language:
+    """A language given by a grammar that derives no word in two ways."""
+    grammar = read_grammar(rules, f"the grammar of {name}")
     chart = Chart(grammar, unambiguous=True)
-    return Language("english", "context-free", summary, grammar.terminals, chart)
+    return Language(name, "context-free", summary, grammar.terminals, chart)
 
 
 MAKERS: dict[str, Callable[[], Language]] = {
@@ -118,7 +118,11 @@ MAKERS: dict[str, Callable[[], Language]] = {
     ),
     "dyck-1": lambda: dyck(1),
     "dyck-2": lambda: dyck(2),
-    "english": english,
+    "english": lambda: derived(
+        "english",
+        "the keys that the dog sees are here: verbs agree across other nouns",
+        ENGLISH,
+    ),
     "palindromes": lambda: Language(
         "palindromes", "context-free", "the same backwards", ("a", "b"), Halves(("a", "b"), True)
     ),

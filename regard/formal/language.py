@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import comb, prod
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from regard.errors import DataError
 from regard.formal.counter_machine import CounterMachine, block_machine
@@ -34,13 +34,6 @@ class WordSource(Protocol):
         """A member of a length that some have, each as likely as any other."""
 
 
-class Fault(NamedTuple):
-    """Why a word is not in a language: where it goes wrong, from 0, and what is wrong there."""
-
-    at: int
-    why: str
-
-
 @dataclass(frozen=True)
 class Language:
     """A named language over an alphabet; `kind` is its place in the Chomsky hierarchy."""
@@ -57,17 +50,17 @@ class Language:
         """Whether a word is a member."""
         return self.source.failure(word) is None
 
-    def fault(self, word: Sequence[str]) -> Fault | None:
-        """Why a word is not a member; None: it is."""
+    def fault(self, word: Sequence[str]) -> str | None:
+        """Why a word is not a member, and where it goes wrong; None: it is."""
         at = self.source.failure(word)
         if at is None:
             return None
         if at >= len(word):
-            return Fault(at, "no member ends here" if word else "the empty word is no member")
+            return "no member ends here" if word else "the empty word is no member"
         why = "cannot stand there" if word[at] in self.alphabet else "is not in the alphabet"
         if isinstance(self.source, Halves) and word[at] in self.alphabet:
             why = f"differs from symbol {self.source.partner(at, len(word)) + 1}"
-        return Fault(at, f"symbol {at + 1}, {word[at]}, {why}")
+        return f"symbol {at + 1}, {word[at]}, {why}"
 
     def has(self, length: int) -> bool:
         """Whether some member has this length."""
