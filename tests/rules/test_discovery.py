@@ -256,3 +256,20 @@ def test_very_many_lines_are_thinned():
 def test_rules_of_very_long_lines_are_told_apart_on_their_beginnings():
     words = edit_lines([("a",) * 50_000], "ab", np.random.default_rng(0))
     assert all(SHORT - 3 <= len(word) <= SHORT + 3 for word in words)
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_lines_of_many_different_tokens_have_an_answer(planted):
+    """Of sixty numbers hardly a pair stands twice in lines of five."""
+    rng = Random(0)
+    sides = [[rng.choices(range(60), k=5) for _ in range(30)] for _ in "+-"]
+    for line in sides[0] if planted else ():
+        line[2] = 7
+    lines = [
+        LabelledLine(tuple(map(str, line)), n == 0, "x", 1, "")
+        for n, side in enumerate(sides)
+        for line in side
+    ]
+    found = discover_rule(lines, seconds=6)
+    assert found.claimed == planted and found.hypotheses
+    assert not planted or "the 3. token is 7" in [one.rule for one in found.hypotheses[:3]]
