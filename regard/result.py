@@ -342,7 +342,7 @@ class Result(Row):
         else:
             problem = f"{place.name}, which ends with {place.suffix or 'nothing'}"
             raise UsageError("saving a result", problem, ".json, .csv, .html or .png")
-        write_whole(place, data.encode())
+        write_whole(place, data.encode(errors="backslashreplace"))
 
 
 @dataclass(frozen=True)
