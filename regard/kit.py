@@ -380,7 +380,7 @@ class Kit:
         """The text of tokens."""
         if self.tokenizer is None:
             raise UsageError("writing text", "this model came without a tokenizer", "one")
-        return self.tokenizer.decode(tokens)
+        return self.tokenizer.decode(tokens, halves=False)
 
     # Out ----------------------------------------------------------------------------------------
 

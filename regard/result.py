@@ -188,8 +188,9 @@ class Row:
 
 
 def grid_of(title: str, rows: Sequence[Row]) -> Grid:
-    """A table whose columns are the fields of its rows."""
+    """A table whose columns are the fields of its rows, but those that no row has a value for."""
     fields = [f for f in dataclasses.fields(rows[0]) if f.metadata.get("table", True)]  # type: ignore[arg-type]
+    fields = [f for f in fields if any(getattr(row, f.name) is not None for row in rows)]
     columns = [f.metadata.get("title") or f.name.replace("_", " ") for f in fields]
     cells = [[human(getattr(row, f.name), f.metadata.get("form")) for f in fields] for row in rows]
     values = [[getattr(row, f.name) for row in rows] for f in fields]
@@ -341,7 +342,7 @@ class Result(Row):
         else:
             problem = f"{place.name}, which ends with {place.suffix or 'nothing'}"
             raise UsageError("saving a result", problem, ".json, .csv, .html or .png")
-        write_whole(place, data.encode())
+        write_whole(place, data.encode(errors="backslashreplace"))
 
 
 @dataclass(frozen=True)

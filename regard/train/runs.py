@@ -374,7 +374,7 @@ def say_more(kit: Kit, prompt: str, length: int) -> str:
         hidden = torch.arange(ids.shape[1], device=ids.device) % 7 == 3
         shown = torch.where(hidden, kit.text_tokenizer.specials["mask"], ids)
         best = kit.model(Batch(shown)).argmax(-1)
-        return kit.text_tokenizer.decode(torch.where(hidden, best, ids)[0].tolist())
+        return kit.decode_text(torch.where(hidden, best, ids)[0].tolist())
     pair = kit.model.config.target is not None
     size = 0 if pair else len(kit.encode([prompt])[0][0])
     batch = kit.batch(prompt if pair else [prompt_ids(kit.text_tokenizer, prompt)])

@@ -143,7 +143,6 @@ CASES = [
     Case("verify-bad-promise", "verify speed"),
     # Before attention: training -------------------------------------------------------------------
     Case("train-ngram", "train ngram {text} --out {out} --order 3 --valid {test}"),
-    Case("train-ngram-katz", "train ngram {text} --out {out} --order 2 --smoothing katz"),
     Case("train-ngram-bad-smoothing", "train ngram {text} --out {out} --smoothing butter"),
     Case("train-ngram-empty", "train ngram {empty} --out {out}"),
     Case("train-bow", "train bow {text} --out {out} --k 0.5 --valid {test}"),
