@@ -92,16 +92,6 @@ class Edit:
             placed.value = self.value.mean(leading) if leading else self.value
         return placed
 
-    @property
-    def of_batch(self) -> bool:
-        """Whether a text changes with what else is run."""
-        return self.kind in ("mean", "resample")
-
-    @property
-    def over(self) -> tuple[int, ...]:
-        """What a mean goes over: batch and positions; batch alone for each score of two tokens."""
-        return (0,) if self.place in POSITION else (0, 1)
-
     def __call__(self, x: Tensor) -> Tensor:
         """The activation with the chosen part changed."""
         if self.function is not None:
@@ -145,13 +135,16 @@ class Edit:
         return held if held.shape[1] == count else held.amax(1, keepdim=True)  # the last token's
 
     def mean_of(self, x: Tensor) -> Tensor:
-        """The mean over all vectors that are no padding; of scores of whole texts, over these."""
+        """The mean over all vectors that are no padding; of scores of whole texts, over these.
+
+        Each score of two tokens (B, H, T, S) has its own, over the batch.
+        """
         if x.dim() == 2:
             return x.mean(0)
+        over = (0,) if self.place in POSITION else (0, 1)
         real = self.spread_out(self.positions(x).expand(len(x), -1) >= 0, x)
-        return torch.where(real, x, 0).sum(self.over, keepdim=True) / real.sum(
-            self.over, keepdim=True
-        ).clamp(min=1)
+        total = torch.where(real, x, 0).sum(over, keepdim=True)
+        return total / real.sum(over, keepdim=True).clamp(min=1)
 
     def spread_out(self, chosen: Tensor, x: Tensor) -> Tensor:
         """A choice of positions (B or 1, T), laid over the dimensions of the activation."""

@@ -195,7 +195,10 @@ class HeadClaim:
         __tracebackhide__ = True
         if into not in ("q", "k", "v"):
             raise UsageError("testing a mechanism", f"an edge into {into!r}", "q, k or v")
-        if not can_read(self.layer, reader.layer, into):
+        (stack, *here), (other, *there) = self.layer.split("."), reader.layer.split(".")
+        places = [(int(block), kind == "cross") for _, block, kind in (here, there)]
+        later = stack == other and places[0] < places[1]
+        if not (stack == "encoder" if there[-1] == "cross" and into != "q" else later):
             problem = f"an edge from {self.layer} into {into} of {reader.layer}"
             raise UsageError("testing a mechanism", problem, "a reader that comes after the head")
         hooked, batch = self.model.kit.hooked, self.model.batch(on)
@@ -223,15 +226,6 @@ class HeadClaim:
             f"the {kind} score of head {mine.name} is {value:.3f}, not {at_least:g}; "
             f"the best: {listing(best, kind)}"
         )
-
-
-def can_read(writer: str, reader: str, into: str) -> bool:
-    """Whether what an attention writes reaches another's q, k or v, by their paths."""
-    (stack, *before), (other, *after) = writer.split("."), reader.split(".")
-    if after[-1] == "cross" and into != "q":
-        return stack == "encoder"
-    places = [(int(block), kind == "cross") for _, block, kind in (before, after)]
-    return stack == other and places[0] < places[1]
 
 
 def ablation(by: str, head: int | Sequence[int] | None) -> Edit:
