@@ -27,7 +27,7 @@ from regard.look.attention_patterns import find_attention
 from regard.look.edits import Edit, mean, zero
 from regard.look.head_scores import RandomRepeats, best_heads, repeats_for, score_heads
 from regard.look.logit_lens import copy_score
-from regard.look.patching import head_sites, mlp_sites, send_along_paths, taps_of
+from regard.look.patching import head_sites, last_stack, mlp_sites, send_along_paths, taps_of
 from regard.look.results import HeadScore, Site
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -195,6 +195,7 @@ class HeadClaim:
         __tracebackhide__ = True
         if into not in ("q", "k", "v"):
             raise UsageError("testing a mechanism", f"an edge into {into!r}", "q, k or v")
+        last_stack(self.model.kit.model, "testing a mechanism")  # says so where there are no blocks
         (stack, *here), (other, *there) = self.layer.split("."), reader.layer.split(".")
         places = [(int(block), kind == "cross") for _, block, kind in (here, there)]
         later = stack == other and places[0] < places[1]
