@@ -357,7 +357,7 @@ def gather_rows(
         places = [row for n in some for row in range(starts[n], starts[n + 1])]
         waiting.append((places, {n: x.to("cpu", non_blocking=True) for n, x in seen.items()}))
         if hooked.model.device.type == "cuda":
-            event = torch.cuda.current_stream().record_event()
+            event = torch.cuda.current_stream(hooked.model.device).record_event()
     place()
     return gathered
 
