@@ -17,9 +17,11 @@ from regard.interop.side import read_side_files
 from regard.interop.source import CheckpointSource, open_source, read_tokenizer
 from regard.interop.weights import load_model
 from regard.kit import Kit
+from regard.model.config import ModelConfig
 from regard.model.model import Model
 from regard.model.precision import same_in_any_company, set_precision
 from regard.model.presets import PRESETS, architecture, preset
+from regard.model.recurrent import model_class
 from regard.model_kinds import NETWORK, check_kind, find_kind, open_counted
 from regard.native.gpu import expect_many_shapes
 from regard.verbs import ModelLike
@@ -88,9 +90,23 @@ def load_kit(
     return Kit(model, tokenizer, binding, source.config, files, strict, path=Path(path))
 
 
-def build(name: str, seed: int = 0) -> Kit:
-    """A new model of a preset's shape with freshly drawn weights."""
-    model, family = Model.fresh(preset(name), seed), architecture(name)
+def build(shape: str | ModelConfig, seed: int = 0) -> Kit:
+    """A new model with freshly drawn weights.
+
+    Args:
+        shape: a preset's name, such as "gpt2", or a config of your own.
+        seed: of the weights.
+
+    Example:
+        >>> regard.build("gpt2").model.config.head.size
+        50257
+    """
+    if isinstance(shape, ModelConfig):
+        return Kit(model_class(shape).fresh(shape, seed))
+    if not isinstance(shape, str):
+        wanted = "a name that `regard models` shows, or a ModelConfig"
+        raise UsageError("building a model", f"{type(shape).__name__} {shape!r}", wanted)
+    model, family = Model.fresh(preset(shape), seed), architecture(shape)
     return Kit(model, None, bind(family) if family else None)
 
 
