@@ -91,21 +91,12 @@ def load_kit(
 
 
 def build(shape: str | ModelConfig, seed: int = 0) -> Kit:
-    """A new model with freshly drawn weights.
-
-    Args:
-        shape: a preset's name, such as "gpt2", or a config of your own.
-        seed: of the weights.
-
-    Example:
-        >>> regard.build("gpt2").model.config.head.size
-        50257
-    """
+    """A new model with freshly drawn weights: of a preset's shape, or of a shape of one's own."""
     if isinstance(shape, ModelConfig):
         return Kit(model_class(shape).fresh(shape, seed))
     if not isinstance(shape, str):
-        wanted = "a name that `regard models` shows, or a ModelConfig"
-        raise UsageError("building a model", f"{type(shape).__name__} {shape!r}", wanted)
+        wanted = "the name of a preset, or a ModelConfig"
+        raise UsageError("building a model", f"a {type(shape).__name__}", wanted, "regard models")
     model, family = Model.fresh(preset(shape), seed), architecture(shape)
     return Kit(model, None, bind(family) if family else None)
 

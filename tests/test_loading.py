@@ -13,7 +13,6 @@ from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.loading import load_kit, open_kit
 from regard.model import presets
-from regard.model.config import HeadConfig, RecurrentConfig, TextConfig
 from regard.model.precision import PackedLinear
 from tests.cli.small_folders import masker, pair, writer  # noqa: F401
 
@@ -85,18 +84,16 @@ def test_the_settings_choose_the_device(writer: Path) -> None:  # noqa: F811
         assert regard.load(writer).device.type == "cpu"
 
 
-def test_a_model_is_built_from_a_name_or_a_config(tmp_path: Path) -> None:
-    config = presets.gpt2(8, 1, 2, 20, 9)
+def test_a_shape_of_ones_own_is_built():
+    config = presets.gpt2(16, 2, 2, vocab=50, length=32)
     kit = regard.build(config, seed=3)
-    assert kit.model.config == config and not kit.model.training
+    assert kit.model.config == config and kit.logits([[1, 2, 3]]).shape == (1, 3, 50)
     again = regard.build(config, seed=3)
-    for one, two in zip(kit.model.parameters(), again.model.parameters(), strict=True):
-        assert torch.equal(one, two)
-    kit.save(tmp_path)
-    assert regard.load(tmp_path).model.config == config
-    cells = RecurrentConfig(TextConfig(8, 20), HeadConfig(20), hidden=8)
-    assert regard.build(cells).model.config == cells
-    assert regard.build("llama-15m").binding is not None
-    for wrong in (3, None, {"dim": 8}):
-        with pytest.raises(UsageError, match="building a model"):
-            regard.build(wrong)
+    assert torch.equal(kit.logits([[1, 2]]), again.logits([[1, 2]]))
+
+
+@pytest.mark.parametrize("wrong", [None, 3, {"front": {}}, presets.gpt2])
+def test_what_is_neither_a_name_nor_a_shape_is_told(wrong):
+    with pytest.raises(UsageError, match="building a model") as caught:
+        regard.build(wrong)
+    assert "ModelConfig" in caught.value.expected

@@ -59,7 +59,6 @@ def generate(
     stop: Sequence[str] = (),
     capture: Sequence[str] = (),
     out: str | Path | None = None,
-    force: bool = False,
     strict: bool | None = None,
     precision: Precision = "auto",
     edit: EditsLike = (),
@@ -88,7 +87,6 @@ def generate(
         stop: texts before which to end.
         capture: taps; what passes them meanwhile is written to `out`, a row for each token read.
         out: a new folder for what is captured; `regard.Extracted` opens it.
-        force: whether to write over an extraction that is there.
         strict: the same bits whatever is in the batch; slower.
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
@@ -103,9 +101,9 @@ def generate(
     """
     from regard.decode.beam import BeamConfig
     from regard.decode.continuation import DOING, Writer
+    from regard.files import check_new
     from regard.loading import open_kit, wrong_network
-    from regard.look.activation_store import check_free
-    from regard.look.generation_trace import trace_generation
+    from regard.look.extraction import trace_generation
 
     draws = {
         "temperature": temperature,
@@ -129,7 +127,7 @@ def generate(
         one, other = ("capture", "out") if capture else ("out", "capture")
         raise UsageError(DOING, f"{one} without {other}", "both, or neither")
     if out is not None:
-        check_free(Path(out), force)
+        check_new(Path(out), DOING)
     several = one_or_several(texts)
     kit = open_kit(model, precision, bool(strict))
     if kit.model.decoder is None:
@@ -143,11 +141,10 @@ def generate(
     writer = Writer(kit, how, max_new, stop, search is not None, strict, watch)
 
     def results() -> Iterator[Generation | Failed]:
-        settings = {"max_new": max_new, "capture": list(capture), "edit": edit, "search": str(how)}
         name = str(getattr(model, "path", model))
         recorded: Any = nullcontext()
         if out is not None:
-            recorded = trace_generation(kit, name, capture, Path(out), force, settings)
+            recorded = trace_generation(kit, name, capture, Path(out))
         with kit.edit(edit), recorded as trace:
             done = 0
             for group in group_texts(several, 1 if alone else TOGETHER):

@@ -197,7 +197,7 @@ def train(
     """Learn a tokenizer from files, folders or stdin, in bounded memory.
 
     Args:
-        files: text files or folders, also .gz, .xz, .zst; - is stdin.
+        files: text files or folders, also .gz, .xz; - is stdin.
         out: the folder to write it to.
         kind: what tokens are.
         size: ids at most, control tokens included (bpe, pieces and wordpiece 8000, else all).
@@ -351,7 +351,7 @@ def vocab(
     """The words of a corpus, how often they occur, and how much of it they cover.
 
     Args:
-        files: text files or folders, also .gz, .xz, .zst; - is stdin.
+        files: text files or folders, also .gz, .xz; - is stdin.
         kind: what is counted.
         min_count: leave out what occurs less often.
         top: rows shown.
