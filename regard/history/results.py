@@ -264,8 +264,14 @@ class NgramRun(CountingRun):
     smoothing: str
     seconds: float
     perplexity: float | None = None
-    """Of the validation text."""
+    """Of the validation text, with unknown words as one word of the vocabulary."""
     bits_per_token: float | None = None
+    bits_per_byte: float | None = None
+    """With unknown words spelt out, 8 bits a byte."""
+    unknown: int | None = None
+    """Tokens of the validation text that stand for unknown words."""
+    perplexity_known: float | None = None
+    """Without those; comparable, as with them, between models of one vocabulary."""
 
     @property
     def order(self) -> int:
