@@ -79,6 +79,24 @@ class Clusters(Result):
         yield Grid(self.title(), (self.column, "words", ""), rows, left=2)
 
 
+@dataclass(frozen=True)
+class WeightedTitle(Row):
+    """A title, how like the query it is, and its share of the attention."""
+
+    title: str
+    cosine: float = shown("{:.4f}")
+    weight: float = shown("{:.4f}")
+
+
+@dataclass(frozen=True)
+class Lookup(Result):
+    """What {query} attends to among {all:,} titles."""
+
+    query: str = shown(table=False)
+    all: int = shown(table=False)
+    titles: list[WeightedTitle] = shown()
+
+
 # Entropy and guessing -----------------------------------------------------------------------------
 
 SPELT = {

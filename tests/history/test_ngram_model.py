@@ -219,9 +219,9 @@ def test_train_then_measure_then_sample_then_arpa(files):
     tokens, size = model.measure(files / "test.txt")[1:3]
     assert tokens == 7 + 5 + 2  # words and ends
     assert size == (files / "test.txt").stat().st_size
-    found = regard.history.sample(files / "m", words=12)
+    found = regard.history.sample(files / "m", max_new=12)
     assert [text.order for text in found.samples] == [1, 2, 3]
-    assert regard.history.sample(model, words=12) == found  # the same seed
+    assert regard.history.sample(model, max_new=12) == found  # the same seed
     assert len(regard.history.sample(model, "the", orders=[2]).samples) == 1
     model.write_arpa(files / "m.arpa")
     again = regard.load(files / "m.arpa")
@@ -269,7 +269,7 @@ def test_classes_are_trained_drawn_coded_and_told(files):
     assert run.classes == 4 + 3 == run.ngrams[0]  # begin, end, never seen
     assert run.vocabulary == 14 and len(run.ngrams) == 3
     assert perplexity(regard.load(out), files / "test.txt") == pytest.approx(run.perplexity)
-    drawn = [tuple(row.tokens) for row in regard.history.sample(out, words=60).samples]
+    drawn = [tuple(row.tokens) for row in regard.history.sample(out, max_new=60).samples]
     assert len(drawn) == 3 and len(set(drawn)) == 3
     assert regard.history.entropy(files / "test.txt", model=out).coded[1].bytes > 0
     with pytest.raises(UsageError, match="n-grams of classes"):
