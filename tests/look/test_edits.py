@@ -186,6 +186,10 @@ def test_a_position_past_the_text_is_an_error():
     with kit.edit({TAP: regard.zero(position=3)}):  # of the longer text
         found = kit.logits([[1, 2, 3], [1, 2, 3, 4]])
     assert_near(found[0, :3], kit.logits([[1, 2, 3]])[0])
+    short, rows = slice(-9, None), [[1, 2, 3], [1, 2, 3, 4]]  # padding is no position
+    with kit.edit({TAP: regard.zero(position=short)}):
+        _, seen = kit.run(rows, taps=TAP)
+    assert not seen[TAP][0, :3].any() and seen[TAP][0, 3].any() and not seen[TAP][1].any()
     classes = small_kit("gpt2", head=HeadConfig(3, take="first"))
     with (
         pytest.raises(UsageError, match="vector for each token"),
