@@ -40,9 +40,10 @@ def test_a_steering_vector_is_the_difference_of_means(position):
         regard.steering_vector(kit.hooked, *batches, "*.resid_post")
     with pytest.raises(UsageError, match="no prompt"):
         regard.steering_vector(kit.hooked, *batches, TAP, 40)
-    left = kit.batch(batches[0].ids, mask=batches[0].mask.flip(1))
-    with pytest.raises(UsageError, match="left"):
-        regard.steering_vector(kit.hooked, left, left, TAP)
+    real = batches[0].mask
+    ids = torch.zeros_like(batches[0].ids).masked_scatter(real.flip(1), batches[0].ids[real])
+    left = kit.batch(ids, mask=real.flip(1))  # padding on the left
+    assert_near(regard.steering_vector(kit.hooked, left, batches[1], TAP, position), found)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
