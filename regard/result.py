@@ -30,7 +30,8 @@ def shown(
     *,
     title: str | None = None,
     table: bool = True,
-    json: bool = True,
+    json: bool | str = True,
+    optional: bool = False,
     **options: Any,
 ) -> Any:
     """A field of a result that is shown in a way of its own.
@@ -39,10 +40,11 @@ def shown(
         form: how its values are written, such as "{:.1%}".
         title: its name in tables, where another than the field's own reads better.
         table: whether people see it.
-        json: whether `to_dict` has it.
+        json: whether `to_dict` has it, or by what other name.
+        optional: whether it is left out where it is None.
         options: those of `dataclasses.field`, such as default.
     """
-    metadata = {"form": form, "title": title, "table": table, "json": json}
+    metadata = {"form": form, "title": title, "table": table, "json": json, "optional": optional}
     return dataclasses.field(metadata=metadata, **options)
 
 
@@ -71,6 +73,8 @@ def human(value: Any, form: str | None = None) -> str:
         return DASH
     if isinstance(value, list | tuple):
         return ", ".join(human(inside, form) for inside in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {human(inside, form)}" for name, inside in value.items())
     if form is not None:
         return form.format(value)
     if isinstance(value, bool):
@@ -172,16 +176,21 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data."""
-        return {
-            field.name: plain(getattr(self, field.name))
-            for field in dataclasses.fields(self)  # type: ignore[arg-type]
-            if field.metadata.get("json", True)
-        }
+        data = {}
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            name, value = field.metadata.get("json", True), getattr(self, field.name)
+            if name and not (value is None and field.metadata.get("optional")):
+                data[field.name if name is True else name] = plain(value)
+        return data
 
 
 def grid_of(title: str, rows: Sequence[Row]) -> Grid:
-    """A table whose columns are the fields of its rows."""
-    fields = [f for f in dataclasses.fields(rows[0]) if f.metadata.get("table", True)]  # type: ignore[arg-type]
+    """A table whose columns are the fields of its rows, but those that no row has."""
+    fields = [
+        f
+        for f in dataclasses.fields(rows[0])  # type: ignore[arg-type]
+        if f.metadata.get("table", True) and any(getattr(row, f.name) is not None for row in rows)
+    ]
     columns = [f.metadata.get("title") or f.name.replace("_", " ") for f in fields]
     cells = [[human(getattr(row, f.name), f.metadata.get("form")) for f in fields] for row in rows]
     values = [[getattr(row, f.name) for row in rows] for f in fields]
@@ -222,12 +231,15 @@ class Result(Row):
         pairs: list[tuple[str, str]] = []
         later: list[str | Grid] = []
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            if not field.metadata.get("table", True):
+            value = getattr(self, field.name)
+            missing = value is None and field.metadata.get("optional")
+            if missing or not field.metadata.get("table", True):
                 continue
             name = field.metadata.get("title") or field.name.replace("_", " ")
-            value = getattr(self, field.name)
             if isinstance(value, Result):
                 later += value.parts()
+            elif isinstance(value, list) and value and isinstance(value[0], Result):
+                later += (part for result in value for part in result.parts())
             elif isinstance(value, Row):
                 later.append(grid_of(name, [value]))
             elif isinstance(value, Mapping):
