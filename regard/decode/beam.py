@@ -90,10 +90,6 @@ class Pool:
         """All fields."""
         return self.tokens, self.length, self.logprob, self.score
 
-    def rows(self, kept: Tensor) -> Pool:
-        """Only these sources."""
-        return Pool(*(part[kept] for part in self.parts()))
-
 
 def repeated(tokens: Tensor, length: Tensor, logprob: Tensor, score: Tensor) -> Tensor:
     """Hypotheses (A, N) whose words an earlier one has."""
@@ -127,26 +123,10 @@ class Beams:
 
     def rows(self, kept: Tensor) -> Beams:
         """Only these sources."""
-        return Beams(
-            self.number[kept],
-            self.limit[kept],
-            self.largest[kept],
-            self.penalty,
-            self.ends,
-            self.column.unflatten(0, self.parent.shape)[kept].flatten(0, 1),
-            self.tokens[kept],
-            self.logprob[kept],
-            self.pool.rows(kept),
-            self.length[kept],
-            self.over[kept],
-            self.count,
-            self.parent[kept],
-        )
-
-    def settle(self) -> Beams:
-        """These prefixes when they are the model's own rows."""
-        rows = torch.arange(self.parent.numel(), device=self.parent.device)
-        return replace(self, parent=rows.view_as(self.parent))
+        column = self.column.unflatten(0, self.parent.shape)[kept].flatten(0, 1)
+        pool = Pool(*(part[kept] for part in self.pool.parts()))
+        names = ("number", "limit", "largest", "tokens", "logprob", "length", "over", "parent")
+        return replace(self, column=column, pool=pool, **{n: vars(self)[n][kept] for n in names})
 
 
 class BeamSearch:

@@ -157,14 +157,6 @@ class Banks:
     parent: Tensor | None  # (1, N) row of the model that each prefix grew from
     over: Tensor  # (1,)
 
-    def rows(self, kept: Tensor) -> Banks:
-        """There is one source."""
-        return self
-
-    def settle(self) -> Banks:
-        """These prefixes when they are the model's own rows."""
-        return self
-
 
 class LexicalSearch:
     """Beam search for the best hypotheses of one source that hold every phrase, best first.

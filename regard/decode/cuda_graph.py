@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from regard.core.attention import Attention, View
 from regard.core.cache import FixedCache
-from regard.decode.loop import Loop, S, Search, has_listener
+from regard.decode.loop import Loop, Search, has_listener
 from regard.model.batch import Batch
 from regard.model.model import Model
 
@@ -42,7 +42,7 @@ class GraphLoop(Loop):
         model: Model,
         graphs: Graphs,
         batch: Batch,
-        search: Search[S],
+        search: Search,
         room: int,
         compiled: bool = False,
     ) -> None:
@@ -71,10 +71,6 @@ class GraphLoop(Loop):
         weight = next(decoder.parameters())
         sizes = (sources, self.prefixes, self.size)
         return FixedCache(decoder.config, *sizes, weight.dtype, weight.device)
-
-    def columns(self, most: int) -> int:
-        """Room for new tokens in a state."""
-        return self.room
 
     @torch.no_grad()
     def begin(self, start: Tensor) -> Tensor:
@@ -108,7 +104,7 @@ class GraphLoop(Loop):
         return projected
 
     @torch.no_grad()
-    def turn(self, state: S, search: Search[S]) -> S:
+    def turn(self, state: Any, search: Search) -> Any:
         """One step, replayed where it has been recorded."""
         if len(state.over) != self.record.cache.batch:
             state = self.shrink(state)
@@ -121,17 +117,17 @@ class GraphLoop(Loop):
             with self.graphs.joined():
                 if not cache.held.is_cuda:
                     body()
-                    return record.state  # type: ignore[no-any-return]
+                    return record.state
                 record.steps[span] = self.recorded(body, record)
         record.steps[span]()
-        return record.state  # type: ignore[no-any-return]
+        return record.state
 
     def span(self, slots: int) -> int:
         """How many slots attention runs over; few sizes when each of them is compiled."""
         least = rounded(self.size // 2) if self.compiled else 64
         return min(rounded(slots, least), self.size)
 
-    def body(self, record: Record, search: Search[S]) -> Callable[[], None]:
+    def body(self, record: Record, search: Search) -> Callable[[], None]:
         """A step on the record's buffers alone."""
         cache, model, paired = record.cache, self.model, self.batch.target is not None
 
@@ -156,13 +152,13 @@ class GraphLoop(Loop):
             undo = partial(copy_pairs, list(zip(changing, before, strict=True)))
             return record_graph(body, undo, self.graphs.pool)
 
-    def shrink(self, state: S) -> S:
-        """Go on in smaller buffers with the sources that are left."""
+    def shrink(self, state: Any) -> Any:
+        """Go on in smaller buffers with the sources that are left: they are the model's rows."""
         old, parent = self.record.cache, state.parent
-        assert parent is not None
         self.record = self.record_of(len(state.over))
         self.record.cache.take(old, parent.flatten())
-        return state.settle()
+        rows = torch.arange(parent.numel(), device=parent.device).view_as(parent)
+        return replace(state, parent=rows if parent.dim() > 1 else None)
 
     def keep(self, over: Sequence[bool]) -> list[int] | None:
         """All that are not over, and as many others as make it a half, a quarter, …, or all."""
