@@ -89,18 +89,6 @@ def no_repeat(size: int) -> Process:
     return process
 
 
-def prefix_constraint(allowed: Callable[[list[int]], Collection[int]]) -> Process:
-    """Only the tokens that `allowed(tokens so far)` names: a trie, an automaton, a grammar."""
-
-    def process(logits: Tensor, history: Tensor) -> Tensor:
-        open_ = torch.zeros_like(logits, dtype=torch.bool)
-        for row, tokens in enumerate(history.tolist()):
-            open_[row, list(allowed(tokens))] = True
-        return logits.masked_fill(~open_, NEVER)
-
-    return process
-
-
 class StopText:
     """True once the text of the tokens contains a stop string; only the end is decoded again."""
 

@@ -294,12 +294,10 @@ class SentenceSearch:
         free = min(len(tokens) - len(self.begin), limit, 2 * self.config.alternatives)
         places = sorted(regret.topk(max(0, free), largest=False).indices.tolist())
         rules = bans(self.ban)  # what it begins with is written already
-
-        def go_on(longer: Batch, limits: list[int]) -> list[list[Hypothesis]]:
-            strict = self.strict
-            return search_kit(self.kit, longer, limits, BeamConfig(2), None, rules, strict=strict)
-
-        hypotheses = alternatives(log, batch, tokens, places, limit, go_on, stops, 3)
+        at = (batch, log, tokens, places, limit, 3)
+        hypotheses = alternatives(
+            self.kit, *at, how=BeamConfig(2), processes=rules, strict=self.strict
+        )
         return sorted(
             (
                 replace(h, score=h.logprob / self.beam.penalty(len(h.tokens)))
