@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 ROWS = 64  # beams of a batch, about
 TOKENS = 3000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
+FEW = 4  # sentences that are no quicker in two batches
 SEARCHES = 3  # for words that exist
 Row = Sequence[int]
 Phrases = set[tuple[int, ...]]
@@ -183,9 +184,11 @@ class Translator:
         order = [n for n, job in enumerate(jobs) if not job.optional]
         order.sort(key=lambda n: -len(jobs[n].rows[0]))
         batches, width = list[list[int]](), self.config.width
+        most = self.config.batch or max(1, ROWS // width)
+        if self.pool is not None:  # some for each, but no more batches than are quicker
+            most = min(most, max(FEW, -(-len(order) // self.pool.count)))
         while order:
             longest = len(jobs[order[0]].rows[0])
-            most = self.config.batch or max(1, ROWS // width)
             size = max(1, min(most, TOKENS // (max(2, width) * longest)))
             batches.append(order[:size])
             order = order[size:]

@@ -9,11 +9,9 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import sys
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from itertools import chain
 from typing import Self
 
 import torch
@@ -24,9 +22,7 @@ from regard.translation.document import TargetText
 from regard.translation.translator import Job, SentenceSearch, Translator
 
 LEAST = 32  # lines that are worth more than one process
-AHEAD = 2  # jobs of a process, so that it need not wait for the next
 MANY = 6000  # beams × source tokens after which a worker gives free memory back
-FEW = 4  # rows that are no quicker in two batches
 
 
 def worth_workers(device: str, lines: int, asked: int | None) -> int:
@@ -40,7 +36,7 @@ Answers = list[list[TargetText]]
 
 
 class WorkerPool:
-    """Does the jobs of a translator in this process and in others that share its model."""
+    """Does the jobs of a translator in `count` processes that share its model."""
 
     def __init__(self, translator: Translator, count: int) -> None:
         kit = translator.kit
@@ -51,40 +47,20 @@ class WorkerPool:
         gc.collect()
         give_back_memory()  # or what lies free would be copied as it is used again
         gc.freeze()  # a collection in a worker would touch, and so copy, every object
-        Worker.translator, self.others = translator, count - 1
+        Worker.translator, self.count = translator, count
         fork = multiprocessing.get_context("fork")
-        self.executor = ProcessPoolExecutor(self.others, fork)
-        for ready in [self.executor.submit(int) for _ in range(self.others)]:
+        self.executor = ProcessPoolExecutor(count, fork)
+        for ready in [self.executor.submit(int) for _ in range(count)]:
             ready.result()  # all are there before a tokenizer starts its threads
         translator.pool = self
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Answers]:
-        """What becomes of each job, in order; few large ones are shared."""
-        waiting = deque[list[Future[Answers]]]()
-        ways = self.others + 1 if len(jobs) <= self.others else 1
+        """What becomes of each job, in order."""
         try:
-            for number, job in enumerate(jobs, 1):
-                waiting.append([])
-                for share in split(job, ways):
-                    waiting[-1].append(self.start(share, waiting, number == len(jobs)))
-                while waiting and all(share.done() for share in waiting[0]):
-                    yield [*chain.from_iterable(share.result() for share in waiting.popleft())]
-            for shares in waiting:
-                yield [*chain.from_iterable(share.result() for share in shares)]
+            yield from self.executor.map(work, jobs)
         except BrokenProcessPool:
             wrong = "a worker process was killed, perhaps for lack of memory"
             raise ResourceError("translating", wrong, fix="--workers 1") from None
-
-    def start(
-        self, job: Job, waiting: Iterable[Sequence[Future[Answers]]], last: bool
-    ) -> Future[Answers]:
-        """Give a job to another process; this one does it when they have enough, or it is last."""
-        count = sum(not share.done() for shares in waiting for share in shares)
-        if count < (1 if last else AHEAD) * self.others:
-            return self.executor.submit(work, job)
-        done = Future[Answers]()
-        done.set_result(work(job))
-        return done
 
     def __enter__(self) -> Self:
         return self
@@ -114,10 +90,3 @@ def work(job: Job) -> Answers:
         give_back_memory()
         Worker.tokens = 0
     return answers
-
-
-def split(job: Job, ways: int) -> list[Job]:
-    """A job as several of like size, of a few rows at least."""
-    size = max(FEW, -(-len(job.rows) // ways))
-    cut = range(0, len(job.rows), size)
-    return [job._replace(rows=job.rows[n : n + size]) for n in cut]
