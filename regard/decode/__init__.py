@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -57,9 +57,6 @@ def generate(
     beams: Count | None = None,
     search: Literal["exhaustive"] | None = None,
     stop: Sequence[str] = (),
-    capture: Sequence[str] = (),
-    out: str | Path | None = None,
-    force: bool = False,
     strict: bool | None = None,
     precision: Precision = "auto",
     edit: EditsLike = (),
@@ -86,9 +83,6 @@ def generate(
         beams: beam search of this width instead.
         search: exhaustive scores every sequence of max_new tokens, for tiny vocabularies.
         stop: texts before which to end.
-        capture: taps; what passes them meanwhile is written to `out`, a row for each token read.
-        out: a new folder for what is captured; `regard.Extracted` opens it.
-        force: whether to write over an extraction that is there.
         strict: the same bits whatever is in the batch; slower.
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
@@ -104,8 +98,6 @@ def generate(
     from regard.decode.beam import BeamConfig
     from regard.decode.continuation import DOING, Writer
     from regard.loading import open_kit, wrong_network
-    from regard.look.activation_store import check_free
-    from regard.look.generation_trace import trace_generation
 
     draws = {
         "temperature": temperature,
@@ -119,17 +111,12 @@ def generate(
     }
     others: dict[str, Any] = {"greedy": greedy, "beams": beams, "search": search}
     if search:
-        others |= {"stop": stop, "capture": capture}
+        others |= {"stop": stop}
     how = _choose_search(
         {name: value for name, value in draws.items() if value is not None},
         [name for name, value in others.items() if value],
         beams,
     )
-    if bool(capture) != bool(out):
-        one, other = ("capture", "out") if capture else ("out", "capture")
-        raise UsageError(DOING, f"{one} without {other}", "both, or neither")
-    if out is not None:
-        check_free(Path(out), force)
     kit = open_kit(model, precision, bool(strict))
     if kit.model.decoder is None:
         raise wrong_network(DOING, kit, "a model that writes")
@@ -140,32 +127,8 @@ def generate(
     alone = search is not None or isinstance(texts, Sequence)
     watch = watch if alone and not isinstance(how, BeamConfig) else None
     writer = Writer(kit, how, max_new, stop, search is not None, strict, watch)
-
-    trace: Any = None
-
-    @contextmanager
-    def recorded() -> Iterator[None]:
-        nonlocal trace
-        settings = {"max_new": max_new, "capture": list(capture), "edit": edit, "search": str(how)}
-        name = str(getattr(model, "path", model))
-        with kit.edit(edit):
-            if out is None:
-                yield
-                return
-            with trace_generation(kit, name, capture, Path(out), force, settings) as trace:
-                yield
-
-    def write(group: list[str], done: int) -> list[Generation]:
-        generations = writer.write(group, done)
-        if trace is not None:
-            trace.take(group)
-        return generations
-
-    def skip() -> None:
-        if trace is not None:
-            trace.skip()
-
-    return _answer(texts, recorded, write, 1 if alone else TOGETHER, skip)
+    together = 1 if alone else TOGETHER
+    return _answer(texts, partial(kit.edit, edit), writer.write, together)
 
 
 def _choose_search(
@@ -190,13 +153,11 @@ def _answer(
     inside: Callable[[], AbstractContextManager[Any]],
     work: Callable[[list[str], int], Iterable[R]],
     together: int = 1,
-    skip: Callable[[], None] | None = None,
 ) -> R | Iterator[R | Failed]:
     """What `work` makes of texts, so many at a time, and of the number of those done before.
 
     Of one text the one result, or its error; else an iterator, where a text that cannot be done
-    gives a `Failed`, of which `skip` is told, and the others are done without it. All happens
-    inside a context.
+    gives a `Failed` and the others are done without it. All happens inside a context.
     """
 
     def answer_group(group: list[str | RegardError], done: int) -> Iterator[R | Failed]:
@@ -207,8 +168,6 @@ def _answer(
             results = list(work([str(text) for text in group], done))
         except DataError as error:
             if len(group) == 1:
-                if skip is not None:
-                    skip()
                 yield Failed(error)
                 return
             for number, text in enumerate(group, done):
