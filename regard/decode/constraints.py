@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -135,8 +134,7 @@ class Prefix(NamedTuple):
     parent: int
 
 
-@dataclass(frozen=True)
-class Banks:
+class Banks(NamedTuple):
     """The prefixes of one source, and what has ended."""
 
     live: list[Prefix]

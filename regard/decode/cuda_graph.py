@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from regard.core.attention import Attention, View
 from regard.core.cache import FixedCache
@@ -160,7 +161,7 @@ class GraphLoop(Loop):
         self.record = self.record_of(len(state.over))
         self.record.cache.take(old, parent.flatten())
         rows = torch.arange(parent.numel(), device=parent.device).view_as(parent)
-        return replace(state, parent=rows if parent.dim() > 1 else None)
+        return state._replace(parent=rows if parent.dim() > 1 else None)
 
     def keep(self, over: Sequence[bool]) -> list[int] | None:
         """All that are not over, and as many others as make it a half, a quarter, …, or all."""
@@ -203,7 +204,7 @@ class Record:
     def load(self, state: Any) -> None:
         """Take a state into the buffers; the first one brings them."""
         if self.state is None:
-            self.state = cloned(state)
+            self.state = tree_map_only(Tensor, torch.clone, state)
         elif state is not self.state:
             copy_tensors(self.state, state)
 
@@ -328,23 +329,8 @@ def fingerprint(model: Model) -> Hashable | None:
 
 
 def tensors(state: Any) -> list[Tensor]:
-    """The tensors of a dataclass, those of dataclasses in it too, in order."""
-    listed: list[Tensor] = []
-    for name in (part.name for part in fields(state)):
-        value = getattr(state, name)
-        if isinstance(value, Tensor):
-            listed.append(value)
-        elif is_dataclass(value):
-            listed += tensors(value)
-    return listed
-
-
-def cloned(state: Any) -> Any:
-    """A dataclass with tensors of its own."""
-    values = {part.name: getattr(state, part.name) for part in fields(state)}
-    changed = {name: t.clone() for name, t in values.items() if isinstance(t, Tensor)}
-    changed |= {name: cloned(value) for name, value in values.items() if is_dataclass(value)}
-    return replace(state, **changed)
+    """The tensors of a state, in order."""
+    return [part for part in tree_leaves(state) if isinstance(part, Tensor)]
 
 
 def copy_tensors(into: Any, given: Any) -> None:

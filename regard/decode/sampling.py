@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -170,8 +170,7 @@ class Ends:
     """Called with (row, token) as each token is chosen: streaming output."""
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """Rows that are being written."""
 
     number: Tensor  # (A,) of the row in its batch
@@ -182,7 +181,7 @@ class Rows:
     length: Tensor  # (A,)
     logprob: Tensor  # (A,) in float64: a sum of many
     finished: Tensor  # (A,)
-    count: Tensor  # () steps taken
+    taken: Tensor  # () steps
     parent: Tensor | None = None  # (A,) rows to go on with, after others have left
 
     @property
@@ -193,7 +192,7 @@ class Rows:
     def rows(self, kept: Tensor) -> Rows:
         """Only these rows."""
         names = ("number", "limit", "column", "tokens", "length", "logprob", "finished")
-        return replace(self, parent=kept, **{name: vars(self)[name][kept] for name in names})
+        return self._replace(parent=kept, **{n: getattr(self, n)[kept] for n in names})
 
 
 class Sampling:
@@ -243,7 +242,7 @@ class Sampling:
         """One token more for each row that is not over."""
         shaped = logits
         if self.processes:
-            history = rows.tokens[:, : int(rows.count)]
+            history = rows.tokens[:, : int(rows.taken)]
             shaped = apply_processes(self.processes, logits.float(), history)
             none = (shaped == -torch.inf).all(-1)
             if bool(none.any()):
@@ -254,26 +253,25 @@ class Sampling:
         scored = Scored(logits)
         if self.config is not None and self.config.temperature > 0:
             shaped = reshape(shaped.float(), self.config)
-            chosen = draw(shaped, uniform(0, rows.number, rows.count))
+            chosen = draw(shaped, uniform(0, rows.number, rows.taken))
         else:  # of equals the lowest id
             chosen = shaped.argmax(-1) if self.processes else scored.best()
         chosen = chosen[:, None]  # (A, 1)
         value = scored.logprob(chosen)[:, 0]
         going = ~rows.over
-        return replace(
-            rows,
+        return rows._replace(
             column=chosen,
-            tokens=rows.tokens.index_copy(1, rows.count[None], chosen),
+            tokens=rows.tokens.index_copy(1, rows.taken[None], chosen),
             length=rows.length + going,
             logprob=rows.logprob + value.masked_fill(~going, 0.0),
             finished=rows.finished | (going & (chosen == rows.ends).any(-1)),
-            count=rows.count + 1,
+            taken=rows.taken + 1,
             parent=None,
         )
 
     def tell(self, rows: Rows) -> None:
         """Tell of each row's new token, and end the rows that a stop string ends."""
-        fresh = (rows.length == rows.count).tolist()  # the others were over before
+        fresh = (rows.length == rows.taken).tolist()  # the others were over before
         stopped = [False] * len(fresh)
         new = zip((rows.number - self.first).tolist(), rows.column[:, -1].tolist(), strict=True)
         for n, (row, token) in enumerate(new):

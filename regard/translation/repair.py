@@ -114,18 +114,15 @@ class Numbers:
         lost = []
         for figure in self.figures(source):
             place = find_run(target, runs, taken, figure, self.minus)
-            if place is None and not self.is_said(figure, words):
+            small = [int(digits) for digits in figure.digits if len(digits) < 3]
+            said = any(self.names.get(number, frozenset()) & words for number in small)
+            said = said and not (figure.minus and self.minus not in words)
+            if place is None and not said:
                 lost.append(figure)
             taken |= set(place or ())
         used = {at for n in taken for at in range(runs[n].start, runs[n].end)}
         spare = [m.span() for m in FIGURE.finditer(target) if used.isdisjoint(range(*m.span()))]
         return lost, spare
-
-    def is_said(self, figure: Figure, words: set[str]) -> bool:
-        """Whether a small number may be there as a word."""
-        small = [int(digits) for digits in figure.digits if len(digits) < 3]
-        named = any(self.names.get(number, frozenset()) & words for number in small)
-        return named and not (figure.minus and self.minus not in words)
 
     def find_lost(self, source: str, target: str) -> list[str]:
         """The numbers of a source that a translation lacks, as it should write them, each once."""

@@ -86,7 +86,7 @@ class Translator:
             mended = [part for parts in documents for part in parts]
             if self.numbers is not None:
                 mended = self.mend_numbers(mended)
-            if not config.may_coin and self.kit.written:
+            if not config.coin and self.kit.written:
                 mended = self.mend_words(mended)
             rest = iter(mended)
             documents = [[next(rest) for _ in parts] for parts in documents]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Self
+from contextlib import contextmanager
 
 import torch
 
@@ -32,45 +32,44 @@ def worth_workers(device: str, lines: int, asked: int | None) -> int:
     return torch.get_num_threads() if asked is None else asked
 
 
-Answers = list[list[TargetText]]
-
-
 class WorkerPool:
-    """Does the jobs of a translator in `count` processes that share its model."""
+    """Does jobs in `count` processes that share the model of a translator."""
 
-    def __init__(self, translator: Translator, count: int) -> None:
-        kit = translator.kit
-        packing = SentenceSearch(kit, translator.config)
-        packing.translate([sorted(kit.stops)[:1] or [0]])  # packs weights that all will share
-        sys.stdout.flush()  # a process would write again what was not written yet
-        sys.stderr.flush()
-        gc.collect()
-        give_back_memory()  # or what lies free would be copied as it is used again
-        gc.freeze()  # a collection in a worker would touch, and so copy, every object
-        Worker.translator, self.count = translator, count
-        fork = multiprocessing.get_context("fork")
-        self.executor = ProcessPoolExecutor(count, fork)
-        for ready in [self.executor.submit(int) for _ in range(count)]:
-            ready.result()  # all are there before a tokenizer starts its threads
-        translator.pool = self
+    def __init__(self, executor: ProcessPoolExecutor, count: int) -> None:
+        self.executor, self.count = executor, count
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[Answers]:
+    def run(self, jobs: list[Job]) -> Iterator[list[list[TargetText]]]:
         """What becomes of each job, in order."""
-        try:
-            yield from self.executor.map(work, jobs)
-        except BrokenProcessPool:
+        return self.executor.map(work, jobs)
+
+
+@contextmanager
+def start_workers(translator: Translator, count: int) -> Iterator[WorkerPool]:
+    """Inside, so many processes do what a translator has to do; they end with the block."""
+    kit = translator.kit
+    packing = SentenceSearch(kit, translator.config)
+    packing.translate([sorted(kit.stops)[:1] or [0]])  # packs weights that all will share
+    sys.stdout.flush()  # a process would write again what was not written yet
+    sys.stderr.flush()
+    gc.collect()
+    give_back_memory()  # or what lies free would be copied as it is used again
+    gc.freeze()  # a collection in a worker would touch, and so copy, every object
+    Worker.translator = translator
+    executor = ProcessPoolExecutor(count, multiprocessing.get_context("fork"))
+    try:
+        for ready in [executor.submit(int) for _ in range(count)]:
+            ready.result()  # all are there before a tokenizer starts its threads
+        translator.pool = WorkerPool(executor, count)
+        yield translator.pool
+    except BaseException as error:  # Ctrl-C too: end the processes at once
+        for process in multiprocessing.active_children():
+            process.terminate()
+        if isinstance(error, BrokenProcessPool):
             wrong = "a worker process was killed, perhaps for lack of memory"
             raise ResourceError("translating", wrong, fix="--workers 1") from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        """End the processes; after a failure or Ctrl-C at once."""
-        if kind is not None:
-            for process in multiprocessing.active_children():
-                process.terminate()
-        self.executor.shutdown(cancel_futures=True)
+        raise
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 class Worker:
@@ -82,7 +81,7 @@ class Worker:
     """Beams × source tokens since free memory was given back."""
 
 
-def work(job: Job) -> Answers:
+def work(job: Job) -> list[list[TargetText]]:
     """One job, in a worker."""
     answers = Worker.translator.do(job)
     Worker.tokens += job.config.width * sum(map(len, job.rows))
