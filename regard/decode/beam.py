@@ -197,7 +197,10 @@ class BeamSearch:
             ending = Pool(grown, length.expand(token.shape), value, score)
             pool = pool.add(ending, unique=config.groups == 1)
         live = value.masked_fill(ended, -torch.inf)
-        kept = live_order(live, config)
+        groups, size = config.groups, config.width // config.groups
+        best = leading(live.view(sources, groups, -1), size)  # of each group
+        offset = torch.arange(groups, device=live.device)[:, None] * (live.shape[1] // groups)
+        kept = (best + offset).flatten(1)
         logprob = live.gather(1, kept)
         # Where fewer live, the best one again, as impossible: processes see words that are allowed.
         best = kept.gather(1, logprob.argmax(1, keepdim=True))
@@ -319,13 +322,6 @@ def ranked(value: Tensor, config: BeamConfig) -> Tensor:
     size, per_group = config.width // config.groups, value.shape[1] // config.groups
     rank = torch.arange(value.shape[1], device=value.device) % per_group
     return (rank < size) & (value > -torch.inf)
-
-
-def live_order(live: Tensor, config: BeamConfig) -> Tensor:
-    """Indices (A, W) of the best living candidates, group by group."""
-    size, per_group = config.width // config.groups, live.shape[1] // config.groups
-    best = leading(live.view(len(live), config.groups, per_group), size)
-    return (best + torch.arange(config.groups, device=live.device)[:, None] * per_group).flatten(1)
 
 
 def settled(pool: Pool, bound: Tensor, count: int) -> Tensor:

@@ -185,14 +185,12 @@ def find_run(
             digits += runs[last].digits
             before = target[: runs[first].start].rstrip()
             signed = before.endswith(("-", "−", "–", minus)) or not figure.minus
-            if digits in figure.digits and signed and not goes_on(target, runs, first, last):
+            # One more group of three digits after these runs makes the number longer.
+            longer = last + 1 < len(runs) and len(runs[first].digits) <= 3
+            longer = longer and all(len(run.digits) == 3 for run in runs[first + 1 : last + 2])
+            if longer:
+                gap = target[runs[last].end : runs[last + 1].start]
+                longer = bool(re.fullmatch(GAP, gap))
+            if digits in figure.digits and signed and not longer:
                 return range(first, last + 1)
     return None
-
-
-def goes_on(target: str, runs: list[DigitRun], first: int, last: int) -> bool:
-    """Whether one more group of three digits follows these runs, so that the number is longer."""
-    if last + 1 == len(runs) or len(runs[first].digits) > 3:
-        return False
-    grouped = all(len(run.digits) == 3 for run in runs[first + 1 : last + 2])
-    return grouped and bool(re.fullmatch(GAP, target[runs[last].end : runs[last + 1].start]))
