@@ -172,21 +172,21 @@ def search_kit(
     strict = kit.strict if strict is None else strict
     strict = strict and not same_in_any_company(kit.model)
     plain = not (strict or processes or wants_fixed(kit.model, kit.driver))
-    with kit.following(batch, strict) as follower:
-        answers = run_search(
-            kit.model,
-            batch,
-            limits,
-            how,
-            ends or Ends(kit.stops),
-            processes,
-            strict=strict,
-            driver=kit.driver,
-            follower=follower,
-            shortlist=kit.shortlist if shortlist and plain else None,
-        )
-        if follower is not None:
-            follower.finish([row[0].tokens if row else [] for row in answers])
+    follower = kit.following(batch, strict)
+    answers = run_search(
+        kit.model,
+        batch,
+        limits,
+        how,
+        ends or Ends(kit.stops),
+        processes,
+        strict=strict,
+        driver=kit.driver,
+        follower=follower,
+        shortlist=kit.shortlist if shortlist and plain else None,
+    )
+    if follower is not None:
+        follower.finish([row[0].tokens if row else [] for row in answers])
     return answers
 
 
@@ -215,8 +215,7 @@ def wants_fixed(model: Model, driver: Driver) -> bool:
 
 def fits(model: Model, batch: Batch, limits: list[int]) -> bool:
     """Whether a batch can run at fixed shapes: plain rows that stay inside a position table."""
-    packed = (batch.documents, batch.prefix, batch.source_documents)
-    if not batch.ids.numel() or any(part is not None for part in packed):
+    if not batch.ids.numel() or batch.documents is not None:
         return False
     if not model.stacks or not isinstance(model.reader, TextFront):
         return False

@@ -18,6 +18,7 @@ from regard.decode.scoring import Counted, stream_logprobs, window_logprobs, win
 from regard.errors import DataError, UsageError
 from regard.evaluate.results import Perplexity, PositionBand, SpeechPerplexity
 from regard.history.ngram_model import NgramModel
+from regard.history.predictors import room_of
 from regard.model.config import TextConfig
 from regard.receipt import find_receipt
 from regard.tokens.tokenizer_folder import open_tokenizer
@@ -25,7 +26,6 @@ from regard.tokens.tokenizer_folder import open_tokenizer
 if TYPE_CHECKING:
     from regard.kit import Kit
 
-LONGEST = 1024
 DOING = "evaluating a language model"
 
 
@@ -43,7 +43,9 @@ def evaluate_text(
             never = f"{result.impossible:,} of {result.tokens:,} tokens have probability 0"
             note(f"{never}: not seen in training, and nothing is smoothed")
         return result
-    length = window_length(model, length)
+    if length is not None and model.room is not None and length > model.room:
+        raise UsageError(DOING, f"a length of {length}", f"at most {model.room}")
+    length = length or room_of(model)
     model.warn_long(length)
     carries = model.model.carry(1) is not None
     if carries and stride not in (None, length):
@@ -93,15 +95,6 @@ def likelihood(total: float, count: int, size: int, impossible: int = 0) -> Perp
         size,
         impossible or None,
     )
-
-
-def window_length(kit: Kit, asked: int | None) -> int:
-    """Tokens of a window: what was asked for, at most what the model has positions for."""
-    front, room = kit.model.config.front, kit.room
-    if asked is not None and room is not None and asked > room:
-        raise UsageError(DOING, f"a length of {asked}", f"at most {room}")
-    known = front.length if isinstance(front, TextConfig) else None
-    return asked or min(room or known or LONGEST, LONGEST)
 
 
 def check_tokenizer(kit: Kit) -> None:

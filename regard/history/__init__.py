@@ -117,7 +117,8 @@ def cluster(
         $ regard history cluster tale.txt --k 20 --min-count 2 --json
     """
     from regard.errors import UsageError
-    from regard.history.clusters import cluster_text, cluster_vectors, write_classes
+    from regard.files import write_whole
+    from regard.history.clusters import cluster_text, cluster_vectors
     from regard.history.word2vec import read_texts
     from regard.history.word_vectors import is_folder, is_vectors
     from regard.model_kinds import VECTORS, check_kind
@@ -134,7 +135,8 @@ def cluster(
         corpus = read_texts(path, tokens, lower, min_count)
         classes = cluster_text(corpus, k, str(source), top)
     if out is not None:
-        write_classes(classes, Path(out))
+        rows = (f"{row.label}\t{word}\n" for row in classes.classes for word in row.words)
+        write_whole(Path(out), "".join(rows).encode())
     return classes
 
 
@@ -304,6 +306,6 @@ def ladder(
         name: str(value) if isinstance(value, Path) else value for name, value in locals().items()
     }
     from regard import evaluate, train
-    from regard.history.rungs import LadderConfig, climb
+    from regard.history.rungs import Climb
 
-    return climb(LadderConfig(**options), train, evaluate)
+    return Climb(**options, train=train, evaluate=evaluate).climb()

@@ -109,14 +109,22 @@ class Mechanism:
     def small_change(
         self, before: Tensor, after: Tensor, batch: Batch, below: float, else_so: str, by: str
     ) -> float:
-        """Claim that two runs' logits say nearly the same."""
+        """Claim that no log-probability (B, T, V) or (B, classes) looked at changes much."""
         __tracebackhide__ = True
-        writes = self.kit.model.decoder is not None
-        change = largest_change(before.log_softmax(-1), after.log_softmax(-1), batch, writes)
-        if change < below:
-            return change
+        real, wanted = batch.mask, before.argmax(-1)
+        if before.dim() == 2:
+            real = None
+        elif self.kit.model.decoder is not None:  # all but the first are predicted by those before
+            before, after, wanted = before[:, :-1], after[:, :-1], batch.ids[:, 1:]
+            real = None if real is None else real[:, 1:] & real[:, :-1]
+        change = (after.log_softmax(-1) - before.log_softmax(-1)).gather(-1, wanted[..., None])
+        change = change[..., 0].abs() if real is None else change[..., 0].abs()[real]
+        if change.numel() == 0:
+            raise DataError("testing a mechanism", "texts of one token", "texts of two or more")
+        if (largest := float(change.max())) < below:
+            return largest
         raise AssertionError(
-            f"{else_so}: without it ({by}) a log-probability changes by {change:.4g}, "
+            f"{else_so}: without it ({by}) a log-probability changes by {largest:.4g}, "
             f"not by less than {below:g}"
         )
 
@@ -187,6 +195,9 @@ class HeadClaim:
         __tracebackhide__ = True
         if into not in ("q", "k", "v"):
             raise UsageError("testing a mechanism", f"an edge into {into!r}", "q, k or v")
+        if not can_read(self.layer, reader.layer, into):
+            problem = f"an edge from {self.layer} into {into} of {reader.layer}"
+            raise UsageError("testing a mechanism", problem, "a reader that comes after the head")
         hooked, batch = self.model.kit.hooked, self.model.batch(on)
         written, read = f"{self.layer}.z", f"{reader.layer}.{into}"
         group = reader.number * (reader.groups if into != "q" else reader.count) // reader.count
@@ -214,6 +225,15 @@ class HeadClaim:
         )
 
 
+def can_read(writer: str, reader: str, into: str) -> bool:
+    """Whether what an attention writes reaches another's q, k or v, by their paths."""
+    (stack, *before), (other, *after) = writer.split("."), reader.split(".")
+    if after[-1] == "cross" and into != "q":
+        return stack == "encoder"
+    places = [(int(block), kind == "cross") for _, block, kind in (before, after)]
+    return stack == other and places[0] < places[1]
+
+
 def ablation(by: str, head: int | Sequence[int] | None) -> Edit:
     """What stands in the place of a head, or of all of a tap."""
     if by not in ("zero", "mean"):
@@ -224,21 +244,3 @@ def ablation(by: str, head: int | Sequence[int] | None) -> Edit:
 def listing(scores: Sequence[HeadScore], kind: str) -> str:
     """Heads with their scores, in words."""
     return ", ".join(f"head {s.name} {getattr(s, kind):.3f}" for s in scores) or "none there"
-
-
-def largest_change(before: Tensor, after: Tensor, batch: Batch, writes: bool) -> float:
-    """The largest change of a log-probability (B, T, V) or (B, classes) that is looked at."""
-    if before.dim() == 2:
-        wanted = before.argmax(-1, keepdim=True)
-        return float((after - before).gather(-1, wanted).abs().max())
-    real = batch.mask
-    if writes:  # each token but the first is predicted by the one before it
-        before, after = before[:, :-1], after[:, :-1]
-        wanted, real = batch.ids[:, 1:], None if real is None else real[:, 1:] & real[:, :-1]
-    else:
-        wanted = before.argmax(-1)
-    change = (after - before).gather(-1, wanted[..., None])[..., 0].abs()
-    change = change if real is None else change[real]
-    if change.numel() == 0:
-        raise DataError("testing a mechanism", "texts of one token", "texts of two or more")
-    return float(change.max())

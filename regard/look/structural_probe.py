@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from regard.ambient import current
 from regard.data.statistics import share_interval, spearman
 from regard.data.treebank import ConllSentence, heads_of
 from regard.errors import DataError
-from regard.look.activations import split_by_sentence
 from regard.look.probing import (
     SentenceSplit,
     TaggedCorpus,
+    descend,
     mean_and_spread,
     split_sentences,
     tap_vectors,
@@ -36,7 +38,7 @@ Kind = Literal["distance", "depth"]
 Edge = tuple[int, int]
 """Two words, the first one first."""
 
-ROWS, EPOCHS = 20, 60  # sentences of a batch, passes over all
+ROWS = 20  # sentences of a batch
 RATE = 0.25  # of Adam at first, in sizes of the matrix's first numbers
 MAX_WORDS = 256  # of each two there is a distance
 LENGTHS = range(5, 51)  # of the sentences that correlations are averaged over
@@ -75,49 +77,33 @@ def squared_values(z: Tensor, kind: Kind) -> Tensor:
 
 def gold(tree: DependencyTree, kind: Kind) -> Tensor:
     """What is to be predicted: edges from each word up to the root, or between every two words."""
-    ways = [set(way_up(tree.heads, word)) for word in range(len(tree.heads))]
+    above: list[set[int]] = []
+    for word in range(len(tree.heads)):
+        way = [word]
+        while tree.heads[way[-1]] >= 0:
+            way.append(tree.heads[way[-1]])
+        above.append(set(way))
     if kind == "depth":
-        return torch.tensor([len(way) - 1 for way in ways]).float()
-    return torch.tensor([[len(a ^ b) for b in ways] for a in ways]).float()
+        return torch.tensor([len(way) - 1 for way in above]).float()
+    return torch.tensor([[len(a ^ b) for b in above] for a in above]).float()
 
 
-class PaddedSentences:
-    """Standardised vectors and true values of sentences, from which batches are cut."""
+class Parsed(NamedTuple):
+    """Sentences: their vectors (n, D), and what is to be predicted, (n,) or (n, n)."""
 
-    def __init__(
-        self, vectors: Sequence[Tensor], trees: Sequence[DependencyTree], kind: Kind
-    ) -> None:
-        self.kind: Kind = kind
-        self.x = torch.cat(list(vectors))  # (words, D)
-        self.sizes = torch.tensor([len(x) for x in vectors], device=self.x.device)
-        first = self.sizes.cumsum(0) - self.sizes
-        self.width = int(self.sizes.max())
-        columns = torch.arange(self.width, device=self.x.device)
-        self.real = columns < self.sizes[:, None]  # (S, n)
-        self.places = torch.where(self.real, first[:, None] + columns, 0)
-        shape = (self.width,) if kind == "depth" else (self.width, self.width)
-        self.true = torch.zeros(len(trees), *shape, dtype=torch.int16)
-        for n, tree in enumerate(trees):
-            values = gold(tree, kind)
-            self.true[n][tuple(slice(side) for side in values.shape)] = values.to(torch.int16)
-        self.true = self.true.to(self.x.device)
+    vectors: list[Tensor]
+    true: list[Tensor]
 
-    def mean_value(self) -> float:
-        """The mean of what is to be predicted."""
-        cells = self.sizes if self.kind == "depth" else self.sizes.square()
-        return float(self.true.sum() / cells.sum())
-
-    def mean_error(self, matrix: Tensor, some: Tensor) -> Tensor:
+    def mean_error(self, matrix: Tensor, some: Tensor, kind: Kind) -> Tensor:
         """Mean over some sentences of the mean absolute error in each."""
-        sizes = self.sizes[some]
-        width = int(sizes.max())
-        real, true = self.real[some, :width], self.true[some, :width]
-        if self.kind == "distance":
-            real, true = real[:, :, None] & real[:, None, :], true[:, :, :width]
-            sizes = sizes.square()
-        predicted = squared_values(self.x[self.places[some, :width]] @ matrix.T, self.kind)
-        error = torch.where(real, (predicted - true).abs(), 0).flatten(1).sum(1)
-        return (error / sizes).mean()
+        places = some.tolist()
+        z = pad_sequence([self.vectors[n] for n in places], batch_first=True) @ matrix.T
+        true = [self.true[n] for n in places]
+        pads = [(0, z.shape[1] - len(each)) * each.dim() for each in true]
+        wanted = torch.stack([F.pad(each, pad) for each, pad in zip(true, pads, strict=True)])
+        shares = [torch.full_like(each, 1 / each.numel()) for each in true]
+        weight = torch.stack([F.pad(each, pad) for each, pad in zip(shares, pads, strict=True)])
+        return ((squared_values(z, kind) - wanted).abs() * weight).sum() / len(places)
 
 
 def fit_structure(
@@ -133,34 +119,26 @@ def fit_structure(
     The rate falls to nothing in a straight line; the B that was best on the dev sentences is kept.
     """
     mean, spread = mean_and_spread(torch.cat([vectors[n] for n in parts.train.tolist()]))
-    near = [(x - mean) / spread for x in vectors]
     train, dev = (
-        PaddedSentences([near[n] for n in part.tolist()], [trees[n] for n in part.tolist()], kind)
+        Parsed(
+            [(vectors[n] - mean) / spread for n in part.tolist()],
+            [gold(trees[n], kind).to(mean) for n in part.tolist()],
+        )
         for part in (parts.train, parts.dev)
     )
     width = len(mean)
     rank = min(rank or width, width)
+    usual = sum(float(each.sum()) for each in train.true) / sum(t.numel() for t in train.true)
     each = rank * width * (2 if kind == "distance" else 1)
-    size = math.sqrt(
-        max(train.mean_value(), 1e-6) / each
-    )  # the first guesses are right in the mean
+    size = math.sqrt(max(usual, 1e-6) / each)  # the first guesses are right in the mean
     generator = torch.Generator().manual_seed(seed)
     matrix = (torch.randn(rank, width, generator=generator) * size).to(mean).requires_grad_()
-    adam = torch.optim.Adam([matrix], size * RATE)
-    best, kept = math.inf, matrix.detach().clone()
-    for epoch in range(EPOCHS):
-        order = torch.randperm(len(train.sizes), generator=generator).to(mean.device)
-        for some in order.split(ROWS):
-            with torch.enable_grad():
-                value = train.mean_error(matrix, some)
-                adam.zero_grad()
-                value.backward()
-            adam.step()
-        adam.param_groups[0]["lr"] = size * RATE * (1 - (epoch + 1) / EPOCHS)
-        with torch.no_grad():
-            now = float(dev.mean_error(matrix, torch.arange(len(dev.sizes), device=mean.device)))
-        if now < best:
-            best, kept = now, matrix.detach().clone()
+
+    def loss(part: Parsed, some: Tensor) -> Tensor:
+        return part.mean_error(matrix, some, kind)
+
+    sizes = len(train.true), len(dev.true)
+    (kept,) = descend([matrix], loss, train, dev, sizes, ROWS, size * RATE, generator)
     return StructuralProbe(kind, mean, spread, kept)
 
 
@@ -180,12 +158,6 @@ class PredictedTree(NamedTuple):
     def edges(self, tree: DependencyTree) -> set[Edge]:
         """The spanning tree of the words that count."""
         return spanning_tree(self.distances, tree.counted)
-
-
-def chain_tree(count: int) -> PredictedTree:
-    """The baseline: words hang together as they stand, the first one on top."""
-    places = torch.arange(count).float()
-    return PredictedTree((places[:, None] - places).abs(), places)
 
 
 def compare_trees(
@@ -237,14 +209,6 @@ def probe_structure(
 
 
 # Trees ------------------------------------------------------------------------------------------
-
-
-def way_up(heads: Sequence[int], word: int) -> list[int]:
-    """A word and all words above it."""
-    way = [word]
-    while heads[way[-1]] >= 0:
-        way.append(heads[way[-1]])
-    return way
 
 
 def tree_edges(heads: Sequence[int]) -> set[Edge]:
@@ -324,11 +288,13 @@ def probe_trees(
     gold = [counted_tree(path, sentence) for sentence in whole.sentences]
     parts = split_sentences(torch.arange(len(gold)), current().seed)
     test = parts.test.tolist()
-    chain = compare_trees([chain_tree(len(gold[n].heads)) for n in test], [gold[n] for n in test])
+    rows = [torch.arange(len(gold[n].heads)).float() for n in test]  # words as they stand
+    chains = [PredictedTree((row[:, None] - row).abs(), row) for row in rows]
+    chain = compare_trees(chains, [gold[n] for n in test])
     probed: list[TreeAgreement] = []
     guesses: list[list[PredictedTree]] = []
     for tap, x in tap_vectors(kit, whole.tokens, taps):
-        vectors = split_by_sentence(x, whole.tokens)
+        vectors = x.split([len(row.columns) for row in whole.tokens])
         agreement, predicted = probe_structure(vectors, gold, parts, rank, current().seed)
         guesses.append(predicted)
         probed.append(replace(agreement, tap=tap))

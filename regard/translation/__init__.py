@@ -163,7 +163,7 @@ def _translate_groups(
                 chosen = word_choices(network, document) if words and network else document.words
                 reasons = None
                 if explain and network:
-                    reasons = explain_document(network.kit, document, counts, network.strict)
+                    reasons = explain_document(network.kit, document, counts)
                 yield describe(document, chosen if words else [], reasons, streamed)
                 empty += not line.strip()
             done += len(group)

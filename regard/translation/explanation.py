@@ -51,15 +51,13 @@ def seen_in_training(kit: Kit) -> dict[str, int] | None:
 
 
 def explain_document(
-    kit: Kit, document: Document, counts: Mapping[str, int] | None, strict: bool | None = None
+    kit: Kit, document: Document, counts: Mapping[str, int] | None
 ) -> list[Explanation]:
     """Each sentence of a document."""
-    return [explain_part(kit, part, counts, strict) for part in document.parts]
+    return [explain_part(kit, part, counts) for part in document.parts]
 
 
-def explain_part(
-    kit: Kit, part: Part, counts: Mapping[str, int] | None, strict: bool | None
-) -> Explanation:
+def explain_part(kit: Kit, part: Part, counts: Mapping[str, int] | None) -> Explanation:
     """One sentence: the translation is read once more with the taps open."""
     segment, best = part.segment, part.translations[0]
     shares = share_out([answer.logprob for answer in part.translations])
@@ -70,7 +68,7 @@ def explain_part(
     if not segment.ids:
         return Explanation(segment.text, best.text, [], [], [], [], others, copied=True)
     tokens = without_end(best.tokens, kit.stops)
-    across = look_across(kit, segment.ids, tokens, strict)
+    across = look_across(kit, segment.ids, tokens)
     weights, links = align_words(kit, segment.text, tokens, across, align_config(kit.config))
     offsets = kit.text_tokenizer.offsets(segment.text)
     return Explanation(
@@ -129,19 +127,18 @@ class Across(NamedTuple):
 
 
 @torch.no_grad()
-def look_across(
-    kit: Kit, row: Sequence[int], tokens: Sequence[int], strict: bool | None = None
-) -> Across:
+def look_across(kit: Kit, row: Sequence[int], tokens: Sequence[int]) -> Across:
     """Cross-attention and log-probabilities of a translation that is there already."""
     if not any(name.endswith(".cross.pattern") for name in kit.taps):
         wrong = "a model that sees one vector of its source"
         raise UsageError("explaining a translation", wrong, "one with attention to its source")
     start = kit.batch([list(row)]).ids[0].tolist()
     whole = [*start, *tokens]
-    out, seen = kit.run([list(row)], [whole], taps="decoder.*cross.pattern", strict=strict)
+    batch = kit.batch([list(row)], [whole])  # alone, so that nothing depends on others
+    logits, seen = kit.hooked.run(batch, "decoder.*cross.pattern")
     first = len(start) - 1  # the step that writes the first token
     patterns = [pattern[0].float().mean(0)[first:-1].cpu() for pattern in seen.values()]
-    log = out.logits[0, first:].float().log_softmax(-1)
+    log = logits[0, first:].float().log_softmax(-1)
     return Across(patterns, [float(log[n, token]) for n, token in enumerate(tokens)])
 
 

@@ -123,6 +123,22 @@ def test_unused_edge():
         previous.unused_by(induction, "k", on=ids, by="resample")
 
 
+def test_impossible_edges_are_refused():
+    """Nothing passes from a head to one of its own block or of an earlier one."""
+    model, ids = Mechanism(planted_induction()), [[1, 2, 3, 1]]
+    for writer, reader in (((1, 2), (0, 1)), ((0, 0), (0, 1)), ((1, 1), (1, 1))):
+        with pytest.raises(UsageError, match="comes after the head"):
+            model.head(*writer).unused_by(model.head(*reader), "k", on=ids)
+    pair = Mechanism(small_kit("t5"))
+    on = [(random_ids(5, 1).tolist(), random_ids(4, 2).tolist())]
+    own, cross = pair.head(0, 1), pair.head(0, 1, "decoder.blocks.0.cross")
+    encoder = pair.head(0, 1, "encoder.blocks.1.attn")
+    for writer, reader, into in ((own, cross, "k"), (cross, own, "q"), (encoder, own, "q")):
+        with pytest.raises(UsageError, match="comes after the head"):
+            writer.unused_by(reader, into, on=on)
+    assert own.unused_by(cross, "q", on=on, change_below=1e9) > 0
+
+
 def test_an_edge_of_a_model_with_shared_keys():
     """Against the definition, step by step: the reader's k computed from a changed stream."""
     kit = small_kit("llama")

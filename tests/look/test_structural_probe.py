@@ -14,10 +14,9 @@ from regard.look.probing import SentenceSplit, split_sentences
 from regard.look.results import beside
 from regard.look.structural_probe import (
     DependencyTree,
-    PaddedSentences,
+    Parsed,
     PredictedTree,
     StructuralProbe,
-    chain_tree,
     compare_trees,
     fit_structure,
     gold,
@@ -26,7 +25,6 @@ from regard.look.structural_probe import (
     spanning_tree,
     tree_edges,
     tree_lines,
-    way_up,
 )
 
 HEADS = [1, -1, 4, 4, 1]  # b over a and e, e over c and d
@@ -48,8 +46,11 @@ def planted(count=80, seed=0):
     vectors = []
     for tree in trees:
         x = torch.zeros(6, 6)
-        for word in range(6):
-            x[word, way_up(tree.heads, word)[:-1]] = 1  # the root is above all, and tells nothing
+        for first in range(6):
+            word = first
+            while tree.heads[word] >= 0:  # the root is above all, and tells nothing
+                x[first, word] = 1
+                word = tree.heads[word]
         vectors.append(x)
     return vectors, trees
 
@@ -132,13 +133,16 @@ def test_the_misfit_by_hand():
     both, one = torch.tensor([0, 1]), torch.eye(1)
     first = 2 * 3 / 4  # |4 − 1|, twice, of 4 cells
     second = 2 * (0 + 7 + 3) / 9  # |1 − 1|, |9 − 2|, |4 − 1|
-    found = PaddedSentences(vectors, trees, "distance").mean_error(one, both)
+    found = Parsed(vectors, [gold(t, "distance") for t in trees]).mean_error(one, both, "distance")
     assert float(found) == pytest.approx((first + second) / 2)
     depths = (0 + 3) / 2, (1 + 1 + 8) / 3
-    assert float(PaddedSentences(vectors, trees, "depth").mean_error(one, both)) == pytest.approx(
-        sum(depths) / 2
-    )
-    assert PaddedSentences(vectors, trees, "distance").mean_value() == pytest.approx((2 + 8) / 13)
+    found = Parsed(vectors, [gold(t, "depth") for t in trees]).mean_error(one, both, "depth")
+    assert float(found) == pytest.approx(sum(depths) / 2)
+
+
+def chain_tree(count):
+    places = torch.arange(count).float()
+    return PredictedTree((places[:, None] - places).abs(), places)
 
 
 def test_punctuation_and_length_count_as_they_should():

@@ -8,14 +8,8 @@ import torch
 from regard.core.config import BlockConfig, StackConfig
 from regard.errors import UsageError
 from regard.kit import Kit
-from regard.look.activations import (
-    find_word_tokens,
-    group_means,
-    sense_cosines,
-    split_by_sentence,
-    word_taps,
-    word_vectors,
-)
+from regard.look.activations import find_word_tokens, word_taps, word_vectors
+from regard.look.word_senses import group_means, sense_cosines
 from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig, TextConfig
 from regard.model.model import Model
 from regard.model.recurrent import model_class
@@ -88,7 +82,7 @@ def test_a_batch_gives_what_each_sentence_gives_alone(kind):
     together = word_vectors(kit.hooked, rows, taps)
     assert list(together) == taps
     for tap in taps:
-        parts = split_by_sentence(together[tap], rows)
+        parts = together[tap].split([len(row.columns) for row in rows])
         assert [len(part) for part in parts] == [len(row.columns) for row in rows]
         for row, part in zip(rows, parts, strict=True):
             _, seen = kit.run([row.ids], taps=tap)
@@ -118,8 +112,8 @@ def test_heads_lie_side_by_side():
 @pytest.mark.parametrize(
     ("kind", "tap", "said"),
     [
-        ("decoder", "blocks.0.attn.pattern", "no vector for each token"),
-        ("decoder", "logits", "no vector for each token"),
+        ("decoder", "blocks.0.attn.pattern", "two tokens each"),
+        ("decoder", "logits", "what the model writes"),
         ("decoder", "blocks.0.resid_pos", "resid_post"),
         ("pair", "decoder.blocks.0.resid_post", "what the model writes"),
         ("bahdanau", "encoder.back.0.state", "from the end"),
