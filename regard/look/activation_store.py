@@ -86,7 +86,7 @@ class Extracted:
         return RowIndex(*(self.column(name) for name in INDEX))
 
     def column(self, name: str) -> Tensor:
-        """What each row has under a name, such as text, or new where texts were written."""
+        """What each row has under a name, such as text, position or token."""
         return torch.cat([read_column(file, name) for file in self.files])
 
     def mean(self, tap: str) -> Tensor:
@@ -140,23 +140,22 @@ class ShardWriter:
         self.shards.append({"file": file.name, "rows": rows, "bytes": size})
 
     def finish(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """Write the manifest, with what it says of the shards; the whole of it is returned."""
+        """Write the manifest with the sizes of the shards, which are returned."""
         self.wait()
         rows = sum(shard["rows"] for shard in self.shards)
-        whole = {
-            "format": FORMAT,
-            **manifest,
+        sizes = {
             "taps": {tap: {"shape": [rows, width]} for tap, width in self.widths.items()},
             "rows": rows,
             "bytes": sum(shard["bytes"] for shard in self.shards),
             "shards": self.shards,
         }
+        whole = {"format": FORMAT, **manifest, **sizes}
         draft = self.folder / MANIFEST
         draft.write_text(json.dumps(whole, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         for file in self.folder.iterdir():
             shutil.copymode(draft, file)  # the library writes with mode 600
             sync(file)
-        return whole
+        return sizes
 
 
 @contextmanager

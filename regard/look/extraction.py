@@ -1,7 +1,7 @@
 """Extraction: the activations of a corpus, at the speed of a plain forward pass, into a folder.
 
 Texts of like length run together; each row of numbers lands where its text stands in the corpus,
-so the batching is not to be seen. What passes taps while texts are written goes the same way.
+so the batching is not to be seen.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from regard.ambient import note, track
 from regard.errors import DataError, RegardError, UsageError
 from regard.interop.side import start_id
-from regard.look.activation_store import DOING, INDEX, ShardWriter, open_writer
+from regard.look.activation_store import DOING, INDEX, open_writer
 from regard.look.activations import (
     Selection,
     TextIds,
@@ -56,35 +56,6 @@ class CorpusCounts:
     digest: Any = field(default_factory=hashlib.sha256)
     """Of all texts, each with the end of its line."""
 
-    def add(self, text: str) -> None:
-        """Count one more text."""
-        self.texts += 1
-        self.digest.update(text.encode() + b"\n")
-
-    def finish(
-        self, kit: Kit, name: str, selection: Selection, writer: ShardWriter
-    ) -> dict[str, Any]:
-        """Write the manifest of what was read of what; it is returned."""
-        writer.wait()
-        if not writer.shards:
-            raise DataError(DOING, "no text that gives a row", "texts with tokens there")
-        pair = kit.model.config.target is not None
-        return writer.finish(
-            {
-                "model": name,
-                "weights_sha256": weight_hash(kit.model),
-                "dtype": str(selection.dtype).removeprefix("torch."),
-                "position": selection.position,
-                "head": selection.head,
-                "tokens_of": "source" if selection.source else "target" if pair else "text",
-                "texts": self.texts,
-                "tokens": self.tokens,
-                "skipped": self.skipped,
-                "short": self.short,
-                "texts_sha256": self.digest.hexdigest(),
-            }
-        )
-
 
 def extract_corpus(
     kit: Kit,
@@ -113,13 +84,28 @@ def extract_corpus(
         read = track(read_corpus(kit, texts, selection, row_bytes, counts), DOING)
         for group in group_texts(read, selection, SHARD_BYTES // row_bytes):
             writer.write(gather_rows(kit.hooked, group, selection, batch_tokens))
-        manifest = counts.finish(kit, name, selection, writer)
+        writer.wait()
+        if not writer.shards:
+            raise DataError(DOING, "no text that gives a row", "texts with tokens there")
+        pair = kit.model.config.target is not None
+        about = {
+            "model": name,
+            "dtype": str(selection.dtype).removeprefix("torch."),
+            "position": selection.position,
+            "head": selection.head,
+            "tokens_of": "source" if selection.source else "target" if pair else "text",
+            "texts": counts.texts,
+            "tokens": counts.tokens,
+            "skipped": counts.skipped,
+            "short": counts.short,
+            "texts_sha256": counts.digest.hexdigest(),
+        }
+        sizes = writer.finish(about | {"weights_sha256": weight_hash(kit.model)})
     if counts.skipped > FAULTS:
         note(f"error: {counts.skipped:,} texts could not be read; the first {FAULTS} are named")
     seconds = time.monotonic() - start
-    kept = {n: v for n, v in manifest.items() if n not in ("format", "weights_sha256")}
-    kept |= {"shards": len(manifest["shards"]), "seconds": seconds}
-    return Extraction(str(out), **kept, tokens_per_second=counts.tokens / seconds)
+    sizes |= {"shards": len(writer.shards), "seconds": seconds}
+    return Extraction(str(out), **about, **sizes, tokens_per_second=counts.tokens / seconds)
 
 
 @torch.inference_mode()
@@ -164,7 +150,8 @@ def read_corpus(
     limits += [max_tokens_of(kit, DOING, "target")] if selection.target else []
     fitting = longest_that_fits(max(limits) + 1, needed, free)
     for number, text in enumerate(texts):
-        counts.add(text if isinstance(text, str) else "")
+        counts.texts += 1
+        counts.digest.update((text if isinstance(text, str) else "").encode() + b"\n")
         try:
             ids = encode_text(kit, number, text, selection.target)
             for side, most in zip((ids.ids, ids.target or ()), limits, strict=False):
