@@ -74,7 +74,11 @@ class RustEngine:
         self.rust = rust
         self.size: int = rust.get_vocab_size(with_added_tokens=True)
         # Unigram and word models find control tokens in their own vocabulary all the same.
-        self.literal = respelt(rust) if leaks(rust) else rust
+        leaks = any(
+            id in rust.encode(spelling, add_special_tokens=False).ids
+            for spelling, id in control_tokens(rust).items()
+        )
+        self.literal = respelt(rust) if leaks else rust
 
     @cached_property
     def marked(self) -> Rust:
@@ -115,14 +119,6 @@ class RustEngine:
 def control_tokens(rust: Rust) -> dict[str, int]:
     """The spelling and id of each added token that is marked special."""
     return {t.content: id for id, t in rust.get_added_tokens_decoder().items() if t.special}
-
-
-def leaks(rust: Rust) -> bool:
-    """Whether text that spells a control token becomes that token."""
-    return any(
-        id in rust.encode(spelling, add_special_tokens=False).ids
-        for spelling, id in control_tokens(rust).items()
-    )
 
 
 def respelt(rust: Rust) -> Rust:

@@ -2,7 +2,7 @@ import pytest
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from regard.tokens.tokenizer import RustEngine, leaks
+from regard.tokens.tokenizer import RustEngine
 
 
 def unigram() -> Rust:
@@ -28,7 +28,7 @@ def test_control_tokens_inside_the_model_do_not_leak(make):
     rust.add_special_tokens(["<pad>", "</s>", "<unk>"])
     rust.post_processor = processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", 1)])
     engine = RustEngine(rust)
-    assert leaks(rust)  # the library's own switch is not enough for these models
+    assert engine.literal is not rust  # the library's own switch is not enough for these models
     ids = engine.encode("a </s> <pad>", special=True, allow_special=False, side="source").ids
     assert ids.count(1) == 1 and ids[-1] == 1 and 0 not in ids
     marked = engine.encode("a </s> b", special=True, allow_special=True, side="source").ids
