@@ -166,25 +166,17 @@ def find_path(
 ) -> list[int]:
     """The rows that a text had in each call: those whose last ids are its tokens.
 
-    Two groups of a diverse beam may hold the same words: all such rows are followed, and any of
-    those that are left at the end will do.
+    Two groups of a diverse beam may hold the same words: the first such path will do.
     """
-    here, steps = [row], [[row]]
-    for call, token in enumerate(tokens[:-1], 1):
-        above = parents[call]
-        known = set(here)
-        here = [
-            n
-            for n, id in enumerate(ids[call])
-            if id == token and (n if above is None else above[n]) in known
-        ]
-        steps.append(here)
-    at, path = steps[-1][0], list[int]()
-    for call in range(len(steps) - 1, -1, -1):
-        path.append(at)
-        above = parents[call]
-        at = at if above is None else above[at]
-    return path[::-1]
+    count = max(len(tokens), 1)  # calls: the last token is written but not read
+    for last in range(len(ids[count - 1])):
+        path = [last]
+        for above in reversed(parents[1:count]):
+            path.insert(0, path[0] if above is None else above[path[0]])
+        read = [call[n] for call, n in zip(ids[1:count], path[1:], strict=True)]
+        if path[0] == row and read == list(tokens[:-1]):
+            return path
+    raise AssertionError("a text that no search has written")
 
 
 # Rows of a corpus ---------------------------------------------------------------------------------
@@ -434,26 +426,6 @@ def find_word_tokens(
         words += [n] * len(own)
         columns += own
     return WordTokens(tokenizer.encode(text), words, columns)
-
-
-def word_taps(hooked: HookedModel, patterns: str | Sequence[str] = ()) -> list[str]:
-    """The taps that patterns name; without any, the embeddings and the stream after each block.
-
-    In a recurrent model the states of each layer stand for blocks. An encoder-decoder reads by its
-    encoder.
-    """
-    pair = hooked.model.encoder is not None and hooked.model.decoder is not None
-    if not patterns:
-        places = ("embed", "resid_post", "state")
-        usual = [n for n in hooked.taps if n.rpartition(".")[2] in places and ".back." not in n]
-        return [name for name in usual if name.startswith("encoder.") or not pair]
-    doing = "reading vectors of words"
-    taps = select_taps(hooked, patterns, doing=doing).taps
-    for name in taps:
-        if name == "logits" or (pair and not name.startswith("encoder.")):
-            problem = f"{name}, which belongs to what the model writes"
-            raise UsageError(doing, problem, "taps such as blocks.*.resid_post, of an encoder")
-    return taps
 
 
 def word_vectors(

@@ -22,7 +22,13 @@ from regard.ambient import current, note, track
 from regard.data.statistics import share_interval
 from regard.data.treebank import ConllSentence
 from regard.errors import DataError, UsageError
-from regard.look.activations import Take, WordTokens, find_word_tokens, word_taps, word_vectors
+from regard.look.activations import (
+    Take,
+    WordTokens,
+    find_word_tokens,
+    select_taps,
+    word_vectors,
+)
 from regard.look.results import LabelProbe, LabelProbes, ProbedTap, ProbeKind
 from regard.look.text_limits import max_tokens_of
 
@@ -396,9 +402,24 @@ def read_corpus(kit: Kit, sentences: list[ConllSentence], take: Take | None = No
 
 
 def choose_taps(kit: Kit, layer: str | int = "all", patterns: Sequence[str] = ()) -> list[str]:
-    """The taps that patterns name, the stream after one block, or the embeddings and all blocks."""
-    taps = word_taps(kit.hooked, patterns)
-    if patterns or layer == "all":
+    """The taps that patterns name, the stream after one block, or the embeddings and all blocks.
+
+    In a recurrent model the states of each layer stand for blocks. An encoder-decoder reads by its
+    encoder.
+    """
+    pair = kit.model.encoder is not None and kit.model.decoder is not None
+    if patterns:
+        doing = "reading vectors of words"
+        taps = select_taps(kit.hooked, patterns, doing=doing).taps
+        for name in taps:
+            if name == "logits" or (pair and not name.startswith("encoder.")):
+                problem = f"{name}, which belongs to what the model writes"
+                raise UsageError(doing, problem, "taps such as blocks.*.resid_post, of an encoder")
+        return taps
+    places = ("embed", "resid_post", "state")
+    usual = [n for n in kit.hooked.taps if n.rpartition(".")[2] in places and ".back." not in n]
+    taps = [name for name in usual if name.startswith("encoder.") or not pair]
+    if layer == "all":
         return taps
     streams = [name for name in taps if not name.endswith("embed")]
     number = str(len(streams) - 1 if layer == "last" else layer)

@@ -155,9 +155,9 @@ class PredictedTree(NamedTuple):
         """The word that is least deep."""
         return min(tree.counted, key=lambda word: float(self.depths[word]))
 
-    def edges(self, tree: DependencyTree) -> set[Edge]:
-        """The spanning tree of the words that count."""
-        return spanning_tree(self.distances, tree.counted)
+    def heads(self, tree: DependencyTree) -> list[int]:
+        """The spanning tree of the words that count; −1 is its root, −2 are words outside it."""
+        return spanning_tree(self.distances, self.root(tree), tree.counted)
 
 
 def compare_trees(
@@ -173,7 +173,8 @@ def compare_trees(
         depths.append(spearman(guess.depths.tolist(), gold(tree, "depth").tolist()))
         if tree.counted:
             true_edges = {edge for edge in tree_edges(tree.heads) if set(edge) <= set(tree.counted)}
-            edges, every = edges + len(guess.edges(tree) & true_edges), every + len(true_edges)
+            guessed_edges = tree_edges(guess.heads(tree))
+            edges, every = edges + len(guessed_edges & true_edges), every + len(true_edges)
             if tree.heads.index(-1) in tree.counted:
                 roots += guess.root(tree) == tree.heads.index(-1)
                 sentences += 1
@@ -216,33 +217,19 @@ def tree_edges(heads: Sequence[int]) -> set[Edge]:
     return {(min(n, head), max(n, head)) for n, head in enumerate(heads) if head >= 0}
 
 
-def spanning_tree(distances: Tensor, words: Sequence[int] | None = None) -> set[Edge]:
-    """The tree of least length through the words (Prim 1957); of equal edges the first."""
-    left = list(range(len(distances)) if words is None else words)
-    table = distances.tolist()
-    edges: set[Edge] = set()
-    joined = left[:1]
-    left = left[1:]
+def spanning_tree(distances: Tensor, root: int, words: Sequence[int]) -> list[int]:
+    """Heads of the tree of least length through the words (Prim 1957) that hangs from `root`.
+
+    Of equal edges the first is taken; words outside have −2.
+    """
+    table, heads = distances.tolist(), [-2] * len(distances)
+    heads[root], joined = -1, [root]
+    left = [word for word in words if word != root]
     while left:
         _, near, new = min((table[a][b], a, b) for a in joined for b in left)
-        edges.add((min(near, new), max(near, new)))
+        heads[new] = near
         joined.append(new)
         left.remove(new)
-    return edges
-
-
-def rooted(edges: set[Edge], root: int, count: int) -> list[int]:
-    """Heads of a tree that hangs from `root`; words outside it have −2."""
-    heads = [-2] * count
-    heads[root] = -1
-    todo = [root]
-    while todo:
-        above = todo.pop()
-        for a, b in edges:
-            for near, new in ((a, b), (b, a)):
-                if near == above and heads[new] == -2:
-                    heads[new] = above
-                    todo.append(new)
     return heads
 
 
@@ -324,12 +311,8 @@ def draw_trees(words: Sequence[str], tree: DependencyTree, guess: PredictedTree)
     """The true tree and the predicted one, the latter without punctuation marks."""
     if not tree.counted:
         return tree_lines(words, tree.heads), ""
-    root = guess.root(tree)
-    heads = rooted(guess.edges(tree), root, len(words))
-    true = tree_edges(tree.heads)
-    wrong = {
-        n for n, head in enumerate(heads) if head >= 0 and (min(n, head), max(n, head)) not in true
-    }
-    if root != tree.heads.index(-1):
-        wrong.add(root)
+    heads, true = guess.heads(tree), tree_edges(tree.heads)
+    wrong = {n for n, head in enumerate(heads) if (min(n, head), max(n, head)) not in true}
+    if tree.heads[guess.root(tree)] == -1:
+        wrong.discard(guess.root(tree))
     return tree_lines(words, tree.heads), tree_lines(words, heads, wrong)

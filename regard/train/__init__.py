@@ -417,7 +417,7 @@ def logreg(
     *,
     out: str | Path,
     l2: Amount = 1.0,
-    best: Count = 30,
+    top: Count = 30,
     steps: Count = 60,
 ) -> TranslatorRun:
     """Learn to translate bags of words by multinomial logistic regression.
@@ -426,19 +426,19 @@ def logreg(
         files: sentence pairs: source TAB target, compressed or not; folders; or two files.
         out: a new or empty folder.
         l2: pull to 0.
-        best: target words that each source word has weights for, at most.
+        top: target words that each source word has weights for, at most.
         steps: steps of L-BFGS at most; fewer if the slope is 0 before.
 
     Example:
         >>> regard.train.logreg("pairs.tsv", out="m", steps=200).weights
         $ regard train logreg pairs.tsv --out m
-        $ regard train logreg pairs.tsv --out m --l2 0.1 --best 50
+        $ regard train logreg pairs.tsv --out m --l2 0.1 --top 50
         $ regard train logreg pairs.tsv.xz --out m --steps 200 --json
     """
     arguments = locals()
     from regard.history.word_translator import train_translator
 
-    settings = {"l2": l2, "best": best, "steps": steps}
+    settings = {"l2": l2, "top": top, "steps": steps}
     run = train_translator("logreg", _listed(files), Path(out), **settings)
     return _noted(run, "logreg", arguments)
 

@@ -203,6 +203,10 @@ def test_a_mean_leaves_padding_out(place):
     with kit.edit({place: regard.mean()}):
         _, seen = kit.run(rows, taps=place)
     assert_near(seen[place][0, 4], expected)
+    _, seen = kit.run(rows, taps=place)
+    with kit.edit({place: regard.mean(seen[place][batch.mask])}):  # (tokens, …)
+        _, seen = kit.run(rows, taps=place)
+    assert_near(seen[place][0, 4], expected)
 
 
 def test_a_function_is_an_edit():
