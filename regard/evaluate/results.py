@@ -208,13 +208,9 @@ class JudgedSchema(Row):
 
 
 @dataclass(frozen=True)
-class WinogradScores(Result):
+class WinogradScores(SchemaScores, Result):
     """{model} on {file}, {score} score."""
 
-    single: Accuracy
-    pairs: Accuracy
-    alone: int
-    ties: int
     score: str
     groups: dict[str, SchemaScores]
     schemas: list[JudgedSchema]
@@ -225,7 +221,6 @@ class WinogradScores(Result):
 
     def parts(self) -> Iterator[str | Grid]:
         """Single and pair accuracy of each group and of all."""
-        every = SchemaScores(self.single, self.pairs, self.alone, self.ties)
         named = [*self.groups.items()] if len(self.groups) > 1 else []
         rows = [
             (
@@ -236,7 +231,7 @@ class WinogradScores(Result):
                 f"{share.right:,}",
                 f"{share.asked:,}",
             )
-            for name, scores in [*named, ("all", every)]
+            for name, scores in [*named, ("all", self)]
             for kind, share in (("single", scores.single), ("pairs", scores.pairs))
         ]
         columns = "", "", "accuracy", "95 % interval", "right", "of"

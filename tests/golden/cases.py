@@ -219,10 +219,6 @@ CASES = [
         "generate-edit", "generate {gpt2} the --greedy --max-new 5 --edit '*.0.attn.z=zero,head=1'"
     ),
     Case("generate-ends", "generate {gpt2} 'the cat' --greedy --max-new 9 --stop e"),
-    Case(
-        "generate-capture",
-        "generate {gpt2} 'the cat' --greedy --max-new 3 --capture '*.0.resid_post' --out {out}",
-    ),
     Case("generate-bad-value", "generate {gpt2} the --top-p 2"),
     Case("generate-encoder", "generate {bert} the"),
     Case("generate-picture", "generate {vit} the"),
