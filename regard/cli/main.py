@@ -90,8 +90,9 @@ def open_streams() -> None:
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, mode))
-        elif mode == "w" and isinstance(stream, io.TextIOWrapper) and stream.encoding != "utf-8":
-            stream.reconfigure(encoding="utf-8")  # whatever the locale says: words are kept
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            # Whatever the locale says, words are kept; half a surrogate pair is written \udxxx.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def drop_output() -> None:

@@ -34,14 +34,19 @@ class Past(Cache):
         self.move = None
         self.batch, self.group, self.used = batch, 1, 0
         self.packed = False
+        self.lengths = torch.zeros(batch, 1, dtype=torch.long)
 
     def place(self, real: Tensor | None, document: Tensor | None, count: int) -> Tensor:
-        """Positions, which nothing here asks for: the order is that of reading."""
-        return torch.arange(count)[None]
+        """Positions (B, T) of new tokens: only edits ask for them, the order is that of reading."""
+        real = torch.ones(self.batch, count, dtype=torch.bool) if real is None else real
+        lengths = self.lengths.to(real.device)
+        self.lengths = lengths + real.sum(1, keepdim=True)
+        return lengths + (real.cumsum(1) - 1).clamp(min=0)
 
     def select(self, rows: Tensor, group: int = 1) -> None:
         """Go on with these rows (N,)."""
         self.states = [tuple(part[rows] for part in state) for state in self.states]
+        self.lengths = self.lengths[rows.to(self.lengths.device)]
         self._select_sources(rows[::group] // self.group, self.batch // self.group)
         self.batch, self.group = len(rows), group
 

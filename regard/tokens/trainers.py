@@ -27,7 +27,7 @@ from tokenizers import Tokenizer as Rust
 from regard.ambient import note, progress
 from regard.errors import DataError, UsageError, check_known
 from regard.tokens.control_tokens import WELL_KNOWN
-from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.tokenizer import BYTES, Tokenizer
 from regard.tokens.vocabulary_files import surround
 from regard.tokens.word_counts import CUTS, WordCounts, count_words, rank, repeat, thin
 
@@ -48,11 +48,6 @@ SENTENCE = normalizers.Sequence(
 """A sentence as `pieces` reads it: letters composed, blanks and apostrophes alike."""
 BERT = normalizers.BertNormalizer(strip_accents=False, lowercase=False)
 LETTERS = 1000  # characters that WordPiece learns at most, as BERT did; others are unknown
-
-VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
-HIDDEN = [byte for byte in range(256) if byte not in VISIBLE]
-BYTES = {byte: chr(byte) for byte in VISIBLE} | {b: chr(256 + n) for n, b in enumerate(HIDDEN)}
-"""The visible character that stands for each byte (Radford et al. 2019), as ByteLevel has it."""
 
 Texts = Iterable[str]
 
@@ -331,7 +326,7 @@ def train_tokenizer(
     ids = {role: rust.token_to_id(spelt) or 0 for role, spelt in spelling.items()}
     before, after = map(ids.get, WRAPS[wrap])
     surround(rust, before, after)
-    return Tokenizer.from_rust(rust, ids)
+    return Tokenizer.from_rust(rust, ids, {"kind": f"{kind}, lossless" if lossless else kind})
 
 
 def spell(

@@ -9,7 +9,7 @@ from regard.history.config import Smoothing, Word2VecConfig
 from regard.history.results import NgramRun, TranslatorRun, VectorRun
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 from regard.train.results import DryRun, LearntShortlist, Replay, ResumeCheck, Run, RunSettings
-from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Natural, takes, verb
+from regard.verbs import FLAT, Amount, Count, File, Files, Flag, takes, verb
 
 Trained = Run | DryRun | RunSettings
 """A run; with `dry_run` what it would take, with `print_config` its settings."""
@@ -244,9 +244,8 @@ def ngram(
     order: Count = 5,
     smoothing: Smoothing = "kneser-ney",
     k: float = 1.0,
-    prune: list[Natural] | None = None,
 ) -> NgramRun:
-    """Count n-grams and smooth them: add-k, Katz, Jelinek–Mercer, Witten–Bell, Kneser–Ney.
+    """Count n-grams and smooth them: add-k, Jelinek–Mercer, Witten–Bell, Kneser–Ney.
 
     Args:
         files: text files or folders, compressed or not.
@@ -259,20 +258,18 @@ def ngram(
         order: words that a probability looks at, the predicted one counted.
         smoothing: how unseen words get their share (kneser-ney: interpolated, modified).
         k: of add: what each count gets.
-        prune: leave out n-grams seen so often or less: of 1, 2, … words; the last holds on.
 
     Example:
         >>> regard.train.ngram("train.txt", out="m", order=3, valid="valid.txt").perplexity
         $ regard train ngram train.txt --out m --order 5 --valid valid.txt
         $ regard train ngram tale.txt --out m --tokens chars --order 8
-        $ regard train ngram train.txt --out m --smoothing katz --prune 0 0 1
+        $ regard train ngram train.txt --out m --smoothing witten-bell --json
     """
     arguments = locals()
-    from regard.history.ngram_model import NgramShape, TextTokens, train_from_files
+    from regard.history.ngram_model import NgramConfig, train_from_files
 
-    shape = NgramShape(order, smoothing, k, prune or ())
-    text = TextTokens(tokens, vocab, min_count, lines)
-    return _noted(train_from_files(files, Path(out), text, shape, valid or ()), "ngram", arguments)
+    config = NgramConfig(tokens, vocab, min_count, lines, order, smoothing, k)
+    return _noted(train_from_files(files, Path(out), config, valid or ()), "ngram", arguments)
 
 
 @verb
@@ -308,11 +305,10 @@ def bow(
         $ regard train bow train.txt --out m --no-smoothing
     """
     arguments = locals()
-    from regard.history.ngram_model import NgramShape, TextTokens, train_from_files
+    from regard.history.ngram_model import NgramConfig, train_from_files
 
-    shape = NgramShape(1, "add", k if smoothing else 0.0)
-    text = TextTokens(tokens, vocab, min_count, lines)
-    return _noted(train_from_files(files, Path(out), text, shape, valid or ()), "bow", arguments)
+    config = NgramConfig(tokens, vocab, min_count, lines, 1, "add", k if smoothing else 0.0)
+    return _noted(train_from_files(files, Path(out), config, valid or ()), "bow", arguments)
 
 
 @verb
@@ -328,7 +324,6 @@ def classes(
     order: Count = 3,
     smoothing: Smoothing = "kneser-ney",
     k: float = 1.0,
-    prune: list[Natural] | None = None,
     classes: Count | None = None,
 ) -> NgramRun:
     """Count n-grams of classes of words: a class from those before it, then a word of the class.
@@ -344,7 +339,6 @@ def classes(
         order: classes that a probability looks at, the predicted one counted.
         smoothing: how unseen classes get their share (kneser-ney: interpolated, modified).
         k: of add: what each count gets.
-        prune: leave out n-grams seen so often or less: of 1, 2, … classes; the last holds on.
         classes: classes of words, by Brown's way (100, or as many as there are words).
 
     Example:
@@ -354,12 +348,10 @@ def classes(
         $ regard train classes train.txt --out m --smoothing witten-bell --json
     """
     arguments = locals()
-    from regard.history.ngram_model import NgramShape, TextTokens, train_from_files
+    from regard.history.ngram_model import NgramConfig, train_from_files
 
-    shape = NgramShape(order, smoothing, k, prune or (), classes)
-    text = TextTokens(tokens, vocab, min_count, lines)
-    run = train_from_files(files, Path(out), text, shape, valid or ())
-    return _noted(run, "classes", arguments)
+    config = NgramConfig(tokens, vocab, min_count, lines, order, smoothing, k, classes)
+    return _noted(train_from_files(files, Path(out), config, valid or ()), "classes", arguments)
 
 
 @verb
@@ -425,7 +417,7 @@ def logreg(
     *,
     out: str | Path,
     l2: Amount = 1.0,
-    best: Count = 30,
+    top: Count = 30,
     steps: Count = 60,
 ) -> TranslatorRun:
     """Learn to translate bags of words by multinomial logistic regression.
@@ -434,19 +426,19 @@ def logreg(
         files: sentence pairs: source TAB target, compressed or not; folders; or two files.
         out: a new or empty folder.
         l2: pull to 0.
-        best: target words that each source word has weights for, at most.
+        top: target words that each source word has weights for, at most.
         steps: steps of L-BFGS at most; fewer if the slope is 0 before.
 
     Example:
         >>> regard.train.logreg("pairs.tsv", out="m", steps=200).weights
         $ regard train logreg pairs.tsv --out m
-        $ regard train logreg pairs.tsv --out m --l2 0.1 --best 50
+        $ regard train logreg pairs.tsv --out m --l2 0.1 --top 50
         $ regard train logreg pairs.tsv.xz --out m --steps 200 --json
     """
     arguments = locals()
     from regard.history.word_translator import train_translator
 
-    settings = {"l2": l2, "best": best, "steps": steps}
+    settings = {"l2": l2, "top": top, "steps": steps}
     run = train_translator("logreg", _listed(files), Path(out), **settings)
     return _noted(run, "logreg", arguments)
 

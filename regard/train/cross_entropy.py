@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.errors import DataError
 from regard.native.gpu import runs_kernels
 
 ChunkLoss = Callable[[Tensor, Tensor | None, Tensor, float], tuple[Tensor, Tensor, Tensor]]
@@ -180,7 +181,20 @@ def linear_cross_entropy(
     compiled: bool = False,
     fp8: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Sums of the smoothed and the plain cross-entropy of x (N, D) scored by weight (V, D)."""
+    """Sums of the smoothed and the plain cross-entropy of x (N, D) scored by weight (V, D).
+
+    Labels (N,) are checked where that costs no wait: on a CPU.
+    """
+    if labels.shape != x.shape[:1] or labels.is_floating_point():
+        fault = f"labels {tuple(labels.shape)} of {labels.dtype} for x {tuple(x.shape)}"
+        raise DataError("taking the loss", fault, "a whole number for each row of x")
+    if labels.device.type == "cpu" and not torch.compiler.is_compiling():
+        wrong = ((labels >= len(weight)) | ((labels < 0) & (labels != IGNORE))).nonzero()
+        if len(wrong):
+            place = int(wrong[0])
+            fault = f"label {int(labels[place])} at position {place}"
+            wanted = f"0 to {len(weight) - 1}, or {IGNORE} for no loss"
+            raise DataError("taking the loss", fault, wanted)
     rows = rows or chunk_rows(len(x), len(weight), x.device.type)
     how = Chunks(smoothing, rows, compiled, fp8)
     total, plain = LinearCrossEntropy.apply(x, weight, bias, labels, how)
