@@ -64,7 +64,6 @@ class Masks(TypedDict, total=False):
     source_mask: Tensor | None
     source_documents: Tensor | None
     segments: Tensor | None
-    prefix: Tensor | None
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,17 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def takes(pattern: Callable[P, R]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Give a function the arguments of another one; its own docstring says what they are to it."""
+
+    def give(function: Callable[..., R]) -> Callable[P, R]:
+        function.__annotations__ = inspect.unwrap(pattern).__annotations__
+        function.__signature__ = inspect.signature(pattern)  # type: ignore[attr-defined]
+        return function
+
+    return give
+
+
 def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Stop at the first argument that its type does not allow."""
     hints = hints_of(function)

@@ -34,23 +34,7 @@ GROUPS = {
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""
 
-ALONE: tuple[str, ...] = (
-    "generate",
-    "translate",
-    "score",
-    "fill",
-    "embed",
-    "ladder",
-    "verify",
-    "replay",
-    "discover",
-    "check",
-    "doctor",
-    "export",
-    "info",
-    "models",
-    "plan",
-)
+ALONE = [word for words in PANELS.values() for word in words if word not in GROUPS]
 """Commands without a group."""
 
 

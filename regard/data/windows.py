@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.data.order import Counts, key, shuffled
 from regard.data.token_store import Store
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 
 IGNORED = -100
 """The label of a position that carries no loss."""
@@ -89,8 +89,6 @@ class Windows:
     def __init__(
         self, store: Store, length: int, rows: int, seed: int | None = 0, whole: bool = False
     ) -> None:
-        if length < 1 or rows < 1:
-            raise UsageError("cutting windows", f"length {length}, rows {rows}", "1 or more")
         if store.tokens < length + 1:
             raise DataError(
                 f"cutting {store.path} into windows",
@@ -123,12 +121,8 @@ class Windows:
             numbers = numbers - 1  # the short window before the first full one
         starts = np.maximum(lead + numbers * self.length, 0)
         stops = np.minimum(lead + (numbers + 1) * self.length, self.answers)
-        sizes = stops - starts
-        ids = self.store.gather(starts, sizes + 1, int(sizes.max()) + 1)
-        real = np.arange(ids.shape[1] - 1) < sizes[:, None]
-        labels = np.where(real, ids[:, 1:], IGNORED)
-        inputs = np.where(real, ids[:, :-1], 0)
-        return Examples(tensor(inputs), tensor(labels), int(sizes.sum()), mask=mask_of(real))
+        inputs, labels, real = next_tokens(self.store, starts, stops - starts)
+        return Examples(inputs, labels, int((stops - starts).sum()), mask=mask_of(real))
 
 
 class Streams:
@@ -140,8 +134,6 @@ class Streams:
     """
 
     def __init__(self, store: Store, length: int, rows: int) -> None:
-        if length < 1 or rows < 1:
-            raise UsageError("cutting streams", f"length {length}, rows {rows}", "1 or more")
         if store.tokens < 2:
             fault = f"{store.tokens} tokens"
             raise DataError(f"cutting {store.path} into streams", fault, "2 or more")
@@ -159,10 +151,16 @@ class Streams:
         check_index(index, self.count(epoch))
         starts = self.starts + index * self.length
         sizes = np.clip(self.stops - starts, 0, self.length)
-        ids = self.store.gather(starts, sizes + 1, int(sizes.max()) + 1)
-        real = np.arange(ids.shape[1] - 1) < sizes[:, None]
-        inputs, labels = np.where(real, ids[:, :-1], 0), np.where(real, ids[:, 1:], IGNORED)
-        return Examples(tensor(inputs), tensor(labels), int(sizes.sum()), follows=index > 0)
+        inputs, labels, _ = next_tokens(self.store, starts, sizes)
+        return Examples(inputs, labels, int(sizes.sum()), follows=index > 0)
+
+
+def next_tokens(store: Store, starts: Counts, sizes: Counts) -> tuple[Tensor, Tensor, np.ndarray]:
+    """Stretches of a text as padded rows: inputs, the tokens that follow each, and what is real."""
+    ids = store.gather(starts, sizes + 1, int(sizes.max()) + 1)
+    real = np.arange(ids.shape[1] - 1) < sizes[:, None]
+    labels = np.where(real, ids[:, 1:], IGNORED)
+    return tensor(np.where(real, ids[:, :-1], 0)), tensor(labels), real
 
 
 def tensor(array: Counts) -> Tensor:

@@ -260,7 +260,7 @@ def wants_fixed(model: Model, driver: Driver) -> bool:
 
 def fits(model: Model, batch: Batch, limits: list[int]) -> bool:
     """Whether a batch can run at fixed shapes: plain rows that stay inside a position table."""
-    if not batch.ids.numel() or batch.documents is not None or batch.prefix is not None:
+    if not batch.ids.numel() or batch.documents is not None:
         return False
     if not model.stacks:
         return False

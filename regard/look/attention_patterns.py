@@ -73,7 +73,7 @@ def view_of(model: Model, name: str, batch: Batch) -> View:
         return cross_view(memory.real, (own.document, memory.document) if both else None)  # type: ignore[arg-type]
     assert isinstance(model.decoder, Stack)
     side = own.real, own.document
-    return model.decoder.view(own.x, own.positions, *side, prefix=batch.prefix)
+    return model.decoder.view(own.x, own.positions, *side)
 
 
 def pattern_rows(

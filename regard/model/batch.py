@@ -32,8 +32,6 @@ class Batch:
     """(B, S): documents of an encoder-decoder's source."""
     segments: Tensor | None = None
     """(B, T): segment numbers (BERT); zeros when not given."""
-    prefix: Tensor | None = None
-    """(B,): how many first tokens of a decoder's input see each other (prefix language model)."""
 
     @property
     def ids(self) -> Tensor:
@@ -132,11 +130,6 @@ def check_batch(batch: Batch, config: ModelConfig) -> None:
     for name in ("mask", "documents", "segments", "source_mask", "source_documents"):
         if getattr(batch, name) is not None:
             check_side(name, getattr(batch, name), batch, config)
-    if batch.prefix is not None and (pair or config.decoder is None):
-        raise UsageError("reading a batch", "prefix=", "a decoder without encoder")
-    if batch.prefix is not None and batch.prefix.shape != (len(batch.ids),):
-        fault = f"prefix of shape {tuple(batch.prefix.shape)}"
-        raise DataError("reading a batch", fault, f"({len(batch.ids)},), a number for each row")
     check_documents(batch, config)
 
 

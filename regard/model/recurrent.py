@@ -143,14 +143,12 @@ class Recurrent(Model):
         x = self.encoder(source.x, source.real)
         return Memory(x, None if self.config.attention == "none" else source.real)
 
-    def write(
-        self, target: Embedded, memory: Memory | None, cache: Cache | None, prefix: Tensor | None
-    ) -> Tensor:
+    def write(self, target: Embedded, memory: Memory | None, cache: Cache | None) -> Tensor:
         """Vectors (B, T, D) → those that predict the tokens after, after what `cache` has read.
 
         The cache has read them then. Gradients flow into its old states, unless detached.
         """
-        refuse_packing(target, prefix)
+        refuse_packing(target)
         past = self.cache(len(target.x)) if cache is None else cache
         assert isinstance(past, Past)
         if memory is None:
@@ -166,10 +164,10 @@ class Recurrent(Model):
         return cast(Tensor, x)
 
 
-def refuse_packing(text: Embedded, prefix: Tensor | None = None) -> None:
+def refuse_packing(text: Embedded) -> None:
     """One text to a row, read from left to right."""
-    if text.document is not None or prefix is not None:
-        fault = "a prefix" if text.document is None else "several documents packed in a row"
+    if text.document is not None:
+        fault = "several documents packed in a row"
         raise UsageError("running a recurrent model", fault, "one text in each row")
 
 

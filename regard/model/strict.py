@@ -113,8 +113,6 @@ def strict_logits(
 ) -> Tensor:
     """Logits as `Model.forward` gives them, each sequence computed alone; padding gives zeros."""
     ids = batch.ids
-    if batch.prefix is not None:  # a tile would have to see tokens that come after it
-        raise UsageError("running in strict mode", "a prefix", "ordinary mode for this")
     if model.decoder is None:
         runs = encode_runs(model, ids, batch.mask, batch.documents, batch.segments)
         return collect(model, ((part, model.score(memory.x)) for part, memory in runs), ids, watch)

@@ -192,7 +192,7 @@ def train(
     """Learn a tokenizer from files, folders or stdin, in bounded memory.
 
     Args:
-        files: text files or folders, also .gz, .xz, .zst; - is stdin.
+        files: text files or folders, also .gz, .xz; - is stdin.
         out: the folder to write it to.
         kind: what tokens are.
         size: ids at most, control tokens included (bpe, pieces and wordpiece 8000, else all).
@@ -209,8 +209,7 @@ def train(
         $ regard tokens train texts/ --out folder --kind wordpiece --size 30000 --wrap cls-sep
         $ zcat corpus.gz | regard tokens train - --out folder --kind chars --lossless
     """
-    from regard.data.text_files import read_parts
-    from regard.tokens.trainers import Ticker, train_tokenizer
+    from regard.tokens.trainers import train_tokenizer
 
     folder = Path(out)
     if (folder / "tokenizer.json").exists() and not force:
@@ -218,21 +217,33 @@ def train(
         raise UsageError("training a tokenizer", problem, "a new folder, or --force")
     if isinstance(specials, str):
         specials = [word.strip() for word in specials.split(",") if word.strip()]
-    with progress("training") as say, Ticker(say) as ticker:
-        tokenizer = train_tokenizer(
-            () if kind == "bytes" else read_parts(files, ticker.read),
-            kind,
-            size,
-            specials=specials,
-            min_count=min_count,
-            wrap=wrap,
-            lossless=lossless,
-            phase=ticker.say,
-        )
+    tokenizer = train_tokenizer(
+        () if kind == "bytes" else _read_texts(files),
+        kind,
+        size,
+        specials=specials,
+        min_count=min_count,
+        wrap=wrap,
+        lossless=lossless,
+    )
     tokenizer.save(folder)
     if size and tokenizer.size < size:
         note(f"{tokenizer.size:,} ids, not {size:,}: the texts give no more")
     return TrainedTokenizer(str(folder), tokenizer.size, tokenizer.specials, kind)
+
+
+def _read_texts(files: Files) -> Iterator[str]:
+    """The lines of files, with progress."""
+    from regard.data.text_files import read_parts
+    from regard.result import human_bytes
+
+    with progress("counting") as say:
+
+        def tell(done: int, total: int) -> None:
+            share = f" ({100 * done // total} %)" if total else ""
+            say(f"{human_bytes(done)} of {human_bytes(total)}{share}")
+
+        yield from read_parts(files, tell)
 
 
 @verb
@@ -316,7 +327,7 @@ def vocab(
     """The words of a corpus, how often they occur, and how much of it they cover.
 
     Args:
-        files: text files or folders, also .gz, .xz, .zst; - is stdin.
+        files: text files or folders, also .gz, .xz; - is stdin.
         kind: what is counted.
         min_count: leave out what occurs less often.
         top: rows shown.
@@ -328,7 +339,6 @@ def vocab(
         $ regard tokens vocab corpus.txt --kind chars --top 100
         $ regard tokens vocab texts/ --out vocab.json
     """
-    from regard.data.text_files import read_parts
     from regard.tokens.word_counts import list_vocabulary
 
-    return list_vocabulary(read_parts(files), kind, min_count, top, out)
+    return list_vocabulary(_read_texts(files), kind, min_count, top, out)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
 from regard.errors import UsageError
 from regard.tokens.results import Cut, Merge
-from regard.tokens.rust import RustEngine
-from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.tokenizer import RustEngine, Tokenizer
 
 
 def learn_merges(text: str, limit: int | None = None) -> tuple[list[Merge], list[list[str]]]:
@@ -46,24 +45,19 @@ def join(word: list[str], left: str, right: str) -> list[str]:
     return joined
 
 
-class MergeStep(NamedTuple):
-    """A word on its way to its pieces: which merge was made, and what it looks like now."""
+def replay_merges(word: str, ranks: dict[tuple[str, ...], int]) -> Iterator[str]:
+    """How a trained BPE cuts one word, a line for each step.
 
-    rank: int | None
-    """The merge's place in the order in which they were learnt, from 1; None at the start."""
-    pieces: list[str]
-
-
-def replay_merges(word: str, ranks: dict[tuple[str, str], int]) -> list[MergeStep]:
-    """How a trained BPE cuts one word: of the pairs it knows, the one learnt first is merged."""
-    steps = [MergeStep(None, list(word))]
+    Of the pairs it knows the one learnt first is merged; a line ends with its place in that order.
+    """
+    pieces, merge = list(word), ""
     while True:
-        pieces = steps[-1].pieces
+        yield " ".join(pieces) + merge
         known = [pair for pair in pairwise(pieces) if pair in ranks]
         if not known:
-            return steps
+            return
         first = min(known, key=lambda pair: ranks[pair])
-        steps.append(MergeStep(ranks[first] + 1, join(pieces, *first)))
+        pieces, merge = join(pieces, *first), f"  (merge {ranks[first] + 1:,})"
 
 
 def explain_text(tokenizer: Tokenizer, text: str) -> list[Cut]:
@@ -96,9 +90,7 @@ def explain_word(
     if pieces == [unknown]:
         return Cut(word, pieces, ["the vocabulary has neither it nor pieces that make it up"])
     if model["type"] == "BPE" and ranks:
-        steps = replay_merges(word, ranks)  # type: ignore[arg-type]
-        lines = [" ".join(s.pieces) + (f"  (merge {s.rank:,})" if s.rank else "") for s in steps]
-        return Cut(word, pieces, [*lines, "no merge joins any two of these"])
+        return Cut(word, pieces, [*replay_merges(word, ranks), "no merge joins any two of these"])
     if model["type"] == "WordPiece":
         return Cut(word, pieces, [f"{p}: the longest piece that fits here" for p in pieces])
     return Cut(word, pieces, ["not in the vocabulary, so written in smaller pieces"])

@@ -40,6 +40,8 @@ ARCHITECTURES = {
     "bert": "BertForMaskedLM",
     "marian": "MarianMTModel",
 }
+OWN_FIELDS = {"kv_heads": ("llama",), "decoder_depth": ("marian",), "pre_norm": ("marian",)}
+"""Fields of a shape that only these families have."""
 BelowOne = Annotated[float, Bound(0, math.nextafter(1, 0), "a number from 0 to below 1")]
 FromZero = Annotated[float, Bound(0, 1e300, "a number from 0 up")]
 
@@ -80,7 +82,7 @@ class TrainConfig(Config):
     """AdamW, or Muon for the matrices of the blocks, which needs fewer steps and whole matrices."""
     lr: Amount = 1e-3
     """Peak learning rate."""
-    schedule: Literal["constant", "inverse_sqrt", "cosine", "wsd"] = "cosine"
+    schedule: Literal["constant", "inverse_sqrt", "cosine"] = "cosine"
     """Shape of the learning rate over the steps."""
     warm_up: Natural = 100
     """Steps to the peak."""
@@ -188,36 +190,25 @@ class ShapeConfig(Config):
         family: Any = usual if self.family == "auto" else self.family
         problem = f"family = {family!r} for `train {kind}`"
         check_known(family, families, "choosing a shape", problem)
-        if family in CELLS:
-            return self.resolve_recurrent(kind, family)
-        if self.attention != "multi-head":
-            problem = f"attention = {self.attention} with {family}"
-            raise UsageError("choosing a shape", problem, f"a recurrent family: {', '.join(CELLS)}")
-        if self.pre_norm and family != "marian":
-            raise UsageError("choosing a shape", f"pre_norm with {family}", "seq2seq")
-        if self.decoder_depth is not None and family != "marian":
-            raise UsageError("choosing a shape", f"decoder_depth with {family}", "seq2seq")
-        if self.kv_heads is not None and family != "llama":
-            raise UsageError("choosing a shape", f"kv_heads with {family}", "family llama")
+        recurrent = family in CELLS
+        for name, owners in OWN_FIELDS.items():
+            if getattr(self, name) and family not in owners:
+                raise UsageError("choosing a shape", f"{name} with {family}", " or ".join(owners))
+        if self.attention != "multi-head" and not (recurrent and kind == "seq2seq"):
+            problem = f"attention = {self.attention} with {family} for `train {kind}`"
+            expected = f"seq2seq with a recurrent family: {', '.join(CELLS)}"
+            raise UsageError("choosing a shape", problem, expected)
+        if recurrent:
+            seen = self.attention
+            if kind == "seq2seq" and seen == "multi-head":
+                seen = "additive"  # to all states, unless told otherwise
+            return replace(self, family=family, hidden=self.hidden or self.dim, attention=seen)
         if self.dim % self.heads:
             problem = f"heads = {self.heads} does not divide dim = {self.dim}"
             divisors = [n for n in range(1, self.dim + 1) if self.dim % n == 0]
             raise UsageError("choosing a shape", problem, f"one of {divisors}")
         wide = -(-8 * self.dim // 3 // 32) * 32 if family == "llama" else 4 * self.dim
         return replace(self, family=family, hidden=self.hidden or wide)
-
-    def resolve_recurrent(self, kind: str, family: Any) -> ShapeConfig:
-        """A recurrent model's; an encoder-decoder looks at all states unless told otherwise."""
-        if kind == "lm" and self.attention != "multi-head":
-            problem = f"attention = {self.attention} for a language model"
-            raise UsageError("choosing a shape", problem, "seq2seq")
-        for name in ("kv_heads", "decoder_depth", "pre_norm"):
-            if getattr(self, name):
-                raise UsageError("choosing a shape", f"{name} with {family}", "a Transformer")
-        seen = self.attention
-        if kind == "seq2seq" and seen == "multi-head":
-            seen = "additive"
-        return replace(self, family=family, hidden=self.hidden or self.dim, attention=seen)
 
     def build(self, vocab: int, length: int) -> tuple[ModelConfig, str | None]:
         """(config, architecture; None for regard's own) of a resolved shape."""

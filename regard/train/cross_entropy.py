@@ -62,15 +62,6 @@ def compiled_chunk_loss() -> ChunkLoss:
     return compiled
 
 
-def best_chunk_loss(logits: Tensor, compiled: bool) -> ChunkLoss:
-    """The fastest of its kinds: a kernel of our own on a GPU, compiled if asked for, as written."""
-    if runs_kernels(logits):
-        from regard.native.triton_kernels import cross_entropy_rows
-
-        return cross_entropy_rows
-    return compiled_chunk_loss() if compiled else chunk_loss
-
-
 class Scores:
     """The products with the weight (V, D): scores of a chunk, and what their gradient means."""
 
@@ -80,9 +71,14 @@ class Scores:
     def loss(
         self, x: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """`chunk_loss` of the scores of x (N, D)."""
+        """`chunk_loss` of the scores of x (N, D), by a kernel of our own on a GPU."""
         logits = x.to(self.low) @ self.weight.T
-        return best_chunk_loss(logits, self.compiled)(logits, bias, labels, smoothing)
+        if runs_kernels(logits):
+            from regard.native.triton_kernels import cross_entropy_rows
+
+            return cross_entropy_rows(logits, bias, labels, smoothing)
+        score = compiled_chunk_loss() if self.compiled else chunk_loss
+        return score(logits, bias, labels, smoothing)
 
     def to_input(self, gradient: Tensor) -> Tensor:
         """Gradient by x (N, D)."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.result import Grid, Result, Row, human_bytes, human_count, shown
+from regard.result import Grid, Result, Row, shown
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -98,7 +98,6 @@ class RunSettings(Result):
 class DryRun(Result):
     """What would run; nothing was written."""
 
-    config: dict[str, Any]
     data: dict[str, Any]
     model: dict[str, Any]
     run: dict[str, Any]
@@ -108,33 +107,8 @@ class DryRun(Result):
     disk_bytes: int
     """Of checkpoints and `final`."""
     disk_free: int
+    config: dict[str, Any] = shown(table=False)
     settings: RunSettings = shown(json=False)
-
-    def parts(self) -> Iterator[str | Grid]:
-        """The settings, the data, and what it takes."""
-        yield from self.settings.parts()
-        data, run = self.data, self.run
-        held = {"train": data["train"], "validation": data["valid"] or "none"}
-        held |= {"vocabulary": f"{data['vocabulary']:,}"}
-        held |= {"batches": f"{data['batches_per_epoch']:,} in an epoch"}
-        yield Grid("data", ("", ""), list(held.items()), left=2)
-        processes = f"{run['processes']} process{'es' if run['processes'] > 1 else ''}"
-        memory = "not counted for recurrent models"
-        if self.memory_bytes is not None:
-            memory = f"about {human_bytes(self.memory_bytes)} a process in float32"
-        if self.memory_free is not None:
-            memory += f", {human_bytes(self.memory_free)} free"
-        family = self.model["family"] or "regard's own"
-        lines = {
-            "model": f"{family}, {human_count(self.model['parameters'])} parameters",
-            "place": f"{run['out']}, on {run['device']}, {processes}",
-            "steps": f"{run['steps']:,}, {run['epochs']:,} epochs",
-            "memory": memory,
-            "disk": f"about {human_bytes(self.disk_bytes)} for checkpoints and final, "
-            f"{human_bytes(self.disk_free)} free",
-        }
-        yield Grid("would run", ("", ""), list(lines.items()), left=2)
-        yield "nothing was written"
 
 
 @dataclass(frozen=True)
@@ -184,10 +158,6 @@ class Replay(Result):
     def exit_code(self) -> int:  # type: ignore[override]
         """1 where they differ."""
         return 0 if self.match else 1
-
-    def parts(self) -> Iterator[str | Grid]:
-        """The verdict."""
-        yield f"{'match' if self.match else 'DIFFERENT'}: {self.compared}"
 
 
 @dataclass(frozen=True)

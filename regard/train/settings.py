@@ -192,7 +192,10 @@ def resolve_run(
     asked |= {name: value for name, value in around.items() if value != getattr(DEFAULTS, name)}
     asked = {name: getattr(config, name) for config in configs for name in config.given} | asked
     file = read_toml(path) if path is not None else {}
-    check_words(asked, file, str(path))
+    if file.get("kind", asked["kind"]) != asked["kind"]:
+        problem = f"kind = {asked['kind']} was asked for, kind = {file['kind']!r} in {path}"
+        fix = "call the function of that kind, or take kind out of the file"
+        raise UsageError(DOING, problem, "one of the two", fix)
     kind, name = asked["kind"], asked.get("preset", file.get("preset"))
     family, attention = (asked.get(key, file.get(key)) for key in ("family", "attention"))
     recurrent = family in CELLS or attention in ("additive", "none")
@@ -216,18 +219,6 @@ def resolve_run(
 def put(settings: RunSettings, name: str, value: Any, origin: str) -> None:
     """Set one value, checked."""
     settings.values[name], settings.origins[name] = read_value(name, value, origin), origin
-
-
-def check_words(given: Mapping[str, Any], file: Mapping[str, Any], path: str) -> None:
-    """A file of another kind of training than the function's was not meant for it."""
-    for name in ("kind", "family"):
-        asked, other = given.get(name), file.get(name)
-        if asked is None or other is None or (name == "family" and not {asked, other} <= {*CELLS}):
-            continue
-        if asked != other:
-            problem = f"{name} = {asked} was asked for, {name} = {other!r} in {path}"
-            fix = f"call the function of that kind, or take {name} out of the file"
-            raise UsageError(DOING, problem, "one of the two", fix)
 
 
 def decide(settings: RunSettings, kind: str) -> None:

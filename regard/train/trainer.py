@@ -29,9 +29,9 @@ from regard.train.checkpoint import (
     fault_of,
     find_checkpoint,
     generator_states,
-    join_generators,
+    join_ranks,
     optimizer_tensors,
-    own_generators,
+    own_rank,
     prune,
     read_checkpoint,
     restore_generators,
@@ -148,12 +148,12 @@ class Carry:
             for layer, state in enumerate(states)
             for part, tensor in enumerate(state)
         }
-        held, _ = join_generators([(named, {}) for named in world.all(own)])
+        held = join_ranks(world.all(own))
         return {"carried": held} if held else {}
 
     def restore(self, files: dict[str, dict[str, Tensor]], world: World) -> None:
         """Take the states from a checkpoint of as many processes as there are now."""
-        own = own_generators(files.get("carried", {}), world.rank)
+        own = own_rank(files.get("carried", {}), world.rank)
         if not own:
             return
         self.past = self.model.carry(len(next(iter(own.values()))))
@@ -438,10 +438,9 @@ class Trainer:
     def checkpoint(self) -> Path:
         """Write everything the run is; all processes gather, the first one writes."""
         world, mean = self.world, self.mean
-        tensors, plain = join_generators(world.all(generator_states()))
         held = {
             "optimizer": gather(optimizer_tensors(self.model, self.optimizer), world),
-            "generators": tensors,
+            "generators": join_ranks(world.all(generator_states())),
         } | self.carry.tensors(world)
         if mean is not None:
             held["mean"] = gather(((str(n), w) for n, w in enumerate(mean.weights)), world)
@@ -450,7 +449,6 @@ class Trainer:
             **asdict(self.state),
             "config": asdict(self.config),
             "identity": self.job.identity | {"seed": self.job.seed},
-            "generators": plain,
             "scaler": self.scaler.state_dict(),
             "mean_step": 0 if mean is None else mean.step,
             "processes": world.size,
@@ -493,9 +491,9 @@ class Trainer:
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
         self.state = RunState(**{name: state[name] for name in asdict(self.state)})
-        own = own_generators(tensors["generators"], self.world.rank)
+        own = own_rank(tensors["generators"], self.world.rank)
         if own:
-            restore_generators(own, state["generators"])
+            restore_generators(own)
         else:  # the run had fewer processes before
             torch.manual_seed(self.job.seed + self.state.step + self.world.rank)
         before = state.get("processes", 1)

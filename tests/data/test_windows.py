@@ -16,7 +16,7 @@ from regard.data.bucket import Buckets
 from regard.data.loader import Loader
 from regard.data.packing import Masker, Packed, fit
 from regard.data.windows import IGNORED, Examples, Windows
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 from regard.model.batch import Batch
 from tests.data.stores import make_store
 
@@ -83,7 +83,7 @@ def test_windows_move_and_shuffle_from_epoch_to_epoch(tmp_path):
     assert len({s % 20 for row in starts for s in row if s}) > 2
 
 
-documents = st.lists(st.integers(0, 25), min_size=1, max_size=30)
+documents = st.lists(st.integers(0, 25), min_size=1, max_size=30).filter(any)
 
 
 @settings(deadline=None, max_examples=50)
@@ -162,7 +162,6 @@ def test_buckets_hold_each_pair_once_within_the_budget(
             assert labels == [2 * pair + 1] * right + [END]
             seen.append(pair)
     assert sorted(seen) == list(range(len(lengths)))
-    assert buckets.over_long == [n for n, pair in enumerate(lengths) if max(pair) + 1 > budget]
 
 
 def realistic(count, seed=0):
@@ -199,8 +198,6 @@ def test_a_limit_leaves_pairs_out_and_counts_them(tmp_path):
     assert buckets.left_out == 2 and {row[0] // 2 for row in batch.inputs.tolist()} == {0, 3}
     with pytest.raises(DataError, match="none with both sides ≤ 1"):
         Buckets(store, 100, START, END, limit=1)
-    with pytest.raises(UsageError):
-        Buckets(make_store(tmp_path / "b", [[1]]), 100, START, END)
 
 
 def test_masking_rates_and_counters():
@@ -223,8 +220,6 @@ def test_masking_rates_and_counters():
     again = masker(ids[some], places[some], epoch=2)
     assert (again[0] == hidden[some]).all() and (again[1] == labels[some]).all()
     assert (masker(ids, places, epoch=3)[1] != labels).any()
-    with pytest.raises(UsageError):
-        Masker(10, 3, share=0)
 
 
 def test_masked_packing_covers_every_token(tmp_path):
@@ -314,10 +309,7 @@ def test_an_error_in_a_worker_comes_in_its_turn(workers):
     assert got == [0, 1, 2, 3] and threading.active_count() == before
 
 
-def test_an_epoch_without_a_batch_and_impossible_settings_are_errors(tmp_path, monkeypatch):
-    for wrong in (dict(workers=-1), dict(ahead=0), dict(rank=2, size=2)):
-        with pytest.raises(UsageError):
-            Loader(Broken(), **wrong)
+def test_an_epoch_without_a_batch_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(Broken, "count", lambda self, epoch: 0)
     with pytest.raises(DataError, match="no batch in epoch 0"):
         next(Loader(Broken()).iterate())

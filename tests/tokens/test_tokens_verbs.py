@@ -15,7 +15,7 @@ from regard import ambient, tokens
 from regard.cli.main import main
 from regard.errors import DataError, UsageError
 from regard.result import Failed
-from regard.tokens.trainers import KINDS, WRAPS, Ticker, train_tokenizer
+from regard.tokens.trainers import KINDS, WRAPS, keep_saying, train_tokenizer
 
 CORPUS = ["the cat sat on the mat, and the dog sat on the log; Je suis un chat."] * 9
 
@@ -115,15 +115,18 @@ def test_train_from_stdin(run_regard, tmp_path, give_stdin):
 def test_progress_goes_on_while_the_library_merges(monkeypatch, capsys):
     monkeypatch.setattr(ambient, "PATIENCE", 0.0)
     monkeypatch.setattr(ambient, "INTERVAL", 0.1)
-    with ambient.progress("training") as say, Ticker(say) as ticker:
-        ticker.say("counting")
-        ticker.read(512, 2048)
-        time.sleep(0.7)
-        ticker.say("merging")
-        time.sleep(0.6)
-    said = capsys.readouterr().err
-    assert "counting, 512 B of 2.0 KiB (25 %)" in said
-    assert said.splitlines()[-1].startswith("training: merging (")
+    with keep_saying("training a tokenizer", "merging"):
+        time.sleep(1.2)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and said[-1] == "training a tokenizer: merging (1 s)"
+
+
+def test_reading_says_how_far_it_is(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(ambient, "PATIENCE", 0.0)
+    monkeypatch.setattr(ambient, "INTERVAL", 0.0)
+    (tmp_path / "a.txt").write_text("one two\n")
+    tokens.vocab(tmp_path / "a.txt")
+    assert "counting: 8 B of 8 B (100 %)" in capsys.readouterr().err
 
 
 def test_merges(capsys):

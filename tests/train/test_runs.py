@@ -149,13 +149,21 @@ def test_the_config_of_a_run_runs_again(done, tmp_path):
     assert compare(read_receipt(done["lm"].folder), read_receipt(again.folder))[0]
 
 
-def test_resume_without_out_goes_on_with_the_last_run(corpus, tmp_path, monkeypatch):
+def test_the_folder_of_a_run_is_enough_to_go_on_with_it(corpus, tmp_path, capsys):
+    given = dict(lr=0.01, schedule="constant", heads=None)
+    run = train("lstm", corpus, tmp_path / "r", steps=4, **given)
+    assert main(["train", "lm", "--resume", run.out, "--steps", "6", "--json"]) == 0
+    out = json.loads(capsys.readouterr().out)
+    whole = train("lstm", corpus, tmp_path / "w", **given)
+    assert out == whole.to_dict() | {"out": run.out}
+    with pytest.raises(UsageError, match="out = elsewhere too"):
+        regard.train.lm(resume=run.out, out="elsewhere")
+
+
+def test_runs_without_a_name_are_numbered(corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number in (1, 2):
         assert train("lm", corpus, None).out == f"runs/lm-{number}"
-    longer = train("lm", corpus, None, resume=True, steps=8)
-    assert longer.out == "runs/lm-2" and longer.steps == 8
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["lm-1", "lm-2"]
 
 
 def test_resume_of_no_run_says_what_is_missing(tmp_path):
@@ -379,7 +387,7 @@ def test_sigterm_saves_exits_130_and_a_killed_run_resumes_to_the_same_bits(corpu
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130 and "--resume" in said
-    process = start([*words("lm", corpus, tmp_path / "cut", **many, workers=3), "--resume"])
+    process = start(["train", "lm", "--resume", str(tmp_path / "cut"), "--workers", "3"])
     wait_for_step(tmp_path / "cut", 150, process)
     process.kill()
     process.communicate()
