@@ -469,7 +469,7 @@ class ExplainedText(Result):
 
     def title(self) -> str:
         """The number that is explained, in words."""
-        answer = f"logit of {self.target!r}" + (f" − {self.against!r}" if self.against else "")
+        answer = repr(self.target) + (f" − {self.against!r}" if self.against else "")
         return f"{answer}; an absent token is {self.baseline}"
 
 
