@@ -540,7 +540,7 @@ def gradients(
 
 def name_of(model: ModelLike) -> str:
     """A model as it was called, or the folder it was opened from."""
-    return str(getattr(model, "path", model))
+    return str(getattr(model, "path", model) or "a model")
 
 
 def _read_pairs(

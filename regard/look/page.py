@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from regard.look.results import AttentionMaps, HeadMap
+from regard.look.results import AttentionMaps, HeadEffects, HeadMap, PairEffects
 
 if TYPE_CHECKING:
     from regard.look.results import Array
@@ -190,16 +190,21 @@ def words_html(name: str, words: Sequence[AlignedWord]) -> str:
 SHARES = 65_535  # steps of a probability from 0 to 1
 ATTENTION_LEGEND = (
     "Each small square is a head: a row for each token that looks, a column for each token that "
-    "is looked at. Click one to see it large; point at a token to see where it looks. The number "
-    "below a head is what switching it off does to the log-probability of the likeliest prediction "
-    "at the chosen position; click it to switch the head off, one at a time. Attention shows where "
-    "a model looked, not all that it used."
+    "is looked at. Click one to see it large; point at a token to see where it looks. Attention "
+    "shows where a model looked, not all that it used."
+)
+EFFECTS_LEGEND = (
+    " The number below a head is what switching it off does to the log-probability of the "
+    "likeliest prediction at the chosen position; click it to switch the head off, and another to "
+    "switch off two together."
 )
 ATTENTION_BODY = """
 <noscript>This page draws with JavaScript, which is switched off here.</noscript>
 <main>
 <div class="bar"><div id="stacks" class="choice" role="group" aria-label="attention"></div>
-<div id="ways" class="choice" role="group" aria-label="direction"></div></div>
+<div id="ways" class="choice" role="group" aria-label="direction"></div>
+<div id="order" class="choice" role="group" aria-label="order of heads"></div>
+<div id="weights" class="choice" role="group" aria-label="weights"></div></div>
 <section id="sides" aria-label="tokens"></section>
 <p id="said" aria-live="polite"></p>
 <div class="both">
@@ -225,7 +230,8 @@ def attention_page(maps: AttentionMaps) -> str:
             f"<footer>made by <code>{html.escape(f'{call.function}({arguments})')}</code></footer>"
         )
     data = attention_data(maps)
-    return make_page(maps.heading, ATTENTION_LEGEND, body, style, drawing + script, data)
+    legend = ATTENTION_LEGEND + (EFFECTS_LEGEND if maps.effects else "")
+    return make_page(maps.heading, legend, body, style, drawing + script, data)
 
 
 def attention_data(maps: AttentionMaps) -> dict[str, Any]:
@@ -237,22 +243,30 @@ def attention_data(maps: AttentionMaps) -> dict[str, Any]:
         small = {"shape": stack.small.shape[2:], "data": pack_arrays([stack.small])}
         about = {"name": stack.stack, "sides": stack.sides, "kept": stack.kept, "facts": facts}
         heads = [[pack_map(one) for one in block] for block in stack.heads]
-        data["stacks"].append(about | {"small": small, "maps": heads, "mean": pack_map(stack.mean)})
+        norms = None if stack.norms is None else pack_arrays([stack.norms.astype("<f4")])
+        packed = {"small": small, "maps": heads, "mean": pack_map(stack.mean), "norms": norms}
+        data["stacks"].append(about | packed)
     data["forecast"] = None
     if maps.forecast is not None:
         data["forecast"] = {
             "tokens": np.searchsorted(ids, maps.forecast.tokens).tolist(),
             "shares": np.round(maps.forecast.probabilities.astype(float), 5).tolist(),
         }
-    data["effects"] = {}
-    for name, effects in maps.effects.items():
+
+    def pack_effects(effects: HeadEffects | PairEffects) -> str:
         arrays = [
             effects.changes.astype("<f4"),
             np.searchsorted(ids, effects.tokens).astype("<i4"),
             np.round(effects.probabilities * SHARES).astype("<u2"),
         ]
+        return pack_arrays(arrays)
+
+    data["effects"], data["pairs"] = {}, None
+    for name, effects in maps.effects.items():
         shape = {"first": effects.first, "shape": effects.tokens.shape}
-        data["effects"][name] = shape | {"data": pack_arrays(arrays)}
+        data["effects"][name] = shape | {"data": pack_effects(effects)}
+    if maps.pairs is not None:
+        data["pairs"] = {"heads": maps.pairs.heads, "data": pack_effects(maps.pairs)}
     return data | {"words": [maps.words[int(id)] for id in ids]}
 
 
