@@ -26,12 +26,10 @@ from regard.loading import load
 
 BAR = 1.15
 DIM, HEADS = 1024, 16
-CASES = {  # name: (dtype of the file, dtype asked for, largest shard in bytes)
-    "float32": (torch.float32, "float32", 10**12),
-    "float32, shards": (torch.float32, "float32", 200_000_000),
-    "bfloat16 as it is": (torch.bfloat16, "auto", 10**12),
-    "bfloat16 as it is, shards": (torch.bfloat16, "auto", 200_000_000),
-    "bfloat16 to float32": (torch.bfloat16, "float32", 10**12),
+CASES = {  # name: (dtype of the file, dtype asked for)
+    "float32": (torch.float32, "float32"),
+    "bfloat16 as it is": (torch.bfloat16, "auto"),
+    "bfloat16 to float32": (torch.bfloat16, "float32"),
 }
 
 
@@ -123,16 +121,15 @@ def warm_up(dtype: str) -> None:
 
 def run(name: str, gigabytes: float, root: Path) -> bool:
     """Measure one case in a process of its own; True when it keeps to the bar."""
-    stored, asked, shard = CASES[name]
+    stored, asked = CASES[name]
     folder = root / name.replace(" ", "-").replace(",", "")
     depth = depth_for(gigabytes * 1e9, stored)
-    write_folder(folder, config(depth), tensors(depth, stored), max_shard_bytes=shard)
+    write_folder(folder, config(depth), tensors(depth, stored))
     command = [sys.executable, __file__, "--measure", str(folder), asked]
     made = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     peak, final = made["peak"] / made["bytes"], made["final"] / made["bytes"]
-    files = len(list(folder.glob("*.safetensors")))
     print(
-        f"{name:26} {made['bytes'] / 1e9:.2f} GB in {files} files: peak {peak:.3f} x, "
+        f"{name:26} {made['bytes'] / 1e9:.2f} GB: peak {peak:.3f} x, "
         f"final {final:.3f} x, {made['seconds']:.1f} s, {made['samples']} samples",
         flush=True,
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from regard.look.edits import add, mean, other_rows, patch, resample, resample_from, zero
     from regard.look.hooks import head_mask
     from regard.model import info, models, plan
+    from regard.model.batch import onehot
     from regard.native import doctor
     from regard.rules import discover
     from regard.train import replay, verify
@@ -56,6 +57,7 @@ _HOMES = {
     "regard.look.activations": ("steering_vector",),
     "regard.look.hooks": ("head_mask",),
     "regard.model": ("info", "models", "plan"),
+    "regard.model.batch": ("onehot",),
     "regard.native": ("doctor",),
     "regard.rules": ("discover",),
     "regard.train": ("replay", "verify"),
@@ -94,6 +96,7 @@ __all__ = [
     "look",
     "mean",
     "models",
+    "onehot",
     "other_rows",
     "patch",
     "plan",

@@ -54,9 +54,22 @@ def check_names(given: Iterable[str], known: Iterable[str], doing: str, expected
             raise UsageError(doing, f"unknown {name}=", expected, fix)
 
 
+OTHER_NAMES = {
+    "rope": "rotary",
+    "t5": "relative",
+    "sin": "sinusoidal",
+    "swish": "silu",
+    "gelu_new": "gelu_tanh",
+}
+"""What others call a thing: no spelling leads from one to the other."""
+
+
 def nearest(name: str, names: Iterable[str], count: int = 3) -> str:
     """The names most like `name`, for "did you mean": 'a, b' or '' when none is close."""
-    return ", ".join(difflib.get_close_matches(name, list(names), n=count, cutoff=0.5))
+    known, other = list(names), OTHER_NAMES.get(name.lower())
+    if other in known:
+        return other
+    return ", ".join(difflib.get_close_matches(name, known, n=count, cutoff=0.5))
 
 
 def did_you_mean(name: str, names: Iterable[str], count: int = 3, otherwise: str = "") -> str:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,24 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     except (SafetensorError, OSError) as error:
         problem = f"{error}; the file has {path.stat().st_size:,} bytes"
         raise DataError(f"reading {path}", problem, "a whole safetensors file", BROKEN) from None
+
+
+def read_arrays(path: Path) -> dict[str, Any]:
+    """The arrays of a safetensors file that is whole, by name."""
+    from safetensors.numpy import load_file
+
+    if not path.is_file():
+        raise DataError(f"opening {path.parent}", f"no {path.name}", "the model's weights")
+    read_shapes(path)  # which says that a file was cut
+    return load_file(path)
+
+
+def take_ids(arrays: Mapping[str, Any], name: str, size: int, below: int) -> Any:
+    """One of such arrays as `size` whole numbers from 0 to less than `below`."""
+    array = arrays[name].astype("int64")
+    if array.shape != (size,) or (size and not 0 <= array.min() <= array.max() < below):
+        raise ValueError(f"{name} does not fit")
+    return array
 
 
 def corrupt(name: Path | str, offset: int, found: str, expected: str) -> DataError:

@@ -26,13 +26,9 @@ from regard.interop.folder import INT8, STORED, write_folder
 from regard.interop.side import read_pooling, start_id, stop_ids
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
-from regard.look.activations import (
-    Captured,
-    SearchFollower,
-    StrictCollector,
-    capture,
-    following,
-)
+from regard.look.activation_cache import ActivationCache
+from regard.look.activations import Captured, SearchFollower, capture, follow_search
+from regard.look.attention_patterns import head_matrices
 from regard.look.edits import Edits, parse_edits
 from regard.look.hooks import HookedModel
 from regard.look.results import Attribution, AttributionComparison
@@ -64,7 +60,6 @@ class Masks(TypedDict, total=False):
     source_mask: Tensor | None
     source_documents: Tensor | None
     segments: Tensor | None
-    prefix: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -224,7 +219,6 @@ class Kit:
         batch: Batch,
         cache: Cache | StrictCache | None = None,
         strict: bool | None = None,
-        watch: Any = None,
     ) -> Tensor:
         """Run a batch in strict or ordinary mode."""
         strict = self.strict if strict is None else strict
@@ -238,8 +232,8 @@ class Kit:
             fault = f"{len(batch.ids)} rows and a cache of {cache.batch}"
             raise UsageError("running with a cache", fault, "as many rows as the cache has")
         if isinstance(cache, StrictCache) or strict:
-            self.hooked.check_alone("a strict run", columns=True)
-            return strict_logits(self.model, batch, cache, watch)  # type: ignore[arg-type]
+            self.hooked.check_alone("a strict run")
+            return strict_logits(self.model, batch, cache)  # type: ignore[arg-type]
         return self.model(batch, cache)  # type: ignore[no-any-return]
 
     def cache(self, batch: int, size: int, strict: bool | None = None) -> Cache | StrictCache:
@@ -247,27 +241,30 @@ class Kit:
         strict = self.strict if strict is None else strict
         return StrictCache(self.model, batch, size) if strict else self.model.cache(batch, size)
 
-    @torch.no_grad()
     def run(
         self,
         inputs: Ids | Text,
         target: Ids | Text | None = None,
         *,
         taps: str | Sequence[str] = (),
-        strict: bool | None = None,
+        grad: bool = False,
         **masks: Unpack[Masks],
-    ) -> tuple[Output, dict[str, Tensor]]:
-        """Run once and read activations: (output, tap name → tensor)."""
+    ) -> tuple[Output, ActivationCache]:
+        """Run once and read activations: (output, tap name → tensor).
+
+        With `grad` gradients flow, into the weights and the activations: torch.autograd.grad.
+        """
         batch = self.batch(inputs, target, **masks)
-        strict = self.strict if strict is None else strict
-        with self.hooked.reading(taps) as hooks:
-            if strict:
-                collector = StrictCollector(hooks, batch)
-                logits = self.run_batch(batch, None, True, collector)
-                return Output(logits, batch), collector.seen
-            logits = self.run_batch(batch, None, False)
-            seen = {name: hook.seen for name, hook in hooks.items() if hook.seen is not None}
-        return Output(logits, batch), seen
+        if self.strict:
+            problem, fix = "strict mode, which runs a text in parts", "one text at a time"
+            raise UsageError("reading activations", problem, "ordinary mode", fix)
+        with torch.set_grad_enabled(grad):
+            logits, seen = self.hooked.run(batch, taps, grad=grad)
+        return Output(logits, batch), ActivationCache(self.hooked, batch, seen)
+
+    def matrix(self, name: str, head: Any = None) -> Tensor:
+        """Weights of heads by name: blocks.5.attn.q, k, v, o, qk or ov (`head_matrices`)."""
+        return head_matrices(self.hooked, name, head)
 
     def edit(self, edits: Edits | Sequence[str]) -> AbstractContextManager[None]:
         """Change activations inside the `with` block: tap name or pattern → edit or edits.
@@ -352,11 +349,9 @@ class Kit:
         """Hypotheses for each row of a batch, best first; see `decode.loop.search_kit`."""
         return search_kit(self, *args, **options)
 
-    def following(
-        self, batch: Batch, strict: bool
-    ) -> AbstractContextManager[SearchFollower | None]:
-        """Who is told what a search reads, where somebody captures or edits positions."""
-        return following(self.hooked, batch, strict)
+    def following(self, batch: Batch, strict: bool) -> SearchFollower | None:
+        """Who is told what a search reads, where somebody captures."""
+        return follow_search(self.hooked, batch, strict)
 
     @cached_property
     def shortlist(self) -> Shortlist | None:
@@ -385,7 +380,7 @@ class Kit:
         """The text of tokens."""
         if self.tokenizer is None:
             raise UsageError("writing text", "this model came without a tokenizer", "one")
-        return self.tokenizer.decode(tokens)
+        return self.tokenizer.decode(tokens, halves=False)
 
     # Out ----------------------------------------------------------------------------------------
 

@@ -17,9 +17,11 @@ from regard.interop.side import read_side_files
 from regard.interop.source import CheckpointSource, open_source, read_tokenizer
 from regard.interop.weights import load_model
 from regard.kit import Kit
+from regard.model.config import ModelConfig
 from regard.model.model import Model
 from regard.model.precision import same_in_any_company, set_precision
 from regard.model.presets import PRESETS, architecture, preset
+from regard.model.recurrent import model_class
 from regard.model_kinds import NETWORK, check_kind, find_kind, open_counted
 from regard.native.gpu import expect_many_shapes
 from regard.verbs import ModelLike
@@ -88,9 +90,14 @@ def load_kit(
     return Kit(model, tokenizer, binding, source.config, files, strict, path=Path(path))
 
 
-def build(name: str, seed: int = 0) -> Kit:
-    """A new model of a preset's shape with freshly drawn weights."""
-    model, family = Model.fresh(preset(name), seed), architecture(name)
+def build(shape: str | ModelConfig, seed: int = 0) -> Kit:
+    """A new model with freshly drawn weights: of a preset's shape, or of a shape of one's own."""
+    if isinstance(shape, ModelConfig):
+        return Kit(model_class(shape).fresh(shape, seed))
+    if not isinstance(shape, str):
+        wanted = "the name of a preset, or a ModelConfig"
+        raise UsageError("building a model", f"a {type(shape).__name__}", wanted, "regard models")
+    model, family = Model.fresh(preset(shape), seed), architecture(shape)
     return Kit(model, None, bind(family) if family else None)
 
 

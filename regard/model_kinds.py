@@ -80,7 +80,7 @@ def find_kind(path: str) -> IdentifiedKind | None:
         named = str(read_json(config).get("model_type"))
         kinds = {KIND: NGRAMS, **dict.fromkeys(KINDS, TRANSLATOR)}
         return IdentifiedKind(kinds.get(named, NETWORK), f"config.json says {named}")
-    if place.suffix in (".arpa", ".lm") and place.is_file():
+    if {".arpa", ".lm"} & set(place.suffixes) and place.is_file():
         return IdentifiedKind(NGRAMS, "an ARPA file")
     if place.suffix == ".gguf" and place.is_file():
         return IdentifiedKind(NETWORK, "a GGUF file")
@@ -122,15 +122,10 @@ def open_counted(path: Path, kind: Kind) -> Any:
 
 
 def describe_counted(path: Path, kind: Kind) -> dict[str, Any]:
-    """Sizes and settings of a model that counts; of a file of vectors from its head alone."""
+    """Sizes and settings of a model that counts."""
     from regard.history.bag_of_words import BagModel
     from regard.history.class_ngrams import ClassNgrams
-    from regard.history.word_vectors import is_folder, measure_file
 
-    if kind is VECTORS and not is_folder(path):
-        words, dim, text = measure_file(path)
-        form = f"word2vec's {'text' if text else 'binary'}"
-        return {"words": words, "dim": dim, "form": form, "bytes_on_disk": path.stat().st_size}
     model = open_counted(path, kind)
     if kind is VECTORS:
         return {"words": len(model), "dim": model.dim}

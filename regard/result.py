@@ -14,7 +14,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,26 +25,33 @@ from regard.files import write_whole
 DASH = "–"  # where there is no value
 
 
+Form = str | Callable[[Any], str]
+"""How a value is written: a format such as "{:.1%}", or a function such as `human_bytes`."""
+
+
 def shown(
-    form: str | None = None,
+    form: Form | None = None,
     *,
     title: str | None = None,
     table: bool = True,
     json: bool | str = True,
+    empty: str = DASH,
     optional: bool = False,
     **options: Any,
 ) -> Any:
     """A field of a result that is shown in a way of its own.
 
     Args:
-        form: how its values are written, such as "{:.1%}".
+        form: how its values are written, such as "{:.1%}" or `human_bytes`.
         title: its name in tables, where another than the field's own reads better.
         table: whether people see it.
         json: whether `to_dict` has it, or by what other name.
-        optional: whether it is left out where it is None.
+        empty: what people see of None; nothing at all where it is "".
+        optional: whether neither people nor `to_dict` see it where it is None.
         options: those of `dataclasses.field`, such as default.
     """
-    metadata = {"form": form, "title": title, "table": table, "json": json, "optional": optional}
+    metadata = {"form": form, "title": title, "table": table, "json": json}
+    metadata |= {"empty": empty, "optional": optional}
     return dataclasses.field(metadata=metadata, **options)
 
 
@@ -67,7 +74,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def human(value: Any, form: str | None = None) -> str:
+def human(value: Any, form: Form | None = None) -> str:
     """A value as people read it: 1536 is 1,536, no value a dash, a list has commas."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return DASH
@@ -76,7 +83,7 @@ def human(value: Any, form: str | None = None) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {human(inside, form)}" for name, inside in value.items())
     if form is not None:
-        return form.format(value)
+        return form.format(value) if isinstance(form, str) else form(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -185,18 +192,27 @@ class Row:
 
 
 def grid_of(title: str, rows: Sequence[Row]) -> Grid:
-    """A table whose columns are the fields of its rows, but those that no row has."""
-    fields = [
-        f
-        for f in dataclasses.fields(rows[0])  # type: ignore[arg-type]
-        if f.metadata.get("table", True) and any(getattr(row, f.name) is not None for row in rows)
-    ]
+    """A table whose columns are the fields of its rows, but those that no row has a value for."""
+    fields = [f for f in dataclasses.fields(rows[0]) if f.metadata.get("table", True)]  # type: ignore[arg-type]
+    fields = [f for f in fields if any(getattr(row, f.name) is not None for row in rows)]
     columns = [f.metadata.get("title") or f.name.replace("_", " ") for f in fields]
     cells = [[human(getattr(row, f.name), f.metadata.get("form")) for f in fields] for row in rows]
     values = [[getattr(row, f.name) for row in rows] for f in fields]
     words = [not any(isinstance(v, int | float) for v in column) for column in values]
     left = words.index(False) if False in words else len(words)
     return Grid(title, columns, cells, max(left, 1))
+
+
+def grid_of_names(title: str, values: Mapping[Any, Any]) -> Grid:
+    """A table of named values, or of named rows."""
+    rows = [value for value in values.values() if isinstance(value, Row)]
+    if not rows:
+        words = not any(isinstance(value, int | float) for value in values.values())
+        cells = [(str(name), human(value)) for name, value in values.items()]
+        return Grid(title, ("", ""), cells, left=1 + words)
+    grid = grid_of(title, rows)
+    named = [(str(name), *row) for name, row in zip(values, grid.rows, strict=True)]
+    return Grid(title, ("", *grid.columns), named)
 
 
 @dataclass(frozen=True)
@@ -241,13 +257,18 @@ class Result(Row):
             elif isinstance(value, list) and value and isinstance(value[0], Result):
                 later += (part for result in value for part in result.parts())
             elif isinstance(value, Row):
-                later.append(grid_of(name, [value]))
-            elif isinstance(value, Mapping):
-                cells = [(str(key), human(inside)) for key, inside in value.items()]
-                later += [Grid(name, ("", ""), cells, left=1)] if cells else []
+                grid = grid_of(name, [value])
+                pairs_of = zip(grid.columns, grid.rows[0], strict=True)
+                known = [(what, cell) for what, cell in pairs_of if cell not in ("", DASH)]
+                later.append(Grid(name, ("", ""), known, left=2))
+            elif isinstance(value, Mapping) and value:
+                later.append(grid_of_names(name, value))
             elif isinstance(value, list | tuple) and value and isinstance(value[0], Row):
                 later.append(grid_of(name, value))
-            elif value not in ((), []):
+            elif value is None:
+                gap = field.metadata.get("empty", DASH)
+                pairs += [(name, gap)] if gap else []
+            elif value not in ((), [], {}):
                 pairs.append((name, human(value, field.metadata.get("form"))))
         if pairs:
             yield Grid(self.title(), ("", ""), pairs, left=2)
@@ -328,7 +349,7 @@ class Result(Row):
         else:
             problem = f"{place.name}, which ends with {place.suffix or 'nothing'}"
             raise UsageError("saving a result", problem, ".json, .csv, .html or .png")
-        write_whole(place, data.encode())
+        write_whole(place, data.encode(errors="backslashreplace"))
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,17 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def takes(pattern: Callable[P, R]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Give a function the arguments of another one; its own docstring says what they are to it."""
+
+    def give(function: Callable[..., R]) -> Callable[P, R]:
+        function.__annotations__ = inspect.unwrap(pattern).__annotations__
+        function.__signature__ = inspect.signature(pattern)  # type: ignore[attr-defined]
+        return function
+
+    return give
+
+
 def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Stop at the first argument that its type does not allow."""
     hints = hints_of(function)
@@ -159,7 +170,8 @@ def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
         return
     if typing.get_origin(hint) is Annotated:
         for mark in hint.__metadata__:
-            if isinstance(mark, Bound) and not mark.holds(value):
+            part = hint.__origin__ is int and isinstance(value, float)
+            if isinstance(mark, Bound) and (part or not mark.holds(value)):
                 raise UsageError(f"calling {verb}", f"{name} = {value!r}", mark.says)
             if mark is FLAT and dataclasses.is_dataclass(value):
                 inside = typing.get_type_hints(type(value), include_extras=True)

@@ -147,24 +147,6 @@ def test_edits_of_columns_only_where_columns_mean_something(made) -> None:
             assert len(kit.generate(IDS, 2)) == len(IDS)
 
 
-def test_prefix_tokens_see_each_other_and_padding_changes_nothing() -> None:
-    kit = small_kit("llama")
-    ids = torch.tensor([[3, 1, 4, 1, 5, 9]])
-    other = ids.clone()
-    other[0, 2] = 7
-    prefix = torch.tensor([3])
-    first, second = kit.logits(ids, prefix=prefix), kit.logits(other, prefix=prefix)
-    assert not torch.equal(first[0, 0], second[0, 0])
-    plain, single = kit.logits(ids), kit.logits(ids, prefix=torch.tensor([1]))
-    assert torch.allclose(single, plain, atol=1e-5 * float(plain.abs().max()))
-    padded = torch.cat((torch.zeros(1, 2, dtype=torch.long), ids), 1)
-    mask = torch.tensor([[False] * 2 + [True] * 6])
-    shifted = kit.logits(padded, mask=mask, prefix=prefix)[:, 2:]
-    assert torch.allclose(shifted, first, atol=1e-5 * float(first.abs().max()))
-    with pytest.raises(UsageError, match="prefix"):
-        kit.logits(ids, prefix=prefix, strict=True)
-
-
 @pytest.mark.parametrize("device", ["gpu", 5, "", "cuda:99"])
 def test_devices_that_are_not_there(device, tmp_path: Path) -> None:
     small_kit("gpt2").save(tmp_path)

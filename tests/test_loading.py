@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import regard
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.loading import load_kit, open_kit
+from regard.model import presets
 from regard.model.precision import PackedLinear
 from tests.cli.small_folders import masker, pair, writer  # noqa: F401
 
@@ -80,3 +82,18 @@ def test_a_shape_without_weights_or_a_tokenizer(folders: Path) -> None:
 def test_the_settings_choose_the_device(writer: Path) -> None:  # noqa: F811
     with regard.settings(device="cpu"):
         assert regard.load(writer).device.type == "cpu"
+
+
+def test_a_shape_of_ones_own_is_built():
+    config = presets.gpt2(16, 2, 2, vocab=50, length=32)
+    kit = regard.build(config, seed=3)
+    assert kit.model.config == config and kit.logits([[1, 2, 3]]).shape == (1, 3, 50)
+    again = regard.build(config, seed=3)
+    assert torch.equal(kit.logits([[1, 2]]), again.logits([[1, 2]]))
+
+
+@pytest.mark.parametrize("wrong", [None, 3, {"front": {}}, presets.gpt2])
+def test_what_is_neither_a_name_nor_a_shape_is_told(wrong):
+    with pytest.raises(UsageError, match="building a model") as caught:
+        regard.build(wrong)
+    assert "ModelConfig" in caught.value.expected

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.result import Grid, Result, Row, human, shown
+from regard.result import Grid, Result, Row, human, human_bytes, shown
 
 
 @dataclass(frozen=True)
@@ -102,3 +102,36 @@ def test_a_table_aligns_words_left_and_numbers_right():
 )
 def test_values_as_people_read_them(value, text):
     assert human(value) == text
+
+
+@dataclass(frozen=True)
+class Size(Row):
+    """A size."""
+
+    bytes: int = shown(human_bytes)
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Sizes(Result):
+    """Sizes."""
+
+    one: Size
+    several: dict[str, Size]
+    parity: int | None = shown(empty="not measured", default=None)
+    cells: int | None = shown(empty="", default=None)
+
+
+def test_a_row_is_shown_upright_and_named_rows_are_a_table():
+    text = str(Sizes(Size(2048), {"a": Size(1, "x"), "b": Size(1536)}))
+    assert text.splitlines() == [
+        "Sizes",
+        "  parity  not measured",
+        "one",
+        "  bytes  2.0 KiB",
+        "several",
+        "       bytes  note",
+        "  a      1 B     x",
+        "  b  1.5 KiB     –",
+    ]
+    assert "cells   3" in str(Sizes(Size(1), {}, cells=3))

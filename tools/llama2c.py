@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.errors import DataError, RegardError
 from regard.interop.folder import write_folder
 from regard.interop.gguf_file import half_split
-from regard.tokens.scored_pieces import PieceKind, ScoredPiece, scored_bpe
+from regard.tokens.gguf_tokenizer import PieceKind, ScoredPiece, scored_bpe
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.vocabulary_files import surround
 

@@ -25,7 +25,7 @@ PANELS = {
 
 GROUPS = {
     "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1 shortlist",
-    "history": "neighbours analogy cluster entropy guess sample",
+    "history": "neighbours analogy cluster entropy guess sample lookup",
     "data": "check",
     "evaluate": "lm translate winograd ioi analogies similarity",
     "formal": "make test draw list learn",
@@ -34,23 +34,7 @@ GROUPS = {
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""
 
-ALONE: tuple[str, ...] = (
-    "generate",
-    "translate",
-    "score",
-    "fill",
-    "embed",
-    "ladder",
-    "verify",
-    "replay",
-    "discover",
-    "check",
-    "doctor",
-    "export",
-    "info",
-    "models",
-    "plan",
-)
+ALONE = [word for words in PANELS.values() for word in words if word not in GROUPS]
 """Commands without a group."""
 
 

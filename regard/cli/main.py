@@ -65,18 +65,14 @@ def run(words: list[str]) -> int:
             return run_command(command, [*before, *words[length:]])
     asked = {"--help", "-h", "--version", "--install-completion"}
     if not words or (words[0] in GROUPS and set(words[1:]) <= asked):
-        return show_help([*words, *before])
+        from regard.cli.app import build_tree
+
+        words += before
+        tree = build_tree(doors="--install-completion" in words)
+        tree(words or ["--help"], exit_on_error=False, result_action="return_value")
+        asked_for = any(word.startswith("-") for word in words)
+        return 0 if asked_for else UsageError.exit_code
     raise unknown(words)
-
-
-def show_help(words: Sequence[str]) -> int:
-    """Print the help of the program or of a group; asked for without a command it is an error."""
-
-    from regard.cli.app import build_tree
-
-    tree = build_tree(doors="--install-completion" in words)
-    tree(words or ["--help"], exit_on_error=False, result_action="return_value")
-    return 0 if any(word.startswith("-") for word in words) else UsageError.exit_code
 
 
 def unknown(words: Sequence[str]) -> UsageError:
@@ -94,8 +90,9 @@ def open_streams() -> None:
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, mode))
-        elif mode == "w" and isinstance(stream, io.TextIOWrapper) and stream.encoding != "utf-8":
-            stream.reconfigure(encoding="utf-8")  # whatever the locale says: words are kept
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            # Whatever the locale says, words are kept; half a surrogate pair is written \udxxx.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def drop_output() -> None:
@@ -114,16 +111,11 @@ def explain(error: Exception) -> RegardError:
         fix = "`regard doctor` says what is missing"
         return RegardError("running", f"the package {error.name} is not installed", fix=fix)
     if isinstance(error, OSError) and error.strerror:
-        return explain_system(error)
+        if error.errno not in FULL:
+            doing = "running" if error.filename is None else f"opening {error.filename}"
+            return DataError(doing, error.strerror, "a path that can be read or written")
+        if error.filename is None:  # stdout has no name
+            return ResourceError("writing the output", error.strerror, "room for it on the disk")
+        return cannot_write(Path(error.filename), error, "room on the disk")
     problem = f"{type(error).__name__}: {error}"
     return RegardError("running", problem, fix="run again with -v to see where it happened")
-
-
-def explain_system(error: OSError) -> RegardError:
-    """What the system would not do, most often to a file."""
-    if error.errno not in FULL:
-        doing = "running" if error.filename is None else f"opening {error.filename}"
-        return DataError(doing, str(error.strerror), "a path that can be read or written")
-    if error.filename is None:  # stdout has no name
-        return ResourceError("writing the output", str(error.strerror), "room for it on the disk")
-    return cannot_write(Path(error.filename), error, "room on the disk")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,11 +41,45 @@ def similarity(kind: str | Similarity) -> Similarity:
     return SIMILARITIES[kind]
 
 
+Numbers = Tensor | Sequence[Any] | Any
+"""A tensor, an array, or lists of numbers."""
+
+
+def to_numbers(doing: str, **given: Numbers) -> list[Tensor]:
+    """What was given as floating tensors of one dtype."""
+    tensors = []
+    for name, value in given.items():
+        try:
+            tensor = torch.as_tensor(value)
+        except (TypeError, ValueError, RuntimeError):
+            fault, wanted = f"{name} of type {type(value).__name__}", "a tensor, array or lists"
+            raise DataError(doing, fault, f"{wanted} of numbers, of equal length") from None
+        tensors.append(tensor if tensor.is_floating_point() else tensor.float())
+    dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
+    return [tensor.to(dtype) for tensor in tensors]
+
+
+def to_allow(allow: Numbers, scores: Tensor) -> Tensor:
+    """A mask as booleans that fit the scores (…, T, S)."""
+    try:
+        mask = torch.as_tensor(allow, device=scores.device)
+        fits = mask.dtype == torch.bool and mask.expand_as(scores) is not None
+        fault = f"allow of shape {tuple(mask.shape)} and {mask.dtype}"
+    except (TypeError, ValueError, RuntimeError):
+        fits, fault = False, f"allow of type {type(allow).__name__}"
+        if isinstance(allow, Tensor):
+            fault = f"allow of shape {tuple(allow.shape)}"
+    if not fits:
+        wanted = f"booleans, True = may attend, of shape {tuple(scores.shape)}"
+        raise DataError("attention", fault, wanted, "mask > 0 makes booleans of numbers")
+    return mask
+
+
 def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    allow: Tensor | None = None,
+    q: Numbers,
+    k: Numbers,
+    v: Numbers,
+    allow: Numbers | None = None,
     kind: str | Similarity = "dot",
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -52,17 +88,26 @@ def attend(
     q (…, T, K), k (…, S, K), v (…, S, E), allow (…, T, S) with True = may attend.
     Each output is a convex combination of the allowed values; no allowed key gives zeros.
     """
+    q, k, v = to_numbers("attention", q=q, k=k, v=v)
+    fault = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    if not q.dim() or min(k.dim(), v.dim()) < 2:
+        raise DataError("attention", fault, "queries (…, T, K), keys (…, S, K), values (…, S, E)")
     if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
-        fault = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
         raise DataError("attention", fault, "q and k of one width, k and v of one length")
+    try:
+        torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    except RuntimeError:
+        raise DataError("attention", fault, "as many rows of one as of the other") from None
     if k.shape[-2] == 0:
         raise DataError("attention", "no keys", "at least one key and value")
     scale = q.shape[-1] ** -0.5 if scale is None else scale
+    if not isinstance(scale, int | float):
+        raise DataError("attention", f"scale = {scale!r}", "a number")
     scores = similarity(kind)(q, k, scale)
     if torch.isnan(scores).any():
         name = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
         raise DataError("attention", f"the similarity {name} returned NaN", "finite scores")
-    weights = weigh(scores, allow)
+    weights = weigh(scores, None if allow is None else to_allow(allow, scores))
     return weights @ v, weights
 
 
@@ -75,22 +120,23 @@ def weigh(scores: Tensor, allow: Tensor | None) -> Tensor:
     return scores.masked_fill(blocked, -torch.inf).softmax(-1) * live
 
 
-def attention(x: Tensor, z: Tensor | None = None) -> Tensor:
+def attention(x: Numbers, z: Numbers | None = None) -> Tensor:
     """softmax(X Zᵀ) Z without any parameter or scale: the operation before its four fixes (#28)."""
-    z = x if z is None else z
+    x, z = to_numbers("attention", x=x, z=x if z is None else z)
     return attend(x, z, z, scale=1.0)[0]
 
 
 def kernel_regression(
-    x: Tensor, y: Tensor, query: Tensor | float, kind: str | Similarity = "distance"
+    x: Numbers, y: Numbers, query: Numbers, kind: str | Similarity = "distance"
 ) -> tuple[Tensor, Tensor]:
     """Nadaraya–Watson: predict y at `query` from points (x, y); returns (prediction, weights).
 
     x (N,) or (N, K), y (N,) or (N, E). The scale is 1: bandwidth h is x and query divided by h.
     """
-    if len(x) == 0:
+    x, y, query = to_numbers("kernel regression", x=x, y=y, query=query)
+    if not x.numel():
         raise DataError("kernel regression", "no points", "at least one point (x, y)")
     points = x.reshape(len(x), -1)
-    asked = torch.as_tensor(query, dtype=x.dtype).reshape(-1, points.shape[-1])
+    asked = query.reshape(-1, points.shape[-1])
     out, weights = attend(asked, points, y.reshape(len(y), -1), kind=kind, scale=1.0)
     return out.squeeze(), weights.squeeze(0)

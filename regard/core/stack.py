@@ -15,7 +15,6 @@ from regard.core.config import StackConfig
 from regard.core.norm import build_norm
 from regard.core.position import Alibi, RelativeBias, Rotary
 from regard.core.tap import Taps
-from regard.errors import UsageError
 
 
 class Stack(nn.Module):
@@ -57,12 +56,10 @@ class Stack(nn.Module):
         real: Tensor | None = None,
         document: Tensor | None = None,
         cache: Cache | None = None,
-        prefix: Tensor | None = None,
     ) -> View:
         """What each token may see of its own sequence; `cache.place` must have come before.
 
-        x (B, T, D); positions, real (True = token, not padding), document (B, T); prefix (B,) is
-        the number of first tokens that see each other in a causal stack.
+        x (B, T, D); positions, real (True = token, not padding), document (B, T).
         """
         block, count = self.config.block, x.shape[1]
         parts: list[Tensor] = []  # masks and biases
@@ -73,11 +70,6 @@ class Stack(nn.Module):
         else:
             parts += [] if real is None else [masks.padding(real)]
             parts += [] if document is None else [masks.documents(document, document)]
-        if prefix is not None:
-            if cache is not None or ordered:
-                raise UsageError("running a stack", "a prefix", "a causal stack without a cache")
-            first = prefix if real is None else prefix + real.int().argmax(-1)  # as columns
-            parts, ordered = [*parts, masks.prefix(first, count, count)], True
         if block.window is not None:
             parts.append(masks.window(asking, keys, block.window))
         if self.bias is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
@@ -13,10 +13,11 @@ TapFunction = Callable[[Tensor], Tensor]
 class Tap:
     """A place in the model where an activation can be read or replaced; idle unless `fn` is set."""
 
-    __slots__ = ("fn",)
+    __slots__ = ("fn", "hook")
 
     def __init__(self) -> None:
         self.fn: TapFunction | None = None
+        self.hook: Any = None  # that of `look/hooks.py`, which is `fn` while it has work
 
     def __call__(self, x: Tensor) -> Tensor:
         """`x` itself, or what the attached function makes of it."""

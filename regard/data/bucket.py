@@ -10,7 +10,7 @@ import numpy as np
 from regard.data.order import Counts, shuffled
 from regard.data.token_store import Store
 from regard.data.windows import IGNORED, Examples, check_index, mask_of, tensor
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 
 
 class Buckets:
@@ -22,7 +22,7 @@ class Buckets:
     `even`, for a compiler: all sources of a batch have one length, so that no mask is needed. A
     stretch is the whole epoch then; on little data it makes more batches, smaller ones.
     `limit` leaves out pairs with a longer side; `left_out` counts them. A pair longer than the
-    budget is a batch of its own; `over_long` lists those.
+    budget is a batch of its own.
     """
 
     def __init__(
@@ -36,11 +36,6 @@ class Buckets:
         limit: int | None = None,
         even: bool = False,
     ) -> None:
-        if store.sides != 2:
-            raise UsageError("making batches of pairs", f"{store.path}, a store of texts", "pairs")
-        if budget < 1 or look_ahead < 1:
-            fault = f"budget {budget}, look-ahead {look_ahead}"
-            raise UsageError("making batches of pairs", fault, "1 or more")
         self.store, self.budget, self.start, self.end = store, budget, start, end
         self.seed, self.look_ahead, self.even = seed, look_ahead, even
         sizes = store.lengths() + 1
@@ -49,7 +44,6 @@ class Buckets:
         self.left_out = len(sizes) - len(kept)
         self.kept = kept if self.left_out else np.arange(0)  # empty: all
         self.sizes = sizes[kept]
-        self.over_long = kept[longest[kept] > budget].tolist()
         if not len(kept):
             fault = f"{len(sizes):,} pairs in {store.path}, none with both sides ≤ {limit} tokens"
             raise DataError("making batches of pairs", fault, "at least one pair")

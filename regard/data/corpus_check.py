@@ -1,23 +1,15 @@
-"""What a data file holds and what is odd about it, in one pass of bounded memory."""
+"""What a data file holds and what is odd about it, in one pass: 16 bytes a line."""
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.duplicates import (
-    SHOWN,
-    SIDES,
-    Repeats,
-    hash_pair,
-    hash_text,
-    pair_finders,
-    search,
-    text_finders,
-)
+from regard.data.duplicates import SHOWN, hash_text, overlap, pair_overlap, repeated
 from regard.data.pairs import read_pairs
 from regard.data.results import (
     Disfluencies,
@@ -36,7 +28,7 @@ from regard.errors import DataError, UsageError
 SPOKEN = ("text", "conll", "ctm")  # kinds whose fillers and restarts are marked
 LABELS = ("label", "labels", "class", "tag", "category")
 RATIO, SHORT = 3.0, 30  # one side more than 3 times the other, and of 30 characters or more
-MOST_LABELS, EARLY = 1000, 100_000
+MOST_LABELS = 1000
 
 
 Named = str | Path | list[str | Path]
@@ -65,24 +57,6 @@ def pair_files(files: Named, targets: Named | None, option: str) -> list[Couple]
     return list(zip(sources, others, strict=True))
 
 
-class FindingCounts:
-    """What is odd about the lines of a file, counted as they come."""
-
-    def __init__(self) -> None:
-        self.counts, self.lines = Counter[str](), dict[str, list[int]]()
-
-    def add(self, name: str, line: int) -> None:
-        """One more line, of which the first are kept."""
-        self.counts[name] += 1
-        first = self.lines.setdefault(name, [])
-        if len(first) < SHOWN:
-            first.append(line)
-
-    def rows(self) -> dict[str, Finding]:
-        """What was found so far."""
-        return {name: Finding(n, self.lines.get(name, [])) for name, n in self.counts.items()}
-
-
 def check_file(
     path: Path | str,
     target: Path | str | None = None,
@@ -94,8 +68,8 @@ def check_file(
     if label is not None and kind in ("text", "pairs"):
         fault = f"the column {label!r} of a file of kind {kind}"
         raise UsageError(f"checking {path}", fault, "a table or a CoNLL file", "say --kind")
-    findings, repeats, speech = FindingCounts(), Repeats(), SpeechMarks()
-    early: set[int] = set()  # of the first lines, to name lines that repeat one of them
+    odd: dict[str, array[int]] = defaultdict(lambda: array("q"))  # lines of each kind
+    hashes, places, speech = array("q"), array("q"), SpeechMarks()
     sides = ("source", "target") if kind == "pairs" else ("all",)
     words, labels, count = {side: Counter[int]() for side in sides}, Counter[str](), 0
     for unit in read_units(path, target, kind, label):
@@ -105,26 +79,22 @@ def check_file(
         if len(labels) < MOST_LABELS:
             labels.update(unit.labels)
         for name in oddities(unit):
-            findings.add(name, unit.line)
-        if kind in SPOKEN:
-            speech.add(unit, findings)
+            odd[name].append(unit.line)
+        for name in speech.add(unit) if kind in SPOKEN else ():
+            odd[name].append(unit.line)
         if any(map(str.strip, unit.texts)):
-            value = hash_text("\t".join(unit.texts))
-            repeats.add(value)
-            if value in early:
-                findings.add("repeated", unit.line)
-            elif len(early) < EARLY:
-                early.add(value)
+            hashes.append(hash_text("\t".join(unit.texts)))
+            places.append(unit.line)
     if not count:
         raise DataError(f"checking {path}", "an empty file", "at least one line")
-    if repeated := repeats.count():
-        findings.counts["repeated"] = repeated
+    if again := repeated(hashes):
+        odd["repeated"] = array("q", [places[n] for n in again])
+    findings = {name: Finding(len(lines), list(lines[:SHOWN])) for name, lines in odd.items()}
     bands = {
         side: {band_name(n): lengths[n] for n in sorted(lengths)} for side, lengths in words.items()
     }
-    return FileReport(
-        str(path), kind, count, findings.rows(), bands, dict(labels.most_common()), speech.report()
-    )
+    named = dict(labels.most_common())
+    return FileReport(str(path), kind, count, findings, bands, named, speech.report())
 
 
 def oddities(unit: Unit) -> Iterator[str]:
@@ -151,12 +121,12 @@ class SpeechMarks:
         self.marked = list[MarkedLine]()
         self.silence = dict[str, list[float]]()  # seconds, and how often
 
-    def add(self, unit: Unit, findings: FindingCounts) -> None:
-        """Look at one line."""
+    def add(self, unit: Unit) -> Iterator[str]:
+        """Look at one line; which kinds of marks it has."""
         words = unit.texts[0].split()
         marks = find_marks(words)
         for kind in dict.fromkeys(mark.kind for mark in marks):
-            findings.add(f"{kind}s", unit.line)
+            yield f"{kind}s"
         if marks and len(self.marked) < SHOWN:
             self.marked.append(MarkedLine(unit.line, show_marks(words, marks)))
         begins = {mark.start: f"{mark.kind}s" for mark in marks}
@@ -220,20 +190,16 @@ def read_units(
 def find_overlap(train: Sequence[Couple], test: Sequence[Couple]) -> dict[str, Overlap]:
     """What of each test file stands in the training files; by pairs if all files are pairs."""
     kinds = {"pairs" if target else guess_kind(path) for path, target in (*train, *test)}
-    if kinds == {"pairs"}:
-        sides: tuple[str, ...] = SIDES
-        sets = [pair_finders(read_pairs(*couple)) for couple in test]
-        pairs = (pair for couple in train for pair in read_pairs(*couple))
-        search((value for pair in pairs for value in hash_pair(pair)), sets)
-    else:
-        sides = ("line",)
-        sets = [text_finders(read_texts(couple)) for couple in test]
-        search((hash_text(text) for couple in train for text in read_texts(couple)), sets)
-    return {
-        f"{path} by {side}": finder.result()
-        for (path, _), finders in zip(test, sets, strict=True)
-        for side, finder in zip(sides, finders, strict=True)
-    }
+    overlaps = dict[str, Overlap]()
+    for couple in test:
+        if kinds == {"pairs"}:
+            pairs = (pair for trained in train for pair in read_pairs(*trained))
+            found = pair_overlap(pairs, read_pairs(*couple))
+        else:
+            texts = (text for trained in train for text in read_texts(trained))
+            found = {"line": overlap(texts, read_texts(couple))}
+        overlaps |= {f"{couple[0]} by {side}": each for side, each in found.items()}
+    return overlaps
 
 
 def read_texts(couple: Couple) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import count as count_up
 
 from regard.data.windows import Examples, Source
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,6 @@ class Loader:
         rank: int = 0,
         size: int = 1,
     ) -> None:
-        if workers < 0 or ahead < 1 or not 0 <= rank < size:
-            fault = f"workers {workers}, ahead {ahead}, rank {rank} of {size}"
-            raise UsageError("loading batches", fault, "workers ≥ 0, ahead ≥ 1, 0 ≤ rank < size")
         self.source, self.workers, self.ahead, self.pin = source, workers, ahead, pin
         self.rank, self.size = rank, size
 

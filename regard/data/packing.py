@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from regard.data.order import Counts, key, shuffled, uniform
 from regard.data.token_store import Store
 from regard.data.windows import IGNORED, Examples, check_index, mask_of, tensor
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 
 
 class Packed:
@@ -38,9 +38,6 @@ class Packed:
         look_ahead: int = 4096,
         masker: Masker | None = None,
     ) -> None:
-        if min(length, rows, look_ahead) < 1:
-            fault = f"length {length}, rows {rows}, look-ahead {look_ahead}"
-            raise UsageError("packing documents", fault, "1 or more")
         self.store, self.length, self.rows = store, length, rows
         self.seed, self.look_ahead, self.masker = seed, look_ahead, masker
         self.starts, self.sizes = cut(store, length, 0 if masker else 1)
@@ -137,8 +134,6 @@ class Masker:
     def __init__(
         self, vocab: int, mask: int, never: Iterable[int] = (), share: float = 0.15, seed: int = 0
     ) -> None:
-        if not 0 < share <= 1:
-            raise UsageError("masking", f"a share of {share}", "above 0, at most 1")
         self.mask, self.share, self.seed = mask, share, seed
         self.never = np.unique([mask, *never])  # control tokens: neither chosen nor put in
         self.others = np.setdiff1d(np.arange(vocab), self.never)

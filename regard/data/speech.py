@@ -80,19 +80,16 @@ def repeats(words: Sequence[str], folded: Sequence[str], said: Sequence[int]) ->
                 continue
             start, stop = said[at], said[at + size]
             again = spoken[at : at + size] == spoken[at + size : at + 2 * size]
-            if not again or (size == 1 and is_meant(words[start], words[stop])):
+            # No restart: very very, 12 12, the name Tap Tap.
+            name = words[start].istitle() and words[stop].istitle() and len(words[start]) > 1
+            meant = name or spoken[at] in MEANT or not any(map(str.isalpha, words[start]))
+            if not again or (size == 1 and meant):
                 continue
             if not any(word[-1] in ENDS for word in words[start:stop] if word):
                 yield Mark("restart", start, stop)
                 at += size - 1
                 break
         at += 1
-
-
-def is_meant(one: str, two: str) -> bool:
-    """Whether a word said twice is no restart: very very, 12 12, the name Tap Tap."""
-    name = one.istitle() and two.istitle() and len(one) > 1
-    return name or fold(one) in MEANT or not any(map(str.isalpha, one))
 
 
 def marked_words(marks: Sequence[Mark]) -> set[int]:

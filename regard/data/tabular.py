@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from regard.data.text_files import read_lines
 from regard.errors import DataError, UsageError, did_you_mean
 
-COMPRESSED = (".gz", ".xz", ".zst")
+COMPRESSED = (".gz", ".xz")
 
 
 class TableRow(NamedTuple):

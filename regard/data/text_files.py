@@ -1,4 +1,4 @@
-"""Text files in pieces or lines: plain, .gz, .xz or .zst, one file, several, or whole folders."""
+"""Text files in pieces or lines: plain, .gz or .xz, one file, several, or whole folders."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, Protocol, TypeVar
 
-from regard.errors import DataError, RegardError, bad_byte
+from regard.errors import DataError, bad_byte
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Progress = Callable[[int, int], None]
@@ -116,7 +116,7 @@ def read_chunk(stream: ByteStream, name: str) -> bytes:
     """The next bytes of a stream, none at the end."""
     try:
         return stream.read(CHUNK)
-    except Exception as error:  # gzip, lzma and zstandard have no class in common
+    except Exception as error:  # gzip and lzma have no class in common
         fix = "fetch the file anew; it may be cut short"
         raise DataError(f"reading {name}", str(error), "a whole file", fix) from error
 
@@ -201,9 +201,6 @@ def naming(files: Sequence[object], doing: str) -> Iterator[None]:
 
 # Compressed files ---------------------------------------------------------------------------------
 
-MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-"""How compressed files begin; no UTF-8 text begins so, hence names need not be trusted."""
-
 
 class ByteStream(Protocol):
     """What can be read in chunks."""
@@ -213,43 +210,16 @@ class ByteStream(Protocol):
 
 
 def unpack(raw: io.BufferedReader, name: str) -> ByteStream:
-    """The bytes of the text, unpacked where they are compressed."""
+    """The bytes of the text, unpacked where they are compressed; no UTF-8 text begins so."""
     start = raw.peek(6)
-    kind = next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), None)
-    if kind == "zstd":
-        return Zstd(raw, name)
-    if kind is None:
-        return raw
-    return gzip.open(raw) if kind == "gzip" else lzma.open(raw)
-
-
-class Zstd:
-    """A .zst file through the package zstandard; one that is cut short is an error, as in gzip."""
-
-    def __init__(self, raw: io.BufferedReader, name: str) -> None:
-        try:
-            import zstandard
-        except ImportError as error:
-            found, fix = "zstandard is not installed", "pip install 'regard[zst]'"
-            raise RegardError(f"reading {name}", found, "the zst extra", fix) from error
-        self.raw, self.make = raw, zstandard.ZstdDecompressor().decompressobj
-        self.frame: Any = None  # a file may hold several frames, one after the other
-        self.left = b""
-
-    def read(self, size: int) -> bytes:
-        """The next bytes; few are unpacked at once, since 4 KiB may hold a hundred MiB."""
-        while True:
-            data, self.left = self.left or self.raw.read(4096), b""
-            if not data:
-                if self.frame is not None:
-                    raise EOFError("the file ends inside a frame")
-                return b""
-            self.frame = self.frame or self.make()
-            made: bytes = self.frame.decompress(data)
-            if self.frame.eof:
-                self.left, self.frame = self.frame.unused_data, None
-            if made:
-                return made
+    if start.startswith(b"\x1f\x8b"):
+        return gzip.open(raw)
+    if start.startswith(b"\xfd7zXZ\x00"):
+        return lzma.open(raw)
+    if start.startswith(b"\x28\xb5\x2f\xfd"):
+        expected, fix = "text, or gzip or xz", f"zstd -d {name}"
+        raise DataError(f"reading {name}", "a file packed by zstd", expected, fix)
+    return raw
 
 
 def evenly(items: Iterable[Item], most: int) -> list[Item]:

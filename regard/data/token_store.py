@@ -1,25 +1,20 @@
 """A store of token ids on disk, read through memory maps, for corpora larger than memory.
 
-One file, little-endian: magic (8 bytes), place of the header (8), ids (uint16 or uint32), document
-bounds (int64, one more than documents, aligned to 8), header (JSON). The place is written last,
-into a file of another name that is then renamed: half a store never opens as a whole one.
+It is a folder of plain arrays, little-endian: `ids` (uint16 or uint32), `bounds` (int64, where each
+document begins and the last one ends), and header.json. It is written under another name and then
+renamed: half a store never opens as a whole one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from copy import copy
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryFile
-from types import TracebackType
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,131 +29,77 @@ from regard.data.text_files import (
     read_lines,
     read_pieces,
 )
-from regard.errors import DataError, ResourceError, UsageError
-from regard.files import FULL, file_hash
+from regard.errors import DataError
+from regard.files import cannot_write, file_hash, read_json, sync
 from regard.tokens.tokenizer import Tokenizer
 
-MAGIC = b"regard1\n"
-FRONT = 16  # bytes before the ids
+IDS, BOUNDS, HEADER = "ids", "bounds", "header.json"
+Say = Callable[[str], None]
+Documents = tuple[Sequence[Sequence[int]], bool]
+"""Documents as ids; whether the last one goes on with the first of the next ones."""
 
 
-class StoreWriter:
-    """Writes a store in one pass; ids and bounds go to disk as they come."""
-
-    def __init__(self, path: Path | str, vocab: int, header: dict[str, Any]) -> None:
-        self.path, self.vocab, self.header = Path(path), vocab, header
-        self.kind = np.dtype("<u2" if vocab <= 2**16 else "<u4")
-        self.tokens = self.documents = 0
-        self.progress: Callable[[str], None] = lambda text: None
-
-    def __enter__(self) -> StoreWriter:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        clear_leftovers(self.path)
-        self.draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        self.out: IO[bytes] = self.draft.open("wb")
-        self.out.write(MAGIC + bytes(FRONT - len(MAGIC)))
-        self.bounds: IO[bytes] = TemporaryFile(dir=self.path.parent)  # noqa: SIM115
-        self.bounds.write(np.zeros(1, "<i8").tobytes())
-        return self
-
-    def add(self, documents: Sequence[Sequence[int]]) -> None:
-        """Append documents."""
-        sizes = np.fromiter(map(len, documents), "<i8", len(documents))
-        ends = self.tokens + sizes.cumsum()
-        self.write(np.fromiter(chain.from_iterable(documents), np.int64, int(sizes.sum())))
-        self.bounds.write(ends.astype("<i8").tobytes())
-        self.documents += len(documents)
-
-    def extend(self, ids: Sequence[int]) -> None:
-        """Append ids to a document that `close` will end."""
-        self.write(np.fromiter(ids, np.int64, len(ids)))
-
-    def write(self, ids: Counts) -> None:
-        """Append ids to the stream."""
-        if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab:
-            fault = f"ids from {ids.min()} to {ids.max()}"
-            raise DataError(f"writing {self.path}", fault, f"ids below {self.vocab}")
-        self.out.write(ids.astype(self.kind).tobytes())
-        self.tokens += len(ids)
-        self.progress(f"{self.tokens:,} tokens")
-
-    def close(self) -> None:
-        """End the document that `extend` wrote."""
-        self.bounds.write(np.array([self.tokens], "<i8").tobytes())
-        self.documents += 1
-
-    def finish(self) -> None:
-        """Bounds, header and its place; sync and rename."""
-        self.out.write(bytes(-self.out.tell() % 8))
-        start = self.out.tell()
-        self.bounds.seek(0)
-        shutil.copyfileobj(self.bounds, self.out, 1 << 20)
-        place = self.out.tell()
-        layout = {"dtype": self.kind.str, "bounds": start}
-        layout |= {"tokens": self.tokens, "documents": self.documents}
-        self.out.write(json.dumps({**layout, **self.header}, ensure_ascii=False).encode())
-        self.out.seek(len(MAGIC))
-        self.out.write(place.to_bytes(8, "little"))
-        self.out.flush()
-        os.fsync(self.out.fileno())
-        self.out.close()
-        self.draft.replace(self.path)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        try:
-            if error is None:
-                self.finish()
-        except OSError as late:
-            raise no_room(self.path, late) from None
-        finally:
-            for file in (self.out, self.bounds):
-                with suppress(OSError):  # what was buffered may find no room either
-                    file.close()
-            self.draft.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in FULL:
-            raise no_room(self.path, error) from None
+def silent(text: str) -> None:
+    """Say nothing."""
 
 
-def no_room(path: Path, error: OSError) -> Exception:
-    """A full disk as an error of ours; any other as it is."""
-    if error.errno not in FULL:
-        return error
-    free = shutil.disk_usage(path.parent).free
-    needed = "two bytes a token (four when the vocabulary passes 65,536) and 8 a document"
-    fix = "free some room, or put the store on another disk"
-    return ResourceError(f"writing {path}", f"no room on disk ({free:,} bytes left)", needed, fix)
-
-
-def clear_leftovers(path: Path) -> None:
-    """Remove what writers of this store left that were killed."""
-    for draft in path.parent.glob(f".{path.name}.*.tmp"):
-        number = draft.name.split(".")[-2]
-        try:
-            os.kill(int(number), 0)
-        except ProcessLookupError:
-            draft.unlink(missing_ok=True)
-        except (OSError, ValueError):  # someone else's
-            pass
+def write_store(
+    path: Path,
+    vocab: int,
+    header: dict[str, Any],
+    batches: Iterable[Documents],
+    progress: Say = silent,
+) -> Store:
+    """Write documents in one pass; ids and bounds go to disk as they come."""
+    kind, tokens = np.dtype("<u2" if vocab <= 2**16 else "<u4"), 0
+    draft = path.with_name(f".{path.name}.part")
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        draft.mkdir(parents=True)
+        with (draft / IDS).open("wb") as out, (draft / BOUNDS).open("wb") as bounds:
+            bounds.write(bytes(8))
+            for documents, goes_on in batches:
+                sizes = np.fromiter(map(len, documents), "<i8", len(documents))
+                ids = np.fromiter(chain.from_iterable(documents), np.int64, int(sizes.sum()))
+                if len(ids) and not 0 <= ids.min() <= ids.max() < vocab:
+                    fault = f"ids from {ids.min()} to {ids.max()}"
+                    raise DataError(f"writing {path}", fault, f"ids below {vocab}")
+                out.write(ids.astype(kind).tobytes())
+                ends = tokens + sizes.cumsum()
+                bounds.write((ends[:-1] if goes_on else ends).tobytes())
+                tokens += len(ids)
+                progress(f"{tokens:,} tokens")
+        if not tokens:
+            names = ", ".join(header.get("hashes", {}))
+            raise DataError("reading a corpus", f"0 tokens in {names}", "at least one text")
+        (draft / HEADER).write_text(json.dumps({"dtype": kind.str, **header}), "utf-8")
+        for file in draft.iterdir():
+            sync(file)
+        shutil.rmtree(path, ignore_errors=True)
+        draft.replace(path)
+    except OSError as error:
+        needed = "two bytes a token (four when the vocabulary passes 65,536) and 8 a document"
+        raise cannot_write(path, error, needed) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return Store(path)
 
 
 class Store:
     """Token ids of many documents, one stream with bounds; read when asked for."""
 
     def __init__(self, path: Path | str) -> None:
-        self.path, self.header = Path(path), read_header(Path(path))
-        self.tokens: int = self.header["tokens"]
+        self.path, self.header = Path(path), read_json(Path(path, HEADER), "a token store")
         self.sides: int = self.header.get("sides", 1)
-        self.documents: int = self.header["documents"]
-        kind, start = np.dtype(self.header["dtype"]), self.header["bounds"]
-        self.stream: NDArray[Any] = np.zeros(0, kind)
-        if self.tokens:  # NumPy cannot map nothing
-            self.stream = map_file(self.path, kind, FRONT, self.tokens)
-        self.bounds: Counts = map_file(self.path, np.dtype("<i8"), start, self.documents + 1)
+        try:
+            self.stream: NDArray[Any] = map_file(self.path / IDS, self.header["dtype"])
+            self.bounds: Counts = map_file(self.path / BOUNDS, "<i8")
+        except (OSError, ValueError) as error:
+            raise DataError(f"opening the token store {path}", str(error), "a whole one") from None
+        self.tokens, self.documents = len(self.stream), len(self.bounds) - 1
+        if self.bounds[-1] != self.tokens:
+            fault = f"{self.tokens:,} ids and bounds up to {self.bounds[-1]:,}"
+            raise DataError(f"opening the token store {path}", fault, "a whole one")
 
     def __len__(self) -> int:
         """Examples: documents, or pairs in a store with two sides."""
@@ -186,42 +127,14 @@ class Store:
         return sizes if self.sides == 1 else sizes.reshape(-1, self.sides)
 
 
-def map_file(path: Path, kind: np.dtype[Any], start: int, count: int) -> NDArray[Any]:
+def map_file(path: Path, kind: str) -> NDArray[Any]:
     """A read-only map as a plain array, whose slices are quicker than those of np.memmap."""
-    return np.memmap(path, kind, "r", start, (count,)).view(np.ndarray)
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """The header of a whole store, or a DataError that says what is wrong with the file."""
-    doing, fix = f"opening the token store {path}", "delete it; it is built again"
-    try:
-        with path.open("rb") as file:
-            front = file.read(FRONT)
-            place = int.from_bytes(front[8:], "little")
-            if front[:8] != MAGIC or place < FRONT:
-                raise DataError(doing, "a file that is no whole store", "a store of regard", fix)
-            file.seek(place)
-            header: dict[str, Any] = json.loads(file.read())
-    except FileNotFoundError:
-        raise DataError(doing, "no such file") from None
-    except ValueError:
-        raise DataError(doing, "a store that was cut off or changed", "a whole one", fix) from None
-    room = header["bounds"] + 8 * (header["documents"] + 1)
-    needed = FRONT + header["tokens"] * np.dtype(header["dtype"]).itemsize
-    if room != place or needed > header["bounds"]:
-        raise DataError(doing, "sizes that do not fit its header", "a whole store", fix)
-    return header
+    return np.memmap(path, np.dtype(kind), "r").view(np.ndarray)
 
 
 # Text files to stores -----------------------------------------------------------------------------
 
-Say = Callable[[str], None]
-SETTLED = 2_000_000_000  # ns: a file touched so shortly before the build may change unseen
 PIECE = 1 << 12  # characters of one text that encode_batch gets
-
-
-def silent(text: str) -> None:
-    """Say nothing."""
 
 
 def text_store(
@@ -241,21 +154,21 @@ def text_store(
     sources = find_files(files)
     tail = [] if end is None else [end]
 
-    def write(writer: StoreWriter) -> None:
+    def read() -> Iterator[Documents]:
         for file in sources:
             if split == "file":
                 for texts in chunks(smaller(read_pieces(file))):
-                    for ids in tokenizer.encode_batch(texts, special=False):
-                        writer.extend(ids)
-                writer.extend(tail)
-                writer.close()
+                    yield (
+                        [[*chain.from_iterable(tokenizer.encode_batch(texts, special=False))]],
+                        True,
+                    )
+                yield [tail], False
                 continue
             for texts in chunks(line for line in read_lines(file) if line.strip()):
-                encoded = tokenizer.encode_batch(texts, special=special)
-                writer.add([ids + tail for ids in encoded])
+                yield [ids + tail for ids in tokenizer.encode_batch(texts, special=special)], False
 
     settings = {"split": split, "end": end, "special": special}
-    return prepare(path, sources, tokenizer, settings, write, (say, progress))
+    return prepare(path, sources, tokenizer, settings, read(), (say, progress))
 
 
 def pair_store(
@@ -274,16 +187,16 @@ def pair_store(
     for file in files:
         couples += [file] if isinstance(file, tuple) else [(one, None) for one in find_files(file)]
 
-    def write(writer: StoreWriter) -> None:
+    def read() -> Iterator[Documents]:
         for source, target in couples:
             pairs = read_pairs(source, target)
             for texts in chunks(pair for pair in pairs if pair[0].strip() and pair[1].strip()):
                 left = tokenizer.encode_batch([s for s, _ in texts], special=False)
                 right = tokenizer.encode_batch([t for _, t in texts], special=False, side="target")
-                writer.add([ids for pair in zip(left, right, strict=True) for ids in pair])
+                yield [ids for pair in zip(left, right, strict=True) for ids in pair], False
 
     sources = [Path(file) for couple in couples for file in couple if file is not None]
-    return prepare(path, sources, tokenizer, {"sides": 2}, write, (say, progress))
+    return prepare(path, sources, tokenizer, {"sides": 2}, read(), (say, progress))
 
 
 def prepare(
@@ -291,72 +204,38 @@ def prepare(
     files: Sequence[Path],
     tokenizer: Tokenizer,
     settings: dict[str, Any],
-    write: Callable[[StoreWriter], None],
+    batches: Iterator[Documents],
     tell: tuple[Say, Say],
 ) -> Store:
-    """The store at `path` if it is still right, otherwise a new one.
+    """The store at `path` if it was made so and its sources have not changed, otherwise a new one.
 
     `tell` is (say, progress): the first gets the reason, the second the tokens written so far.
     """
     say, progress = tell
-    recipe = {"sides": 1, **settings, "tokenizer": fingerprint(tokenizer)}
-    reason = why_build(Path(path), files, recipe)
+    sources = [(str(file.resolve()), file.stat()) for file in files]
+    recipe: dict[str, Any] = {
+        **settings,
+        "tokenizer": fingerprint(tokenizer),
+        "sources": [[name, state.st_size, state.st_mtime_ns] for name, state in sources],
+    }
+    reason = why_build(Path(path), recipe)
     if reason is None:
         return Store(path)
     say(f"building {path}: {reason}")
-    sources = [describe(file) for file in files]
-    header = {**recipe, "made": time.time_ns(), "sources": sources}
-    with StoreWriter(path, tokenizer.size, header) as writer:
-        writer.progress = progress
-        write(writer)
-        if not writer.tokens:
-            names = ", ".join(map(str, files)) or "no files"
-            raise DataError("reading a corpus", f"0 tokens in {names}", "at least one text")
-        for file, before in zip(files, sources, strict=True):
-            if file.stat().st_mtime_ns != before["mtime_ns"]:
-                raise DataError("reading a corpus", f"{file} changed while it was read")
-    return Store(path)
+    hashes = {name: file_hash(name) for name, _ in sources}
+    return write_store(Path(path), tokenizer.size, recipe | {"hashes": hashes}, batches, progress)
 
 
-def why_build(path: Path, files: Sequence[Path], recipe: dict[str, Any]) -> str | None:
-    """Why the store must be built, or None."""
+def why_build(path: Path, recipe: dict[str, Any]) -> str | None:
+    """Why a store must be built, or None where it was made so from files that are still so."""
     if not path.exists():
         return "it is not there yet"
     try:
-        header = read_header(path)
+        header = Store(path).header
     except DataError as error:
         return error.found
-    for name, value in recipe.items():
-        if header.get(name) != value:
-            other = "another tokenizer" if name == "tokenizer" else f"{name} {header.get(name)!r}"
-            return f"it was made with {other}"
-    if len(files) != len(header["sources"]):
-        return f"it was made from {len(header['sources'])} files, not {len(files)}"
-    for file, before in zip(files, header["sources"], strict=True):
-        if not file.exists() or has_changed(file, before, header["made"]):
-            return f"{file} has changed"
-    return None
-
-
-def has_changed(file: Path, before: dict[str, Any], made: int) -> bool:
-    """Whether a source differs; hashed again unless size and time say that it does not."""
-    state = file.stat()
-    if state.st_size != before["size"]:
-        return True
-    same_time = state.st_mtime_ns == before["mtime_ns"] < made - SETTLED
-    if same_time and str(file.resolve()) == before["path"]:
-        return False
-    return bool(describe(file)["sha256"] != before["sha256"])
-
-
-def describe(file: Path) -> dict[str, Any]:
-    """Name, size, time and SHA-256 of a source."""
-    try:
-        state, digest = file.stat(), file_hash(file)
-    except OSError as error:
-        raise DataError(f"reading {file}", error.strerror or str(error), "a text file") from None
-    place, size, time = str(file.resolve()), state.st_size, state.st_mtime_ns
-    return {"path": place, "size": size, "mtime_ns": time, "sha256": digest}
+    changed = [name for name, value in recipe.items() if header.get(name) != value]
+    return f"{changed[0]} changed" if changed else None
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
@@ -373,31 +252,11 @@ def smaller(pieces: Iterable[str]) -> Iterator[str]:
         yield from cut_at_blanks(piece[at : at + PIECE] for at in range(0, len(piece), PIECE))
 
 
-# Parts of a store ---------------------------------------------------------------------------------
-
-
-def part_of_stream(store: Store, start: int, stop: int) -> Store:
-    """Tokens `start` to `stop` as one document, for `Windows`."""
-    part = copy(store)
-    part.stream, part.tokens = store.stream[start:stop], stop - start
-    part.bounds = store.bounds[:1].copy()
-    part.bounds = part.bounds.repeat(2)
-    part.bounds[1], part.documents = part.tokens, 1
-    return part
-
-
-def part_of_documents(store: Store, start: int, stop: int) -> Store:
-    """Examples `start` to `stop`: documents, or pairs in a store with two sides."""
-    part = copy(store)
-    part.documents = (stop - start) * store.sides
-    part.bounds = store.bounds[start * store.sides : stop * store.sides + 1]
-    return part
-
-
 def hold_out(store: Store, share: float | None, by_tokens: bool) -> tuple[Store, Store | None]:
-    """(training part, held-out end); share None: 10 %, of pairs 1 to 5 %, and 0: nothing."""
-    if share is not None and not 0 <= share < 1:
-        raise UsageError("holding out data", f"a share of {share}", "0 to below 1")
+    """(training part, held-out end); share None: 10 %, of pairs 1 to 5 %, and 0: nothing.
+
+    Of tokens each part is one document, for `Windows`; of examples, whole documents or pairs.
+    """
     if share == 0:
         return store, None
     count = store.tokens if by_tokens else len(store)
@@ -416,5 +275,12 @@ def hold_out(store: Store, share: float | None, by_tokens: bool) -> tuple[Store,
             "at least 2",
             "give more data, or --valid, or --holdout 0",
         )
-    part = part_of_stream if by_tokens else part_of_documents
-    return part(store, 0, count - held), part(store, count - held, count)
+    parts = copy(store), copy(store)
+    for part, start, stop in zip(parts, (0, count - held), (count - held, count), strict=True):
+        if by_tokens:
+            part.stream, part.tokens = store.stream[start:stop], stop - start
+            part.bounds = np.array([0, part.tokens])
+        else:
+            part.bounds = store.bounds[start * store.sides : stop * store.sides + 1]
+        part.documents = len(part.bounds) - 1
+    return parts

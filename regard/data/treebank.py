@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,20 +39,18 @@ class ConllSentence(NamedTuple):
         return text, spans
 
 
-def read_conll(
-    path: Path | str, names: Sequence[str] | None = None, need: Sequence[str] = ()
-) -> Iterator[ConllSentence]:
+def read_conll(path: Path | str, need: Sequence[str] = ()) -> Iterator[ConllSentence]:
     """Sentences with a blank line between them, one token per line; `#` lines before are comments.
 
-    Cells are parted by TABs, or by spaces where a line has no TAB. Without `names` the columns are
-    called 1, 2, ….
+    Cells are parted by TABs, or by spaces where a line has no TAB; the columns are called 1, 2, ….
     """
     rows: list[list[str]] = []
-    start = 0
-    for line, text in enumerate(read_lines(path), 1):
+    start, names = 0, list[str]()
+    for line, text in enumerate(chain(read_lines(path), [""]), 1):
         if not text.strip():
             if rows:
-                yield ConllSentence(start, turn(rows, names))
+                columns = map(list, zip(*rows, strict=True))
+                yield ConllSentence(start, dict(zip(names, columns, strict=True)))
             rows = []
             continue
         if not rows and text.startswith("#") and "\t" not in text:
@@ -65,13 +64,6 @@ def read_conll(
             start = line
             check_columns(path, need, names, line)
         rows.append(cells)
-    if rows:
-        yield ConllSentence(start, turn(rows, names))
-
-
-def turn(rows: list[list[str]], names: Sequence[str] | None) -> dict[str, list[str]]:
-    """Rows of cells → columns by name."""
-    return dict(zip(names or (), map(list, zip(*rows, strict=True)), strict=True))
 
 
 def read_treebank(
@@ -121,22 +113,11 @@ def heads_of(path: Path | str, words: ConllSentence) -> list[int]:
         wrong = next(n for n, head in enumerate(heads) if head >= count)
         fault = f"head {column[wrong]!r} of {words.forms[wrong]!r}, sentence of line {words.line}"
         raise DataError(f"reading {path}", fault, f"0, the root, to {count}")
-    if heads.count(-1) != 1 or not reaches_root(heads):
+    above = list(range(count))
+    for _ in heads:
+        above = [heads[n] if n >= 0 else n for n in above]
+    if heads.count(-1) != 1 or max(above) >= 0:
         fault = f"{heads.count(-1)} roots" if heads.count(-1) != 1 else "heads in a circle"
         fault = f"{fault} in the sentence of line {words.line}"
         raise DataError(f"reading {path}", fault, "a tree: one root, above every word")
     return heads
-
-
-def reaches_root(heads: Sequence[int]) -> bool:
-    """Whether every word has the root above it."""
-    below = {-1}  # words that are known to
-    for start in range(len(heads)):
-        at, path = start, list[int]()
-        while at not in below and len(path) <= len(heads):
-            path.append(at)
-            at = heads[at]
-        if at not in below:
-            return False
-        below.update(path)
-    return True

@@ -176,8 +176,7 @@ def winograd(
     schemas: File,
     *,
     full: bool = False,
-    only: str | None = None,
-    limit: Count | None = None,
+    count: Count | None = None,
     precision: Precision = "auto",
     edit: EditsLike = (),
 ) -> WinogradScores:
@@ -188,38 +187,29 @@ def winograd(
         schemas: WSC's .xml, XWinograd's .tsv, WinoGrande's .jsonl, or a table with the columns
             text, a, b, answer and perhaps pair.
         full: score the whole text, not what follows the candidate alone.
-        only: schemas of groups that begin so, such as fr, or 'en original'.
-        limit: the first schemas (all).
+        count: the first schemas (all).
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
 
     Example:
         >>> regard.evaluate.winograd("folder", "wsc273.xml").pairs.accuracy
         $ regard evaluate winograd folder wsc273.xml
-        $ regard evaluate winograd folder xwinograd.tsv --only fr
+        $ regard evaluate winograd folder xwinograd.tsv --count 100
         $ regard evaluate winograd folder winogrande.jsonl --full --json
     """
     from regard.data.statistics import check_finite
-    from regard.evaluate.winograd_schemas import (
-        DOING,
-        choose_schemas,
-        judge,
-        judge_lines,
-        ngram_scores,
-        read_schemas,
-        winograd_scores,
-    )
+    from regard.evaluate.winograd_schemas import DOING, judge, read_schemas, winograd_scores
     from regard.kit import Kit
     from regard.look.text_limits import max_tokens_of
 
-    chosen = choose_schemas(read_schemas(schemas), only, limit)
+    chosen = read_schemas(schemas)[:count]
     opened = _open_predictor(model, precision, edit)
     if isinstance(opened, Kit):
         most = max_tokens_of(opened, DOING)
         with opened.edit(edit):
             judged = judge(opened.model, opened.text_tokenizer, chosen, full, most)
     else:
-        judged = judge_lines(ngram_scores(opened), opened.tokenizer, chosen, full)
+        judged = judge(opened, opened.tokenizer, chosen, full)
     check_finite(DOING, (score for each in judged for score in each.scores))
     return winograd_scores(judged, full, _name(model), str(schemas))
 

@@ -21,7 +21,7 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from regard.data.statistics import share_interval
 from regard.data.tabular import TableRow, kind_of, read_table
 from regard.data.text_files import find_files, read_lines
 from regard.decode.scoring import score_masked, score_rows
-from regard.errors import DataError, UsageError, did_you_mean
+from regard.errors import DataError, UsageError
 from regard.evaluate.results import Accuracy, JudgedSchema, SchemaScores, WinogradScores
 from regard.history.ngram_model import NgramModel
 from regard.model.batch import like_lengths
@@ -41,8 +41,6 @@ from regard.tokens.tokenizer import Tokenizer
 
 DOING = "scoring Winograd schemas"
 TOKENS = 512  # of a batch, padding included
-LineScores = Callable[[Sequence[list[int]]], list[list[float | None]]]
-"""Rows of ids → the log-probability of each id given those before it; None where there is none."""
 XWINOGRAD = 7  # cells of a line: language, source, ?, sentence, its words, pronoun, candidates
 ANSWERS = {"a": 0, "b": 1, "1": 0, "2": 1}
 NAMES = {"text": "sentence", "a": "option1", "b": "option2", "pair": "qID"}  # as WinoGrande has it
@@ -81,9 +79,10 @@ class Schema(NamedTuple):
 
 def read_schemas(path: Path | str) -> list[Schema]:
     """The schemas of a file; a line that is none is an error that names it."""
+    cells = next(iter(read_lines(path)), "").split("\t") if kind_of(path) == "tsv" else []
     if kind_of(path) == "xml":
         schemas = list(read_challenge(path))
-    elif kind_of(path) == "tsv" and is_xwinograd(next(iter(read_lines(path)), "")):
+    elif len(cells) == XWINOGRAD and cells[4].startswith("["):
         lines = enumerate(read_lines(path), 1)
         schemas = [read_xwinograd(path, n, line) for n, line in lines if line.strip()]
     else:
@@ -185,12 +184,6 @@ def fitted(name: str, before: str, pronoun: str, after: str) -> str:
 # XWinograd --------------------------------------------------------------------------------------
 
 
-def is_xwinograd(line: str) -> bool:
-    """Whether a line has XWinograd's cells."""
-    cells = line.split("\t")
-    return len(cells) == XWINOGRAD and cells[4].startswith("[")
-
-
 def read_xwinograd(path: Path | str, number: int, line: str) -> Schema:
     """A line of XWinograd; its group is the language and the source."""
     place = f"line {number}"
@@ -228,7 +221,7 @@ def find_word(text: str, words: Sequence[str], place: int, word: str) -> int:
 def pair_up(schemas: Sequence[Schema]) -> list[tuple[int, int]]:
     """Places of the two members of each pair: the same name, or neighbours that are twins."""
     named: dict[str, list[int]] = {}
-    found, n = [], 0
+    pairs, n = list[tuple[int, int]](), 0
     for place, schema in enumerate(schemas):
         if schema.pair is not None:
             named.setdefault(schema.pair, []).append(place)
@@ -236,21 +229,16 @@ def pair_up(schemas: Sequence[Schema]) -> list[tuple[int, int]]:
         if len(members) > 2:
             where = ", ".join(schemas[member].place for member in members)
             raise DataError("pairing schemas", f"pair {name!r} in {where}", "two members")
-        found += [(members[0], members[1])] if len(members) == 2 else []
+        pairs += [(members[0], members[1])] if len(members) == 2 else []
     while n + 1 < len(schemas):
-        twins = are_twins(schemas[n], schemas[n + 1])
-        found += [(n, n + 1)] if twins else []
+        one, other = schemas[n], schemas[n + 1]
+        both = [[name.casefold() for name in schema.candidates] for schema in (one, other)]
+        unnamed = one.pair is None and other.pair is None and one.group == other.group
+        twins = unnamed and sorted(both[0]) == sorted(both[1])
+        twins = twins and both[0][one.answer] != both[1][other.answer]
+        pairs += [(n, n + 1)] if twins else []
         n += 2 if twins else 1
-    return sorted(found)
-
-
-def are_twins(one: Schema, other: Schema) -> bool:
-    """Whether two unnamed schemas have the same candidates and other answers."""
-    if one.pair is not None or other.pair is not None or one.group != other.group:
-        return False
-    names = [[name.casefold() for name in schema.candidates] for schema in (one, other)]
-    same = sorted(names[0]) == sorted(names[1])
-    return same and names[0][one.answer] != names[1][other.answer]
+    return sorted(pairs)
 
 
 # Judging ------------------------------------------------------------------------------------------
@@ -290,100 +278,56 @@ def accuracy(right: int, asked: int) -> Accuracy:
 
 def winograd_scores(judged: Sequence[Judged], full: bool, model: str, file: str) -> WinogradScores:
     """All that is known of the schemas, group by group and one by one."""
-    every = score_schemas(judged)
     groups: dict[str, list[Judged]] = {}
     for each in judged:
         groups.setdefault(each.schema.group, []).append(each)
     return WinogradScores(
-        every.single,
-        every.pairs,
-        every.alone,
-        every.ties,
-        "full" if full else "partial",
-        {name: score_schemas(members) for name, members in groups.items()},
-        [each.row() for each in judged],
-        pair_up([each.schema for each in judged]),
-        model,
-        file,
+        **vars(score_schemas(judged)),
+        score="full" if full else "partial",
+        groups={name: score_schemas(members) for name, members in groups.items()},
+        schemas=[each.row() for each in judged],
+        pairs_at=pair_up([each.schema for each in judged]),
+        model=model,
+        file=file,
     )
 
 
-def choose_schemas(schemas: list[Schema], group: str | None, limit: int | None) -> list[Schema]:
-    """The schemas of groups that begin so, at most so many."""
-    if group is not None:
-        groups = list(dict.fromkeys(schema.group for schema in schemas))
-        schemas = [schema for schema in schemas if schema.group.startswith(group)]
-        if not schemas:
-            listed = f"the beginning of one of {', '.join(groups)}"
-            expected, fix = listed if any(groups) else "no --only", did_you_mean(group, groups, 1)
-            raise UsageError("choosing schemas", f"no group {group!r}", expected, fix)
-    return schemas[:limit]
-
-
-def lines_of(model: Model) -> LineScores:
-    """How a decoder scores rows."""
-
-    def score(rows: Sequence[list[int]]) -> list[list[float | None]]:
-        scores = score_rows(model, rows)
-        return [[None, *line] if row else [] for row, line in zip(rows, scores, strict=True)]
-
-    return score
-
-
-def ngram_scores(model: NgramModel) -> LineScores:
-    """How n-grams score rows."""
-
-    def score(rows: Sequence[list[int]]) -> list[list[float | None]]:
-        scores = [model.tables.logprobs(np.array(row, np.int64)).tolist() for row in rows]
-        return [[None if math.isnan(value) else value for value in line] for line in scores]
-
-    return score
-
-
 def judge(
-    model: Model,
+    model: Model | NgramModel,
     tokenizer: Tokenizer,
     schemas: Sequence[Schema],
     full: bool = False,
     room: int | None = None,
 ) -> list[Judged]:
-    """Both candidates of each schema, by a decoder or a masked model; `room`: tokens at most."""
-    if model.decoder is not None and model.encoder is None:
-        return judge_lines(lines_of(model), tokenizer, schemas, full, room)
-    mask = tokenizer.specials.get("mask")
-    if model.decoder is not None or mask is None or model.config.head.take != "all":
-        fault = "an encoder-decoder" if model.decoder is not None else "a model without [MASK]"
-        raise UsageError(DOING, fault, "a language model: a decoder, or an encoder with a mask")
-    judged = []
-    for schema in track(schemas, "Winograd schemas"):
-        a, b = (score_gap(model, tokenizer, mask, schema, n, full, room) for n in (0, 1))
-        judged.append(Judged(schema, (a, b)))
-    return judged
+    """Both candidates of each schema; `room`: tokens at most.
 
-
-def judge_lines(
-    lines: LineScores,
-    tokenizer: Tokenizer,
-    schemas: Sequence[Schema],
-    full: bool = False,
-    room: int | None = None,
-) -> list[Judged]:
-    """Both candidates of each schema by anything that scores from left to right.
-
-    Texts of like length go together.
+    By a decoder or n-grams from left to right, texts of like length together; or by a masked model.
     """
-    texts = [(n, candidate) for n in range(len(schemas)) for candidate in (0, 1)]
-    rows = [encode_text(tokenizer, schemas[n], candidate, room) for n, candidate in texts]
-    wanted = [
-        list(range(len(row))) if full else following(tokenizer, schemas[n], candidate, len(row))
-        for row, (n, candidate) in zip(rows, texts, strict=True)
-    ]
-    sums = [0.0] * len(rows)
-    batches = list(like_lengths([len(row) for row in rows], TOKENS))
-    for some in track(batches, "batches of Winograd schemas"):
-        for k, line in zip(some, lines([rows[k] for k in some]), strict=True):
-            sums[k] = sum(value for at in wanted[k] if (value := line[at]) is not None)
-    return [Judged(s, (sums[2 * n], sums[2 * n + 1])) for n, s in enumerate(schemas)]
+    texts = [(schema, candidate) for schema in schemas for candidate in (0, 1)]
+    rows = [encode_text(tokenizer, *text, room) for text in texts]
+    scores = [0.0] * len(rows)
+    if isinstance(model, NgramModel) or (model.decoder is not None and model.encoder is None):
+        wanted = [
+            range(len(row)) if full else following(tokenizer, *text, len(row))
+            for row, text in zip(rows, texts, strict=True)
+        ]
+        batches = list(like_lengths([len(row) for row in rows], TOKENS))
+        for some in track(batches, "batches of Winograd schemas"):
+            batch = [rows[k] for k in some]
+            if isinstance(model, NgramModel):
+                lines = [model.tables.logprobs(np.array(row, np.int64)).tolist() for row in batch]
+            else:  # the first token of a text has no probability
+                lines = [[math.nan, *line] for line in score_rows(model, batch)]
+            for k, line in zip(some, lines, strict=True):
+                scores[k] = sum(line[at] for at in wanted[k] if not math.isnan(line[at]))
+    else:
+        mask = tokenizer.specials.get("mask")
+        if model.decoder is not None or mask is None or model.config.head.take != "all":
+            fault = "an encoder-decoder" if model.decoder is not None else "a model without [MASK]"
+            raise UsageError(DOING, fault, "a language model: a decoder, or an encoder with a mask")
+        for k, text in enumerate(track(texts, "texts of Winograd schemas")):
+            scores[k] = score_gap(model, tokenizer, mask, rows[k], *text, full)
+    return [Judged(s, (scores[2 * n], scores[2 * n + 1])) for n, s in enumerate(schemas)]
 
 
 def encode_text(
@@ -412,13 +356,12 @@ def score_gap(
     model: Model,
     tokenizer: Tokenizer,
     mask: int,
+    row: list[int],
     schema: Schema,
     candidate: int,
     full: bool,
-    room: int | None,
 ) -> float:
     """Mean pseudo-log-likelihood of the candidate's tokens, or the sum over the whole text."""
-    row = encode_text(tokenizer, schema, candidate, room)
     start, end = schema.span(candidate)
     spans = tokenizer.offsets(schema.text(candidate))
     own = [n for n, (first, last) in enumerate(spans) if first < end and last > start]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from regard.ambient import current, track
-from regard.errors import DataError, ResourceError, UsageError
+from regard.errors import DataError, UsageError
 from regard.formal.results import (
     Automaton,
     DrawnWords,
@@ -135,8 +135,7 @@ def test(
     tested = []
     for number, text in enumerate(track(texts, "testing lines"), 1):
         if text.strip():
-            fault = opened.fault(opened.split(text))
-            why = fault.why if fault else None
+            why = opened.fault(opened.split(text))
             tested.append(TestedLine(text.strip(), why, why is None, number))
     if not tested:
         raise DataError(f"reading {lines}", "no lines with words", "a word a line (ε: empty)")
@@ -148,7 +147,7 @@ def test(
 
 @verb
 def draw(language: str, *, words: bool | None = None, dead: bool = False) -> Automaton:
-    """The smallest automaton of a regular language: its states, an expression, a picture.
+    """The smallest automaton of a regular language: its states and a picture.
 
     Args:
         language: a name of `formal list`, or a regular expression.
@@ -164,7 +163,6 @@ def draw(language: str, *, words: bool | None = None, dead: bool = False) -> Aut
     """
     from regard.formal.dfa import DFA
     from regard.formal.hierarchy import open_language
-    from regard.formal.regex_syntax import dfa_regex
     from regard.formal.state_diagram import dot
 
     opened = open_language(language, words)
@@ -172,12 +170,8 @@ def draw(language: str, *, words: bool | None = None, dead: bool = False) -> Aut
         problem, fix = f"{opened.name} is {opened.kind}", "see `regard formal list`"
         raise UsageError("drawing an automaton", problem, "a regular language", fix)
     dfa = opened.source.minimise()
-    try:
-        expression = dfa_regex(dfa)
-    except ResourceError:
-        expression = None
     sizes = len(dfa.moves), len(dfa.moves) - len(dfa.live)
-    return Automaton(opened.name, *sizes, expression, dot(dfa, dead), dfa, dead)
+    return Automaton(opened.name, *sizes, dot(dfa, dead), dfa, dead)
 
 
 @verb

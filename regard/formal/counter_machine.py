@@ -17,14 +17,14 @@ class CounterMove(NamedTuple):
     A test has one sign for each counter: 0 for zero, + for above zero, . for either.
     """
 
-    state: str
+    state: int
     symbol: str
     test: str
-    target: str
+    target: int
     change: tuple[int, ...]
 
 
-Configuration = tuple[str, tuple[int, ...]]
+Configuration = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class CounterMachine:
     """A table of moves, the start, and which states accept with which counters."""
 
     moves: tuple[CounterMove, ...]
-    start: str
-    accepting: tuple[tuple[str, str], ...]
+    start: int
+    accepting: tuple[tuple[int, str], ...]
 
     def path(self, word: Sequence[str]) -> list[Configuration]:
         """States and counters passed, the start included; it ends where no move fits."""
@@ -45,8 +45,6 @@ class CounterMachine:
             if move is None:
                 break
             counters = tuple(n + more for n, more in zip(counters, move.change, strict=True))
-            if min(counters) < 0:
-                break
             state = move.target
             passed.append((state, counters))
         return passed
@@ -71,78 +69,23 @@ def passes(counters: tuple[int, ...], test: str) -> bool:
     return all(sign == "." or (n == 0) == (sign == "0") for n, sign in signs)
 
 
-def machine(rows: str, accepting: str) -> CounterMachine:
-    """A machine from a table, one move a line: `state symbols test target change…`.
-
-    Symbols in a row have the same move; the first row's state is the start; `accepting` has pairs
-    such as `q:0 r:.`.
-    """
-    moves = []
-    for row in rows.strip().splitlines():
-        state, symbols, test, target, *change = row.split()
-        added = tuple(map(int, change))
-        moves += [CounterMove(state, symbol, test, target, added) for symbol in symbols.split(",")]
-    ends = [pair.partition(":") for pair in accepting.split()]
-    final = tuple((state, test) for state, _, test in ends)
-    return CounterMachine(tuple(moves), moves[0].state, final)
-
-
-AN_BN = machine(
-    """
-    a  a  .  a  +1
-    a  b  +  b  -1
-    b  b  +  b  -1
-    """,
-    "a:0 b:0",
-)
-AN_BN_CN = machine(
-    """
-    a  a  ..  a  +1  0
-    a  b  +.  b  -1 +1
-    b  b  +.  b  -1 +1
-    b  c  0+  c   0 -1
-    c  c  0+  c   0 -1
-    """,
-    "a:00 c:00",
-)
-AN_BN_CN_DN = machine(
-    """
-    a  a  ..  a  +1  0
-    a  b  +.  b  -1 +1
-    b  b  +.  b  -1 +1
-    b  c  0+  c  +1 -1
-    c  c  .+  c  +1 -1
-    c  d  +0  d  -1  0
-    d  d  +0  d  -1  0
-    """,
-    "a:00 d:00",
-)
-MAJORITY = machine(  # the counter says by how many the digit of the state is ahead
-    """
-    0  0  .  0  +1
-    0  1  +  0  -1
-    0  1  0  1  +1
-    1  1  .  1  +1
-    1  0  +  1  -1
-    1  0  0  0  +1
-    """,
-    "1:+",
-)
-
-
-def cross_serial(
-    blocks: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]],
+def block_machine(
+    blocks: Sequence[Sequence[str]], groups: Sequence[int], least: int = 0
 ) -> CounterMachine:
-    """a^m b^n c^m d^n with m, n ≥ 1 and several words for each letter (Shieber 1985)."""
-    one, two, three, four = (",".join(words) for words in blocks)
-    rows = f"""
-    s  {one}    ..  a  +1  0
-    a  {one}    ..  a  +1  0
-    a  {two}    ..  b   0 +1
-    b  {two}    ..  b   0 +1
-    b  {three}  +.  c  -1  0
-    c  {three}  +.  c  -1  0
-    c  {four}   0+  d   0 -1
-    d  {four}   0+  d   0 -1
+    """A machine of runs of words, in this order, those of one group equally long.
+
+    Each run counts up for the next one of its group, which counts down: a^n b^n c^n is of one
+    group, a^m b^n c^m d^n of two. `least` 0 lets the empty word in.
     """
-    return machine(rows, "d:00")
+    size, moves = len(blocks), list[CounterMove]()
+    before = [max((n for n in range(r) if groups[n] == groups[r]), default=-1) for r in range(size)]
+    for run, words in enumerate(blocks):
+        change = [(n == run and run in before) - (n == before[run]) for n in range(size)]
+        for state in (run - 1, run):
+            tests = ["+" if n == before[run] else "." for n in range(size)]
+            if 0 <= state < run and before[state] >= 0:
+                tests[before[state]] = "0"
+            test = "".join(tests)
+            moves += [CounterMove(state, word, test, run, tuple(change)) for word in words]
+    ends = (size - 1,) if least else (size - 1, -1)
+    return CounterMachine(tuple(moves), -1, tuple((state, "0" * size) for state in ends))

@@ -1,4 +1,4 @@
-"""Words of a context-free grammar: recognised, weighed, counted and drawn by dynamic programming.
+"""Words of a context-free grammar: recognised, counted and drawn by dynamic programming.
 
 CYK (Younger 1967) with one bit for each place where a part may end; the inside algorithm
 (Baker 1979); words of a length drawn uniformly from exact counts (Hickey and Cohen 1983).
@@ -18,7 +18,7 @@ ATTEMPTS = 2_000  # draws of one word before a grammar is called too ambiguous
 
 
 class Chart:
-    """A grammar made ready: membership, probabilities, counts, uniform words.
+    """A grammar made ready: membership, counts, uniform words.
 
     Of an `unambiguous` grammar no word has two derivations, so that draws need no second look.
     """
@@ -26,6 +26,7 @@ class Chart:
     def __init__(self, grammar: Grammar, unambiguous: bool = False) -> None:
         self.grammar, self.unambiguous = grammar, unambiguous
         self.rules: CNF = to_cnf(grammar)
+        self._counts: dict[str, list[int]] = {}
 
     # Membership --------------------------------------------------------------------------------
 
@@ -82,36 +83,23 @@ class Chart:
             return None
         return max(begun.bit_length() - 1, 0)
 
-    # Weights -----------------------------------------------------------------------------------
-
-    def inside(self, word: Sequence[str]) -> float:
-        """The probability of the word: of all its derivations together (rules by their weights)."""
-        return _inside(self.rules, word)
+    # Counts and uniform words ------------------------------------------------------------------
 
     @cached_property
     def counting(self) -> CNF:
         """The rules with the number of their derivations."""
         return to_cnf(self.grammar, counting=True)
 
-    def ambiguity(self, word: Sequence[str]) -> int:
-        """How many derivations the word has."""
-        return int(_inside(self.counting, word))
-
-    # Counts and uniform words ------------------------------------------------------------------
-
-    @cached_property
-    def _counts(self) -> dict[str, list[int]]:
-        """Derivations from each name of words of length 0, 1, 2, …, as far as asked for."""
-        words = self.counting.words
-        return {name: [0, int(sum(words[name].values()))] for name in self.counting.pairs}
-
     def _fill(self, length: int) -> dict[str, list[int]]:
-        """Counts up to a length."""
+        """Derivations from each name of words of length 0, 1, 2, …, at least up to a length."""
         counts = self._counts
+        if not counts:
+            words = self.counting.words
+            counts |= {name: [0, sum(words[name].values())] for name in self.counting.pairs}
         for n in range(len(counts[self.rules.start]), length + 1):
             rows = {
                 name: sum(
-                    int(weight) * sum(counts[b][k] * counts[c][n - k] for k in range(1, n))
+                    weight * sum(counts[b][k] * counts[c][n - k] for k in range(1, n))
                     for (b, c), weight in row.items()
                 )
                 for name, row in self.counting.pairs.items()
@@ -123,8 +111,28 @@ class Chart:
     def count(self, length: int) -> int:
         """Derivations of words of this length: as many as there are words, if none has two."""
         if not length:
-            return int(self.counting.empty)
+            return self.counting.empty
         return self._fill(length)[self.rules.start][length]
+
+    def ambiguity(self, word: Sequence[str]) -> int:
+        """How many derivations the word has, by the inside algorithm."""
+        rules, size = self.counting, len(word)
+        if not word:
+            return rules.empty
+        table: dict[tuple[int, int], dict[str, int]] = {}
+        for width in range(1, size + 1):
+            for i in range(size - width + 1):
+                cell: dict[str, int] = {}
+                if width == 1:
+                    cell = {a: row[word[i]] for a, row in rules.words.items() if word[i] in row}
+                for a, row in rules.pairs.items():
+                    for (b, c), weight in row.items():
+                        for k in range(i + 1, i + width):
+                            if b in table[i, k] and c in table[k, i + width]:
+                                more = weight * table[i, k][b] * table[k, i + width][c]
+                                cell[a] = cell.get(a, 0) + more
+                table[i, i + width] = cell
+        return table[0, size].get(rules.start, 0)
 
     def sample(self, length: int, rng: Random) -> tuple[str, ...]:
         """One word of this length, each as likely as any other.
@@ -151,31 +159,10 @@ class Chart:
             rank = rng.randrange(counts[name][n])
             splits = ((b, c, k) for b, c in self.counting.pairs[name] for k in range(1, n))
             for b, c, k in splits:  # which two names, and where the first of them ends
-                weight = int(self.counting.pairs[name][b, c])
+                weight = self.counting.pairs[name][b, c]
                 ways = weight * counts[b][k] * counts[c][n - k]
                 if rank < ways:
                     stack += [(c, n - k), (b, k)]
                     break
                 rank -= ways
         return tuple(word)
-
-
-def _inside(rules: CNF, word: Sequence[str]) -> float:
-    """The summed weight of the derivations of a word, by the weights of the rules."""
-    if not word:
-        return rules.empty
-    size = len(word)
-    table: dict[tuple[int, int], dict[str, float]] = {}
-    for width in range(1, size + 1):
-        for i in range(size - width + 1):
-            cell: dict[str, float] = {}
-            if width == 1:
-                cell = {a: row[word[i]] for a, row in rules.words.items() if word[i] in row}
-            for a, row in rules.pairs.items():
-                for (b, c), weight in row.items():
-                    for k in range(i + 1, i + width):
-                        if b in table[i, k] and c in table[k, i + width]:
-                            more = weight * table[i, k][b] * table[k, i + width][c]
-                            cell[a] = cell.get(a, 0) + more
-            table[i, i + width] = cell
-    return table[0, size].get(rules.start, 0)

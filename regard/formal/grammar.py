@@ -2,9 +2,8 @@
 
     # a comment; the left side of the first rule is the start
     S -> NP VP
-    NP -> the N [0.8] | 'the' N PP [0.2]     # weights, for drawing and for probabilities
-    E -> E '+' T | T                         # quoted: a terminal, whatever it looks like
-    A -> a A b |                             # nothing, or ε: the empty word
+    E -> E '+' T | T     # quoted: a terminal, whatever it looks like
+    A -> a A b |         # nothing, or ε: the empty word
 
 What stands on no left side is a terminal. A line that begins with | goes on with the rule above.
 """
@@ -22,17 +21,16 @@ from regard.formal.lark_parser import Lark, Token, UnexpectedInput, make_parser
 SYNTAX = r"""
 file: _LINES? (rule _LINES)*
 rule: NAME _ARROW right (_BAR right)*
-right: (NAME | QUOTED | WEIGHT)*
+right: (NAME | QUOTED)*
 _ARROW: "->" | "→" | "::="
 _BAR.2: /(\s|#[^\n]*\n)*\|/
 _LINES.1: /(\s*(#[^\n]*)?\n)+\s*/
 NAME: /((?!->|::=)[^\s|'"\[\]#→])+/
 QUOTED: /'[^'\n]*'|"[^"\n]*"/
-WEIGHT: /\[[^\]\[\n]*\]/
 %ignore /[^\S\n]+/
 %ignore /#[^\n]*/
 """
-NEEDED = {"'": "a closing '", '"': 'a closing "', "[": "a weight such as [0.5]"}
+NEEDED = {"'": "a closing '", '"': 'a closing "', "[": "a bracket in quotes: '['"}
 
 
 class Symbol(NamedTuple):
@@ -48,7 +46,6 @@ class Production:
 
     left: str
     right: tuple[Symbol, ...]
-    weight: float = 1.0
 
     def __str__(self) -> str:
         return f"{self.left} -> {' '.join(symbol.text for symbol in self.right) or 'ε'}"
@@ -56,18 +53,10 @@ class Production:
 
 @dataclass(frozen=True)
 class Grammar:
-    """A start and rules; those of a left side are as likely as their weights say."""
+    """A start and rules."""
 
     start: str
     rules: tuple[Production, ...]
-
-    @cached_property
-    def by_left(self) -> dict[str, list[Production]]:
-        """The rules of each left side."""
-        rules: dict[str, list[Production]] = {}
-        for rule in self.rules:
-            rules.setdefault(rule.left, []).append(rule)
-        return rules
 
     @cached_property
     def terminals(self) -> tuple[str, ...]:
@@ -143,23 +132,15 @@ def syntax_error(error: Any, name: str) -> DataError:
 
 
 def read_right(left: str, tokens: list[Token], lefts: list[str], name: str) -> Production:
-    """One alternative: its symbols, without ε, and its weight, which comes last."""
-    weight, symbols = 1.0, list[Symbol]()
+    """One alternative: its symbols, without ε."""
+    symbols = list[Symbol]()
     for token in tokens:
         if token.type == "QUOTED":
             symbols.append(Symbol(token[1:-1], True))
-        elif token.type == "WEIGHT":
-            try:
-                weight = float(token[1:-1])
-            except ValueError:
-                weight = -1.0
-            if token is not tokens[-1] or not 0 < weight < float("inf"):
-                expected = "a number above 0, at the end of its alternative"
-                raise error_at(token, name, token, expected, "quote a bracket: '['")
         elif token not in lefts and token[0].isupper():  # taken for a slip
             close = nearest(token, lefts, 1)
             fix = (f"did you mean {close}? " if close else "") + f"A terminal in quotes: '{token}'"
             raise error_at(token, name, f"no rule for {token}", "a left side of some rule", fix)
         elif token != "ε":
             symbols.append(Symbol(str(token), token not in lefts))
-    return Production(left, tuple(symbols), weight)
+    return Production(left, tuple(symbols))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import comb, prod
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from regard.errors import DataError
-from regard.formal.counter_machine import MAJORITY, CounterMachine
+from regard.formal.counter_machine import CounterMachine, block_machine
 from regard.formal.dfa import Word
 
 EMPTY = "ε"  # the empty word as text
@@ -33,13 +34,6 @@ class WordSource(Protocol):
         """A member of a length that some have, each as likely as any other."""
 
 
-class Fault(NamedTuple):
-    """Why a word is not in a language: where it goes wrong, from 0, and what is wrong there."""
-
-    at: int
-    why: str
-
-
 @dataclass(frozen=True)
 class Language:
     """A named language over an alphabet; `kind` is its place in the Chomsky hierarchy."""
@@ -56,17 +50,17 @@ class Language:
         """Whether a word is a member."""
         return self.source.failure(word) is None
 
-    def fault(self, word: Sequence[str]) -> Fault | None:
-        """Why a word is not a member; None: it is."""
+    def fault(self, word: Sequence[str]) -> str | None:
+        """Why a word is not a member, and where it goes wrong; None: it is."""
         at = self.source.failure(word)
         if at is None:
             return None
         if at >= len(word):
-            return Fault(at, "no member ends here" if word else "the empty word is no member")
+            return "no member ends here" if word else "the empty word is no member"
         why = "cannot stand there" if word[at] in self.alphabet else "is not in the alphabet"
         if isinstance(self.source, Halves) and word[at] in self.alphabet:
             why = f"differs from symbol {self.source.partner(at, len(word)) + 1}"
-        return Fault(at, f"symbol {at + 1}, {word[at]}, {why}")
+        return f"symbol {at + 1}, {word[at]}, {why}"
 
     def has(self, length: int) -> bool:
         """Whether some member has this length."""
@@ -142,10 +136,14 @@ def edit(word: Word, alphabet: Word, more: int, rng: Random) -> Word:
 class Blocks:
     """Runs of words of one kind each; runs of one group are equally long: a^m b^n c^m d^n."""
 
-    machine: CounterMachine
     blocks: tuple[Word, ...]
     groups: tuple[int, ...]
     least: int = 0
+
+    @cached_property
+    def machine(self) -> CounterMachine:
+        """What recognises them."""
+        return block_machine(self.blocks, self.groups, self.least)
 
     def failure(self, word: Sequence[str]) -> int | None:
         """Where the counter machine stops."""
@@ -229,7 +227,9 @@ class Majority:
 
     def failure(self, word: Sequence[str]) -> int | None:
         """The end, or a symbol that is no digit."""
-        return MAJORITY.failure(word)
+        if 2 * word.count("1") > len(word) == word.count("0") + word.count("1"):
+            return None
+        return next((n for n, symbol in enumerate(word) if symbol not in ("0", "1")), len(word))
 
     def count(self, length: int) -> int:
         """How many words there are of this length."""

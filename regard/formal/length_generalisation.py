@@ -159,11 +159,7 @@ def run_task(
     if out is not None:
         with Path(out).open("a") as file:
             file.write(json.dumps(run.to_dict()) + "\n")
-    near = "–" if run.near is None else f"{run.near:.1%}"
-    note(
-        f"{run.task}, {run.model}, seed {run.seed}: length {short} {run.short:.1%}, "
-        f"to {NEAR} {near}, to the end {run.far:.1%}, {run.train_s} s"
-    )
+    note(f"{task.name}, {name}, seed {seed}: length {short} {run.short:.1%}, after {run.far:.1%}")
     return run
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import ne
 
 from regard.formal.dfa import DFA, Word, explore
 
@@ -37,11 +38,11 @@ class LearntDFA:
 class ObservationTable:
     """Answers for words that reach states, each with every ending."""
 
-    def __init__(self, answers: Answers, alphabet: Iterable[str]) -> None:
+    def __init__(self, answers: Answers, alphabet: Iterable[str], endings: Iterable[Word]) -> None:
         self.ask, self.alphabet = answers, tuple(alphabet)
         self.known: dict[Word, bool] = {}
         self.reach: list[Word] = [()]
-        self.endings: list[Word] = [()]
+        self.endings = list(endings)
 
     def answer(self, words: Iterable[Word]) -> list[bool]:
         """What is said of each word; each is asked once, all at the same time."""
@@ -74,10 +75,15 @@ class ObservationTable:
         """Its states are numbered as `reach`; a row without a state is the state most like it."""
         states = self.rows(self.reach)
         number = {row: n for n, row in enumerate(states)}
+
+        def closest(row: tuple[bool, ...]) -> int:  # by acceptance first
+            unlike = [(row[0] != other[0], sum(map(ne, row, other))) for other in states]
+            return unlike.index(min(unlike))
+
         moves = []
         for word in self.reach:
             after = self.rows([word + (symbol,) for symbol in self.alphabet])
-            moves.append(tuple(number[r] if r in number else closest(r, states) for r in after))
+            moves.append(tuple(number[row] if row in number else closest(row) for row in after))
         accepting = frozenset(n for n, row in enumerate(states) if row[0])
         return DFA(self.alphabet, tuple(moves), accepting)
 
@@ -99,16 +105,6 @@ class ObservationTable:
         return True
 
 
-def closest(row: tuple[bool, ...], states: Sequence[tuple[bool, ...]]) -> int:
-    """The state whose row differs least, by acceptance first."""
-
-    def unlike(n: int) -> tuple[bool, int]:
-        other = states[n]
-        return row[0] != other[0], sum(a != b for a, b in zip(row, other, strict=True))
-
-    return min(range(len(states)), key=unlike)
-
-
 def learn_dfa(
     answers: Answers,
     alphabet: Iterable[str],
@@ -117,12 +113,14 @@ def learn_dfa(
     tries: int = 2000,
     seconds: float = 60.0,
     enough: float = 1.0,
+    endings: Iterable[Word] = ((),),
 ) -> LearntDFA:
     """Ask until `tries` fresh words of `draw` all agree, `most` states or the time are reached.
 
-    An agreement that is `enough` lets a smaller automaton stand for a larger one.
+    An agreement that is `enough` lets a smaller automaton stand for a larger one. `endings`, the
+    empty word first, tell states apart from the start.
     """
-    table, end = ObservationTable(answers, alphabet), time.monotonic() + seconds
+    table, end = ObservationTable(answers, alphabet, endings), time.monotonic() + seconds
     tried: list[tuple[float, DFA]] = []
     while True:
         table.close(most)

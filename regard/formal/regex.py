@@ -1,302 +1,253 @@
-"""Regular expressions as trees, and their automata by derivatives (Brzozowski 1964; Owens 2009).
+"""Regular expressions over characters, or over words between blanks, and their automata.
 
-The derivative of an expression by a symbol is an expression of what may follow that symbol, so
-expressions themselves are the states; complement and intersection cost nothing extra.
+    a(b|c)*d?       characters: . any, [a-z] and [^ab] sets, {2,4} times, & and, ~ not, \\ escapes
+    leeuw .* [aap olifant]+ leeuw       over words
+
+`()` is the empty word and `[]` nothing at all. `.`, `[^…]` and `~` speak of the alphabet: the
+symbols of the expression itself unless more are given. Each part becomes states with free moves
+between them (Thompson 1968); sets of these are the states of the automaton (Rabin and Scott 1959).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import cache, reduce
+from operator import and_
 
-from regard.errors import ResourceError
+from regard.errors import DataError, ResourceError
 from regard.formal.dfa import DFA, explore
+from regard.formal.lark_parser import Lark, Token, Tree, UnexpectedInput, make_parser
 
-MOST_STATES, MOST_PARTS = 100, 3_000  # of an automaton and of the expression made of it
+MARKS = frozenset("()[]{}|&~*+?.\\")
+MAX_TIMES = 250  # of {m,n}
+MAX_PARTS = 20_000  # states before they are put together
 
+SYNTAX = r"""
+?either: both ("|" both)*
+?both: after ("&" after)*
+after: factor*
+?factor: "~" factor -> negate
+    | times
+?times: single
+    | times "*" -> star
+    | times "+" -> plus
+    | times "?" -> optional
+    | times BOUNDS -> bounds
+?single: SYMBOL -> symbol
+    | SET -> members
+    | "." -> any
+    | "(" either ")"
+SET: /\[(\\.|[^\]\\])*\]?/s
+BOUNDS: /\{[^()\[\]{}|&~*+?.\\]*\}?/
+"""
+TIMES: dict[str, tuple[int, int | None]] = {
+    "star": (0, None),
+    "plus": (1, None),
+    "optional": (0, 1),
+}
+CHARACTER = r"\\.|[^()\[\]{}|&~*+?.\\]"
+WORD = r"(?:\\.|[^()\[\]{}|&~*+?.\\\s])+"
 
-@dataclass(frozen=True)
-class Symbols:
-    """One symbol of a set; of the empty set: no word at all."""
-
-    members: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Concatenation:
-    """One part after the other; without parts: the empty word."""
-
-    parts: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class Union:
-    """A word of any of the parts."""
-
-    parts: frozenset[Node]
-
-
-@dataclass(frozen=True)
-class Intersection:
-    """A word that all parts have."""
-
-    parts: frozenset[Node]
-
-
-@dataclass(frozen=True)
-class Complement:
-    """Any word but those of the inner expression."""
-
-    inner: Node
+Ends = tuple[int, int]
+"""The states where words of a part begin and end."""
 
 
-@dataclass(frozen=True)
-class Star:
-    """The inner expression any number of times."""
-
-    inner: Node
-
-
-Node = Symbols | Concatenation | Union | Intersection | Complement | Star
-NOTHING, EMPTY = Symbols(frozenset()), Concatenation(())
-ANYTHING = Complement(NOTHING)
+@cache
+def parser(words: bool) -> Lark:
+    """The parser of expressions over words, or over characters, where blanks are symbols."""
+    symbol = f"SYMBOL: /{WORD if words else CHARACTER}/s\n"
+    return make_parser(SYNTAX + symbol + (r"%ignore /\s+/" if words else ""), start="either")
 
 
-# Building, with the laws that keep derivatives few ----------------------------------------------
-
-
-def concatenate(*parts: Node) -> Node:
-    """The parts one after the other."""
-    flat: list[Node] = []
-    for part in parts:
-        if part == NOTHING:
-            return NOTHING
-        flat += part.parts if isinstance(part, Concatenation) else (part,)
-    return flat[0] if len(flat) == 1 else Concatenation(tuple(flat))
-
-
-def unite(*parts: Node) -> Node:
-    """Any of the parts: in any order, each once, single symbols in one set."""
-    flat: set[Node] = set()
-    members: frozenset[str] = frozenset()
-    for part in parts:
-        for one in part.parts if isinstance(part, Union) else (part,):
-            if isinstance(one, Symbols):
-                members |= one.members
-            else:
-                flat.add(one)
-    if ANYTHING in flat:
-        return ANYTHING
-    if EMPTY in flat and any(nullable(part) for part in flat if part != EMPTY):
-        flat.remove(EMPTY)
-    if members:
-        flat.add(Symbols(members))
-    return _one_of(flat, NOTHING, Union)
-
-
-def intersect(*parts: Node) -> Node:
-    """What all parts have."""
-    flat: set[Node] = set()
-    for part in parts:
-        flat |= part.parts if isinstance(part, Intersection) else {part}
-    flat.discard(ANYTHING)
-    return NOTHING if NOTHING in flat else _one_of(flat, ANYTHING, Intersection)
-
-
-def _one_of(parts: set[Node], none: Node, kind: type[Union] | type[Intersection]) -> Node:
-    """A set of parts, unless there is one part or none."""
-    if len(parts) > 1:
-        return kind(frozenset(parts))
-    return next(iter(parts), none)
-
-
-def complement(inner: Node) -> Node:
-    """All other words."""
-    return inner.inner if isinstance(inner, Complement) else Complement(inner)
-
-
-def star(inner: Node) -> Node:
-    """Any number of times; the empty word inside says nothing new."""
-    if isinstance(inner, Union) and EMPTY in inner.parts:
-        inner = unite(*(inner.parts - {EMPTY}))
-    if isinstance(inner, Star):
-        return inner
-    return EMPTY if inner in (NOTHING, EMPTY) else Star(inner)
-
-
-def repeat(inner: Node, least: int, most: int | None) -> Node:
-    """From `least` to `most` times; None: without end."""
-    head = (inner,) * least
-    if most is None:
-        return concatenate(*head, star(inner))
-    tail: Node = EMPTY
-    for _ in range(most - least):
-        tail = unite(EMPTY, concatenate(inner, tail))
-    return concatenate(*head, tail)
-
-
-# Derivatives ------------------------------------------------------------------------------------
-
-
-def nullable(node: Node) -> bool:
-    """Whether the empty word is one of its words."""
-    match node:
-        case Symbols():
-            return False
-        case Star():
-            return True
-        case Complement(inner):
-            return not nullable(inner)
-        case Union(parts):
-            return any(map(nullable, parts))
-        case Concatenation(parts) | Intersection(parts):
-            return all(map(nullable, parts))
-
-
-def derive(node: Node, symbol: str) -> Node:
-    """What may follow the symbol."""
-    match node:
-        case Symbols(members):
-            return EMPTY if symbol in members else NOTHING
-        case Star(inner):
-            return concatenate(derive(inner, symbol), node)
-        case Complement(inner):
-            return complement(derive(inner, symbol))
-        case Union(parts):
-            return unite(*(derive(part, symbol) for part in parts))
-        case Intersection(parts):
-            return intersect(*(derive(part, symbol) for part in parts))
-        case Concatenation(parts):
-            options = []  # the first part has the symbol, or a later one if those before are empty
-            for n, part in enumerate(parts):
-                options.append(concatenate(derive(part, symbol), *parts[n + 1 :]))
-                if not nullable(part):
-                    break
-            return unite(*options)
-
-
-def to_dfa(node: Node, alphabet: Iterable[str]) -> DFA:
+def regex_dfa(text: str, alphabet: Iterable[str] | None = None, words: bool = False) -> DFA:
     """The smallest automaton of an expression."""
-    return explore(alphabet, node, derive, nullable).minimise()
+    symbols = tuple(alphabet) if alphabet is not None else symbols_of(text, words)
+    reader = RegexReader(text, words, symbols)
+    return reader.determinise(reader.read())
 
 
-# Back: an expression of an automaton ------------------------------------------------------------
+def symbols_of(text: str, words: bool = False) -> tuple[str, ...]:
+    """The symbols that an expression names, sorted."""
+    reader = RegexReader(text, words, None)
+    reader.read()
+    return tuple(sorted(reader.seen))
 
 
-def from_dfa(dfa: DFA) -> Node:
-    """An expression of the automaton's language, by taking out one state after the other.
+class RegexReader:
+    """Turns what lark parsed into states over an alphabet, or over any (None)."""
 
-    It can be exponentially longer than the automaton: past MOST_PARTS it is given up.
-    """
-    dfa = dfa.minimise()
-    if len(dfa.live) > MOST_STATES:
-        raise too_long(f"{len(dfa.live)} states")
-    edges: dict[int, dict[int, Node]] = {-1: {dfa.start: EMPTY}}  # -1: before; -2: after
-    for state in dfa.live:
-        row = edges.setdefault(state, {-2: EMPTY} if state in dfa.accepting else {})
-        for symbol, target in zip(dfa.alphabet, dfa.moves[state], strict=True):
-            if target in dfa.live:
-                row[target] = unite(row.get(target, NOTHING), Symbols(frozenset({symbol})))
-    if dfa.start not in dfa.live:
-        return NOTHING
-    while len(edges) > 1:
-        state = min(edges.keys() - {-1}, key=lambda one: (_cost(edges, one), -one))
-        _take_out(edges, state)
-        largest = max(size(node) for row in edges.values() for node in row.values())
-        if largest > MOST_PARTS:
-            raise too_long(f"over {MOST_PARTS:,} parts")
-    return edges[-1].get(-2, NOTHING)
+    def __init__(self, text: str, words: bool, alphabet: tuple[str, ...] | None) -> None:
+        self.text, self.words, self.alphabet = text, words, alphabet
+        self.seen: set[str] = set()
+        self.moves: list[dict[str, int]] = []
+        """From each state, where a symbol leads."""
+        self.free: list[set[int]] = []
+        """From each state, where one may go without a symbol."""
 
+    def read(self) -> Ends:
+        """The whole expression; errors say line and column."""
+        try:
+            return self.build(parser(self.words).parse(self.text))
+        except UnexpectedInput as error:
+            raise self.syntax_error(error) from None
+        except RecursionError:
+            problem, fix = "brackets or repetitions too deep", "an expression with fewer of them"
+            raise ResourceError("reading an expression", problem, fix=fix) from None
 
-def too_long(problem: str) -> ResourceError:
-    """Why there is no expression."""
-    return ResourceError("finding an expression", problem, f"{MOST_PARTS:,} parts at most")
+    def syntax_error(self, error: UnexpectedInput) -> DataError:
+        """What stands where it cannot, or is still open at the end."""
+        token = getattr(error, "token", None)
+        if token is not None and token.type == "$END":
+            stack = error.interactive_parser.parser_state.value_stack
+            last = [part for part in stack if isinstance(part, Token) and part in "(~"][-1]
+            if last == "~":
+                return self.error("~ at the end", "what it negates", last.start_pos)
+            return self.error("( that is never closed", "a ) for each (", last.start_pos)
+        mark = self.text[error.pos_in_stream or 0]
+        expected = f"a symbol before it, or \\{mark} for the symbol {mark}"
+        if mark == ")":
+            expected = "a bracket that was opened before"
+        return self.error(repr(mark), expected, error.pos_in_stream)
 
+    def error(self, problem: str, expected: str, at: int | None) -> DataError:
+        """A problem at a place of the text."""
+        at = at or 0
+        line, column = self.text.count("\n", 0, at) + 1, at - self.text.rfind("\n", 0, at)
+        place = f"line {line}, column {column}" if "\n" in self.text else f"column {column}"
+        return DataError("reading an expression", f"{problem} at {place}", expected)
 
-def size(node: Node) -> int:
-    """How long an expression is, about."""
-    match node:
-        case Symbols(members):
-            return min(len(members), 2)
-        case Star(inner) | Complement(inner):
-            return 1 + size(inner)
-        case Concatenation(parts) | Union(parts) | Intersection(parts):
-            return 1 + sum(map(size, parts))
+    def build(self, tree: Tree[Token]) -> Ends:
+        """The states of a parsed part."""
+        parts = [part for part in tree.children if isinstance(part, Tree)]
+        if tree.data in TIMES:
+            return self.repeat(parts[0], *TIMES[tree.data])
+        if tree.data in ("both", "negate"):
+            automata = [self.determinise(self.build(part)) for part in parts]
+            return self.embed(~automata[0] if tree.data == "negate" else reduce(and_, automata))
+        if tree.data == "after":
+            start = end = self.add_state()
+            for part in parts:
+                begin, after = self.build(part)
+                self.free[end].add(begin)
+                end = after
+            return start, end
+        if tree.data == "either":
+            start, end = self.add_state(), self.add_state()
+            for part in parts:
+                begin, after = self.build(part)
+                self.free[start].add(begin)
+                self.free[after].add(end)
+            return start, end
+        members: Iterable[str] = self.alphabet or ()
+        if tree.data != "any":
+            token = tree.children[-1]
+            assert isinstance(token, Token)
+            if tree.data == "bounds":
+                return self.repeat(parts[0], *self.read_bounds(token), token.end_pos)
+            named = tree.data == "members"
+            members = self.read_set(token) if named else [self.symbol(token, token.start_pos or 0)]
+        start, end = self.add_state(), self.add_state()
+        self.moves[start] = dict.fromkeys(members, end)
+        return start, end
 
+    def add_state(self) -> int:
+        """A new state without moves."""
+        self.moves.append({})
+        self.free.append(set())
+        return len(self.moves) - 1
 
-def _cost(edges: dict[int, dict[int, Node]], state: int) -> int:
-    """How much longer the expressions grow when a state goes (Delgado and Morais 2004)."""
-    into = [size(row[state]) for one, row in edges.items() if state in row and one != state]
-    out = [size(node) for target, node in edges[state].items() if target != state]
-    loop = size(edges[state].get(state, EMPTY))
-    grown = sum(into) * len(out) + sum(out) * len(into) + loop * len(into) * len(out)
-    return grown - sum(into) - sum(out) - loop
+    def repeat(self, tree: Tree[Token], least: int, most: int | None, at: int | None = 0) -> Ends:
+        """A part from `least` to `most` times; None: without end."""
+        start = last = self.add_state()
+        final = self.add_state()
+        count = max(least, 1) if most is None else most
+        for n in range(count):
+            if n >= least:
+                self.free[last].add(final)
+            begin, end = self.build(tree)
+            if len(self.moves) > MAX_PARTS:
+                raise self.error(f"repetitions of over {MAX_PARTS:,} parts", "fewer", at)
+            self.free[last].add(begin)
+            if most is None and n + 1 == count:
+                self.free[end].add(begin)
+            last = end
+        self.free[last].add(final)
+        return start, final
 
+    def embed(self, dfa: DFA) -> Ends:
+        """The states of an automaton among the others."""
+        states, final = [self.add_state() for _ in dfa.moves], self.add_state()
+        for state, row in zip(states, dfa.moves, strict=True):
+            self.moves[state] = {s: states[n] for s, n in zip(dfa.alphabet, row, strict=True)}
+        for n in dfa.accepting:
+            self.free[states[n]].add(final)
+        return states[dfa.start], final
 
-def _take_out(edges: dict[int, dict[int, Node]], state: int) -> None:
-    """Every way through a state becomes an edge past it."""
-    row = edges.pop(state)
-    loop = star(row.pop(state, NOTHING))
-    for other in edges.values():
-        into = other.pop(state, None)
-        if into is None:
-            continue
-        for target, out in row.items():
-            other[target] = tidy(other.get(target, NOTHING), concatenate(into, loop, out))
+    def determinise(self, ends: Ends) -> DFA:
+        """The smallest automaton of the words between two states."""
 
+        def reach(states: set[int]) -> frozenset[int]:
+            waiting = list(states)
+            while waiting:
+                fresh = self.free[waiting.pop()] - states
+                states |= fresh
+                waiting += fresh
+            return frozenset(states)
 
-def tidy(*parts: Node) -> Node:
-    """Union, with what both have at their ends written once, and x x* or nothing as x*."""
-    union = unite(*parts)
-    if not isinstance(union, Union):
-        return union
-    kept: list[Node] = []
-    for part in sorted(union.parts - {EMPTY}, key=key):
-        steps = _steps(part)
-        for n, other in enumerate(map(_steps, kept)):
-            if other[0] == steps[0] or other[-1] == steps[-1]:
-                kept[n] = _join(other, steps)
-                break
-        else:
-            kept.append(part)
-    joined = unite(*kept)
-    if EMPTY not in union.parts:
-        return joined
-    match joined:
-        case Concatenation((*head, Star(inner))) if concatenate(*head) == inner:
-            return joined.parts[-1]
-        case Concatenation((Star(inner), *tail)) if concatenate(*tail) == inner:
-            return joined.parts[0]
-    return unite(joined, EMPTY)
+        def step(states: frozenset[int], symbol: str) -> frozenset[int]:
+            return reach({self.moves[n][symbol] for n in states if symbol in self.moves[n]})
 
+        def accepts(states: frozenset[int]) -> bool:
+            return ends[1] in states
 
-def key(node: Node) -> str:
-    """Equal for equal expressions, whatever the order of their parts; to sort by."""
-    match node:
-        case Symbols(members):
-            return f"[{' '.join(sorted(members))}]"
-        case Star(inner) | Complement(inner):
-            return f"{type(node).__name__}({key(inner)})"
-        case Concatenation(parts):
-            return f"({' '.join(map(key, parts))})"
-        case Union(parts) | Intersection(parts):
-            return f"{type(node).__name__}({' '.join(sorted(map(key, parts)))})"
+        return explore(self.alphabet or (), reach({ends[0]}), step, accepts).minimise()
 
+    def read_bounds(self, token: Token) -> tuple[int, int | None]:
+        """How often: `{m}`, `{m,}`, `{,n}` or `{m,n}`."""
+        start = token.start_pos or 0
+        text = "".join(token.strip("{}").split()) if self.words else token.strip("{}")
+        low, comma, high = text.partition(",")
+        numbers = [part for part in (low, high) if part]
+        right = numbers and all(p.isdecimal() and int(p) <= MAX_TIMES for p in numbers)
+        least = int(low or 0) if right else 0
+        most = None if comma and not high else int(high or low or 0) if right else 0
+        if not right or (most is not None and most < least):
+            expected = f"{{m}}, {{m,}} or {{m,n}} with m ≤ n ≤ {MAX_TIMES}"
+            raise self.error(f"{{{text}", expected, start + 1)
+        if not token.endswith("}"):
+            raise self.error("no } to close {", "{m,n}", start)
+        return least, most
 
-def _steps(node: Node) -> tuple[Node, ...]:
-    """The parts of an expression that come one after the other."""
-    return node.parts if isinstance(node, Concatenation) else (node,)
+    def symbol(self, text: str, at: int) -> str:
+        """A symbol without its escapes, which must be one of the alphabet."""
+        name = re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+        if self.alphabet is not None and name not in self.alphabet:
+            expected = f"one of {' '.join(sorted(self.alphabet))}"
+            raise self.error(f"the symbol {name!r}", expected, at)
+        self.seen.add(name)
+        return name
 
-
-def _join(one: tuple[Node, ...], two: tuple[Node, ...]) -> Node:
-    """Union of two, a common beginning and a common end once."""
-    left, right = list(one), list(two)
-    head: list[Node] = []
-    while left and right and left[0] == right[0]:
-        head.append(left.pop(0))
-        right.pop(0)
-    tail: list[Node] = []
-    while left and right and left[-1] == right[-1]:
-        tail.insert(0, left.pop())
-        right.pop()
-    return concatenate(*head, tidy(concatenate(*left), concatenate(*right)), *tail)
+    def read_set(self, token: Token) -> set[str]:
+        """A set; a ^ that comes first turns it round, x-z is a range of characters."""
+        start = token.start_pos or 0
+        if not re.fullmatch(r"\[(\\.|[^\\])*\]", token, re.DOTALL):
+            raise self.error("[ that is never closed", "a ] for each [", start)
+        pattern = rf"{WORD}|\S" if self.words else r"\\.|."
+        negated, inside = token[1:2] == "^", token[1:-1]
+        shift = start + 1 + negated
+        signs = [(m[0], shift + m.start()) for m in re.finditer(pattern, inside[negated:], re.S)]
+        members: set[str] = set()
+        while signs:
+            (sign, at), *signs = signs
+            is_range = len(signs) > 1 and signs[0][0] == "-" and signs[1][0] not in MARKS
+            if self.words or not is_range:
+                members.add(self.symbol(sign, at))
+                continue
+            last, signs = signs[1][0], signs[2:]
+            if sign[-1] > last[-1]:
+                raise self.error(f"{sign[-1]}-{last[-1]}", "a range that goes up", at)
+            span = {chr(code) for code in range(ord(sign[-1]), ord(last[-1]) + 1)}
+            members |= span if self.alphabet is None else span & set(self.alphabet)
+        self.seen |= members
+        return set(self.alphabet or ()) - members if negated else members

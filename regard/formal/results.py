@@ -10,7 +10,6 @@ from regard.formal.dfa import DFA
 from regard.formal.state_diagram import AutomatonResult
 from regard.result import DASH, Grid, Result, Row, grid_of, shown
 
-LONG = 300  # characters of an expression that is shown
 NEAR = 100  # lengths up to here are told apart from the rest
 
 
@@ -75,8 +74,6 @@ class Automaton(AutomatonResult):
     states: int
     dead: int
     """States from which nothing is accepted: none or one."""
-    expression: str | None
-    """A regular expression of it, where there is one of bearable length."""
     dot: str
     dfa: DFA = shown(json=False)
     shows_dead: bool = shown(json=False, default=False)
@@ -84,9 +81,7 @@ class Automaton(AutomatonResult):
     def parts(self) -> Iterator[str | Grid]:
         """The DOT text, then its size."""
         yield self.dot.rstrip()
-        dead = " (one is dead)" if self.dead else ""
-        short = f"; {self.expression}" if self.expression and len(self.expression) <= LONG else ""
-        yield f"{self.states} states{dead}{short}"
+        yield f"{self.states} states{' (one is dead)' if self.dead else ''}"
 
     def drawn(self) -> tuple[DFA, bool]:
         """The automaton, and whether its dead state is shown."""

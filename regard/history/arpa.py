@@ -14,7 +14,7 @@ import numpy as np
 
 from regard.errors import DataError
 from regard.files import BROKEN
-from regard.history.ngrams import Floats, Ids, Level, Ngrams
+from regard.history.ngrams import Level, Ngrams
 
 NEVER = -99.0
 """log10 of no probability, by custom; also what the start of a sentence has."""
@@ -72,35 +72,32 @@ class Lines:
 
 
 def read_arpa(file: Iterable[str], name: Path | str) -> tuple[Ngrams, list[str]]:
-    """A model, and the spelling of each of its ids: the single words in the file's order."""
+    """A model, and the spelling of each of its ids: the single words in the file's order.
+
+    Where the file has no <unk>, one that is never likely comes last.
+    """
     lines = Lines(file, name)
     rows = iter(lines)
     sizes = read_sizes(lines, rows)
     words: dict[str, int] = {}
     levels: list[Level] = []
     for n, size in enumerate(sizes, 1):
-        ids, logs, shares = read_level(lines, rows, n, size, words, n == len(sizes))
-        if n == 1:
-            start = words.get("<s>")
-        model = Ngrams(max(1, len(words)), tuple(levels), start)
-        levels.append(make_level(lines, model, ids, logs, shares))
+        below = Ngrams(max(1, len(words)), tuple(levels), words.get("<s>"))
+        levels.append(read_level(lines, rows, size, words, below, n == len(sizes)))
     if "\\end\\" not in (lines.last.strip(), *(line.strip() for line in rows)):
         raise lines.wrong("the end", "a line \\end\\ after the n-grams")
-    return Ngrams(len(words), tuple(levels), start), list(words)
+    return Ngrams(len(words), tuple(levels), words.get("<s>")), list(words)
 
 
 def read_sizes(lines: Lines, rows: Iterator[str]) -> list[int]:
     """How many n-grams of each length follow; ends before the first section."""
-    for line in rows:
-        if line.strip() == "\\data\\":
-            break
-    else:
+    if not any(line.strip() == "\\data\\" for line in rows):
         raise lines.wrong("the end", "a line \\data\\")
     sizes: list[int] = []
     for line in rows:
+        if not line.strip() and sizes:
+            return sizes
         if not line.strip():
-            if sizes:
-                return sizes
             continue
         label, _, count = line.removeprefix("ngram ").partition("=")
         if not line.startswith("ngram ") or label.strip() != str(len(sizes) + 1):
@@ -112,23 +109,26 @@ def read_sizes(lines: Lines, rows: Iterator[str]) -> list[int]:
 
 
 def read_level(
-    lines: Lines, rows: Iterator[str], n: int, size: int, words: dict[str, int], last: bool
-) -> tuple[Ids, Floats, Floats]:
-    """The n-grams of a section: ids (N, n), log p (N,) and back-off weights (N,), natural logs."""
+    lines: Lines, rows: Iterator[str], size: int, words: dict[str, int], below: Ngrams, last: bool
+) -> Level:
+    """The n-grams of a section, sorted by their contexts, which the levels below must hold."""
+    n = below.order + 1
     title = next((line for line in rows if line.strip()), "the end")
     if title.strip() != f"\\{n}-grams:":
         raise lines.wrong(repr(title), f"\\{n}-grams:")
-    ids: list[list[int]] = []
-    first = lines.number + 1
-    logs: list[float] = []
-    shares: list[float] = []
+    ids, logs, shares, first = list[list[int]](), list[float](), list[float](), lines.number + 1
     for line in rows:
         parts = line.split()
         if not parts or parts[0].startswith("\\"):
             break
         if len(parts) not in (n + 1, n + 2):
             raise lines.wrong(f"{len(parts)} fields", f"log p, {n} words and a back-off weight")
-        log, share = read_numbers(lines, line, n)
+        try:
+            log, share = float(parts[0]), float(parts[n + 1]) if len(parts) > n + 1 else 0.0
+        except ValueError:
+            raise lines.wrong(repr(line), "numbers before and after the words") from None
+        if not log <= 0 or not share < np.inf:
+            raise lines.wrong(repr(line), "log p of 0 or less, and a weight")
         logs.append(log)
         shares.append(0.0 if last else share)
         if n == 1:
@@ -139,49 +139,24 @@ def read_level(
             raise lines.wrong(f"the word {error}", "one of the single words above") from None
     if len(ids) != size:
         raise lines.wrong(f"{len(ids):,} {n}-grams", f"{size:,}, as the head says")
-    ngrams = np.array(ids, np.int64).reshape(-1, n)
-    check_repeats(lines, ngrams, first, list(words))
-    return ngrams, natural(logs), natural(shares)
-
-
-def check_repeats(lines: Lines, ids: Ids, first: int, words: list[str]) -> None:
-    """Refuse n-grams (N, n), on lines from `first` on, that stand there twice."""
-    order = np.lexsort(ids.T[::-1])  # stable: of two that are equal the earlier comes first
-    twice = np.flatnonzero((ids[order[1:]] == ids[order[:-1]]).all(1))
+    if n == 1 and "<unk>" not in words:
+        ids.append([words.setdefault("<unk>", len(words))])
+        logs.append(NEVER)
+        shares.append(0.0)
+    grams = np.array(ids, np.int64).reshape(-1, n)
+    context = np.zeros(len(grams), np.int64)
+    for m in range(n - 1):
+        context = below.find(m, context, grams[:, m])
+    if (context < 0).any():
+        problem = f"{n}-gram {int((context < 0).argmax()) + 1:,} goes on from a {n - 1}-gram"
+        raise lines.wrong(f"{problem} that is not listed", "each context among the shorter n-grams")
+    order = np.lexsort((grams[:, -1], context))  # stable: of two that are equal the earlier first
+    twice = np.flatnonzero((grams[order[1:]] == grams[order[:-1]]).all(1))
     if len(twice):
         at = twice[order[twice + 1].argmin()]
         before, again = first + int(order[at]), first + int(order[at + 1])
-        spelt = " ".join(words[id] for id in ids[order[at]])
+        spelt = " ".join(list(words)[id] for id in grams[order[at]])
         raise lines.wrong(f"{spelt!r} again, which line {before:,} has", "each n-gram once", again)
-
-
-def read_numbers(lines: Lines, line: str, n: int) -> tuple[float, float]:
-    """log p before the words of a line, and the weight after them, 0 where there is none."""
-    parts = line.split()
-    try:
-        log, share = float(parts[0]), float(parts[n + 1]) if len(parts) > n + 1 else 0.0
-    except ValueError:
-        raise lines.wrong(repr(line), "numbers before and after the words") from None
-    if not log <= 0 or not share < np.inf:
-        raise lines.wrong(repr(line), "log p of 0 or less, and a weight")
-    return log, share
-
-
-def natural(logs: list[float]) -> Floats:
-    """log10 as natural logarithms; what is never likely as −inf."""
-    values = np.array(logs, np.float64)
-    return np.where(values <= NEVER, -np.inf, values * LOG10)
-
-
-def make_level(lines: Lines, below: Ngrams, ids: Ids, logs: Floats, shares: Floats) -> Level:
-    """Sort the n-grams of a section by their contexts, which the level below must hold."""
-    context = np.zeros(len(ids), np.int64)
-    for n in range(ids.shape[1] - 1):
-        context = below.find(n, context, ids[:, n])
-    if len(ids) and (context < 0).any():
-        n, lost = ids.shape[1], int((context < 0).argmax())
-        problem = f"{n}-gram {lost + 1:,} goes on from a {n - 1}-gram that is not listed"
-        raise lines.wrong(problem, "each context among the shorter n-grams")
-    order = np.lexsort((ids[:, -1], context))
-    unseen = np.zeros(len(ids), np.int64)
-    return Level(context[order], ids[order, -1], logs[order], shares[order], unseen)
+    log10 = np.array([logs, shares])[:, order]
+    p, backoff = np.where(log10 <= NEVER, -np.inf, log10 * LOG10)  # NEVER is no probability
+    return Level(context[order], grams[order, -1], p, backoff, np.zeros(len(grams), np.int64))

@@ -12,12 +12,13 @@ it mostly has. Nothing knows which source word a target word came from.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.ambient import progress
 from regard.history.ibm1 import (
     Floats,
     Ids,
@@ -28,6 +29,9 @@ from regard.history.ibm1 import (
     link_keys,
     unknown_slot,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 RUNNERS_UP = 8  # other classes that could stand at any place
 
@@ -142,11 +146,9 @@ def train_bayes(sources: Ragged, targets: Ragged, source_words: int, k: float = 
 
 # Logistic regression ------------------------------------------------------------------------------
 
-Say = Callable[[str], None]
-
 
 class BagObjective:
-    """What is minimised, with its gradient, over bias b and weights w of some pairs.
+    """What is minimised over bias b and weights w of some pairs.
 
         −Σ_pairs Σ_class∈target log p(class | bag) + l2/2 |w|²
         p(class | bag) ∝ exp(b[class] + Σ_f x_f w[f, class])
@@ -161,45 +163,31 @@ class BagObjective:
     def __init__(
         self, sources: Ragged, said: Ragged, support: Sparse, count: int, l2: float
     ) -> None:
-        self.count, self.l2 = count, l2
-        self.seen = np.bincount(said.ids, minlength=count).astype(np.float64)
-        self.said = np.diff(said.bounds).astype(np.float64)  # classes of each pair
+        from torch import from_numpy
+
+        self.l2, classes = l2, np.diff(said.bounds)
+        self.seen = from_numpy(np.bincount(said.ids, minlength=count).astype(np.float64))
+        self.said = from_numpy(classes.astype(np.float64))  # classes of each pair
         sizes = np.diff(support.bounds)[sources.ids]
         shift = support.bounds[sources.ids] - (np.cumsum(sizes) - sizes)
         cells = np.arange(sizes.sum()) + np.repeat(shift, sizes)
-        pairs = np.repeat(np.arange(len(self.said)), np.diff(sources.bounds))
-        keys = np.repeat(pairs, sizes) * count + support.columns[cells]
-        order = np.argsort(keys, kind="stable")
-        keys, self.cells = keys[order], cells[order].astype(np.int32)
-        new = np.append(True, keys[1:] != keys[:-1]) if len(keys) else np.zeros(0, bool)
-        self.starts = np.flatnonzero(new)
-        self.sizes = np.diff(np.append(self.starts, len(keys)))
-        self.pair, self.column = np.divmod(keys[self.starts], count)
-        wanted = np.repeat(np.arange(len(self.said)), np.diff(said.bounds)) * count + said.ids
-        self.right = np.isin(keys[self.starts], wanted).astype(np.float64)  # of each sum
-        self.cell_count = len(support.columns)
-        self.wanted = self.by_cell(self.right)  # how often weight and class were both there
+        pairs = np.repeat(np.repeat(np.arange(len(classes)), np.diff(sources.bounds)), sizes)
+        sums, place = np.unique(pairs * count + support.columns[cells], return_inverse=True)
+        wanted = np.repeat(np.arange(len(classes)), classes) * count + said.ids
+        self.right = from_numpy(np.isin(sums, wanted).astype(np.float64))  # of each sum
+        self.pair, self.column = map(from_numpy, np.divmod(sums, count))
+        self.cells, self.place = (from_numpy(x.astype(np.int32)) for x in (cells, place))
 
-    def by_cell(self, sums: Floats) -> Floats:
-        """What belongs to sums, added up by weight."""
-        spread = np.repeat(sums, self.sizes)
-        return np.bincount(self.cells, spread, self.cell_count).astype(np.float64)
-
-    def __call__(self, bias: Floats, weights: Floats) -> tuple[float, Floats, Floats]:
-        """The value, and the gradients of bias and weights."""
-        shift = float(bias.max())
-        alone = np.exp(bias - shift)  # of a class without weights
-        touched = weights[self.cells]
-        extra = np.add.reduceat(touched, self.starts) if len(touched) else touched
-        moved = alone[self.column] * np.expm1(extra)
-        z = alone.sum() + np.bincount(self.pair, moved, len(self.said))  # (pairs,)
-        loss = float(self.said @ (np.log(z) + shift) - self.seen @ bias - self.right @ extra)
-        share = self.said / z  # (pairs,)
-        expected = alone * share.sum()
-        expected += np.bincount(self.column, moved * share[self.pair], self.count)
-        inside = (alone[self.column] + moved) * share[self.pair]
-        slope = self.by_cell(inside) - self.wanted + self.l2 * weights
-        return loss + self.l2 / 2 * float(weights @ weights), expected - self.seen, slope
+    def __call__(self, bias: Tensor, weights: Tensor) -> Tensor:
+        """The value; index_select and index_add, whose gradients are sums in one order."""
+        shift = bias.detach().max()
+        alone = (bias - shift).exp()  # of a class without weights
+        touched = weights.index_select(0, self.cells)
+        extra = (0 * self.right).index_add(0, self.place, touched)
+        moved = alone.index_select(0, self.column) * extra.expm1()
+        z = alone.sum() + (0 * self.said).index_add(0, self.pair, moved)  # (pairs,)
+        loss = self.said @ (z.log() + shift) - self.seen @ bias - self.right @ extra
+        return loss + self.l2 / 2 * weights @ weights
 
 
 def train_logreg(
@@ -207,45 +195,22 @@ def train_logreg(
     targets: Ragged,
     source_words: int,
     l2: float = 1.0,
-    best: int = 50,
+    top: int = 50,
     steps: int = 100,
-    say: Say = lambda text: None,
 ) -> BagModel:
     """Fit by L-BFGS from zero weights: nothing is drawn, so that two runs agree to the bit."""
+    import torch
+
     classes, said = classify(sources, targets)
     count = len(classes.word)
     met = meetings(sources, said, source_words, count)
-    support = met.keep(telling(met, best), met.values)
+    support = met.keep(telling(met, top), met.values)
     objective = BagObjective(sources, said, support, count, l2)
-    start = np.log(classes.seen / classes.seen.sum())
-    bias, weights = minimise(objective, start, np.zeros(len(support.values)), steps, say)
-    return BagModel(classes, bias, np.zeros(count), replace(support, values=weights))
-
-
-def telling(met: Sparse, best: int) -> NDArray[np.bool_]:
-    """The cells that most surprise in each row: n log n / expected, at most `best` of a row."""
-    rows, total = met.row_of, met.values.sum()
-    by_row = np.bincount(rows, met.values, len(met.bounds) - 1)[rows]
-    by_column = np.bincount(met.columns, met.values)[met.columns]
-    gain = met.values * np.log(met.values * total / (by_row * by_column))
-    order = np.lexsort((-gain, rows))
-    rank = np.empty(len(rows), np.int64)
-    rank[order] = np.arange(len(rows)) - met.bounds[rows[order]]
-    kept: NDArray[np.bool_] = (rank < best) & (gain > 0)
-    return kept
-
-
-def minimise(
-    objective: BagObjective, bias: Floats, weights: Floats, steps: int, say: Say
-) -> tuple[Floats, Floats]:
-    """The bias and weights of the least value, after at most so many steps."""
-    import torch
-
-    split = len(bias)
-    both = torch.from_numpy(np.concatenate((bias, weights))).requires_grad_()
-    scale = float(objective.said.sum())  # of a mean, the gradient's limit is the same everywhere
+    bias = torch.from_numpy(np.log(classes.seen / classes.seen.sum())).requires_grad_()
+    weights = torch.zeros(len(support.values), dtype=torch.float64, requires_grad=True)
+    scale = objective.said.sum()  # of a mean, the gradient's limit is the same everywhere
     search = torch.optim.LBFGS(
-        [both],
+        [bias, weights],
         max_iter=steps,
         max_eval=2 * steps,
         tolerance_grad=1e-9,
@@ -253,13 +218,27 @@ def minimise(
         line_search_fn="strong_wolfe",
     )
 
-    def closure() -> float:
-        now = both.detach().numpy()
-        value, *slopes = objective(now[:split], now[split:])
-        both.grad = torch.from_numpy(np.concatenate(slopes) / scale)
-        say(f"{value / scale:.4f} nats a word")
-        return value / scale
+    def closure() -> Tensor:
+        search.zero_grad()
+        value = objective(bias, weights) / scale
+        value.backward()
+        say(f"{value.item():.4f} nats a word")
+        return value
 
-    search.step(closure)
-    fitted: Floats = both.detach().numpy()
-    return fitted[:split], fitted[split:]
+    with progress("fitting") as say:
+        search.step(closure)
+    rows = replace(support, values=weights.detach().numpy())
+    return BagModel(classes, bias.detach().numpy(), np.zeros(count), rows)
+
+
+def telling(met: Sparse, top: int) -> NDArray[np.bool_]:
+    """The cells that most surprise in each row: n log n / expected, at most `top` of a row."""
+    rows, total = met.row_of, met.values.sum()
+    by_row = np.bincount(rows, met.values, len(met.bounds) - 1)[rows]
+    by_column = np.bincount(met.columns, met.values)[met.columns]
+    gain = met.values * np.log(met.values * total / (by_row * by_column))
+    order = np.lexsort((-gain, rows))
+    rank = np.empty(len(rows), np.int64)
+    rank[order] = np.arange(len(rows)) - met.bounds[rows[order]]
+    kept: NDArray[np.bool_] = (rank < top) & (gain > 0)
+    return kept

@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.history.clusters import Whole
 from regard.history.config import Smoothing
-from regard.history.ngrams import DrawnWord, Floats, Ids, Level, Ngrams, check_ids
+from regard.history.ngrams import Floats, Ids, Level, Ngrams, check_ids
 from regard.history.smoothing import safe_log, train_ngrams
 
 
@@ -50,16 +50,6 @@ class ClassNgrams:
         words = check_ids(ids, self.vocab)
         return self.model.logprobs(self.classes[words]) + self.emission[words]
 
-    def draw(self, context: Sequence[int], order: int, chance: float) -> DrawnWord:
-        """A class as `Ngrams.draw` does, then a word as often as it was seen in its class."""
-        drawn = self.model.draw(
-            self.classes[check_ids(context, self.vocab)].tolist(), order, chance
-        )
-        words = np.flatnonzero(self.classes == drawn.word)
-        sums = np.cumsum(np.exp(self.emission[words]))
-        at = int(np.searchsorted(sums, drawn.rest * sums[-1], "right"))
-        return drawn._replace(word=int(words[min(at, len(words) - 1)]))
-
 
 def train_class_ngrams(
     ids: Ids,
@@ -68,7 +58,6 @@ def train_class_ngrams(
     way: Smoothing = "kneser-ney",
     k: float = 1.0,
     start: int | None = None,
-    prune: Sequence[int] = (),
 ) -> ClassNgrams:
     """Count classes as `train_ngrams` does words; a sentence's start needs a class of its own."""
     size, first = int(classes.max()) + 1, None if start is None else int(classes[start])
@@ -76,5 +65,5 @@ def train_class_ngrams(
     seen, words = np.bincount(classes, counts, size), np.bincount(classes, minlength=size)
     # A class that was never seen shares evenly: a word alone in its class is sure, seen or not.
     even = np.where(seen[classes] > 0, counts, 1) / np.where(seen > 0, seen, words)[classes]
-    model = train_ngrams(classes[ids], size, order, way, k, first, prune)
+    model = train_ngrams(classes[ids], size, order, way, k, first)
     return ClassNgrams(classes, model, safe_log(even), start)

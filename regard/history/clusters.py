@@ -13,16 +13,14 @@ sums instead of k³ (Liang 2005).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.ambient import current, progress
+from regard.ambient import current, track
 from regard.errors import DataError, UsageError
-from regard.files import write_whole
 from regard.history.results import Cluster, Clusters
 from regard.history.word2vec import WordCorpus
 from regard.history.word_vectors import WordVectors
@@ -160,18 +158,13 @@ class Joining:
         self.loss[b], self.loss[:, b] = np.inf, np.inf
 
 
-def brown(
-    ids: Whole, bounds: Ids, vocab: int, k: int, progress: Callable[[int, int], None] | None = None
-) -> Brown:
-    """Clusters of the words of a text, whose ids are in the order of their frequency.
-
-    Tells the words that have a class so far, and all.
-    """
+def brown(ids: Whole, bounds: Ids, vocab: int, k: int) -> Brown:
+    """Clusters of the words of a text, whose ids are in the order of their frequency."""
     check_k(k, vocab)
     pairs = Bigrams(ids, bounds, vocab)
     state, classes = Joining(k + 1, pairs.total), np.full(vocab, -1)
     free = list(range(k, -1, -1))
-    for word in range(vocab):
+    for word in track(range(vocab), "clustering words"):
         slot = free.pop()
         follows, leads = pairs.beside(word, classes, k + 1)
         classes[word] = slot
@@ -182,18 +175,10 @@ def brown(
             state.join(a, b)
             classes[classes == b] = a
             free.append(b)
-        if progress is not None:
-            progress(word, vocab)
     return build_tree(state, classes)
 
 
-def brown_classes(
-    ids: Ids,
-    vocab: int,
-    k: int,
-    apart: Sequence[int] = (),
-    progress: Callable[[int, int], None] | None = None,
-) -> Ids:
+def brown_classes(ids: Ids, vocab: int, k: int, apart: Sequence[int] = ()) -> Ids:
     """The class (V,) of each word of a text: Brown's, of the words that are in it.
 
     Tokens `apart`, which stand between sentences, have a class each, and words that the text does
@@ -209,7 +194,7 @@ def brown_classes(
     ends = np.cumsum(inside)[~inside]  # how many words stand before each token that is apart
     bounds = np.unique(np.concatenate(([0], ends, [inside.sum()])))
     classes = np.full(vocab, k)  # of words that are not there
-    classes[words] = brown(ranked[inside], bounds, len(words), k, progress).classes
+    classes[words] = brown(ranked[inside], bounds, len(words), k).classes
     classes[list(apart)] = k + 1 + np.arange(len(apart))
     return np.unique(classes, return_inverse=True)[1].reshape(-1)  # no class without words
 
@@ -293,11 +278,7 @@ def cluster_vectors(vectors: WordVectors, k: int, source: str, top: int) -> Clus
 
 def cluster_text(corpus: WordCorpus, k: int, source: str, top: int) -> Clusters:
     """Brown's clusters of the words of a text."""
-    with progress("clustering") as say:
-        tree = brown(
-            *(corpus.ids, corpus.bounds, len(corpus.words), k),
-            lambda done, whole: say(f"{done:,} of {whole:,} words"),
-        )
+    tree = brown(corpus.ids, corpus.bounds, len(corpus.words), k)
     labels = [tree.bits[label] for label in tree.classes.tolist()]
     return gather("brown", k, corpus.words, labels, source, top)
 
@@ -311,9 +292,3 @@ def gather(
         classes[label].append(word)
     rows = [Cluster(label, inside) for label, inside in classes.items()]
     return Clusters(way, k, len(words), rows, source, top)
-
-
-def write_classes(classes: Clusters, path: Path) -> None:
-    """Bits or number TAB word, on each line."""
-    lines = (f"{row.label}\t{word}\n" for row in classes.classes for word in row.words)
-    write_whole(path, "".join(lines).encode())

@@ -13,7 +13,7 @@ pairs evenly spaced (`data/sample.py`), so that all its parts are seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.ambient import track
 from regard.errors import DataError
 
 Ids = NDArray[np.int64]
@@ -229,16 +230,11 @@ class WordByWord:
 
 
 def train_words(
-    sources: Ragged,
-    targets: Ragged,
-    sizes: tuple[int, int],
-    rounds: int,
-    say: Callable[[str], None] = lambda text: None,
+    sources: Ragged, targets: Ragged, sizes: tuple[int, int], rounds: int
 ) -> WordByWord:
     """Some rounds of EM and a last one without NULL; then what is likely enough is kept."""
     model = IBM1(sources, targets, *sizes)
-    for number in range(rounds):
-        say(f"round {number + 1} of {rounds}")
+    for _ in track(range(rounds), "expectation and maximisation"):
         model.step()
     words = sizes[0]
     cells = int(model.bounds[words])  # without NULL's

@@ -7,31 +7,30 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
-from regard.ambient import current, note, progress
+from regard.ambient import current, note, track
 from regard.data.statistics import perplexity
 from regard.data.text_files import Paths, find_files, naming, read_lines, read_parts
 from regard.errors import DataError, ResourceError, UsageError
-from regard.files import check_new, file_hash, read_json, read_shapes, write_whole
+from regard.files import check_new, file_hash, read_arrays, read_json, take_ids, write_whole
 from regard.heap import free_memory
 from regard.history.arpa import read_arpa, write_arpa
 from regard.history.class_ngrams import ClassNgrams, train_class_ngrams
 from regard.history.clusters import brown_classes
 from regard.history.config import Smoothing
-from regard.history.ngrams import Floats, Ids, Level, Ngrams
+from regard.history.ngrams import Counts, Floats, Ids, Level, Ngrams
 from regard.history.results import NgramRun, Sample, Samples
-from regard.history.smoothing import train_ngrams
+from regard.history.smoothing import smooth, train_ngrams
 from regard.result import human_bytes
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.tokenizer_folder import open_tokenizer
@@ -46,10 +45,12 @@ DOING = "training an n-gram model"
 USUAL_CLASSES = 100
 EACH = 110  # bytes that an n-gram takes while it is counted and smoothed
 RECURRING = 8  # words of n-grams that mostly recur; longer ones are nearly all different
+VALIDATED = ("perplexity", "bits_per_token", "bits_per_byte", "unknown", "perplexity_known")
+"""What a run says of its validation text."""
 SENTENCES = ("spaced", "words", "wordpiece")
 """Kinds of tokens for which lines are sentences unless said otherwise."""
 BACKED_OFF = "·"
-"""Before a word after which fewer words were looked at: nothing was seen after all of them."""
+"""Before a word that was not seen after all the words that were looked at."""
 
 
 @dataclass(frozen=True)
@@ -71,40 +72,81 @@ class NgramModel:
         return encode_lines(self.tokenizer, texts, self.lines)
 
     def logprobs(self, texts: Iterable[str]) -> Iterator[Floats]:
-        """log p of each token after those before it: of lines that are sentences, line by line.
+        """log p of each token after those before it: of lines that are sentences, line by line."""
+        return (logs for _, logs in self.score(texts))
 
-        In a running text the last words of one batch of lines go before the next.
-        """
+    def score(self, texts: Iterable[str]) -> Iterator[tuple[Ids, Floats]]:
+        """Tokens and their log p; in a running text batches of lines go before the next."""
         held = np.zeros(0, np.int64)
         for ids in self.encode(texts):
             whole = np.concatenate((held, ids))
             logs = self.tables.logprobs(whole)[len(held) :]
-            yield logs[~np.isnan(logs)] if self.lines else logs
+            there = ids != (self.tables.start if self.lines else -1)
+            yield ids[there], logs[there]
             keep = 0 if self.lines else self.tables.order - 1
             held = whole[max(0, len(whole) - keep) :]
 
     def measure(self, files: Paths) -> TextLikelihood:
         """What the model says of texts."""
         read = list(read_lines(files) if self.lines else read_parts(files))
-        logs = np.concatenate([np.zeros(0), *self.logprobs(read)])
+        scored = list(self.score(read))
+        logs = np.concatenate([np.zeros(0), *(logs for _, logs in scored)])
+        known = joined(ids for ids, _ in scored) != self.tokenizer.specials.get("unk", -1)
         if not len(logs):
             names = ", ".join(map(str, find_files(files)))
             raise DataError("evaluating a language model", f"no tokens in {names}", "1 or more")
         size = sum(len(line.encode()) + self.lines for line in read)  # the end is its line feed
-        return TextLikelihood(float(logs.sum()), len(logs), size, int(np.isneginf(logs).sum()))
+        return TextLikelihood(
+            float(logs.sum()),
+            len(logs),
+            size,
+            float(logs[known].sum()),
+            int((~known).sum()),
+            0 if known.all() else sum(spelt_bytes(self.tokenizer, text) for text in read),
+            int(np.isneginf(logs).sum()),
+        )
+
+    def at_order(self, order: int) -> Ngrams | ClassNgrams:
+        """The tables of shorter n-grams, smoothed anew where counts are known: ARPA has none."""
+        tables, way = self.tables, self.smoothing.split()
+        inner = tables.model if isinstance(tables, ClassNgrams) else tables
+        if order == inner.order:
+            return tables
+        shorter = Ngrams(inner.vocab, inner.levels[:order], inner.start, inner.base)
+        if inner.levels[0].count.any():
+            counts = [
+                Counts(level.context, level.word, suffix, level.count)
+                for level, suffix in zip(shorter.levels, inner.suffixes, strict=False)
+            ]
+            k = float(way[1]) if len(way) > 1 else 1.0
+            shorter = smooth(counts, inner.vocab, way[0], k, inner.start)  # type: ignore[arg-type]
+        return replace(tables, model=shorter) if isinstance(tables, ClassNgrams) else shorter
 
     def sample(self, order: int, count: int, prompt: str | None = None) -> Sample:
-        """A text of so many words drawn by n-grams of one order; sentences follow each other."""
-        tables, tokenizer = self.tables, self.tokenizer
-        begin = [] if tables.start is None else [tables.start]
+        """A text of so many words by the probabilities of one order; sentences follow each other.
+
+        After a context that was never seen, n-grams with k added know nothing: fewer words are
+        looked at then.
+        """
+        tokenizer = self.tokenizer
         end = tokenizer.specials.get("eos") if self.lines else None
-        first = tokenizer.encode(prompt, special=False) if prompt else []
-        context, ids, marks = [*begin, *first], list[int](), list[bool]()
+        first = 1 if self.smoothing.startswith("add") else order
+        models = [NgramPredictor(self.at_order(n), end) for n in range(first, order + 1)]
+        before = tokenizer.encode(prompt, special=False) if prompt else []
+        for model in models:
+            model.start(1)
+            for id in before:
+                model.read(np.array([id]))
+        length, ids, marks = self.lines + len(before), list[int](), list[bool]()
         for chance in np.random.default_rng(current().seed % (1 << 64)).random(count):
-            word, used, _ = tables.draw(context, order, float(chance))
-            ids.append(word)
-            marks.append(used < min(order, len(context) + 1))
-            context = begin if word == end else [*context, word][-tables.order :]
+            ready = [model for model in models if not model.ends or model.ends[-1][0] >= 0]
+            sums = np.cumsum((ready or models)[-1].predict()[0])
+            word = np.searchsorted(sums, chance * sums[-1], "right").reshape(1)
+            marks.append(not models[-1].saw(min(order, length + 1), word))
+            ids.append(int(word[0]))
+            for model in models:
+                model.read(word)
+            length = 1 if ids[-1] == end else length + 1
         pieces = [tokenizer.decode([id]) if id != end else "." for id in ids]
         marked = (BACKED_OFF * mark + piece for piece, mark in zip(pieces, marks, strict=True))
         text = tokenizer.decode([id for id in ids if id != end])
@@ -143,7 +185,7 @@ class NgramModel:
         """The model in a folder, or in an ARPA file."""
         if path.is_file():
             tables, words = read_arpa(read_lines(path), path)
-            return cls(tables, tokenizer_of(words, path), "as the file says")
+            return cls(tables, tokenizer_of(words), "as the file says")
         if not (path / "config.json").is_file():
             problem = "no config.json there" if path.is_dir() else "no such file or folder"
             expected = "a folder of `regard train ngram`, or an ARPA file"
@@ -156,7 +198,7 @@ class NgramModel:
         tokenizer = open_tokenizer(path)
         if tokenizer is None:
             raise DataError(f"opening {path}", "no tokenizer.json", "the tokenizer of the model")
-        return cls(read_tables(path, config), tokenizer, config.get("smoothing", ""))
+        return cls(read_tables(path / WEIGHTS, config), tokenizer, config.get("smoothing", ""))
 
     @property
     def cut_at_blanks(self) -> bool:
@@ -186,6 +228,75 @@ class NgramModel:
             write_arpa(self.tables, spell, file)
 
 
+class NgramPredictor:
+    """What comes next in rows that are read side by side, by n-grams of words or of classes.
+
+    After `end` a sentence begins.
+    """
+
+    def __init__(self, tables: Ngrams | ClassNgrams, end: int | None = None) -> None:
+        self.vocab, self.whole = tables.vocab, tables
+        if isinstance(tables, ClassNgrams):
+            end = None if end is None else int(tables.classes[end])
+            tables = tables.model
+        self.tables, self.end = tables, end
+        first = tables.levels[0].logprob
+        self.single = np.where(np.isnan(first), tables.base, first)  # (V,)
+        if tables.start is not None:
+            self.single[tables.start] = -np.inf
+        lengths = zip(tables.levels, tables.levels[1:], strict=False)
+        self.after = [  # where in a level the n-grams of each context stand
+            np.searchsorted(longer.context, np.arange(len(level) + 1)) for level, longer in lengths
+        ]
+
+    def start(self, rows: int) -> None:
+        """Begin with nothing read, or at the start of a sentence."""
+        self.ends = [np.full(rows, -1) for _ in self.after]  # the n-gram that ends here, by length
+        if self.tables.start is not None and self.ends:
+            self.ends[0][:] = self.tables.start
+        self.rows = rows
+
+    def predict(self) -> Floats:
+        """Probabilities (N, V) of what comes next in each row."""
+        total = np.tile(self.single, (self.rows, 1))
+        for n, (place, after) in enumerate(zip(self.ends, self.after, strict=True)):
+            rows = np.flatnonzero(place >= 0)
+            total[rows] += self.tables.levels[n].backoff[place[rows], None]
+            first, past = after[place[rows]], after[place[rows] + 1]
+            row = np.repeat(rows, past - first)
+            before = np.cumsum(past - first) - (past - first)
+            at = np.arange(len(row)) + np.repeat(first - before, past - first)
+            own = self.tables.levels[n + 1].logprob[at]
+            kept = ~np.isnan(own)
+            total[row[kept], self.tables.levels[n + 1].word[at[kept]]] = own[kept]
+        if self.tables.start is not None:
+            total[:, self.tables.start] = -np.inf
+        p: Floats = np.exp(total)
+        if isinstance(self.whole, ClassNgrams):
+            p = p[:, self.whole.classes] * np.exp(self.whole.emission)
+        return p
+
+    def read(self, words: Ids) -> None:
+        """Find the n-grams that end with these words."""
+        words = self.counted(words)
+        before, self.ends = self.ends, [words, *self.ends[1:]][: len(self.after)]
+        for n in range(1, len(self.ends)):
+            self.ends[n] = self.tables.find(n, before[n - 1], words)
+        if self.end is not None and self.tables.start is not None and self.ends:
+            ended = words == self.end
+            for place in self.ends[1:]:
+                place[ended] = -1
+            self.ends[0] = np.where(ended, self.tables.start, words)
+
+    def counted(self, words: Ids) -> Ids:
+        """Words as they were counted: themselves, or their classes."""
+        return self.whole.classes[words] if isinstance(self.whole, ClassNgrams) else words
+
+    def saw(self, n: int, words: Ids) -> bool:
+        """Whether the n − 1 words read last were followed by these in the training text."""
+        return n == 1 or bool(self.tables.find(n - 1, self.ends[n - 2], self.counted(words)) >= 0)
+
+
 class TextLikelihood(NamedTuple):
     """What a model says of a text."""
 
@@ -193,8 +304,45 @@ class TextLikelihood(NamedTuple):
     """Of all tokens together, in nats."""
     tokens: int
     bytes: int
+    known_logprob: float
+    """Of the tokens that are known words."""
+    unknown: int = 0
+    """Tokens that stand for words the model does not know."""
+    spelt: int = 0
+    """Bytes that spell those words, with one that ends each."""
     impossible: int = 0
     """Tokens of probability 0."""
+
+    @property
+    def perplexity(self) -> float:
+        """With unknown words as one word of the vocabulary."""
+        return perplexity(-self.logprob / self.tokens)
+
+    @property
+    def perplexity_known(self) -> float | None:
+        """Without unknown words, as KenLM gives it too; None where nothing is known."""
+        known = self.tokens - self.unknown
+        return perplexity(-self.known_logprob / known) if known else None
+
+    @property
+    def bits_per_token(self) -> float:
+        """The logarithm of the perplexity."""
+        return -self.logprob / self.tokens / math.log(2)
+
+    @property
+    def bits_per_byte(self) -> float:
+        """With unknown words spelt out, 8 bits a byte: a code of the text by any vocabulary."""
+        return (-self.logprob / math.log(2) + 8 * self.spelt) / self.bytes
+
+
+def spelt_bytes(tokenizer: Tokenizer, text: str) -> int:
+    """The bytes of words that a tokenizer does not know, with one more that ends each."""
+    unknown = tokenizer.specials.get("unk")
+    if unknown is None:
+        return 0
+    ids = tokenizer.encode(text, special=False)
+    spans = zip(ids, tokenizer.offsets(text, special=False), strict=True)
+    return sum(len(text[slice(*span)].encode()) + 1 for id, span in spans if id == unknown)
 
 
 def draw_samples(
@@ -230,72 +378,35 @@ def joined(parts: Iterable[Ids]) -> Ids:
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
-def read_tables(folder: Path, config: dict[str, Any]) -> Ngrams | ClassNgrams:
-    """The arrays of a folder, checked."""
-    path = folder / WEIGHTS
-    if not path.is_file():
-        raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the tables of the model")
-    read_shapes(path)  # which says that a file was cut
+def read_tables(path: Path, config: dict[str, Any]) -> Ngrams | ClassNgrams:
+    """The tables of a file, whose arrays fit each other and config.json."""
+    arrays = read_arrays(path)
     try:
-        order, vocab, start = (read_whole(config, name) for name in ("order", "vocab", "start"))
-        base = -np.inf if config.get("base") is None else float(config["base"])
-        classes = read_whole(config, "classes")
-        arrays = load_file(path)
-        if order is None or vocab is None:
-            raise ValueError("no order or no vocab in config.json")
-        levels = [read_level(arrays, n, order) for n in range(1, order + 1)]
-        return join_levels(levels, vocab, classes, start, base, arrays)
-    except (KeyError, ValueError, TypeError, IndexError, SafetensorError) as error:
+        vocab, start, base = config["vocab"], config["start"], config["base"]
+        classes = config.get("classes")
+        kinds, below, levels = classes or vocab, 1, list[Level]()
+        for n in range(1, config["order"] + 1):
+            _, _, logprob, backoff, count = (arrays[f"{n}.{part}"] for part in PARTS)
+            size = len(logprob) if n > 1 else kinds
+            context = take_ids(arrays, f"{n}.context", size, below)
+            word = take_ids(arrays, f"{n}.word", size, kinds)
+            if not logprob.shape == backoff.shape == count.shape == (size,):
+                raise ValueError(f"level {n} does not fit")
+            levels.append(Level(context, word, logprob, backoff, count.astype(np.int64)))
+            below = size
+        if not levels or (start is not None and not 0 <= start < vocab):
+            raise ValueError(f"{len(levels)} levels and start = {start} in config.json")
+        least = -np.inf if base is None else float(base)
+        if classes is None:
+            return Ngrams(vocab, tuple(levels), start, least)
+        own = take_ids(arrays, "classes", vocab, classes)
+        first = None if start is None else int(own[start])
+        return ClassNgrams(
+            own, Ngrams(classes, tuple(levels), first, least), arrays["emission"], start
+        )
+    except (KeyError, ValueError, TypeError) as error:
         problem = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise DataError(f"reading {path}", problem, "tables of an n-gram model") from None
-
-
-def read_whole(config: dict[str, Any], name: str) -> int | None:
-    """A whole number of config.json, None where it is left open."""
-    value = config.get(name)
-    if value is None or (type(value) is int and value >= 0):
-        return value
-    raise ValueError(f"{name} = {value!r} in config.json")
-
-
-def read_level(arrays: dict[str, np.ndarray], n: int, order: int) -> Level:
-    """The n-grams of one length."""
-    context, word, logprob, backoff, count = (arrays[f"{n}.{part}"] for part in PARTS)
-    context, word, count = (part.astype(np.int64) for part in (context, word, count))
-    below = len(arrays[f"{n - 1}.word"]) if n > 1 else 1
-    sizes = {part.shape for part in (context, word, logprob, backoff, count)}
-    if len(sizes) > 1 or context.ndim != 1 or not in_range(context, below):
-        raise ValueError(f"level {n} of {order} does not fit")
-    return Level(context, word, logprob, backoff, count)
-
-
-def in_range(ids: Ids, size: int) -> bool:
-    """Whether all ids are from 0 to below a size."""
-    return not len(ids) or bool(0 <= ids.min() <= ids.max() < size)
-
-
-def join_levels(
-    levels: list[Level],
-    vocab: int,
-    classes: int | None,
-    start: int | None,
-    base: float,
-    arrays: dict[str, np.ndarray],
-) -> Ngrams | ClassNgrams:
-    """The levels as a model of words, or of classes where there are some."""
-    size, what = (vocab, "words") if classes is None else (classes, "classes")
-    if not levels or len(levels[0]) != size or not all(in_range(x.word, size) for x in levels):
-        count = len(levels[0]) if levels else 0
-        raise ValueError(f"{count:,} single {what}, {size:,} in config.json")
-    if start is not None and start >= vocab:
-        raise ValueError(f"start = {start} in config.json, of {vocab:,} words")
-    if classes is None:
-        return Ngrams(vocab, tuple(levels), start, base)
-    own, emission = arrays["classes"].astype(np.int64), arrays["emission"]
-    if not own.shape == emission.shape == (vocab,) or not in_range(own, classes):
-        raise ValueError(f"classes that do not fit {vocab:,} words")
-    inner = Ngrams(classes, tuple(levels), None if start is None else int(own[start]), base)
-    return ClassNgrams(own, inner, emission, start)
 
 
 def shrink(array: np.ndarray) -> np.ndarray:
@@ -304,11 +415,9 @@ def shrink(array: np.ndarray) -> np.ndarray:
     return array.astype(np.int32) if whole else array
 
 
-def tokenizer_of(words: Sequence[str], path: Path) -> Tokenizer:
+def tokenizer_of(words: Sequence[str]) -> Tokenizer:
     """A tokenizer that knows the words of an ARPA file, cut at blanks."""
     ids = {word: id for id, word in enumerate(words)}
-    if "<unk>" not in ids:
-        raise DataError(f"reading {path}", "no word <unk>", "one that stands for unknown words")
     rust = Rust(models.WordLevel(ids, unk_token="<unk>"))
     rust.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     specials = {role: ids[spelt] for role, spelt in USUAL.items() if spelt in ids}
@@ -321,52 +430,39 @@ def tokenizer_of(words: Sequence[str], path: Path) -> Tokenizer:
 # Training -----------------------------------------------------------------------------------------
 
 
-class TextTokens(NamedTuple):
-    """How texts become tokens to be counted."""
+class NgramConfig(NamedTuple):
+    """How texts become tokens, how long their n-grams are, and how they are smoothed."""
 
-    kind: str = "spaced"
+    tokens: str
     """A kind of tokenizer that is learnt from the texts, or a folder with one."""
-    vocab: int | None = None
-    min_count: int = 1
-    lines: bool | None = None
+    vocab: int | None
+    min_count: int
+    lines: bool | None
     """Whether each line is a sentence; None: where tokens are words."""
-
-
-class NgramShape(NamedTuple):
-    """How long n-grams are, and how they are smoothed and pruned."""
-
-    order: int = 5
-    way: Smoothing = "kneser-ney"
-    k: float = 1.0
-    prune: Sequence[int] = ()
+    order: int
+    smoothing: Smoothing
+    k: float
     classes: int | None = 0
     """Of words, by Brown's way; 0 counts words, None is as many as is usual."""
 
 
-def train_from_files(
-    files: Paths, out: Path, tokens: TextTokens, shape: NgramShape, valid: Paths = ()
-) -> NgramRun:
+def train_from_files(files: Paths, out: Path, config: NgramConfig, valid: Paths = ()) -> NgramRun:
     """Count n-grams of texts, smooth them and write a folder."""
     check_new(out, DOING)
     paths, held_out = find_files(files), find_files(valid)  # which says that one is not there
     began = time.perf_counter()
-    with progress("training") as say:
-        model, count = count_texts(paths, tokens, shape, say)
-        seconds = time.perf_counter() - began
-        say("validation")
-        measured = model.measure(held_out) if held_out else None  # what fails leaves no folder
-        say("writing")
-        began = time.perf_counter()
-        model.save(out)
+    model, count = count_texts(paths, config)
+    seconds = time.perf_counter() - began
+    measured = model.measure(held_out) if held_out else None  # what fails leaves no folder
+    began = time.perf_counter()
+    model.save(out)
     tables = model.tables
     seconds += time.perf_counter() - began
-    if tables.order < shape.order:
-        why = "no longer run of words is in the text, or is left by --prune"
-        note(f"order {tables.order} instead of {shape.order}: {why}")
+    if tables.order < config.order:
+        note(f"order {tables.order} instead of {config.order}: no longer run is in the text")
     hashes = {file_hash(file) for file in paths} if held_out else set()
     if same := next((file for file in held_out if file_hash(file) in hashes), None):
         note(f"warning: {same} is validated on and trained on: its perplexity is no measure")
-    loss = None if measured is None else -measured.logprob / measured.tokens
     return NgramRun(
         str(out),
         count,
@@ -375,39 +471,29 @@ def train_from_files(
         [len(level) for level in tables.levels],
         model.smoothing,
         round(seconds, 2),
-        None if loss is None else perplexity(loss),
-        None if loss is None else loss / math.log(2),
+        **({} if measured is None else {n: getattr(measured, n) for n in VALIDATED}),
     )
 
 
-def count_texts(
-    files: Sequence[Path], tokens: TextTokens, shape: NgramShape, say: Callable[[str], None]
-) -> tuple[NgramModel, int]:
+def count_texts(files: Sequence[Path], config: NgramConfig) -> tuple[NgramModel, int]:
     """The model, and how many tokens it was counted on."""
-    say("tokenizer")
-    tokenizer, lines = find_tokenizer(files, tokens)
-    say("reading")
-    ids = joined(encode_lines(tokenizer, (read_lines if lines else read_parts)(files), lines))
+    tokenizer, lines = find_tokenizer(files, config)
+    texts = track((read_lines if lines else read_parts)(files), "reading")
+    ids = joined(encode_lines(tokenizer, texts, lines))
     if not len(ids):
         raise DataError(DOING, f"no words in {', '.join(map(str, files))}", "at least one")
     start = tokenizer.specials["bos"] if lines else None
-    check_room(ids, start, shape.order)
-    how = (shape.order, shape.way, shape.k, start, shape.prune)
+    check_room(ids, start, config.order)
+    how = (config.order, config.smoothing, config.k, start)
     tables: Ngrams | ClassNgrams
-    if shape.classes == 0:
-        say(f"counting {len(ids):,} tokens")
+    if config.classes == 0:
         tables = train_ngrams(ids, tokenizer.size, *how)
     else:  # what begins and ends sentences is apart
         apart = [id for role, id in tokenizer.specials.items() if role in ("bos", "eos")]
-        count = shape.classes or min(USUAL_CLASSES, len(np.setdiff1d(ids, apart)))
-
-        def tell(done: int, whole: int) -> None:
-            say(f"classes: {done:,} of {whole:,} words")
-
-        tables = train_class_ngrams(
-            ids, brown_classes(ids, tokenizer.size, count, apart, tell), *how
-        )
-    way = f"{shape.way} {shape.k}" if shape.way == "add" else shape.way
+        count = config.classes or min(USUAL_CLASSES, len(np.setdiff1d(ids, apart)))
+        classes = brown_classes(ids, tokenizer.size, count, apart)
+        tables = train_class_ngrams(ids, classes, *how)
+    way = f"add {config.k}" if config.smoothing == "add" else config.smoothing
     return NgramModel(tables, tokenizer, way), len(ids)
 
 
@@ -425,19 +511,19 @@ def check_room(ids: Ids, start: int | None, order: int) -> None:
         raise ResourceError(DOING, problem, expected, f"--order {most:,} fits")
 
 
-def find_tokenizer(files: Sequence[Path], asked: TextTokens) -> tuple[Tokenizer, bool]:
+def find_tokenizer(files: Sequence[Path], asked: NgramConfig) -> tuple[Tokenizer, bool]:
     """The tokenizer asked for, learnt or opened, and whether lines are sentences."""
-    lines = asked.kind in SENTENCES if asked.lines is None else asked.lines
-    if asked.kind in KINDS:
+    lines = asked.tokens in SENTENCES if asked.lines is None else asked.lines
+    if asked.tokens in KINDS:
         wrap, roles = ("bos-eos", ["bos", "eos"]) if lines else ("none", [])
         settings: dict[str, Any] = {"specials": roles, "min_count": asked.min_count, "wrap": wrap}
         with naming(files, "training a tokenizer"):
-            return train_tokenizer(read_parts(files), asked.kind, asked.vocab, **settings), lines
-    tokenizer = open_tokenizer(asked.kind) if Path(asked.kind).is_dir() else None
+            return train_tokenizer(read_parts(files), asked.tokens, asked.vocab, **settings), lines
+    tokenizer = open_tokenizer(asked.tokens) if Path(asked.tokens).is_dir() else None
     if tokenizer is None:
         expected = f"one of {', '.join(KINDS)}, or a folder with a tokenizer"
-        raise UsageError(DOING, f"--tokens {asked.kind}", expected)
+        raise UsageError(DOING, f"--tokens {asked.tokens}", expected)
     if lines and not {"bos", "eos"} <= set(tokenizer.specials):
         fix = "--no-lines"
-        raise UsageError(DOING, f"{asked.kind} has no bos and eos", "them, for lines", fix)
+        raise UsageError(DOING, f"{asked.tokens} has no bos and eos", "them, for lines", fix)
     return tokenizer, lines

@@ -6,8 +6,8 @@ the n-gram that ends at a place is found from the (n − 1)-gram that ended one 
 places at once.
 
 A probability stands with the longest n-gram that was seen; each longer context that was seen, but
-not with this word, gives its share for unseen words, `backoff`. The ways of smoothing (`smooth.py`)
-only fill in these two numbers.
+not with this word, gives its share for unseen words, `backoff`. The ways of smoothing
+(`smoothing.py`) only fill in these two numbers.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -59,16 +58,6 @@ class Level:
 
     def __len__(self) -> int:
         return len(self.word)
-
-
-class DrawnWord(NamedTuple):
-    """A word that was drawn."""
-
-    word: int
-    order: int
-    """Words that were looked at, this one counted."""
-    rest: float
-    """Where in the word's own share the chance fell, from 0 to 1."""
 
 
 class Index:
@@ -147,33 +136,6 @@ class Ngrams:
         total[fresh] = np.nan
         return total
 
-    def after(self, n: int, place: int) -> slice:
-        """Where in level n the n-grams stand that go on from one of the level below."""
-        keys = self.index[n].keys
-        low, high = np.searchsorted(keys, (place * self.vocab, (place + 1) * self.vocab))
-        return slice(int(low), int(high))
-
-    def draw(self, context: Sequence[int], order: int, chance: float) -> DrawnWord:
-        """A word as often as it was seen after the last `order` − 1 words.
-
-        Where nothing was seen after them, fewer are looked at. `chance` from 0 to 1 decides.
-        """
-        for n in range(min(order - 1, len(context)), -1, -1):
-            place = self.place(check_ids(context[len(context) - n :], self.vocab)) if n else 0
-            after = self.after(n, place) if place >= 0 else slice(0)
-            sums = np.cumsum(self.levels[n].count[after])
-            if len(sums) and sums[-1] > 0:
-                point = min(chance, 1 - 1e-12) * sums[-1]
-                at = int(np.searchsorted(sums, point, "right"))
-                own = self.levels[n].count[after][at]
-                rest = float((point - sums[at] + own) / own)
-                return DrawnWord(int(self.levels[n].word[after][at]), n + 1, rest)
-        raise UsageError(
-            "drawing words by n-grams",
-            "a model without counts",
-            "a folder of `train ngram`: ARPA files have none",
-        )
-
     @cached_property
     def suffixes(self) -> list[Ids]:
         """Of each n-gram without its first word, the number in the level below; −1 for none."""
@@ -182,13 +144,6 @@ class Ngrams:
             shorter = numbers[-1][level.context] if n > 1 else np.zeros(len(level), np.int64)
             numbers.append(self.find(n - 1, shorter, level.word))
         return numbers
-
-    def place(self, words: Ids) -> int:
-        """The number of an n-gram in its level; −1 when unseen."""
-        number = words[:1]
-        for level in range(1, len(words)):
-            number = self.find(level, number, words[level : level + 1])
-        return int(number[0])
 
 
 def check_ids(ids: Sequence[int] | NDArray[np.integer], vocab: int) -> Ids:

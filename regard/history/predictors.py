@@ -6,7 +6,7 @@ arrays: probabilities (N, V) of the next symbol of every row, then the N symbols
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -15,15 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.text_files import CHUNK, cut_at_blanks, split_lines
+from regard.data.text_files import CHUNK, cut_at_blanks
 from regard.decode.step import ModelStep
 from regard.errors import DataError, UsageError
 from regard.files import file_hash
-from regard.history.class_ngrams import ClassNgrams
 from regard.history.config import Alphabet
 from regard.history.letters import clean
-from regard.history.ngram_model import NgramModel, encode_lines, joined
-from regard.history.ngrams import Floats, Ids, Ngrams
+from regard.history.ngram_model import NgramModel, NgramPredictor, encode_lines, joined
+from regard.history.ngrams import Floats, Ids
 from regard.model.batch import Batch
 from regard.model.config import TextConfig
 from regard.receipt import find_receipt, read_receipt, training_files
@@ -48,65 +47,6 @@ class Predictor(Protocol):
 
     def read(self, words: Ids) -> None:
         """The next symbol (N,) of each row."""
-
-
-class NgramPredictor:
-    """An n-gram model, of words or of classes; after `end` a sentence begins."""
-
-    def __init__(self, tables: Ngrams | ClassNgrams, end: int | None = None) -> None:
-        self.vocab, self.whole = tables.vocab, tables
-        if isinstance(tables, ClassNgrams):
-            end = None if end is None else int(tables.classes[end])
-            tables = tables.model
-        self.tables, self.end = tables, end
-        first = tables.levels[0].logprob
-        self.single = np.where(np.isnan(first), tables.base, first)  # (V,)
-        if tables.start is not None:
-            self.single[tables.start] = -np.inf
-        lengths = zip(tables.levels, tables.levels[1:], strict=False)
-        self.after = [  # where in a level the n-grams of each context stand
-            np.searchsorted(longer.context, np.arange(len(level) + 1)) for level, longer in lengths
-        ]
-
-    def start(self, rows: int) -> None:
-        """Begin with nothing read, or at the start of a sentence."""
-        self.ends = [np.full(rows, -1) for _ in self.after]  # the n-gram that ends here, by length
-        if self.tables.start is not None and self.ends:
-            self.ends[0][:] = self.tables.start
-        self.rows = rows
-
-    def predict(self) -> Floats:
-        """As `Ngrams.distribution`, for all rows at once."""
-        total = np.tile(self.single, (self.rows, 1))
-        for n, (place, after) in enumerate(zip(self.ends, self.after, strict=True)):
-            rows = np.flatnonzero(place >= 0)
-            total[rows] += self.tables.levels[n].backoff[place[rows], None]
-            first, past = after[place[rows]], after[place[rows] + 1]
-            row = np.repeat(rows, past - first)
-            before = np.cumsum(past - first) - (past - first)
-            at = np.arange(len(row)) + np.repeat(first - before, past - first)
-            own = self.tables.levels[n + 1].logprob[at]
-            kept = ~np.isnan(own)
-            total[row[kept], self.tables.levels[n + 1].word[at[kept]]] = own[kept]
-        if self.tables.start is not None:
-            total[:, self.tables.start] = -np.inf
-        p: Floats = np.exp(total)
-        if isinstance(self.whole, ClassNgrams):
-            p = p[:, self.whole.classes] * np.exp(self.whole.emission)
-        return p
-
-    def read(self, words: Ids) -> None:
-        """Find the n-grams that end with these words."""
-        if isinstance(self.whole, ClassNgrams):
-            words = self.whole.classes[words]
-        before, self.ends = self.ends, [words, *self.ends[1:]][: len(self.after)]
-        for n in range(1, len(self.ends)):
-            self.ends[n] = self.tables.find(n, before[n - 1], words)
-        if self.end is not None and self.tables.start is not None and self.ends:
-            ended = words == self.end
-            for place in self.ends[1:]:
-                place[ended] = -1
-            self.ends[0] = np.where(ended, self.tables.start, words)
 
 
 class StepPredictor:
@@ -255,31 +195,12 @@ class TextPredictor:
 
     def encode(self, text: str) -> Ids:
         """The tokens that are predicted."""
-        pieces = self.pieces(text)
         if self.lines is not None:
-            ids = joined(encode_lines(self.tokenizer, pieces, True))
+            ids = joined(encode_lines(self.tokenizer, text.split("\n"), True))
             start = self.lines.tables.start
             return ids if start is None else ids[ids != start]
-        return joined(np.array(self.tokenizer.encode(p, special=False), np.int64) for p in pieces)
-
-    def pieces(self, text: str) -> Iterable[str]:
-        """What is cut into tokens at once: lines that are sentences, else long parts."""
-        if self.lines is not None:
-            lines = (line.removesuffix("\n") for line in split_lines([text]))
-            return (line for line in lines if line.strip())
-        return cut_at_blanks(text[at : at + CHUNK] for at in range(0, len(text), CHUNK))
-
-    def written_at(self, text: str, place: int) -> str:
-        """How a token of `encode` is written in the text; nothing for the end of a sentence."""
-        for piece in self.pieces(text):
-            ids = self.tokenizer.encode(piece, special=self.lines is not None)
-            spans = self.tokenizer.offsets(piece, special=self.lines is not None)
-            start = None if self.lines is None else self.lines.tables.start
-            kept = [span for id, span in zip(ids, spans, strict=True) if id != start]
-            if place < len(kept):
-                return piece[slice(*kept[place])]
-            place -= len(kept)
-        raise UsageError("finding a token", f"place {place}", "a place in the text")
+        parts = cut_at_blanks(text[at : at + CHUNK] for at in range(0, len(text), CHUNK))
+        return joined(np.array(self.tokenizer.encode(p, special=False), np.int64) for p in parts)
 
     def unknown(self, ids: Ids) -> int:
         """Tokens that stand for words the model does not know."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.result import DASH, Grid, Result, Row, human, human_count, shown
+from regard.result import Grid, Result, Row, grid_of, human, shown
 
 # Word vectors -------------------------------------------------------------------------------------
 
@@ -79,6 +79,24 @@ class Clusters(Result):
         yield Grid(self.title(), (self.column, "words", ""), rows, left=2)
 
 
+@dataclass(frozen=True)
+class WeightedTitle(Row):
+    """A title, how like the query it is, and its share of the attention."""
+
+    title: str
+    cosine: float = shown("{:.4f}")
+    weight: float = shown("{:.4f}")
+
+
+@dataclass(frozen=True)
+class Lookup(Result):
+    """What {query} attends to among {all:,} titles."""
+
+    query: str = shown(table=False)
+    all: int = shown(table=False)
+    titles: list[WeightedTitle] = shown()
+
+
 # Entropy and guessing -----------------------------------------------------------------------------
 
 SPELT = {
@@ -86,38 +104,23 @@ SPELT = {
     "26": "a to z; all else was left out",
     "as-is": "every character of the text",
 }
-GAP = (
-    "Shannon's F3 came from a table of trigrams within words, mended by a rough formula for those\n"
-    "that run over two words, which leaves it too high; plug-in on one text is too low, since it\n"
-    "has seen too little. The held-out values bound texts like the last tenth from above."
-)
-"""Why F_3 differs from his."""
 
 
 @dataclass(frozen=True)
 class CodedText(Row):
     """What an arithmetic coder makes of a text with one predictor."""
 
-    by: str
-    tokens: int
-    unknown: int
+    by: str = shown(title="predicted by")
+    tokens: int = shown(table=False)
+    unknown: int = shown(table=False)
     """Tokens that stand for words the model does not know."""
-    bits_per_letter: float
-    bytes: int
-    coded_bits_per_letter: float
-    excess: float | None
+    bits_per_letter: float = shown("{:.3f}")
+    bytes: int = shown()
+    coded_bits_per_letter: float = shown("{:.3f}", title="coded")
+    excess: float | None = shown("{:.2%}", title="over")
     """By what share the coded bits are more than the model's; None where those are infinite."""
-    decoded_back: bool
-    impossible: int = 0
-    """Tokens of probability 0."""
-    first_impossible: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """What was impossible only where something was."""
-        held = super().to_dict()
-        if not self.impossible:
-            del held["impossible"], held["first_impossible"]
-        return held
+    impossible: int = shown(table=False, default=0)
+    """Tokens of probability 0, for which the coder keeps a small share."""
 
 
 @dataclass(frozen=True)
@@ -150,34 +153,15 @@ class Entropy(Result):
             own = [f"{published[n]:.2f}" if n < len(published) else ""] if published else []
             rows.append([f"F{n}", *(f"{value:.3f}" for value in values), *own])
         yield Grid("bits per letter", columns, rows)
-        if published and len(self.F) > 3:
-            yield GAP
-        coded = [
-            (
-                Path(row.by).name,
-                "∞" if row.excess is None else f"{row.bits_per_letter:.3f}",
-                f"{row.coded_bits_per_letter:.3f}",
-                DASH if row.excess is None else f"{100 * row.excess:.2f} %",
-                f"{row.bytes:,}",
-            )
-            for row in self.coded
-        ]
-        columns = ["predicted by", "bits per letter", "coded", "over", "bytes"]
-        yield Grid("predicted from what was read, coded, and decoded back", columns, coded)
-        yield "Each code was decoded again and gave the same text."
+        yield grid_of("predicted from what was read, and coded", self.coded)
         for row in self.coded:
+            of = f"of {row.tokens:,} tokens"
             if row.impossible:
-                first = repr(row.first_impossible) if row.first_impossible else "a line's end"
-                yield (
-                    f"{row.by}: {row.impossible:,} of {row.tokens:,} tokens have probability 0, "
-                    f"the first is {first}: not seen in training, and nothing is smoothed. "
-                    "The coder keeps a small share for such tokens."
-                )
+                why = "not seen in training, and nothing is smoothed"
+                yield f"{row.by}: {row.impossible:,} {of} have probability 0: {why}"
             elif row.unknown:
-                yield (
-                    f"{row.by}: {row.unknown:,} of {row.tokens:,} tokens are unknown words, "
-                    "whose letters cost nothing here: too low"
-                )
+                why = "whose letters cost nothing here: too low"
+                yield f"{row.by}: {row.unknown:,} {of} are unknown words, {why}"
 
 
 YOU = "you"
@@ -257,14 +241,14 @@ class Sample(Row):
     order: int
     text: str = shown(table=False)
     marked: str = shown(title="text")
-    """The text, with a dot before words after which fewer words were looked at."""
+    """The text, with a dot before words that were not seen after all that was looked at."""
     tokens: list[int] = shown(table=False)
     backed_off: int = shown(table=False)
 
 
 @dataclass(frozen=True)
 class Samples(Result):
-    """· fewer words looked at: nothing was seen after all of them."""
+    """Drawn by smoothed probabilities; · not seen after all the words before, so backed off."""
 
     samples: list[Sample]
 
@@ -298,8 +282,14 @@ class NgramRun(CountingRun):
     smoothing: str
     seconds: float
     perplexity: float | None = None
-    """Of the validation text."""
+    """Of the validation text, with unknown words as one word of the vocabulary."""
     bits_per_token: float | None = None
+    bits_per_byte: float | None = None
+    """With unknown words spelt out, 8 bits a byte."""
+    unknown: int | None = None
+    """Tokens of the validation text that stand for unknown words."""
+    perplexity_known: float | None = None
+    """Without those; comparable, as with them, between models of one vocabulary."""
 
     @property
     def order(self) -> int:
@@ -352,25 +342,25 @@ ENOUGH = 10  # lines of a length for a point of the picture
 class RungScore(Row):
     """One rung of the ladder, trained and measured."""
 
-    name: str
-    title: str
-    parameters: int
-    seconds: float
-    tokens_per_s: float
-    joules: float
-    bleu: float | None = None
+    name: str = shown(table=False)
+    title: str = shown(title="rung")
+    parameters: int = shown()
+    seconds: float = shown("{:,.1f}")
+    tokens_per_s: float = shown("{:,.0f}", title="tokens/s")
+    joules: float = shown("{:,.3g}")
+    bleu: float | None = shown("{:,.2f}", title="BLEU", default=None)
     """Of translators."""
-    perplexity: float | None = None
+    perplexity: float | None = shown("{:,.1f}", default=None)
     """Of language models."""
-    bits: float | None = None
+    bits: float | None = shown("{:.3f}", title="bits/token", default=None)
     """A token, of the test text, or of the validation pairs."""
-    steps: int | None = None
+    steps: int | None = shown(default=None)
     """Of translators that are trained step by step."""
-    by_length: list[dict[str, Any]] | None = None
+    by_length: list[dict[str, Any]] | None = shown(table=False, default=None)
     """BLEU by words of the source."""
-    french: list[float | None] | None = None
+    french: list[float | None] | None = shown(table=False, default=None)
     """p(French) by words between; None where a model has no room for so many."""
-    beaten_by: list[str] = shown(default_factory=list)
+    beaten_by: list[str] = shown(table=False, default_factory=list)
     """Lower rungs that are as good or better."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -430,57 +420,37 @@ class Ladder(Result):
 
     def parts(self) -> Iterator[str | Grid]:
         """Quality and cost of each rung, then how it changes with length or distance."""
-        quality = ("BLEU", "{:,.2f}") if self.pairs else ("perplexity", "{:,.1f}")
-        about = "" if self.energy["measured"] else "~"
-        columns = ("rung", quality[0], "bits/token", "parameters", "seconds", "tokens/s", "energy")
-        rows = [
-            (
-                row.title,
-                human(row.bleu if self.pairs else row.perplexity, quality[1]),
-                human(row.bits, "{:.3f}"),
-                human_count(row.parameters),
-                f"{row.seconds:.1f}",
-                f"{row.tokens_per_s:,.0f}",
-                about + human_energy(row.joules),
-            )
-            for row in self.rungs
-        ]
-        yield Grid(self.title(), columns, rows)
+        yield grid_of(self.title(), self.rungs)
         titles = {row.name: row.title for row in self.rungs}
         for row in self.rungs:
             if row.beaten_by:
                 lower = ", ".join(titles[name] for name in row.beaten_by)
                 yield f"{row.title} is OUT OF ORDER: not better than {lower}"
         yield f"energy of training: {self.energy['source']}"
-        yield from self.length_parts() if self.pairs else self.distance_parts()
-
-    def length_parts(self) -> Iterator[str | Grid]:
-        """BLEU by length."""
-        yield "bits: of the validation pairs; rungs that count words know no other words"
-        columns = ("words", "lines", *(row.title for row in self.rungs))
-        bands = zip(*(row.by_length or () for row in self.rungs), strict=True)
-        rows = [
-            (
-                f"{band[0]['from']} to {band[0]['to']}",
-                f"{band[0]['lines']:,}",
-                *(f"{each['bleu']:.1f}" for each in band),
-            )
-            for band in bands
-        ]
-        yield Grid("BLEU by words of the source", columns, rows)
-
-    def distance_parts(self) -> Iterator[str | Grid]:
-        """p(French) by distance."""
-        if self.french and self.french["lacking"]:
+        titled = [row.title for row in self.rungs]
+        if self.pairs:
+            yield "bits: of the validation pairs; rungs that count words know no other words"
+            columns, title = ("words", "lines", *titled), "BLEU by words of the source"
+            rows = [
+                (
+                    f"{band[0]['from']} to {band[0]['to']}",
+                    f"{band[0]['lines']:,}",
+                    *(f"{each['bleu']:.1f}" for each in band),
+                )
+                for band in zip(*(row.by_length or () for row in self.rungs), strict=True)
+            ]
+        elif self.french and self.french["lacking"]:
             lacking = ", ".join(self.french["lacking"])
             yield f"no curve of p(French): not in the vocabulary: {lacking} (--tokens bpe has all)"
             return
-        rows = [
-            (str(distance), *(human((row.french or [])[n], "{:.2g}") for row in self.rungs))
-            for n, distance in enumerate(self.distances)
-        ]
-        title = "p(French) after “I grew up in France … I speak fluent”, by words between"
-        yield Grid(title, ("words", *(row.title for row in self.rungs)), rows)
+        else:
+            columns = ("words", *titled)
+            title = "p(French) after “I grew up in France … I speak fluent”, by words between"
+            rows = [
+                (str(distance), *(human((row.french or [])[n], "{:.2g}") for row in self.rungs))
+                for n, distance in enumerate(self.distances)
+            ]
+        yield Grid(title, columns, rows)
 
     def plot(self) -> Any:
         """A bar for each rung and, where there are any, curves beside."""
@@ -515,8 +485,3 @@ class Ladder(Result):
             axes.set(xlabel=names[1], ylabel=names[2], yscale=scale)
             figure.legend(loc="outside right center")
         return figure
-
-
-def human_energy(joules: float) -> str:
-    """12345 → '12.3 kJ'."""
-    return f"{joules / 1000:,.3g} kJ" if joules >= 1000 else f"{joules:.3g} J"

@@ -16,9 +16,11 @@ from importlib.util import find_spec
 from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from regard.ambient import choose_device, current, note, settings
 from regard.data.duplicates import WORDS, count_words, normalise
@@ -29,14 +31,13 @@ from regard.decode.scoring import score_rows
 from regard.energy import Meter
 from regard.errors import DataError, check_known
 from regard.files import check_new
-from regard.history.cbow import WINDOW, fit_scales, train_next_word
 from regard.history.config import Word2VecConfig
 from regard.history.ngram_model import NgramModel, encode_lines, joined
 from regard.history.ngrams import Floats, Ids
 from regard.history.predictors import room_of
 from regard.history.results import Ladder, RungScore
+from regard.history.word2vec import WordCorpus, train_word2vec
 from regard.history.word_vectors import save_folder
-from regard.tokens import load as load_tokenizer
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.trainers import KINDS, train_tokenizer
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
@@ -60,20 +61,6 @@ RATE = 8e-3
 FEW = {"fixed": 2000, "additive": 2000, "transformer": 600}  # steps beyond which less is better
 PAIR: dict[str, Any] = {"length": 96, "smoothing": 0.0}
 MUON = {"optimizer": "muon"}  # Adam learns more slowly
-Runs = dict[str, tuple[str, dict[str, Any], dict[str, Any]]]
-PAIR_RUNS: Runs = {
-    "fixed": ("seq2seq", {"attention": "none"}, PAIR),
-    "additive": ("seq2seq", {"attention": "additive"}, PAIR),
-    "transformer": ("seq2seq", {"pre_norm": True, "depth": 2}, PAIR | MUON),
-}
-TEXT_RUNS: Runs = {
-    "mlp": ("mlp", {"depth": 1}, {"length": 32, "lr": 2e-3}),
-    "rnn": ("rnn", {"depth": 1}, {"length": 32, "lr": 2e-3}),
-    "lstm": ("lstm", {"depth": 1}, {"length": 32, "lr": 5e-3}),
-    "gru": ("gru", {"depth": 1}, {"length": 32, "lr": 5e-3}),
-    "transformer": ("lm", {"depth": 2}, {"length": 128} | MUON),
-}
-"""Of each rung that is trained: the function, the shape, and how."""
 
 
 class Rung(NamedTuple):
@@ -83,33 +70,39 @@ class Rung(NamedTuple):
     title: str
     level: int
     """Rungs of one level are not expected to beat each other."""
-    counts: bool
-    """Whether it counts instead of being trained step by step."""
+    verb: str | None = None
+    """Of `regard.train`, for those that are trained step by step; others count."""
+    shape: Mapping[str, Any] = {}
+    how: Mapping[str, Any] = {}
     share: float = 1.0
     """Of the time of those that are trained, beside the others'."""
 
 
 PAIRS = (
-    Rung("bayes", "naive Bayes", 0, True),
-    Rung("logreg", "logistic regression", 1, True),
-    Rung("ibm1", "IBM model 1", 2, True),
-    Rung("fixed", "fixed vector", 3, False),
-    Rung("additive", "Bahdanau", 4, False, 1.6),  # a step takes 1.5 times the fixed vector's
-    Rung("transformer", "Transformer", 5, False, 1.2),
+    Rung("bayes", "naive Bayes", 0),
+    Rung("logreg", "logistic regression", 1),
+    Rung("ibm1", "IBM model 1", 2),
+    Rung("fixed", "fixed vector", 3, "seq2seq", {"attention": "none"}, PAIR),
+    # a step of Bahdanau's takes 1.5 times that of a fixed vector
+    Rung("additive", "Bahdanau", 4, "seq2seq", {"attention": "additive"}, PAIR, 1.6),
+    Rung(
+        *("transformer", "Transformer", 5, "seq2seq"),
+        *({"pre_norm": True, "depth": 2}, PAIR | MUON, 1.2),
+    ),
 )
 """Of translation."""
 TEXTS = (
-    Rung("1-gram", "1-gram", 0, True),
-    Rung("2-gram", "2-gram", 1, True),
-    Rung("3-gram", "3-gram", 2, True),
-    Rung("5-gram", "5-gram", 3, True),
-    Rung("classes", "class 3-gram", 1, True),
-    Rung("word2vec", "word2vec", 1, False),
-    Rung("mlp", "MLP", 4, False),
-    Rung("rnn", "RNN", 4, False),
-    Rung("lstm", "LSTM", 5, False),
-    Rung("gru", "GRU", 5, False),
-    Rung("transformer", "Transformer", 6, False),
+    Rung("1-gram", "1-gram", 0),
+    Rung("2-gram", "2-gram", 1),
+    Rung("3-gram", "3-gram", 2),
+    Rung("5-gram", "5-gram", 3),
+    Rung("classes", "class 3-gram", 1),
+    Rung("word2vec", "word2vec", 1, "w2v"),
+    Rung("mlp", "MLP", 4, "mlp", {"depth": 1}, {"length": 32, "lr": 2e-3}),
+    Rung("rnn", "RNN", 4, "rnn", {"depth": 1}, {"length": 32, "lr": 2e-3}),
+    Rung("lstm", "LSTM", 5, "lstm", {"depth": 1}, {"length": 32, "lr": 5e-3}),
+    Rung("gru", "GRU", 5, "gru", {"depth": 1}, {"length": 32, "lr": 5e-3}),
+    Rung("transformer", "Transformer", 6, "lm", {"depth": 2}, {"length": 128} | MUON),
 )
 """Of language modelling."""
 
@@ -164,30 +157,100 @@ def answer_curve(
     return [None if row is None else math.exp(sum(row[-size:])) for row, size in rows]
 
 
-# One split ----------------------------------------------------------------------------------------
+# word2vec --------------------------------------------------------------------------------------
+
+WINDOW = 5  # words before
+SENTENCE = 1000  # tokens of a running text that word2vec reads as one sentence
+ROWS = 1024  # places whose scores are computed together
+FITTED = 4096  # places of the text on which a and b are fitted
 
 
 @dataclass(frozen=True)
-class LadderConfig:
-    """What is climbed on, and with what budget; the fields are those of `regard.ladder`."""
+class NextWord:
+    """The next word by CBOW (Mikolov 2013) that looks back only: vectors, counts and two scales.
 
-    data: str
-    valid: str | None = None
-    test: str | None = None
-    minutes: float = 20.0
-    steps: int | None = None
-    rungs: str | None = None
-    out: str | None = None
-    tokens: str | None = None
-    vocab: int | None = None
-    min_count: int = 2
-    dim: int = 128
-    watts: float | None = None
+    Negative sampling makes the product of an output vector and the mean of the vectors around it
+    log p(w | h) / p_noise(w), up to a constant (Levy and Goldberg 2014). So here
+
+        p(w | h) = softmax(a · output(w) · mean of the last vectors + b · log count(w))
+
+    with the vectors as word2vec learnt them; a and b are fitted on a text beside. With a = 0 and
+    b = 1 it is the unigram. A mean knows no order of words.
+    """
+
+    inputs: Tensor
+    """(V, D)"""
+    outputs: Tensor
+    """(V, D)"""
+    counts: Tensor
+    """(V,) logarithms, of half a time for what was not seen."""
+    a: float = 0.0
+    b: float = 1.0
 
     @property
-    def pairs(self) -> bool:
-        """Whether the data are sentence pairs, by the file's name."""
-        return ".tsv" in Path(self.data).suffixes
+    def parameters(self) -> int:
+        """Numbers that were learnt."""
+        return self.inputs.numel() + self.outputs.numel() + self.counts.numel() + 2
+
+    @torch.no_grad()
+    def logprobs(self, ids: Sequence[int] | Ids) -> Floats:
+        """log p of each id (T,) given those before it."""
+        words = torch.from_numpy(np.asarray(ids, np.int64))
+        logs = [np.zeros(0)]
+        for at in torch.arange(len(words)).split(ROWS):
+            scores = self.a * self.products(words, at) + self.b * self.counts
+            log = scores.log_softmax(-1)[torch.arange(len(at)), words[at]]
+            logs.append(log.double().numpy())
+        return np.concatenate(logs)
+
+    def products(self, words: Tensor, at: Tensor) -> Tensor:
+        """Of each output vector with the mean of the vectors before places (N,): (N, V)."""
+        back = at[:, None] - torch.arange(1, WINDOW + 1)  # (N, window)
+        there = (back >= 0).to(self.inputs.dtype)
+        seen = self.inputs[words[back.clamp(min=0)]] * there[..., None]  # (N, window, D)
+        mean = seen.sum(1) / there.sum(1, keepdim=True).clamp(min=1)
+        return mean @ self.outputs.T
+
+
+def train_next_word(
+    ids: Ids, vocab: int, config: Word2VecConfig, seed: int = 0, workers: int = 1
+) -> NextWord:
+    """word2vec's vectors of the tokens of a running text; nothing for those not in it."""
+    counts = np.bincount(ids, minlength=vocab)
+    order = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
+    if len(order) < 2:
+        raise DataError("learning vectors", f"{len(order)} different tokens", "2 or more")
+    rank = np.full(vocab, -1, np.int32)
+    rank[order] = np.arange(len(order))
+    bounds = np.unique(np.append(np.arange(0, len(ids), SENTENCE), len(ids)))
+    corpus = WordCorpus([str(id) for id in order], counts[order], rank[ids], bounds)
+    vectors = np.zeros((2, vocab, config.dim), np.float32)
+    vectors[:, order] = train_word2vec(corpus, config, seed, workers)
+    seen = torch.from_numpy(np.maximum(counts, 0.5)).float().log()
+    return NextWord(torch.from_numpy(vectors[0]), torch.from_numpy(vectors[1]), seen)
+
+
+def fit_scales(model: NextWord, ids: Ids) -> NextWord:
+    """The model with the a and b that suit the beginning of another text best: a convex fit."""
+    words = torch.from_numpy(np.asarray(ids[:FITTED], np.int64))
+    at = torch.arange(len(words))
+    products = model.products(words, at)
+    scales = torch.tensor([model.a, model.b], requires_grad=True)
+    learner = torch.optim.LBFGS([scales], max_iter=30, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        learner.zero_grad()
+        scores = scales[0] * products + scales[1] * model.counts
+        value = torch.nn.functional.cross_entropy(scores, words)
+        value.backward()
+        return value
+
+    learner.step(loss)
+    a, b = scales.tolist()
+    return replace(model, a=a, b=b)
+
+
+# One split ----------------------------------------------------------------------------------------
 
 
 class LadderSplit(NamedTuple):
@@ -196,61 +259,35 @@ class LadderSplit(NamedTuple):
     train: Path
     valid: Path
     test: Path
-    tokenizer: Path
     lines: dict[str, int]
     taken_out: int
     """Lines of the training part that stood in the others too."""
 
-    def ids(self, tokenizer: Tokenizer, part: Literal["train", "valid", "test"]) -> Ids:
-        """A part as one running text."""
-        return joined(encode_lines(tokenizer, read_parts([getattr(self, part)]), False))
 
-
-def make_split(config: LadderConfig, folder: Path) -> LadderSplit:
-    """Write the three parts, and the tokenizer of the training part."""
-    kind = config.tokens or ("pieces" if config.pairs else "spaced")
-    check_known(kind, KINDS, DOING, f"--tokens {kind}")
-    parts, taken_out = cut_parts(config)
-    folder.mkdir(parents=True)
-    files = {name: folder / f"{name}.{'tsv' if config.pairs else 'txt'}" for name in parts}
-    for name, path in files.items():
-        path.write_text("".join(f"{row}\n" for row in parts[name]), encoding="utf-8")
-    wrap = "eos" if config.pairs else "none"
-    size = config.vocab or (PIECES if config.pairs else None)
-    least = config.min_count if kind in ("spaced", "words") else 1
-    texts = read_parts([files["train"]])
-    if config.pairs:
-        texts = (f"{side}\n" for pair in read_pairs(files["train"]) for side in pair)
-    tokenizer = train_tokenizer(
-        texts, kind, size, specials=("pad", "eos"), min_count=least, wrap=wrap
-    )
-    tokenizer.save(folder / "tokenizer")
-    lines = {name: len(rows) for name, rows in parts.items()}
-    return LadderSplit(**files, tokenizer=folder / "tokenizer", lines=lines, taken_out=taken_out)
-
-
-def cut_parts(config: LadderConfig) -> tuple[dict[str, list[str]], int]:
+def cut_parts(
+    data: str, valid: str | None, test: str | None, pairs: bool
+) -> tuple[dict[str, list[str]], int]:
     """The rows of each part, and how many training rows were left out as others have them."""
 
     def read(file: str) -> list[str]:
-        if config.pairs:
+        if pairs:
             return ["\t".join(pair) for pair in read_pairs(file)]
         return list(read_lines(file))
 
     def keys(row: str) -> list[object]:
         """What must not stand in two parts: a source, a target; a line that is not too short."""
-        if config.pairs:
+        if pairs:
             sides = enumerate(row.split("\t"))
             return [(n, normalise(side)) for n, side in sides if side.strip()]
         return [normalise(row)] if count_words(row) >= WORDS else []
 
-    rows = read(config.data)
+    rows = read(data)
     if len(rows) < LEAST:
-        what = "pairs" if config.pairs else "lines"
-        raise DataError(DOING, f"{len(rows)} {what} in {config.data}", f"{LEAST} or more")
-    held = max(1, min(len(rows) // LEAST, MOST if config.pairs else len(rows)))
+        what = "pairs" if pairs else "lines"
+        raise DataError(DOING, f"{len(rows)} {what} in {data}", f"{LEAST} or more")
+    held = max(1, min(len(rows) // LEAST, MOST if pairs else len(rows)))
     parts: dict[str, list[str]] = {}
-    for name, file in (("test", config.test), ("valid", config.valid)):
+    for name, file in (("test", test), ("valid", valid)):
         if file is not None:
             parts[name] = read(file)
         else:
@@ -268,84 +305,119 @@ def cut_parts(config: LadderConfig) -> tuple[dict[str, list[str]], int]:
 # Climbing -----------------------------------------------------------------------------------------
 
 
-def climb(config: LadderConfig, train: Any, evaluate: Any) -> Ladder:
-    """Train and measure rung after rung; `train` and `evaluate` are the rooms of these names."""
-    known = {rung.name: rung for rung in (PAIRS if config.pairs else TEXTS)}
-    asked = list(known) if config.rungs is None else config.rungs.split(",")
-    for name in asked:
-        check_known(name, known, DOING, f"no rung {name!r}")
-    rungs = [rung for name, rung in known.items() if name in asked]
-    if config.out is None:
-        with TemporaryDirectory(prefix="regard-ladder-") as folder:
-            return Climb(config, rungs, Path(folder), train, evaluate).run()
-    check_new(Path(config.out), DOING)
-    ladder = Climb(config, rungs, Path(config.out), train, evaluate).run()
-    if find_spec("matplotlib") is None:
-        note("no picture: matplotlib is not installed (pip install 'regard[plot]')")
-    else:
-        ladder.save(Path(config.out) / PICTURE)
-        note(f"picture: {Path(config.out) / PICTURE}")
-    return ladder
-
-
+@dataclass
 class Climb:
-    """Trains and measures rung after rung on one split."""
+    """Trains and measures rung after rung on one split; the first fields are `regard.ladder`'s."""
 
-    def __init__(
-        self, config: LadderConfig, rungs: Sequence[Rung], folder: Path, train: Any, evaluate: Any
-    ) -> None:
-        self.config, self.rungs, self.folder = config, rungs, folder
-        self.train, self.evaluate = train, evaluate
-        self.began = time.monotonic()
-        self.meter = Meter(choose_device() == "cuda", config.watts)
-        self.split = make_split(config, folder / "split")
-        self.tokenizer = load_tokenizer(self.split.tokenizer)
-        self.lacking = [] if config.pairs else lacking(self.tokenizer)
-        self.asked = {} if config.pairs or self.lacking else questions(self.tokenizer)
+    data: str
+    valid: str | None
+    test: str | None
+    minutes: float
+    steps: int | None
+    rungs: str | None
+    out: str | None
+    tokens: str | None
+    vocab: int | None
+    min_count: int
+    dim: int
+    watts: float | None
+    train: Any
+    evaluate: Any
+    """The rooms of these names."""
 
-    def run(self) -> Ladder:
+    def climb(self) -> Ladder:
+        """In a folder of its own or in `out`, which keeps the models and the picture."""
+        self.pairs = ".tsv" in Path(self.data).suffixes
+        known = {rung.name: rung for rung in (PAIRS if self.pairs else TEXTS)}
+        asked = list(known) if self.rungs is None else self.rungs.split(",")
+        for name in asked:
+            check_known(name, known, DOING, f"no rung {name!r}")
+        self.climbed = [rung for name, rung in known.items() if name in asked]
+        if self.out is None:
+            with TemporaryDirectory(prefix="regard-ladder-") as folder:
+                return self.run(Path(folder))
+        check_new(Path(self.out), DOING)
+        ladder = self.run(Path(self.out))
+        if find_spec("matplotlib") is None:
+            note("no picture: matplotlib is not installed (pip install 'regard[plot]')")
+        else:
+            ladder.save(Path(self.out) / PICTURE)
+            note(f"picture: {Path(self.out) / PICTURE}")
+        return ladder
+
+    def make_split(self, folder: Path) -> None:
+        """Write the three parts, and the tokenizer of the training part."""
+        kind = self.tokens or ("pieces" if self.pairs else "spaced")
+        check_known(kind, KINDS, DOING, f"--tokens {kind}")
+        parts, taken_out = cut_parts(self.data, self.valid, self.test, self.pairs)
+        folder.mkdir(parents=True)
+        files = {name: folder / f"{name}.{'tsv' if self.pairs else 'txt'}" for name in parts}
+        for name, path in files.items():
+            path.write_text("".join(f"{row}\n" for row in parts[name]), encoding="utf-8")
+        texts = read_parts([files["train"]])
+        if self.pairs:
+            texts = (f"{side}\n" for pair in read_pairs(files["train"]) for side in pair)
+        self.tokenizer = train_tokenizer(
+            texts,
+            kind,
+            self.vocab or (PIECES if self.pairs else None),
+            specials=("pad", "eos"),
+            min_count=self.min_count if kind in ("spaced", "words") else 1,
+            wrap="eos" if self.pairs else "none",
+        )
+        self.tokenizer.save(folder / "tokenizer")
+        self.tokenizer_folder = str(folder / "tokenizer")
+        lines = {name: len(rows) for name, rows in parts.items()}
+        self.split = LadderSplit(**files, lines=lines, taken_out=taken_out)
+
+    def run(self, folder: Path) -> Ladder:
         """Those that count first, the others by their shares of the time."""
-        config, split = self.config, self.split
+        began = time.monotonic()
+        self.folder = folder
+        self.meter = Meter(choose_device() == "cuda", self.watts)
+        self.make_split(folder / "split")
+        unknown = [] if self.pairs else lacking(self.tokenizer)
+        self.asked = {} if self.pairs or unknown else questions(self.tokenizer)
+        split, scores = self.split, list[RungScore]()
         if split.taken_out:
             lines = f"{split.taken_out:,} lines"
             note(f"left out of training, as test or validation has them: {lines}")
-        scores = list[RungScore]()
-        for number, rung in enumerate(self.rungs):
-            shares = sum(other.share for other in self.rungs[number:] if not other.counts)
-            left = max(0.0, self.began + 60 * config.minutes - time.monotonic())
-            seconds = 0.0 if rung.counts else left * rung.share / shares
-            about = "" if rung.counts or config.steps else f", about {seconds:.0f} s"
-            note(f"rung {number + 1} of {len(self.rungs)}: {rung.title}{about}")
+        for number, rung in enumerate(self.climbed):
+            shares = sum(other.share for other in self.climbed[number:] if other.verb)
+            left = max(0.0, began + 60 * self.minutes - time.monotonic())
+            seconds = left * rung.share / shares if rung.verb else 0.0
+            about = f", about {seconds:.0f} s" if rung.verb and not self.steps else ""
+            note(f"rung {number + 1} of {len(self.climbed)}: {rung.title}{about}")
             with settings(quiet=True):
-                measured = self.measure_rung(rung, self.folder / rung.name, seconds)
+                measured = self.measure_rung(rung, folder / rung.name, seconds)
             scores.append(RungScore(rung.name, rung.title, **measured))
         quality = {row.name: row.bleu or 0.0 for row in scores}
-        if not config.pairs:
+        if not self.pairs:
             quality = {row.name: -(row.perplexity or 0.0) for row in scores}
-        better = beaten_by(self.rungs, quality)
-        french = {"distances": [*self.asked], "lacking": self.lacking}
+        better = beaten_by(self.climbed, quality)
+        french = {"distances": [*self.asked], "lacking": unknown}
         return Ladder(
-            config.data,
-            "translation" if config.pairs else "text",
+            self.data,
+            "translation" if self.pairs else "text",
             split.lines,
             split.taken_out,
-            None if config.steps else config.minutes,
-            config.steps,
+            None if self.steps else self.minutes,
+            self.steps,
             current().seed,
-            round(time.monotonic() - self.began, 1),
-            config.out,
+            round(time.monotonic() - began, 1),
+            self.out,
             [replace(row, beaten_by=better[row.name]) for row in scores],
             {"source": self.meter.source, "measured": self.meter.measured},
-            None if config.pairs else french,
+            None if self.pairs else french,
         )
 
     def measure_rung(self, rung: Rung, out: Path, seconds: float) -> dict[str, Any]:
         """Train a rung into a folder and measure it on the test data."""
         if rung.name == "word2vec":
             return self.measure_vectors(out, seconds)
-        costs = self.count(rung, out) if rung.counts else self.train_steps(rung, out, seconds)
-        model = str(out if rung.counts else out / "final")
-        if self.config.pairs:
+        costs = self.train_steps(rung, out, seconds) if rung.verb else self.count(rung, out)
+        model = str(out / "final" if rung.verb else out)
+        if self.pairs:
             score = self.evaluate.translate(model, self.split.test, by_length=True, workers=1)
             bands = score.to_dict()["by_length"]
             return costs | {"bleu": score.bleu, "by_length": bands}
@@ -356,18 +428,21 @@ class Climb:
 
     def count(self, rung: Rung, out: Path) -> dict[str, Any]:
         """Train a rung that counts."""
-        config, split, words = self.config, self.split, 0
+        split = self.split
         self.meter.start()
-        if config.pairs:
-            lbfgs = config.steps or max(1, min(60, int(LBFGS * config.minutes)))
+        if self.pairs:
+            lbfgs = self.steps or max(1, min(60, int(LBFGS * self.minutes)))
             more = {"steps": lbfgs} if rung.name == "logreg" else {}
             run = getattr(self.train, rung.name)(split.train, out=out, **more)
             joules, size = self.meter.joules(), run.weights
             words = sum(len(row.split()) for row in read_lines(split.train))
         else:
-            text: dict[str, Any] = {"tokens": str(split.tokenizer), "lines": False, "out": out}
-            if rung.name == "classes":
-                run = self.train.classes(split.train, classes=self.fit_classes(), **text)
+            text: dict[str, Any] = {"tokens": self.tokenizer_folder, "lines": False, "out": out}
+            if rung.name == "classes":  # whose search takes words × classes²
+                kinds = len(np.unique(self.ids(split.train)))
+                most = math.isqrt(int(60 * self.minutes * BROWN / (kinds * MERGE)))
+                classes = max(1, min(CLASSES, kinds, CLASSES if self.steps else most))
+                run = self.train.classes(split.train, classes=classes, **text)
             else:
                 run = self.train.ngram(split.train, order=int(rung.name[0]), **text)
             joules, words = self.meter.joules(), run.tokens
@@ -380,26 +455,22 @@ class Climb:
             "joules": joules,
         }
 
-    def fit_classes(self) -> int:
-        """Classes of words, whose search takes words × classes²: as the budget allows."""
-        words = len(np.unique(self.split.ids(self.tokenizer, "train")))
-        if self.config.steps:
-            return min(CLASSES, words)
-        most = math.isqrt(int(60 * self.config.minutes * BROWN / (words * MERGE)))
-        return max(1, min(CLASSES, words, most))
+    def ids(self, part: Path) -> Ids:
+        """A part as one running text."""
+        return joined(encode_lines(self.tokenizer, read_parts([part]), False))
 
     def measure_vectors(self, out: Path, seconds: float) -> dict[str, Any]:
         """Vectors of word2vec, and a softmax over the mean of the last ones."""
-        ids, began = self.split.ids(self.tokenizer, "train"), time.perf_counter()
+        ids, began = self.ids(self.split.train), time.perf_counter()
         self.meter.start()
-        config = Word2VecConfig("cbow", self.config.dim, WINDOW, min_count=1)
+        config = Word2VecConfig("cbow", self.dim, WINDOW, min_count=1)
         times = config.times(len(ids))
-        if not self.config.steps:
+        if not self.steps:
             times = max(1, min(times, int(TRAINING * seconds * PACE / max(len(ids), 1))))
         config = replace(config, epochs=times)
         model = train_next_word(ids, self.tokenizer.size, config, current().seed, WORKERS)
         speed = times * len(ids) / max(time.perf_counter() - began, 0.01)
-        model = fit_scales(model, self.split.ids(self.tokenizer, "valid"))
+        model = fit_scales(model, self.ids(self.split.valid))
         taken, joules = time.perf_counter() - began, self.meter.joules()
         pieces = self.tokenizer.pieces(range(self.tokenizer.size), "source")
         words = [re.sub(r"\s", "▁", piece or f"<id{id}>") for id, piece in enumerate(pieces)]
@@ -407,7 +478,7 @@ class Climb:
         both = {"in": model.inputs.numpy(), "out": model.outputs.numpy()}
         how = {**asdict(config), "seed": current().seed, "a": model.a, "b": model.b}
         save_folder(out, words, counts, both, how)
-        logs = model.logprobs(self.split.ids(self.tokenizer, "test"))
+        logs = model.logprobs(self.ids(self.split.test))
         if not len(logs):
             raise DataError(DOING, f"no tokens in {self.split.test}", "one or more")
         loss = -float(logs.mean())
@@ -425,7 +496,7 @@ class Climb:
         """p(French) by distance."""
         if not self.asked:
             return None
-        if rung.counts:
+        if rung.verb is None:
             return answer_curve(self.asked, NgramModel.open(Path(model)).tables.logprobs)
         net, room = self.kit.model, room_of(self.kit)
         return answer_curve(
@@ -434,7 +505,7 @@ class Climb:
 
     def train_steps(self, rung: Rung, out: Path, seconds: float) -> dict[str, Any]:
         """Train step by step, for so many seconds or as many steps as asked for."""
-        count = self.config.steps or self.fit_steps(rung, seconds)
+        count = self.steps or self.fit_steps(rung, seconds)
         every = -(-count // VALIDATIONS)
         options = {"steps": count, "warm_up": max(1, min(400, count // 10))}
         options |= {"eval_every": every, "save_every": count}
@@ -475,17 +546,15 @@ class Climb:
 
     def start_run(self, rung: Rung, out: Path, options: Mapping[str, Any]) -> Any:
         """Train a rung that is trained step by step."""
-        verb, shape, own = (PAIR_RUNS if self.config.pairs else TEXT_RUNS)[rung.name]
+        shape = dict(rung.shape)
         if rung.name == "transformer":
-            heads = next(count for count in (4, 2, 1) if self.config.dim % count == 0)
-            shape = shape | {"heads": heads}
-        data = DataConfig(valid=(str(self.split.valid),), tokens=str(self.split.tokenizer))
-        return getattr(self.train, verb)(
+            shape["heads"] = next(count for count in (4, 2, 1) if self.dim % count == 0)
+        return getattr(self.train, str(rung.verb))(
             self.split.train,
             out=out,
-            config=TrainConfig(**{**SAME, **own, **options}),
-            shape=ShapeConfig(dim=self.config.dim, **shape),
-            data=data,
+            config=TrainConfig(**{**SAME, **rung.how, **options}),
+            shape=ShapeConfig(dim=self.dim, **shape),
+            data=DataConfig(valid=(str(self.split.valid),), tokens=self.tokenizer_folder),
         )
 
 

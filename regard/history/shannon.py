@@ -9,22 +9,22 @@ What an arithmetic coder reaches with any predictor bounds the entropy from abov
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from regard.ambient import current, is_terminal, note, progress
+from regard.ambient import current, note, track
 from regard.data.text_files import naming, read_parts
-from regard.errors import DataError, RegardError, UsageError
-from regard.history.arithmetic_coder import pack, unpack
+from regard.errors import DataError, UsageError
 from regard.history.config import Alphabet
 from regard.history.letters import Letters, bytes_of, letters_of
+from regard.history.ngram_model import NgramPredictor
 from regard.history.ngrams import Counts, Floats, Ids, count_ngrams
-from regard.history.predictors import Adaptive, NgramPredictor, Predictor, TextPredictor
+from regard.history.predictors import Adaptive, Predictor, TextPredictor
 from regard.history.results import BLANK, SPELT, YOU, CodedText, Entropy, Guesses, Player
 from regard.history.smoothing import interpolate, kneser_ney_shares, train_ngrams
 
@@ -46,25 +46,21 @@ def measure_entropy(
     """F_0 to F_N of a text, and what an arithmetic coder reaches by n-grams and by a model."""
     doing = "measuring entropy"
     chosen: Alphabet = alphabet or ("27" if model is None else "as-is")
-    with progress(doing) as say:
-        say(f"reading {file}")
-        whole = letters_of("".join(read_parts(file)), chosen)
-        read = replace(whole, ids=whole.ids[:letters])
-        text = read.text
-        if not text:
-            raise DataError(doing, f"no letters in {file} ({SPELT[chosen]})", "a text with letters")
-        say(f"counting {len(text):,} letters")
-        with naming([file], "estimating entropy"):
-            estimates = estimate(read.ids, len(read.symbols), order)
-        few = bytes_of(read)
-        learner = Adaptive(len(few.symbols), order, len(few.ids))
-        coded = [code_text(f"learning {order}-grams", few.ids, learner, text, say)]
-        if model is not None:
-            if model.was_trained_on(file):
-                note(f"{model.name} was trained on this file: its bits are no measure of it")
-            coded.append(
-                code_text(model.name, model.encode(text), model.predictor, text, say, model)
-            )
+    whole = letters_of("".join(read_parts(file)), chosen)
+    read = replace(whole, ids=whole.ids[:letters])
+    text = read.text
+    if not text:
+        raise DataError(doing, f"no letters in {file} ({SPELT[chosen]})", "a text with letters")
+    with naming([file], "estimating entropy"):
+        estimates = estimate(read.ids, len(read.symbols), order)
+    few = bytes_of(read)
+    learner = Adaptive(len(few.symbols), order, len(few.ids))
+    coded = [code_text(f"learning {order}-grams", few.ids, learner, text)]
+    if model is not None:
+        if model.was_trained_on(file):
+            note(f"{model.name} was trained on this file: its bits are no measure of it")
+        ids = model.encode(text)
+        coded.append(code_text(model.name, ids, model.predictor, text, model.unknown(ids)))
     return Entropy(
         str(file),
         chosen,
@@ -77,34 +73,79 @@ def measure_entropy(
     )
 
 
-def code_text(
-    name: str,
-    ids: Ids,
-    predictor: Predictor,
-    text: str,
-    say: Callable[[str], None],
-    model: TextPredictor | None = None,
-) -> CodedText:
-    """Code the symbols of a text and decode them back; what it took."""
-    total = f"of {len(ids):,} symbols"
-    packed = pack(ids, predictor, lambda n: say(f"coding {n:,} {total}"))
-    again = unpack(packed, predictor, lambda n: say(f"decoding {n:,} {total}"))
-    if not np.array_equal(again, ids):
-        raise RegardError("decoding back", "another text", "the text that was coded")
-    bits, size, never = packed.bits, len(packed.data), len(packed.never)
-    excess = 8 * size / bits - 1 if bits else 0.0
+def code_text(name: str, ids: Ids, predictor: Predictor, text: str, unknown: int = 0) -> CodedText:
+    """What an arithmetic coder makes of the symbols of a text, as a share of its letters."""
+    code = arithmetic_code(ids, predictor)
+    size = 8 * len(code.data)
+    excess = size / code.bits - 1 if code.bits else 0.0
     return CodedText(
         name,
         len(ids),
-        0 if model is None else model.unknown(ids),
-        bits / len(text),
-        size,
-        8 * size / len(text),
-        None if np.isinf(bits) else excess,
-        True,
-        never,
-        model.written_at(text, packed.never[0]) if never and model is not None else None,
+        unknown,
+        code.bits / len(text),
+        len(code.data),
+        size / len(text),
+        None if np.isinf(code.bits) else excess,
+        code.impossible,
     )
+
+
+# Arithmetic coding --------------------------------------------------------------------------------
+
+SCALE = 1 << 28  # what probabilities are counted in
+TOP = 1 << 48  # a range of codes is never smaller; one digit of a byte stands above it
+ROWS, ROW = 256, 4096  # rows of a text at most, and symbols of each at least
+ENTRIES = 1 << 22  # numbers in one (N, V) array of probabilities at most
+
+
+class ArithmeticCode(NamedTuple):
+    """A text in bytes."""
+
+    data: bytes
+    bits: float
+    """What the predictor's probabilities ask for; infinite where they rule a symbol out."""
+    impossible: int
+    """Symbols that are ruled out; the coder writes them even so."""
+
+
+def arithmetic_code(ids: Ids, predictor: Predictor) -> ArithmeticCode:
+    """Code a text of symbols 0 to V − 1 as the digits of a number (range coder, Martin 1979).
+
+    A predictor reads rows of the text side by side; a symbol of each goes into the code in turn.
+    The codes that are left for a text are those from `low`, `size` of them; a symbol narrows them
+    to its share, and what is sure of the first byte becomes a digit, in which a carry may stand.
+    """
+    rows = max(1, min(ROWS, len(ids) // ROW, ENTRIES // max(1, predictor.vocab)))
+    low, size, digits = 0, 1 << 56, list[int]()
+    bits, impossible = 0.0, 0
+    predictor.start(rows)
+    columns = zip_longest(*(row.tolist() for row in np.array_split(ids, rows)), fillvalue=-1)
+    for column in track(columns, "coding", -(-len(ids) // rows)):
+        words = np.array(column)
+        there = np.flatnonzero(words >= 0)  # the last symbols are not of all rows
+        p = predictor.predict()
+        if not np.isfinite(p).all() or p.min() < 0:
+            raise DataError("coding a text", "probabilities that are no numbers", "a sound model")
+        counts = (p * SCALE).astype(np.int64) + 1  # (N, V): every symbol has 1 or more
+        upto, own = np.cumsum(counts, 1), counts[there, words[there]]
+        first = upto[there, words[there]] - own
+        shares = zip(first.tolist(), own.tolist(), upto[there, -1].tolist(), strict=True)
+        for begin, count, total in shares:
+            size //= total
+            low, size = low + size * begin, size * count
+            while size < TOP:
+                digits.append(low >> 48)
+                low, size = low % TOP << 8, size << 8
+        chances = p[there, words[there]]
+        impossible += int((chances == 0).sum())
+        with np.errstate(divide="ignore"):
+            bits -= float(np.log2(chances).sum())
+        if len(there) == rows:
+            predictor.read(words)
+    digits.append(-(-low // TOP))  # the codes that are left hold a multiple of TOP
+    for n in range(len(digits) - 1, 0, -1):
+        digits[n - 1] += digits[n] >> 8
+    return ArithmeticCode(bytes(digit & 255 for digit in digits), bits, impossible)
 
 
 class Estimates(NamedTuple):
@@ -124,7 +165,6 @@ def estimate(ids: Ids, symbols: int, order: int) -> Estimates:
     counts = count_ngrams(ids, symbols, order)
     cut = max(order, int(TRAINED * len(ids)))
     learnt = count_ngrams(ids[:cut], symbols, order)
-    kept = [np.ones(len(level), np.bool_) for level in learnt]
     whole = np.log2(symbols)
     plug_in, corrected, held_out = [float(whole)], [float(whole)], [float(whole)]
     kinds = 1
@@ -136,7 +176,7 @@ def estimate(ids: Ids, symbols: int, order: int) -> Estimates:
         plug_in.append(value)
         corrected.append(value + float(correction))
         shares = kneser_ney_shares(learnt[:n], None)  # a letter that was not seen keeps one
-        model = interpolate(learnt[:n], symbols, None, kept[:n], shares)
+        model = interpolate(learnt[:n], symbols, None, shares)
         start = max(0, cut - n + 1)
         bits = -model.logprobs(ids[start:])[cut - start :] / np.log(2)
         held_out.append(float(bits.mean()))
@@ -206,17 +246,14 @@ def play_game(
     own, before = whole.ids[begin:end], whole.ids[max(0, begin - BEFORE) : begin]
     rest, symbols = np.concatenate((whole.ids[:begin], whole.ids[end:])), whole.symbols
     ranks = dict[str, Ids]()
-    with progress(PLAYING) as say:
-        for order in orders:
-            say(f"n-grams of order {order}")
-            predictor = NgramPredictor(train_ngrams(rest, len(symbols), order))
-            ranks[f"{order}-grams"] = guess_ranks(own, predictor, before)
-        for model in models:
-            say(model.name)
-            letterwise = model.in_letters(symbols, alphabet)
-            if model.was_trained_on(file):
-                note(f"{model.name} was trained on this file: it may know the passage")
-            ranks[model.name] = guess_ranks(own, letterwise, before)
+    for order in track(orders, PLAYING):
+        predictor = NgramPredictor(train_ngrams(rest, len(symbols), order))
+        ranks[f"{order}-grams"] = guess_ranks(own, predictor, before)
+    for model in models:
+        letterwise = model.in_letters(symbols, alphabet)
+        if model.was_trained_on(file):
+            note(f"{model.name} was trained on this file: it may know the passage")
+        ranks[model.name] = guess_ranks(own, letterwise, before)
     if not auto:
         typed = ask_person(own, before, symbols)
         own = own[: len(typed)]
@@ -258,40 +295,26 @@ def judge_player(name: str, ranks: Ids, symbols: int) -> Player:
 
 
 def ask_person(own: Ids, before: Ids, symbols: str) -> Ids:
-    """Let someone guess at the terminal."""
+    """Let someone guess at the terminal; keys count at once."""
+    import termios
+    import tty
+
     note(
         f"Guess {len(own)} letters, one after the other; the space bar or {BLANK} is a blank.\n"
         f"{GIVE_UP} tells the letter (it counts as the last guess), Esc or Ctrl-D ends.\n"
     )
-    live = is_terminal(sys.stderr)
-    with keys() as read:
-        return ask(own, before, symbols, read, lambda text: draw(text, live))
 
+    def draw(text: str) -> None:
+        """A line that replaces the one before."""
+        sys.stderr.write(text if text == "\n" else f"\r\x1b[K{text}")
+        sys.stderr.flush()
 
-def draw(text: str, live: bool) -> None:
-    """A line that replaces the one before, or a line of its own."""
-    sys.stderr.write(f"\r\x1b[K{text}" if live and not text.endswith("\n") else f"\r{text}")
-    sys.stderr.write("" if live or text.endswith("\n") else "\n")
-    sys.stderr.flush()
-
-
-@contextmanager
-def keys() -> Iterator[Callable[[], str]]:
-    """A function that gives the next key, at once where the terminal can."""
+    settings = termios.tcgetattr(sys.stdin)
     try:
-        import termios
-        import tty
-
-        handle = sys.stdin.fileno()
-        before = termios.tcgetattr(handle)
-    except (ImportError, OSError, ValueError, termios.error):  # lines, then
-        yield lambda: sys.stdin.read(1)
-        return
-    try:
-        tty.setcbreak(handle)
-        yield lambda: sys.stdin.read(1)
+        tty.setcbreak(sys.stdin)
+        return ask(own, before, symbols, lambda: sys.stdin.read(1), draw)
     finally:
-        termios.tcsetattr(handle, termios.TCSADRAIN, before)
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
 
 
 def ask(

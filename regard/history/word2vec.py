@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.ambient import track
 from regard.data.text_files import Paths, find_files, naming, read_lines
 from regard.data.word_frequencies import words
 from regard.errors import DataError, RegardError, ResourceError
@@ -39,7 +40,6 @@ POWER = 0.75  # of counts, for noise
 LANES, STEPS, REACH = 16, 1024, 8  # as word2vec.c has them
 GOLDEN = 0x9E3779B97F4A7C15
 WORD = (1 << 64) - 1
-Progress = Callable[[int, int], None]
 
 
 class WordCorpus(NamedTuple):
@@ -97,23 +97,18 @@ class Matrices(NamedTuple):
 
 
 def train_word2vec(
-    corpus: WordCorpus,
-    config: Word2VecConfig,
-    seed: int = 0,
-    workers: int = 1,
-    progress: Progress | None = None,
+    corpus: WordCorpus, config: Word2VecConfig, seed: int = 0, workers: int = 1
 ) -> Matrices:
-    """Learn from all sentences, epoch after epoch; tells the words read so far and in all."""
+    """Learn from all sentences, epoch after epoch."""
     vocab, width = len(corpus.words), -(-config.dim // LANES) * LANES
     inputs, outputs = aligned(vocab, width), aligned(vocab, width)
     dice = np.random.default_rng(seed & WORD)
     inputs[:, : config.dim] = (2 * dice.random((vocab, config.dim), np.float32) - 1) / config.dim
     steps = Steps(make_plan(corpus, config), inputs, outputs)
-    total = config.times(len(corpus.ids)) * len(corpus.ids)
-    for examples, job in drawn(steps, jobs(corpus, config, seed), workers):
+    blocks = drawn(steps, jobs(corpus, config, seed), workers)
+    total = config.times(len(corpus.ids)) * -(-len(corpus.ids) // BLOCK)
+    for examples, job in track(blocks, "learning vectors: block", total):
         steps.learn(examples, job.lr)
-        if progress is not None:
-            progress(job.read, total)
     if not np.isfinite(inputs).all():
         problem = "vectors that are no numbers any more: the learning rate is too high"
         raise RegardError(DOING, problem, "finite ones", "a lower --lr")
@@ -133,7 +128,6 @@ class ExampleBlock(NamedTuple):
     bounds: Ids
     key: int
     lr: float
-    read: int
 
 
 def jobs(corpus: WordCorpus, config: Word2VecConfig, seed: int = 0) -> Iterator[ExampleBlock]:
@@ -147,7 +141,7 @@ def jobs(corpus: WordCorpus, config: Word2VecConfig, seed: int = 0) -> Iterator[
         for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
             bounds = corpus.bounds[begin : end + 1]
             read = epoch * count + int(bounds[0])
-            yield ExampleBlock(bounds, key, first * max(1e-4, 1 - read / (epochs * count)), read)
+            yield ExampleBlock(bounds, key, first * max(1e-4, 1 - read / (epochs * count)))
 
 
 def drawn(

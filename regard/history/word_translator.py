@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 
-from regard.ambient import note, progress
+from regard.ambient import note, track
 from regard.data.pairs import Pair, all_pairs
 from regard.data.word_frequencies import words
 from regard.errors import DataError
-from regard.files import check_new, read_json, read_shapes, write_whole
+from regard.files import check_new, read_arrays, read_json, take_ids, write_whole
 from regard.history.bag_of_words import BagModel, Classes, train_bayes, train_logreg
 from regard.history.ibm1 import Ids, Ragged, Slot, Sparse, WordByWord, train_words
 from regard.history.results import TranslatorRun
@@ -155,17 +154,14 @@ class WordTranslator:
         if kind is None:
             expected = "a folder of `regard train bayes|logreg|ibm1`"
             raise DataError(f"opening {folder}", "no translator that counts", expected)
-        path, words = folder / WEIGHTS, read_json(folder / WORDS, "source and target words")
+        words = read_json(folder / WORDS, "source and target words")
+        arrays = read_arrays(folder / WEIGHTS)
         try:
-            read_shapes(path)  # which says that a file was cut
-            arrays = load_file(path)
             known = WordNumbers(list(words["source"]), list(words["target"]))
             model = from_arrays(kind, arrays, known)
-        except FileNotFoundError:
-            raise DataError(f"opening {folder}", f"no {WEIGHTS}", "the model's weights") from None
-        except (KeyError, ValueError, TypeError, SafetensorError) as error:
+        except (KeyError, ValueError, TypeError) as error:
             problem = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise DataError(f"reading {path}", problem, f"weights of {kind}") from None
+            raise DataError(f"reading {folder / WEIGHTS}", problem, f"weights of {kind}") from None
         return cls(kind, model, known)
 
 
@@ -190,32 +186,21 @@ def to_arrays(model: BagModel | WordByWord) -> Arrays:
 def from_arrays(kind: str, arrays: Arrays, words: WordNumbers) -> BagModel | WordByWord:
     """A model from named arrays that fit each other and the vocabulary."""
 
-    def whole(name: str, size: int, below: int) -> Ids:
-        array = arrays[name].astype(np.int64)
-        if array.shape != (size,) or (size and not 0 <= array.min() <= array.max() < below):
-            raise ValueError(f"{name} does not fit")
-        return array
-
     def real(name: str, size: int) -> np.ndarray:
         array = arrays[name].astype(np.float64)
-        if array.shape != (size,) or not np.isfinite(array).all():
+        if array.shape != (size,):
             raise ValueError(f"{name} does not fit")
         return array
 
-    cells, sources = arrays["columns"].size, len(words.sources)
-    bounds = whole("bounds", sources + 1, cells + 1)
-    if bounds[0] != 0 or bounds[-1] != cells or (np.diff(bounds) < 0).any():
-        raise ValueError("bounds do not fit")
-    count = len(words.targets) if kind == "ibm1" else arrays["word"].size
-    columns = whole("columns", cells, count).astype(np.int32)
+    cells, sources, targets = arrays["columns"].size, len(words.sources), len(words.targets)
+    count = targets if kind == "ibm1" else arrays["word"].size
+    bounds = take_ids(arrays, "bounds", sources + 1, cells + 1)
+    columns = take_ids(arrays, "columns", cells, count).astype(np.int32)
     rows = Sparse(bounds, columns, real("values", cells))
     if kind == "ibm1":
         return WordByWord(rows, real("silent", sources))
-    word, seen = whole("word", count, len(words.targets)), whole("seen", count, 1 << 31)
-    lengths = real("lengths", arrays["lengths"].size)
-    if len(lengths) < 2:
-        raise ValueError("lengths do not fit")
-    classes = Classes(word, seen, real("place", count), lengths)
+    word, seen = take_ids(arrays, "word", count, targets), take_ids(arrays, "seen", count, 1 << 31)
+    classes = Classes(word, seen, real("place", count), arrays["lengths"].astype(np.float64))
     return BagModel(classes, real("base", count), real("each", count), rows)
 
 
@@ -252,23 +237,19 @@ def train_translator(
     """Count or fit on sentence pairs, and write a folder."""
     check_new(out, DOING)
     began = time.perf_counter()
-    with progress("training") as say:
-        say("reading")
-        pairs = list(all_pairs(files))
-        if not pairs:
-            raise DataError(DOING, f"no pairs in {', '.join(map(str, files))}", "one or more")
-        numbers, sources, targets = number_words(pairs)
-        heard, said = len(numbers.sources), len(numbers.targets)
-        say(f"counting {len(pairs):,} pairs")
-        model: BagModel | WordByWord
-        if kind == "bayes":
-            model = train_bayes(sources, targets, heard, **settings)
-        elif kind == "logreg":
-            model = train_logreg(sources, targets, heard, **settings, say=say)
-        else:
-            model = train_words(sources, targets, (heard, said), **settings, say=say)
-        say("writing")
-        WordTranslator(kind, model, numbers).save(out, settings)
+    pairs = list(track(all_pairs(files), "reading pairs"))
+    if not pairs:
+        raise DataError(DOING, f"no pairs in {', '.join(map(str, files))}", "one or more")
+    numbers, sources, targets = number_words(pairs)
+    heard, said = len(numbers.sources), len(numbers.targets)
+    model: BagModel | WordByWord
+    if kind == "bayes":
+        model = train_bayes(sources, targets, heard, **settings)
+    elif kind == "logreg":
+        model = train_logreg(sources, targets, heard, **settings)
+    else:
+        model = train_words(sources, targets, (heard, said), **settings)
+    WordTranslator(kind, model, numbers).save(out, settings)
     classes = once = None
     if isinstance(model, BagModel):
         rare = np.flatnonzero(model.classes.seen == 1)

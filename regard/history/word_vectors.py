@@ -20,13 +20,12 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
-from regard.ambient import current, progress
-from regard.data.text_files import read_lines
+from regard.ambient import current
+from regard.data.text_files import open_raw, read_chunk, read_lines, unpack
 from regard.errors import DataError, RegardWarning, UsageError
-from regard.files import check_new, corrupt, read_json, read_shapes, write_whole
+from regard.files import check_new, corrupt, read_arrays, read_json, write_whole
 from regard.history.config import DOING, Word2VecConfig
 from regard.history.results import NearWord, VectorRun
 from regard.history.word2vec import WordCorpus, train_word2vec
@@ -36,7 +35,6 @@ Ids = NDArray[np.int64]
 WEIGHTS, WORDS, CONFIG = "vectors.safetensors", "words.tsv", "config.json"
 MODEL = "word2vec"  # what config.json says of a folder of ours
 Matrix = Literal["in", "out"]
-HEAD = 1 << 20  # bytes that tell what a file is
 LONGEST = 1 << 16  # bytes of a word in a binary file; what is longer is no word
 SPELT = b"0123456789+-.eEnaif"  # what numbers are written in
 SMALL = 1e-3  # against division by nothing in 3CosMul, as its authors chose
@@ -97,18 +95,18 @@ class WordVectors:
         close = difflib.get_close_matches(word, alike, count, cutoff=0.5)
         return list(dict.fromkeys([*sorted(cases), *close]))[:count]
 
-    def neighbours(self, word: str, count: int = 10) -> list[NearWord]:
+    def neighbours(self, word: str, top: int = 10) -> list[NearWord]:
         """The words of the largest cosines, the word itself left out."""
         row = self.row(word)
-        return self.best(self.unit @ self.unit[row], [row], count)
+        return self.best(self.unit @ self.unit[row], [row], top)
 
     def analogy(
-        self, a: str, b: str, c: str, count: int = 10, way: Literal["add", "mul"] = "add"
+        self, a: str, b: str, c: str, top: int = 10, way: Literal["add", "mul"] = "add"
     ) -> list[NearWord]:
         """Who is to c as b is to a, the three left out."""
         rows = [self.row(word) for word in (a, b, c)]
         scores = self.analogy_scores(np.array([rows]), way)[0]
-        return self.best(scores, rows, count)
+        return self.best(scores, rows, top)
 
     def analogy_scores(self, rows: Ids, way: Literal["add", "mul"] = "add") -> Floats:
         """Scores (Q, V) of all words for questions (Q, 3)."""
@@ -119,11 +117,11 @@ class WordVectors:
         near_a, near_b, near_c = ((1 + cosine) / 2 for cosine in cosines)
         return np.asarray((near_b * near_c / (near_a + SMALL)).astype(np.float32))
 
-    def best(self, scores: Floats, without: Sequence[int], count: int) -> list[NearWord]:
+    def best(self, scores: Floats, without: Sequence[int], top: int) -> list[NearWord]:
         """The words of the highest scores (V,); equals in the order of the table."""
         scores = scores.copy()
         scores[list(without)] = -np.inf
-        order = np.argsort(-scores, kind="stable")[: max(0, count)]
+        order = np.argsort(-scores, kind="stable")[: max(0, top)]
         return [NearWord(self.words[n], float(scores[n])) for n in order if scores[n] > -np.inf]
 
 
@@ -151,20 +149,6 @@ def is_folder(path: Path) -> bool:
     return (path / WEIGHTS).is_file() and (path / WORDS).is_file()
 
 
-def read_folder(folder: Path, matrix: Matrix = "in") -> WordVectors:
-    """The words of a folder with one of its matrices."""
-    read_json(folder / CONFIG, "the settings of word vectors")  # which says what is wrong with it
-    read_shapes(folder / WEIGHTS)  # which says that a file was cut
-    try:
-        held = load((folder / WEIGHTS).read_bytes())
-    except SafetensorError as error:
-        raise DataError(f"reading {folder / WEIGHTS}", str(error), "a safetensors file") from None
-    words = [line.partition("\t")[0] for line in read_lines(folder / WORDS) if line]
-    if matrix not in held:
-        raise DataError(f"reading {folder / WEIGHTS}", f"no matrix {matrix!r}", "in and out")
-    return WordVectors(words, held[matrix], f"reading {folder / WORDS}")
-
-
 # Files of word2vec, gensim and GloVe --------------------------------------------------------------
 
 
@@ -172,41 +156,34 @@ def read_vectors(path: str | os.PathLike[str], matrix: Matrix = "in") -> WordVec
     """A folder of ours, or a file of word2vec's: text, with or without a first line, or binary."""
     place = Path(path)
     if is_folder(place):
-        return read_folder(place, matrix)
+        read_json(place / CONFIG, "the settings of word vectors")  # which says what is wrong
+        held = read_arrays(place / WEIGHTS)
+        words = [line.partition("\t")[0] for line in read_lines(place / WORDS) if line]
+        if matrix not in held:
+            raise DataError(f"reading {place / WEIGHTS}", f"no matrix {matrix!r}", "in and out")
+        return WordVectors(words, held[matrix], f"reading {place / WORDS}")
     if not place.is_file():
         problem = "a folder without word vectors" if place.is_dir() else "no such file or folder"
         expected = f"a folder of `regard train w2v`, with {WEIGHTS}, or a file of word2vec's"
         raise DataError(f"reading {place}", problem, expected)
     if matrix != "in":
         raise UsageError(f"reading {place}", "a file, which has one matrix", "--matrix in")
-    data = place.read_bytes()
+    with open_raw(place) as raw:  # compressed or not
+        stream = unpack(raw, str(place))
+        data = b"".join(iter(lambda: read_chunk(stream, str(place)), b""))
     if not data:
         raise corrupt(place, 0, "an empty file", "word2vec's vectors, text or binary")
     _, dim, start = read_header(data, place)
     return read_text(data, place, start) if is_text(data, start, dim) else read_binary(data, place)
 
 
-def measure_file(path: Path) -> tuple[int, int, bool]:
-    """Words, dimensions and whether in letters, of a file of word2vec's, from its head and size."""
-    with path.open("rb") as file:
-        head = file.read(HEAD)
-        rows, dim, start = read_header(head, path)
-        text = is_text(head, start, dim)
-        if rows < 0:
-            file.seek(0)
-            rows = sum(bool(line.strip()) for line in file)
-    size, least = path.stat().st_size, start + rows * (2 * dim + 1 if text else 4 * dim + 2)
-    if size < least:
-        raise corrupt(path, size, "the end", f"{rows:,} rows: {least:,} bytes or more")
-    return rows, dim, text
-
-
 def is_vectors(path: Path) -> bool:
     """Whether a file begins as one of word2vec's does: two counts, or a word and numbers."""
     if not path.is_file():
         return False
-    with path.open("rb") as file:
-        parts = file.readline(LONGEST).split()
+    with open_raw(path) as raw:
+        line, *_ = read_chunk(unpack(raw, str(path)), str(path)).split(b"\n", 1)
+    parts = line[:LONGEST].split()
     counts = len(parts) == 2 and parts[0].isdigit() and parts[1].isdigit()
     return counts or (len(parts) > 2 and are_numbers(parts[1:]))
 
@@ -342,12 +319,7 @@ def train_vectors(corpus: WordCorpus, config: Word2VecConfig, workers: int, out:
     """Learn vectors by word2vec and write them: a folder, or a file of word2vec's by its suffix."""
     check_new(out, DOING)
     start, epochs = time.monotonic(), config.times(len(corpus.ids))
-    with progress("training") as say:
-
-        def tell(read: int, whole: int) -> None:
-            say(f"{read:,} of {whole:,} words ({100 * read // whole} %)")
-
-        learnt = train_word2vec(corpus, config, current().seed, workers, tell)
+    learnt = train_word2vec(corpus, config, current().seed, workers)
     seconds = time.monotonic() - start
     if out.suffix in FORMS:
         write_vectors(WordVectors(corpus.words, learnt.inputs), out, FORMS[out.suffix])

@@ -24,10 +24,11 @@ writes float32 weights, which transformers opens where the family exists there.
 def check(model: ModelLike, *, properties: bool = False) -> CheckReport:
     """Compare a folder with transformers; test attention's promises.
 
-    Scores are compared on random batches; parity.json in the folder holds what was found.
+    Scores are compared on random batches; parity.json in the folder, or beside a .gguf file, holds
+    what was found. Where there is nothing to compare with, attention's promises are tested.
 
     Args:
-        model: a Hugging Face folder, or a Kit.
+        model: a Hugging Face folder, a .gguf file, or a Kit.
         properties: test what attention promises: rows sum to one, a batch changes nothing …
 
     Example:
@@ -37,37 +38,23 @@ def check(model: ModelLike, *, properties: bool = False) -> CheckReport:
         $ regard check folder --properties
         $ regard check folder --device cpu --seed 7 --json
     """
-    import torch
-
-    from regard.interop.parity import measure_parity, why_not, write_parity
+    from regard.interop.parity import measure_parity
     from regard.interop.properties import check_properties
-    from regard.interop.weights import load_model
     from regard.kit import Kit
-    from regard.loading import find_source
+    from regard.loading import load_kit
     from regard.model_kinds import NETWORK, check_kind
+    from regard.zoo import locate
 
-    path = str(model.path or "a model made here") if isinstance(model, Kit) else str(model)
-    with progress(f"checking {path}") as say:
+    with progress(f"checking {model if isinstance(model, str) else 'a model'}") as say:
         say("loading")
-        if isinstance(model, Kit):
-            kit, source = model, None if model.path is None else find_source(path)
-            reason: str | None = "a model made here" if source is None else None
-        else:
-            check_kind(path, NETWORK)
-            source = find_source(path)
-            if source is None:
-                fault = f"{path!r} is a preset, a shape without weights"
-                raise UsageError("checking a model", fault, "a folder with weights")
-            weights, binding = load_model(source, torch.float32, choose_device())
-            kit, reason = Kit(weights, None, binding, source.config), None
-        if source is not None:
-            path, reason = str(source.path), why_not(source, kit.binding)
-        parity = None
-        if source is not None and reason is None and kit.binding is not None:
-            parity = measure_parity(source, kit.model, kit.binding)
-            write_parity(source.path, parity)
-        tested = check_properties(kit) if properties else None
-    return CheckReport(path, parity, reason, tested)
+        if not isinstance(model, Kit):
+            check_kind(str(model), NETWORK)
+            model = load_kit(model, device=choose_device(), precision=None)
+        path = "a model made here" if model.path is None else str(locate(model.path))
+        parity = path if model.path is None else measure_parity(model, Path(path))
+        reason = parity if isinstance(parity, str) else None
+        tested = check_properties(model) if properties or reason else None
+    return CheckReport(path, None if isinstance(parity, str) else parity, reason, tested)
 
 
 @verb

@@ -6,7 +6,7 @@ Its package, the extra `ctranslate2`, is imported where it is used: nothing else
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from regard.core.attention import Attention
 from regard.core.block import Block
-from regard.core.config import StackConfig
+from regard.core.config import BlockConfig, StackConfig
 from regard.core.position import Learned, sinusoidal
 from regard.core.stack import Stack
 from regard.errors import DataError, RegardError, UsageError
 from regard.interop.side import start_id
-from regard.model.config import TextConfig
+from regard.model.config import HeadConfig, ModelConfig, TextConfig
 from regard.model.fronts import TextFront
 from regard.model.model import Model
 from regard.model.precision import join_maps
@@ -36,28 +36,19 @@ ACTIVATIONS = {
     "silu": "SWISH",
     "tanh": "Tanh",
 }
+WANTED = "the Transformer of 2017, pre-norm or post-norm, with any plain activation"
+FREE: dict[type, str] = {
+    BlockConfig: "dim heads hidden kv_heads head_dim causal cross norm_at eps act bias dropout",
+    StackConfig: "block depth final_norm",
+    TextConfig: "dim vocab position length offset eps scale dropout",
+    HeadConfig: "size bias tied",
+}
+"""What may have any value; all else must be as it is by default."""
 LENGTH = 1024  # rows of the table of waves, where a model has no limit of its own
-CARD = """\
-# A model for CTranslate2
-
-```python
-import ctranslate2
-from tokenizers import Tokenizer
-
-translator = ctranslate2.Translator(folder, compute_type="int8")  # or float32
-tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
-tokens = tokenizer.encode(text).tokens  # with the end token, which the model expects
-best = translator.translate_batch([tokens], beam_size=4)[0].hypotheses[0]
-print(tokenizer.decode([tokenizer.token_to_id(token) for token in best]))
-```
-
-Positions end at the table in this folder: cut long texts into sentences first.
-"""
 
 
 def save_ctranslate2(kit: Kit, out: Path) -> None:
-    """A folder that CTranslate2 opens, with the tokenizer and how to use them; all or nothing."""
-    check_shape(kit.model)
+    """A folder that CTranslate2 opens, with the tokenizer; all or nothing."""
     ends, tokenizer = sorted(kit.stops), kit.tokenizer
     if tokenizer is None or len(ends) != 1:
         fault = "no tokenizer" if tokenizer is None else f"{len(ends)} ids that end a text"
@@ -74,7 +65,6 @@ def save_ctranslate2(kit: Kit, out: Path) -> None:
         spec.optimize()  # weights that are equal, as tied ones are, are written once
         spec.save(str(part))
         tokenizer.save(part)
-        (part / "README.md").write_text(CARD, encoding="utf-8")
         part.replace(out)
 
 
@@ -85,20 +75,36 @@ def build_spec(
 
     words are the spellings of the source's and the target's ids; start, end and unknown are ids.
     """
-    specs, (encoder, decoder) = import_specs(), check_shape(model)
-    spec = specs.TransformerSpec(
-        specs.TransformerEncoderSpec(**stack_options(specs, encoder.config)),
-        specs.TransformerDecoderSpec(**stack_options(specs, decoder.config)),
+    specs = import_specs()
+    check_shape(model.config)
+    encoder, decoder = (
+        {
+            "num_layers": stack.depth,
+            "num_heads": stack.block.heads,
+            "pre_norm": stack.block.norm_at == "pre",
+            "no_final_norm": not stack.final_norm,
+            "activation": getattr(specs.common_spec.Activation, ACTIVATIONS[stack.block.act]),
+        }
+        for stack in (model.config.encoder, model.config.decoder)
+        if stack is not None
     )
-    fill_stack(spec.encoder, model.front, encoder)
-    fill_stack(spec.decoder, model.target, decoder)
+    spec = specs.TransformerSpec(
+        specs.TransformerEncoderSpec(**encoder), specs.TransformerDecoderSpec(**decoder)
+    )
+    fill_stack(spec.encoder, model.front, model.encoder)
+    fill_stack(spec.decoder, model.target, model.decoder)
     assert model.head.out is not None
     fill_linear(spec.decoder.projection, model.head.out)
-    source, target = words
-    spec.register_source_vocabulary(spelling(source, spec.encoder.embeddings[0].weight))
-    spec.register_target_vocabulary(spelling(target, spec.decoder.embeddings.weight))
+    source, target = (
+        # an embedding may have more rows than there are words
+        [*names, *(f"<unused-{n}>" for n in range(len(names), front.vocab))]
+        for names, front in zip(words, (model.config.front, model.config.target), strict=True)
+        if isinstance(front, TextConfig)
+    )
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
     config = spec.config
-    config.layer_norm_epsilon = encoder.config.block.eps
+    config.layer_norm_epsilon = model.config.last.block.eps
     config.decoder_start_token, config.eos_token = target[start], target[end]
     config.bos_token = target[start]
     config.unk_token = target[end if unknown is None else unknown]  # one of its words must be it
@@ -117,80 +123,45 @@ def import_specs() -> Any:
     return specs
 
 
-# Shapes ---------------------------------------------------------------------------------------
-
-
-def check_shape(model: Model) -> tuple[Stack, Stack]:
-    """Encoder and decoder, when CTranslate2 has the same ones."""
-    config = model.config
-    if config.encoder is None or config.decoder is None or config.target is None:
-        raise DataError(DOING, "a model of one stack", "an encoder-decoder")
+def check_shape(config: ModelConfig) -> None:
+    """Stop at a model that CTranslate2 has no like of."""
+    encoder, decoder, front, target = config.encoder, config.decoder, config.front, config.target
+    if encoder is None or decoder is None or target is None or not isinstance(front, TextConfig):
+        raise DataError(DOING, "not an encoder and a decoder over text", WANTED)
+    stacks = {"encoder": encoder, "decoder": decoder}
+    blocks = {f"{name}.block": stack.block for name, stack in stacks.items()}
+    parts: dict[str, Any] = {
+        **stacks,
+        **blocks,
+        "front": front,
+        "target": target,
+        "head": config.head,
+    }
     faults = [
-        *(f"encoder: {fault}" for fault in stack_faults(config.encoder)),
-        *(f"decoder: {fault}" for fault in stack_faults(config.decoder)),
-        *front_faults(config.front),
-        *front_faults(config.target),
+        f"{name}.{field.name} = {getattr(part, field.name)!r}"
+        for name, part in parts.items()
+        for field in fields(part)
+        if field.name not in FREE[type(part)].split() and getattr(part, field.name) != field.default
     ]
-    head = config.head
-    plain_head = head.transform is None and head.scale is None and head.size is not None
-    if not plain_head or head.take != "all":
-        faults.append("more than a linear map before the scores")
-    if config.encoder.block.eps != config.decoder.block.eps:
+    for name, block in blocks.items():
+        if block.groups != block.heads or block.width * block.heads != block.dim:
+            faults.append(f"{name}: grouped keys, or heads of their own width")
+    if any(stack.block.norm_at == "post" and stack.final_norm for stack in stacks.values()):
+        faults.append("a final norm after post-norm blocks")
+    if "none" in (front.position, target.position):
+        faults.append("an input without positions")
+    if encoder.block.eps != decoder.block.eps:
         faults.append("norms of two eps")
     if faults:
-        wanted = "the Transformer of 2017, pre-norm or post-norm, with any plain activation"
-        raise DataError(DOING, "; ".join(dict.fromkeys(faults)), wanted)
-    assert model.encoder is not None and model.decoder is not None
-    return model.encoder, model.decoder
-
-
-def stack_faults(stack: StackConfig) -> list[str]:
-    """What a stack has that is not written here."""
-    block = stack.block
-    faults = {
-        f"{block.norm} norm": block.norm != "layer",
-        "grouped keys": block.groups != block.heads,
-        "heads of their own width": block.width * block.heads != block.dim,
-        "a gated MLP": block.gated,
-        "norms on queries and keys": block.qk_norm,
-        "a window": block.window is not None,
-        "a factor on the scores": block.scale is not None,
-        f"{block.similarity} similarity": block.similarity != "dot",
-        f"{stack.position} positions": stack.position != "none",
-        "a final norm after post-norm blocks": block.norm_at == "post" and stack.final_norm,
-    }
-    return [name for name, there in faults.items() if there]
-
-
-def front_faults(front: object) -> list[str]:
-    """What an input has that is not written here."""
-    if not isinstance(front, TextConfig):
-        return ["an input that is not text"]
-    faults = {
-        "segments": front.segments > 0,
-        "a norm on the embeddings": front.norm != "none",
-        "an input without positions": front.position == "none",
-    }
-    return [name for name, there in faults.items() if there]
-
-
-def stack_options(specs: Any, stack: StackConfig) -> dict[str, Any]:
-    """A stack in CTranslate2's words."""
-    return {
-        "num_layers": stack.depth,
-        "num_heads": stack.block.heads,
-        "pre_norm": stack.block.norm_at == "pre",
-        "no_final_norm": not stack.final_norm,
-        "activation": getattr(specs.common_spec.Activation, ACTIVATIONS[stack.block.act]),
-    }
+        raise DataError(DOING, "; ".join(faults), WANTED)
 
 
 # Weights --------------------------------------------------------------------------------------
 
 
-def fill_stack(spec: Any, front: nn.Module | None, stack: Stack) -> None:
+def fill_stack(spec: Any, front: nn.Module | None, stack: Stack | None) -> None:
     """An input and its blocks."""
-    assert isinstance(front, TextFront)
+    assert isinstance(front, TextFront) and stack is not None
     embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
     embeddings.weight = plain(front.tokens.weight)
     config = front.config
@@ -238,8 +209,3 @@ def fill_norm(spec: Any, norm: nn.Module) -> None:
 def plain(weight: Tensor) -> Tensor:
     """A weight in float32, on the CPU."""
     return weight.detach().float().cpu().contiguous()
-
-
-def spelling(words: Sequence[str], weight: Tensor) -> list[str]:
-    """A word for each row of an embedding, which may have more rows than there are words."""
-    return [*words, *(f"<unused-{n}>" for n in range(len(words), len(weight)))]

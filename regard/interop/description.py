@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 from regard.core.config import StackConfig
 from regard.core.tap import taps
 from regard.errors import RegardError
-from regard.interop.parity import PARITY
+from regard.files import read_json
+from regard.interop.parity import parity_file
 from regard.interop.source import CheckpointSource, read_tokenizer
 from regard.interop.table import Binding
 from regard.interop.weights import OWN
@@ -28,6 +27,8 @@ def describe_model(
 ) -> ModelInfo:
     """Sizes, tokenizer and parity; the model may be without memory."""
     config, count = model.config, sum(p.numel() for p in model.parameters())
+    noted = None if source is None else parity_file(source.path)
+    parity = read_json(noted) if noted is not None and noted.is_file() else None
     files = set(source.files.values()) if source else set()
     recurrent: dict[str, Any] | None = None
     if isinstance(config, RecurrentConfig):
@@ -47,7 +48,7 @@ def describe_model(
         recurrent=recurrent,
         scores=config.head.size,
         tokenizer=None if source is None else describe_tokenizer(source),
-        parity=None if source is None else read_parity(source.path),
+        parity=parity,
         taps={name: tap_shape(name, config) for name in taps(model)} if with_taps else None,
     )
 
@@ -88,16 +89,6 @@ def describe_tokenizer(source: CheckpointSource) -> TokenizerSummary | str | Non
     if tokenizer is None:
         return None
     return TokenizerSummary(tokenizer.kind, tokenizer.size, tokenizer.specials)
-
-
-def read_parity(path: Path) -> dict[str, Any] | None:
-    """What `regard check` wrote into a folder; None when it has not been measured."""
-    file = path / PARITY
-    try:
-        parity = json.loads(file.read_text()) if file.is_file() else None
-    except ValueError:
-        return None
-    return parity if isinstance(parity, dict) else None
 
 
 def tap_shape(name: str, config: ModelConfig) -> list[str]:

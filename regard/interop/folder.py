@@ -10,17 +10,16 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.errors import DataError
-from regard.files import cannot_write, corrupt, read_json, read_shapes, sync
+from regard.files import BROKEN, cannot_write, corrupt, read_json, read_shapes, sync
 from regard.model.int8 import LEVELS, peaks, to_levels
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -52,7 +51,9 @@ class FolderSource:
         self._pairs: set[str] = set()
         stored = self.config.get(STORED)
         if stored == INT8:
-            self.shapes, self._pairs = join_pairs(self.shapes, path)
+            self._pairs = {n.removesuffix(WHOLE) for n in self.shapes if n.endswith(WHOLE)}
+            kept = {n: shape for n, shape in self.shapes.items() if not n.endswith(PEAK)}
+            self.shapes = {n.removesuffix(WHOLE): shape for n, shape in kept.items()}
         elif stored is not None:
             raise DataError(
                 f"opening {path}", f"{STORED} = {stored!r}", f"{INT8!r}, or no such key"
@@ -66,12 +67,15 @@ class FolderSource:
         if name not in self._pairs:
             return self._read(name)
         whole, peak = self._read(name + WHOLE), self._read(name + PEAK)
-        if whole.dtype != torch.int8 or peak.dtype != torch.float32:
-            raise broken(self.path, f"{name} as {whole.dtype} with peaks of {peak.dtype}")
-        return from_whole(whole, peak)
+        try:  # the peak is (N, 1), or (1, N) where a family stores (K, N)
+            return whole.float().div_(LEVELS).mul_(peak)
+        except RuntimeError as error:
+            raise DataError(f"reading {name} of {self.path}", str(error), fix=BROKEN) from None
 
     def _read(self, name: str) -> Tensor:
         # Measured (safetensors 0.8): get_tensor over 90 MB raises RssFile, not RssAnon.
+        if name not in self.files:
+            raise DataError(f"opening {self.path}", f"no tensor {name!r}", fix=BROKEN)
         file = self.files[name]
         try:
             if file not in self._open:
@@ -108,88 +112,48 @@ def write_folder(
     config: Mapping[str, Any],
     tensors: Iterable[tuple[str, Tensor]],
     files: Mapping[str, bytes] | None = None,
-    max_shard_bytes: int = 5_000_000_000,
 ) -> None:
     """Write config.json, safetensors and side `files` so that no final name is ever half-written.
 
     All is written and synced under a temporary name first, then renamed: a folder may be written
     over the very files that `tensors` reads from, since a mapping keeps the old file alive.
     """
-    sized = Sized(tensors)
+    weights: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors:  # the library refuses tensors that share memory
+        tensor = tensor.detach().cpu().contiguous()
+        storage = tensor.untyped_storage()
+        shared = storage.nbytes() != tensor.nbytes or storage.data_ptr() in seen
+        weights[name] = tensor.clone() if shared else tensor
+        seen.add(storage.data_ptr())
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Inside the folder, so that a rename never crosses file systems.
-        with tempfile.TemporaryDirectory(prefix=".part-", dir=folder) as name:
-            part = Path(name)
-            final = [*_write_shards(part, sized, max_shard_bytes), *(files or {}), CONFIG]
-            for side, content in {**(files or {}), CONFIG: _to_json(config)}.items():
+        with tempfile.TemporaryDirectory(prefix=".part-", dir=folder) as draft:
+            part = Path(draft)
+            _save(weights, part / SINGLE)
+            sides = {**(files or {}), CONFIG: _to_json(config)}
+            for side, content in sides.items():
                 (part / side).parent.mkdir(exist_ok=True)
                 (part / side).write_bytes(content)
-            for file in final:
+            for file in (SINGLE, *sides):
                 shutil.copymode(part / CONFIG, part / file)  # the library writes with mode 600
                 sync(part / file)
-            for file in final:
+            for file in (SINGLE, *sides):
                 (folder / file).parent.mkdir(exist_ok=True)
                 os.replace(part / file, folder / file)
-        for old in folder.iterdir():  # what an earlier export in another number of shards left
-            weights = old.name in (SINGLE, INDEX) or SHARD.fullmatch(old.name)
-            if weights and old.name not in final:
+        for old in folder.iterdir():  # what another program wrote in shards
+            if old.name == INDEX or SHARD.fullmatch(old.name):
                 old.unlink()
         sync(folder)
     except OSError as error:
-        needed = f"about {sized.total():,} bytes of room"
+        needed = f"about {sum(tensor.nbytes for tensor in weights.values()):,} bytes of room"
         raise cannot_write(folder, error, needed) from error
 
 
-class Sized:
-    """Tensors as they come, and the bytes of them all."""
-
-    def __init__(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        self.tensors, self.bytes = iter(tensors), 0
-
-    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
-        for name, tensor in self.tensors:
-            self.bytes += tensor.nbytes
-            yield name, tensor
-
-    def total(self) -> int:
-        """Those that came and those that were still to come."""
-        return self.bytes + sum(tensor.nbytes for _, tensor in self.tensors)
-
-
-def _write_shards(part: Path, tensors: Iterable[tuple[str, Tensor]], limit: int) -> list[str]:
-    """Write tensors to one file, or to shards of at most `limit` bytes and an index."""
-    held: dict[str, Tensor] = {}
-    shard_of: dict[str, int] = {}
-    size = total = count = 0
-    for name, tensor in tensors:
-        if held and size + tensor.nbytes > limit:
-            _save(held, part / f"{count}")
-            held, size, count = {}, 0, count + 1
-        held[name], shard_of[name] = tensor.detach().cpu().contiguous(), count
-        size, total = size + tensor.nbytes, total + tensor.nbytes
-    _save(held, part / f"{count}")
-    if count == 0:
-        os.replace(part / "0", part / SINGLE)
-        return [SINGLE]
-    names = [f"model-{i:05d}-of-{count + 1:05d}.safetensors" for i in range(1, count + 2)]
-    for i, name in enumerate(names):
-        os.replace(part / f"{i}", part / name)
-    weight_map = {name: names[i] for name, i in shard_of.items()}
-    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    (part / INDEX).write_bytes(_to_json(index))
-    return [*names, INDEX]
-
-
-def _save(tensors: dict[str, Tensor], path: Path) -> None:
-    seen: set[int] = set()
-    for name, tensor in tensors.items():  # the library refuses tensors that share memory
-        storage = tensor.untyped_storage()
-        if storage.nbytes() != tensor.nbytes or storage.data_ptr() in seen:
-            tensors[name] = tensor.clone()
-        seen.add(storage.data_ptr())
+def _save(weights: dict[str, Tensor], path: Path) -> None:
     try:
-        save_file(tensors, path, metadata={"format": "pt"})  # transformers asks for the format
+        save_file(weights, path, metadata={"format": "pt"})  # transformers asks for the format
     except SafetensorError as error:
         code = re.search(r"os error (\d+)", str(error))  # the library's only trace of errno
         if code is None:
@@ -217,36 +181,3 @@ def to_whole(weight: Tensor) -> tuple[Tensor, Tensor]:
     if not bool(peak.isfinite().all()):
         raise DataError("storing weights as int8", "an inf or a NaN", "finite weights")
     return to_levels(weight)[0], peak
-
-
-def from_whole(whole: Tensor, peak: Tensor) -> Tensor:
-    """The weight in float32; peak is (N, 1), or (1, N) where a family stores (K, N)."""
-    return whole.float().div_(LEVELS).mul_(peak)
-
-
-def join_pairs(shapes: Shapes, path: Path) -> tuple[Shapes, set[str]]:
-    """Shapes under the names of the weights, and which of them are pairs."""
-    pairs = [name.removesuffix(end) for name in shapes for end in (WHOLE, PEAK) if ends(name, end)]
-    names = dict.fromkeys(pairs)  # in the file's order: the heap of a load is the same every time
-    for name in names:
-        for end in (WHOLE, PEAK):
-            if name + end not in shapes:
-                raise broken(path, f"{name} has no {name + end}")
-        whole, peak = shapes[name + WHOLE], shapes[name + PEAK]
-        if len(whole) != 2 or peak not in ((whole[0], 1), (1, whole[1])):
-            raise broken(path, f"{name + WHOLE} {whole} and {name + PEAK} {peak}")
-        if name in shapes:
-            raise broken(path, f"{name} and {name + WHOLE}, twice the same weight")
-    kept = {n: s for n, s in shapes.items() if not ends(n, WHOLE) and not ends(n, PEAK)}
-    return kept | {name: shapes[name + WHOLE] for name in names}, set(names)
-
-
-def ends(name: str, end: str) -> bool:
-    """Whether a tensor's name is a weight's name with this ending."""
-    return name.endswith(end) and name != end
-
-
-def broken(path: Path, found: str) -> DataError:
-    """The error for a pair that is not one."""
-    wanted = f"NAME{WHOLE} (N, K) in int8 and NAME{PEAK} (N, 1) in float32 for each stored weight"
-    return DataError(f"opening {path}", found, wanted, "write the folder again, or copy it whole")

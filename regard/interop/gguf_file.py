@@ -92,7 +92,6 @@ class GGUFSource:
         self.shapes = {name: self._shape(own) for name, own in self._own.items()}
         self.files = dict.fromkeys(self.shapes, path)
         self.config = self._read_config()
-        self._check_shapes()
 
     def tensor(self, name: str) -> Tensor:
         """Read one tensor: plain types as mapped memory, quantised ones as new float32."""
@@ -156,10 +155,8 @@ class GGUFSource:
     def _rope_scaling(self, theta: float, head_dim: int) -> dict[str, Any] | None:
         """Say which rotary scaling the file asks for; refuse those that are not understood."""
         kind = str(self.metadata.get(f"{self._arch}.rope.scaling.type", "none"))
-        if kind == "linear":
-            return {"rope_type": "linear", "factor": self._real("rope.scaling.factor")}
         if kind != "none":
-            raise self._error(f"{self._arch}.rope.scaling.type", "none or linear")
+            raise self._error(f"{self._arch}.rope.scaling.type", "none, or Llama 3's factors")
         if ROPE_FACTORS not in self._tensors:
             return None
         # llama.cpp stores Llama 3's scaling as a divisor for each frequency (K / 2). Only the
@@ -174,22 +171,6 @@ class GGUFSource:
         scaling = {"rope_type": "llama3", "factor": factor, "low_freq_factor": low}
         more = {"high_freq_factor": high, "original_max_position_embeddings": context}
         return {**scaling, **more} if factor != 1 else None
-
-    def _check_shapes(self) -> None:
-        """Compare metadata with the tensors that decide depth, width and heads."""
-        c = self.config
-        layers = {int(n.split(".")[2]) for n in self.shapes if n.startswith("model.layers.")}
-        if len(layers) != c["num_hidden_layers"] or max(layers) != len(layers) - 1:
-            raise self._error(f"{self._arch}.block_count", f"{len(layers)}, the blocks stored")
-        dim, head_dim = c["hidden_size"], c["head_dim"]
-        rows = {"q": c["num_attention_heads"] * head_dim, "k": c["num_key_value_heads"] * head_dim}
-        shapes = {f"blk.{i}.attn_{p}": (r, dim) for i in layers for p, r in rows.items()}
-        for name, shape in {"token_embd": (c["vocab_size"], dim), **shapes}.items():
-            weight, bias = self.shapes.get(self._name(name + ".weight")), name + ".bias"
-            if weight != shape or head_dim % 2:
-                raise self._error(f"{name}.weight", f"shape {shape}, heads of even size")
-            if bias in self._tensors and self.shapes[self._name(bias)] != shape[:1]:
-                raise self._error(bias, f"shape {shape[:1]}")
 
     def _name(self, name: str) -> str:
         match = re.fullmatch(r"(?:blk\.(0|[1-9]\d{0,4})\.)?(\w+)\.(weight|bias)", name, re.ASCII)

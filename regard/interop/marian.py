@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from regard.interop.table import UNSQUEEZE, Key, ManyKeys, Table, TensorRow, Variant, act
 
 # Sizes and layer names that Marian and Whisper share (both come from fairseq's layout).
@@ -32,11 +30,15 @@ LAYERS = tuple(
 )
 
 
-def read_vocab(config: dict[str, Any]) -> int:
-    """Words the decoder knows: its own vocabulary unless the embeddings are shared."""
-    shared = config.get("share_encoder_decoder_embeddings", True)
-    own = None if shared else config.get("decoder_vocab_size")
-    return int(config["vocab_size"] if own is None else own)
+DECODER_VOCAB = ManyKeys(
+    lambda config: (
+        config["vocab_size"]
+        if config.get("share_encoder_decoder_embeddings", True)
+        else config.get("decoder_vocab_size") or config["vocab_size"]
+    ),
+    lambda size: {"decoder_vocab_size": size},
+)
+"""Words the decoder knows: its own vocabulary unless the embeddings are shared."""
 
 
 MARIAN = Table(
@@ -53,7 +55,7 @@ MARIAN = Table(
     config=(
         *SIZES,
         ("front.vocab", Key("vocab_size")),
-        ("{target.vocab,head.size}", ManyKeys(read_vocab, lambda v: {"decoder_vocab_size": v})),
+        ("{target.vocab,head.size}", DECODER_VOCAB),
         ("shared", Key("share_encoder_decoder_embeddings", True)),
         ("{front,target}.scale", Key("scale_embedding", False)),
         ("{front,target}.length", Key("max_position_embeddings", 1024)),

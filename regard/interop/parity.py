@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -20,33 +20,38 @@ from regard import __version__
 from regard.ambient import current, track
 from regard.errors import DataError
 from regard.files import write_whole
+from regard.interop.folder import STORED
 from regard.interop.results import Parity
-from regard.interop.source import CheckpointSource
-from regard.interop.table import Binding
 from regard.model.batch import Batch
 from regard.model.config import AudioConfig, ImageConfig, ModelConfig, TextConfig
-from regard.model.model import Model
 
-PARITY = "parity.json"
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
 BAR = 2e-5  # of the largest score, in float32
 SIZES = ((1, 7), (3, 12), (2, 33))  # batch and length of what is compared
 
 
-def why_not(source: CheckpointSource, binding: Binding | None) -> str | None:
-    """The reason that parity cannot be measured, or None."""
+def parity_file(path: Path) -> Path:
+    """Where the parity of a folder, or of a .gguf file, is written."""
+    return path / "parity.json" if path.is_dir() else path.with_suffix(".parity.json")
+
+
+def measure_parity(kit: Kit, path: Path) -> Parity | str:
+    """Compare a loaded float32 model with transformers' on random batches, and note the result.
+
+    Returns why nothing could be compared where that is so.
+    """
     if find_spec("transformers") is None:
         return "transformers is not installed"
-    if not source.path.is_dir():
-        return "transformers is compared on folders only"
-    return "transformers has no such architecture" if binding is None else None
-
-
-def measure_parity(source: CheckpointSource, model: Model, binding: Binding) -> Parity:
-    """Compare a loaded float32 model with transformers' class on random batches."""
-    seed = current().seed
-    theirs = open_theirs(source.path, binding.architecture).to(model.device)
+    if kit.binding is None:
+        return "transformers has no such architecture"
+    if STORED in kit.config:
+        return "transformers does not open weights that are stored as int8"
+    seed, model = current().seed, kit.model
+    theirs = open_theirs(path, kit).to(model.device)
     generator = torch.Generator().manual_seed(seed)
-    pad = source.config.get("pad_token_id")
+    pad = kit.config.get("pad_token_id")
     compared = list(batches(model.config, generator, 0 if pad is None else int(pad)))
     difference = largest = 0.0
     for batch in track(compared, "comparing batches"):
@@ -63,8 +68,8 @@ def measure_parity(source: CheckpointSource, model: Model, binding: Binding) -> 
         difference = max(difference, (ours - others).abs().max().item())
         largest = max(largest, others.abs().max().item())
     relative = difference / max(largest, 1e-30)
-    return Parity(
-        binding.architecture,
+    parity = Parity(
+        kit.binding.architecture,
         relative <= BAR,
         difference,
         relative,
@@ -77,21 +82,33 @@ def measure_parity(source: CheckpointSource, model: Model, binding: Binding) -> 
         {"regard": __version__, **{n: version(n) for n in ("torch", "transformers")}},
         datetime.now(UTC).isoformat(timespec="seconds"),
     )
+    write_whole(parity_file(path), (json.dumps(asdict(parity), indent=2) + "\n").encode())
+    return parity
 
 
-def open_theirs(path: Path, architecture: str) -> nn.Module:
-    """transformers' model of a folder in float32, without a word or a look at the network."""
+def open_theirs(path: Path, kit: Kit) -> nn.Module:
+    """transformers' model in float32, without a word or a look at the network."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import transformers
 
     library: Any = transformers
     library.logging.set_verbosity_error()
     library.logging.disable_progress_bar()
-    kind = getattr(library, architecture)
+    assert kit.binding is not None
+    kind = getattr(library, kit.binding.architecture)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model: nn.Module = kind.from_pretrained(path, dtype=torch.float32, local_files_only=True)
-    return model.eval()
+        if path.is_dir():
+            model = kind.from_pretrained(path, dtype=torch.float32, local_files_only=True)
+        else:  # its from_pretrained wants one more library for a .gguf file; its reader does not
+            from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+            stated = load_gguf_checkpoint(path)["config"]
+            model = kind(kind.config_class(**kit.config | stated))
+            model.load_state_dict(load_gguf_checkpoint(path, True, model)["tensors"], strict=False)
+            model.tie_weights()
+    opened: nn.Module = model.eval()
+    return opened
 
 
 def batches(config: ModelConfig, generator: torch.Generator, pad: int) -> Iterator[Batch]:
@@ -152,8 +169,3 @@ def their_scores(theirs: nn.Module, batch: Batch, config: ModelConfig) -> Tensor
         scores: Tensor = out.logits
         return scores
     return out.pooler_output if config.head.transform else out.last_hidden_state  # type: ignore[no-any-return]
-
-
-def write_parity(folder: Path, parity: Parity) -> None:
-    """Write parity.json whole or not at all."""
-    write_whole(folder / PARITY, (json.dumps(asdict(parity), indent=2) + "\n").encode())

@@ -15,6 +15,7 @@ from regard.core.stack import Stack
 from regard.interop.parity import draw
 from regard.interop.results import Property
 from regard.model.batch import Batch
+from regard.model.config import RecurrentConfig
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -25,6 +26,8 @@ LENGTHS = (9, 5, 7)
 
 def check_properties(kit: Kit) -> list[Property]:
     """Test every property; one that does not apply says why."""
+    if isinstance(kit.model.config, RecurrentConfig):
+        return [Property("what attention promises", None, "a recurrent model has none")]
     tester = PropertyTester(kit, current().seed)
     tests = (
         tester.distributions,
@@ -52,23 +55,20 @@ class PropertyTester:
 
     def distributions(self) -> Iterator[Property]:
         """Weights are a distribution over the keys; outputs lie within the values that are seen."""
-        _, seen = self.kit.run(self.inputs, self.target, taps="*.pattern")
-        least = min(pattern.min().item() for pattern in seen.values())
-        off = max((pattern.sum(-1) - 1).abs().max().item() for pattern in seen.values())
-        detail = f"{len(seen)} patterns: smallest weight {least:.1e}, sum off by {off:.1e}"
+        _, seen = self.kit.run(self.inputs, self.target, taps=["*.pattern", "*.v", "*.z"])
+        patterns = [x for name, x in seen.items() if name.endswith(".pattern")]
+        least = min(pattern.min().item() for pattern in patterns)
+        off = max((pattern.sum(-1) - 1).abs().max().item() for pattern in patterns)
+        detail = f"{len(patterns)} patterns: smallest weight {least:.1e}, sum off by {off:.1e}"
         name = "attention rows are non-negative and sum to 1"
         yield Property(name, least >= 0 and off <= CLOSE, detail)
-        _, seen = self.kit.run(self.inputs, self.target, taps=["*.v", "*.z"])
         worst = 0.0
-        for name, z in seen.items():
-            if not name.endswith(".z"):
-                continue
-            attn = self.kit.model.get_submodule(name.removesuffix(".z"))
-            v = seen[name.removesuffix("z") + "v"]  # (B, S, G, K)
+        for part in (name.removesuffix(".z") for name in seen if name.endswith(".z")):
+            z, v = seen[f"{part}.z"], seen[f"{part}.v"]  # (B, T, H, K), (B, S, G, K)
             v = v.repeat_interleave(z.shape[2] // v.shape[2], 2)  # (B, S, H, K)
             low, high = v.amin(1, keepdim=True), v.amax(1, keepdim=True)
-            stack = self.config.decoder if name.startswith("decoder.") else self.config.encoder
-            if stack is not None and stack.block.causal and not attn.cross:
+            stack = self.config.decoder if part.startswith("decoder.") else self.config.encoder
+            if stack is not None and stack.block.causal and part.endswith(".attn"):
                 low, high = v.cummin(1).values, v.cummax(1).values  # keys so far
             outside = torch.maximum(low - z, z - high).max().item() / v.abs().max().item()
             worst = max(worst, outside)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from regard.result import Grid, Result, Row, human_bytes, shown
+from regard.result import Grid, Result, Row, shown
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,6 @@ class CheckReport(Result):
                 "relative": f"{parity.relative:.2e} (at most {parity.bar:.0e})",
                 "compared": f"{parity.batches} random batches, {parity.dtype}, {parity.device}",
                 "versions": ", ".join(f"{name} {n}" for name, n in parity.versions.items()),
-                "written": f"{self.path}/parity.json",
             }
             yield Grid(self.title(), ("", ""), list(figures.items()), left=2)
         if self.properties:
@@ -93,7 +92,3 @@ class Exported(Result):
     folder: str
     form: str
     bytes: int
-
-    def parts(self) -> Iterator[str | Grid]:
-        """Where it is, and how large."""
-        yield f"{self.folder}: {human_bytes(self.bytes)}"

@@ -10,11 +10,6 @@ from regard.interop.table import TENSORS, Key, ManyKeys, Table, TensorRow, Varia
 MLPS = {"relu": "relu", "gelu": "gelu", "gated-gelu": "gelu_tanh", "gated-silu": "silu"}
 
 
-def is_gated(config: dict[str, Any]) -> bool:
-    """v1.1 gates its MLP."""
-    return str(config.get("feed_forward_proj", "relu")).startswith("gated-")
-
-
 def is_tied(config: dict[str, Any]) -> bool:
     """What the config says; the first files say nothing."""
     return config.get("tie_word_embeddings") is not False
@@ -52,7 +47,10 @@ T5 = Table(
         ("{encoder,decoder}.block.heads", Key("num_heads")),
         ("{encoder,decoder}.block.hidden", Key("d_ff")),
         ("{encoder,decoder}.block.act", Key("feed_forward_proj", "relu", MLPS)),
-        ("{encoder,decoder}.block.gated", ManyKeys(is_gated, lambda value: {})),
+        (  # v1.1 gates its MLP
+            "{encoder,decoder}.block.gated",
+            ManyKeys(lambda c: "gated" in c.get("feed_forward_proj", ""), lambda value: {}),
+        ),
         ("{encoder,decoder}.block.eps", Key("layer_norm_epsilon", 1e-6)),
         ("{encoder,decoder}.buckets", Key("relative_attention_num_buckets", 32)),
         ("{encoder,decoder}.distance", Key("relative_attention_max_distance", 128)),

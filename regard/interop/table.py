@@ -74,15 +74,12 @@ def act(key: str, default: str) -> Key:
     return Key(key, default, ACTIVATIONS)
 
 
-def write_labels(count: int) -> dict[str, Any]:
-    """Class names LABEL_0 …, as Hugging Face makes them."""
-    names = {str(n): f"LABEL_{n}" for n in range(count)}
-    return {"id2label": names, "label2id": {name: int(n) for n, name in names.items()}}
-
-
 LABELS = ManyKeys(
     lambda config: len(config.get("id2label") or {}) or int(config.get("num_labels") or 2),
-    write_labels,
+    lambda count: {
+        "id2label": {str(n): f"LABEL_{n}" for n in range(count)},
+        "label2id": {f"LABEL_{n}": n for n in range(count)},
+    },
 )
 """Number of classes: id2label, num_labels, or Hugging Face's default of two."""
 

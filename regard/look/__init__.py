@@ -209,26 +209,18 @@ def extract(
     position: str | int = "all",
     head: Natural | None = None,
     precision: Literal["fp32", "bf16"] = "fp32",
-    shard_mb: Count = 256,
-    batch_tokens: Count | None = None,
-    force: bool = False,
     edit: EditsLike = (),
 ) -> Extraction:
     """Write the activations of texts to a folder, row by row; `regard.Extracted` opens it.
-
-    An interrupted run keeps its finished shards; the same call goes on after them.
 
     Args:
         model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
         texts: the corpus; source TAB target for a decoder's taps in an encoder-decoder.
         tap: names or patterns of taps, as `regard info --taps` lists them.
-        out: the folder.
+        out: a new folder.
         position: which tokens have a row: all, last, an index, or mean for one row a text.
         head: one head of attn.q, k, v or z (all, side by side).
         precision: of the numbers on the disk; the model runs in float32.
-        shard_mb: megabytes of a shard; twice as many are held in memory.
-        batch_tokens: tokens of a batch, padding counted (1024; 16384 on a GPU); changes no number.
-        force: whether to write over an earlier extraction.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
 
     Example:
@@ -238,27 +230,16 @@ def extract(
         $ regard look extract folder --tap blocks.5.attn.z --head 3 --out z < a.txt
         $ regard look extract fr-en --file pairs.tsv --tap 'decoder.*.mlp.post' --out acts
     """
+    from regard.files import check_new
     from regard.loading import open_kit
-    from regard.look.activation_store import check_free
+    from regard.look.activation_store import DOING
     from regard.look.extraction import extract_corpus
 
-    check_free(Path(out), force)  # before a model is opened
-    kit = open_kit(model, "fp32")
+    check_new(Path(out), DOING)  # before a model is opened
+    kit, several = open_kit(model, "fp32"), [texts] if isinstance(texts, str) else texts
+    how = {"position": position, "head": head, "precision": precision}
     with kit.edit(edit):
-        return extract_corpus(
-            kit,
-            name_of(model),
-            [texts] if isinstance(texts, str) else texts,
-            tap,
-            Path(out),
-            position=position,
-            head=head,
-            precision=precision,
-            shard_mb=shard_mb,
-            batch_tokens=batch_tokens,
-            force=force,
-            edits=edit,
-        )
+        return extract_corpus(kit, name_of(model), several, tap, Path(out), **how)  # type: ignore[arg-type]
 
 
 @verb
@@ -428,10 +409,9 @@ def probe(
     taps: list[str] | None = None,
     kind: ProbeKind = "linear",
     control: bool = False,
-    drop_rare: bool = False,
     token: Literal["first", "last"] | None = None,
     columns: list[str] | None = None,
-    limit: Count = 1000,
+    count: Count = 1000,
     rank: Count = 64,
     show: Natural = 1,
 ) -> LabelProbe | LabelProbes | TreeProbe | SpeechTreeProbes:
@@ -448,18 +428,17 @@ def probe(
         taps: names or patterns instead of a layer, as `regard info --taps` lists them.
         kind: of probe.
         control: also a control task, random labels by word type: selectivity.
-        drop_rare: leave out labels with fewer than 2 words to train on.
         token: which token stands for a word (last; an encoder's first).
         columns: names of the file's columns in their order, if it is not CoNLL-U; one is form.
-        limit: sentences, evenly spaced in the file.
+        count: sentences, evenly spaced in the file.
         rank: of the structural probe's matrix.
         show: test sentences whose trees are drawn.
 
     Example:
         >>> regard.look.probe("folder", "dev.conllu", label=["upos"]).taps[-1].accuracy
         $ regard look probe folder dev.conllu --label upos --control
-        $ regard look probe folder dev.conllu --label upos deprel --kind mlp --drop-rare
-        $ regard look probe folder dev.conllu --tree --limit 500 --json
+        $ regard look probe folder dev.conllu --label upos deprel --kind mlp
+        $ regard look probe folder dev.conllu --tree --count 500 --json
     """
     from regard.data.speech import clean_tree
     from regard.data.text_files import evenly
@@ -476,7 +455,7 @@ def probe(
     if taps and layer != "all":
         raise UsageError("probing", "a layer and taps", "one of the two")
     need = ["head"] if tree else label or []
-    sentences = evenly(read_treebank(treebank, need, columns), limit)
+    sentences = evenly(read_treebank(treebank, need, columns), count)
     if not sentences:
         raise DataError(f"reading {treebank}", "no sentences", "words, one on each line")
     for sentence in sentences if tree else ():
@@ -489,7 +468,7 @@ def probe(
     chosen = choose_taps(kit, layer, taps or ())
     corpus = read_corpus(kit, sentences, token)
     if label:
-        return probe_labels(kit, corpus, label, chosen, kind, control=control, drop_rare=drop_rare)
+        return probe_labels(kit, corpus, label, chosen, kind, control=control)
     probed = probe_trees(kit, corpus, treebank, chosen, rank, show)
     if not speech:
         return probed

@@ -1,32 +1,29 @@
 """Activations in memory: what passed the hooks of a model, put together from its separate runs.
 
-Three ways a model runs give three joins. A strict run takes each sequence by itself
-(`StrictCollector`). A search writes texts a column at a time, lets rows go that have ended and
-moves beams (`capture`, `SearchFollower`). A corpus runs in batches of texts of like length, and
-each text's vectors land where it stands in the corpus (`fill_rows`, `word_vectors`).
+Two ways a model runs give two joins. A search writes texts a column at a time, lets rows go that
+have ended and moves beams (`capture`, `SearchFollower`). A corpus runs in batches of texts of like
+length, and each text's vectors land where it stands in the corpus (`gather_rows`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ambient import track
 from regard.errors import UsageError
 from regard.look.activation_store import DOING
 from regard.look.edits import HEAD, POSITION
-from regard.look.hooks import Hook, HookedModel
-from regard.look.tap_names import find_taps
+from regard.look.hooks import HookedModel
+from regard.look.tap_names import of_source
 from regard.model.batch import Batch, like_lengths, pad_rows
-from regard.model.strict import StrictRun
 from regard.tokens.tokenizer import Span, Tokenizer
 
 CAPTURING = "capturing while a text is written"
@@ -34,61 +31,6 @@ NONE = -1  # position and token of a mean
 BATCH_TOKENS = 1024  # of a batch of sentences, padding included
 Position = int | Literal["all", "last", "mean"]
 Take = Literal["last", "first", "all"]
-
-
-def of_source(name: str) -> bool:
-    """Whether a tap's positions are the source's in an encoder-decoder: it is read once."""
-    memory = ".cross." in name and name.rpartition(".")[2] in ("k", "v")
-    return name.startswith("encoder.") or memory
-
-
-# A strict run -------------------------------------------------------------------------------------
-
-
-class StrictCollector:
-    """Called after each run of strict mode; `seen` holds whole activations, zeros at padding."""
-
-    def __init__(self, hooks: dict[str, Hook], batch: Batch) -> None:
-        self.hooks, self.batch = hooks, batch
-        self.seen: dict[str, Tensor] = {}
-
-    def __call__(self, part: StrictRun) -> None:
-        """Take over what each tap saw in this run."""
-        pair = self.batch.target is not None
-        for name, hook in self.hooks.items():
-            if hook.seen is not None and part.encoder == (pair and name.startswith("encoder.")):
-                self._place(name, hook.seen, part)
-                hook.seen = None
-
-    def _place(self, name: str, x: Tensor, part: StrictRun) -> None:
-        """Copy one run's activation (1, …) to its row and columns."""
-        kind, cross = name.rpartition(".")[2], ".cross." in name
-        keys = part.source if cross and part.source is not None else part.keys
-        width = self._width(part.encoder, len(part.keys))
-        span = self._width(cross or part.encoder, len(keys))
-        if kind in POSITION:  # (1, H, T, S)
-            out = self._whole(name, x, (x.shape[1], width, span))
-            used = keys[: x.shape[3]]
-            rows = x[0][:, part.places, : len(used)]
-            out[part.row][:, part.columns[:, None], used] = rows
-        elif cross and kind in ("k", "v"):  # (1, S, G, K), in a sequence's first run only
-            self._whole(name, x, (span, *x.shape[2:]))[part.row, keys] = x[0]
-        elif x.dim() == 2:  # (1, V): a head that takes one position
-            self._whole(name, x, x.shape[1:])[part.row] = x[0]
-        else:
-            out = self._whole(name, x, (width, *x.shape[2:]))
-            out[part.row, part.columns] = x[0, part.places]
-
-    def _width(self, source: bool, own: int) -> int:
-        """Columns of the batch; of pixels and mel, which have no padding, what the run had."""
-        data = self.batch.inputs if source else self.batch.ids
-        return data.shape[1] if data.dim() == 2 else own
-
-    def _whole(self, name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """The activation of the whole batch, made at a tap's first run."""
-        if name not in self.seen:
-            self.seen[name] = x.new_zeros((len(self.batch.ids), *shape))
-        return self.seen[name]
 
 
 # While texts are written --------------------------------------------------------------------------
@@ -132,7 +74,7 @@ def capture(hooked: HookedModel, patterns: str | Sequence[str]) -> Iterator[list
 
     They come in the order in which searches are asked for them, each search's rows in theirs.
     """
-    names = find_taps(patterns, hooked.taps)
+    names = hooked.find(patterns)
     for name in names:
         if name.partition(".")[0] not in ("encoder", "decoder"):
             problem = f"{name}, which is computed for the next token only"
@@ -149,23 +91,12 @@ def capture(hooked: HookedModel, patterns: str | Sequence[str]) -> Iterator[list
             hooked.captured, hooked.capturing = None, []
 
 
-@contextmanager
-def following(
-    hooked: HookedModel, batch: Batch, strict: bool = False
-) -> Iterator[SearchFollower | None]:
-    """The follower of one search; None where nobody captures and no edit is of positions."""
-    hooked.check_alone("generation, which reads one column at a time", columns=strict)
+def follow_search(hooked: HookedModel, batch: Batch, strict: bool = False) -> SearchFollower | None:
+    """The follower of one search; None where nobody captures."""
+    hooked.check_alone("generation, which reads one column at a time")
     if strict and hooked.captured is not None:
         raise UsageError(CAPTURING, "strict mode", "ordinary mode")
-    follower = SearchFollower(hooked, batch)
-    if hooked.captured is None and not follower.edits:
-        yield None
-        return
-    try:
-        yield follower
-    finally:
-        for edit in follower.edits:
-            edit.columns = None
+    return None if hooked.captured is None else SearchFollower(hooked, batch)
 
 
 class SearchFollower:
@@ -173,24 +104,11 @@ class SearchFollower:
 
     def __init__(self, hooked: HookedModel, batch: Batch) -> None:
         self.hooked, self.batch = hooked, batch
-        self.edits = [
-            edit
-            for name, hook in hooked.hooks.items()
-            for edit in hook.edits
-            if edit.of_positions and not of_source(name)
-        ]
-        self.lengths = torch.zeros(len(batch.ids), dtype=torch.long, device=batch.ids.device)
         self.calls: list[SearchCall] = []
         self.parent: Tensor | None = None
 
     def before(self, ids: Tensor, real: Tensor | None) -> None:
-        """The model is about to read ids (N, t): edits of positions are told which these are."""
-        kept = torch.ones_like(ids) if real is None else real.long()
-        columns = self.lengths[:, None] + kept.cumsum(1) - 1
-        columns = columns.masked_fill(kept == 0, -1)
-        self.lengths = self.lengths + kept.sum(1)
-        for edit in self.edits:
-            edit.columns = columns
+        """The model is about to read ids (N, t)."""
         self.calls.append(SearchCall(ids, real, self.parent, {}))
         self.parent = None
 
@@ -204,13 +122,11 @@ class SearchFollower:
 
     def select(self, rows: Tensor) -> None:
         """The search goes on with these rows."""
-        self.lengths = self.lengths[rows]
         self.parent = rows if self.parent is None else self.parent[rows]
 
     def finish(self, written: Sequence[Sequence[int]]) -> None:
         """Join what belongs to the text written after each row of the batch."""
-        if self.hooked.captured is None:
-            return
+        assert self.hooked.captured is not None
         ids = [call.ids[:, -1].tolist() for call in self.calls]
         parents = [None if c.parent is None else c.parent.tolist() for c in self.calls]
         for row, tokens in enumerate(written):
@@ -250,25 +166,17 @@ def find_path(
 ) -> list[int]:
     """The rows that a text had in each call: those whose last ids are its tokens.
 
-    Two groups of a diverse beam may hold the same words: all such rows are followed, and any of
-    those that are left at the end will do.
+    Two groups of a diverse beam may hold the same words: the first such path will do.
     """
-    here, steps = [row], [[row]]
-    for call, token in enumerate(tokens[:-1], 1):
-        above = parents[call]
-        known = set(here)
-        here = [
-            n
-            for n, id in enumerate(ids[call])
-            if id == token and (n if above is None else above[n]) in known
-        ]
-        steps.append(here)
-    at, path = steps[-1][0], list[int]()
-    for call in range(len(steps) - 1, -1, -1):
-        path.append(at)
-        above = parents[call]
-        at = at if above is None else above[at]
-    return path[::-1]
+    count = max(len(tokens), 1)  # calls: the last token is written but not read
+    for last in range(len(ids[count - 1])):
+        path = [last]
+        for above in reversed(parents[1:count]):
+            path.insert(0, path[0] if above is None else above[path[0]])
+        read = [call[n] for call, n in zip(ids[1:count], path[1:], strict=True)]
+        if path[0] == row and read == list(tokens[:-1]):
+            return path
+    raise AssertionError("a text that no search has written")
 
 
 # Rows of a corpus ---------------------------------------------------------------------------------
@@ -320,31 +228,32 @@ def select_taps(
     position: int | str = "all",
     head: int | None = None,
     dtype: torch.dtype = torch.float32,
+    doing: str = DOING,
 ) -> Selection:
     """The taps that patterns name, if all hold vectors of the same tokens."""
-    taps, model = find_taps(patterns, hooked.taps), hooked.model
+    taps, model = hooked.find(patterns), hooked.model
     try:
         position = position if position in ("all", "last", "mean") else int(position)
     except ValueError:
         expected = "all, last, mean or a whole number"
-        raise UsageError(DOING, f"position {position!r}", expected) from None
+        raise UsageError(doing, f"position {position!r}", expected) from None
     for name in taps:
         place = name.rpartition(".")[2]
         if place in POSITION:
             problem = f"{name}, which has numbers for two tokens each"
             fix = "`regard look attention` shows patterns; extract attn.z or attn.out"
-            raise UsageError(DOING, problem, "taps that hold a vector for each token", fix)
+            raise UsageError(doing, problem, "taps that hold a vector for each token", fix)
         if ".back." in name or (name == "logits" and model.config.head.take == "first"):
             why = "reads from the end" if ".back." in name else "has one answer for a whole text"
             near = "encoder.ahead.*.state" if ".back." in name else "blocks.*.resid_post"
-            raise UsageError(DOING, f"{name}, which {why}", f"taps such as {near}")
+            raise UsageError(doing, f"{name}, which {why}", f"taps such as {near}")
         if head is not None and place not in HEAD:
-            raise UsageError(DOING, f"head {head} of {name}", "taps of attn.q, k, v or z")
+            raise UsageError(doing, f"head {head} of {name}", "taps of attn.q, k, v or z")
     pair = model.config.target is not None
     sides = {pair and of_source(name) for name in taps}
     if len(sides) > 1:
         problem, fix = "taps of the source's tokens and of the target's", "'encoder.*', 'decoder.*'"
-        raise UsageError(DOING, problem, "one of the two", f"run once for each: {fix}")
+        raise UsageError(doing, problem, "one of the two", f"run once for each: {fix}")
     target = pair and not all(name.startswith("encoder.") for name in taps)
     return Selection(taps, position, head, dtype, True in sides, target)  # type: ignore[arg-type]
 
@@ -404,60 +313,53 @@ def pick_rows(
     return x.flatten(0, 1).index_select(0, index).to(selection.dtype)
 
 
-@torch.inference_mode()
-def fill_rows(
+@torch.no_grad()
+def gather_rows(
     hooked: HookedModel,
     texts: Sequence[TextIds],
     selection: Selection,
-    into: Mapping[str, Tensor],
-    start: int,
     tokens: int,
-) -> int:
-    """Write the rows of texts into tensors (capacity, D) from `start` on; where they end.
+    columns: Sequence[Sequence[int]] | None = None,
+) -> dict[str, Tensor]:
+    """For each tap the rows (N, D) of texts in their order, on the CPU; and where they come from.
 
-    Texts of like length run together, at most so many `tokens` at once.
+    Texts of like length run together, at most so many `tokens` at once. The numbers of a batch
+    leave a GPU beside the work on the next one.
     """
-    spans, end = list[range](), start
-    for text in texts:
-        row = selection.tokens(text)
-        columns = selection.columns(len(row))
-        spans.append(range(end, end + len(columns)))
-        here, mean = slice(end, end + len(columns)), selection.position == "mean"
-        into["text"][here] = text.number
-        into["position"][here] = NONE if mean else torch.tensor(columns)
-        into["token"][here] = NONE if mean else torch.tensor(row[columns.start : columns.stop])
-        end += len(columns)
-    copy: DeviceCopy | None = None
+    own = [selection.tokens(text) for text in texts]
+    columns = [selection.columns(len(row)) for row in own] if columns is None else columns
+    starts = [0, *accumulate(map(len, columns))]
+    mean = selection.position == "mean"
+    rows = {
+        "text": [text.number for text, chosen in zip(texts, columns, strict=True) for _ in chosen],
+        "position": [NONE if mean else n for chosen in columns for n in chosen],
+        "token": [NONE if mean else row[n] for row, c in zip(own, columns, strict=True) for n in c],
+    }
+    gathered = {name: torch.tensor(numbers) for name, numbers in rows.items()}
     lengths = [len(text.ids) + len(text.target or ()) for text in texts]
+    event = None
+    waiting: list[tuple[list[int], dict[str, Tensor]]] = []
+
+    def place() -> None:
+        if event is not None:
+            event.synchronize()
+        for places, parts in waiting:
+            for name, x in parts.items():
+                if name not in gathered:
+                    gathered[name] = torch.empty(starts[-1], x.shape[1], dtype=x.dtype)
+                gathered[name][places] = x
+        waiting.clear()
+
     for some in like_lengths(lengths, tokens):
-        rows = read_batch(hooked, [texts[n] for n in some], selection)
-        if copy is not None:
-            copy.finish(into)
-        copy = DeviceCopy(rows, [place for n in some for place in spans[n]])
-    if copy is not None:
-        copy.finish(into)
-    return end
-
-
-class DeviceCopy:
-    """Rows on their way from the device into tensors on the CPU, beside the GPU's next batch."""
-
-    def __init__(self, rows: Mapping[str, Tensor], places: list[int]) -> None:
-        self.places, self.rows = torch.tensor(places, dtype=torch.long), dict(rows)
-        self.event = None
-        if any(x.is_cuda for x in rows.values()):
-            for name, x in rows.items():
-                locked = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
-                self.rows[name] = locked.copy_(x, non_blocking=True)
-            self.event = torch.cuda.Event()
-            self.event.record()
-
-    def finish(self, into: Mapping[str, Tensor]) -> None:
-        """Wait for the copies, and lay the rows where they belong."""
-        if self.event is not None:
-            self.event.synchronize()
-        for name, x in self.rows.items():
-            into[name].index_copy_(0, self.places, x.cpu())
+        chosen = [columns[n] for n in some]
+        seen = read_batch(hooked, [texts[n] for n in some], selection, chosen)
+        place()
+        places = [row for n in some for row in range(starts[n], starts[n + 1])]
+        waiting.append((places, {n: x.to("cpu", non_blocking=True) for n, x in seen.items()}))
+        if hooked.model.device.type == "cuda":
+            event = torch.cuda.current_stream().record_event()
+    place()
+    return gathered
 
 
 # Steering vectors ---------------------------------------------------------------------------------
@@ -526,70 +428,11 @@ def find_word_tokens(
     return WordTokens(tokenizer.encode(text), words, columns)
 
 
-def word_taps(hooked: HookedModel, patterns: str | Sequence[str] = ()) -> list[str]:
-    """The taps that patterns name; without any, the embeddings and the stream after each block.
-
-    In a recurrent model the states of each layer stand for blocks. An encoder-decoder reads by its
-    encoder.
-    """
-    pair = hooked.model.encoder is not None and hooked.model.decoder is not None
-    usual = [
-        name
-        for name in hooked.taps
-        if name.rpartition(".")[2] in ("embed", "resid_post", "state")
-        and ".back." not in name
-        and (name.startswith("encoder.") or not pair)
-    ]
-    chosen = find_taps(patterns, hooked.taps) if patterns else usual
-    for name in chosen:
-        if name.rpartition(".")[2] in POSITION or name == "logits":
-            why = "holds no vector for each token"
-        elif pair and not name.startswith("encoder."):
-            why = "belongs to what the model writes, not to the sentence that it reads"
-        elif ".back." in name:
-            why = "is read from the end of a sentence to its beginning"
-        else:
-            continue
-        expected = "taps of the encoder" if pair else "taps such as blocks.*.resid_post"
-        raise UsageError("reading vectors of words", f"{name} {why}", expected)
-    return chosen
-
-
-@torch.no_grad()
 def word_vectors(
     hooked: HookedModel, sentences: Sequence[WordTokens], taps: Sequence[str]
 ) -> dict[str, Tensor]:
     """For each tap the vectors (N, D) of all words that have a token, in order, on the CPU."""
-    starts = [0, *accumulate(len(sentence.columns) for sentence in sentences)]
-    selection = Selection(list(taps))
-    vectors: dict[str, Tensor] = {}
-    lengths = [len(sentence.ids) for sentence in sentences]
-    for some in track(list(like_lengths(lengths, BATCH_TOKENS)), "reading words, by batch"):
-        texts = [TextIds(n, sentences[n].ids) for n in some]
-        columns = [sentences[n].columns for n in some]
-        places = [place for n in some for place in range(starts[n], starts[n + 1])]
-        for name, x in read_batch(hooked, texts, selection, columns).items():
-            vectors.setdefault(name, torch.empty(starts[-1], x.shape[1]))[places] = x.cpu()
-    return vectors
-
-
-def split_by_sentence(x: Tensor, sentences: Sequence[WordTokens]) -> list[Tensor]:
-    """Vectors (N, D) of all words → those of each sentence."""
-    bounds = [0, *accumulate(len(sentence.columns) for sentence in sentences)]
-    return [x[start:end] for start, end in pairwise(bounds)]
-
-
-def group_means(x: Tensor, group: Sequence[int]) -> Tensor:
-    """Rows (N, D) of groups numbered from 0 → the mean of each group (G, D)."""
-    index = torch.tensor(group, dtype=torch.long, device=x.device)
-    sums = x.new_zeros(max(group, default=-1) + 1, x.shape[1]).index_add_(0, index, x)
-    return sums / index.bincount()[:, None]
-
-
-def sense_cosines(x: Tensor, sense: Sequence[int]) -> Tensor:
-    """Mean cosine (N, senses) of each vector with all others of each sense; NaN without others."""
-    unit = F.normalize(x.double(), dim=1)
-    own = F.one_hot(torch.tensor(sense, device=x.device)).double()  # (N, senses)
-    total = unit @ (own.T @ unit).T - own * unit.square().sum(1, keepdim=True)  # not with itself
-    count = own.sum(0) - own
-    return torch.where(count > 0, total / count, torch.nan)
+    texts = [TextIds(n, sentence.ids) for n, sentence in enumerate(sentences)]
+    columns = [sentence.columns for sentence in sentences]
+    rows = gather_rows(hooked, texts, Selection(list(taps)), BATCH_TOKENS, columns)
+    return {tap: rows[tap] for tap in taps}

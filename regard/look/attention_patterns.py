@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +16,12 @@ from torch import Tensor, nn
 from regard.core import mask as masks
 from regard.core.attention import Attention, View
 from regard.core.stack import Stack, cross_view
-from regard.errors import UsageError
+from regard.errors import UsageError, check_known
+from regard.look.edits import check_index, read_indices
 from regard.look.hooks import HookedModel
 from regard.look.tap_names import find_taps
 from regard.model.batch import Batch
 from regard.model.model import Model
-
-Rows = Sequence[int] | Tensor | None
 
 
 def attention_names(hooked: HookedModel) -> list[str]:
@@ -73,35 +73,40 @@ def view_of(model: Model, name: str, batch: Batch) -> View:
         return cross_view(memory.real, (own.document, memory.document) if both else None)  # type: ignore[arg-type]
     assert isinstance(model.decoder, Stack)
     side = own.real, own.document
-    return model.decoder.view(own.x, own.positions, *side, prefix=batch.prefix)
+    return model.decoder.view(own.x, own.positions, *side)
 
 
-def pattern_rows(
+def rebuild_pattern(
     hooked: HookedModel,
-    layer: int | str,
-    q: Tensor,
-    k: Tensor,
+    name: str,
+    seen: Mapping[str, Tensor],
     batch: Batch,
-    rows: Rows = None,
-    view: View | None = None,
+    views: dict[str, View] | None = None,
+    rows: Sequence[int] | Tensor | None = None,
 ) -> Tensor:
-    """Attention weights (B, H, rows, S) from queries q (B, T, H, K) and keys k (B, S, G, K).
+    """Attention weights (B, H, rows, S) of an attention whose `pattern_taps` were captured.
 
-    `rows` are columns of queries, all when not given. `view` spares making it for each block anew.
+    `rows` are columns of queries, all when not given. `views` remembers what queries see, which
+    is the same in each block of a stack.
     """
-    name, attention = find_attention(hooked, layer)
-    if not isinstance(attention, Attention):
-        problem, fix = f"{name}, which has no queries and keys of its own", f"read {name}.pattern"
-        raise UsageError("rebuilding attention", problem, "attention of a Transformer block", fix)
+    if f"{name}.pattern" in seen:
+        pattern = seen[f"{name}.pattern"]
+        return pattern if rows is None else pattern[:, :, torch.as_tensor(rows)]
+    q, k = seen[f"{name}.q"], seen[f"{name}.k"]  # (B, T, H, K), (B, S, G, K)
+    attention, views = hooked.model.get_submodule(name), {} if views is None else views
+    assert isinstance(attention, Attention)
+    kind = ".".join((name.split(".")[0], name.rpartition(".")[2]))  # of a stack, own or other
     with torch.no_grad():
-        view = view_of(hooked.model, name, batch) if view is None else view
+        if kind not in views:
+            views[kind] = view_of(hooked.model, name, batch)
+        view = views[kind]
         if rows is not None:
             chosen, count = torch.as_tensor(rows, dtype=torch.long, device=q.device), q.shape[1]
             if chosen.dim() != 1 or bool(((chosen < -count) | (chosen >= count)).any()):
                 expected = f"whole numbers from {-count} to {count - 1}"
                 raise UsageError("rebuilding attention", f"rows {rows}", expected)
             chosen = chosen % count  # negative ones count from the end
-            view = select_queries(view, chosen, q.shape[1], k.shape[1])
+            view = select_queries(view, chosen, count, k.shape[1])
             q = q[:, chosen]
     return attention.pattern(q.transpose(1, 2), k.transpose(1, 2), view)
 
@@ -118,22 +123,43 @@ def select_queries(view: View, rows: Tensor, queries: int, keys: int) -> View:
     return replace(view, mask=mask, live=live, causal=False)
 
 
-def rebuild_pattern(
-    hooked: HookedModel, name: str, seen: Mapping[str, Tensor], batch: Batch, views: dict[str, View]
-) -> Tensor:
-    """The pattern of an attention whose `pattern_taps` were captured; `views` remembers views."""
-    if f"{name}.pattern" in seen:
-        return seen[f"{name}.pattern"]
-    kind = ".".join((name.split(".")[0], name.rpartition(".")[2]))  # of a stack, own or other
-    if kind not in views:
-        views[kind] = view_of(hooked.model, name, batch)
-    q, k = seen[f"{name}.q"], seen[f"{name}.k"]
-    return pattern_rows(hooked, name, q, k, batch, view=views[kind])
-
-
 def patterns(hooked: HookedModel, batch: Batch) -> dict[str, Tensor]:
     """Attention weights (B, H, T, S) of each attention by its path, from one fused run."""
     names = attention_names(hooked)
     _, seen = hooked.run(batch, [tap for name in names for tap in pattern_taps(hooked, name)])
     views: dict[str, View] = {}
     return {name: rebuild_pattern(hooked, name, seen, batch, views) for name in names}
+
+
+def head_matrices(hooked: HookedModel, name: str, head: Any = None) -> Tensor:
+    """Weights of heads by name, such as blocks.5.attn.ov: (H, …), or those of chosen heads.
+
+    q, k and v are (D, K), o is (K, D), for vectors x (D,) from the left. qk (D, D) = q kᵀ gives
+    x qk yᵀ, what a query of x finds in y but for scale, biases and rotary positions; ov (D, D) is
+    v o, what a head writes of what it looks at. The norm before them is not in them.
+    """
+    path, _, kind = name.rpartition(".")
+    check_known(kind, ("q", "k", "v", "o", "qk", "ov"), "reading weights of heads")
+    path, attention = find_attention(hooked, path)
+    if not isinstance(attention, Attention) or attention.o.weight.numel() == 0:
+        problem = f"{path}, which has no such maps, or packed ones"
+        raise UsageError("reading weights of heads", problem, "a Transformer opened in fp32")
+
+    def by_head(what: str) -> Tensor:
+        weight: Tensor = getattr(attention, what).weight
+        if what == "o":
+            weight = weight.unflatten(1, (attention.heads, -1))
+            return weight.permute(1, 2, 0)
+        weight = weight.unflatten(0, (-1, attention.width)).transpose(1, 2)
+        return weight.repeat_interleave(attention.heads // len(weight), 0)
+
+    with torch.no_grad():
+        if kind == "qk":
+            whole = by_head("q") @ by_head("k").mT
+        else:
+            whole = by_head("v") @ by_head("o") if kind == "ov" else by_head(kind)
+    if head is None:
+        return whole
+    index = read_indices({"head": head})["head"]
+    check_index("head", index, len(whole), path, f"heads 0 to {len(whole) - 1}")
+    return whole[head if isinstance(head, int) else index]

@@ -1,4 +1,5 @@
-"""Edits: change an activation while the model runs. Zero, mean, patch, add, resample, draw.
+"""Edits: change an activation while the model runs. Zero, mean, patch, add, resample, draw, or any
+function of it.
 
 An edit is a few tensors and flags, not a closure: `torch.compile` compiles a kind of edit once and
 later ones of that kind, with other heads or values, run without compiling again. Commands write
@@ -7,9 +8,8 @@ edits as `TAP=zero,head=3`; `parse_edits` reads that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from operator import index as to_int
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -21,102 +21,142 @@ from torch import Tensor, nn
 from regard.errors import DataError, UsageError, check_known
 from regard.look.activation_store import Extracted
 
-Indices = int | Sequence[int] | None
+Indices = Any
+"""A whole number, several (a list, a range, an array, a tensor, also of booleans), or a slice;
+negative ones count from the end."""
 
 # Where heads, positions and neurons lie in each place's tensor (ARCHITECTURE: shapes of taps).
 HEAD = {"q": 2, "k": 2, "v": 2, "z": 2, "scores": 1, "pattern": 1}
 POSITION = {"scores": 2, "pattern": 2}
 DRAWN = 4096  # rows of a bank that are drawn: a text of more positions meets them again
+DOING = "editing an activation"
+
+
+class Columns:
+    """Told by a front which tokens it reads: the position of each in its text, −1 at padding."""
+
+    def __init__(self) -> None:
+        self.positions: Tensor | None = None  # (B or 1, T); None where there is no text
+        self.cached = False
+        """Whether they go on after what was read before."""
+
+    def __call__(self, positions: Tensor, real: Tensor | None, cached: bool) -> None:
+        """A front reads tokens at these positions (B or 1, T), and padding where not `real`."""
+        self.positions = positions if real is None else positions.masked_fill(~real, -1)
+        self.cached = cached
 
 
 @dataclass(eq=False)
 class Edit:
     """Replace (or add to) the chosen part of an activation by a value or by its mean."""
 
-    kind: Literal["replace", "add", "mean", "resample", "draw"]
+    kind: Literal["replace", "add", "mean", "resample", "draw", "function"]
     value: Tensor | None = None
-    head: Tensor | None = None
-    position: Tensor | None = None
-    neuron: Tensor | None = None
+    head: Tensor | slice | None = None
+    position: Tensor | slice | None = None
+    neuron: Tensor | slice | None = None
     mask: Tensor | None = None
     """True at what is to change, broadcastable to the activation: a choice for each row."""
-    place: str = ""
-    """Last part of the tap's name; says which dimension is which."""
-    columns: Tensor | None = None
-    """(B, T): positions of what is read now, where a text is read in several calls."""
     rows: Tensor | None = None
     """(B,): resample: the row of the batch whose value each row takes."""
+    function: Callable[[Tensor], Tensor] | None = None
+    place: str = ""
+    """Last part of the tap's name; says which dimension is which."""
+    columns: Columns = field(default_factory=Columns)
+    compact: bool = False
+    """Of a recurrent cell, which reads each row without its padding."""
 
     def at(self, name: str, owner: nn.Module) -> Edit:
-        """This edit for the tap `name` of `owner`; refuses a choice of heads it does not have."""
+        """This edit for the tap `name` of `owner`; refuses heads and neurons it does not have."""
         place = name.rpartition(".")[2]
         if self.head is not None:
             count = getattr(owner, "groups" if place in ("k", "v") else "heads", 0)
-            if place not in HEAD or int(self.head.max()) >= int(count):
-                raise UsageError(
-                    "editing an activation",
-                    f"head {self.head.tolist()} at {name}",
-                    f"heads 0 to {int(count) - 1}" if place in HEAD else f"a tap of {list(HEAD)}",
-                )
-        if self.neuron is not None:
-            width = last_width(owner, place)
-            if width is not None and int(self.neuron.max()) >= width:
-                problem = f"neuron {self.neuron.tolist()} at {name}"
-                raise UsageError("editing an activation", problem, f"0 to {width - 1}")
-        if self.kind == "mean" and self.value is None and isinstance(owner, nn.RNNBase):
+            expected = f"heads 0 to {int(count) - 1}" if place in HEAD else f"a tap of {list(HEAD)}"
+            check_index("head", self.head, int(count) if place in HEAD else 0, name, expected)
+        if self.neuron is not None and (width := last_width(owner, place)) is not None:
+            check_index("neuron", self.neuron, width, name, f"0 to {width - 1}")
+        cell = isinstance(owner, nn.RNNBase)
+        if self.kind == "mean" and self.value is None and cell:
             problem = f"the mean of a run at {name}, whose later steps are not known yet"
-            raise UsageError(
-                "editing an activation", problem, "regard.mean(reference), of a run before"
-            )
-        placed = replace(self, place=place)
+            raise UsageError(DOING, problem, "regard.mean(reference), of a run before")
+        placed = replace(self, place=place, compact=cell)
         vectors = self.value is not None and self.value.dim() == (2 if self.kind == "draw" else 1)
         if place in ("q", "k", "v", "z") and self.value is not None and vectors:
             width = int(owner.width)  # type: ignore[arg-type]
             if self.value.shape[-1] % width == 0:  # one head, or heads side by side
                 placed.value = self.value.unflatten(-1, (-1, width))
         if self.kind == "mean" and self.value is not None:  # of another run, known beforehand
-            placed.kind, placed.value = "replace", self.value.mean(placed.over, keepdim=True)
+            own = 3 if place in POSITION else 2 if place in HEAD else 1  # its own dimensions
+            leading = tuple(range(self.value.dim() - own))
+            placed.kind = "replace"
+            placed.value = self.value.mean(leading) if leading else self.value
         return placed
-
-    @property
-    def of_positions(self) -> bool:
-        """Whether it must be told which positions a call reads."""
-        return self.position is not None or self.kind == "draw"
-
-    @property
-    def of_batch(self) -> bool:
-        """Whether a text changes with what else is run."""
-        return self.kind in ("mean", "resample")
-
-    @property
-    def over(self) -> tuple[int, ...]:
-        """What a mean goes over: batch and positions; batch alone for each score of two tokens."""
-        return (0,) if self.place in POSITION else (0, 1)
 
     def __call__(self, x: Tensor) -> Tensor:
         """The activation with the chosen part changed."""
-        where, value = self.where(x), self.value
+        if self.function is not None:
+            return self.apply(self.function, x)
+        value = self.value
         if self.kind == "draw":  # a row for each position, from the first again after the last
             assert value is not None
-            at = torch.arange(x.shape[1]) if self.columns is None else self.columns
-            drawn = value.to(x)[at.to(x.device) % len(value)]
-            return replace(self, kind="replace", value=drawn)(x)
-        self.check_shapes(x)
+            value = value.to(x)[self.positions(x) % len(value)]
+        self.check_shapes(x, value)
         if self.kind == "mean":
-            return torch.where(where, x.mean(self.over, keepdim=True), x)
-        if self.kind == "resample":
+            value = self.mean_of(x)
+        elif self.kind == "resample":
             assert self.rows is not None
             if len(self.rows) != len(x):
                 problem = f"{len(self.rows)} rows to take from, in a batch of {len(x)}"
                 raise UsageError("resampling", problem, "as many")
-            return torch.where(where, x[self.rows.to(x.device)], x)
+            value = x[self.rows.to(x.device)]
         assert value is not None
         value = value.to(x)
-        return torch.where(where, value if self.kind == "replace" else x + value, x)
+        return torch.where(self.where(x), x + value if self.kind == "add" else value, x)
 
-    def check_shapes(self, x: Tensor) -> None:
+    def apply(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """What a function of the user's makes of the activation, if that is one like it."""
+        changed: Any = function(x)
+        if isinstance(changed, Tensor) and changed.shape == x.shape:
+            return changed
+        tensor = isinstance(changed, Tensor)
+        kind = f"a tensor {tuple(changed.shape)}" if tensor else type(changed).__name__
+        problem = f"a function that gives {kind} at {self.place}"
+        raise UsageError(DOING, problem, f"a tensor {tuple(x.shape)}, like its argument")
+
+    def positions(self, x: Tensor) -> Tensor:
+        """The position (B or 1, T) of each vector of the activation in its text, −1 at padding."""
+        count, held = x.shape[POSITION.get(self.place, 1)], self.columns.positions
+        every = torch.arange(count, device=x.device)[None]
+        if held is None:
+            return every
+        if self.compact:
+            length = (held >= 0).sum(1, keepdim=True)
+            return torch.where(every < length, held.amax(1, keepdim=True) + 1 - length + every, -1)
+        return held if held.shape[1] == count else held.amax(1, keepdim=True)  # the last token's
+
+    def mean_of(self, x: Tensor) -> Tensor:
+        """The mean over all vectors that are no padding; of scores of whole texts, over these.
+
+        Each score of two tokens (B, H, T, S) has its own, over the batch.
+        """
+        if x.dim() == 2:
+            return x.mean(0)
+        over = (0,) if self.place in POSITION else (0, 1)
+        real = self.spread_out(self.positions(x).expand(len(x), -1) >= 0, x)
+        total = torch.where(real, x, 0).sum(over, keepdim=True)
+        return total / real.sum(over, keepdim=True).clamp(min=1)
+
+    def spread_out(self, chosen: Tensor, x: Tensor) -> Tensor:
+        """A choice of positions (B or 1, T), laid over the dimensions of the activation."""
+        dim = POSITION.get(self.place, 1)
+        if x.dim() == 2:
+            problem = f"a choice of positions at {self.place}, {tuple(x.shape)}"
+            raise UsageError(DOING, problem, "a tap that holds a vector for each token")
+        return chosen.view([len(chosen), *(-1 if d == dim else 1 for d in range(1, x.dim()))])
+
+    def check_shapes(self, x: Tensor, value: Tensor | None) -> None:
         """Refuse a value or a mask that cannot be laid over the activation."""
-        for name, tensor in (("value", self.value), ("mask", self.mask)):
+        for name, tensor in (("value", value), ("mask", self.mask)):
             if tensor is None:
                 continue
             sizes = zip(reversed(tensor.shape), reversed(x.shape), strict=False)
@@ -126,29 +166,61 @@ class Edit:
             fix = "prompts of as many tokens: `regard look patch` shows a pair's side by side"
             longer = tensor.dim() == x.dim() and tensor.shape[-1] == x.shape[-1]
             expected = "a shape that can be broadcast to the activation's"
-            raise UsageError("editing an activation", problem, expected, fix if longer else "")
+            raise UsageError(DOING, problem, expected, fix if longer else "")
 
     def where(self, x: Tensor) -> Tensor:
         """True at what is to change, broadcastable to x."""
         every = torch.ones((), dtype=torch.bool, device=x.device)
         chosen = every if self.mask is None else self.mask.to(x.device)
-        for index, dim in (
-            (self.head, HEAD.get(self.place, 0)),
-            (self.position, POSITION.get(self.place, 1)),
-            (self.neuron, x.dim() - 1),
-        ):
+        for index, dim in ((self.head, HEAD.get(self.place, 0)), (self.neuron, x.dim() - 1)):
             if index is not None:
-                count = torch.arange(x.shape[dim], device=x.device)
-                shape = [-1 if d == dim else 1 for d in range(x.dim())]
-                if index is self.position and self.columns is not None:
-                    count, shape[0] = self.columns, len(x)
-                hit = (count[..., None] == index.to(x.device)).any(-1)
-                chosen = chosen & hit.view(shape)
+                count = x.shape[dim]
+                hit = choose(index, torch.arange(count, device=x.device), count)
+                chosen = chosen & hit.view([-1 if d == dim else 1 for d in range(x.dim())])
+        if self.position is not None:
+            places = self.positions(x)
+            length = places.amax(1, keepdim=True) + 1
+            self.check_position(self.position, length)
+            chosen = chosen & self.spread_out(choose(self.position, places, length), x)
         return chosen
 
+    def check_position(self, position: Tensor | slice, length: Tensor) -> None:
+        """Refuse what no text of the batch has; texts that are being written grow still."""
+        if torch.compiler.is_compiling():
+            return
+        first = position.start or 0 if isinstance(position, slice) else int(position.min())
+        last = position.stop or 0 if isinstance(position, slice) else int(position.max())
+        if self.columns.cached:
+            if min(first, last) < 0:
+                problem = f"position {min(first, last)} of a text that is being written"
+                raise UsageError(DOING, problem, "positions from 0 up")
+        elif not isinstance(position, slice):
+            check_index("position", position, int(length.max()), self.place, "a token of the text")
 
-Edits = Mapping[str, Edit | Sequence[Edit]]
-"""Name of a tap, or a pattern of names → what is done there."""
+
+Edits = Mapping[str, Edit | Callable[[Tensor], Tensor] | Sequence[Any]]
+"""Name of a tap, or a pattern of names → what is done there: an edit, a function, or several."""
+
+
+def choose(index: Tensor | slice, places: Tensor, size: Tensor | int) -> Tensor:
+    """Which of the places, numbers below `size`, an index means; negative ones from the end."""
+    if isinstance(index, slice):
+        start, stop = index.start or 0, index.stop
+        start = start if start >= 0 else size + start
+        chosen = (places >= start) & ((places - start) % (index.step or 1) == 0)
+        return chosen if stop is None else chosen & (places < (stop if stop >= 0 else size + stop))
+    index = index.to(places.device)
+    index = torch.where(index < 0, index + size, index)  # (n,), or (B, n)
+    hit = places[..., None] == (index if index.dim() == 1 else index[:, None])
+    return hit.any(-1) & (places >= 0)
+
+
+def check_index(what: str, index: Tensor | slice, count: int, name: str, expected: str) -> None:
+    """Refuse numbers that are not below `count`, nor as far from the end; slices fit any."""
+    listed = index if isinstance(index, slice) else index.tolist()
+    fits = isinstance(listed, slice) or all(-count <= n < count for n in listed)
+    if not count or not fits:
+        raise UsageError(DOING, f"{what} {listed} at {name}", expected)
 
 
 def last_width(owner: nn.Module, place: str) -> int | None:
@@ -171,33 +243,39 @@ class Where(TypedDict, total=False):
     neuron: Indices
 
 
-def choose(where: Where) -> dict[str, Any]:
-    """Indices as tensors, so that another choice is no other program to the compiler."""
-    chosen: dict[str, Tensor] = {}
+def read_indices(where: Where) -> dict[str, Any]:
+    """Indices as tensors, so that another choice is no other program to the compiler; or slices."""
+    chosen: dict[str, Tensor | slice] = {}
     for name, index in where.items():
         if index is None:
             continue
-        try:
-            numbers = [to_int(n) for n in (index if isinstance(index, Sequence) else [index])]  # type: ignore[arg-type]
-        except TypeError:
-            numbers = []
-        if not numbers or min(numbers) < 0:
-            raise UsageError("editing an activation", f"index {index}", "whole numbers from 0 up")
-        chosen[name] = torch.tensor(numbers)
+        if not isinstance(index, slice):
+            try:
+                index = torch.as_tensor(index).cpu()
+            except (TypeError, ValueError, RuntimeError):
+                index = torch.zeros(0)
+            index = index.nonzero()[:, 0] if index.dtype == torch.bool and index.dim() else index
+            index = index.reshape(-1) if index.dim() < 2 else torch.zeros(0)
+        bad = isinstance(index, Tensor) and (index.is_floating_point() or not len(index))
+        if bad or (isinstance(index, slice) and (index.step or 1) < 1):
+            expected = "a whole number, several, or a slice that goes up"
+            raise UsageError(DOING, f"{name} {where[name]!r}", expected)  # type: ignore[literal-required]
+        chosen[name] = index
     return chosen
 
 
 def zero(**where: Unpack[Where]) -> Edit:
     """Set the chosen heads, positions or neurons to zero; without a choice, all."""
-    return Edit("replace", torch.zeros(()), **choose(where))
+    return Edit("replace", torch.zeros(()), **read_indices(where))
 
 
 def mean(reference: Tensor | None = None, **where: Unpack[Where]) -> Edit:
-    """Replace by the mean over batch and positions, padding included, of `reference` or this run.
+    """Replace by the mean over batch and positions of this run without padding, or of `reference`.
 
+    That is an activation of another run, such as `seen[tap][mask]`, of its real tokens.
     Scores and patterns (B, H, T, S) belong to two positions each: their mean is over the batch.
     """
-    return Edit("mean", reference, **choose(where))
+    return Edit("mean", reference, **read_indices(where))
 
 
 def patch(value: Tensor | float, *, mask: Tensor | None = None, **where: Unpack[Where]) -> Edit:
@@ -205,12 +283,14 @@ def patch(value: Tensor | float, *, mask: Tensor | None = None, **where: Unpack[
 
     A boolean `mask`, broadcastable too, says for each row what is replaced.
     """
-    return Edit("replace", torch.as_tensor(value), mask=mask, **choose(where))
+    if value is None:
+        raise UsageError(DOING, "patch(None)", "a tensor or a number", "regard.zero() sets to 0")
+    return Edit("replace", torch.as_tensor(value), mask=mask, **read_indices(where))
 
 
 def add(value: Tensor | float, **where: Unpack[Where]) -> Edit:
     """Add a value, such as a steering vector (D,)."""
-    return Edit("add", torch.as_tensor(value), **choose(where))
+    return Edit("add", torch.as_tensor(value), **read_indices(where))
 
 
 def resample(
@@ -223,11 +303,11 @@ def resample(
     """
     chosen = torch.as_tensor(rows, dtype=torch.long)
     if reference is not None:
-        return Edit("replace", reference[chosen], **choose(where))
+        return Edit("replace", reference[chosen], **read_indices(where))
     if chosen.dim() != 1 or not set(chosen.tolist()) <= set(range(len(chosen))):
         problem = f"rows {chosen.tolist()}"
         raise UsageError("resampling", problem, "for each row of the batch one of its rows")
-    return Edit("resample", rows=chosen, **choose(where))
+    return Edit("resample", rows=chosen, **read_indices(where))
 
 
 def resample_from(bank: Tensor, seed: int = 0, **where: Unpack[Where]) -> Edit:
@@ -239,7 +319,7 @@ def resample_from(bank: Tensor, seed: int = 0, **where: Unpack[Where]) -> Edit:
         problem = f"a bank of shape {tuple(bank.shape)}"
         raise UsageError("resampling", problem, "rows (N, D) of activations")
     order = torch.randperm(len(bank), generator=torch.Generator().manual_seed(seed))[:DRAWN]
-    return Edit("draw", bank[order], **choose(where))
+    return Edit("draw", bank[order], **read_indices(where))
 
 
 def other_rows(count: int, seed: int = 0) -> Tensor:
@@ -299,7 +379,7 @@ def parse_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
 
     def numbers(name: str, default: str = "") -> list[int]:
         parts = values.get(name, default).split("+")
-        if not all(part.isdecimal() for part in parts):
+        if not all(part.removeprefix("-").isdecimal() for part in parts):
             raise UsageError(PARSING, f"{values[name]!r} in {text!r}", "whole numbers joined by +")
         return [int(part) for part in parts]
 

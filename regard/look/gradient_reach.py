@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ambient import current, track
-from regard.core.tap import taps
 from regard.data.text_files import read_pieces
 from regard.errors import DataError, UsageError
+from regard.look.hooks import HookedModel
 from regard.look.results import GradientCurve, GradientReach
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -85,11 +85,17 @@ def gradient_by_lag(model: Model, ids: Tensor) -> list[float]:
     if model.encoder is not None or model.decoder is None:
         raise UsageError(DOING, "a model with an encoder", "a language model")
     model = deepcopy(model).double().eval().requires_grad_()
+    states: Sequence[Tensor]
     with torch.enable_grad():
-        follow = follow_states if isinstance(model, Recurrent) else follow_stream
-        scores, states = follow(model, ids[:, :-1])
+        if isinstance(model, Recurrent):
+            scores, states = follow_states(model, ids[:, :-1])
+        else:
+            logits, seen = HookedModel(model).run(Batch(ids[:, :-1]), FIRST)
+            scores, states = logits[:, -1], list(seen.values())
         loss = F.cross_entropy(scores, ids[:, -1], reduction="sum")  # rows do not meet
         slopes = torch.autograd.grad(loss, states)
+    if not isinstance(model, Recurrent):
+        slopes = slopes[0].unbind(1)[:-1]  # of each token but the last
     norms = [part.flatten(1).norm(dim=-1).mean() for part in slopes]  # of each t
     return torch.stack(norms).flip(0).tolist()
 
@@ -109,19 +115,3 @@ def follow_states(model: Model, ids: Tensor) -> tuple[Tensor, list[Tensor]]:
         parts = iter(states[-1].split([part.shape[1] for part in held], 1))
         past.states = [tuple(next(parts) for _ in state) for state in past.states]
     return model.score(model.hidden(Batch(ids[:, -1:]), past))[:, -1], states
-
-
-def follow_stream(model: Model, ids: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Scores (B, V) after ids (B, T), and the vector (B, D) of each token but the last."""
-    held: list[Tensor] = []
-    tap = taps(model)[FIRST]
-
-    def look(x: Tensor) -> Tensor:
-        held.extend(x.unbind(1))
-        return torch.stack(held, 1)
-
-    tap.fn = look
-    try:
-        return model(Batch(ids))[:, -1], held[:-1]
-    finally:
-        tap.fn = None

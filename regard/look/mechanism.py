@@ -27,7 +27,7 @@ from regard.look.attention_patterns import find_attention
 from regard.look.edits import Edit, mean, zero
 from regard.look.head_scores import RandomRepeats, best_heads, repeats_for, score_heads
 from regard.look.logit_lens import copy_score
-from regard.look.patching import head_sites, mlp_sites, send_along_paths, taps_of
+from regard.look.patching import head_sites, last_stack, mlp_sites, send_along_paths, taps_of
 from regard.look.results import HeadScore, Site
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -109,14 +109,22 @@ class Mechanism:
     def small_change(
         self, before: Tensor, after: Tensor, batch: Batch, below: float, else_so: str, by: str
     ) -> float:
-        """Claim that two runs' logits say nearly the same."""
+        """Claim that no log-probability (B, T, V) or (B, classes) looked at changes much."""
         __tracebackhide__ = True
-        writes = self.kit.model.decoder is not None
-        change = largest_change(before.log_softmax(-1), after.log_softmax(-1), batch, writes)
-        if change < below:
-            return change
+        real, wanted = batch.mask, before.argmax(-1)
+        if before.dim() == 2:
+            real = None
+        elif self.kit.model.decoder is not None:  # all but the first are predicted by those before
+            before, after, wanted = before[:, :-1], after[:, :-1], batch.ids[:, 1:]
+            real = None if real is None else real[:, 1:] & real[:, :-1]
+        change = (after.log_softmax(-1) - before.log_softmax(-1)).gather(-1, wanted[..., None])
+        change = change[..., 0].abs() if real is None else change[..., 0].abs()[real]
+        if change.numel() == 0:
+            raise DataError("testing a mechanism", "texts of one token", "texts of two or more")
+        if (largest := float(change.max())) < below:
+            return largest
         raise AssertionError(
-            f"{else_so}: without it ({by}) a log-probability changes by {change:.4g}, "
+            f"{else_so}: without it ({by}) a log-probability changes by {largest:.4g}, "
             f"not by less than {below:g}"
         )
 
@@ -187,6 +195,13 @@ class HeadClaim:
         __tracebackhide__ = True
         if into not in ("q", "k", "v"):
             raise UsageError("testing a mechanism", f"an edge into {into!r}", "q, k or v")
+        last_stack(self.model.kit.model, "testing a mechanism")  # says so where there are no blocks
+        (stack, *here), (other, *there) = self.layer.split("."), reader.layer.split(".")
+        places = [(int(block), kind == "cross") for _, block, kind in (here, there)]
+        later = stack == other and places[0] < places[1]
+        if not (stack == "encoder" if there[-1] == "cross" and into != "q" else later):
+            problem = f"an edge from {self.layer} into {into} of {reader.layer}"
+            raise UsageError("testing a mechanism", problem, "a reader that comes after the head")
         hooked, batch = self.model.kit.hooked, self.model.batch(on)
         written, read = f"{self.layer}.z", f"{reader.layer}.{into}"
         group = reader.number * (reader.groups if into != "q" else reader.count) // reader.count
@@ -224,21 +239,3 @@ def ablation(by: str, head: int | Sequence[int] | None) -> Edit:
 def listing(scores: Sequence[HeadScore], kind: str) -> str:
     """Heads with their scores, in words."""
     return ", ".join(f"head {s.name} {getattr(s, kind):.3f}" for s in scores) or "none there"
-
-
-def largest_change(before: Tensor, after: Tensor, batch: Batch, writes: bool) -> float:
-    """The largest change of a log-probability (B, T, V) or (B, classes) that is looked at."""
-    if before.dim() == 2:
-        wanted = before.argmax(-1, keepdim=True)
-        return float((after - before).gather(-1, wanted).abs().max())
-    real = batch.mask
-    if writes:  # each token but the first is predicted by the one before it
-        before, after = before[:, :-1], after[:, :-1]
-        wanted, real = batch.ids[:, 1:], None if real is None else real[:, 1:] & real[:, :-1]
-    else:
-        wanted = before.argmax(-1)
-    change = (after - before).gather(-1, wanted[..., None])[..., 0].abs()
-    change = change if real is None else change[real]
-    if change.numel() == 0:
-        raise DataError("testing a mechanism", "texts of one token", "texts of two or more")
-    return float(change.max())

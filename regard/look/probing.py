@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -22,14 +22,21 @@ from regard.ambient import current, note, track
 from regard.data.statistics import share_interval
 from regard.data.treebank import ConllSentence
 from regard.errors import DataError, UsageError
-from regard.look.activations import Take, WordTokens, find_word_tokens, word_taps, word_vectors
+from regard.look.activations import (
+    Take,
+    WordTokens,
+    find_word_tokens,
+    select_taps,
+    word_vectors,
+)
 from regard.look.results import LabelProbe, LabelProbes, ProbedTap, ProbeKind
 from regard.look.text_limits import max_tokens_of
 
 if TYPE_CHECKING:
     from regard.kit import Kit
 
-
+Part = TypeVar("Part")
+"""Examples that a probe is fitted on or chosen by."""
 STRENGTHS = (100.0, 10.0, 1.0, 0.1)  # of L2, tried from the strongest on
 STEPS = 200  # of L-BFGS at most
 HIDDEN, RATE, ROWS, EPOCHS, PATIENCE = 128, 1e-3, 128, 60, 4  # of the MLP
@@ -88,38 +95,41 @@ class ProbingTask:
 
 
 def make_task(
-    labels: Sequence[str],
-    words: Sequence[str],
-    sentences: Sequence[int],
-    seed: int = 0,
-    drop_rare: bool = False,
+    labels: Sequence[str], words: Sequence[str], sentences: Sequence[int], seed: int = 0
 ) -> ProbingTask:
     """Words with their labels and numbers of sentences → a task; `_` is no label.
 
-    `drop_rare` leaves out labels with fewer than two words to train on; otherwise they are refused.
+    Labels with fewer than two words to train on are left out.
     """
     kept = torch.tensor([n for n, label in enumerate(labels) if label != NO_LABEL])
     if not len(kept):
         raise DataError("probing", "no labelled words", "words with labels")
     parts = split_sentences(torch.tensor(sentences)[kept], seed)
     there = [labels[n] for n in kept.tolist()]
-    if drop_rare:
-        known = Counter(there[n] for n in parts.train.tolist())
-        common = torch.tensor([known[label] >= MIN_EXAMPLES for label in there])
-        parts = SentenceSplit(*((common.cumsum(0) - 1)[part[common[part]]] for part in parts))
-        kept = kept[common]
-        there = [labels[n] for n in kept.tolist()]
-    names = sorted(set(there))
-    places, types = {name: n for n, name in enumerate(names)}, dict[str, int]()
-    task = ProbingTask(
+    known = Counter(there[n] for n in parts.train.tolist())
+    places = {
+        label: n for n, label in enumerate(sorted(k for k in known if known[k] >= MIN_EXAMPLES))
+    }
+    if rare := sorted(set(there) - set(places)):
+        some = ", ".join(f"{label} {known[label]}" for label in rare[:5])
+        note(
+            f"left out: {len(rare)} labels with fewer than {MIN_EXAMPLES} words to train on: {some}"
+        )
+    common = torch.tensor([label in places for label in there])
+    parts = SentenceSplit(*((common.cumsum(0) - 1)[part[common[part]]] for part in parts))
+    if len(places) < 2 or not all(map(len, parts)):
+        problem = f"{len(places)} labels, words to train on and to test on: "
+        problem += f"{len(parts.train)} and {min(len(parts.dev), len(parts.test))}"
+        expected = f"two or more labels, {MIN_EXAMPLES} words of each to train on"
+        raise DataError("probing", problem, expected, "more sentences (--count)")
+    kept, types = kept[common], dict[str, int]()
+    return ProbingTask(
         kept,
-        torch.tensor([places[label] for label in there], dtype=torch.long),
-        names,
+        torch.tensor([places[labels[n]] for n in kept.tolist()], dtype=torch.long),
+        list(places),
         torch.tensor([types.setdefault(words[n], len(types)) for n in kept.tolist()]),
         parts,
     )
-    check_enough(task)
-    return task
 
 
 def split_sentences(sentences: Tensor, seed: int = 0) -> SentenceSplit:
@@ -134,31 +144,6 @@ def split_sentences(sentences: Tensor, seed: int = 0) -> SentenceSplit:
     words = rank.argsort(stable=True)  # whole sentences in the drawn order
     ends = [int((rank < len(each) - k * held).sum()) for k in (2, 1)]
     return SentenceSplit(*words.tensor_split(ends))
-
-
-def check_enough(task: ProbingTask) -> None:
-    """Refuse what no probe can learn: one label, fewer words than labels, rare labels."""
-    fix = "more sentences (--limit), or leave rare labels out (--drop-rare)"
-    count, train = len(task.names), task.parts.train
-    if count < 2:
-        raise DataError("probing", f"one label, {task.names[0]!r}" if count else "no label", "two")
-    if len(train) < count:
-        problem = f"{len(train)} words to train on, {count} labels"
-        raise DataError(
-            "probing", problem, f"at least {max(count, MIN_EXAMPLES * count)} words", fix
-        )
-    counts = task.labels[train].bincount(minlength=count)
-    rare = (counts < MIN_EXAMPLES).nonzero()[:, 0].tolist()
-    if rare:
-        some = ", ".join(f"{task.names[n]} {int(counts[n])}" for n in rare[:5])
-        some += f" and {len(rare) - 5} more labels" if len(rare) > 5 else ""
-        problem = f"too few words to train on, of {len(train):,}: {some}"
-        raise DataError(
-            "probing", problem, f"at least {MIN_EXAMPLES} of each of {count} labels", fix
-        )
-    if not len(task.parts.dev) or not len(task.parts.test):
-        problem = "no words to choose by or to test on"
-        raise DataError("probing", problem, "at least one of each", "more sentences (--limit)")
 
 
 # Fitting ----------------------------------------------------------------------------------------
@@ -272,25 +257,52 @@ def fit_mlp(
     for rows, width in ((HIDDEN, train.x.shape[1]), (classes, HIDDEN)):
         weight = torch.randn(rows, width, generator=generator) * math.sqrt(2 / width)  # He 2015
         layers.append((weight.to(train.x), train.x.new_zeros(rows)))
+
+    def loss(part: Labelled, some: Tensor) -> Tensor:
+        return F.cross_entropy(forward(part.x[some], layers), part.y[some])
+
     weights = [tensor.requires_grad_() for layer in layers for tensor in layer]
-    adam = torch.optim.Adam(weights, RATE)
+    sizes = len(train.y), len(dev.y)
+    kept = descend(weights, loss, train, dev, sizes, ROWS, RATE, generator, PATIENCE)
+    return [(kept[0], kept[1]), (kept[2], kept[3])]
+
+
+def descend(
+    weights: list[Tensor],
+    loss: Callable[[Part, Tensor], Tensor],
+    train: Part,
+    dev: Part,
+    sizes: tuple[int, int],
+    rows: int,
+    rate: float,
+    generator: torch.Generator,
+    patience: int | None = None,
+) -> list[Tensor]:
+    """Adam on small batches of `train`; the weights that were best on `dev`.
+
+    `loss` is that of some examples, by their places, of a part of so many. It ends after as many
+    passes without a gain as it has patience for; without patience its rate falls to nothing.
+    """
+    device = weights[0].device
+    adam = torch.optim.Adam(weights, rate)
     best, kept, since = math.inf, [t.detach().clone() for t in weights], 0
-    for _ in range(EPOCHS):
-        order = torch.randperm(len(train.x), generator=generator).to(train.x.device)
-        for some in order.split(ROWS):
+    for epoch in range(EPOCHS):
+        for some in torch.randperm(sizes[0], generator=generator).to(device).split(rows):
             with torch.enable_grad():
-                loss = F.cross_entropy(forward(train.x[some], layers), train.y[some])
+                value = loss(train, some)
                 adam.zero_grad()
-                loss.backward()
+                value.backward()
             adam.step()
+        if patience is None:
+            adam.param_groups[0]["lr"] = rate * (1 - (epoch + 1) / EPOCHS)
         with torch.no_grad():
-            now = float(F.cross_entropy(forward(dev.x, layers), dev.y))
+            now = float(loss(dev, torch.arange(sizes[1], device=device)))
         since = 0 if now < best else since + 1
         if now < best:
             best, kept = now, [t.detach().clone() for t in weights]
-        if since == PATIENCE:
+        if since == patience:
             break
-    return [(kept[0], kept[1]), (kept[2], kept[3])]
+    return kept
 
 
 # Measuring --------------------------------------------------------------------------------------
@@ -390,9 +402,24 @@ def read_corpus(kit: Kit, sentences: list[ConllSentence], take: Take | None = No
 
 
 def choose_taps(kit: Kit, layer: str | int = "all", patterns: Sequence[str] = ()) -> list[str]:
-    """The taps that patterns name, the stream after one block, or the embeddings and all blocks."""
-    taps = word_taps(kit.hooked, patterns)
-    if patterns or layer == "all":
+    """The taps that patterns name, the stream after one block, or the embeddings and all blocks.
+
+    In a recurrent model the states of each layer stand for blocks. An encoder-decoder reads by its
+    encoder.
+    """
+    pair = kit.model.encoder is not None and kit.model.decoder is not None
+    if patterns:
+        doing = "reading vectors of words"
+        taps = select_taps(kit.hooked, patterns, doing=doing).taps
+        for name in taps:
+            if name == "logits" or (pair and not name.startswith("encoder.")):
+                problem = f"{name}, which belongs to what the model writes"
+                raise UsageError(doing, problem, "taps such as blocks.*.resid_post, of an encoder")
+        return taps
+    places = ("embed", "resid_post", "state")
+    usual = [n for n in kit.hooked.taps if n.rpartition(".")[2] in places and ".back." not in n]
+    taps = [name for name in usual if name.startswith("encoder.") or not pair]
+    if layer == "all":
         return taps
     streams = [name for name in taps if not name.endswith("embed")]
     number = str(len(streams) - 1 if layer == "last" else layer)
@@ -424,7 +451,6 @@ def probe_labels(
     kind: ProbeKind = "linear",
     *,
     control: bool = False,
-    drop_rare: bool = False,
 ) -> LabelProbe | LabelProbes:
     """How well labels of words, columns of a treebank, can be read off the vectors of each tap."""
     seed = current().seed
@@ -435,10 +461,7 @@ def probe_labels(
             column += [sentence.columns[label][word] for word in row.words]
         forms += [sentence.forms[word] for word in row.words]
         numbers += [n] * len(row.words)
-    tasks = {
-        label: make_task(column, forms, numbers, seed, drop_rare)
-        for label, column in columns.items()
-    }
+    tasks = {label: make_task(column, forms, numbers, seed) for label, column in columns.items()}
     controls = {name: task.control(seed) for name, task in tasks.items() if control}
     probed: dict[str, list[ProbedTap]] = {label: [] for label in labels}
     for tap, x in tap_vectors(kit, corpus.tokens, taps):

@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from regard.ambient import current
 from regard.data.statistics import share_interval, spearman
 from regard.data.treebank import ConllSentence, heads_of
 from regard.errors import DataError
-from regard.look.activations import split_by_sentence
 from regard.look.probing import (
     SentenceSplit,
     TaggedCorpus,
+    descend,
     mean_and_spread,
     split_sentences,
     tap_vectors,
@@ -36,7 +38,7 @@ Kind = Literal["distance", "depth"]
 Edge = tuple[int, int]
 """Two words, the first one first."""
 
-ROWS, EPOCHS = 20, 60  # sentences of a batch, passes over all
+ROWS = 20  # sentences of a batch
 RATE = 0.25  # of Adam at first, in sizes of the matrix's first numbers
 MAX_WORDS = 256  # of each two there is a distance
 LENGTHS = range(5, 51)  # of the sentences that correlations are averaged over
@@ -75,49 +77,33 @@ def squared_values(z: Tensor, kind: Kind) -> Tensor:
 
 def gold(tree: DependencyTree, kind: Kind) -> Tensor:
     """What is to be predicted: edges from each word up to the root, or between every two words."""
-    ways = [set(way_up(tree.heads, word)) for word in range(len(tree.heads))]
+    above: list[set[int]] = []
+    for word in range(len(tree.heads)):
+        way = [word]
+        while tree.heads[way[-1]] >= 0:
+            way.append(tree.heads[way[-1]])
+        above.append(set(way))
     if kind == "depth":
-        return torch.tensor([len(way) - 1 for way in ways]).float()
-    return torch.tensor([[len(a ^ b) for b in ways] for a in ways]).float()
+        return torch.tensor([len(way) - 1 for way in above]).float()
+    return torch.tensor([[len(a ^ b) for b in above] for a in above]).float()
 
 
-class PaddedSentences:
-    """Standardised vectors and true values of sentences, from which batches are cut."""
+class Parsed(NamedTuple):
+    """Sentences: their vectors (n, D), and what is to be predicted, (n,) or (n, n)."""
 
-    def __init__(
-        self, vectors: Sequence[Tensor], trees: Sequence[DependencyTree], kind: Kind
-    ) -> None:
-        self.kind: Kind = kind
-        self.x = torch.cat(list(vectors))  # (words, D)
-        self.sizes = torch.tensor([len(x) for x in vectors], device=self.x.device)
-        first = self.sizes.cumsum(0) - self.sizes
-        self.width = int(self.sizes.max())
-        columns = torch.arange(self.width, device=self.x.device)
-        self.real = columns < self.sizes[:, None]  # (S, n)
-        self.places = torch.where(self.real, first[:, None] + columns, 0)
-        shape = (self.width,) if kind == "depth" else (self.width, self.width)
-        self.true = torch.zeros(len(trees), *shape, dtype=torch.int16)
-        for n, tree in enumerate(trees):
-            values = gold(tree, kind)
-            self.true[n][tuple(slice(side) for side in values.shape)] = values.to(torch.int16)
-        self.true = self.true.to(self.x.device)
+    vectors: list[Tensor]
+    true: list[Tensor]
 
-    def mean_value(self) -> float:
-        """The mean of what is to be predicted."""
-        cells = self.sizes if self.kind == "depth" else self.sizes.square()
-        return float(self.true.sum() / cells.sum())
-
-    def mean_error(self, matrix: Tensor, some: Tensor) -> Tensor:
+    def mean_error(self, matrix: Tensor, some: Tensor, kind: Kind) -> Tensor:
         """Mean over some sentences of the mean absolute error in each."""
-        sizes = self.sizes[some]
-        width = int(sizes.max())
-        real, true = self.real[some, :width], self.true[some, :width]
-        if self.kind == "distance":
-            real, true = real[:, :, None] & real[:, None, :], true[:, :, :width]
-            sizes = sizes.square()
-        predicted = squared_values(self.x[self.places[some, :width]] @ matrix.T, self.kind)
-        error = torch.where(real, (predicted - true).abs(), 0).flatten(1).sum(1)
-        return (error / sizes).mean()
+        places = some.tolist()
+        z = pad_sequence([self.vectors[n] for n in places], batch_first=True) @ matrix.T
+        true = [self.true[n] for n in places]
+        pads = [(0, z.shape[1] - len(each)) * each.dim() for each in true]
+        wanted = torch.stack([F.pad(each, pad) for each, pad in zip(true, pads, strict=True)])
+        shares = [torch.full_like(each, 1 / each.numel()) for each in true]
+        weight = torch.stack([F.pad(each, pad) for each, pad in zip(shares, pads, strict=True)])
+        return ((squared_values(z, kind) - wanted).abs() * weight).sum() / len(places)
 
 
 def fit_structure(
@@ -133,34 +119,26 @@ def fit_structure(
     The rate falls to nothing in a straight line; the B that was best on the dev sentences is kept.
     """
     mean, spread = mean_and_spread(torch.cat([vectors[n] for n in parts.train.tolist()]))
-    near = [(x - mean) / spread for x in vectors]
     train, dev = (
-        PaddedSentences([near[n] for n in part.tolist()], [trees[n] for n in part.tolist()], kind)
+        Parsed(
+            [(vectors[n] - mean) / spread for n in part.tolist()],
+            [gold(trees[n], kind).to(mean) for n in part.tolist()],
+        )
         for part in (parts.train, parts.dev)
     )
     width = len(mean)
     rank = min(rank or width, width)
+    usual = sum(float(each.sum()) for each in train.true) / sum(t.numel() for t in train.true)
     each = rank * width * (2 if kind == "distance" else 1)
-    size = math.sqrt(
-        max(train.mean_value(), 1e-6) / each
-    )  # the first guesses are right in the mean
+    size = math.sqrt(max(usual, 1e-6) / each)  # the first guesses are right in the mean
     generator = torch.Generator().manual_seed(seed)
     matrix = (torch.randn(rank, width, generator=generator) * size).to(mean).requires_grad_()
-    adam = torch.optim.Adam([matrix], size * RATE)
-    best, kept = math.inf, matrix.detach().clone()
-    for epoch in range(EPOCHS):
-        order = torch.randperm(len(train.sizes), generator=generator).to(mean.device)
-        for some in order.split(ROWS):
-            with torch.enable_grad():
-                value = train.mean_error(matrix, some)
-                adam.zero_grad()
-                value.backward()
-            adam.step()
-        adam.param_groups[0]["lr"] = size * RATE * (1 - (epoch + 1) / EPOCHS)
-        with torch.no_grad():
-            now = float(dev.mean_error(matrix, torch.arange(len(dev.sizes), device=mean.device)))
-        if now < best:
-            best, kept = now, matrix.detach().clone()
+
+    def loss(part: Parsed, some: Tensor) -> Tensor:
+        return part.mean_error(matrix, some, kind)
+
+    sizes = len(train.true), len(dev.true)
+    (kept,) = descend([matrix], loss, train, dev, sizes, ROWS, size * RATE, generator)
     return StructuralProbe(kind, mean, spread, kept)
 
 
@@ -177,15 +155,9 @@ class PredictedTree(NamedTuple):
         """The word that is least deep."""
         return min(tree.counted, key=lambda word: float(self.depths[word]))
 
-    def edges(self, tree: DependencyTree) -> set[Edge]:
-        """The spanning tree of the words that count."""
-        return spanning_tree(self.distances, tree.counted)
-
-
-def chain_tree(count: int) -> PredictedTree:
-    """The baseline: words hang together as they stand, the first one on top."""
-    places = torch.arange(count).float()
-    return PredictedTree((places[:, None] - places).abs(), places)
+    def heads(self, tree: DependencyTree) -> list[int]:
+        """The spanning tree of the words that count; −1 is its root, −2 are words outside it."""
+        return spanning_tree(self.distances, self.root(tree), tree.counted)
 
 
 def compare_trees(
@@ -201,7 +173,8 @@ def compare_trees(
         depths.append(spearman(guess.depths.tolist(), gold(tree, "depth").tolist()))
         if tree.counted:
             true_edges = {edge for edge in tree_edges(tree.heads) if set(edge) <= set(tree.counted)}
-            edges, every = edges + len(guess.edges(tree) & true_edges), every + len(true_edges)
+            guessed_edges = tree_edges(guess.heads(tree))
+            edges, every = edges + len(guessed_edges & true_edges), every + len(true_edges)
             if tree.heads.index(-1) in tree.counted:
                 roots += guess.root(tree) == tree.heads.index(-1)
                 sentences += 1
@@ -239,46 +212,24 @@ def probe_structure(
 # Trees ------------------------------------------------------------------------------------------
 
 
-def way_up(heads: Sequence[int], word: int) -> list[int]:
-    """A word and all words above it."""
-    way = [word]
-    while heads[way[-1]] >= 0:
-        way.append(heads[way[-1]])
-    return way
-
-
 def tree_edges(heads: Sequence[int]) -> set[Edge]:
     """Words that are next to each other in the tree, whichever is the head."""
     return {(min(n, head), max(n, head)) for n, head in enumerate(heads) if head >= 0}
 
 
-def spanning_tree(distances: Tensor, words: Sequence[int] | None = None) -> set[Edge]:
-    """The tree of least length through the words (Prim 1957); of equal edges the first."""
-    left = list(range(len(distances)) if words is None else words)
-    table = distances.tolist()
-    edges: set[Edge] = set()
-    joined = left[:1]
-    left = left[1:]
+def spanning_tree(distances: Tensor, root: int, words: Sequence[int]) -> list[int]:
+    """Heads of the tree of least length through the words (Prim 1957) that hangs from `root`.
+
+    Of equal edges the first is taken; words outside have −2.
+    """
+    table, heads = distances.tolist(), [-2] * len(distances)
+    heads[root], joined = -1, [root]
+    left = [word for word in words if word != root]
     while left:
         _, near, new = min((table[a][b], a, b) for a in joined for b in left)
-        edges.add((min(near, new), max(near, new)))
+        heads[new] = near
         joined.append(new)
         left.remove(new)
-    return edges
-
-
-def rooted(edges: set[Edge], root: int, count: int) -> list[int]:
-    """Heads of a tree that hangs from `root`; words outside it have −2."""
-    heads = [-2] * count
-    heads[root] = -1
-    todo = [root]
-    while todo:
-        above = todo.pop()
-        for a, b in edges:
-            for near, new in ((a, b), (b, a)):
-                if near == above and heads[new] == -2:
-                    heads[new] = above
-                    todo.append(new)
     return heads
 
 
@@ -324,11 +275,13 @@ def probe_trees(
     gold = [counted_tree(path, sentence) for sentence in whole.sentences]
     parts = split_sentences(torch.arange(len(gold)), current().seed)
     test = parts.test.tolist()
-    chain = compare_trees([chain_tree(len(gold[n].heads)) for n in test], [gold[n] for n in test])
+    rows = [torch.arange(len(gold[n].heads)).float() for n in test]  # words as they stand
+    chains = [PredictedTree((row[:, None] - row).abs(), row) for row in rows]
+    chain = compare_trees(chains, [gold[n] for n in test])
     probed: list[TreeAgreement] = []
     guesses: list[list[PredictedTree]] = []
     for tap, x in tap_vectors(kit, whole.tokens, taps):
-        vectors = split_by_sentence(x, whole.tokens)
+        vectors = x.split([len(row.columns) for row in whole.tokens])
         agreement, predicted = probe_structure(vectors, gold, parts, rank, current().seed)
         guesses.append(predicted)
         probed.append(replace(agreement, tap=tap))
@@ -358,12 +311,8 @@ def draw_trees(words: Sequence[str], tree: DependencyTree, guess: PredictedTree)
     """The true tree and the predicted one, the latter without punctuation marks."""
     if not tree.counted:
         return tree_lines(words, tree.heads), ""
-    root = guess.root(tree)
-    heads = rooted(guess.edges(tree), root, len(words))
-    true = tree_edges(tree.heads)
-    wrong = {
-        n for n, head in enumerate(heads) if head >= 0 and (min(n, head), max(n, head)) not in true
-    }
-    if root != tree.heads.index(-1):
-        wrong.add(root)
+    heads, true = guess.heads(tree), tree_edges(tree.heads)
+    wrong = {n for n, head in enumerate(heads) if (min(n, head), max(n, head)) not in true}
+    if tree.heads[guess.root(tree)] == -1:
+        wrong.discard(guess.root(tree))
     return tree_lines(words, tree.heads), tree_lines(words, heads, wrong)

@@ -21,9 +21,37 @@ ALIASES = (
     (r"\battn\.hook_attn_scores\b", "attn.scores"),
     (r"\bhook_(q|k|v|z|pattern|pre|post)\b", r"\1"),
     (r"\battn\.hook_rot_(q|k)\b", r"attn.\1"),
-    (r"\bln_final\.hook_(normalized|out)\b", "final"),
+    (r"\bln_final\.hook_out\b", "final"),
     (r"^unembed\.hook_out$", "logits"),
 )
+
+# TransformerLens' names of what is something else here: where, what it is there, what to read.
+DIFFERENT = (
+    (r"^hook_embed$", "added", "tokens without positions", "embed, which has both"),
+    (r"\bhook_(q|k)$", "rotary", "before rotary positions", "attn.q or k, which are after them"),
+    (
+        r"\bln_final\.hook_normalized$",
+        "",
+        "before the norm's weights",
+        "final, which is after them",
+    ),
+    (r"\bhook_result$", "", "what each head writes", "attn.z, then head_results() of the cache"),
+)
+
+
+@lru_cache(maxsize=256)
+def check_meaning(pattern: str, positions: tuple[str, ...]) -> None:
+    """Refuse a name that means something else here; `positions` are kinds that the model has."""
+    for theirs, where, there, ours in DIFFERENT:
+        if re.search(theirs, pattern) and (not where or where in positions):
+            problem = f"{pattern!r}, which in TransformerLens is {there}"
+            raise UsageError("finding a tap", problem, ours)
+
+
+def of_source(name: str) -> bool:
+    """Whether a tap's positions are the source's in an encoder-decoder: it is read once."""
+    memory = ".cross." in name and name.rpartition(".")[2] in ("k", "v")
+    return name.startswith("encoder.") or memory
 
 
 def find_taps(patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:
@@ -31,8 +59,18 @@ def find_taps(patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:
 
     `*` stands for anything. A model with one stack may leave `encoder.` or `decoder.` away.
     """
-    wanted = (patterns,) if isinstance(patterns, str) else tuple(patterns)
-    return list(_find_taps(wanted, tuple(names)))
+    return list(_find_taps(listed(patterns), tuple(names)))
+
+
+def listed(patterns: str | Iterable[str]) -> tuple[str, ...]:
+    """One pattern or several."""
+    wanted = (
+        [patterns] if isinstance(patterns, str) or not isinstance(patterns, Iterable) else patterns
+    )
+    several = tuple(wanted)
+    if not all(isinstance(pattern, str) for pattern in several):
+        raise UsageError("finding a tap", f"taps = {patterns!r}", "names or patterns of taps")
+    return several
 
 
 @lru_cache(maxsize=256)  # a new search takes 0.1 ms for each pattern, more than a capture

@@ -22,18 +22,17 @@ MAP_BYTES = 10  # of an attention weight that is read: 12 heads of 5,000 tokens 
 
 
 def max_tokens_of(kit: Kit, doing: str, side: Side = "source", asked: int | None = None) -> int:
-    """Tokens that one side of a model reads at once; without a table, so many as asked."""
+    """Tokens that one side of a model reads at once: those of its table of positions.
+
+    Without one, so many as asked, or what it was trained on, or 5,000 where that is less.
+    """
     front = kit.model.front if side == "source" else kit.model.reader
     if not isinstance(front, TextFront):
         problem = f"a model that reads {kit.model.config.front.kind}"
         raise UsageError(doing, problem, "one that reads text")
     table = None if front.positions is None else front.positions.size
-    return front_length(front) if asked is None else min(asked, table or asked)
-
-
-def front_length(front: TextFront) -> int:
-    """Its table of positions; without one what it was trained on, or 5,000 where that is less."""
-    table = None if front.positions is None else front.positions.size
+    if asked is not None:
+        return min(asked, table or asked)
     return table or max(front.config.length or 0, LONGEST)
 
 

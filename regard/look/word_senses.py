@@ -18,7 +18,7 @@ from regard.data.word_frequencies import Span, key, word_spans
 from regard.decode.results import LeftOut, SenseLayer, WordSenses, WordUse
 from regard.errors import DataError, nearest
 from regard.history.word_vectors import WordVectors
-from regard.look.activations import find_word_tokens, group_means, sense_cosines
+from regard.look.activations import find_word_tokens
 from regard.look.probing import choose_taps, tap_vectors
 from regard.look.text_limits import max_tokens_of
 from regard.model.fronts import TextFront
@@ -146,3 +146,19 @@ def compare_uses(
         [[n.to_dict() for n in table.best(row, without, top)] for row in near],
         [[n.to_dict() for n in row if n.score > LEAD] for row in nearer],
     )
+
+
+def group_means(x: Tensor, group: Sequence[int]) -> Tensor:
+    """Rows (N, D) of groups numbered from 0 → the mean of each group (G, D)."""
+    index = torch.tensor(group, dtype=torch.long, device=x.device)
+    sums = x.new_zeros(max(group, default=-1) + 1, x.shape[1]).index_add_(0, index, x)
+    return sums / index.bincount()[:, None]
+
+
+def sense_cosines(x: Tensor, sense: Sequence[int]) -> Tensor:
+    """Mean cosine (N, senses) of each vector with all others of each sense; NaN without others."""
+    unit = F.normalize(x.double(), dim=1)
+    own = F.one_hot(torch.tensor(sense, device=x.device)).double()  # (N, senses)
+    total = unit @ (own.T @ unit).T - own * unit.square().sum(1, keepdim=True)  # not with itself
+    count = own.sum(0) - own
+    return torch.where(count > 0, total / count, torch.nan)

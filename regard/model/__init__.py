@@ -70,8 +70,7 @@ def models() -> Catalogue:
         config = preset(name)
         stacks = [part for part in ("encoder", "decoder") if getattr(config, part) is not None]
         kind = f"{'-'.join(stacks)}, {config.front.kind}"
-        count = sum(count_params(config).values())
-        presets.append(PresetInfo(name, kind, architecture(name), count))
+        presets.append(PresetInfo(name, kind, architecture(name), count_params(config)))
     return Catalogue(
         [
             ShippedModel(name, KNOWN.get(name, ""), str(folders[name]))

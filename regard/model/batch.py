@@ -32,8 +32,6 @@ class Batch:
     """(B, S): documents of an encoder-decoder's source."""
     segments: Tensor | None = None
     """(B, T): segment numbers (BERT); zeros when not given."""
-    prefix: Tensor | None = None
-    """(B,): how many first tokens of a decoder's input see each other (prefix language model)."""
 
     @property
     def ids(self) -> Tensor:
@@ -86,6 +84,36 @@ def to_ids(value: Any, name: str = "input") -> tuple[Tensor, Tensor | None]:
     return ids.long(), None
 
 
+def onehot(ids: Any, size: int, *, sparse: bool = False) -> Tensor:
+    """Ids (…) → rows (…, K), K the size of the vocabulary: 1 at the id, 0 elsewhere.
+
+    Example:
+        >>> regard.onehot([2, 0], 3)
+        tensor([[0., 0., 1.],
+                [1., 0., 0.]])
+    """
+    if not isinstance(size, int) or size < 1:
+        raise UsageError("one-hot", f"size = {size!r}", "a whole number from 1 up")
+    try:
+        held = torch.as_tensor(ids)
+    except (TypeError, ValueError, RuntimeError):
+        fault = f"ids of type {type(ids).__name__}"
+        raise DataError("one-hot", fault, "whole numbers, in rows of equal length") from None
+    if held.numel() and (held.is_floating_point() or held.dtype == torch.bool):
+        raise DataError("one-hot", f"ids of {held.dtype}", "whole numbers")
+    wrong = ((held < 0) | (held >= size)).nonzero()
+    if len(wrong):
+        *row, column = wrong[0].tolist() or [0]
+        fault = f"id {int(held[tuple(wrong[0])])} at {f'row {row[-1]}, ' if row else ''}"
+        fault += f"position {column}, vocabulary has {size}"
+        raise DataError("one-hot", fault, f"ids from 0 to {size - 1}")
+    if not sparse:
+        return torch.nn.functional.one_hot(held.long(), size).float()
+    where = torch.cat((torch.ones_like(held).nonzero(), held.reshape(-1, 1)), 1).T
+    ones, shape = torch.ones(held.numel(), device=held.device), (*held.shape, size)
+    return torch.sparse_coo_tensor(where, ones, shape, check_invariants=True)
+
+
 def to_signal(value: Any, front: ImageConfig | AudioConfig, dtype: torch.dtype) -> Tensor:
     """Pixels or log-mel as a floating tensor with a batch dimension; one of them makes a batch."""
     wanted = 4 if isinstance(front, ImageConfig) else 3
@@ -132,11 +160,6 @@ def check_batch(batch: Batch, config: ModelConfig) -> None:
     for name in ("mask", "documents", "segments", "source_mask", "source_documents"):
         if getattr(batch, name) is not None:
             check_side(name, getattr(batch, name), batch, config)
-    if batch.prefix is not None and (pair or config.decoder is None):
-        raise UsageError("reading a batch", "prefix=", "a decoder without encoder")
-    if batch.prefix is not None and batch.prefix.shape != (len(batch.ids),):
-        fault = f"prefix of shape {tuple(batch.prefix.shape)}"
-        raise DataError("reading a batch", fault, f"({len(batch.ids)},), a number for each row")
     check_documents(batch, config)
 
 

@@ -6,12 +6,13 @@ Parts of a run have one name everywhere; letters as in `regard.core`, M is the w
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from regard.core.config import StackConfig
 from regard.errors import UsageError
 from regard.model.config import AudioConfig, FrontConfig, ImageConfig, ModelConfig, TextConfig
+from regard.model.model import empty_model
 
 EMBED, PROJECT, LOOK, MLP, NORM, HEAD = PARTS = (
     "embeddings",
@@ -85,69 +86,9 @@ def table_size(front: TextConfig) -> int:
     return (front.length or 512) - front.offset
 
 
-# Parameters -----------------------------------------------------------------------------------
-
-
-def count_params(config: ModelConfig) -> Cost:
-    """Parameters by part, tied ones once; their sum is the size of the model."""
-    params = dict.fromkeys(PARTS, 0)
-    params[EMBED] = front_params(config.front)
-    if config.target is not None:
-        shared = config.target.vocab * config.target.dim if config.shared else 0
-        params[EMBED] += front_params(config.target) - shared
-    for stack in filter(None, (config.encoder, config.decoder)):
-        block = stack.block
-        ways = 2 if block.cross else 1
-        norm = norm_params(block.norm, block.dim)
-        wide, narrow = block.heads * block.width, block.groups * block.width
-        biases = {"q": wide, "k": narrow, "v": narrow, "o": block.dim}
-        maps = 2 * block.dim * (wide + narrow)
-        maps += sum(size for name, size in biases.items() if name in block.bias)
-        params[PROJECT] += stack.depth * ways * maps
-        ups = 2 if block.gated else 1
-        bias = ups * block.hidden + block.dim if "mlp" in block.bias else 0
-        params[MLP] += stack.depth * ((ups + 1) * block.dim * block.hidden + bias)
-        inner = 2 * block.width if block.qk_norm else 0
-        params[NORM] += stack.depth * (ways * (norm + inner) + norm) + stack.final_norm * norm
-        params[LOOK] += stack.buckets * block.heads if stack.position == "relative" else 0
-    head, dim = config.head, config.last.block.dim
-    if head.transform:
-        params[HEAD] += dim * dim + dim + (2 * dim if head.norm else 0)
-    elif head.norm:
-        params[HEAD] += 2 * dim
-    size = head.size or 0
-    params[HEAD] += (0 if head.tied else size * dim) + (size if head.bias else 0)
-    return params
-
-
-def front_params(front: FrontConfig) -> int:
-    """Parameters of one front."""
-    dim = front.dim
-    if isinstance(front, AudioConfig):
-        return 3 * dim * (front.mels + dim) + 2 * dim + front.length * dim
-    if isinstance(front, ImageConfig):
-        table = count_tokens(front, 0) * dim if front.position == "learned" else 0
-        return sum(w + out for w, out, _ in stem(front)) + table + (dim if front.cls else 0)
-    table = (front.length or 512) * dim if front.position == "learned" else 0
-    return (front.vocab + front.segments) * dim + table + norm_params(front.norm, dim)
-
-
-def stem(front: ImageConfig) -> list[tuple[int, int, int]]:
-    """Convolutions of an image front: (weights, biases, places each is applied to)."""
-    area = front.height * front.width
-    if front.stem == "patch":
-        return [(front.channels * front.patch**2 * front.dim, front.dim, area // front.patch**2)]
-    halvings, before, convolutions = front.patch.bit_length() - 1, front.channels, []
-    for step in range(halvings):
-        after = max(front.dim >> (halvings - step), 8)
-        convolutions.append((9 * before * after, after, area // 4 ** (step + 1)))
-        before = after
-    return [*convolutions, (before * front.dim, front.dim, area // front.patch**2)]
-
-
-def norm_params(kind: str, dim: int) -> int:
-    """Scale and shift of a norm."""
-    return {"layer": 2 * dim, "rms": dim}.get(kind, 0)
+def count_params(config: ModelConfig) -> int:
+    """Parameters of a model, tied ones once."""
+    return sum(parameter.numel() for parameter in empty_model(config).parameters())
 
 
 # FLOPs ----------------------------------------------------------------------------------------
@@ -159,30 +100,45 @@ def count_flops(config: ModelConfig, run: RunShape, train: bool = False) -> Cost
     Scores and values are counted whole, also where a causal kernel skips half. Norms and residuals
     are counted as six operations per number; activations, softmax and look-ups are left out.
     """
-    flops = dict.fromkeys(PARTS, 0)
+    flops = Counter(dict.fromkeys(PARTS, 0))
     for one in passes(config, run):
-        block, depth, rows = one.stack.block, one.stack.depth, run.batch * one.tokens
-        wide, narrow = block.heads * block.width, block.groups * block.width
-        for keys in (one.tokens, one.seen) if block.cross else (one.tokens,):
-            products = rows * wide + run.batch * keys * narrow  # q and o; k and v
-            flops[PROJECT] += depth * 4 * block.dim * products
-            flops[LOOK] += depth * 4 * rows * keys * wide
-        flops[MLP] += depth * (6 if block.gated else 4) * rows * block.dim * block.hidden
-        flops[NORM] += depth * (3 if block.cross else 2) * 6 * rows * block.dim
-        flops[EMBED] += run.batch * front_flops(one.front, one.tokens)
-    head, dim = config.head, config.last.block.dim
-    rows = run.batch * (1 if head.take == "first" else passes(config, run)[-1].tokens)
-    flops[HEAD] = 2 * rows * dim * ((head.size or 0) + (dim if head.transform else 0))
+        flops.update(pass_flops(one, run.batch))
+    _, rows, dim, size = head_rows(config, run)
+    flops[HEAD] = 2 * rows * dim * (size + (dim if config.head.transform else 0))
     return {part: count * (3 if train else 1) for part, count in flops.items()}
+
+
+def pass_flops(one: Pass, batch: int) -> Cost:
+    """FLOPs of one stack and its front, by part."""
+    block, depth, rows = one.stack.block, one.stack.depth, batch * one.tokens
+    wide, narrow = block.heads * block.width, block.groups * block.width
+    seen = (one.tokens, one.seen) if block.cross else (one.tokens,)
+    # q and o of each query, k and v of each key
+    maps = sum(rows * wide + batch * keys * narrow for keys in seen)
+    return {
+        EMBED: batch * front_flops(one.front, one.tokens),
+        PROJECT: depth * 4 * block.dim * maps,
+        LOOK: depth * 4 * rows * wide * sum(seen),
+        MLP: depth * (6 if block.gated else 4) * rows * block.dim * block.hidden,
+        NORM: depth * (3 if block.cross else 2) * 6 * rows * block.dim,
+    }
 
 
 def front_flops(front: FrontConfig, tokens: int) -> int:
     """FLOPs of one sequence's front: convolutions; for text, adding the positions."""
+    if isinstance(front, TextConfig):
+        return tokens * front.dim * ((front.position != "none") + (front.segments > 0))
     if isinstance(front, AudioConfig):
         return 2 * 3 * front.dim * tokens * (2 * front.mels + front.dim)
-    if isinstance(front, ImageConfig):
-        return sum(2 * weights * places for weights, _, places in stem(front))
-    return tokens * front.dim * ((front.position != "none") + (front.segments > 0))
+    places = front.height * front.width // front.patch**2
+    if front.stem == "patch":
+        return 2 * front.channels * front.patch**2 * front.dim * places
+    halvings, before, flops = front.patch.bit_length() - 1, front.channels, 0
+    for step in range(halvings):
+        after = max(front.dim >> (halvings - step), 8)
+        flops += 2 * 9 * before * after * places * 4 ** (halvings - step - 1)
+        before = after
+    return flops + 2 * before * front.dim * places
 
 
 # Memory ---------------------------------------------------------------------------------------
@@ -206,7 +162,7 @@ class MemoryCost:
 
 def count_memory(config: ModelConfig, run: RunShape, train: bool = False) -> MemoryCost:
     """Peak memory of a forward pass without gradients, or of a step with AdamW."""
-    weights = sum(count_params(config).values()) * run.item
+    weights = count_params(config) * run.item
     if not train:
         parts = live_bytes(config, run)
         return MemoryCost(weights, parts, peak=weights + max(parts.values()))
@@ -323,14 +279,14 @@ def fit_batch(
 ) -> RunShape | None:
     """The largest batch, else the largest length of one sequence, whose peak stays in `limit`."""
 
-    def largest(top: int, shape: Callable[[int], RunShape]) -> RunShape | None:
-        def peak(size: int) -> int:
-            return count_memory(config, shape(size), train).peak
+    def peak(shape: RunShape) -> int:
+        return count_memory(config, shape, train).peak
 
-        size = bisect_right(range(1, top + 1), limit, key=peak)
-        return shape(size) if size else None
-
-    def with_length(length: int) -> RunShape:
-        return replace(run, batch=1, length=length, source=min(run.source, length))
-
-    return largest(run.batch, lambda n: replace(run, batch=n)) or largest(run.length, with_length)
+    batches = [replace(run, batch=n) for n in range(1, run.batch + 1)]
+    lengths = [
+        replace(run, batch=1, length=n, source=min(run.source, n)) for n in range(1, run.length + 1)
+    ]
+    for shapes in (batches, lengths):
+        if fitting := bisect_right(shapes, limit, key=peak):
+            return shapes[fitting - 1]
+    return None

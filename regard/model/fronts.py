@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -51,6 +52,8 @@ class TextFront(nn.Module):
         self.segments = nn.Embedding(config.segments, config.dim) if config.segments else None
         self.norm = build_norm(config.norm, config.dim, config.eps)
         self.dropout = nn.Dropout(config.dropout)
+        self.listener: Callable[[Tensor, Tensor | None, bool], None] | None = None
+        """Told of positions, of what is real, and whether they go on, for `look/edits.py`."""
 
     def forward(
         self,
@@ -79,12 +82,16 @@ class TextFront(nn.Module):
             if self.config.spread:  # how far apart they are depends on the length
                 raise UsageError("decoding", "positions that are spread", "an encoder for them")
             self.check_length(ids, real, cache)
-            return cache.place(real, document, ids.shape[1])
-        if real is None and document is None:
+            positions = cache.place(real, document, ids.shape[1])
+        elif real is None and document is None:
             positions = torch.arange(ids.shape[1], device=ids.device)[None]
         else:
             real_or_all = torch.ones_like(ids, dtype=torch.bool) if real is None else real
             positions = masks.positions(real_or_all, document)
+        if self.listener is not None:
+            self.listener(positions, real, cache is not None)
+        if cache is not None:
+            return positions
         if self.config.spread:
             return self.spread(positions)
         size = None if self.positions is None else self.positions.size

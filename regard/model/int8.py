@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -92,21 +92,6 @@ def pack_fbgemm(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) 
     return scaled(lambda x: product(x, 1 / levels, levels + 1, packed), bias)
 
 
-def pack_onednn(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> Product:
-    """oneDNN's product of unsigned and signed bytes."""
-    packed = torch.ops.onednn.qlinear_prepack(weight, None)
-    zeros, scale = torch.zeros(len(weight), dtype=torch.int64), step / levels
-    product, middle = torch.ops.onednn.qlinear_pointwise, levels + 1
-    rest: tuple[Any, ...] = (None, 1.0, 0, torch.float32, "none", [], "")  # no bias, floats out
-
-    def run(x: Tensor) -> Tensor:
-        whole = (x * levels).round_().add_(middle).to(torch.uint8)
-        out: Tensor = product(whole, 1.0, middle, packed, scale, zeros, *rest)
-        return out
-
-    return scaled(run, bias)
-
-
 def pack_plain(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> Product:
     """Signed bytes into 32-bit sums: exact by its type, on every machine."""
     turned, scale = weight.t().contiguous(), step / levels  # `_int_mm` fails at one input (LANES)
@@ -121,9 +106,7 @@ PLAIN = Kernel(pack_plain, LEVELS)
 KERNELS = (
     Kernel(pack_native, LEVELS),
     Kernel(pack_fbgemm, LEVELS),
-    Kernel(pack_onednn, LEVELS),
     Kernel(pack_fbgemm, SMALL),
-    Kernel(pack_onednn, SMALL),
     PLAIN,
 )
 

@@ -124,7 +124,7 @@ class Model(nn.Module):
                 raise UsageError("running a model", "a target", "an encoder-decoder model")
             if self.encoder is not None:
                 return self.encode(batch.inputs, batch.mask, batch.documents, batch.segments).x
-            return self.decode(batch.inputs, None, batch.mask, batch.documents, cache, batch.prefix)
+            return self.decode(batch.inputs, None, batch.mask, batch.documents, cache)
         if batch.target is None:
             raise UsageError("running an encoder-decoder", "no target ids", "source and target")
         if cache is not None and cache.source is not None:
@@ -158,19 +158,16 @@ class Model(nn.Module):
         mask: Tensor | None = None,
         documents: Tensor | None = None,
         cache: Cache | None = None,
-        prefix: Tensor | None = None,
     ) -> Tensor:
         """Vectors that predict the token after each of `ids` (B, T), given memory and cache."""
         target = self.embed(self.reader, ids, mask, documents, cache=cache)
-        return self.write(target, memory, cache, prefix)
+        return self.write(target, memory, cache)
 
-    def write(
-        self, target: Sequence, memory: Memory | None, cache: Cache | None, prefix: Tensor | None
-    ) -> Tensor:
+    def write(self, target: Sequence, memory: Memory | None, cache: Cache | None) -> Tensor:
         """Run the decoder on what its front made."""
         assert self.decoder is not None
         x, positions, real, document = target
-        own = self.decoder.view(x, positions, real, document, cache, prefix)
+        own = self.decoder.view(x, positions, real, document, cache)
         if memory is None:
             out: Tensor = self.decoder(x, Context(own, View()))
             return out

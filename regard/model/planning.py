@@ -68,7 +68,7 @@ def plan_run(
     return Plan(
         model=name,
         run=PlannedRun(batch, tokens, dtype, train),
-        parameters=sum(count_params(config).values()),
+        parameters=count_params(config),
         costs={
             part: PartCost(flops.get(part), held.get(part), times[part])
             for part in (*PARTS, *([OPTIMISER] if train else []))

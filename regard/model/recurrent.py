@@ -34,14 +34,19 @@ class Past(Cache):
         self.move = None
         self.batch, self.group, self.used = batch, 1, 0
         self.packed = False
+        self.lengths = torch.zeros(batch, 1, dtype=torch.long)
 
     def place(self, real: Tensor | None, document: Tensor | None, count: int) -> Tensor:
-        """Positions, which nothing here asks for: the order is that of reading."""
-        return torch.arange(count)[None]
+        """Positions (B, T) of new tokens: only edits ask for them, the order is that of reading."""
+        real = torch.ones(self.batch, count, dtype=torch.bool) if real is None else real
+        lengths = self.lengths.to(real.device)
+        self.lengths = lengths + real.sum(1, keepdim=True)
+        return lengths + (real.cumsum(1) - 1).clamp(min=0)
 
     def select(self, rows: Tensor, group: int = 1) -> None:
         """Go on with these rows (N,)."""
         self.states = [tuple(part[rows] for part in state) for state in self.states]
+        self.lengths = self.lengths[rows.to(self.lengths.device)]
         self._select_sources(rows[::group] // self.group, self.batch // self.group)
         self.batch, self.group = len(rows), group
 
@@ -143,14 +148,12 @@ class Recurrent(Model):
         x = self.encoder(source.x, source.real)
         return Memory(x, None if self.config.attention == "none" else source.real)
 
-    def write(
-        self, target: Embedded, memory: Memory | None, cache: Cache | None, prefix: Tensor | None
-    ) -> Tensor:
+    def write(self, target: Embedded, memory: Memory | None, cache: Cache | None) -> Tensor:
         """Vectors (B, T, D) → those that predict the tokens after, after what `cache` has read.
 
         The cache has read them then. Gradients flow into its old states, unless detached.
         """
-        refuse_packing(target, prefix)
+        refuse_packing(target)
         past = self.cache(len(target.x)) if cache is None else cache
         assert isinstance(past, Past)
         if memory is None:
@@ -166,10 +169,10 @@ class Recurrent(Model):
         return cast(Tensor, x)
 
 
-def refuse_packing(text: Embedded, prefix: Tensor | None = None) -> None:
+def refuse_packing(text: Embedded) -> None:
     """One text to a row, read from left to right."""
-    if text.document is not None or prefix is not None:
-        fault = "a prefix" if text.document is None else "several documents packed in a row"
+    if text.document is not None:
+        fault = "several documents packed in a row"
         raise UsageError("running a recurrent model", fault, "one text in each row")
 
 

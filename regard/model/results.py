@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from regard.result import Grid, Result, Row, human, human_bytes, human_count, human_time, shown
+from regard.result import (
+    Grid,
+    Result,
+    Row,
+    human_bytes,
+    human_count,
+    human_time,
+    shown,
+)
 
 LETTERS = """B batch, T positions, S positions looked at (the source's in an encoder-decoder)
 D dim, H heads, G key-value heads, K head_dim, M hidden, V scores"""
-
-
-def lines(title: str, values: Mapping[str, str]) -> Grid:
-    """Names and values, one a line."""
-    return Grid(title, ("", ""), list(values.items()), left=2)
 
 
 # info ---------------------------------------------------------------------------------------------
@@ -30,11 +33,6 @@ class InputInfo(Row):
     context_length: int | None
     positions: str
     """How positions are added to the embeddings."""
-
-    def __str__(self) -> str:
-        text = self.kind + (f", vocabulary {self.vocab:,}" if self.vocab else "")
-        text += f", length {self.context_length:,}" if self.context_length else ""
-        return text if self.positions == "none" else f"{text}, positions {self.positions}"
 
 
 @dataclass(frozen=True)
@@ -63,10 +61,6 @@ class TokenizerSummary(Row):
     size: int
     specials: dict[str, int]
 
-    def __str__(self) -> str:
-        specials = ", ".join(f"{role} {id}" for role, id in self.specials.items()) or "none"
-        return f"{self.kind}, {self.size:,} tokens; specials: {specials}"
-
 
 @dataclass(frozen=True)
 class ModelInfo(Result):
@@ -75,24 +69,24 @@ class ModelInfo(Result):
     architecture: str
     family: str
     parameters: int
-    bytes_on_disk: int | None
-    bytes_float32: int
-    input: InputInfo
-    target: InputInfo | None
+    bytes_on_disk: int | None = shown(human_bytes, title="on disk", empty="")
+    bytes_float32: int = shown(human_bytes, title="in float32")
+    input: InputInfo = shown()
+    target: InputInfo | None = shown(empty="")
     """What a decoder reads beside an encoder."""
-    encoder: StackInfo | None
-    decoder: StackInfo | None
-    recurrent: dict[str, Any] | None
+    encoder: StackInfo | None = shown(empty="")
+    decoder: StackInfo | None = shown(empty="")
+    recurrent: dict[str, Any] | None = shown(empty="")
     """Cells of a recurrent network: cell, hidden, depth and, of a pair, attention."""
-    scores: int | None
+    scores: int | None = shown(empty="none, vectors")
     """How many the output head gives; None leaves vectors."""
-    tokenizer: TokenizerSummary | str | None
+    tokenizer: TokenizerSummary | str | None = shown(empty="none")
     """None where there is none; a sentence where it cannot be opened."""
-    parity: dict[str, Any] | None
+    parity: dict[str, Any] | None = shown(title="parity with transformers", empty="not measured")
     """What `regard check` measured; None where it has not."""
-    taps: dict[str, list[str]] | None
+    taps: dict[str, list[str]] | None = shown(empty="")
     """Each tap with the letters of its shape; None where they were not asked for."""
-    path: str = shown(json=False)
+    path: str = shown(json=False, table=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Without the parts that this model does not have."""
@@ -101,35 +95,9 @@ class ModelInfo(Result):
         return {k: v for k, v in values.items() if k not in parts or v is not None}
 
     def parts(self) -> Iterator[str | Grid]:
-        """The model, its stacks and its taps."""
-        disk = "" if self.bytes_on_disk is None else f"{human_bytes(self.bytes_on_disk)} on disk, "
-        model = {
-            "architecture": self.architecture,
-            "family": self.family,
-            "parameters": f"{self.parameters:,}",
-            "size": f"{disk}{human_bytes(self.bytes_float32)} in float32",
-            "input": str(self.input),
-        }
-        if self.target is not None:
-            model["target"] = str(self.target)
-        model["scores"] = f"{self.scores:,}" if self.scores else "none, vectors"
-        model["tokenizer"] = str(self.tokenizer or "none")
-        model["parity"] = "not measured"
-        if self.parity is not None:
-            passed = "pass" if self.parity.get("passed") else "FAIL"
-            largest, relative = self.parity.get("max_difference", 0), self.parity.get("relative", 0)
-            model["parity"] = f"{passed}: largest logit difference {largest:.1e}"
-            model["parity"] += f", relative {relative:.1e}"
-        yield lines(self.path, model)
-        for name in ("encoder", "decoder", "recurrent"):
-            part = getattr(self, name)
-            if part is not None:
-                values = part if isinstance(part, dict) else part.to_dict()
-                known = {k: v for k, v in values.items() if v not in (None, "none")}
-                yield lines(name, {k.replace("_", " "): human(v) for k, v in known.items()})
+        """The fields; the letters of the taps are told."""
+        yield from super().parts()
         if self.taps is not None:
-            rows = [(name, f"({', '.join(shape)})") for name, shape in self.taps.items()]
-            yield Grid("taps", ("name", "shape"), rows, left=2)
             yield LETTERS
 
 
@@ -137,20 +105,14 @@ class ModelInfo(Result):
 class CountedInfo(Result):
     """{path}: {kind}."""
 
-    path: str
-    kind: str
-    figures: dict[str, Any]
+    path: str = shown(table=False)
+    kind: str = shown(table=False)
+    figures: dict[str, Any] = shown()
     """Sizes and settings of n-grams, vectors of words or a translator that counts."""
 
     def to_dict(self) -> dict[str, Any]:
         """The figures."""
         return dict(self.figures)
-
-    def parts(self) -> Iterator[str | Grid]:
-        """One figure a line."""
-        spelt = {"bytes_on_disk": human_bytes}
-        values = {n.replace("_", " "): spelt.get(n, human)(v) for n, v in self.figures.items()}
-        yield lines(self.title(), values)
 
 
 # models -------------------------------------------------------------------------------------------
@@ -191,6 +153,11 @@ class Catalogue(Result):
 # plan ---------------------------------------------------------------------------------------------
 
 
+def human_energy(joules: float) -> str:
+    """3600000 → '1 kWh'."""
+    return f"{joules / 3.6e6:,.3g} kWh"
+
+
 @dataclass(frozen=True)
 class PlannedRun(Row):
     """What is planned."""
@@ -206,22 +173,22 @@ class PlannedRun(Row):
 class PartCost(Row):
     """What one part of the model costs."""
 
-    flops: int | None
-    bytes: int | None
+    flops: int | None = shown(human_count, title="FLOPs")
+    bytes: int | None = shown(human_bytes, title="memory")
     """Alive at its widest moment; in training, kept for the backward pass."""
-    seconds: float
+    seconds: float = shown(human_time, title="time")
 
 
 @dataclass(frozen=True)
 class TotalCost(Row):
     """One step or one forward pass."""
 
-    flops: int
-    weight_bytes: int
-    gradient_bytes: int
-    optimiser_bytes: int
-    peak_bytes: int
-    seconds: float
+    flops: int = shown(human_count, title="FLOPs")
+    weight_bytes: int = shown(human_bytes, title="weights")
+    gradient_bytes: int = shown(human_bytes, title="gradients")
+    optimiser_bytes: int = shown(human_bytes, title="AdamW")
+    peak_bytes: int = shown(human_bytes, title="peak memory")
+    seconds: float = shown(human_time, title="time")
 
 
 @dataclass(frozen=True)
@@ -229,88 +196,33 @@ class WholeRun(Row):
     """All steps together."""
 
     steps: int
-    seconds: float
-    checkpoint_bytes: int
-    disk_bytes: int
-    disk_free: int
-    watts: float | None
-    joules: float | None
+    seconds: float = shown(human_time, title="time")
+    checkpoint_bytes: int = shown(human_bytes, title="a checkpoint")
+    disk_bytes: int = shown(human_bytes, title="disk")
+    disk_free: int = shown(human_bytes, title="free here")
+    watts: float | None = shown("{:,.0f}")
+    joules: float | None = shown(human_energy, title="energy")
+    """At most, for the power is a limit; None where it is not known."""
 
 
 @dataclass(frozen=True)
 class Plan(Result):
     """FLOPs, memory, time, disk and energy of a run of {model}."""
 
-    model: str
-    run: PlannedRun
-    parameters: int
-    costs: dict[str, PartCost]
+    model: str = shown(table=False)
+    run: PlannedRun = shown()
+    parameters: int = shown()
+    costs: dict[str, PartCost] = shown()
     """By part of the model; `to_dict` calls them parts."""
-    total: TotalCost
-    device: str
-    memory_limit: int | None
-    fits: bool
-    suggestion: str | None
+    total: TotalCost = shown()
+    device: str = shown()
+    memory_limit: int | None = shown(human_bytes)
+    fits: bool = shown()
+    suggestion: str | None = shown()
     """What would fit where this does not."""
-    whole: WholeRun
+    whole: WholeRun = shown(title="all steps")
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, the costs as parts."""
         values = super().to_dict()
         return {"parts" if name == "costs" else name: value for name, value in values.items()}
-
-    def parts(self) -> Iterator[str | Grid]:
-        """The table of parts, one step, and the whole run."""
-        run, total = self.run, self.total
-        rows = [
-            (
-                part,
-                "" if cost.flops is None else human_count(cost.flops),
-                "" if cost.bytes is None else human_bytes(cost.bytes),
-                human_time(cost.seconds),
-            )
-            for part, cost in self.costs.items()
-        ]
-        rows.append(("total", human_count(total.flops), "", human_time(total.seconds)))
-        tokens = ", ".join(f"{count:,} tokens in the {name}" for name, count in run.tokens.items())
-        what = "one training step" if run.train else "one forward pass"
-        title = f"{what} of {self.model}: batch {run.batch}, {tokens}, {run.dtype}"
-        kept = "kept" if run.train else "alive"
-        yield Grid(title, ("part", "FLOPs", f"memory {kept}", "time"), rows)
-        yield lines("in all", self.one_step())
-        yield lines(f"{self.whole.steps:,} of them", self.all_steps())
-
-    def one_step(self) -> dict[str, str]:
-        """Memory and speed for people."""
-        total = self.total
-        values = {
-            "parameters": f"{self.parameters:,}",
-            "weights": human_bytes(total.weight_bytes),
-        }
-        if self.run.train:
-            values["gradients"] = human_bytes(total.gradient_bytes)
-            values["AdamW"] = human_bytes(total.optimiser_bytes)
-        values["peak memory"] = human_bytes(total.peak_bytes)
-        if self.memory_limit is not None:
-            room = human_bytes(self.memory_limit)
-            values["fits"] = f"yes, into {room}"
-            if not self.fits:
-                values["fits"] = f"NO: there are {room}; {self.suggestion}"
-        speed = human_count(total.flops / max(total.seconds, 1e-9))
-        values["speed"] = f"{speed}FLOP/s on {self.device}, by timing one block here"
-        return values
-
-    def all_steps(self) -> dict[str, str]:
-        """Time, disk and energy for people."""
-        whole = self.whole
-        each = f" ({human_bytes(whole.checkpoint_bytes)} a checkpoint)" if self.run.train else ""
-        short = "; NOT ENOUGH" if whole.disk_bytes > whole.disk_free else ""
-        disk = f"{human_bytes(whole.disk_bytes)}{each}, {human_bytes(whole.disk_free)} are free"
-        energy = "not known: give --watts"
-        if whole.joules is not None:
-            energy = f"at most {whole.joules / 3.6e6:,.3g} kWh, at {whole.watts:,.0f} W"
-        return {
-            "time": human_time(whole.seconds),
-            "disk": f"{disk} here{short}",
-            "energy": energy,
-        }

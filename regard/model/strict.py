@@ -8,7 +8,7 @@ t mod TILE of its tile. Equal shapes and equal places give equal bits; docs/limi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -38,15 +38,6 @@ class StrictRun(NamedTuple):
     """Places of the run that hold tokens."""
     columns: Tensor
     """Columns of the batch those tokens have."""
-    keys: Tensor
-    """Columns of the batch that the run's keys have, in order."""
-    source: Tensor | None = None
-    """Columns of the source batch that the run's memory has, in order."""
-    encoder: bool = False
-    """Whether it was the encoder of an encoder-decoder that ran."""
-
-
-Watch = Callable[[StrictRun], None]  # called after each run, to collect what taps have seen
 
 
 class StrictCache:
@@ -59,7 +50,7 @@ class StrictCache:
         self.model, self.batch = model, batch
         self.size = -(-size // TILE) * TILE  # whole tiles
         self.held: dict[tuple[int, int], Cache] = {}
-        self.memories: dict[tuple[int, int | None], tuple[Memory, Tensor]] = {}
+        self.memories: dict[tuple[int, int | None], Memory] = {}
 
     def of(self, alone: Alone) -> Cache:
         """The cache of one sequence."""
@@ -81,16 +72,16 @@ class StrictCache:
                     self.memories[new, name] = memory
         self.batch = len(rows)
 
-    def memory(self, alone: Alone) -> tuple[Memory | None, Tensor | None]:
-        """What one sequence reads of the encoder and its columns; a source may be empty."""
+    def memory(self, alone: Alone) -> Memory | None:
+        """What one sequence reads of the encoder; a source may be empty."""
         if self.model.encoder is None:
-            return None, None
+            return None
         for document in (alone.document, None):  # None: the source is not packed, all of it
             if (alone.row, document) in self.memories:
                 return self.memories[alone.row, document]
         dim = self.model.encoder.config.block.dim
         nothing = next(self.model.parameters()).new_zeros(1, 0, dim)
-        return Memory(nothing), torch.arange(0)
+        return Memory(nothing)
 
 
 def sequences(count: int, width: int, real: Tensor | None, document: Tensor | None) -> list[Alone]:
@@ -108,32 +99,24 @@ def sequences(count: int, width: int, real: Tensor | None, document: Tensor | No
     return [one for one in alone if len(one.columns)]
 
 
-def strict_logits(
-    model: Model, batch: Batch, cache: StrictCache | None = None, watch: Watch | None = None
-) -> Tensor:
+def strict_logits(model: Model, batch: Batch, cache: StrictCache | None = None) -> Tensor:
     """Logits as `Model.forward` gives them, each sequence computed alone; padding gives zeros."""
     ids = batch.ids
-    if batch.prefix is not None:  # a tile would have to see tokens that come after it
-        raise UsageError("running in strict mode", "a prefix", "ordinary mode for this")
     if model.decoder is None:
         runs = encode_runs(model, ids, batch.mask, batch.documents, batch.segments)
-        return collect(model, ((part, model.score(memory.x)) for part, memory in runs), ids, watch)
+        return collect(model, ((part, model.score(memory.x)) for part, memory in runs), ids)
     cache = StrictCache(model, len(ids), ids.shape[1]) if cache is None else cache
     if batch.target is not None and not cache.memories:
         documents = batch.source_documents
         for part, memory in encode_runs(model, batch.inputs, batch.source_mask, documents):
             document = None if documents is None else int(documents[part.row, part.columns[0]])
-            cache.memories[part.row, document] = memory, part.columns
-            if watch is not None:
-                watch(part._replace(encoder=True))
+            cache.memories[part.row, document] = memory
     alone = sequences(len(ids), ids.shape[1], batch.mask, batch.documents)
     runs_of = (run for one in alone for run in decode_runs(model, ids, one, cache))
-    return collect(model, runs_of, ids, watch)
+    return collect(model, runs_of, ids)
 
 
-def collect(
-    model: Model, runs: Iterator[tuple[StrictRun, Tensor]], ids: Tensor, watch: Watch | None
-) -> Tensor:
+def collect(model: Model, runs: Iterator[tuple[StrictRun, Tensor]], ids: Tensor) -> Tensor:
     """Lay the scores of single runs (1, T, V) or (1, V) back into the shape of the batch."""
     out: Tensor | None = None
     for part, scores in runs:
@@ -144,8 +127,6 @@ def collect(
             out[part.row, part.columns] = scores[0, part.places]
         else:
             out[part.row] = scores[0]
-        if watch is not None:
-            watch(part)
     if out is None:  # nothing but padding
         size = model.config.head.size or model.config.last.block.dim
         shape = (len(ids), size) if model.config.head.take == "first" else (*ids.shape, size)
@@ -165,12 +146,12 @@ def encode_runs(
         for row in range(len(inputs)):
             memory = model.encode(inputs[row : row + 1])
             every = torch.arange(memory.x.shape[1])
-            yield StrictRun(row, every, every, every), memory
+            yield StrictRun(row, every, every), memory
         return
     for row, _, columns in sequences(len(inputs), inputs.shape[1], mask, documents):
         own = None if segments is None else segments[row, columns][None]
         memory = model.encode(inputs[row, columns][None], segments=own)
-        yield StrictRun(row, torch.arange(len(columns)), columns, columns), memory
+        yield StrictRun(row, torch.arange(len(columns)), columns), memory
 
 
 def decode_runs(
@@ -178,7 +159,7 @@ def decode_runs(
 ) -> Iterator[tuple[StrictRun, Tensor]]:
     """Run the decoder over new tokens of one sequence, a tile at a time, after its cache."""
     cache, columns = strict.of(alone), alone.columns
-    memory, source = strict.memory(alone)
+    memory = strict.memory(alone)
     start, stop = cache.used, cache.used + len(columns)
     if stop > strict.size:
         raise UsageError(
@@ -195,4 +176,4 @@ def decode_runs(
         real = torch.zeros(1, TILE, dtype=torch.bool, device=ids.device)
         real[0, places] = True
         scores = model.score(model.decode(tokens, memory, real, cache=cache))
-        yield StrictRun(alone.row, places, here, columns, source), scores
+        yield StrictRun(alone.row, places, here), scores

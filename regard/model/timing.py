@@ -1,7 +1,8 @@
-"""Predict the time of a run by timing one block and the ends of the model at its shape.
+"""Predict the time of a run by timing some blocks and the ends of the model at its shape.
 
 Each block's weights come fresh from memory, so a few copies of the block take turns, as many as do
-not fit into a processor's cache. What would take long is timed on fewer rows, and scaled.
+not fit into a processor's cache. What would take long is timed on fewer copies, rows or tokens, and
+scaled by its FLOPs.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -34,13 +36,16 @@ from regard.model.cost import (
     RunShape,
     count_flops,
     count_params,
+    head_rows,
+    pass_flops,
     passes,
 )
 from regard.model.fronts import build_front
 from regard.model.model import Head
 
 CACHE = 96e6  # bytes; more than processors keep between two uses of a weight
-LONG = 0.3  # seconds that one timed piece may take
+LONG = 0.5  # seconds that one timed piece may take
+FEW = 64  # tokens that are not made fewer
 OPTIMISER = "optimiser"
 ENOUGH = 0.8  # seconds after which a piece is not timed again
 SAMPLES = 2, 9  # at least and at most
@@ -55,10 +60,8 @@ class Stopwatch:
 
     def now(self) -> float:
         """The clock, once all queued work is done."""
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-        elif self.device == "mps":
-            torch.mps.synchronize()
+        if self.device != "cpu":
+            getattr(torch, self.device).synchronize()
         return time.perf_counter()
 
     def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,8 +121,11 @@ class Timer:
             spent[HEAD] += self.time_head()
             if self.train:
                 say("the optimiser")
-                with torch.no_grad():
-                    spent[OPTIMISER] = self.time_optimiser()
+                count = count_params(self.config)
+                weight = nn.Parameter(torch.rand(min(count, 8_000_000), **self.place))
+                weight.grad = torch.rand_like(weight)
+                step = torch.optim.AdamW([weight]).step
+                spent[OPTIMISER] = self.watch.best(step) * count / weight.numel()
         return spent
 
     def build(self, kind: Callable[..., Any], *arguments: Any) -> Any:
@@ -142,97 +148,64 @@ class Timer:
 
         return work
 
-    def rows_in_time(self, flops: float, rows: int) -> int:
-        """How many of `rows` rows can be timed in LONG seconds."""
-        per_row = flops / max(rows, 1)
-        return max(min(rows, int(LONG * self.speed() / max(per_row, 1))), 1)
-
-    def speed(self) -> float:
-        """FLOP/s of a matrix product in this dtype, measured once."""
-        if not hasattr(self, "_speed"):
-            a = torch.rand(768, 768, **self.place)
-            with torch.no_grad():
-                self._speed = 2 * 768**3 / self.watch.best(lambda: a @ a)
-        return self._speed / (3 if self.train else 1)
-
-    # Blocks -----------------------------------------------------------------------------------
+    @cached_property
+    def budget(self) -> float:
+        """FLOPs of a forward pass that can be timed in LONG seconds, by a matrix product."""
+        a = torch.rand(768, 768, **self.place)
+        with torch.no_grad():
+            speed = 2 * 768**3 / self.watch.best(lambda: a @ a)
+        return LONG * speed / (3 if self.train else 1)
 
     def time_stack(self, one: Pass) -> dict[str, float]:
-        """Seconds of all blocks by part, from a few copies of one block."""
-        single = replace(one.stack, depth=1)
-        stacks: dict[str, Any] = {one.name: single}
-        alone = ModelConfig(one.front, **stacks)
-        size = sum(count_params(alone).values()) * self.run.item
-        size -= sum(count_params(alone)[part] for part in (EMBED, HEAD)) * self.run.item
-        flops = sum(count_flops(alone, replace(self.run, length=one.tokens)).values())
-        batch = self.rows_in_time(flops, self.run.batch)
-        if batch == 1 and self.rows_in_time(flops / self.run.batch, 10) < 10:
-            return self.time_long(one, single, flops / self.run.batch)
-        # Many rows use a weight so often that fetching it does not count.
-        turns = self.rows_in_time(100 * flops * batch / self.run.batch, 100)
-        copies = min(one.stack.depth, turns, math.ceil(CACHE / size))
-        stack = self.build(Stack, replace(single, depth=copies))
-        spent = self.time_blocks(stack, one, batch, one.tokens)
-        scale = one.stack.depth / copies * self.run.batch / batch
-        return {part: seconds * scale for part, seconds in spent.items()}
+        """Seconds of all blocks by part, from copies, rows and tokens that can be timed."""
+        with torch.device("meta"):
+            size = sum(p.numel() for p in Block(one.stack.block, 0).parameters()) * self.run.item
+        copies, batch, tokens = math.ceil(CACHE / size), self.run.batch, one.tokens
+        copies = min(copies, one.stack.depth)
+        while True:
+            timed = replace(one, stack=replace(one.stack, depth=copies), tokens=tokens)
+            flops = pass_flops(timed, batch)
+            if sum(flops.values()) <= self.budget:
+                break
+            if copies > 1:  # many rows use a weight so often that fetching it does not count
+                copies -= 1
+            elif batch > 1:
+                batch = (batch + 1) // 2
+            elif tokens > FEW:
+                tokens = max(tokens // 2, FEW)
+            else:
+                break
+        spent = self.time_blocks(timed, batch)
+        whole = pass_flops(one, self.run.batch)
+        return {part: spent[part] * whole[part] / max(flops[part], 1) for part in spent}
 
-    def time_long(self, one: Pass, single: Any, flops: float) -> dict[str, float]:
-        """Seconds of one long sequence: linear parts on some of its tokens, looking on its own.
-
-        Looking takes some heads and some queries over all keys, half of that where it is causal.
-        """
-        stack = self.build(Stack, single)
-        tokens = max(self.rows_in_time(flops, one.tokens), min(one.tokens, 64))
-        spent = self.time_blocks(stack, one, 1, tokens)
-        scale = one.stack.depth * self.run.batch * one.tokens / tokens
-        times = {part: seconds * scale for part, seconds in spent.items()}
-        attn, block = stack.blocks[0].attn, one.stack.block
-        heads = block.heads // block.groups  # of one group
-        each = 4 * one.tokens * block.width * heads
-        queries = self.rows_in_time(each * one.tokens, one.tokens)
-        q = torch.rand(1, queries, heads, block.width, **self.place).transpose(1, 2)
-        k = torch.rand(1, one.tokens, 1, block.width, **self.place).transpose(1, 2)
-        attn.groups, attn.heads = 1, heads
-        look = self.watch.best(lambda: attn.look(q, k, k, View()))
-        share = 0.5 if block.causal and one.stack.position != "relative" else 1.0
-        both_ways = 3.0 if self.train else 1.0
-        whole = look * one.tokens / queries * block.groups * self.run.batch * one.stack.depth
-        times[LOOK] = whole * share * both_ways
-        return times
-
-    def time_blocks(self, stack: Stack, one: Pass, batch: int, tokens: int) -> dict[str, float]:
-        """Seconds of one pass through the copies, by part: median of several passes."""
-        watch = Stopwatch(self.watch.device)
+    def time_blocks(self, one: Pass, batch: int) -> dict[str, float]:
+        """Seconds of one pass through a stack, by part: the quickest of several."""
+        watch, stack = Stopwatch(self.watch.device), self.build(Stack, one.stack)
         for block in cast(list[Block], stack.blocks):
             for attn in (block.attn, *([block.cross] if block.cross else [])):
                 attn.look = watch.wrap("look", attn.look)  # type: ignore[method-assign]
                 attn.forward = watch.wrap("attn", attn.forward)  # type: ignore[method-assign]
             block.mlp.forward = watch.wrap("mlp", block.mlp.forward)  # type: ignore[method-assign]
         dim = one.stack.block.dim
-        x = torch.rand(batch, tokens, dim, **self.place).requires_grad_(self.train)
+        x = torch.rand(batch, one.tokens, dim, **self.place).requires_grad_(self.train)
         memory = torch.rand(batch, one.seen, dim, **self.place) if one.seen else None
-        positions = torch.arange(tokens, device=self.place["device"])[None]
+        positions = torch.arange(one.tokens, device=self.place["device"])[None]
 
         def forward() -> Tensor:
             out: Tensor = stack(x, Context(stack.view(x, positions), View()), memory)
             return out
 
-        quickest = watch.sample(self.both_ways(stack, forward))
-        rest = quickest["all"] - quickest["attn"] - quickest["mlp"]
+        ahead = watch.sample(forward)
+        both = watch.best(self.both_ways(stack, forward)) if self.train else ahead["all"]
         times = {
-            PROJECT: quickest["attn"] - quickest["look"],
-            LOOK: quickest["look"],
-            MLP: quickest["mlp"],
-            NORM: rest,
+            PROJECT: ahead["attn"] - ahead["look"],
+            LOOK: ahead["look"],
+            MLP: ahead["mlp"],
+            NORM: ahead["all"] - ahead["attn"] - ahead["mlp"],
         }
-        if self.train:  # the backward pass, spread over the parts as they were on the way forward
-            ahead = watch.best(forward)
-            times[NORM] = max(times[NORM] - quickest["all"] + ahead, 0.0)
-            share = quickest["all"] / sum(times.values())
-            times = {part: seconds * share for part, seconds in times.items()}
-        return times
-
-    # The ends ---------------------------------------------------------------------------------
+        # The backward pass is spread over the parts as they were on the way forward.
+        return {part: seconds * both / ahead["all"] for part, seconds in times.items()}
 
     def time_front(self, one: Pass) -> float:
         """Seconds of a front, which is run as it is."""
@@ -251,12 +224,10 @@ class Timer:
 
     def time_head(self) -> float:
         """Seconds of the output head, and of the loss when training."""
-        config, dim = self.config.head, self.config.last.block.dim
-        head = self.build(Head, config, dim)
-        one = passes(self.config, self.run)[-1]
-        tokens = 1 if config.take == "first" else one.tokens
-        every = self.run.batch * tokens
-        rows = self.rows_in_time(count_flops(self.config, self.run)[HEAD], every)
+        _, every, dim, _ = head_rows(self.config, self.run)
+        head = self.build(Head, self.config.head, dim)
+        each = count_flops(self.config, self.run)[HEAD] / every
+        rows = max(min(every, int(self.budget / max(each, 1))), 1)
         x = torch.rand(rows, 1, dim, **self.place).requires_grad_(self.train)
         target = torch.zeros(rows, dtype=torch.long, device=self.place["device"])
 
@@ -265,12 +236,3 @@ class Timer:
             return F.cross_entropy(scores.flatten(0, -2), target) if self.train else scores
 
         return self.watch.best(self.both_ways(head, forward)) * every / rows
-
-    def time_optimiser(self) -> float:
-        """Seconds of one AdamW step, from a part of the weights."""
-        count = sum(count_params(self.config).values())
-        some = min(count, 8_000_000)
-        weight = nn.Parameter(torch.rand(some, **self.place))
-        weight.grad = torch.rand_like(weight)
-        step = torch.optim.AdamW([weight]).step
-        return self.watch.best(step) * count / some

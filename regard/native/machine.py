@@ -30,16 +30,17 @@ OPTIONAL = {
 def examine_machine() -> Machine:
     """Versions, memory, disk and, where torch is there, devices, kernels and speed."""
     required = {name: find_version(name) for name in REQUIRED}
+    optional = {name: find_version(name) for name in OPTIONAL}
     return Machine(
         python=platform.python_version(),
         platform=platform.platform(),
         regard=__version__,
         packages=required,
-        optional={name: find_version(name) for name in OPTIONAL},
+        optional=optional,
         memory=MainMemory(read_memory("MemTotal"), free_memory()),
         disk_free=shutil.disk_usage(Path.cwd()).free,
         ok=None not in required.values(),
-        uses=OPTIONAL,
+        uses={name: use for name, use in OPTIONAL.items() if optional[name] is None},
         **({} if required["torch"] is None else examine_torch()),
     )
 

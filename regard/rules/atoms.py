@@ -107,25 +107,6 @@ def at_place(place: int) -> str:
     return f"x[{place - 1 if place > 0 else place}]"
 
 
-def read_more(first: str, second: str, by: int) -> str:
-    """A comparison of two counts."""
-    if by == 0:
-        return f"at least as many {first} as {second}"
-    if by == 1:
-        return f"more {first} than {second}"
-    return f"count of {first} minus count of {second} is at least {by}"
-
-
-def near_source(word: Word, gap: int) -> str:
-    """A subsequence of two or three symbols whose gaps are bounded."""
-    if len(word) == 2:
-        inside = f"{word[1]!r} in x[i + 1:i + {2 + gap}]"
-        return f"any(t == {word[0]!r} and {inside} for i, t in enumerate(x))"
-    tests = f"x[i] == {word[0]!r} and x[j] == {word[1]!r} and {word[2]!r} in x[j + 1:j + {2 + gap}]"
-    ranges = f"for i in range(len(x)) for j in range(i + 1, min(len(x), i + {2 + gap}))"
-    return f"any({tests} {ranges})"
-
-
 def enclosed_source(which: int, a: str, b: str) -> str:
     """Every, the first or the last b has an a before it and an a after it."""
     before = f"{a!r} in x[:x.index({b!r})]"
@@ -135,20 +116,6 @@ def enclosed_source(which: int, a: str, b: str) -> str:
     if which == 2:
         before = f"{a!r} in x[::-1][x[::-1].index({b!r}):]"
     return f"{b!r} in x and {before} and {after}"
-
-
-def shape_source(word: Word) -> str:
-    """Keep the symbols of the word only, and one of each run: what is left is the word."""
-    kept = f"[t for t in x if t in {tuple(dict.fromkeys(word))!r}]"
-    runs = "[t for n, t in enumerate(p) if n == 0 or t != p[n - 1]]"
-    return f"(lambda p: {runs} == {list(word)!r})({kept})"
-
-
-def dyck_source(a: str, b: str, depth: int) -> str:
-    """Brackets a and b match; not deeper than `depth` unless that is 0."""
-    steps = f"[0, *accumulate((t == {a!r}) - (t == {b!r}) for t in x)]"
-    deep = f" and max(d) <= {depth}" if depth else ""
-    return f"(lambda d: min(d) >= 0 and d[-1] == 0{deep})({steps})"
 
 
 def nested_moves(a: str, b: str, c: str, d: str, depth: int) -> dict[tuple[str, str], str]:
@@ -175,15 +142,10 @@ def moves_source(symbols: Word, moves: Word, accepting: Word) -> str:
     return f"reduce(lambda s, t: {table!r}.get((s, t), s), x, 0) in {final!r}"
 
 
-def read_moves(symbols: Word, moves: Word, accepting: Word) -> str:
-    """An automaton in one line: each state with where each symbol leads."""
-    rows = (f"{n}{'!' if str(n) in accepting else ''}: {row}" for n, row in enumerate(moves))
-    listed = f"{'; '.join(rows)}; ! accepts, others are stepped over"
-    return f"automaton over {' '.join(symbols)} ({listed})"
-
-
 SUM = "x.count({0!r}) + x.count({1!r})"
 DIFFERENCE = "x.count({0!r}) - x.count({1!r})"
+LEVELS = "[0, *accumulate((t == {0!r}) - (t == {1!r}) for t in x)]"
+RUNS = "[t for n, t in enumerate(p) if n == 0 or t != p[n - 1]]"
 CHANGES = "sum(s != t for s, t in zip(x, x[1:]))"
 
 KINDS = {
@@ -223,7 +185,8 @@ KINDS = {
     "near": AtomKind(
         "wn",
         lambda w, g: f"contains {' … '.join(w)} with at most {g} between neighbours",
-        near_source,
+        "reduce(lambda ends, t: {{j for i in ends for j in range(i + 1, i + 2 + {1}) "
+        "if x[j:j + 1] == [t]}}, {0!r}[1:], [i for i, t in enumerate(x) if t == {0!r}[0]])",
         6,
     ),
     "later": AtomKind(
@@ -235,7 +198,14 @@ KINDS = {
     "least": AtomKind("sn", "at least {1} {0}", "x.count({0!r}) >= {1}", 3),
     "just": AtomKind("sn", "exactly {1} {0}", "x.count({0!r}) == {1}", 4),
     "mod": AtomKind("smr", "count of {0} mod {1} is {2}", "x.count({0!r}) % {1} == {2}", 3),
-    "more": AtomKind("ssn", read_more, DIFFERENCE + " >= {2}", 3),
+    "more": AtomKind(
+        "ssn",
+        lambda a, b, n: {0: f"at least as many {a} as {b}", 1: f"more {a} than {b}"}.get(
+            n, f"count of {a} minus count of {b} is at least {n}"
+        ),
+        DIFFERENCE + " >= {2}",
+        3,
+    ),
     "equal": AtomKind("ss", "as many {0} as {1}", "x.count({0!r}) == x.count({1!r})", 4),
     "apart": AtomKind(
         "ssmr",
@@ -269,7 +239,7 @@ KINDS = {
     "shape": AtomKind(
         "w",
         lambda w: f"keeping only {' and '.join(dict.fromkeys(w))}: {' '.join(f'{s}+' for s in w)}",
-        shape_source,
+        lambda w: f"(lambda p: {RUNS} == {[*w]!r})([t for t in x if t in {w!r}])",
         4,
     ),
     "early": AtomKind(
@@ -320,13 +290,13 @@ KINDS = {
     "dyck": AtomKind(
         "ssv",
         lambda a, b, n: f"{a} and {b} match as brackets" + (f", depth at most {n}" if n else ""),
-        dyck_source,
+        "(lambda d: min(d) >= 0 == d[-1] and max(d) <= ({2} or len(x)))(" + LEVELS + ")",
         3,
     ),
     "prefix": AtomKind(
         "ss",
         "never more {1} than {0} so far",
-        "min([0, *accumulate((t == {0!r}) - (t == {1!r}) for t in x)]) >= 0",
+        f"min({LEVELS}) >= 0",
         5,
     ),
     "nested": AtomKind(
@@ -335,6 +305,15 @@ KINDS = {
         lambda *args: f"reduce(lambda s, t: {nested_moves(*args)!r}.get((s, t), s), x, '') == ''",
         4,
     ),
-    "moves": AtomKind("wtt", read_moves, moves_source, 0),
+    "moves": AtomKind(
+        "wtt",
+        lambda symbols, moves, accepting: (
+            f"automaton over {' '.join(symbols)} ("
+            + "".join(f"{n}{'!' * (str(n) in accepting)}: {row}; " for n, row in enumerate(moves))
+            + "! accepts, others are stepped over)"
+        ),
+        moves_source,
+        0,
+    ),
 }
 """Every kind of atom; that of an automaton has a description length of its own."""

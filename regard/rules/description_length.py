@@ -58,18 +58,13 @@ def beta(one: float, two: float) -> float:
     return math.lgamma(one) + math.lgamma(two) - math.lgamma(one + two)
 
 
-def noise_bits(lines: int) -> list[float]:
-    """Bits of labels of which k go against the rule, for each k."""
-    one, two = NOISE
-    prior = beta(one, two)
-    return [(prior - beta(k + one, lines - k + two)) / math.log(2) for k in range(lines + 1)]
-
-
 def label_code(positives: int, negatives: int) -> LabelCode:
     """Two labelled sides: any line may be labelled wrongly."""
-    by_errors = np.array(noise_bits(positives + negatives), np.float32)
+    (one, two), lines = NOISE, positives + negatives
+    saved = [beta(k + one, lines - k + two) for k in range(lines + 1)]
+    by_errors = ((beta(one, two) - np.array(saved)) / math.log(2)).astype(np.float32)
     table = np.lib.stride_tricks.sliding_window_view(by_errors, negatives + 1)[::-1]  # no copy
-    none = -(beta(positives + 1, negatives + 1) + math.log(positives + negatives + 1)) / math.log(2)
+    none = -(beta(positives + 1, negatives + 1) + math.log(lines + 1)) / math.log(2)
     return LabelCode(table, none)
 
 

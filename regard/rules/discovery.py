@@ -26,7 +26,6 @@ from regard.rules.description_length import (
 )
 from regard.rules.encoded_lines import encode
 from regard.rules.labelled_lines import WORDS, LineFormat, find_in_both, thin_sides
-from regard.rules.nerode import rule_automaton
 from regard.rules.null_model import RandomLines, acceptance_rate, chance_of, fit_random_lines
 from regard.rules.permutation_test import PermutationTest, shuffle_test
 from regard.rules.probes import (
@@ -45,7 +44,7 @@ from regard.rules.results import (
     RuleHypothesis,
     number,
 )
-from regard.rules.rule import Rule
+from regard.rules.rule import Rule, rule_automaton
 from regard.rules.rule_search import RuleCandidate, RuleSearch
 from regard.rules.size_principle import rarities
 
@@ -102,7 +101,11 @@ def discover_rule(
             is_claimed = claimed and one.p_value < LEVEL
             checker = write_checker(one, form, file)
             hypotheses[n] = replace(one, claimed=is_claimed, checker=checker)
-        rivals = choose_rivals(hypotheses)
+        near = [n for n, one in enumerate(hypotheses) if one.score <= hypotheses[0].score + NEAR]
+        near = near[:RIVALS]
+        most = hypotheses[0].right if hypotheses else 0
+        equal = [n for n, one in enumerate(hypotheses) if n not in near and one.right >= most]
+        rivals = sorted([*near, *equal[: RIVALS - len(near)]])  # not much dearer, or as often right
         probes = decide(hypotheses, rivals, used, vocabulary, rng, form)
     verify_checkers(hypotheses, labelled)
     discovery = Discovery(
@@ -246,13 +249,6 @@ def with_automaton(
 
 
 # Rivals and probes ------------------------------------------------------------------------------
-
-
-def choose_rivals(ranked: Sequence[RuleHypothesis]) -> list[int]:
-    """Rules not much dearer than the best, then those that get as many lines right."""
-    near = [n for n, one in enumerate(ranked) if one.score <= ranked[0].score + NEAR][:RIVALS]
-    equal = [n for n, one in enumerate(ranked) if n not in near and one.right >= ranked[0].right]
-    return sorted([*near, *equal[: RIVALS - len(near)]])
 
 
 def decide(

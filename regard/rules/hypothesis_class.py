@@ -64,7 +64,7 @@ def subsequences(encoded: EncodedLines) -> Iterator[Block]:
         if length > 2 and size < min(len(encoded.symbols), 3):
             return
         kept = [n for n, word in enumerate(words) if all(symbol < size for symbol in word)]
-        if len(kept) * size > WIDE:
+        if not kept or len(kept) * size > WIDE:
             return
         words = [(*words[n], symbol) for n in kept for symbol in range(size)]
         ends = np.stack([following[:size, lines, ends[n]] for n in kept]).reshape(-1, len(lines))

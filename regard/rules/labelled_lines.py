@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -44,7 +44,7 @@ WORDS = LineFormat()
 
 
 def read_side(side: Side, positive: bool, form: LineFormat = WORDS) -> Iterator[LabelledLine]:
-    """The lines of one label, empty ones left out."""
+    """The lines of one label, or of a table with both, empty ones left out."""
     if not isinstance(side, str | Path):
         name = "positives" if positive else "negatives"
         for n, line in enumerate(side, 1):
@@ -53,21 +53,18 @@ def read_side(side: Side, positive: bool, form: LineFormat = WORDS) -> Iterator[
             if tokens:
                 yield LabelledLine(tokens, positive, name, n, text.strip())
         return
-    numbered: Iterable[tuple[int, str]] = enumerate(read_lines(side), 1)
-    if form.column is not None:
-        rows = read_table(side, [form.column])
-        numbered = ((row.line, str(row.cells[form.column])) for row in rows)
-    yield from (form.line(text, positive, side, n) for n, text in numbered if text.strip())
-
-
-def read_labelled(path: str | Path, form: LineFormat) -> Iterator[LabelledLine]:
-    """The rows of one table with both kinds of label."""
-    assert form.column is not None and form.label_column is not None
-    for row in read_table(path, [form.column, form.label_column]):
-        text, label = str(row.cells[form.column]), str(row.cells[form.label_column])
+    if form.column is None:
+        lines = enumerate(read_lines(side), 1)
+        yield from (form.line(text, positive, side, n) for n, text in lines if text.strip())
+        return
+    columns = [form.column, *([form.label_column] if form.label_column else [])]
+    for row in read_table(side, columns):
+        text = str(row.cells[form.column])
         if text.strip():
-            positive = read_label(label, f"reading {path}, line {row.line}")
-            yield form.line(text, positive, path, row.line)
+            if form.label_column:
+                doing = f"reading {side}, line {row.line}"
+                positive = read_label(str(row.cells[form.label_column]), doing)
+            yield form.line(text, positive, side, row.line)
 
 
 def read_blocks(path: str | Path, form: LineFormat = WORDS) -> Iterator[LabelledLine]:
@@ -92,16 +89,6 @@ def read_label(text: str, doing: str) -> bool:
     return word in YES
 
 
-def read_answers(texts: Iterable[str], form: LineFormat = WORDS) -> Iterator[LabelledLine]:
-    """Answered probes: 'leeuw olifant leeuw : yes'."""
-    for number, text in enumerate(texts, 1):
-        words, colon, label = text.rpartition(":")
-        if not colon or not words.strip():
-            fix = "--label 'leeuw olifant leeuw : yes'"
-            raise UsageError(ANSWER, repr(text), "a sequence, a colon, yes or no", fix)
-        yield form.line(words, read_label(label, ANSWER), "--label", number)
-
-
 def read_examples(
     sides: Sequence[Side], animals: bool, blocks: bool, form: LineFormat, answers: Sequence[str]
 ) -> tuple[list[LabelledLine], list[str]]:
@@ -110,10 +97,11 @@ def read_examples(
     notes: list[str] = []
     if animals:
         lines = [replace(line, file=ANIMALS.name) for line in read_blocks(ANIMALS, form)]
-    elif blocks:
-        lines = list(read_blocks(as_file(sides[0]), form))
-    elif form.label_column:
-        lines = list(read_labelled(as_file(sides[0]), form))
+    elif blocks or form.label_column:
+        if not isinstance(sides[0], str | Path):
+            fault = "lines instead of a file"
+            raise UsageError("choosing lines", fault, "a file with both labels")
+        lines = list(read_blocks(sides[0], form) if blocks else read_side(sides[0], True, form))
     else:
         lines = []
         for n, side in enumerate(sides):
@@ -126,7 +114,13 @@ def read_examples(
         where = ", ".join(str(side) for side in sides if isinstance(side, str | Path))
         problem = f"no tokens in {where or 'the lines'}"
         raise DataError("looking for a rule", problem, "a sequence on each line")
-    answered = list(read_answers(answers, form))
+    answered = []
+    for number, text in enumerate(answers, 1):
+        words, colon, label = text.rpartition(":")
+        if not colon or not words.strip():
+            fix = "--label 'leeuw olifant leeuw : yes'"
+            raise UsageError(ANSWER, repr(text), "a sequence, a colon, yes or no", fix)
+        answered.append(form.line(words, read_label(label, ANSWER), "--label", number))
     if not any(line.positive for line in [*lines, *answered]):
         lines, answered = ([replace(x, positive=True) for x in part] for part in (lines, answered))
         notes.append("there are negatives only: the rules are about what they have in common")
@@ -149,13 +143,6 @@ def check_sides(sides: Sequence[Side], animals: bool, blocks: bool, form: LineFo
     if form.label_column and not form.column:
         fix = f"--column NAME --label-column {form.label_column}"
         raise UsageError(doing, "--label-column without --column", "both", fix)
-
-
-def as_file(side: Side) -> str | Path:
-    """A side that must be a file."""
-    if not isinstance(side, str | Path):
-        raise UsageError("choosing lines", "lines instead of a file", "a file with both labels")
-    return side
 
 
 def thin_sides(lines: Sequence[LabelledLine], most: int) -> list[LabelledLine]:

@@ -162,7 +162,6 @@ class NeuralStudy(Result):
 
     cross_validated: float = shown("{:.1%}", title="left-out lines right")
     by_seed: list[float] = shown("{:.1%}")
-    folds: int = shown()
     majority: float = shown("{:.1%}", title="always the same answer")
     """Accuracy of always saying the more frequent label."""
     taught: bool = shown(title="then taught the best rule, no line")

@@ -10,14 +10,22 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate
+from itertools import accumulate, chain, product
+from random import Random
 from typing import Any
 
+from regard.formal.dfa import DFA, Word
+from regard.formal.lstar import learn_dfa
 from regard.rules.atoms import KINDS, Atom, atom_bits
 
 Accepts = Callable[[Sequence[str]], bool]
 PAIR_BITS = 4
 JOIN_BITS = {1: 2, 2: PAIR_BITS, 3: 7}  # of the operators and signs of so many atoms
+MAX_STATES, MAX_SYMBOLS = 60, 7  # of the automaton of a rule
+MAX_ENDINGS = 300  # of one length that tell its states apart
+CHECKS = 600  # random words on which both must agree
+UNBOUNDED = {"more", "equal", "most", "mirror", "copy", "prefix"}  # no automaton can count these
+EQUAL = {"same", "repeat", "changes", "changemod", "kinds", "top", "mirror", "copy"}
 
 
 @dataclass(frozen=True)
@@ -103,3 +111,37 @@ def join(kind: str, *parts: Rule) -> Rule:
     """And, or, xor of rules; those of the same kind become one."""
     flat = (inner for p in parts for inner in (p.parts if p.kind == kind else (p,)))
     return Rule(kind, parts=tuple(flat))
+
+
+def rule_automaton(rule: Rule, vocabulary: Sequence[str]) -> DFA | None:
+    """The smallest automaton of a rule over a vocabulary, learnt by asking it; None where none so
+    small is found."""
+    atoms = list(rule.atoms())
+    kinds = {atom.kind for atom in atoms}
+    if kinds & UNBOUNDED or any(atom.kind == "dyck" and not atom.args[2] for atom in atoms):
+        return None
+    named = rule.symbols if not kinds & EQUAL else tuple(vocabulary)
+    others = [symbol for symbol in vocabulary if symbol not in named]
+    alphabet = (*named, *others[:1])
+    if not 1 <= len(alphabet) <= MAX_SYMBOLS:
+        return None
+    rng, accepts = Random(0), rule.compile()
+    pieces = [(symbol,) * times for symbol in alphabet for times in (1, 1, 4)]
+    pieces += [arg for atom in atoms for arg in atom.args[:1] if isinstance(arg, tuple)]
+
+    def draw(count: int) -> list[Word]:
+        lengths = [rng.randrange(16) for _ in range(count)]
+        return [tuple(chain.from_iterable(rng.choices(pieces, k=length))) for length in lengths]
+
+    longest = next(n for n in range(9) if n == 8 or len(alphabet) ** (n + 1) > MAX_ENDINGS)
+    endings = [word for n in range(longest + 1) for word in product(alphabet, repeat=n)]
+
+    def answer(words: Sequence[Word]) -> list[bool]:
+        return [*map(accepts, words)]
+
+    learnt = learn_dfa(answer, alphabet, draw, MAX_STATES, CHECKS, endings=endings)
+    if not learnt.exact:
+        return None
+    more = others[1:]  # which have the moves of the one that stood for them
+    moves = tuple((*row, *[row[-1]] * len(more)) for row in learnt.dfa.moves)
+    return DFA((*alphabet, *more), moves, learnt.dfa.accepting)

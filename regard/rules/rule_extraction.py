@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 
 import numpy as np
 import torch
 
-from regard.ambient import choose_device, current, progress
+from regard.ambient import current, progress
 from regard.formal.dfa import Word
 from regard.formal.lstar import disagreements, learn_dfa
 from regard.formal.state_diagram import dot
@@ -35,7 +34,6 @@ from regard.rules.results import (
 from regard.rules.rule import Accepts
 from regard.rules.tiny_transformer import (
     Network,
-    NetworkConfig,
     StringSampler,
     cross_validate,
     train_network,
@@ -61,37 +59,37 @@ def study_network(discovery: Discovery, seconds: float = 60.0, blank: str = " ")
     labels = [line.positive for line in discovery.examples]
     best = discovery.hypotheses[0] if discovery.hypotheses else None
     accepts = best.accepts if best is not None else None
-    config, device = NetworkConfig(seed=current().seed), choose_device()
-    some = Random(config.seed).sample(range(len(words)), min(VALIDATED, len(words)))
-    validation = cross_validate(
+    seed = current().seed
+    some = Random(seed).sample(range(len(words)), min(VALIDATED, len(words)))
+    few = len(some) <= 128
+    by_seed = cross_validate(
         [words[n] for n in some],
         [labels[n] for n in some],
-        replace(config, steps=config.steps if len(some) <= 128 else 3 * config.steps),
-        folds=10 if len(some) <= 128 else 5 if len(some) < ENOUGH else 3,
+        200 if few else 600,
+        seed,
+        folds=10 if few else 5 if len(some) < ENOUGH else 3,
         seeds=3 if len(some) < ENOUGH else 1,
-        device=device,
         seconds=seconds / 2,
     )
     known = accepts is not None and np.mean([*map(accepts, words)] == np.array(labels)) >= KNOWN
     taught = accepts is not None and len(words) < (ALONE if known else ENOUGH)
     lesson = list(words), list(labels)
     if accepts is not None and taught:
-        lesson = StringSampler(words, config.seed, shorter=True).lesson(accepts, TAUGHT)
+        lesson = StringSampler(words, seed, shorter=True).lesson(accepts, TAUGHT)
     alphabet = sorted({symbol for word in words for symbol in word})
-    network = train_network(*lesson, replace(config, steps=STEPS), alphabet, device)
+    network = train_network(*lesson, STEPS, seed, alphabet)
     agreement = None
     if accepts is not None:
         fresh = StringSampler(words, 11).draw(FRESH)
         agreement = network.accuracy(fresh, [bool(accepts(word)) for word in fresh])
     with progress("opening a network") as say:
         say("its automaton")
-        automaton = extract_automaton(network, words, seconds, config.seed, blank)
+        automaton = extract_automaton(network, words, seconds, seed, blank)
         say("edits and heads")
         return NeuralStudy(
-            cross_validated=validation.accuracy,
-            by_seed=validation.by_seed,
-            folds=validation.folds,
-            majority=validation.majority,
+            cross_validated=sum(by_seed) / len(by_seed),
+            by_seed=by_seed,
+            majority=max(Counter(labels).values()) / len(labels),
             taught=taught,
             accuracy=network.accuracy(words, labels),
             agreement_with_rule=agreement,

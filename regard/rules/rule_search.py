@@ -134,7 +134,12 @@ class RuleSearch:
                     self.add(rule_of(pair, one, two), row_of(pair, rows, rows))
         if self.late():
             return
-        self.take_partners(atoms)
+        heads = self.choose_rows(atoms, 0, HEADS)  # with any other, which alone may tell nothing
+        left, right = (atoms.rows[heads], atoms.bits[heads]), (atoms.rows, atoms.bits)
+        for pair in best_pairs(left, right, self.labels, self.code, PAIRS // 3):
+            if heads[pair.one] != pair.two:
+                one, two = atoms.rules(heads[pair.one])[0], atoms.rules(pair.two)[0]
+                self.add(rule_of(pair, one, two), row_of(pair, left[0], atoms.rows))
         cheap, price = atoms.rows[:CROSSED], atoms.bits[:CROSSED]
         for pair in best_xor(cheap, price, self.labels, self.code, PAIRS // 3):
             rule = rule_of(pair, atoms.rules(pair.one)[0], atoms.rules(pair.two)[0])
@@ -147,15 +152,6 @@ class RuleSearch:
         alone, _ = self.code.best_bits(*tally(atoms.rows, self.labels))
         order = np.argsort(alone + atoms.bits, kind="stable")
         return np.union1d(np.arange(len(order))[:cheap], order[:telling])
-
-    def take_partners(self, atoms: HypothesisClass) -> None:
-        """The best atoms with any other, which alone may be dear and tell nothing."""
-        heads = self.choose_rows(atoms, 0, HEADS)
-        left, right = (atoms.rows[heads], atoms.bits[heads]), (atoms.rows, atoms.bits)
-        for pair in best_pairs(left, right, self.labels, self.code, PAIRS // 3):
-            if heads[pair.one] != pair.two:
-                one, two = atoms.rules(heads[pair.one])[0], atoms.rules(pair.two)[0]
-                self.add(rule_of(pair, one, two), row_of(pair, left[0], atoms.rows))
 
     def take_triples(self, atoms: HypothesisClass, chosen: Bools, pairs: list[RulePair]) -> None:
         """The best pairs with one atom more."""

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.ambient import track
+from regard.ambient import choose_device, track
 from regard.core.config import BlockConfig, StackConfig
 from regard.data.windows import IGNORED, Examples
 from regard.errors import DataError
@@ -33,27 +31,7 @@ from regard.train.trainer import Trainer, TrainJob
 CLASS, UNKNOWN = 0, 1  # ids; symbols follow
 SMALL = {True: 0.01, False: 0.001}  # loss at which all is learnt: of all words, of a part of them
 ROWS = 128  # sequences of a training step; a run takes eight times as many
-
-
-@dataclass(frozen=True)
-class NetworkConfig:
-    """Sizes and steps."""
-
-    dim: int = 32
-    """Width of the residual stream."""
-    depth: int = 2
-    """Blocks."""
-    heads: int = 2
-    """Attention heads of a block."""
-    steps: int = 200
-    """Optimizer steps at most; it ends sooner when all is learnt."""
-    lr: float = 3e-3
-    """Peak learning rate."""
-    seed: int = 0
-    """Of weights and of the order of lines."""
-
-
-DEFAULT = NetworkConfig()
+DIM, DEPTH, HEADS, LR = 32, 2, 2, 3e-3
 
 
 @dataclass(frozen=True)
@@ -94,25 +72,23 @@ class Network:
 def train_network(
     words: Sequence[Word],
     labels: Sequence[bool],
-    config: NetworkConfig = DEFAULT,
+    steps: int = 200,
+    seed: int = 0,
     alphabet: Sequence[str] | None = None,
-    device: str = "cpu",
 ) -> Network:
     """Train until every word has its label and the loss is small, or the steps are over."""
     if not words:
         raise DataError("training a network", "no sequences", "at least one")
     symbols = alphabet or sorted({symbol for word in words for symbol in word})
-    block = BlockConfig(config.dim, config.heads, 4 * config.dim)
-    front = TextConfig(config.dim, len(symbols) + UNKNOWN + 1, position="sinusoidal")
-    shape = ModelConfig(front, HeadConfig(2, bias=True), StackConfig(block, config.depth))
-    model = Model.fresh(shape, config.seed).to(device).train()
-    network, rng = Network(tuple(symbols), model), Random(config.seed)
-    options = TrainConfig(
-        steps=config.steps, lr=config.lr, warm_up=min(20, config.steps), weight_decay=0.01
-    )
+    front = TextConfig(DIM, len(symbols) + UNKNOWN + 1, position="sinusoidal")
+    stack = StackConfig(BlockConfig(DIM, HEADS, 4 * DIM), DEPTH)
+    shape = ModelConfig(front, HeadConfig(2, bias=True), stack)
+    model = Model.fresh(shape, seed).to(choose_device()).train()
+    network, rng = Network(tuple(symbols), model), Random(seed)
+    options = TrainConfig(steps=steps, lr=LR, warm_up=min(20, steps), weight_decay=0.01)
     trainer = Trainer(TrainJob(options, model))
     small, rows, all_at_once = 0, range(len(words)), len(words) <= ROWS
-    for _ in track(range(config.steps), "training a network, step"):
+    for _ in track(range(steps), "training a network, step"):
         chosen = rows if all_at_once else rng.sample(rows, ROWS)
         batch = network.batch([words[n] for n in chosen])
         answers = torch.full_like(batch.inputs, IGNORED)
@@ -125,52 +101,36 @@ def train_network(
     return network
 
 
-class Validation(NamedTuple):
-    """Accuracy on lines while they were left out of training."""
-
-    accuracy: float
-    by_seed: list[float]
-    folds: int
-    majority: float
-    """Accuracy of always saying the more frequent label."""
-
-
 def cross_validate(
     words: Sequence[Word],
     labels: Sequence[bool],
-    config: NetworkConfig = DEFAULT,
+    steps: int = 200,
+    seed: int = 0,
     folds: int = 10,
     seeds: int = 3,
-    device: str = "cpu",
     seconds: float = math.inf,
-) -> Validation:
-    """Train on all but one fold and test on it, for each fold; equal lines share a fold.
+) -> list[float]:
+    """Accuracy on lines while they were left out of training, fold by fold, with each seed.
 
-    No other seed is begun once the seconds are up.
+    Equal lines share a fold. No other seed is begun once the seconds are up.
     """
     end = time.monotonic() + seconds
     alphabet = sorted({symbol for word in words for symbol in word})
-    by_seed = []
-    for seed in range(seeds):
-        if seed and time.monotonic() > end:
+    by_seed: list[float] = []
+    for more in range(seeds):
+        if more and time.monotonic() > end:
             break
-        homes = deal(words, labels, folds, Random(seed))
+        homes = deal(words, labels, folds, Random(more))
         right = 0
-        for fold in track(range(max(homes) + 1), f"validating with seed {seed}, fold"):
+        for fold in track(range(max(homes) + 1), f"validating with seed {more}, fold"):
             inside = [n for n, home in enumerate(homes) if home != fold]
+            lesson = [words[n] for n in inside], [labels[n] for n in inside]
+            network = train_network(*lesson, steps, seed + more, alphabet)
             outside = [n for n, home in enumerate(homes) if home == fold]
-            network = train_network(
-                [words[n] for n in inside],
-                [labels[n] for n in inside],
-                replace(config, seed=config.seed + seed),
-                alphabet,
-                device,
-            )
-            tested = [words[n] for n in outside], [labels[n] for n in outside]
-            right += round(network.accuracy(*tested) * len(outside))
+            said = network.decide([words[n] for n in outside])
+            right += sum(labels[n] == yes for n, yes in zip(outside, said, strict=True))
         by_seed.append(right / len(words))
-    majority = max(Counter(labels).values()) / len(labels)
-    return Validation(sum(by_seed) / len(by_seed), by_seed, max(homes) + 1, majority)
+    return by_seed
 
 
 def deal(words: Sequence[Word], labels: Sequence[bool], folds: int, rng: Random) -> list[int]:
@@ -182,17 +142,11 @@ def deal(words: Sequence[Word], labels: Sequence[bool], folds: int, rng: Random)
     rng.shuffle(groups)
     groups.sort(key=lambda group: labels[group[0]])
     if len(groups) < 2:
-        raise DataError(
-            "validating a network",
-            f"{len(groups)} different lines",
-            "two or more, to train on some and test on others",
-        )
+        expected = "two or more, to train on some and test on others"
+        raise DataError("validating a network", f"{len(groups)} different lines", expected)
     folds = min(folds, len(groups))
-    homes = [0] * len(words)
-    for place, group in enumerate(groups):
-        for n in group:
-            homes[n] = place % folds
-    return homes
+    home = {n: place % folds for place, group in enumerate(groups) for n in group}
+    return [home[n] for n in range(len(words))]
 
 
 class StringSampler:

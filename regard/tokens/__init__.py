@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,6 +26,7 @@ from regard.verbs import Count, File, Files, Natural, Text, Texts, Words, verb
 if TYPE_CHECKING:
     from regard.tokens.tokenizer import Tokenizer
 
+SAMPLE = 1000  # lines on which the number of tokens for a word is measured
 Counted = Literal["words", "chars", "graphemes"]
 Kind = Literal["bpe", "pieces", "wordpiece", "words", "spaced", "chars", "graphemes", "bytes"]
 Wrap = Literal["none", "bos", "eos", "bos-eos", "cls-sep"]
@@ -169,11 +172,13 @@ def _decode_each(
 
 
 def _read_ids(line: str, number: int) -> list[int]:
-    """The ids of a line."""
-    for word in line.split():
+    """The ids of a line: numbers, a list of them, or the JSON of `encode`."""
+    listed = re.fullmatch(r'\s*(?:\{"ids":\s*)?\[([^\]]*)\].*', line)
+    words = listed[1].replace(",", " ").split() if listed else line.split()
+    for word in words:
         if not word.isdecimal():
             raise DataError("reading ids", f"{word!r} in line {number}", "whole numbers")
-    return [int(word) for word in line.split()]
+    return [int(word) for word in words]
 
 
 @verb
@@ -192,7 +197,7 @@ def train(
     """Learn a tokenizer from files, folders or stdin, in bounded memory.
 
     Args:
-        files: text files or folders, also .gz, .xz, .zst; - is stdin.
+        files: text files or folders, also .gz, .xz; - is stdin.
         out: the folder to write it to.
         kind: what tokens are.
         size: ids at most, control tokens included (bpe, pieces and wordpiece 8000, else all).
@@ -209,8 +214,7 @@ def train(
         $ regard tokens train texts/ --out folder --kind wordpiece --size 30000 --wrap cls-sep
         $ zcat corpus.gz | regard tokens train - --out folder --kind chars --lossless
     """
-    from regard.data.text_files import read_parts
-    from regard.tokens.trainers import Ticker, train_tokenizer
+    from regard.tokens.trainers import train_tokenizer
 
     folder = Path(out)
     if (folder / "tokenizer.json").exists() and not force:
@@ -218,42 +222,73 @@ def train(
         raise UsageError("training a tokenizer", problem, "a new folder, or --force")
     if isinstance(specials, str):
         specials = [word.strip() for word in specials.split(",") if word.strip()]
-    with progress("training") as say, Ticker(say) as ticker:
-        tokenizer = train_tokenizer(
-            () if kind == "bytes" else read_parts(files, ticker.read),
-            kind,
-            size,
-            specials=specials,
-            min_count=min_count,
-            wrap=wrap,
-            lossless=lossless,
-            phase=ticker.say,
-        )
+    sample: list[str] = []
+
+    def sampled(texts: Iterator[str]) -> Iterator[str]:
+        for text in texts:
+            if len(sample) < SAMPLE:
+                sample.append(text)
+            yield text
+
+    tokenizer = train_tokenizer(
+        () if kind == "bytes" else sampled(_read_texts(files)),
+        kind,
+        size,
+        specials=specials,
+        min_count=min_count,
+        wrap=wrap,
+        lossless=lossless,
+    )
     tokenizer.save(folder)
     if size and tokenizer.size < size:
         note(f"{tokenizer.size:,} ids, not {size:,}: the texts give no more")
-    return TrainedTokenizer(str(folder), tokenizer.size, tokenizer.specials, kind)
+    factor = _tokens_per_word(tokenizer, sample)
+    return TrainedTokenizer(str(folder), tokenizer.size, tokenizer.specials, factor, kind)
+
+
+def _read_texts(files: Files) -> Iterator[str]:
+    """The lines of files, with progress."""
+    from regard.data.text_files import read_parts
+    from regard.result import human_bytes
+
+    with progress("counting") as say:
+
+        def tell(done: int, total: int) -> None:
+            share = f" ({100 * done // total} %)" if total else ""
+            say(f"{human_bytes(done)} of {human_bytes(total)}{share}")
+
+        yield from read_parts(files, tell)
+
+
+def _tokens_per_word(tokenizer: Tokenizer, texts: Sequence[str]) -> float | None:
+    """How many tokens stand for a word between blanks; None where there are no words."""
+    words = sum(len(text.split()) for text in texts)
+    tokens = sum(map(len, tokenizer.encode_batch(texts, special=False)))
+    return tokens / words if words else None
 
 
 @verb
-def info(tokenizer: File) -> TokenizerInfo:
+def info(tokenizer: File, *, files: Files | None = None) -> TokenizerInfo:
     """Kind, size and control tokens of a tokenizer.
 
     Args:
         tokenizer: a folder, tokenizer.json or .gguf.
+        files: texts whose first thousand lines are cut, for how many tokens a word takes.
 
     Example:
         >>> regard.tokens.info("folder").size
         $ regard tokens info folder
-        $ regard tokens info folder --json
         $ regard tokens info model.gguf
+        $ regard tokens info folder --files corpus.txt --json
     """
     opened = load(tokenizer)
     specials = {
         role: Special(id, opened.pieces([id], "source")[0]) for role, id in opened.specials.items()
     }
     around = opened.pieces(opened.encode(""), "source")
-    return TokenizerInfo(opened.kind, opened.size, specials, around, str(tokenizer))
+    sample = [] if files is None else list(islice(_read_texts(files), SAMPLE))
+    factor = _tokens_per_word(opened, sample)
+    return TokenizerInfo(opened.kind, opened.size, specials, around, factor, str(tokenizer))
 
 
 @verb
@@ -316,7 +351,7 @@ def vocab(
     """The words of a corpus, how often they occur, and how much of it they cover.
 
     Args:
-        files: text files or folders, also .gz, .xz, .zst; - is stdin.
+        files: text files or folders, also .gz, .xz; - is stdin.
         kind: what is counted.
         min_count: leave out what occurs less often.
         top: rows shown.
@@ -328,7 +363,6 @@ def vocab(
         $ regard tokens vocab corpus.txt --kind chars --top 100
         $ regard tokens vocab texts/ --out vocab.json
     """
-    from regard.data.text_files import read_parts
     from regard.tokens.word_counts import list_vocabulary
 
-    return list_vocabulary(read_parts(files), kind, min_count, top, out)
+    return list_vocabulary(_read_texts(files), kind, min_count, top, out)

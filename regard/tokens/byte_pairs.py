@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
 from regard.errors import UsageError
 from regard.tokens.results import Cut, Merge
-from regard.tokens.rust import RustEngine
-from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.tokenizer import RustEngine, Tokenizer
+
+Spell = Callable[[str], str]
+"""A piece as it is shown."""
 
 
-def learn_merges(text: str, limit: int | None = None) -> tuple[list[Merge], list[list[str]]]:
+def learn_merges(text: str, top: int | None = None) -> tuple[list[Merge], list[list[str]]]:
     """The merges in their order, and the words of the text cut into the pieces they leave.
 
     Words are split at blanks and begin as characters, case kept. The most frequent pair is merged,
-    the first seen in the text among equals, until none occurs twice or `limit` is reached.
+    the first seen in the text among equals, until none occurs twice or there are `top`.
     """
     merges: list[Merge] = []
     words = [list(word) for word in text.split()]
-    while limit is None or len(merges) < limit:
+    while top is None or len(merges) < top:
         pairs = Counter(pair for word in words for pair in pairwise(word))  # in the order seen
         pair = max(pairs, key=lambda pair: pairs[pair], default=None)  # the first of the largest
         if pair is None or pairs[pair] < 2:
@@ -46,24 +48,19 @@ def join(word: list[str], left: str, right: str) -> list[str]:
     return joined
 
 
-class MergeStep(NamedTuple):
-    """A word on its way to its pieces: which merge was made, and what it looks like now."""
+def replay_merges(word: str, ranks: dict[tuple[str, ...], int], show: Spell) -> Iterator[str]:
+    """How a trained BPE cuts one word, a line for each step.
 
-    rank: int | None
-    """The merge's place in the order in which they were learnt, from 1; None at the start."""
-    pieces: list[str]
-
-
-def replay_merges(word: str, ranks: dict[tuple[str, str], int]) -> list[MergeStep]:
-    """How a trained BPE cuts one word: of the pairs it knows, the one learnt first is merged."""
-    steps = [MergeStep(None, list(word))]
+    Of the pairs it knows the one learnt first is merged; a line ends with its place in that order.
+    """
+    pieces, merge = list(word), ""
     while True:
-        pieces = steps[-1].pieces
+        yield " ".join(map(show, pieces)) + merge
         known = [pair for pair in pairwise(pieces) if pair in ranks]
         if not known:
-            return steps
+            return
         first = min(known, key=lambda pair: ranks[pair])
-        steps.append(MergeStep(ranks[first] + 1, join(pieces, *first)))
+        pieces, merge = join(pieces, *first), f"  (merge {ranks[first] + 1:,})"
 
 
 def explain_text(tokenizer: Tokenizer, text: str) -> list[Cut]:
@@ -88,17 +85,17 @@ def explain_word(
 ) -> Cut:
     """One word, which the pre-tokenizer has cut off."""
     assert isinstance(tokenizer.engine, RustEngine)
+    show = tokenizer.readable
     ids = [token.id for token in tokenizer.engine.literal.model.tokenize(word)]
     pieces = [tokenizer.engine.rust.id_to_token(id) or "" for id in ids]  # as spelt elsewhere
-    unknown = model.get("unk_token")
     if pieces == [word]:
-        return Cut(word, pieces, ["the vocabulary has it whole"])
-    if pieces == [unknown]:
-        return Cut(word, pieces, ["the vocabulary has neither it nor pieces that make it up"])
-    if model["type"] == "BPE" and ranks:
-        steps = replay_merges(word, ranks)  # type: ignore[arg-type]
-        lines = [" ".join(s.pieces) + (f"  (merge {s.rank:,})" if s.rank else "") for s in steps]
-        return Cut(word, pieces, [*lines, "no merge joins any two of these"])
-    if model["type"] == "WordPiece":
-        return Cut(word, pieces, [f"{p}: the longest piece that fits here" for p in pieces])
-    return Cut(word, pieces, ["not in the vocabulary, so written in smaller pieces"])
+        steps = ["the vocabulary has it whole"]
+    elif pieces == [model.get("unk_token")]:
+        steps = ["the vocabulary has neither it nor pieces that make it up"]
+    elif model["type"] == "BPE" and ranks:
+        steps = [*replay_merges(word, ranks, show), "no merge joins any two of these"]
+    elif model["type"] == "WordPiece":
+        steps = [f"{piece}: the longest piece that fits here" for piece in pieces]
+    else:
+        steps = ["not in the vocabulary, so written in smaller pieces"]
+    return Cut(show(word), list(map(show, pieces)), steps)

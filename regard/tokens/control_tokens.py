@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from regard.errors import DataError
+
 WELL_KNOWN = {
     "bos": ("<s>", "<bos>", "<|begin_of_text|>", "<|endoftext|>"),
     "eos": ("</s>", "<eos>", "<|end_of_text|>", "<|endoftext|>"),
@@ -61,7 +63,15 @@ class TokenizerSettings:
     def _id(self, role: str, find: Callable[[str], int | None]) -> int | None:
         if f"{role}_token" in self.tokenizer | self.special:  # if only as null: nobody plays it
             spelling = self.token(role)
-            return find(spelling) if spelling else None
+            id = find(spelling) if spelling else None
+            if spelling and id is None:
+                raise DataError(
+                    "opening a tokenizer",
+                    f"{role}_token {spelling!r}, which the vocabulary lacks",
+                    "a token of the vocabulary",
+                    "name another, or null, in tokenizer_config.json",
+                )
+            return id
         stated = self.model.get(f"{role}_token_id")
         first = stated[0] if isinstance(stated, list) and stated else stated
         if isinstance(first, int):

@@ -1,16 +1,15 @@
-"""Tokenizers from the metadata of a GGUF file (llama.cpp)."""
+"""Tokenizers from the metadata of a GGUF file (llama.cpp), and from pieces with scores."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
 
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Rust
 
 from regard.errors import DataError
-from regard.tokens.scored_pieces import PieceKind, ScoredPiece, mark_kinds, scored_bpe
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.vocabulary_files import surround
 
@@ -55,7 +54,13 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     if model not in ("gpt2", "llama") or not fields.get("tokens"):
         problem = f"tokenizer.ggml.model = {model!r} with {len(fields.get('tokens') or [])} tokens"
         raise DataError(DOING, problem, "'gpt2' or 'llama', and tokenizer.ggml.tokens")
-    rust = byte_level_bpe(fields) if model == "gpt2" else sentencepiece_bpe(fields)
+    if model == "gpt2":
+        rust = byte_level_bpe(fields)
+    else:
+        tokens, scores = fields["tokens"], fields.get("scores", ())
+        check_length("scores", scores, tokens)
+        pieces = list(map(ScoredPiece, tokens, map(float, scores), read_kinds(fields)))
+        rust = scored_bpe(pieces, prefix_space=bool(fields.get("add_space_prefix", True)))
     roles = {
         role: int(fields[f"{key}_token_id"])
         for role, key in ROLE_KEYS.items()
@@ -77,20 +82,10 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     return Tokenizer.from_rust(rust, roles, {"chat_template": template} if template else None)
 
 
-def kinds(fields: Mapping[str, Any]) -> list[PieceKind]:
-    """What each token is for; a file that does not say so has control tokens by their look."""
-    tokens, stated = fields["tokens"], fields.get("token_type")
-    if stated is None:
-        looks = (
-            (r"<0x[0-9A-F]{2}>", PieceKind.BYTE),
-            (r"<unk>", PieceKind.UNKNOWN),
-            (r"</?s>", PieceKind.CONTROL),
-        )
-        return [
-            next((kind for look, kind in looks if re.fullmatch(look, token)), PieceKind.NORMAL)
-            for token in tokens
-        ]
-    check_length("token_type", stated, tokens)
+def read_kinds(fields: Mapping[str, Any]) -> list[PieceKind]:
+    """What each token is for."""
+    stated = fields.get("token_type", ())
+    check_length("token_type", stated, fields["tokens"])
     try:
         return [PieceKind(int(number) or PieceKind.NORMAL) for number in stated]
     except ValueError as error:
@@ -103,16 +98,6 @@ def check_length(name: str, values: Any, tokens: Any) -> None:
     if len(values) != len(tokens):
         problem = f"{len(values)} entries in tokenizer.ggml.{name}"
         raise DataError(DOING, problem, f"{len(tokens)}, one for each token")
-
-
-def sentencepiece_bpe(fields: Mapping[str, Any]) -> Rust:
-    """Llama's tokenizer: pieces with scores."""
-    tokens, scores = fields["tokens"], fields.get("scores", ())
-    check_length("scores", scores, tokens)
-    pieces = [
-        ScoredPiece(t, float(s), k) for t, s, k in zip(tokens, scores, kinds(fields), strict=True)
-    ]
-    return scored_bpe(pieces, prefix_space=bool(fields.get("add_space_prefix", True)))
 
 
 def byte_level_bpe(fields: Mapping[str, Any]) -> Rust:
@@ -134,5 +119,77 @@ def byte_level_bpe(fields: Mapping[str, Any]) -> Rust:
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     rust.pre_tokenizer = pre_tokenizers.Sequence([*cuts, byte_level])
     rust.decoder = decoders.ByteLevel()
-    mark_kinds(rust, list(zip(fields["tokens"], kinds(fields), strict=True)))
+    mark_kinds(rust, list(zip(fields["tokens"], read_kinds(fields), strict=True)))
     return rust
+
+
+# SentencePiece's BPE, as Llama uses it ------------------------------------------------------
+
+
+class PieceKind(IntEnum):
+    """What a piece is for, with the numbers that GGUF gives them."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+class ScoredPiece(NamedTuple):
+    """An entry of the vocabulary; spaces are written '▁', bytes '<0x0A>'."""
+
+    text: str
+    score: float
+    kind: PieceKind = PieceKind.NORMAL
+
+
+def merges_by_score(pieces: Sequence[ScoredPiece]) -> list[tuple[str, str]]:
+    """All ways to make a piece from two others, the best piece first.
+
+    SentencePiece merges the neighbours that make the piece of best score; `tokenizers` wants
+    pairs in the order of their rank, so each way to make a piece becomes a pair.
+    """
+    mergeable = {piece.text for piece in pieces if piece.kind in (PieceKind.NORMAL, PieceKind.USER)}
+    ranked = [
+        (-score, id, text[:cut], text[cut:])
+        for id, (text, score, _) in enumerate(pieces)
+        if text in mergeable
+        for cut in range(1, len(text))
+        if text[:cut] in mergeable and text[cut:] in mergeable
+    ]
+    return [(left, right) for _, _, left, right in sorted(ranked)]
+
+
+def scored_bpe(pieces: Sequence[ScoredPiece], prefix_space: bool = True) -> Rust:
+    """The pipeline of Llama's tokenizer: no words, spaces as '▁', unknown characters as bytes."""
+    vocab: dict[str, int] = {}
+    for id, piece in enumerate(pieces):
+        if vocab.setdefault(piece.text, id) != id:
+            raise DataError(
+                "building a tokenizer from scored pieces",
+                f"{piece.text!r} both at {vocab[piece.text]} and at {id}",
+                "each piece once",
+            )
+    unk = next((piece.text for piece in pieces if piece.kind == PieceKind.UNKNOWN), None)
+    model = models.BPE(
+        vocab, merges_by_score(pieces), unk_token=unk, fuse_unk=True, byte_fallback=True
+    )
+    rust = Rust(model)
+    prefix = [normalizers.Prepend("▁")] if prefix_space else []
+    rust.normalizer = normalizers.Sequence([*prefix, normalizers.Replace(" ", "▁")])
+    strip = [decoders.Strip(" ", left=1)] if prefix_space else []
+    rust.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
+    )
+    mark_kinds(rust, [(piece.text, piece.kind) for piece in pieces])
+    return rust
+
+
+def mark_kinds(rust: Rust, kinds: Sequence[tuple[str, PieceKind]]) -> None:
+    """Tell the pipeline which pieces are control tokens and which are never cut."""
+    control = [t for t, kind in kinds if kind in (PieceKind.CONTROL, PieceKind.UNKNOWN)]
+    rust.add_special_tokens([AddedToken(t, normalized=False) for t in control])
+    user = [t for t, kind in kinds if kind == PieceKind.USER]
+    rust.add_tokens([AddedToken(t, normalized=False) for t in user])

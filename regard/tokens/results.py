@@ -35,8 +35,10 @@ class Encoding(Result):
             (piece, repr(self.text[start:end]), str(id), str(start), str(end))
             for piece, id, (start, end) in zip(self.pieces, self.ids, self.offsets, strict=True)
         ]
-        title = " · ".join(self.pieces) or "no tokens"
-        yield Grid(title, ("piece", "text", "id", "from", "to"), rows, left=2)
+        texts = [self.text[start:end] for start, end in self.offsets]  # none for added tokens
+        spelt = zip(texts, self.pieces, strict=True)
+        title = " · ".join((text.strip() or "␣") if text else piece for text, piece in spelt)
+        yield Grid(title or "no tokens", ("piece", "text", "id", "from", "to"), rows, left=2)
 
     def __str__(self) -> str:
         """The ids with blanks between them, which `tokens decode` reads."""
@@ -56,10 +58,12 @@ class Decoded(Result):
 
 @dataclass(frozen=True)
 class Cut(Row):
-    """One word of a text and why it was cut as it was."""
+    """One word of a text and why it was cut as it was.
+
+    Bytes that make whole characters are written as text, a blank as ␣.
+    """
 
     word: str
-    """As the vocabulary spells it."""
     pieces: list[str]
     steps: list[str]
     """What led there, a line each."""
@@ -86,11 +90,14 @@ class TrainedTokenizer(Result):
     out: str
     size: int
     specials: dict[str, int]
+    tokens_per_word: float | None = None
+    """How much longer texts are in tokens than in words between blanks, in their first lines."""
     kind: str = shown(json=False, default="")
 
     def parts(self) -> Iterator[str | Grid]:
         """One line."""
-        yield self.title()
+        factor = self.tokens_per_word
+        yield self.title() + ("" if factor is None else f"; {factor:.2f} tokens for a word")
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,8 @@ class TokenizerInfo(Result):
     size: int
     specials: dict[str, Special] = shown(title="control tokens")
     around: list[str] = shown(title="around each text")
+    tokens_per_word: float | None = shown("{:.2f}")
+    """How much longer texts are in tokens than in words between blanks; None without texts."""
     name: str = shown(json=False, table=False)
 
 

@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.errors import DataError, RegardError, UsageError
+from regard.errors import DataError, RegardError
 from regard.tokens.control_tokens import TokenizerSettings
 from regard.tokens.vocabulary_files import check_place
 
 T5_LIKE = ("longt5", "mt5", "switch_transformers", "t5", "umt5")
 LLAMA_LIKE = ("gemma", "gemma2", "llama", "mistral", "mixtral")
-XLMR_LIKE = ("xlm-roberta", "xlm-roberta-xl")
-KNOWN = T5_LIKE + LLAMA_LIKE + XLMR_LIKE
+KNOWN = T5_LIKE + LLAMA_LIKE
 LANGUAGE_CODE = re.compile(">>.*?<<", re.DOTALL)
 
 
@@ -94,24 +93,15 @@ class SentencePieceEngine:
     ) -> list[tuple[int, int]]:
         """One span per id, in characters of the text as given."""
         spans: list[tuple[int, int]] = []
+        processor = self.languages[side].processor
         for start, part, id in self._parts(text, allow_special, side):
-            inside = [(0, len(part))] if id is not None else self._spans(part, side)
+            inside = [(0, len(part))]
+            if id is None:
+                inside = processor.encode(part, return_type="offset_mapping")["offsets"]
             spans += [(start + first, start + last) for first, last in inside]
         if not special:
             return spans
         return [(0, 0)] * len(self.before) + spans + [(0, 0)] * len(self.after)
-
-    def _spans(self, part: str, side: str) -> list[tuple[int, int]]:
-        try:
-            answer = self.languages[side].processor.encode(part, return_type="offset_mapping")
-        except TypeError:
-            raise UsageError(
-                "finding the offsets of pieces",
-                "a sentencepiece library that cannot tell them",
-                "sentencepiece 0.2.2 or later",
-                "pip install -U sentencepiece",
-            ) from None
-        return list(answer["offsets"])
 
     def decode(self, ids: list[int], special: bool, side: str) -> str:
         """The text of the ids."""
@@ -177,8 +167,8 @@ def single_model(name: str, data: bytes, settings: TokenizerSettings) -> Sentenc
         (controls if token.get("special") else words).add(token["content"])
     vocab = {piece: id for id, piece in enumerate(pieces)}
     roles = settings.roles(vocab.get)
-    add_bos = options.get("add_bos_token", family in LLAMA_LIKE + XLMR_LIKE)
-    add_eos = options.get("add_eos_token", family in T5_LIKE + XLMR_LIKE)
+    add_bos = options.get("add_bos_token", family in LLAMA_LIKE)
+    add_eos = options.get("add_eos_token", family in T5_LIKE)
     before = [pieces[roles["bos"]]] if add_bos and "bos" in roles else []
     after = [pieces[roles["eos"]]] if add_eos and "eos" in roles else []
     unk = processor.id_to_piece(processor.unk_id())
@@ -193,9 +183,6 @@ def number_pieces(
     """All pieces in the order of their ids, and which of them are control tokens."""
     ids = range(processor.get_piece_size())
     pieces = [processor.id_to_piece(id) for id in ids]
-    if family in XLMR_LIKE:  # fairseq put four control tokens of its own first
-        first = ["<s>", "<pad>", "</s>", "<unk>"]
-        return [*first, *pieces[3:], "<mask>"], {*first, "<mask>"}
     controls = {pieces[id] for id in ids if processor.is_control(id) or processor.is_unknown(id)}
     sentinels = options.get("extra_ids", 100 if family == "t5" else 0)
     if family not in T5_LIKE or "<extra_id_0>" in pieces:

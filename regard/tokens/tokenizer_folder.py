@@ -11,9 +11,8 @@ from tokenizers import Tokenizer as Rust
 from regard.errors import DataError, bad_byte
 from regard.files import parse_json, read_json
 from regard.tokens.control_tokens import WELL_KNOWN, TokenizerSettings
-from regard.tokens.rust import RustEngine, control_tokens
 from regard.tokens.spm import marian, single_model
-from regard.tokens.tokenizer import Engine, Tokenizer
+from regard.tokens.tokenizer import Engine, RustEngine, Tokenizer, control_tokens
 from regard.tokens.vocabulary_files import byte_level, word_piece
 
 SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
@@ -76,7 +75,11 @@ def find_engine(place: Folder, settings: TokenizerSettings) -> Engine | None:
     if place.has("tokenizer.json"):
         return RustEngine(read_tokenizer_json(place, settings))
     if place.has("source.spm", "target.spm", "vocab.json"):
-        return open_marian(place, settings)
+        shared = place.json("vocab.json")  # the two languages may have a vocabulary each
+        separate = settings.tokenizer.get("separate_vocabs", False)
+        target = place.json("target_vocab.json") if separate else shared
+        models = {side: place.files[f"{side}.spm"] for side in ("source", "target")}
+        return marian(models, {"source": shared, "target": target}, settings)
     for name in SENTENCEPIECE:
         if place.has(name):
             return single_model(name, place.files[name], settings)
@@ -104,15 +107,6 @@ def read_tokenizer_json(place: Folder, settings: TokenizerSettings) -> Rust:
     known = [token for token in declared if token and rust.token_to_id(token) is not None]
     rust.add_special_tokens([AddedToken(token, normalized=False) for token in known])
     return rust
-
-
-def open_marian(place: Folder, settings: TokenizerSettings) -> Engine:
-    """The engine of a Marian folder, whose two languages may have a vocabulary each."""
-    shared = place.json("vocab.json")
-    separate = settings.tokenizer.get("separate_vocabs", False)
-    vocabs = {"source": shared, "target": place.json("target_vocab.json") if separate else shared}
-    models = {side: place.files[f"{side}.spm"] for side in vocabs}
-    return marian(models, vocabs, settings)
 
 
 def read_merges(place: Folder) -> list[tuple[str, str]]:

@@ -5,9 +5,11 @@ One function per kind: byte-level BPE, WordPiece, words, characters, graphemes, 
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +24,10 @@ from tokenizers import (
 )
 from tokenizers import Tokenizer as Rust
 
-from regard.ambient import Progress
+from regard.ambient import note, progress
 from regard.errors import DataError, UsageError, check_known
-from regard.result import human_bytes
 from regard.tokens.control_tokens import WELL_KNOWN
-from regard.tokens.tokenizer import Tokenizer
+from regard.tokens.tokenizer import BYTES, Tokenizer
 from regard.tokens.vocabulary_files import surround
 from regard.tokens.word_counts import CUTS, WordCounts, count_words, rank, repeat, thin
 
@@ -48,11 +49,6 @@ SENTENCE = normalizers.Sequence(
 BERT = normalizers.BertNormalizer(strip_accents=False, lowercase=False)
 LETTERS = 1000  # characters that WordPiece learns at most, as BERT did; others are unknown
 
-VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
-HIDDEN = [byte for byte in range(256) if byte not in VISIBLE]
-BYTES = {byte: chr(byte) for byte in VISIBLE} | {b: chr(256 + n) for n, b in enumerate(HIDDEN)}
-"""The visible character that stands for each byte (Radford et al. 2019), as ByteLevel has it."""
-
 Texts = Iterable[str]
 
 
@@ -68,8 +64,6 @@ class TokenizerPlan:
     """How often a pair, word or character must occur to be learnt."""
     lossless: bool
     """Whether words or characters that are not known are written in bytes, not as unknown."""
-    phase: Callable[[str], None]
-    """Told what is done now: counting, merging."""
 
     def room(self, fixed: int, what: str) -> int:
         """How many ids are left to learn after those that there must be."""
@@ -124,11 +118,30 @@ def merge(counts: WordCounts, rust: Rust, trainer: Any, plan: TokenizerPlan) -> 
     """Train on counted words, which have no blanks, and say so where the counts are not exact."""
     words, share = thin(counts.words)
     trainer.min_frequency = -(-plan.min_count // share)
-    doing = f"merging {len(words):,} different words"
-    doing += f", counts too low by {counts.lost:,} at most" if counts.lost else ""
-    plan.phase(doing + (f", counts divided by {share}" if share > 1 else ""))
+    if counts.lost:
+        note(f"more words than memory: counts may be too low by {counts.lost:,}")
     rust.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    rust.train_from_iterator(repeat(words), trainer)
+    with keep_saying("training a tokenizer", f"merging {len(words):,} different words"):
+        rust.train_from_iterator(repeat(words), trainer)
+
+
+@contextmanager
+def keep_saying(doing: str, where: str) -> Iterator[None]:
+    """Say where the work is while the library does it and calls nobody."""
+    ended = threading.Event()
+    with progress(doing) as say:
+
+        def tick() -> None:
+            while not ended.wait(0.5):
+                say(where)
+
+        thread = threading.Thread(target=tick, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
 
 def byte_level(rust: Rust) -> Rust:
@@ -293,13 +306,12 @@ def train_tokenizer(
     min_count: int = 1,
     wrap: str = "none",
     lossless: bool = False,
-    phase: Callable[[str], None] | None = None,
 ) -> Tokenizer:
     """A tokenizer of one kind, learnt from texts such as `regard.data.text_files.read_parts` gives.
 
     `specials` are roles (pad, bos, eos, unk, mask, cls, sep), or roles with their spellings; those
     that the kind or `wrap` needs are added. `lossless` makes words, chars and graphemes write what
-    they do not know in bytes; bpe, pieces and bytes always do. `phase` is told what is being done.
+    they do not know in bytes; bpe, pieces and bytes always do.
     """
     for name, value, known in (("kind", kind, KINDS), ("wrap", wrap, WRAPS)):
         check_known(value, known, DOING, f"{name} {value!r}")
@@ -309,15 +321,12 @@ def train_tokenizer(
     if kind in UNKNOWING or (kind in ("words", "chars", "graphemes") and not lossless):
         needed.append("unk")
     spelling = spell(kind, ROLES.get(kind, USUAL) if specials is None else specials, needed)
-    check_spelling(kind, lossless, spelling)
-    tell = phase or (lambda doing: None)
-    tell("counting")
     most = size or (SIZE if kind in SIZED else None)
-    rust = KINDS[kind](texts, TokenizerPlan(most, spelling, min_count, lossless, tell))
+    rust = KINDS[kind](texts, TokenizerPlan(most, spelling, min_count, lossless))
     ids = {role: rust.token_to_id(spelt) or 0 for role, spelt in spelling.items()}
     before, after = map(ids.get, WRAPS[wrap])
     surround(rust, before, after)
-    return Tokenizer.from_rust(rust, ids)
+    return Tokenizer.from_rust(rust, ids, {"kind": f"{kind}, lossless" if lossless else kind})
 
 
 def spell(
@@ -332,7 +341,10 @@ def spell(
     spelling: dict[str, str] = {}
     for role in dict.fromkeys([*spelt, *needed]):
         check_known(role, usual, DOING, f"unknown role {role!r}")
-        spelling[role] = spelt.get(role) or usual[role]
+        spelling[role] = word = spelt.get(role) or usual[role]
+        if not re.search(r"\w[^\w\s]|[^\w\s]\w", word):
+            problem = f"{word!r} for {role}, which a text may hold as one word"
+            raise UsageError(DOING, problem, "letters and marks together", f"such as <{role}>")
     doubled = [role for role, word in spelling.items() if list(spelling.values()).count(word) > 1]
     if doubled or len(spelt) < len(asked):
         twice = (
@@ -340,50 +352,3 @@ def spell(
         )
         raise UsageError(DOING, twice, "one spelling for each control token")
     return spelling
-
-
-def check_spelling(kind: str, lossless: bool, spelling: dict[str, str]) -> None:
-    """Stop at a control token that could also be learnt as a word of the texts."""
-    cuts: dict[str, Any] = {
-        "bpe": pre_tokenizers.ByteLevel(add_prefix_space=False),
-        "pieces": pre_tokenizers.ByteLevel(add_prefix_space=False),
-        "wordpiece": pre_tokenizers.BertPreTokenizer(),
-        "words": pre_tokenizers.Whitespace(),
-    }
-    cut = cuts.get("bpe" if kind == "words" and lossless else kind)
-    for role, word in spelling.items():
-        parts = len(word) if cut is None else len(cut.pre_tokenize_str(word))
-        if parts < 2:
-            problem = f"{word!r} for {role}, which a text may hold as one word"
-            raise UsageError(DOING, problem, "letters and marks together", f"such as <{role}>")
-
-
-class Ticker:
-    """Says twice a second what is being done, also while the library merges and calls nobody."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress, self.doing, self.place = progress, "starting", ""
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self.tick, daemon=True)
-
-    def __enter__(self) -> Ticker:
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ended.set()
-        self.thread.join()
-
-    def tick(self) -> None:
-        """Speak until the work has ended."""
-        while not self.ended.wait(0.5):
-            self.progress(f"{self.doing}{self.place}")
-
-    def say(self, doing: str) -> None:
-        """A new phase has begun."""
-        self.doing, self.place = doing, ""
-
-    def read(self, done: int, total: int) -> None:
-        """So many bytes of the files have been read."""
-        share = f" ({100 * done // total} %)" if total else ""
-        self.place = f", {human_bytes(done)} of {human_bytes(total)}{share}"

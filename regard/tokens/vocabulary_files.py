@@ -16,6 +16,10 @@ def word_piece(pieces: list[str], settings: TokenizerSettings) -> Rust:
     """BERT's tokenizer (Devlin et al. 2019) from the lines of vocab.txt."""
     options = settings.tokenizer
     vocab = {piece: id for id, piece in enumerate(pieces)}
+    for control in {name for names in WELL_KNOWN.values() for name in names} & set(pieces):
+        if pieces.count(control) > 1:
+            problem = f"{control} {pieces.count(control)} times"
+            raise DataError("reading vocab.txt", problem, "each control token once")
     unk = settings.token("unk", "[UNK]")
     rust = Rust(models.WordPiece(vocab, unk_token=unk))
     rust.normalizer = normalizers.BertNormalizer(

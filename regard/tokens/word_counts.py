@@ -17,7 +17,7 @@ from typing import Any
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Rust
 
-from regard.ambient import note, progress
+from regard.ambient import note
 from regard.errors import DataError
 from regard.files import write_whole
 from regard.tokens.results import Vocabulary
@@ -78,7 +78,9 @@ def count_words(
     while chunk := take_chunk(stream):
         odd, plain = list[str](), list[str]()
         for text in chunk:
-            (odd if whole or not is_plain(text) else plain).append(text)
+            # plain: no whitespace but single spaces and a line feed at the end
+            simple = "  " not in text and text.removesuffix("\n").isprintable()
+            (plain if simple and not whole else odd).append(text)
         for at in range(0, len(plain), 100):
             pieces.update(f"{HEAD}{f' {HEAD}'.join(plain[at : at + 100])}".split(" "))
         if odd:
@@ -101,11 +103,6 @@ def take_chunk(stream: Iterator[str]) -> list[str]:
         if size >= CHUNK:
             break
     return chunk
-
-
-def is_plain(text: str) -> bool:
-    """Whether a text has no whitespace but single spaces and a line feed at its end."""
-    return "  " not in text and text.removesuffix("\n").isprintable()
 
 
 def words_of(pieces: Counter[str], cut: Any, clean: Any) -> Counter[str]:
@@ -158,9 +155,7 @@ def list_vocabulary(
 ) -> Vocabulary:
     """Count words or characters; the `top` most frequent are returned, `out` gets them all."""
     doing = "listing a vocabulary"
-    with progress("counting") as say:
-        say(kind)
-        counts = count_words(texts, CUTS[kind], whole=kind == "graphemes")
+    counts = count_words(texts, CUTS[kind], whole=kind == "graphemes")
     if not counts.words:
         raise DataError(doing, "no tokens: the texts are empty or blank", "at least one")
     kept = [word for word in rank(counts.words) if counts.words[word] >= min_count]

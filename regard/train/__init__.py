@@ -9,7 +9,7 @@ from regard.history.config import Smoothing, Word2VecConfig
 from regard.history.results import NgramRun, TranslatorRun, VectorRun
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 from regard.train.results import DryRun, LearntShortlist, Replay, ResumeCheck, Run, RunSettings
-from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Natural, verb
+from regard.verbs import FLAT, Amount, Count, File, Files, Flag, takes, verb
 
 Trained = Run | DryRun | RunSettings
 """A run; with `dry_run` what it would take, with `print_config` its settings."""
@@ -30,7 +30,7 @@ def lm(
     files: Files | None = None,
     *,
     out: str | Path | None = None,
-    resume: bool = False,
+    resume: str | Path | None = None,
     config: Training = TRAINING,
     shape: Shape = SHAPE,
     data: Data = DATA,
@@ -41,12 +41,12 @@ def lm(
     """Train a decoder to predict the next token of a text.
 
     Killed at any moment and resumed, a run ends with the same bits.
-    Stopped by Ctrl-C in a notebook, it returns what there is, and `resume=True` goes on.
+    Stopped by Ctrl-C in a notebook, it returns what there is, and `resume=run.out` goes on.
 
     Args:
         files: text files or folders, compressed or not.
         out: the run's folder, new or empty (runs/lm-1, -2, …).
-        resume: go on from the last checkpoint of the folder; without files, with its settings.
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: family, dim, depth, heads.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
@@ -58,31 +58,21 @@ def lm(
         >>> run = regard.train.lm("tale.txt", out="run", config=regard.TrainConfig(steps=300))
         >>> run.kit.generate("Once upon a time")
         $ regard train lm tale.txt --out run --steps 1000 --tokens chars
-        $ regard train lm --out run --resume
+        $ regard train lm --resume run
         $ torchrun --nproc-per-node 2 -m regard train lm texts/ --out run --preset gpt2
     """
     return _train("lm", **locals())
 
 
 @verb
-def mlm(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    config: Training = TRAINING,
-    shape: Shape = SHAPE,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@takes(lm)
+def mlm(*args: Any, **named: Any) -> Trained:
     """Train an encoder to predict masked tokens (BERT).
 
     Args:
         files: text files or folders, compressed or not.
         out: the run's folder, new or empty (runs/mlm-1, -2, …).
-        resume: go on from the last checkpoint of the folder; without files, with its settings.
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, depth, heads.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
@@ -96,28 +86,18 @@ def mlm(
         $ regard train mlm texts/ --valid dev.txt --out run --preset bert-base --dry-run
         $ regard train mlm tale.txt --out run --mask 0.3 --json
     """
-    return _train("mlm", **locals())
+    return _train("mlm", *args, **named)
 
 
 @verb
-def seq2seq(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    config: Training = TRAINING,
-    shape: Shape = SHAPE,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@takes(lm)
+def seq2seq(*args: Any, **named: Any) -> Trained:
     """Train an encoder-decoder to say the other side of sentence pairs.
 
     Args:
         files: pairs: TSV files, or a source and a target file.
         out: the run's folder, new or empty (runs/seq2seq-1, -2, …).
-        resume: go on from the last checkpoint of the folder; without files, with its settings.
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: family, dim, depth, heads, attention.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
@@ -131,28 +111,18 @@ def seq2seq(
         $ regard train seq2seq train.fr train.en --out run --preset transformer-base
         $ regard train seq2seq pairs.tsv --out run --family gru --attention additive
     """
-    return _train("seq2seq", **locals())
+    return _train("seq2seq", *args, **named)
 
 
 @verb
-def rnn(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    config: Training = TRAINING,
-    shape: Shape = SHAPE,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@takes(lm)
+def rnn(*args: Any, **named: Any) -> Trained:
     """Train a recurrent language model (Elman 1990).
 
     Args:
         files: text files or folders, compressed or not.
         out: the run's folder, new or empty (runs/rnn-1, -2, …).
-        resume: go on from the last checkpoint of the folder; without files, with its settings.
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, hidden, depth.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
@@ -164,30 +134,20 @@ def rnn(
         >>> regard.train.rnn("tale.txt", out="run")
         $ regard train rnn tale.txt --out run --steps 1000 --tokens words
         $ regard train rnn tale.txt --out run --dim 128 --depth 1 --json
-        $ regard train rnn --out run --resume --steps 2000
+        $ regard train rnn --resume run --steps 2000
     """
-    return _train("rnn", **locals())
+    return _train("rnn", *args, **named)
 
 
 @verb
-def lstm(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    config: Training = TRAINING,
-    shape: Shape = SHAPE,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@takes(lm)
+def lstm(*args: Any, **named: Any) -> Trained:
     """Train a language model of LSTM cells (Hochreiter and Schmidhuber 1997).
 
     Args:
         files: text files or folders, compressed or not.
         out: the run's folder, new or empty (runs/lstm-1, -2, …).
-        resume: go on from the last checkpoint of the folder; without files, with its settings.
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, hidden, depth.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
@@ -199,30 +159,20 @@ def lstm(
         >>> regard.train.lstm("tale.txt", out="run")
         $ regard train lstm tale.txt --out run --steps 1000 --tokens words
         $ regard train lstm tale.txt --out run --dim 128 --depth 1 --json
-        $ regard train lstm --out run --resume --steps 2000
+        $ regard train lstm --resume run --steps 2000
     """
-    return _train("lstm", **locals())
+    return _train("lstm", *args, **named)
 
 
 @verb
-def gru(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    config: Training = TRAINING,
-    shape: Shape = SHAPE,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@takes(lm)
+def gru(*args: Any, **named: Any) -> Trained:
     """Train a language model of gated recurrent units (Cho et al. 2014).
 
     Args:
         files: text files or folders, compressed or not.
         out: the run's folder, new or empty (runs/gru-1, -2, …).
-        resume: go on from the last checkpoint of the folder; without files, with its settings.
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, hidden, depth.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
@@ -234,30 +184,20 @@ def gru(
         >>> regard.train.gru("tale.txt", out="run")
         $ regard train gru tale.txt --out run --steps 1000 --tokens words
         $ regard train gru tale.txt --out run --dim 128 --depth 1 --json
-        $ regard train gru --out run --resume --steps 2000
+        $ regard train gru --resume run --steps 2000
     """
-    return _train("gru", **locals())
+    return _train("gru", *args, **named)
 
 
 @verb
-def mlp(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: bool = False,
-    config: Training = TRAINING,
-    shape: Shape = SHAPE,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@takes(lm)
+def mlp(*args: Any, **named: Any) -> Trained:
     """Train a language model that is an MLP of the last words (Bengio et al. 2003).
 
     Args:
         files: text files or folders, compressed or not.
         out: the run's folder, new or empty (runs/mlp-1, -2, …).
-        resume: go on from the last checkpoint of the folder; without files, with its settings.
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, hidden, depth.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
@@ -269,13 +209,19 @@ def mlp(
         >>> regard.train.mlp("tale.txt", out="run")
         $ regard train mlp tale.txt --out run --steps 1000 --tokens words
         $ regard train mlp tale.txt --out run --dim 128 --depth 1 --json
-        $ regard train mlp --out run --resume --steps 2000
+        $ regard train mlp --resume run --steps 2000
     """
-    return _train("mlp", **locals())
+    return _train("mlp", *args, **named)
 
 
 def _train(
-    word: str, files: Any, config: TrainConfig, shape: ShapeConfig, data: DataConfig, **rest: Any
+    word: str,
+    files: Any = None,
+    *,
+    config: TrainConfig = TRAINING,
+    shape: ShapeConfig = SHAPE,
+    data: DataConfig = DATA,
+    **rest: Any,
 ) -> Trained:
     from regard.train.runs import train_files
 
@@ -298,9 +244,8 @@ def ngram(
     order: Count = 5,
     smoothing: Smoothing = "kneser-ney",
     k: float = 1.0,
-    prune: list[Natural] | None = None,
 ) -> NgramRun:
-    """Count n-grams and smooth them: add-k, Katz, Jelinek–Mercer, Witten–Bell, Kneser–Ney.
+    """Count n-grams and smooth them: add-k, Jelinek–Mercer, Witten–Bell, Kneser–Ney.
 
     Args:
         files: text files or folders, compressed or not.
@@ -313,20 +258,18 @@ def ngram(
         order: words that a probability looks at, the predicted one counted.
         smoothing: how unseen words get their share (kneser-ney: interpolated, modified).
         k: of add: what each count gets.
-        prune: leave out n-grams seen so often or less: of 1, 2, … words; the last holds on.
 
     Example:
         >>> regard.train.ngram("train.txt", out="m", order=3, valid="valid.txt").perplexity
         $ regard train ngram train.txt --out m --order 5 --valid valid.txt
         $ regard train ngram tale.txt --out m --tokens chars --order 8
-        $ regard train ngram train.txt --out m --smoothing katz --prune 0 0 1
+        $ regard train ngram train.txt --out m --smoothing witten-bell --json
     """
     arguments = locals()
-    from regard.history.ngram_model import NgramShape, TextTokens, train_from_files
+    from regard.history.ngram_model import NgramConfig, train_from_files
 
-    shape = NgramShape(order, smoothing, k, prune or ())
-    text = TextTokens(tokens, vocab, min_count, lines)
-    return _noted(train_from_files(files, Path(out), text, shape, valid or ()), "ngram", arguments)
+    config = NgramConfig(tokens, vocab, min_count, lines, order, smoothing, k)
+    return _noted(train_from_files(files, Path(out), config, valid or ()), "ngram", arguments)
 
 
 @verb
@@ -362,11 +305,10 @@ def bow(
         $ regard train bow train.txt --out m --no-smoothing
     """
     arguments = locals()
-    from regard.history.ngram_model import NgramShape, TextTokens, train_from_files
+    from regard.history.ngram_model import NgramConfig, train_from_files
 
-    shape = NgramShape(1, "add", k if smoothing else 0.0)
-    text = TextTokens(tokens, vocab, min_count, lines)
-    return _noted(train_from_files(files, Path(out), text, shape, valid or ()), "bow", arguments)
+    config = NgramConfig(tokens, vocab, min_count, lines, 1, "add", k if smoothing else 0.0)
+    return _noted(train_from_files(files, Path(out), config, valid or ()), "bow", arguments)
 
 
 @verb
@@ -382,7 +324,6 @@ def classes(
     order: Count = 3,
     smoothing: Smoothing = "kneser-ney",
     k: float = 1.0,
-    prune: list[Natural] | None = None,
     classes: Count | None = None,
 ) -> NgramRun:
     """Count n-grams of classes of words: a class from those before it, then a word of the class.
@@ -398,7 +339,6 @@ def classes(
         order: classes that a probability looks at, the predicted one counted.
         smoothing: how unseen classes get their share (kneser-ney: interpolated, modified).
         k: of add: what each count gets.
-        prune: leave out n-grams seen so often or less: of 1, 2, … classes; the last holds on.
         classes: classes of words, by Brown's way (100, or as many as there are words).
 
     Example:
@@ -408,12 +348,10 @@ def classes(
         $ regard train classes train.txt --out m --smoothing witten-bell --json
     """
     arguments = locals()
-    from regard.history.ngram_model import NgramShape, TextTokens, train_from_files
+    from regard.history.ngram_model import NgramConfig, train_from_files
 
-    shape = NgramShape(order, smoothing, k, prune or (), classes)
-    text = TextTokens(tokens, vocab, min_count, lines)
-    run = train_from_files(files, Path(out), text, shape, valid or ())
-    return _noted(run, "classes", arguments)
+    config = NgramConfig(tokens, vocab, min_count, lines, order, smoothing, k, classes)
+    return _noted(train_from_files(files, Path(out), config, valid or ()), "classes", arguments)
 
 
 @verb
@@ -479,7 +417,7 @@ def logreg(
     *,
     out: str | Path,
     l2: Amount = 1.0,
-    best: Count = 30,
+    top: Count = 30,
     steps: Count = 60,
 ) -> TranslatorRun:
     """Learn to translate bags of words by multinomial logistic regression.
@@ -488,19 +426,19 @@ def logreg(
         files: sentence pairs: source TAB target, compressed or not; folders; or two files.
         out: a new or empty folder.
         l2: pull to 0.
-        best: target words that each source word has weights for, at most.
+        top: target words that each source word has weights for, at most.
         steps: steps of L-BFGS at most; fewer if the slope is 0 before.
 
     Example:
         >>> regard.train.logreg("pairs.tsv", out="m", steps=200).weights
         $ regard train logreg pairs.tsv --out m
-        $ regard train logreg pairs.tsv --out m --l2 0.1 --best 50
+        $ regard train logreg pairs.tsv --out m --l2 0.1 --top 50
         $ regard train logreg pairs.tsv.xz --out m --steps 200 --json
     """
     arguments = locals()
     from regard.history.word_translator import train_translator
 
-    settings = {"l2": l2, "best": best, "steps": steps}
+    settings = {"l2": l2, "top": top, "steps": steps}
     run = train_translator("logreg", _listed(files), Path(out), **settings)
     return _noted(run, "logreg", arguments)
 

@@ -10,21 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from regard.errors import DataError, ResourceError, UsageError
+from regard.errors import DataError, ResourceError
 from regard.files import file_hash, sync
+from regard.model.model import Model
 from regard.train.distributed import part_of
 
 NAME = re.compile(r"step-(\d+)")
@@ -54,45 +53,35 @@ def restore_optimizer(
         optimizer.state[place][key] = held
 
 
-Generators = tuple[dict[str, Tensor], dict[str, Any]]
-"""Random generators: torch's as tensors, Python's and numpy's as JSON."""
-
-
-def generator_states() -> Generators:
-    """All random generators of the process."""
+def generator_states() -> dict[str, Tensor]:
+    """The random generators of the process; what data is drawn needs none."""
     tensors = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         tensors["cuda"] = torch.cuda.get_rng_state()
-    kind, keys, *rest = np.random.get_state(legacy=True)
-    return tensors, {"python": random.getstate(), "numpy": [kind, keys.tolist(), *rest]}  # type: ignore[union-attr]
+    return tensors
 
 
-def join_generators(states: list[Generators]) -> Generators:
-    """Those of several processes as one: `cpu` of the first, `cpu.1` of the second, and so on."""
-    tensors = {
-        f"{name}.{rank}" if rank else name: tensor
-        for rank, (held, _) in enumerate(states)
-        for name, tensor in held.items()
-    }
-    return tensors, states[0][1]
-
-
-def own_generators(tensors: dict[str, Tensor], rank: int) -> dict[str, Tensor]:
-    """The part of one process; empty when there were fewer of them."""
-    wanted = str(rank) if rank else ""
-    split = {name: name.partition(".") for name in tensors}
-    return {kind: tensors[name] for name, (kind, _, of) in split.items() if of == wanted}
-
-
-def restore_generators(tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
+def restore_generators(tensors: dict[str, Tensor]) -> None:
     """The inverse of `generator_states`."""
     torch.set_rng_state(tensors["cpu"])
     if torch.cuda.is_available() and "cuda" in tensors:
         torch.cuda.set_rng_state(tensors["cuda"])
-    version, internal, gauss = plain["python"]
-    random.setstate((version, tuple(internal), gauss))
-    kind, keys, *rest = plain["numpy"]
-    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
+
+
+def join_ranks(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Those of several processes as one: `cpu` of the first, `cpu.1` of the second, and so on."""
+    return {
+        f"{name}.{rank}" if rank else name: tensor
+        for rank, held in enumerate(states)
+        for name, tensor in held.items()
+    }
+
+
+def own_rank(tensors: dict[str, Tensor], rank: int) -> dict[str, Tensor]:
+    """The part of one process; empty when there were fewer of them."""
+    wanted = str(rank) if rank else ""
+    split = {name: name.partition(".") for name in tensors}
+    return {kind: tensors[name] for name, (kind, _, of) in split.items() if of == wanted}
 
 
 def write_checkpoint(
@@ -129,7 +118,7 @@ def write_checkpoint(
             f"writing the checkpoint of step {step}",
             f"{why} ({written:,} bytes were written, {free:,} are free)",
             f"about {size * 3 // 2:,} bytes of room; earlier checkpoints are untouched",
-            f"free some space under {runs} and run again with --resume",
+            f"free some space under {runs} and go on with --resume {runs.parent}",
         ) from error
     return final
 
@@ -217,8 +206,6 @@ def weight_hash(model: nn.Module) -> str:
 
 def last_checkpoints(runs: Path, count: int, every: int, last: int) -> list[Path]:
     """The newest `count` whole checkpoints: those at multiples of `every`, and the last step's."""
-    if count < 1:
-        raise UsageError("averaging checkpoints", f"the last {count}", "1 or more")
     regular = [p for p in list_checkpoints(runs) if step_of(p) % every == 0 or step_of(p) == last]
     whole = [path for path in regular if step_of(path) <= last and fault_of(path) is None]
     if not whole:
@@ -226,52 +213,14 @@ def last_checkpoints(runs: Path, count: int, every: int, last: int) -> list[Path
     return whole[-count:]
 
 
-def average_folders(folders: Sequence[Path]) -> Callable[[str], Tensor]:
-    """A function from the name of a tensor to its mean over the folders, summed in float64.
-
-    Only one tensor of one folder is in memory at a time, beside its sum.
-    """
-    files = [shards(folder) for folder in folders]
-
-    def mean(name: str) -> Tensor:
-        total: Tensor | None = None
-        kind = torch.float32
-        for folder, held in zip(folders, files, strict=True):
-            if name not in held:
-                raise DataError(f"averaging {folder}", f"no tensor {name!r}", "the same names")
-            with safe_open(held[name], framework="pt") as file:
-                tensor: Tensor = file.get_tensor(name)
-            kind = tensor.dtype
-            if total is None:
-                total = tensor.double()
-            elif total.shape != tensor.shape:
-                problem = f"{name!r} of shape {tuple(tensor.shape)}"
-                raise DataError(f"averaging {folder}", problem, f"{tuple(total.shape)}")
-            else:
-                total += tensor.double()
-        assert total is not None
-        return (total / len(folders)).to(kind)
-
-    return mean
-
-
-def shards(folder: Path) -> dict[str, Path]:
-    """Which file of a folder holds each tensor."""
-    places: dict[str, Path] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, framework="pt") as file:
-            places |= dict.fromkeys(file.keys(), path)
-    if not places:
-        raise DataError(f"averaging {folder}", "no safetensors", "a checkpoint of regard")
-    return places
-
-
-def write_average(folders: Sequence[Path], out: Path) -> None:
-    """Overwrite the weights in `out`, a copy of one of the folders, by the mean over all."""
-    mean = average_folders(folders)
-    for path in sorted(out.glob("*.safetensors")):
-        with safe_open(path, framework="pt") as file:
-            names, notes = list(file.keys()), file.metadata()
-        draft = path.with_suffix(".part")
-        save_file({name: mean(name) for name in names}, draft, metadata=notes)
-        draft.replace(path)
+@torch.no_grad()
+def average_checkpoints(folders: Sequence[Path], load: Callable[[Path], Model]) -> Model:
+    """A model with the mean of the weights of several, summed in float64."""
+    model = load(folders[-1])
+    sums = [parameter.double() for parameter in model.parameters()]
+    for folder in folders[:-1]:
+        for total, parameter in zip(sums, load(folder).parameters(), strict=True):
+            total += parameter
+    for total, parameter in zip(sums, model.parameters(), strict=True):
+        parameter.copy_(total / len(folders))
+    return model

@@ -26,7 +26,17 @@ from regard.model.presets import (
 from regard.verbs import Amount, Bound, Count, Natural, Share, check_value
 
 KINDS = ("lm", "mlm", "seq2seq")
-FREE = ("steps", "eval_every", "save_every", "keep", "log_every", "patience", "workers", "shard")
+FREE = (
+    "steps",
+    "minutes",
+    "eval_every",
+    "save_every",
+    "keep",
+    "log_every",
+    "patience",
+    "workers",
+    "shard",
+)
 """Fields that may change when a run is resumed: they say how long, how often and how quickly."""
 FAMILIES = {
     "lm": ("llama", "gpt2", *CELLS),
@@ -40,6 +50,8 @@ ARCHITECTURES = {
     "bert": "BertForMaskedLM",
     "marian": "MarianMTModel",
 }
+OWN_FIELDS = {"kv_heads": ("llama",), "decoder_depth": ("marian",), "pre_norm": ("marian",)}
+"""Fields of a shape that only these families have."""
 BelowOne = Annotated[float, Bound(0, math.nextafter(1, 0), "a number from 0 to below 1")]
 FromZero = Annotated[float, Bound(0, 1e300, "a number from 0 up")]
 
@@ -70,6 +82,8 @@ class TrainConfig(Config):
 
     steps: Count = 1000
     """Optimizer steps."""
+    minutes: Amount | None = None
+    """Time to train: the learning rate falls with the clock; without steps, as many as fit."""
     batch_tokens: Count = 4096
     """Labelled tokens of a micro-batch, at most (sentence pairs: padding included)."""
     length: Count = 256
@@ -80,7 +94,7 @@ class TrainConfig(Config):
     """AdamW, or Muon for the matrices of the blocks, which needs fewer steps and whole matrices."""
     lr: Amount = 1e-3
     """Peak learning rate."""
-    schedule: Literal["constant", "inverse_sqrt", "cosine", "wsd"] = "cosine"
+    schedule: Literal["constant", "inverse_sqrt", "cosine"] = "cosine"
     """Shape of the learning rate over the steps."""
     warm_up: Natural = 100
     """Steps to the peak."""
@@ -116,6 +130,8 @@ class TrainConfig(Config):
     """Checkpoints kept, beside the best."""
     log_every: Count = 10
     """Steps between lines of metrics.jsonl."""
+    metric: Literal["loss", "bleu"] = "loss"
+    """What the best validation, and stopping early, go by; BLEU of greedy translations: seq2seq."""
     patience: Natural = 0
     """Stop after this many validations without a better one; 0 never stops early."""
     workers: Annotated[int, Bound(0, 256, "a whole number from 0 to 256")] = 1
@@ -146,8 +162,8 @@ class DataConfig(Config):
     """bpe (lm), wordpiece (mlm), pieces (seq2seq), words, chars, graphemes, bytes; or a folder."""
     vocab: Count | None = None
     """Tokens at most (bpe, pieces and wordpiece 8000, else all)."""
-    split: Literal["file", "line"] = "file"
-    """lm: what a document is; the end token is put between documents."""
+    split: Literal["file", "line", "row"] = "file"
+    """lm: what a document is; an end token follows it. row: a line, which is read by itself."""
     carry: bool = False
     """lm: rows go on from batch to batch, and a recurrent model keeps its state (its usual way)."""
     mask: Annotated[float, Bound(0, 1, "above 0, at most 1", above=True)] = 0.15
@@ -188,36 +204,25 @@ class ShapeConfig(Config):
         family: Any = usual if self.family == "auto" else self.family
         problem = f"family = {family!r} for `train {kind}`"
         check_known(family, families, "choosing a shape", problem)
-        if family in CELLS:
-            return self.resolve_recurrent(kind, family)
-        if self.attention != "multi-head":
-            problem = f"attention = {self.attention} with {family}"
-            raise UsageError("choosing a shape", problem, f"a recurrent family: {', '.join(CELLS)}")
-        if self.pre_norm and family != "marian":
-            raise UsageError("choosing a shape", f"pre_norm with {family}", "seq2seq")
-        if self.decoder_depth is not None and family != "marian":
-            raise UsageError("choosing a shape", f"decoder_depth with {family}", "seq2seq")
-        if self.kv_heads is not None and family != "llama":
-            raise UsageError("choosing a shape", f"kv_heads with {family}", "family llama")
+        recurrent = family in CELLS
+        for name, owners in OWN_FIELDS.items():
+            if getattr(self, name) and family not in owners:
+                raise UsageError("choosing a shape", f"{name} with {family}", " or ".join(owners))
+        if self.attention != "multi-head" and not (recurrent and kind == "seq2seq"):
+            problem = f"attention = {self.attention} with {family} for `train {kind}`"
+            expected = f"seq2seq with a recurrent family: {', '.join(CELLS)}"
+            raise UsageError("choosing a shape", problem, expected)
+        if recurrent:
+            seen = self.attention
+            if kind == "seq2seq" and seen == "multi-head":
+                seen = "additive"  # to all states, unless told otherwise
+            return replace(self, family=family, hidden=self.hidden or self.dim, attention=seen)
         if self.dim % self.heads:
             problem = f"heads = {self.heads} does not divide dim = {self.dim}"
             divisors = [n for n in range(1, self.dim + 1) if self.dim % n == 0]
             raise UsageError("choosing a shape", problem, f"one of {divisors}")
         wide = -(-8 * self.dim // 3 // 32) * 32 if family == "llama" else 4 * self.dim
         return replace(self, family=family, hidden=self.hidden or wide)
-
-    def resolve_recurrent(self, kind: str, family: Any) -> ShapeConfig:
-        """A recurrent model's; an encoder-decoder looks at all states unless told otherwise."""
-        if kind == "lm" and self.attention != "multi-head":
-            problem = f"attention = {self.attention} for a language model"
-            raise UsageError("choosing a shape", problem, "seq2seq")
-        for name in ("kv_heads", "decoder_depth", "pre_norm"):
-            if getattr(self, name):
-                raise UsageError("choosing a shape", f"{name} with {family}", "a Transformer")
-        seen = self.attention
-        if kind == "seq2seq" and seen == "multi-head":
-            seen = "additive"
-        return replace(self, family=family, hidden=self.hidden or self.dim, attention=seen)
 
     def build(self, vocab: int, length: int) -> tuple[ModelConfig, str | None]:
         """(config, architecture; None for regard's own) of a resolved shape."""

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.errors import DataError
 from regard.native.gpu import runs_kernels
 
 ChunkLoss = Callable[[Tensor, Tensor | None, Tensor, float], tuple[Tensor, Tensor, Tensor]]
@@ -62,15 +63,6 @@ def compiled_chunk_loss() -> ChunkLoss:
     return compiled
 
 
-def best_chunk_loss(logits: Tensor, compiled: bool) -> ChunkLoss:
-    """The fastest of its kinds: a kernel of our own on a GPU, compiled if asked for, as written."""
-    if runs_kernels(logits):
-        from regard.native.triton_kernels import cross_entropy_rows
-
-        return cross_entropy_rows
-    return compiled_chunk_loss() if compiled else chunk_loss
-
-
 class Scores:
     """The products with the weight (V, D): scores of a chunk, and what their gradient means."""
 
@@ -80,9 +72,14 @@ class Scores:
     def loss(
         self, x: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """`chunk_loss` of the scores of x (N, D)."""
+        """`chunk_loss` of the scores of x (N, D), by a kernel of our own on a GPU."""
         logits = x.to(self.low) @ self.weight.T
-        return best_chunk_loss(logits, self.compiled)(logits, bias, labels, smoothing)
+        if runs_kernels(logits):
+            from regard.native.triton_kernels import cross_entropy_rows
+
+            return cross_entropy_rows(logits, bias, labels, smoothing)
+        score = compiled_chunk_loss() if self.compiled else chunk_loss
+        return score(logits, bias, labels, smoothing)
 
     def to_input(self, gradient: Tensor) -> Tensor:
         """Gradient by x (N, D)."""
@@ -184,7 +181,20 @@ def linear_cross_entropy(
     compiled: bool = False,
     fp8: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Sums of the smoothed and the plain cross-entropy of x (N, D) scored by weight (V, D)."""
+    """Sums of the smoothed and the plain cross-entropy of x (N, D) scored by weight (V, D).
+
+    Labels (N,) are checked where that costs no wait: on a CPU.
+    """
+    if labels.shape != x.shape[:1] or labels.is_floating_point():
+        fault = f"labels {tuple(labels.shape)} of {labels.dtype} for x {tuple(x.shape)}"
+        raise DataError("taking the loss", fault, "a whole number for each row of x")
+    if labels.device.type == "cpu" and not torch.compiler.is_compiling():
+        wrong = ((labels >= len(weight)) | ((labels < 0) & (labels != IGNORE))).nonzero()
+        if len(wrong):
+            place = int(wrong[0])
+            fault = f"label {int(labels[place])} at position {place}"
+            wanted = f"0 to {len(weight) - 1}, or {IGNORE} for no loss"
+            raise DataError("taking the loss", fault, wanted)
     rows = rows or chunk_rows(len(x), len(weight), x.device.type)
     how = Chunks(smoothing, rows, compiled, fp8)
     total, plain = LinearCrossEntropy.apply(x, weight, bias, labels, how)

@@ -14,7 +14,7 @@ from regard.data.bucket import Buckets
 from regard.data.duplicates import WORDS, overlap, pair_overlap
 from regard.data.packing import Masker, Packed
 from regard.data.pairs import all_pairs, couples
-from regard.data.text_files import find_files, read_lines, read_parts
+from regard.data.text_files import find_files, naming, read_lines, read_parts
 from regard.data.token_store import Store, fingerprint, hold_out, pair_store, text_store
 from regard.data.windows import Source, Streams, Windows
 from regard.errors import DataError, UsageError
@@ -69,22 +69,22 @@ class RunData:
 def prepare_data(plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
     """Tokenizer, stores and sources of a run, in `folder`; what is there already is used again."""
     tokenizer = find_tokenizer(plan, folder, say, progress)
-    make = pair_store_of if plan.kind == "seq2seq" else text_store_of
     place, valid_files = folder / "data", plan.data.valid
     checked = (place / "valid.store").exists()
-    whole = train = make(plan, tokenizer, place / "train.store", plan.files, (say, progress))
+    whole = train = make_store(plan, tokenizer, place / "train.store", plan.files, (say, progress))
     valid: Store | None = None
     if valid_files:
-        valid = make(plan, tokenizer, place / "valid.store", valid_files, (say, progress))
+        valid = make_store(plan, tokenizer, place / "valid.store", valid_files, (say, progress))
         if not checked:
             progress("looking for validation data in the training data")
             warn_of_leaks(plan, train, valid, say)
     else:
-        train, valid = hold_out(whole, plan.data.holdout, by_tokens=plan.kind == "lm")
+        stream = plan.kind == "lm" and plan.data.split != "row"
+        train, valid = hold_out(whole, plan.data.holdout, by_tokens=stream)
         if valid is not None:
             say(f"held out for validation: the last {amount(valid, plan.kind)}")
     stores = [whole, *([valid] if valid is not None and valid.path != whole.path else [])]
-    hashes = {s["path"]: s["sha256"] for store in stores for s in store.header["sources"]}
+    hashes = {name: tag for store in stores for name, tag in store.header["hashes"].items()}
     tags = [digest[:12] for digest in hashes.values()]
     say(f"training on {amount(train, plan.kind)}, {tokenizer.size:,} ids")
     return RunData(
@@ -145,22 +145,15 @@ def learn_tokenizer(plan: RunPlan, kind: str) -> Tokenizer:
     if kind != "bytes":
         sides = (f"{side}\n" for pair in all_pairs(plan.files) for side in pair)
         texts = sides if plan.kind == "seq2seq" else read_parts(plan.files)
-    doing = "training a tokenizer"
-    try:
+    with naming(plan.files, "training a tokenizer"):
         return train_tokenizer(texts, kind, plan.data.vocab, specials=roles, wrap=wrap)
-    except DataError as error:
-        if error.doing != doing:  # those of one file have named it already
-            raise
-        named = f"{doing} ({', '.join(plan.files)})"
-        raise DataError(named, error.found, error.expected, error.fix) from None
 
 
 def warn_of_leaks(plan: RunPlan, train: Store, valid: Store, say: Say) -> None:
     """Say so where validation data is training data: whole files by their bytes, else lines."""
-    trained = {source["sha256"] for source in train.header["sources"]}
-    for source in valid.header["sources"]:
-        if source["sha256"] in trained:
-            path = source["path"]
+    trained = train.header["hashes"].values()
+    for path, tag in valid.header["hashes"].items():
+        if tag in trained:
             say(f"warning: {path} is validated on and trained on: the loss there is no measure")
             return
     files, held = plan.files, plan.data.valid
@@ -178,22 +171,17 @@ def warn_of_leaks(plan: RunPlan, train: Store, valid: Store, say: Say) -> None:
 # Stores and sources -----------------------------------------------------------------------------
 
 
-def text_store_of(
+def make_store(
     plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: tuple[Say, Say]
 ) -> Store:
-    """The ids of text files; documents of a language model end with a token."""
+    """The ids of sentence pairs or texts; documents of a language model end with a token."""
+    if plan.kind == "seq2seq":
+        return pair_store(path, couples([Path(file) for file in files]), tokenizer, *tell)
     wrapped = plan.kind == "mlm"
-    lines = wrapped or plan.data.split == "line"
+    lines = wrapped or plan.data.split != "file"
     several = lines or len(find_files(files)) > 1
     end = tokenizer.specials.get("eos") if plan.kind == "lm" and several else None
     return text_store(path, files, tokenizer, "line" if lines else "file", end, wrapped, *tell)
-
-
-def pair_store_of(
-    plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: tuple[Say, Say]
-) -> Store:
-    """The ids of sentence pairs."""
-    return pair_store(path, couples([Path(file) for file in files]), tokenizer, *tell)
 
 
 def make_source(plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say) -> Source:
@@ -204,6 +192,8 @@ def make_source(plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, 
     if plan.kind == "lm":
         if plan.data.carry:
             return Streams(store, config.length, rows)
+        if plan.data.split == "row":
+            return Packed(store, config.length, rows, seed)
         length = config.length if train else min(config.length, max(store.tokens - 1, 1))
         return Windows(store, length, rows, seed, whole=train and config.compile)
     if plan.kind == "mlm":

@@ -139,18 +139,7 @@ def cosine(warm_up: int, steps: int, floor: float) -> Schedule:
     return rate
 
 
-def wsd(warm_up: int, steps: int, floor: float, share: float = 0.2) -> Schedule:
-    """Warm-up, stable, then linear decay to `floor` in the last `share` of the steps (Hu 2024)."""
-    fall = max(1, int(steps * share))
-
-    def rate(step: int) -> float:
-        left = (steps - step) / fall
-        return min(step / max(warm_up, 1), 1.0, floor + (1 - floor) * max(0.0, left))
-
-    return rate
-
-
-SCHEDULES = {"constant": constant, "inverse_sqrt": inverse_sqrt, "cosine": cosine, "wsd": wsd}
+SCHEDULES = {"constant": constant, "inverse_sqrt": inverse_sqrt, "cosine": cosine}
 
 
 def build_schedule(name: str, warm_up: int, steps: int, floor: float = 0.1) -> Schedule:

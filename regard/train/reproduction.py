@@ -41,7 +41,7 @@ often = TrainConfig(
 )
 with regard.settings(device="cpu", quiet=True):
     regard.train.{kind}(
-        {corpus!r}, out={out!r}, resume=True, config=often,
+        {corpus!r}, resume={out!r}, config=often,
         shape=ShapeConfig(dim=32, depth=2, heads=2), data=DataConfig(vocab=300),
     )
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.result import Grid, Result, Row, human_bytes, human_count, shown
+from regard.result import Grid, Result, Row, shown
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -34,7 +34,7 @@ class Run(Result):
     loss: float | None
     """Of the last step that was logged, in nats a token, label smoothing included."""
     best_valid: float | None
-    """The lowest mean negative log-likelihood on validation data, in nats a token."""
+    """The lowest mean negative log-likelihood on validation data in nats a token; or best BLEU."""
     best_step: int | None
     final: str
     """Which weights `kit` has: the best step's, the last one's, or an average."""
@@ -51,6 +51,12 @@ class Run(Result):
     def folder(self) -> Path:
         """The run's folder: config.toml, metrics.jsonl, log.txt, checkpoints, samples, final."""
         return Path(self.out)
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        """1 where a run diverged: it ended with a higher loss than it began with."""
+        losses = [line["loss"] for line in self.metrics if "loss" in line]
+        return int(bool(losses) and losses[-1] > losses[0] + 1)
 
     @property
     def kit(self) -> Kit:
@@ -98,7 +104,6 @@ class RunSettings(Result):
 class DryRun(Result):
     """What would run; nothing was written."""
 
-    config: dict[str, Any]
     data: dict[str, Any]
     model: dict[str, Any]
     run: dict[str, Any]
@@ -108,33 +113,8 @@ class DryRun(Result):
     disk_bytes: int
     """Of checkpoints and `final`."""
     disk_free: int
+    config: dict[str, Any] = shown(table=False)
     settings: RunSettings = shown(json=False)
-
-    def parts(self) -> Iterator[str | Grid]:
-        """The settings, the data, and what it takes."""
-        yield from self.settings.parts()
-        data, run = self.data, self.run
-        held = {"train": data["train"], "validation": data["valid"] or "none"}
-        held |= {"vocabulary": f"{data['vocabulary']:,}"}
-        held |= {"batches": f"{data['batches_per_epoch']:,} in an epoch"}
-        yield Grid("data", ("", ""), list(held.items()), left=2)
-        processes = f"{run['processes']} process{'es' if run['processes'] > 1 else ''}"
-        memory = "not counted for recurrent models"
-        if self.memory_bytes is not None:
-            memory = f"about {human_bytes(self.memory_bytes)} a process in float32"
-        if self.memory_free is not None:
-            memory += f", {human_bytes(self.memory_free)} free"
-        family = self.model["family"] or "regard's own"
-        lines = {
-            "model": f"{family}, {human_count(self.model['parameters'])} parameters",
-            "place": f"{run['out']}, on {run['device']}, {processes}",
-            "steps": f"{run['steps']:,}, {run['epochs']:,} epochs",
-            "memory": memory,
-            "disk": f"about {human_bytes(self.disk_bytes)} for checkpoints and final, "
-            f"{human_bytes(self.disk_free)} free",
-        }
-        yield Grid("would run", ("", ""), list(lines.items()), left=2)
-        yield "nothing was written"
 
 
 @dataclass(frozen=True)
@@ -184,10 +164,6 @@ class Replay(Result):
     def exit_code(self) -> int:  # type: ignore[override]
         """1 where they differ."""
         return 0 if self.match else 1
-
-    def parts(self) -> Iterator[str | Grid]:
-        """The verdict."""
-        yield f"{'match' if self.match else 'DIFFERENT'}: {self.compared}"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -23,12 +22,14 @@ import torch
 from regard import __version__
 from regard.ambient import choose_device, current, note, progress
 from regard.ambient import settings as ambient
+from regard.data.text_files import evenly
 from regard.data.word_frequencies import WORDS_FILE, WRITTEN_FILE
 from regard.decode.continuation import continue_text
 from regard.decode.loop import search_kit
 from regard.decode.prompt import prompt_ids
 from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import DataError, ResourceError, UsageError
+from regard.evaluate.bleu import bleu_chrf
 from regard.files import FULL, LOCK, file_hash, hold, is_taken
 from regard.heap import free_memory
 from regard.interop.families import bind
@@ -43,12 +44,12 @@ from regard.model_kinds import NETWORK, check_kind
 from regard.receipt import NAME, make_receipt, write_receipt
 from regard.result import human_count
 from regard.train.checkpoint import (
+    average_checkpoints,
     fault_of,
     last_checkpoints,
     read_checkpoint,
     step_of,
     weight_hash,
-    write_average,
 )
 from regard.train.config import FREE, Config, DataConfig, ShapeConfig, TrainConfig
 from regard.train.cross_entropy import chunk_rows
@@ -70,6 +71,7 @@ from regard.train.trainer import Interrupted, Trainer, TrainJob, check_same, wit
 FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
 ITEM = 4  # bytes: weights, gradients and optimizer are float32
 SAMPLES, NEW, LEAD = 3, 48, 12  # samples, new tokens of each, tokens of a beginning
+JUDGED, JUDGED_ROWS = 500, 50  # validation pairs that BLEU is of, and that are translated at once
 WANTED = {
     "lm": "a decoder that predicts the next token",
     "mlm": "an encoder that predicts masked tokens",
@@ -81,39 +83,40 @@ def train_files(
     word: str,
     files: Any,
     *,
-    out: str | Path | None,
-    resume: bool,
     configs: Sequence[Config],
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
     toml: str | Path | None = None,
     print_config: bool = False,
     dry_run: bool = False,
 ) -> Run | DryRun | RunSettings:
     """Train, and write the run's folder; several processes when torchrun started them."""
-    path = None if toml is None else Path(toml)
-    if path is None and resume and not files and out is not None:
-        path = Path(out) / CONFIG
-        if not path.is_file():
+    if resume is not None:
+        doing, written = f"resuming {resume}", Path(resume, CONFIG)
+        if out is not None and Path(out) != Path(resume):
+            raise UsageError(doing, f"out = {out} too", "the folder of the run alone")
+        if written.is_file():
+            toml = toml or written
+        elif not files and toml is None:
             fix = "to begin it, give the files too"
-            raise UsageError(f"resuming {out}", f"no {path}", "the folder of a run", fix)
-    settings = resolve_run(word, files, configs, path)
+            raise UsageError(doing, f"no {written}", "the folder of a run", fix)
+    settings = resolve_run(word, files, configs, None if toml is None else Path(toml))
     if print_config:
         return settings
-    device = choose_device(settings.values["device"])
+    device, going_on = choose_device(settings.values["device"]), resume is not None
     check_precision(settings.values["precision"], device)
     with joined(device) as world, ambient(quiet=current().quiet or not world.leads):
-        plan = make_plan(settings, None if out is None else Path(out), resume, device, world)
+        plan = make_plan(settings, resume or out, device, world)
         if dry_run:
-            result: DryRun | Run | None = world.lead(lambda: estimate(plan, resume))
+            result: DryRun | Run | None = world.lead(lambda: estimate(plan, going_on))
         else:
-            result = train_guarded(plan, resume, Monitor(plan.folder, plan.train, world.leads))
+            result = train_guarded(plan, going_on, Monitor(plan.folder, plan.train, world.leads))
         result = world.same(result)
     assert result is not None
     return result
 
 
-def make_plan(
-    settings: RunSettings, out: Path | None, resume: bool, device: str, world: World
-) -> RunPlan:
+def make_plan(settings: RunSettings, out: str | Path | None, device: str, world: World) -> RunPlan:
     """The dataclasses of a run, its folder, its device and its processes."""
     values, data = settings.values, make_config(settings, DataConfig)
     if data.init is not None:
@@ -123,11 +126,10 @@ def make_plan(
         name, number = shape.family if shape.family in CELLS and kind == "lm" else kind, 1
         while Path("runs", f"{name}-{number}").exists():
             number += 1
-        number -= resume and number > 1  # to go on, the last that is there
         out = world.same(Path("runs", f"{name}-{number}"))
     train = make_config(settings, TrainConfig)
     rest = (values["files"], values["seed"], data, shape, train)
-    return RunPlan(settings, kind, *rest, out, device, world)
+    return RunPlan(settings, kind, *rest, Path(out), device, world)
 
 
 def check_precision(precision: str, device: str) -> None:
@@ -145,31 +147,22 @@ def check_precision(precision: str, device: str) -> None:
 
 
 def train_guarded(plan: RunPlan, resume: bool, monitor: Monitor) -> Run | None:
-    """Train; signals and a full disk end it in order."""
-
-    def set_terminate(handler: Any) -> None:
-        try:
-            signal.signal(signal.SIGTERM, handler)
-        except ValueError:  # not the main thread
-            pass
-
-    handler = signal.getsignal(signal.SIGTERM)
-    set_terminate(signal.default_int_handler)  # outside the loop, SIGTERM ends like Ctrl-C
+    """Train; Ctrl-C and a full disk end it in order."""
     try:
         with ExitStack() as held:
             return train(plan, resume, monitor, held)
     except KeyboardInterrupt:
         if (plan.folder / CONFIG).is_file():
-            monitor.say(f"stopped; the same command with --resume goes on from {plan.folder}")
+            monitor.say(f"stopped; --resume {plan.folder} goes on")
         raise
     except OSError as error:
         if error.errno not in FULL:
             raise
-        problem, fix = error.strerror or str(error), "free some space and run again with --resume"
+        problem = error.strerror or str(error)
+        fix = f"free some space and go on with --resume {plan.folder}"
         raise ResourceError(f"writing into {plan.folder}", problem, "room on disk", fix) from error
     finally:
         monitor.stop()
-        set_terminate(handler)
 
 
 def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run | None:
@@ -197,10 +190,10 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
         nowhere = f"no whole checkpoint in {trainer.checkpoints}: starting at step 0"
         monitor.say(where if path is not None else nowhere)
     state = trainer.state
-    if state.step >= plan.train.steps:
-        monitor.say(f"nothing to train: the run is at step {state.step} already")
-    elif state.stopped:
+    if state.stopped:
         monitor.say(f"nothing to train: the run stopped early at step {state.step}")
+    elif trainer.over:
+        monitor.say(f"nothing to train: the run is at step {state.step} already")
     else:
         sample = make_sampler(plan, data, kit, monitor)
         monitor.begin(state.step)
@@ -211,7 +204,9 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
         except Interrupted:
             if not hasattr(sys, "ps1"):  # a notebook or a prompt gets what there is
                 raise
-            monitor.say(f"stopped at step {trainer.state.step}; resume=True goes on")
+            monitor.say(
+                f"stopped at step {trainer.state.step}; resume={str(plan.folder)!r} goes on"
+            )
             path = trainer.checkpoints / f"step-{trainer.state.step:06d}"
             return make_result(plan, trainer, path, f"step {trainer.state.step}, stopped")
     return finish(plan, data, kit, trainer, monitor.say) if world.leads else None
@@ -227,7 +222,7 @@ def check_folder(plan: RunPlan, resume: bool) -> dict[str, Any]:
         raise UsageError("opening the run's folder", f"{folder} is a file", "a folder")
     there = folder.is_dir() and any(folder.iterdir())
     if there and not resume:
-        fix = "add --resume to go on with it, or give another --out"
+        fix = f"--resume {folder} goes on with it; or give another --out"
         problem = f"{folder} is not empty"
         raise UsageError("opening the run's folder", problem, "a new or empty folder", fix)
     written = folder / CONFIG
@@ -247,8 +242,8 @@ def open_folder(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) 
     draft.write_text(write_toml(plan.settings), encoding="utf-8")
     os.replace(draft, plan.folder / CONFIG)
     changed = before.get("steps", plan.train.steps) != plan.train.steps
-    if changed and plan.train.schedule in ("cosine", "wsd"):
-        ends = f"the {plan.train.schedule} schedule now ends there; a replay in one go will differ"
+    if changed and plan.train.schedule == "cosine":
+        ends = "the cosine schedule now ends there; a replay in one go will differ"
         monitor.say(f"steps = {plan.train.steps}, was {before['steps']}: {ends}")
     if plan.world.size > 1:
         how = "a part of the model on each" if plan.train.shard else "the model on each"
@@ -288,9 +283,7 @@ def make_kit(plan: RunPlan, data: RunData, say: Callable[[str], None]) -> Kit:
             kit.config["decoder_start_token_id"] = specials.get("pad", specials["eos"])
     with_dropout(kit.model, plan.train.dropout).to(plan.device)
     count = human_count(sum(p.numel() for p in kit.model.parameters()))
-    own = "regard's own: no family of transformers holds "
-    own += plan.shape.family if plan.shape.family in CELLS else "pre-norm encoder-decoders"
-    named = own if kit.binding is None else kit.binding.architecture
+    named = "regard's own" if kit.binding is None else kit.binding.architecture
     say(f"model: {named}, {count} parameters, on {plan.device}")
     return kit
 
@@ -336,8 +329,30 @@ def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> TrainJ
         identity={**kinds, **shape, **data.identity},
         report=monitor.report,
         say=monitor.say,
+        score=make_bleu(kit, data) if plan.train.metric == "bleu" and data.valid else None,
         world=plan.world,
     )
+
+
+def make_bleu(kit: Kit, data: RunData) -> Callable[[Model], float]:
+    """A function that scores a model's greedy translations of validation pairs by BLEU."""
+    rows, decode = range(len(data.store)), data.tokenizer.decode
+    chosen = evenly(sorted(rows, key=lambda n: len(data.store[2 * n])), JUDGED)  # by length
+    sources = [decode(data.store[2 * n].tolist(), side="source") for n in chosen]
+    references = [decode(data.store[2 * n + 1].tolist(), side="target") for n in chosen]
+    bleu_chrf(references, references)  # so that what is missing is said before any work
+
+    @torch.no_grad()
+    def score(model: Model) -> float:
+        now, translations = replace(kit, model=model), list[str]()
+        for at in range(0, len(sources), JUDGED_ROWS):
+            batch = now.batch(sources[at : at + JUDGED_ROWS])
+            answers = search_kit(now, batch, 2 * batch.inputs.shape[1] + 10)
+            texts = (continue_text(now, batch, n, row[0].tokens) for n, row in enumerate(answers))
+            translations += texts
+        return bleu_chrf(translations, references).bleu
+
+    return score
 
 
 # Samples ------------------------------------------------------------------------------------------
@@ -384,7 +399,7 @@ def say_more(kit: Kit, prompt: str, length: int) -> str:
         hidden = torch.arange(ids.shape[1], device=ids.device) % 7 == 3
         shown = torch.where(hidden, kit.text_tokenizer.specials["mask"], ids)
         best = kit.model(Batch(shown)).argmax(-1)
-        return kit.text_tokenizer.decode(torch.where(hidden, best, ids)[0].tolist())
+        return kit.decode_text(torch.where(hidden, best, ids)[0].tolist())
     pair = kit.model.config.target is not None
     size = 0 if pair else len(kit.encode([prompt])[0][0])
     batch = kit.batch(prompt if pair else [prompt_ids(kit.text_tokenizer, prompt)])
@@ -418,9 +433,12 @@ def finish(
         begun = Path(plan.data.init)
         files = sorted(begun.glob("*.safetensors")) if begun.is_dir() else [begun]
         inputs |= {str(file): file_hash(file) for file in files if file.name != SHORTLIST_FILE}
-    receipt = make_receipt(command_of(plan), config, inputs, results, versions, place)
+    command = ["regard", "train", plan.kind, "--config", str(plan.folder / CONFIG)]
+    receipt = make_receipt(command, config, inputs, results, versions, place)
     write_receipt(plan.folder / NAME, receipt)
     say(f"final: {taken}")
+    if result.exit_code:
+        say("warning: the loss is higher than at the start: lower --lr or raise --warm-up")
     return result
 
 
@@ -443,27 +461,13 @@ def make_result(plan: RunPlan, trainer: Trainer, path: Path, taken: str) -> Run:
     )
 
 
-def command_of(plan: RunPlan) -> list[str]:
-    """The command line that says what was given, from wherever it was."""
-    settings = plan.settings
-    words = ["regard", "train", plan.kind, *plan.files, "--out", str(plan.folder)]
-    for name, origin in settings.origins.items():
-        value, flag = settings.values[name], name.replace("_", "-")
-        if origin == "flag" and name not in ("kind", "files"):
-            if isinstance(value, bool):
-                words.append(f"--{flag}" if value else f"--no-{flag}")
-            else:
-                words += [f"--{flag}", *map(str, value if isinstance(value, tuple) else [value])]
-    return words
-
-
 def write_final(kit: Kit, trainer: Trainer, draft: Path) -> str:
     """Write the folder and say which weights it has: averaged, best, or last."""
     config, state, runs = trainer.config, trainer.state, trainer.checkpoints
     if config.average > 1:
         folders = last_checkpoints(runs, config.average, config.save_every, state.step)
-        replace(kit, model=load_kit(folders[-1]).model).save(draft)
-        write_average(folders, draft)
+        mean = average_checkpoints(folders, lambda folder: load_kit(folder).model)
+        replace(kit, model=mean).save(draft)
         steps = ", ".join(str(step_of(folder)) for folder in folders)
         return f"average of the checkpoints of steps {steps}"
     chosen, taken = runs / f"step-{state.step:06d}", f"step {state.step}, the last"

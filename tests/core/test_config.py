@@ -5,6 +5,7 @@ from dataclasses import FrozenInstanceError, fields
 import pytest
 
 from regard.core.config import LINEARS, BlockConfig, RotaryScaling, StackConfig
+from regard.core.mlp import MLP
 from regard.errors import UsageError
 
 
@@ -61,3 +62,27 @@ def test_configs_are_frozen_and_within_their_budget():
         BlockConfig(12, 4, 8).dim = 3
     assert len(fields(BlockConfig)) <= 20
     assert hash(StackConfig(BlockConfig(12, 4, 8), 2, rotary_scaling=RotaryScaling()))
+
+
+@pytest.mark.parametrize(
+    ("field", "word", "meant"),
+    [
+        ("position", "rope", "rotary"),
+        ("position", "RoPE", "rotary"),
+        ("position", "rottary", "rotary"),
+        ("position", "t5", "relative"),
+    ],
+)
+def test_other_names_of_a_value_lead_to_ours(field, word, meant):
+    with pytest.raises(UsageError) as caught:
+        StackConfig(BlockConfig(8, 2, 8), 1, **{field: word})
+    assert caught.value.fix == f"did you mean {meant}?"
+
+
+def test_a_word_like_no_other_has_no_guess():
+    with pytest.raises(UsageError) as caught:
+        StackConfig(BlockConfig(8, 2, 8), 1, position="banana")
+    assert caught.value.fix == "" and "rotary" in caught.value.expected
+    with pytest.raises(UsageError, match="swish") as caught:
+        MLP(BlockConfig(8, 2, 8, act="swish"))
+    assert caught.value.fix == "did you mean silu?"

@@ -1,5 +1,6 @@
 """Attention as kernel regression: worked examples and laws (MISSION #28–#31, #37–#40)."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 import regard
+from regard import attend, attention, kernel_regression
 from regard.core.similarity import SIMILARITIES, distance, dot, gaussian, similarity, weigh
 from regard.errors import DataError, UsageError
 
@@ -246,3 +248,46 @@ def test_an_unknown_similarity_gets_the_nearest():
     with pytest.raises(UsageError, match=r"'gausian'[\s\S]*did you mean gaussian"):
         similarity("gausian")
     assert similarity(mix) is mix
+
+
+# Small functions say what is wrong (issue 23, defect 20) ------------------------------------------
+
+
+def test_lists_and_arrays_are_numbers_too():
+    lists = [[1.0, 0.0], [0.0, 2.0]]
+    expected = attention(torch.tensor(lists))
+    assert torch.equal(attention(lists), expected)
+    assert torch.equal(attention([[1, 0], [0, 2]]), expected)
+    assert torch.equal(attention(np.array(lists, dtype=np.float32)), expected)
+    out, weights = kernel_regression([1.36, 3.40, 6.05], [1.79, -1.77, -2.17], 4.21)
+    assert float(out) == pytest.approx(-1.5547, abs=1e-4)
+    wide = torch.tensor(lists, dtype=torch.float64)
+    assert attend(wide, lists, lists)[0].dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (dict(q=None, k=randn(3, 4), v=randn(3, 4)), "q of type NoneType"),
+        (dict(q=[[1.0], [1.0, 2.0]], k=randn(3, 4), v=randn(3, 4)), "q of type list"),
+        (dict(q=randn(2, 4), k=randn(4), v=randn(3, 4)), r"k \(4,\)"),
+        (dict(q=randn(2, 5, 4), k=randn(3, 6, 4), v=randn(3, 6, 4)), r"q \(2, 5, 4\), k \(3, 6"),
+        (dict(q=randn(2, 4), k=randn(3, 4), v=randn(3, 4), allow=torch.ones(5, 5) > 0), "allow"),
+        (dict(q=randn(2, 4), k=randn(3, 4), v=randn(3, 4), allow=torch.ones(2, 3)), "float32"),
+        (dict(q=randn(2, 4), k=randn(3, 4), v=randn(3, 4), allow="causal"), "allow of type str"),
+        (dict(q=randn(2, 4), k=randn(3, 4), v=randn(3, 4), scale="big"), "scale"),
+    ],
+)
+def test_bad_arguments_of_attend_are_named(given, words):
+    with pytest.raises(DataError, match=words) as caught:
+        attend(**given)
+    assert caught.value.expected
+
+
+def test_attention_of_one_vector_says_what_it_wants():
+    with pytest.raises(DataError, match=r"\(4,\)"):
+        attention(randn(4))
+    with pytest.raises(DataError, match="x of type str"):
+        attention("the cat")
+    with pytest.raises(DataError, match="query"):
+        kernel_regression([1.0, 2.0], [1.0, 2.0], "here")

@@ -101,17 +101,6 @@ def test_views_against_brute_force(causal, window, position):
                 assert bool(found[b, 0, i, j]) == expected, (b, i, j)
 
 
-def test_prefix_in_a_causal_stack():
-    stack = build(causal=True)
-    view = stack.view(randn(2, 6, 12), PLACES, prefix=torch.tensor([3, 0]))
-    assert torch.equal(allowed(view, 6, 6, 2), masks.prefix(torch.tensor([3, 0]), 6, 6))
-    before, changed = randn(2, 6, 12), randn(2, 6, 12)
-    changed[:, 2] += 1
-    out, other = (stack(x, Context(view, View())) for x in (before, changed))
-    assert not torch.equal(out[0, 0], other[0, 0])  # inside the prefix all see each other
-    assert torch.equal(out[1, :2], other[1, :2])
-
-
 @pytest.mark.parametrize("position", ["relative", "alibi"])
 def test_a_bias_is_shared_by_all_blocks(position):
     stack = build(position=position, causal=True)

@@ -64,7 +64,7 @@ def test_tables_with_line_numbers(tmp_path):
     assert [(row.line, row.cells) for row in rows] == [
         (1, {"text": "x", "n": 3}), (3, {"text": "y"}),
     ]  # fmt: skip
-    assert kind_of("x/y.CSV.zst") == "csv"
+    assert kind_of("x/y.CSV.xz") == "csv"
 
 
 @settings(deadline=None, max_examples=40)
@@ -102,9 +102,9 @@ def test_a_table_of_unknown_kind(tmp_path):
 def test_conll(tmp_path):
     text = "# sent 1\n1\tThe\tDET\n2\tcat\tNOUN\n\n\n# sent 2\n1\t#\tSYM\n"
     (tmp_path / "a.conllu").write_text(text)
-    first, second = read_conll(tmp_path / "a.conllu", ["id", "form", "tag"], need=["tag"])
-    assert first.line == 2 and first.columns["form"] == ["The", "cat"]
-    assert second.line == 7 and second.columns["tag"] == ["SYM"]
+    first, second = read_conll(tmp_path / "a.conllu", need=["3"])
+    assert first.line == 2 and first.columns["2"] == ["The", "cat"]
+    assert second.line == 7 and second.columns["3"] == ["SYM"]
     (tmp_path / "b.conll").write_text("The O\nEU B-ORG\n")
     (only,) = read_conll(tmp_path / "b.conll")
     assert only.columns == {"1": ["The", "EU"], "2": ["O", "B-ORG"]}

@@ -17,8 +17,6 @@ from regard.evaluate.winograd_schemas import (
     accuracy,
     fitted,
     judge,
-    judge_lines,
-    lines_of,
     pair_up,
     read_schemas,
     score_schemas,
@@ -289,7 +287,6 @@ def test_what_is_refused(taught, tokenizer):
     assert judge(taught, tokenizer, [ends], full=True)[0].scores[0] < 0
     with pytest.raises(DataError, match="tokens in coin, purse"):
         judge(taught, tokenizer, SCHEMAS, room=5)
-    assert len(judge_lines(lines_of(taught), tokenizer, SCHEMAS[:3])) == 3
     block = BlockConfig(8, 2, 8)
     front = TextConfig(8, tokenizer.size)
     encoder = ModelConfig(front, HeadConfig(tokenizer.size), encoder=StackConfig(block, 1))
@@ -388,15 +385,13 @@ def test_an_edit_changes_what_is_judged(writer, schemas, tmp_path):  # noqa: F81
 def test_n_grams_score_too(schemas, tmp_path):
     (tmp_path / "t.txt").write_text("the cat sat on the mat today\n" * 3 + "the dog sat\n")
     regard.train.ngram(tmp_path / "t.txt", out=tmp_path / "n")
-    scores = regard.evaluate.winograd(tmp_path / "n", schemas, limit=2)
+    scores = regard.evaluate.winograd(tmp_path / "n", schemas, count=2)
     assert scores.single.asked == 2 and scores.alone == 0 and scores.schemas[0].right
 
 
 def test_bad_input_of_winograd(writer, pair, schemas):  # noqa: F811
     with pytest.raises(UsageError, match="an encoder-decoder"):
         regard.evaluate.winograd(pair, schemas)
-    with pytest.raises(UsageError, match="no group 'fr'"):
-        regard.evaluate.winograd(writer, schemas, only="fr")
     schemas.write_text(HEADER + ROWS + "the cat sat\ta\tb\ta\n")
     with pytest.raises(DataError, match="line 5: 0 times _"):
         regard.evaluate.winograd(writer, schemas)

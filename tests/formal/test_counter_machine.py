@@ -7,9 +7,12 @@ from itertools import product
 
 import pytest
 
-from regard.formal import counter_machine as counter
+from regard.formal.counter_machine import CounterMachine, CounterMove, block_machine
 
-DYCK_1 = counter.machine("q ( . q +1 \n q ) + q -1", "q:0")
+DYCK_1 = CounterMachine(
+    (CounterMove(0, "(", ".", 0, (1,)), CounterMove(0, ")", "+", 0, (-1,))), 0, ((0, "0"),)
+)
+AN_BN, AN_BN_CN, AN_BN_CN_DN = (block_machine("abcd"[:n], (0,) * n) for n in (2, 3, 4))
 
 
 def blocks(letters):
@@ -29,11 +32,10 @@ def balanced(word):
 @pytest.mark.parametrize(
     ("machine", "alphabet", "longest", "holds"),
     [
-        (counter.AN_BN, "ab", 10, blocks("ab")),
-        (counter.AN_BN_CN, "abc", 9, blocks("abc")),
-        (counter.AN_BN_CN_DN, "abcd", 8, blocks("abcd")),
+        (AN_BN, "ab", 10, blocks("ab")),
+        (AN_BN_CN, "abc", 9, blocks("abc")),
+        (AN_BN_CN_DN, "abcd", 8, blocks("abcd")),
         (DYCK_1, "()", 12, balanced),
-        (counter.MAJORITY, "01", 10, lambda word: word.count("1") > len(word) / 2),
     ],
 )
 def test_all_short_words(machine, alphabet, longest, holds):
@@ -48,14 +50,14 @@ def test_all_short_words(machine, alphabet, longest, holds):
 @pytest.mark.parametrize("n", [1, 7, 200])
 def test_long_words(n):
     word = "a" * n + "b" * n + "c" * n + "d" * n
-    assert counter.AN_BN_CN_DN.accepts(word)
-    assert counter.AN_BN_CN_DN.failure(word[:-1]) == 4 * n - 1
-    assert counter.AN_BN_CN_DN.failure(word + "d") == 4 * n
-    assert counter.AN_BN_CN_DN.failure("aabbcd") == 5
+    assert AN_BN_CN_DN.accepts(word)
+    assert AN_BN_CN_DN.failure(word[:-1]) == 4 * n - 1
+    assert AN_BN_CN_DN.failure(word + "d") == 4 * n
+    assert AN_BN_CN_DN.failure("aabbcd") == 5
 
 
 def test_cross_serial_is_not_nested():
-    made = counter.cross_serial((("a", "A"), ("b",), ("c",), ("d", "D")))
+    made = block_machine(("aA", "b", "c", "dD"), (0, 1, 0, 1), least=1)
     for n in range(9):
         for word in map("".join, product("aAbcdD", repeat=n)) if n < 7 else ():
             found = re.fullmatch("([aA]+)(b+)(c+)([dD]+)", word)
@@ -65,10 +67,10 @@ def test_cross_serial_is_not_nested():
 
 
 def test_the_path_has_the_counters():
-    assert counter.AN_BN_CN.path("aabx") == [
-        ("a", (0, 0)),
-        ("a", (1, 0)),
-        ("a", (2, 0)),
-        ("b", (1, 1)),
+    assert AN_BN_CN.path("aabx") == [
+        (-1, (0, 0, 0)),
+        (0, (1, 0, 0)),
+        (0, (2, 0, 0)),
+        (1, (1, 1, 0)),
     ]
-    assert counter.AN_BN_CN.failure("aabx") == 3 and DYCK_1.failure("())") == 2
+    assert AN_BN_CN.failure("aabx") == 3 and DYCK_1.failure("())") == 2

@@ -69,7 +69,7 @@ def test_expressions_speak_of_the_symbols_of_the_lines():
 
 def test_draw(folder, capsys):
     found = formal.draw("(a|b)*abb")
-    assert str(found).startswith("digraph {") and str(found).endswith("4 states; (b*a)+bb")
+    assert str(found).startswith("digraph {") and str(found).endswith("4 states")
     assert main(["formal", "draw", "ab", "--save", "x.dot", "--save", "x.png"]) == 0
     assert (folder / "x.dot").read_text().count("->") == 3
     assert (folder / "x.png").read_bytes().startswith(b"\x89PNG")

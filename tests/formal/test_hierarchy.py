@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from itertools import product
 from math import comb
@@ -12,7 +11,6 @@ import pytest
 
 from regard.errors import DataError, UsageError
 from regard.formal.hierarchy import MAKERS, find_language
-from regard.formal.language import Fault
 from tests.formal.test_grammar import list_words
 
 
@@ -34,10 +32,6 @@ def same_blocks(letters):
     return lambda w: w == "".join(x * (len(w) // len(letters)) for x in letters)
 
 
-def is_zero(word):
-    return bool(re.fullmatch(r"\d([-+*]\d)*", word)) and eval(word) % 5 == 0
-
-
 HOLDS = {
     "an": lambda w: set(w) <= {"a"},
     "aa": lambda w: len(w) % 2 == 0,
@@ -45,7 +39,6 @@ HOLDS = {
     "parity": lambda w: w.count("1") % 2 == 0,
     "even-pairs": lambda w: (w.count("ab") + w.count("ba")) % 2 == 0,
     "first": lambda w: w[:1] == "1",
-    "mod5": is_zero,
     "dyck-2-depth-3": lambda w: balanced(w) and depth(w) <= 3,
     "anbn": same_blocks("ab"),
     "majority": lambda w: w.count("1") > w.count("0"),
@@ -99,10 +92,10 @@ def test_near_misses_are_one_edit_away():
     assert len(made.stranger(11, rng, near=True)) == 11
 
 
-@pytest.mark.parametrize("name", ["majority", "swiss", "palindromes", "dyck-2", "mod5"])
+@pytest.mark.parametrize("name", ["majority", "swiss", "palindromes", "dyck-2"])
 def test_draws_are_uniform(name):
     made, rng = find_language(name), Random(2)
-    length = {"dyck-2": 4, "mod5": 3}.get(name, 6)
+    length = 4 if name == "dyck-2" else 6
     total = made.source.count(length)
     each = 20 if name == "swiss" else 60
     seen = Counter(made.member(length, rng) for _ in range(total * each))
@@ -118,9 +111,9 @@ def test_swiss_german_crosses():
     assert made.accepts("em-Hans es-Huus hälfed aastriiche".split())
     assert made.accepts("em-Hans em-Peter es-Huus hälfe hälfed laa".split())
     fault = made.fault("em-Hans es-Huus aastriiche hälfed".split())  # nested: wrong case
-    assert fault == Fault(2, "symbol 3, aastriiche, cannot stand there")
+    assert fault == "symbol 3, aastriiche, cannot stand there"
     short = made.fault("em-Hans es-Huus hälfed".split())
-    assert short == Fault(3, "no member ends here")
+    assert short == "no member ends here"
 
 
 def test_dyck_counts():
@@ -133,13 +126,11 @@ def test_dyck_counts():
 
 
 def test_faults():
-    assert find_language("copy").fault("abaabb") == Fault(5, "symbol 6, b, differs from symbol 3")
-    assert find_language("copy").fault("aabb") == Fault(2, "symbol 3, b, differs from symbol 1")
-    assert find_language("palindromes").fault("aabx") == Fault(
-        3, "symbol 4, x, is not in the alphabet"
-    )
-    assert find_language("first").fault("") == Fault(0, "the empty word is no member")
-    assert find_language("dyck-1").fault("())") == Fault(2, "symbol 3, ), cannot stand there")
+    assert find_language("copy").fault("abaabb") == "symbol 6, b, differs from symbol 3"
+    assert find_language("copy").fault("aabb") == "symbol 3, b, differs from symbol 1"
+    assert find_language("palindromes").fault("aabx") == "symbol 4, x, is not in the alphabet"
+    assert find_language("first").fault("") == "the empty word is no member"
+    assert find_language("dyck-1").fault("())") == "symbol 3, ), cannot stand there"
     assert find_language("dyck-1").fault("()") is None
 
 
@@ -162,4 +153,6 @@ def test_english_is_unambiguous_and_agrees():
     assert made.accepts("the key to the cabinets is here".split())
     assert not made.accepts("the key to the cabinets are here".split())
     assert made.accepts("the dogs that the cat near the keys sees wait".split())
-    assert made.fault("the dogs that the cat near the keys see wait".split()).at == 8
+    assert made.fault("the dogs that the cat near the keys see wait".split()).startswith(
+        "symbol 9,"
+    )

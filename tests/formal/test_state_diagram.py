@@ -38,7 +38,7 @@ def test_an_automaton_of_nothing_still_has_a_start():
 
 def test_png(tmp_path):
     for dead in (False, True):
-        one = Automaton("x", 3, 1, None, dot(SOME_B, dead), SOME_B, dead)
+        one = Automaton("x", 3, 1, dot(SOME_B, dead), SOME_B, dead)
         one.save(tmp_path / "one.png")
         assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
         one.save(tmp_path / "one.dot")

@@ -84,36 +84,6 @@ class JelinekMercer(Naive):
         return low
 
 
-class Katz(Naive):
-    """Good and Turing's discounts on counts up to 5, as Katz (1987, eq. 15) renormalises them."""
-
-    def discounted(self, n, r):
-        of = Counter(c for g, c in self.count.items() if len(g) == n)
-        if not 1 <= r <= 5:
-            return r
-        if not of[1] or 6 * of[6] >= of[1]:
-            return r - 0.5  # no estimate
-        star, common = (r + 1) * of[r + 1] / of[r], 6 * of[6] / of[1]
-        d = (star / r - common) / (1 - common)
-        return r * d if 0 < d < 1 else r - 0.5
-
-    def shares(self, h):
-        """Of the words seen after a context; where no count is discounted, one more is unseen."""
-        total = self.total(h)
-        made = {w: self.discounted(len(h) + 1, self.count[(*h, w)]) / total for w in self.after(h)}
-        sure = h and sum(made.values()) > 1 - 1e-9
-        return {w: p * total / (total + 1) for w, p in made.items()} if sure else made
-
-    def p(self, h, w):
-        own = self.shares(h) if self.total(h) else {}
-        if w in own:
-            return own[w]
-        if h:
-            lower = sum(self.p(h[1:], v) for v in own)
-            return (1 - sum(own.values())) / (1 - lower) * self.p(h[1:], w)
-        return (1 - sum(own.values())) / (len(self.words) - len(own))
-
-
 class KneserNey(Naive):
     """Interpolated and modified (Chen and Goodman 1998)."""
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from regard.errors import DataError
-from regard.history.cbow import WINDOW, NextWord, fit_scales, train_next_word
 from regard.history.config import Word2VecConfig
+from regard.history.rungs import WINDOW, NextWord, fit_scales, train_next_word
 
 
 def random_model(vocab=7, dim=3):

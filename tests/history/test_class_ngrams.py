@@ -10,8 +10,7 @@ import pytest
 from regard.errors import DataError, UsageError
 from regard.history.class_ngrams import train_class_ngrams
 from regard.history.clusters import brown_classes
-from regard.history.ngram_model import NgramModel
-from regard.history.predictors import NgramPredictor
+from regard.history.ngram_model import NgramModel, NgramPredictor
 from regard.history.smoothing import train_ngrams
 from regard.tokens.trainers import train_tokenizer
 from tests.history.naive_ngrams import distribution
@@ -27,7 +26,7 @@ def rows(seed=0, count=400, vocab=12):
     return np.array(made)
 
 
-@pytest.mark.parametrize("way", ["add", "kneser-ney", "witten-bell", "katz"])
+@pytest.mark.parametrize("way", ["add", "kneser-ney", "witten-bell"])
 @pytest.mark.parametrize("order", [2, 3])
 def test_each_word_its_class_is_the_word_model(way, order):
     ids = rows()
@@ -138,20 +137,6 @@ def test_a_predictor_says_what_the_distribution_says():
         ]
 
 
-def test_draws_are_as_frequent_as_the_counts():
-    """All chances from 0 to 1, evenly: each word as often as class and emission say."""
-    ids = rows()
-    classes = np.array([0, 1, *[2, 3] * 5])
-    made = train_class_ngrams(ids, classes, 2, start=0)
-    drawn = np.zeros(12)
-    for chance in (np.arange(20_000) + 0.5) / 20_000:
-        drawn[made.draw([0, 5], 2, float(chance)).word] += 1
-    after = np.flatnonzero(classes[ids[:-1]] == classes[5])
-    follows = np.bincount(classes[ids[after + 1]], minlength=4) / len(after)
-    expected = follows[classes] * np.exp(made.emission)
-    np.testing.assert_allclose(drawn / 20_000, expected, atol=2e-3)
-
-
 def test_arpa_files_have_no_place_for_classes(tmp_path: Path):
     with pytest.raises(UsageError, match="n-grams of classes"):
         model()[0].write_arpa(tmp_path / "m.arpa")
@@ -163,5 +148,5 @@ def test_classes_that_do_not_fit(tmp_path: Path):
     made.save(tmp_path / "m")
     config = tmp_path / "m/config.json"
     config.write_text(config.read_text().replace('"vocab": ', '"vocab": 1'))
-    with pytest.raises(DataError, match="classes that do not fit"):
+    with pytest.raises(DataError, match="classes does not fit"):
         NgramModel.open(tmp_path / "m")

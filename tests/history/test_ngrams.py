@@ -10,8 +10,8 @@ import pytest
 from regard.errors import DataError, UsageError
 from regard.history.config import Smoothing
 from regard.history.ngrams import count_ngrams
-from regard.history.smoothing import USUAL, check_cuts, discounts, good_turing, train_ngrams
-from tests.history.naive_ngrams import Add, JelinekMercer, Katz, KneserNey, WittenBell, distribution
+from regard.history.smoothing import USUAL, discounts, train_ngrams
+from tests.history.naive_ngrams import Add, JelinekMercer, KneserNey, WittenBell, distribution
 
 START, END, VOCAB = 0, 1, 9
 NAIVE = {
@@ -19,7 +19,6 @@ NAIVE = {
     "witten-bell": WittenBell,
     "jelinek-mercer": JelinekMercer,
     "add": Add,
-    "katz": Katz,
 }
 
 
@@ -60,11 +59,10 @@ def test_it_is_what_the_paper_prints(way, order):
 
 
 @pytest.mark.parametrize("start", [START, None])
-@pytest.mark.parametrize("prune", [(), (0, 1)])
 @pytest.mark.parametrize("way", get_args(Smoothing))
-def test_probabilities_sum_to_one_and_agree_with_the_text(way, prune, start):
+def test_probabilities_sum_to_one_and_agree_with_the_text(way, start):
     rows = sentences()
-    model = train_ngrams(flat(rows), VOCAB, 4, way, start=start, prune=prune)
+    model = train_ngrams(flat(rows), VOCAB, 4, way, start=start)
     texts = [[START, 3, 4], [8, 8, 8], [2], [], [START], [4, 3, 2, 5], rows[0][:5], rows[1][:3]]
     for context in texts:
         log = distribution(model, context)
@@ -121,32 +119,9 @@ def test_longer_contexts_fit_the_training_text_better():
     assert 0 < int(np.argmax(unseen)) < 3
 
 
-def test_pruning_leaves_the_frequent_ones():
-    ids = flat(sentences())
-    whole, cut = (train_ngrams(ids, VOCAB, 3, prune=p) for p in ((), (0, 0, 1)))
-    counts = count_ngrams(ids, VOCAB, 3)
-    assert len(cut.levels[2]) == (counts[2].count > 1).sum() < len(whole.levels[2])
-    assert len(cut.levels[1]) == len(whole.levels[1])
-
-
-def test_good_turing_takes_from_small_counts_only():
-    count = np.array([1] * 100 + [2] * 40 + [3] * 20 + [4] * 12 + [5] * 8 + [6] * 5 + [50])
-    made = good_turing(count)
-    assert made[-1] == 50 and (made[:180] < count[:180]).all() and (made > 0).all()
-    lost = (count - made).sum()
-    assert lost == pytest.approx(100, rel=1e-9)  # the share of words seen once
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"way": "add", "k": -1}, "k = -1"),
-        ({"prune": (0, 2, 1)}, "do not fall"),
-    ],
-)
-def test_bad_settings(changes, text):
-    with pytest.raises(UsageError, match=text):
-        train_ngrams(np.array([1, 2, 1, 2, 2]), 3, **{"order": 3, **changes})
+def test_bad_settings():
+    with pytest.raises(UsageError, match="k = -1"):
+        train_ngrams(np.array([1, 2, 1, 2, 2]), 3, way="add", k=-1)
 
 
 def test_bad_texts():
@@ -154,4 +129,3 @@ def test_bad_texts():
         train_ngrams(np.array([], np.int64), 3)
     with pytest.raises(DataError, match="ids from 1 to 7"):
         train_ngrams(np.array([1, 2]), 3, 2).logprobs([1, 7])
-    assert check_cuts((), 3) == [0, 0, 0] and check_cuts((0, 1), 4) == [0, 1, 1, 1]

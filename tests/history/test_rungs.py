@@ -42,10 +42,10 @@ def test_every_rung_of_translation_stands_in_one_result(tmp_path):
     assert found.lines == {"train": 54, "valid": 3, "test": 3}
     for row, rung in zip(found.rungs, PAIRS, strict=True):
         assert 0 <= row.bleu < 100.1 and row.parameters > 0 and row.tokens_per_s > 0
-        assert (row.bits is None) == rung.counts and row.joules > 0
+        assert (row.bits is None) == (rung.verb is None) and row.joules > 0
         assert sum(band["lines"] for band in row.by_length) == 3
         assert row.to_dict()["out_of_order"] == bool(row.beaten_by)
-        model = out / rung.name if rung.counts else out / rung.name / "final"
+        model = out / rung.name if rung.verb is None else out / rung.name / "final"
         assert (model / "config.json").is_file() and (model / "model.safetensors").is_file()
     assert (out / "split" / "train.tsv").is_file() and not (out / ".trial").exists()
     quality = {row.name: row.bleu for row in found.rungs}
@@ -99,7 +99,7 @@ def test_the_table_says_which_rung_is_out_of_order(tmp_path):
     assert "OUT OF ORDER: not better than IBM model 1" in said
     assert "BLEU by words of the source" in said
     said = str(regard.ladder(file, rungs="ibm1", watts=3))
-    assert "energy of training: CPU seconds × 3 W" in said and " J" in said
+    assert "energy of training: CPU seconds × 3 W" in said and "joules" in said
 
 
 def test_a_rung_is_out_of_order_where_a_lower_one_is_as_good():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import struct
 
@@ -53,6 +54,8 @@ def test_files_bring_back_every_bit(binary, tmp_path):
     write_vectors(made, tmp_path / "a", binary)
     assert same(read_vectors(tmp_path / "a"), made)
     assert is_vectors(tmp_path / "a")
+    (tmp_path / "a.vec.gz").write_bytes(gzip.compress((tmp_path / "a").read_bytes()))
+    assert same(regard.load(tmp_path / "a.vec.gz"), made)
 
 
 @FORMS

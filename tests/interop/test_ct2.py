@@ -98,7 +98,7 @@ def export(kit: Kit, tmp_path: Path) -> Any:
     folder, out = tmp_path / "folder", tmp_path / "out"
     kit.save(folder)
     assert main(["export", "ctranslate2", str(folder), str(out), "-q"]) == 0
-    assert {"README.md", "tokenizer.json", "model.bin"} <= {file.name for file in out.iterdir()}
+    assert {"tokenizer.json", "model.bin"} <= {file.name for file in out.iterdir()}
     return ctranslate2.Translator(str(out), compute_type="float32")
 
 
@@ -148,16 +148,16 @@ def test_the_same_score_of_any_target(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "found"),
     [
-        (presets.gpt2(8, 1, 2, 20, 9), "a model of one stack"),
-        (presets.t5(8, 1, 2, 16, 4, 20), "encoder: rms norm; encoder: a gated MLP"),
-        (presets.whisper(8, 1, 2, 20), "an input that is not text"),
-        (shape(False, 20, block={"window": 3}), "decoder: a window"),
-        (shape(True, 20, text={"norm": "layer"}), "a norm on the embeddings"),
+        (presets.gpt2(8, 1, 2, 20, 9), "not an encoder and a decoder"),
+        (presets.t5(8, 1, 2, 16, 4, 20), "encoder.block.norm = 'rms'; encoder.block.gated = True"),
+        (presets.whisper(8, 1, 2, 20), "not an encoder and a decoder over text"),
+        (shape(False, 20, block={"window": 3}), "decoder.block.window = 3"),
+        (shape(True, 20, text={"norm": "layer"}), "front.norm = 'layer'"),
     ],
 )
 def test_shapes_that_it_lacks(config: ModelConfig, found: str) -> None:
-    with torch.device("meta"), pytest.raises(DataError) as caught:
-        check_shape(Model(config))
+    with pytest.raises(DataError) as caught:
+        check_shape(config)
     assert found in caught.value.found
 
 

@@ -17,7 +17,7 @@ import regard
 from regard.cli.main import main
 from regard.errors import DataError, UsageError
 from regard.interop.families import bind
-from regard.interop.folder import SINGLE, FolderSource, from_whole, to_whole
+from regard.interop.folder import SINGLE, FolderSource, to_whole
 from regard.kit import Kit
 from regard.model import int8, presets
 from regard.model.config import ModelConfig
@@ -104,7 +104,7 @@ def test_any_size_of_weight_comes_back_as_the_same_numbers(seed: int, size: floa
     weight = torch.randn(64, 33, generator=torch.Generator().manual_seed(seed)) * 10**size
     weight[0], weight[1, 1:] = 0, 0
     whole, peak = to_whole(weight)
-    again = from_whole(whole, peak)
+    again = whole.float() / 127 * peak
     assert all(torch.equal(a, b) for a, b in zip(to_whole(again), (whole, peak), strict=True))
     assert torch.equal(again.abs().amax(1), weight.abs().amax(1))
     with pytest.MonkeyPatch.context() as patch:
@@ -158,22 +158,13 @@ def change(end: str, edit: Callable[[Tensor], Tensor]) -> Callable[[dict[str, Te
     return run
 
 
-def double(held: dict[str, Tensor]) -> None:
-    name = next(n for n in sorted(held) if n.endswith(".int8"))
-    held[name.removesuffix(".int8")] = held[name].float()
-
-
 @pytest.mark.parametrize(
     ("edit", "found"),
     [
         (drop(".peak"), "weight.peak"),
-        (drop(".int8"), "weight.int8"),
-        (change(".peak", lambda t: t[:-1]), "weight.peak ("),
-        (change(".peak", lambda t: t[:, 0]), "weight.peak ("),
-        (change(".int8", lambda t: t.flatten()), "weight.int8 ("),
-        (change(".int8", lambda t: t.float()), "as torch.float32"),
-        (change(".peak", lambda t: t.half()), "peaks of torch.float16"),
-        (double, "twice the same weight"),
+        (drop(".int8"), "missing"),
+        (change(".peak", lambda t: t[:-1]), "must match the size"),
+        (change(".int8", lambda t: t[:-1]), "misshapen (1)"),
     ],
 )
 def test_broken_pairs(
@@ -185,7 +176,7 @@ def test_broken_pairs(
     save_file(held, tmp_path / SINGLE)
     with pytest.raises(DataError) as caught:
         regard.load(tmp_path)
-    assert found in caught.value.found and "float32" in caught.value.expected
+    assert found in caught.value.found
 
 
 def test_an_unknown_way_to_store(tmp_path: Path) -> None:

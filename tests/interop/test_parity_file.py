@@ -8,20 +8,18 @@ import sys
 
 import pytest
 import torch
+from gguf import GGMLQuantizationType as Kind
 
-from regard.errors import DataError, ResourceError
+import regard
+from regard.errors import ResourceError
 from regard.interop import parity
-from regard.interop.families import bind
-from regard.interop.parity import BAR, Parity, batches, draw, why_not, write_parity
+from regard.interop.parity import BAR, batches, draw
+from regard.kit import Kit
 from regard.model import presets
-from regard.model.config import TextConfig
+from regard.model.config import HeadConfig, RecurrentConfig, TextConfig
+from regard.model.recurrent import Recurrent
+from tests.interop.test_gguf_file import CLASSES, tiny, write
 
-FOUND = Parity(
-    "GPT2LMHeadModel",
-    *(True, 1e-6, 1e-6, 1.0, BAR, 5, 0, "float32", "cpu"),
-    {"regard": "0.1.0", "torch": "2.13.0", "transformers": "5.22.2"},
-    "2026-01-01T00:00:00+00:00",
-)
 TINY = {
     "decoder": presets.gpt2(16, 1, 2, vocab=50, length=40),
     "encoder": presets.bert(16, 1, 2, vocab=50, length=40),
@@ -31,39 +29,49 @@ TINY = {
 }
 
 
-def test_it_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    write_parity(tmp_path, FOUND)
-    kept = json.loads((tmp_path / "parity.json").read_text())
+def test_it_is_written_whole_or_not_at_all(decoder, monkeypatch):
+    regard.check(decoder)
+    kept = json.loads((decoder / "parity.json").read_text())
     wanted = {"max_difference", "relative", "dtype", "versions", "date", "batches", "passed"}
-    assert wanted <= set(kept) and kept["versions"]["torch"] == "2.13.0"
-    assert [file.name for file in tmp_path.iterdir()] == ["parity.json"]
+    names = sorted(file.name for file in decoder.iterdir())
+    assert wanted <= set(kept) and kept["bar"] == BAR
 
     def full(*names):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(ResourceError, match="No space left"):
-        write_parity(tmp_path, FOUND)
-    assert json.loads((tmp_path / "parity.json").read_text()) == kept
-    assert [file.name for file in tmp_path.iterdir()] == ["parity.json"]
+        regard.check(decoder)
+    assert json.loads((decoder / "parity.json").read_text()) == kept
+    assert sorted(file.name for file in decoder.iterdir()) == names
 
 
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(DataError, match=r"writing .*parity\.json"):
-        write_parity(tmp_path / "nothing", FOUND)
+@pytest.mark.parametrize("arch", CLASSES)
+def test_a_gguf_file_is_compared_too(arch, tmp_path, run_regard):
+    file = tmp_path / "m.gguf"
+    write(file, tiny(arch, tied=False), kind=Kind.Q8_0)
+    code, out, _ = run_regard("check", file, "--json")
+    parity = json.loads(out)["parity"]
+    assert code == 0 and parity["passed"] and parity["relative"] <= BAR
+    assert json.loads((tmp_path / "m.parity.json").read_text()) == parity
+    assert regard.info(str(file)).parity["passed"]
 
 
-def test_why_nothing_is_measured(tmp_path, monkeypatch):
-    class Source:
-        path = tmp_path
-
-    binding = bind("GPT2LMHeadModel")
-    assert why_not(Source(), binding) is None
-    assert "no such architecture" in why_not(Source(), None)
-    Source.path = tmp_path / "model.gguf"
-    assert "folders only" in why_not(Source(), binding)
+def test_where_nothing_can_be_compared_the_promises_are_tested(decoder, tmp_path, monkeypatch):
+    kit = regard.load(decoder)
+    kit.save(tmp_path / "int8", stored="int8")
+    report = regard.check(tmp_path / "int8")
+    assert report.parity is None and "int8" in report.reason and len(report.properties) == 12
+    Kit(kit.model).save(tmp_path / "own")
+    report = regard.check(tmp_path / "own")
+    assert report.reason == "transformers has no such architecture" and report.exit_code == 0
+    assert report.to_dict()["parity"] == {"measured": False, "reason": report.reason}
+    cells = Kit(Recurrent(RecurrentConfig(TextConfig(8, 20), HeadConfig(20), hidden=8)))
+    (only,) = regard.check(cells).properties
+    assert only.passed is None and "recurrent" in only.detail
     monkeypatch.setattr(parity, "find_spec", lambda name: None)
-    assert why_not(Source(), binding) == "transformers is not installed"
+    report = regard.check(decoder)
+    assert report.reason == "transformers is not installed" and report.properties
 
 
 @pytest.mark.parametrize("kind", TINY)

@@ -8,8 +8,8 @@ import torch
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.look.activation_store import Extracted, open_writer
-from regard.look.activations import TextIds, select_taps
-from regard.look.extraction import Shards
+from regard.look.activations import TextIds, gather_rows, select_taps
+from regard.look.extraction import count_row_bytes, group_texts
 from regard.model.batch import like_lengths
 from regard.model.config import HeadConfig, RecurrentConfig, TextConfig
 from regard.model.recurrent import Recurrent
@@ -30,10 +30,12 @@ def items_of(kit, target):
 
 def extract(kit, items, patterns, size=1 << 20, tokens=64, **choice):
     """All rows of the shards joined, and how many each shard had."""
-    shards = []
-    made = Shards(kit.hooked, select_taps(kit.hooked, patterns, **choice), size, shards.append)
-    made.read(iter(items), tokens)
-    made.flush()
+    selection = select_taps(kit.hooked, patterns, **choice)
+    rows = size // count_row_bytes(kit.hooked, selection)
+    shards = [
+        gather_rows(kit.hooked, group, selection, tokens)
+        for group in group_texts(items, selection, rows)
+    ]
     return {n: torch.cat([s[n] for s in shards]) for n in shards[0]}, [
         len(s["text"]) for s in shards
     ]
@@ -105,8 +107,8 @@ def test_shards_are_bounded_and_batches_change_nothing():
     assert max(counts) <= 30 and len(counts) > 2 and sum(counts) == sum(LENGTHS)
     for name, x in whole.items():
         assert_near(cut[name], x)
-    with pytest.raises(DataError, match="at most 5, a shard"):
-        extract(kit, items, "*.resid_mid", size=bound // 6)
+    _, counts = extract(kit, items, "*.resid_mid", size=bound // 6)
+    assert counts == [5, 1, 17, 3, 9, 30, 2, 8]  # of one text where it has more rows than fit
     for group in like_lengths(LENGTHS, 20):
         assert len(group) == 1 or max(LENGTHS[n] for n in group) * len(group) <= 20
 
@@ -166,12 +168,11 @@ def rows(start, stop):
     }
 
 
-def write(folder, parts, force=False):
-    with open_writer(folder, force) as writer:
+def write(folder, parts):
+    with open_writer(folder) as writer:
         for part in parts:
             writer.write(part)
-        writer.wait()
-        writer.publish({"taps": {"a.b": {}}, "rows": 5, "shards": writer.shards})
+        writer.finish({})
 
 
 def test_a_folder_gives_back_what_was_written(tmp_path):
@@ -186,9 +187,7 @@ def test_a_folder_gives_back_what_was_written(tmp_path):
     torch.testing.assert_close(found.mean("*.b"), wanted.mean(0))
     with pytest.raises(UsageError, match="did you mean a.b"):
         found.tensor("a.c")
-    assert not list((tmp_path / "x").glob(".*"))
-    write(tmp_path / "x", parts[1:], force=True)
-    assert len(list((tmp_path / "x").iterdir())) == 2  # no shard of before is left
+    assert len(list((tmp_path / "x").iterdir())) == 3 and len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_folder_is_whole_or_not_there(tmp_path):
@@ -196,14 +195,10 @@ def test_a_folder_is_whole_or_not_there(tmp_path):
         writer.write(rows(0, 3))
         raise RuntimeError
     assert not (tmp_path / "x").exists()
-    (tmp_path / "y" / ".part").mkdir(parents=True)
+    (tmp_path / "y").mkdir()
     write(tmp_path / "y", [rows(0, 3)])
-    with pytest.raises(UsageError, match="or --force"):
-        write(tmp_path / "y", [rows(0, 3)])
-    (tmp_path / "z").mkdir()
-    (tmp_path / "z" / "thesis.txt").write_text("all")
     with pytest.raises(UsageError, match="already"):
-        write(tmp_path / "z", [rows(0, 3)], force=True)
+        write(tmp_path / "y", [rows(0, 3)])
     (tmp_path / "y" / "rows-00000.safetensors").unlink()
     with pytest.raises(DataError, match="missing"):
         Extracted(tmp_path / "y")

@@ -197,7 +197,7 @@ def slow_greedy(kit, ids, source, steps, edits):
     """One whole pass for each token, without a cache."""
     ids, start = list(ids), len(ids)
     for _ in range(steps):
-        with kit.edit(edits):
+        with kit.edit({tap: make(len(ids)) for tap, make in edits.items()}):
             logits = kit.logits([ids]) if source is None else kit.logits([source], [ids])
         history = torch.tensor([ids[start:]], dtype=torch.long)
         ids.append(int(stir(logits[:, -1], history).argmax()))
@@ -210,14 +210,16 @@ def test_positions_are_those_of_the_text(name, beams):
     kit = small_kit(name)
     batch = batch_of(kit)
     vector = 3 * torch.randn(32, generator=torch.Generator().manual_seed(0))
-    edits = {
-        "decoder.blocks.0.resid_post": regard.add(vector, position=[1, 5, 8]),
-        "decoder.blocks.1.attn.z": regard.zero(head=2, position=range(3, 99)),
+    edits = {  # of a text of so many tokens
+        "decoder.blocks.0.resid_post": lambda length: regard.add(
+            vector if length > 1 else 0, position=[n for n in (1, 5, 8) if n < length] or [0]
+        ),
+        "decoder.blocks.1.attn.z": lambda length: regard.zero(head=2, position=slice(3, None)),
     }
     if batch.target is not None:
-        edits["encoder.blocks.0.resid_post"] = regard.add(vector, position=0)
+        edits["encoder.blocks.0.resid_post"] = lambda length: regard.add(vector, position=0)
     plain = kit.search(batch, 6, None, Ends(), processes=[stir])
-    with kit.edit(edits):
+    with kit.edit({tap: make(99) for tap, make in edits.items()}):
         how = BeamConfig(1) if beams else None
         found = kit.search(batch, 6, how, Ends(), processes=[stir])
     changed = 0
@@ -233,15 +235,35 @@ def test_positions_are_those_of_the_text(name, beams):
     assert changed
 
 
-def test_a_mean_of_a_run_is_refused_and_strict_mode_has_no_positions():
-    kit = small_kit("gpt2")
+def test_a_mean_of_a_run_is_refused_and_strict_mode_has_positions():
+    kit, prompt = small_kit("gpt2"), [random_ids(40, 1).tolist(), random_ids(3, 2).tolist()]
     with pytest.raises(UsageError, match="mean of a run"), kit.edit({"*.z": regard.mean()}):
         kit.generate([[1, 2]], 3)
+    with kit.edit({"*.0.resid_post": regard.add(9.0, position=[1, 36])}):
+        assert_near(kit.logits(prompt, strict=True)[0], kit.logits(prompt)[0])
+        assert torch.equal(kit.generate(prompt, 4, strict=True), kit.generate(prompt, 4))
     with (
-        pytest.raises(UsageError, match="same at every position"),
-        kit.edit({"*.z": regard.zero(position=1)}),
+        pytest.raises(UsageError, match="being written"),
+        kit.edit({"*.z": regard.zero(position=-1)}),
     ):
-        kit.generate([[1, 2]], 3, strict=True)
+        kit.generate([[1, 2]], 3)
+
+
+def test_positions_of_a_recurrent_model_go_on():
+    config = RecurrentConfig(TextConfig(8, VOCAB), HeadConfig(VOCAB), hidden=8, depth=2)
+    model = Recurrent(config).eval()
+    randomise(model)
+    kit, prompt = Kit(model), [random_ids(5, 1).tolist(), random_ids(2, 2).tolist()]
+    with kit.edit({"decoder.cells.0.state": regard.add(3.0, position=[1, 4])}):
+        together, alone = kit.logits(prompt), [kit.logits([row]) for row in prompt[:1]]
+        assert_near(together[0], alone[0][0])
+        left = torch.tensor([prompt[0], [0, 0, 0, *prompt[1]]])
+        mask = torch.tensor([[True] * 5, [False] * 3 + [True] * 2])
+        assert_near(kit.logits(left, mask=mask)[1, 3:], together[1, :2])
+        text = list(prompt[0])
+        for _ in range(3):
+            text.append(int(kit.logits([text])[0, -1].argmax()))
+        assert kit.generate(prompt[:1], 3).tolist() == [text[5:]]
 
 
 # The model in the box -----------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def test_effects_are_runs_without_the_head(name):
                     top = logits.flatten(0, -2).softmax(-1).topk(5)
                     found = torch.from_numpy(effects.probabilities[block, head])
                     assert torch.allclose(found, top.values, atol=1e-5)
-    assert all(hook.edits == [] for hook in kit.hooked.hooks.values())
+    assert all(tap.fn is None for tap in kit.hooked.taps.values())
 
 
 def test_effects_of_a_long_text_are_of_its_end(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.attention_patterns import attention_names, pattern_rows, patterns
+from regard.look.attention_patterns import attention_names, patterns, rebuild_pattern
 from regard.look.hooks import HookedModel
 from regard.model.batch import Batch
 from regard.model.presets import recurrent_lm, recurrent_seq2seq
@@ -54,18 +54,13 @@ def test_rebuilt_patterns_are_those_of_the_run(name):
         for path, pattern in found.items():
             expected = seen[f"{path}.pattern"]
             torch.testing.assert_close(pattern, expected, atol=1e-5, rtol=0)
-            some = pattern_rows(kit.hooked, path, seen[f"{path}.q"], seen[f"{path}.k"], batch, rows)
+            both = {name: seen[name] for name in (f"{path}.q", f"{path}.k")}
+            some = rebuild_pattern(kit.hooked, path, both, batch, rows=rows)
             torch.testing.assert_close(some, expected[:, :, rows], atol=1e-5, rtol=0)
 
 
-def test_a_prefix_and_one_token():
+def test_one_token():
     kit = small_kit("gpt2")
-    batch = Batch(random_ids(T, 1)[None], prefix=torch.tensor([4]))
-    _, seen = kit.hooked.run(batch, "*.pattern")
-    found = patterns(kit.hooked, batch)
-    for path, pattern in found.items():
-        torch.testing.assert_close(pattern, seen[f"{path}.pattern"], atol=1e-5, rtol=0)
-    assert found["decoder.blocks.0.attn"][0, :, 0, 3].min() > 0  # the prefix looks ahead
     single = patterns(kit.hooked, Batch(random_ids(1, 1)[None]))
     assert all(pattern.eq(1).all() for pattern in single.values())
 
@@ -90,11 +85,8 @@ def test_what_cannot_be():
     kit = small_kit("gpt2")
     batch = Batch(random_ids(T, 1)[None])
     _, seen = kit.hooked.run(batch, "decoder.blocks.0.attn.[qk]")
-    q, k = seen.values()
     with pytest.raises(UsageError, match="rows"):
-        pattern_rows(kit.hooked, 0, q, k, batch, [T])
-    with pytest.raises(UsageError, match="blocks.7"):
-        pattern_rows(kit.hooked, 7, q, k, batch)
+        rebuild_pattern(kit.hooked, "decoder.blocks.0.attn", seen, batch, rows=[T])
     lstm = HookedModel(Recurrent.fresh(recurrent_lm("lstm", 8, 8, 1, 20)))
     with pytest.raises(UsageError, match="without attention"):
         patterns(lstm, batch)

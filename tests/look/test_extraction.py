@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,8 +14,9 @@ import regard
 from regard.errors import DataError, UsageError
 from regard.loading import load
 from regard.look.activation_store import Extracted, ShardWriter
-from regard.look.activations import TextIds, select_taps
-from regard.look.extraction import Shards, TextCheck
+from regard.look.activations import select_taps
+from regard.look.extraction import SHARD_BYTES, CorpusCounts, read_corpus
+from regard.look.text_limits import run_bytes
 from tests.cli.conftest import ROOT
 from tests.cli.small_folders import masker, pair, writer  # noqa: F401
 
@@ -37,13 +39,12 @@ def test_rows_of_a_corpus(writer, tmp_path):  # noqa: F811
             x = found.tensor(tap)[found.index.text == n]
             torch.testing.assert_close(x, seen[tap][0], atol=1e-5, rtol=1e-5)
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["receipt"]["command"][:3] == ["regard", "look", "extract"]
-    assert len(manifest["receipt"]["results"]["weights"]) == 64
-    with pytest.raises(UsageError, match="already(.|\n)*--force"):
+    assert len(manifest["weights_sha256"]) == 64
+    with pytest.raises(UsageError, match="already(.|\n)*new or empty"):
         regard.look.extract(writer, LINES, **RESID, out=out)
-    how = {"head": 1, "position": "last", "precision": "bf16", "force": True}
-    regard.look.extract(writer, LINES, tap=["*.attn.z"], out=out, **how)
-    again = Extracted(out)
+    how = {"head": 1, "position": "last", "precision": "bf16"}
+    regard.look.extract(writer, LINES, tap=["*.attn.z"], out=tmp_path / "z", **how)
+    again = Extracted(tmp_path / "z")
     assert again.tensor("*.0.attn.z").dtype == torch.bfloat16
     assert again.index.text.tolist() == [0, 2, 3]
 
@@ -94,55 +95,37 @@ def test_edits_change_what_is_read(masker, tmp_path):  # noqa: F811
         regard.look.extract(masker, lines, **how, out=tmp_path / "c", edit=["*.0.attn.z=mean"])
 
 
-def test_what_fits_is_said(pair):  # noqa: F811
-    kit = load(pair)
-    shards = Shards(kit.hooked, select_taps(kit.hooked, "encoder.*.z"), 1000, list)
-    check = TextCheck(kit, shards)
-    with pytest.raises(DataError, match=f"at most {shards.capacity}, a shard"):
-        check.count_rows(TextIds(0, [5] * 100))
-    shards.capacity = 10**9
-    with pytest.raises(
-        DataError, match=r"text 3\n  expected: at most 5,000, which this model reads"
-    ):
-        check.count_rows(TextIds(2, [5] * 100_000))
-    check.source, check.free = 1 << 20, 1 << 30
-    with pytest.raises(DataError, match="100,000 tokens in text 3") as told:
-        check.count_rows(TextIds(2, [5] * 100_000))
-    most = int(told.value.expected.split()[2].replace(",", ""))
-    assert check.needed(most) <= check.free < check.needed(most + 1)
-    check.count_rows(TextIds(0, [5] * most))
+def test_what_fits_is_said(pair, tmp_path, monkeypatch, capsys):  # noqa: F811
+    kit, lines = load(pair), ["the cat", "the cat " * 5000]
+    kit.model.front.config = replace(kit.model.front.config, length=100)
+    how = {"tap": ["encoder.*.z"]}
+    assert regard.look.extract(kit, lines, **how, out=tmp_path / "a").skipped == 1
+    assert "at most 5,000, which this model reads at once" in capsys.readouterr().err
+    row_bytes, selection = 100, select_taps(kit.hooked, "encoder.*.z")
+    free = run_bytes(kit, 300) + 2 * row_bytes * 300 + 2 * SHARD_BYTES
+    monkeypatch.setattr("regard.look.extraction.free_bytes", lambda kit: free)
+    counts = CorpusCounts()
+    assert len(list(read_corpus(kit, lines, selection, row_bytes, counts))) == 1
+    assert "at most 300, which fit into" in capsys.readouterr().err and counts.skipped == 1
 
 
-def test_an_interrupted_run_goes_on(writer, tmp_path, monkeypatch, capsys):  # noqa: F811
-    lines, out, whole = [f"the cat sat on {n}" for n in range(40)], tmp_path / "a", tmp_path / "b"
-    lines.insert(9, "\xff" * 90)  # too long
-    monkeypatch.setattr("regard.look.extraction.MEGABYTE", 9_000)
-    assert regard.look.extract(writer, lines, **RESID, out=whole, shard_mb=1).skipped == 1
+def test_an_interrupted_run_leaves_nothing(writer, tmp_path, monkeypatch):  # noqa: F811
+    lines = [f"the cat sat on {n}" for n in range(40)]
+    monkeypatch.setattr("regard.look.extraction.SHARD_BYTES", 9_000)
     save, done = ShardWriter._save, []
 
-    def until_the_third(self, tensors, mark):
+    def until_the_third(self, tensors):
         if len(done) == 2:
             raise KeyboardInterrupt
-        done.append(save(self, tensors, mark))
+        done.append(save(self, tensors))
 
     monkeypatch.setattr(ShardWriter, "_save", until_the_third)
     with pytest.raises(KeyboardInterrupt):
-        regard.look.extract(writer, lines, **RESID, out=out, shard_mb=1)
-    assert "goes on from there" in capsys.readouterr().err
+        regard.look.extract(writer, lines, **RESID, out=tmp_path / "a")
+    assert len(done) == 2 and not list(tmp_path.iterdir())
     monkeypatch.setattr(ShardWriter, "_save", save)
-    with pytest.raises(DataError, match="no such file"):
-        Extracted(out)
-    with pytest.raises(UsageError, match="an interrupted run of another tap"):
-        regard.look.extract(writer, lines, tap=["*.0.attn.z"], out=out, shard_mb=1)
-    others = [line.replace("on 3", "in 3") for line in lines]
-    with pytest.raises(DataError, match="not the texts that the interrupted run"):
-        regard.look.extract(writer, others, **RESID, out=out, shard_mb=1)
-    assert regard.look.extract(writer, lines, **RESID, out=out, shard_mb=1).skipped == 1
-    assert "going on after 2 shards" in capsys.readouterr().err and not list(out.glob(".*"))
-    one, two = Extracted(out), Extracted(whole)
-    assert one.manifest["shards"] == two.manifest["shards"] and len(one.files) > 3
-    for name in ("tokens", "texts", "skipped", "texts_sha256", "rows"):
-        assert one.manifest[name] == two.manifest[name]
+    regard.look.extract(writer, lines, **RESID, out=tmp_path / "a")
+    assert len(Extracted(tmp_path / "a").files) > 3 and len(list(tmp_path.iterdir())) == 1
 
 
 FULL = """

@@ -13,6 +13,8 @@ import regard
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.look.mechanism import Mechanism
+from regard.model.presets import recurrent_seq2seq
+from regard.model.recurrent import Recurrent
 from regard.tokens.trainers import train_tokenizer
 from tests.look.planted import forget_induction, planted_induction
 from tests.properties.small_models import random_ids, small_kit
@@ -121,6 +123,26 @@ def test_unused_edge():
         previous.unused_by(induction, "z", on=ids)
     with pytest.raises(UsageError, match="zero or mean"):
         previous.unused_by(induction, "k", on=ids, by="resample")
+
+
+def test_impossible_edges_are_refused():
+    """Nothing passes from a head to one of its own block or of an earlier one."""
+    model, ids = Mechanism(planted_induction()), [[1, 2, 3, 1]]
+    for writer, reader in (((1, 2), (0, 1)), ((0, 0), (0, 1)), ((1, 1), (1, 1))):
+        with pytest.raises(UsageError, match="comes after the head"):
+            model.head(*writer).unused_by(model.head(*reader), "k", on=ids)
+    pair = Mechanism(small_kit("t5"))
+    on = [(random_ids(5, 1).tolist(), random_ids(4, 2).tolist())]
+    own, cross = pair.head(0, 1), pair.head(0, 1, "decoder.blocks.0.cross")
+    encoder = pair.head(0, 1, "encoder.blocks.1.attn")
+    for writer, reader, into in ((own, cross, "k"), (cross, own, "q"), (encoder, own, "q")):
+        with pytest.raises(UsageError, match="comes after the head"):
+            writer.unused_by(reader, into, on=on)
+    assert own.unused_by(cross, "q", on=on, change_below=1e9) > 0
+    recurrent = Mechanism(Recurrent.fresh(recurrent_seq2seq("gru", 8, 8, 1, 20, "additive")))
+    only = recurrent.head(0, 0, "decoder.cross")
+    with pytest.raises(UsageError, match="a recurrent model"):
+        only.unused_by(only, "q", on=on)
 
 
 def test_an_edge_of_a_model_with_shared_keys():

@@ -63,7 +63,7 @@ def test_taps_in_groups_are_the_same(writer, treebank, monkeypatch):  # noqa: F8
 
 
 def test_trees(writer, treebank, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("regard.look.structural_probe.EPOCHS", 5)
+    monkeypatch.setattr("regard.look.probing.EPOCHS", 5)
     found = regard.look.probe(writer, treebank, tree=True, layer=0, rank=4)
     text = str(found)
     assert "UUAS" in text and "words in a chain" in text and "├─" in text
@@ -80,10 +80,9 @@ def test_trees(writer, treebank, monkeypatch):  # noqa: F811
 
 def test_which_layer_knows_what(writer, treebank):  # noqa: F811
     """Several labels: each as it is alone."""
-    both = regard.look.probe(writer, treebank, label=["upos", "lemma"], drop_rare=True)
+    both = regard.look.probe(writer, treebank, label=["upos", "lemma"])
     assert both.features == [
-        regard.look.probe(writer, treebank, label=[label], drop_rare=True)
-        for label in ("upos", "lemma")
+        regard.look.probe(writer, treebank, label=[label]) for label in ("upos", "lemma")
     ]
     assert "upos by a linear probe" in str(both) and "lemma by a linear probe" in str(both)
 
@@ -115,7 +114,7 @@ def test_sentences_without_room_are_left_out(writer, treebank, tmp_path, capsys)
         (
             "".join(f"the DET\ncat {n}\n\n" for n in range(9)),
             dict(label=["label"]),
-            "at least 2 of each of 10 labels\n  to fix: more sentences .*drop-rare",
+            "two or more labels, 2 words of each to train on\n  to fix: more sentences",
         ),
         ("# nothing\n", dict(tree=True), "no sentences"),
     ],

@@ -13,19 +13,16 @@ from regard.errors import DataError
 from regard.look.probing import SentenceSplit, split_sentences
 from regard.look.structural_probe import (
     DependencyTree,
-    PaddedSentences,
+    Parsed,
     PredictedTree,
     StructuralProbe,
-    chain_tree,
     compare_trees,
     fit_structure,
     gold,
     probe_structure,
-    rooted,
     spanning_tree,
     tree_edges,
     tree_lines,
-    way_up,
 )
 
 HEADS = [1, -1, 4, 4, 1]  # b over a and e, e over c and d
@@ -47,8 +44,11 @@ def planted(count=80, seed=0):
     vectors = []
     for tree in trees:
         x = torch.zeros(6, 6)
-        for word in range(6):
-            x[word, way_up(tree.heads, word)[:-1]] = 1  # the root is above all, and tells nothing
+        for first in range(6):
+            word = first
+            while tree.heads[word] >= 0:  # the root is above all, and tells nothing
+                x[first, word] = 1
+                word = tree.heads[word]
         vectors.append(x)
     return vectors, trees
 
@@ -62,9 +62,9 @@ def test_distances_and_depths_by_hand():
 
 def test_a_spanning_tree_by_hand():
     table = torch.tensor([[0, 2, 9, 6], [2, 0, 3, 8], [9, 3, 0, 7], [6, 8, 7, 0]])
-    assert spanning_tree(table) == {(0, 1), (1, 2), (0, 3)}
-    assert spanning_tree(table, [0, 2, 3]) == {(0, 3), (2, 3)}
-    assert spanning_tree(torch.zeros(1, 1)) == set() == spanning_tree(table, [2])
+    assert spanning_tree(table, 1, range(4)) == [1, -1, 1, 0]
+    assert spanning_tree(table, 2, [0, 2, 3]) == [3, -2, -1, 2]
+    assert spanning_tree(torch.zeros(1, 1), 0, [0]) == [-1]
 
 
 def test_spanning_trees_are_those_of_scipy():
@@ -74,16 +74,15 @@ def test_spanning_trees_are_those_of_scipy():
         table = torch.cdist(points, points)
         theirs = graph.minimum_spanning_tree(table.numpy()).toarray().nonzero()
         wanted = {(min(a, b), max(a, b)) for a, b in np.stack(theirs, 1).tolist()}
-        assert spanning_tree(table) == wanted
+        assert tree_edges(spanning_tree(table, seed, range(9))) == wanted
 
 
 def test_every_tree_spans_itself():
     rng = random.Random(1)
     for count in range(1, 12):
         heads = random_heads(count, rng)
-        edges = spanning_tree(gold(DependencyTree(heads, []), "distance"))
-        assert edges == tree_edges(heads)
-        assert rooted(edges, heads.index(-1), count) == heads
+        distances = gold(DependencyTree(heads, []), "distance")
+        assert spanning_tree(distances, heads.index(-1), range(count)) == heads
 
 
 def test_the_identity_measures_planted_trees_exactly():
@@ -131,13 +130,16 @@ def test_the_misfit_by_hand():
     both, one = torch.tensor([0, 1]), torch.eye(1)
     first = 2 * 3 / 4  # |4 − 1|, twice, of 4 cells
     second = 2 * (0 + 7 + 3) / 9  # |1 − 1|, |9 − 2|, |4 − 1|
-    found = PaddedSentences(vectors, trees, "distance").mean_error(one, both)
+    found = Parsed(vectors, [gold(t, "distance") for t in trees]).mean_error(one, both, "distance")
     assert float(found) == pytest.approx((first + second) / 2)
     depths = (0 + 3) / 2, (1 + 1 + 8) / 3
-    assert float(PaddedSentences(vectors, trees, "depth").mean_error(one, both)) == pytest.approx(
-        sum(depths) / 2
-    )
-    assert PaddedSentences(vectors, trees, "distance").mean_value() == pytest.approx((2 + 8) / 13)
+    found = Parsed(vectors, [gold(t, "depth") for t in trees]).mean_error(one, both, "depth")
+    assert float(found) == pytest.approx(sum(depths) / 2)
+
+
+def chain_tree(count):
+    places = torch.arange(count).float()
+    return PredictedTree((places[:, None] - places).abs(), places)
 
 
 def test_punctuation_and_length_count_as_they_should():

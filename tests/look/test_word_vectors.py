@@ -8,14 +8,9 @@ import torch
 from regard.core.config import BlockConfig, StackConfig
 from regard.errors import UsageError
 from regard.kit import Kit
-from regard.look.activations import (
-    find_word_tokens,
-    group_means,
-    sense_cosines,
-    split_by_sentence,
-    word_taps,
-    word_vectors,
-)
+from regard.look.activations import find_word_tokens, word_vectors
+from regard.look.probing import choose_taps
+from regard.look.word_senses import group_means, sense_cosines
 from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig, TextConfig
 from regard.model.model import Model
 from regard.model.recurrent import model_class
@@ -84,11 +79,11 @@ def test_a_word_s_token_holds_its_first_or_last_letter(take):
 def test_a_batch_gives_what_each_sentence_gives_alone(kind):
     kit = kit_of(kind)
     rows = [find_word_tokens(TOKENIZER, text, spans_of(text)) for text in TEXTS]
-    taps = word_taps(kit.hooked)
+    taps = choose_taps(kit)
     together = word_vectors(kit.hooked, rows, taps)
     assert list(together) == taps
     for tap in taps:
-        parts = split_by_sentence(together[tap], rows)
+        parts = together[tap].split([len(row.columns) for row in rows])
         assert [len(part) for part in parts] == [len(row.columns) for row in rows]
         for row, part in zip(rows, parts, strict=True):
             _, seen = kit.run([row.ids], taps=tap)
@@ -97,13 +92,13 @@ def test_a_batch_gives_what_each_sentence_gives_alone(kind):
 
 
 def test_the_usual_places():
-    usual = word_taps(kit_of("decoder").hooked)
+    usual = choose_taps(kit_of("decoder"))
     assert usual == ["decoder.embed", *(f"decoder.blocks.{n}.resid_post" for n in (0, 1))]
-    assert all(name.startswith("encoder.") for name in word_taps(kit_of("pair").hooked))
+    assert all(name.startswith("encoder.") for name in choose_taps(kit_of("pair")))
     states = [f"decoder.cells.{n}.state" for n in (0, 1)]
-    assert word_taps(kit_of("lstm").hooked) == ["decoder.embed", *states]
+    assert choose_taps(kit_of("lstm")) == ["decoder.embed", *states]
     ahead = [f"encoder.ahead.{n}.state" for n in (0, 1)]
-    assert word_taps(kit_of("bahdanau").hooked) == ["encoder.embed", *ahead]
+    assert choose_taps(kit_of("bahdanau")) == ["encoder.embed", *ahead]
 
 
 def test_heads_lie_side_by_side():
@@ -118,8 +113,8 @@ def test_heads_lie_side_by_side():
 @pytest.mark.parametrize(
     ("kind", "tap", "said"),
     [
-        ("decoder", "blocks.0.attn.pattern", "no vector for each token"),
-        ("decoder", "logits", "no vector for each token"),
+        ("decoder", "blocks.0.attn.pattern", "two tokens each"),
+        ("decoder", "logits", "what the model writes"),
         ("decoder", "blocks.0.resid_pos", "resid_post"),
         ("pair", "decoder.blocks.0.resid_post", "what the model writes"),
         ("bahdanau", "encoder.back.0.state", "from the end"),
@@ -127,7 +122,7 @@ def test_heads_lie_side_by_side():
 )
 def test_places_without_a_vector_of_each_word(kind, tap, said):
     with pytest.raises(UsageError, match=said):
-        word_taps(kit_of(kind).hooked, [tap])
+        choose_taps(kit_of(kind), patterns=[tap])
 
 
 def test_every_token_of_a_word_stands_for_it():

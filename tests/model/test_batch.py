@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.errors import DataError
+import regard
+from regard.errors import DataError, UsageError
 from regard.model.batch import Batch, check_batch, check_ids, pad_rows
 from regard.model.config import HeadConfig
 from tests.properties.small_models import CONFIGS, VOCAB
@@ -92,3 +93,33 @@ def test_one_answer_per_row_and_several_documents_do_not_go_together():
     config = replace(CONFIGS["bert"], head=HeadConfig(3, take="first"))
     with pytest.raises(DataError, match="one answer per row"):
         check_batch(Batch(IDS, documents=IDS), config)
+
+
+# One-hot (row 3) ----------------------------------------------------------------------------------
+
+
+def test_onehot_rows_sum_to_one_dense_and_sparse():
+    dense = regard.onehot([2, 0, 2], 4)
+    assert dense.tolist() == [[0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 1, 0]]
+    sparse = regard.onehot(torch.tensor([2, 0, 2]), 4, sparse=True)
+    assert sparse.is_sparse and torch.equal(sparse.to_dense(), dense)
+    assert torch.equal(sparse @ torch.arange(8.0).view(4, 2), dense @ torch.arange(8.0).view(4, 2))
+    assert regard.onehot([[1, 0], [0, 1]], 2).shape == (2, 2, 2)
+    assert regard.onehot([], 3).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("ids", "size", "words"),
+    [
+        ([1, 2, 0, 7], 5, "id 7 at position 3, vocabulary has 5"),
+        ([[1, 2], [-1, 0]], 5, "id -1 at row 1, position 0, vocabulary has 5"),
+        ([0.5], 5, "float"),
+        ("cat", 5, "str"),
+        ([[1, 2], [3]], 5, "list"),
+        ([0], 0, "size = 0"),
+        ([0], 2.5, "size = 2.5"),
+    ],
+)
+def test_onehot_names_what_is_wrong(ids, size, words):
+    with pytest.raises((DataError, UsageError), match=words):
+        regard.onehot(ids, size)

@@ -42,7 +42,7 @@ def still(monkeypatch):
 
 def test_the_table(still):
     text = str(regard.plan("gpt2", batch=4, length=512))
-    assert "batch 4, 512 tokens in the decoder, float32" in text
+    assert "tokens  decoder 512" in text and "a run of gpt2" in text
     assert all(part in text for part in PARTS) and "124,439,808" in text and "3.00 s" in text
 
 
@@ -76,7 +76,8 @@ def test_an_opened_model_is_its_shape(still, folders):
 def test_what_does_not_fit_names_what_does(still):
     sizes = dict(batch=64, length=1024, memory=4)
     plan = regard.plan("gpt2", **sizes)
-    assert not plan.fits and "NO: there are 4.0 GiB; the largest batch" in str(plan)
+    lines = [line.split(maxsplit=1) for line in str(plan).splitlines()]
+    assert not plan.fits and ["fits", "no"] in lines and "the largest batch" in str(plan)
     with pytest.raises(ResourceError) as caught:
         regard.plan("gpt2", **sizes, require_fit=True)
     assert caught.value.expected == "at most 4.0 GiB"
@@ -95,12 +96,11 @@ def test_a_whole_run(still, monkeypatch):
     several = regard.plan(**run, keep=5).whole
     assert several.disk_bytes - whole.disk_bytes == 2 * whole.checkpoint_bytes
     monkeypatch.setattr(planning, "find_watts", lambda device: None)
-    assert "energy  not known: give --watts" in str(regard.plan(**run))
+    assert regard.plan(**run).whole.joules is None
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(
         planning.shutil, "disk_usage", lambda path: usage(1, 1, whole.disk_bytes - 1)
     )
-    assert "NOT ENOUGH" in str(regard.plan(**run))
     with pytest.raises(ResourceError, match="of disk"):
         regard.plan(**run, require_fit=True)
     for wrong in (dict(watts=0), dict(watts=math.nan), dict(memory=-1), dict(memory=math.inf)):
@@ -119,7 +119,7 @@ def test_a_checkpoint_is_as_large_as_planned(tmp_path):
     tensors = {"optimizer": dict(optimizer_tensors(model, optimizer))}
     made = write_checkpoint(tmp_path, 1, kit.save, tensors, {})
     size = sum(file.stat().st_size for file in made.rglob("*") if file.is_file())
-    weights = 4 * sum(count_params(config).values())
+    weights = 4 * count_params(config)
     checkpoint, whole = disk_of(weights, True, keep=3)
     assert checkpoint == pytest.approx(size, rel=0.15)
     assert whole == 5 * checkpoint + checkpoint // 3
@@ -156,7 +156,7 @@ def test_time_grows_with_depth_and_batch_where_rows_were_cut(monkeypatch):
         stack = preset("llama-15m").decoder
         config = ModelConfig(preset("llama-15m").front, decoder=StackConfig(stack.block, depth))
         timer = Timer(config, RunShape(batch, 64), "cpu", False)
-        timer._speed = 1e6  # FLOP/s: one row of one block is too much already
+        timer.budget = 1e6  # FLOPs: one row of one block is too much already
         with torch.no_grad():
             return timer.times()
 

@@ -77,7 +77,7 @@ def test_a_run_is_trained_resumed_and_measured(precision, tmp_path):
     how = split_configs(sizes | dict(precision=precision, save_every=3, steps=6))
     with regard.settings(device=DEVICE.type, quiet=True):
         run = regard.train.lstm(text, out=out, **how)
-        assert regard.train.lstm(text, out=out, resume=True, **how).weights == run.weights
+        assert regard.train.lstm(text, resume=out, **how).weights == run.weights
     test = tmp_path / "test.txt"
     test.write_text("the cat sees the old dog\nred house tree\n")
     losses = []

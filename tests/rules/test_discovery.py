@@ -16,12 +16,18 @@ from regard.rules.atoms import Atom
 from regard.rules.discovery import discover_rule
 from regard.rules.encoded_lines import encode
 from regard.rules.hypothesis_class import enumerate_atoms, subsequences
-from regard.rules.labelled_lines import ANIMALS, find_in_both, read_answers, read_blocks, thin_sides
-from regard.rules.nerode import rule_automaton
+from regard.rules.labelled_lines import (
+    ANIMALS,
+    WORDS,
+    find_in_both,
+    read_blocks,
+    read_examples,
+    thin_sides,
+)
 from regard.rules.null_model import RandomLines, chance_of, exact_rate, fit_random_lines
 from regard.rules.probes import SHORT, edit_lines
 from regard.rules.results import LabelledLine
-from regard.rules.rule import Rule, join, negate
+from regard.rules.rule import Rule, join, negate, rule_automaton
 
 L, O = "leeuw", "olifant"  # noqa: E741
 R0 = Rule("sub", ((L, O, L),))
@@ -127,9 +133,9 @@ def test_the_whole_analysis(found):
     assert (found.positives, found.lines, found.symbols) == (13, 26, 8)
 
 
-def test_an_answer_ranks_again(animals):
-    answers = read_answers([f"{L} {O} {L} {O} : no", f"{L} {O} {L} {O} {L}: yes"])
-    again = discover_rule([*animals, *answers])
+def test_an_answer_ranks_again():
+    answers = f"{L} {O} {L} {O} : no", f"{L} {O} {L} {O} {L}: yes"
+    again = discover_rule(read_examples([], True, False, WORDS, answers)[0])
     assert again.hypotheses[0].formula == R2 and again.hypotheses[0].right == 28
     assert all(one.formula != R1 or one.right == 27 for one in again.hypotheses)
 
@@ -250,3 +256,20 @@ def test_very_many_lines_are_thinned():
 def test_rules_of_very_long_lines_are_told_apart_on_their_beginnings():
     words = edit_lines([("a",) * 50_000], "ab", np.random.default_rng(0))
     assert all(SHORT - 3 <= len(word) <= SHORT + 3 for word in words)
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_lines_of_many_different_tokens_have_an_answer(planted):
+    """Of sixty numbers hardly a pair stands twice in lines of five."""
+    rng = Random(0)
+    sides = [[rng.choices(range(60), k=5) for _ in range(30)] for _ in "+-"]
+    for line in sides[0] if planted else ():
+        line[2] = 7
+    lines = [
+        LabelledLine(tuple(map(str, line)), n == 0, "x", 1, "")
+        for n, side in enumerate(sides)
+        for line in side
+    ]
+    found = discover_rule(lines, seconds=6)
+    assert found.claimed == planted and found.hypotheses
+    assert not planted or "the 3. token is 7" in [one.rule for one in found.hypotheses[:3]]

@@ -14,15 +14,13 @@ from regard.rules.description_length import (
     contrast_code,
     label_code,
     leave_one_out,
-    noise_bits,
     posterior,
 )
 from regard.rules.encoded_lines import encode
 from regard.rules.hypothesis_class import FAMILIES, enumerate_atoms
-from regard.rules.nerode import rule_automaton
 from regard.rules.permutation_test import best_of_pairs, best_of_rows
 from regard.rules.probes import find_probes, short_words
-from regard.rules.rule import Rule, name_symbols
+from regard.rules.rule import Rule, name_symbols, rule_automaton
 from regard.rules.rule_search import best_pairs, best_xor, row_of
 from regard.rules.transition_tables import run_tables, small_tables
 
@@ -66,6 +64,11 @@ def test_small_automata_are_all_there_once():
         dfa = DFA(("a", "b"), moves, frozenset(map(int, one.accepting)))
         said = [str(state) in one.accepting for state in ends[one.table].tolist()]
         assert said == [dfa.accepts(line) for line in lines]
+
+
+def noise_bits(lines):
+    """Bits of labels of which k go against the rule, for each k."""
+    return label_code(lines, 0).table[::-1, 0].tolist()
 
 
 def test_the_noise_is_integrated_out():
@@ -167,6 +170,10 @@ def test_equal_rows_stand_together():
         (Rule("mod", ("a", 3, 1)), 3),
         (Rule("sub", (("a", "b", "a"),)), 4),
         (Rule("string", (("a", "a"),)), 3),
+        (Rule("string", (("a", "b", "c", "a", "b", "a"),)), 7),
+        (Rule("least", ("a", 15)), 16),
+        (Rule("near", (("a", "b", "c"), 2)), 12),
+        (Rule("nested", ("a", "b", "c", "d", 3)), 16),
         (Rule("dyck", ("a", "b", 2)), 4),
         (Rule("dyck", ("a", "b", 0)), None),
         (Rule("more", ("a", "b", 1)), None),
@@ -175,7 +182,7 @@ def test_equal_rows_stand_together():
     ],
 )
 def test_the_automaton_of_a_rule(rule, states):
-    dfa = rule_automaton(rule, "abc")
+    dfa = rule_automaton(rule, "abcd" if rule.kind == "nested" else "abc")
     assert (dfa and len(dfa.moves)) == states
     if dfa:
         accepts = rule.compile()

@@ -1,3 +1,6 @@
+import pytest
+
+from regard.errors import DataError
 from regard.tokens.control_tokens import TokenizerSettings
 
 VOCAB = {"<s>": 0, "</s>": 1, "<pad>": 2, "[MASK]": 3, "<e>": 4}
@@ -22,5 +25,7 @@ def test_well_known_names_when_no_file_speaks():
     assert TokenizerSettings().roles(VOCAB.get) == {"bos": 0, "eos": 1, "pad": 2, "mask": 3}
 
 
-def test_declared_token_outside_the_vocabulary_has_no_id():
-    assert "pad" not in TokenizerSettings(tokenizer={"pad_token": "<none>"}).roles(VOCAB.get)
+def test_a_declared_token_that_the_vocabulary_lacks_is_an_error():
+    with pytest.raises(DataError, match="pad_token '<none>'") as caught:
+        TokenizerSettings(tokenizer={"pad_token": "<none>"}).roles(VOCAB.get)
+    assert "tokenizer_config.json" in caught.value.fix

@@ -126,9 +126,8 @@ def llama_metadata(model: bytes) -> dict:
     }
 
 
-@pytest.mark.parametrize("stated", [True, False])
 @pytest.mark.parametrize("prefix", [True, False])
-def test_llama_as_sentencepiece(tmp_path, prefix, stated):
+def test_llama_as_sentencepiece(tmp_path, prefix):
     model = train_spm(
         vocab_size=400,
         model_type="bpe",
@@ -138,8 +137,6 @@ def test_llama_as_sentencepiece(tmp_path, prefix, stated):
         add_dummy_prefix=prefix,
     )
     metadata = llama_metadata(model) | {"tokenizer.ggml.add_space_prefix": prefix}
-    if not stated:
-        del metadata["tokenizer.ggml.token_type"]
     ours, processor = from_gguf(metadata), SentencePieceProcessor(model_proto=model)
     for text in [*TEXTS, "the the thethe  the", "aaaaa catcat"]:
         assert ours.encode(text) == [1, *processor.encode(text)], text

@@ -3,8 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import DataError
-from regard.tokens.rust import RustEngine
-from regard.tokens.scored_pieces import PieceKind, ScoredPiece, scored_bpe
+from regard.tokens.gguf_tokenizer import PieceKind, ScoredPiece, scored_bpe
+from regard.tokens.tokenizer import RustEngine
 
 BYTES = [ScoredPiece(f"<0x{byte:02X}>", 0.0, PieceKind.BYTE) for byte in range(256)]
 FIRST = [

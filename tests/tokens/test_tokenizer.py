@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 from regard.errors import DataError, UsageError
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.tokenizer_folder import open_tokenizer
-from tests.tokens.small_tokenizers import TEXTS
+from regard.tokens.trainers import train_tokenizer
+from tests.tokens.small_tokenizers import CORPUS, TEXTS
+
+BYTES = train_tokenizer((), "bytes")
 
 
 @pytest.fixture
@@ -85,8 +88,6 @@ def test_wrong_calls_are_explained(tokenizer):
         tokenizer.encode(3)
     with pytest.raises(UsageError, match="a single str"):
         tokenizer.encode_batch("abc")
-    with pytest.raises(DataError, match="character 1 of text 0"):
-        tokenizer.encode("a\ud800")
 
 
 def test_save_writes_the_same_bytes(tokenizer, folder, tmp_path):
@@ -98,3 +99,33 @@ def test_save_writes_the_same_bytes(tokenizer, folder, tmp_path):
 def test_no_torch_is_imported():
     code = "import sys, regard.tokens; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+ODD = ["a\ud800b", "\udfff", "caf\u00e9 \ud83d\ude00 \0 x\ud800", "\ud800\ud800", "<s>\udc00</s>"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "bytes", "words", "chars", "graphemes"])
+@pytest.mark.parametrize("wrap", ["none", "bos-eos"])
+def test_halves_of_surrogate_pairs_come_back(kind, wrap):
+    trained = train_tokenizer(CORPUS, kind, wrap=wrap, lossless=kind not in ("bpe", "bytes"))
+    for text in ODD:
+        ids, spans = trained.encode(text), trained.offsets(text)
+        assert trained.decode(ids) == text and len(spans) == len(ids)
+        assert "\ufffd" in trained.decode(ids, halves=False)
+        inside = ids[1:-1] if wrap == "bos-eos" else ids
+        assert trained.encode(text, special=False) == inside
+        assert not set(trained.specials.values()) & set(inside)
+        places = [spans[n][0] for n, id in enumerate(ids) if id == trained.byte_ids[0xED]]
+        assert places == [at for at, letter in enumerate(text) if "\ud800" <= letter <= "\udfff"]
+    assert trained.encode_batch(ODD) == [trained.encode(text) for text in ODD]
+
+
+@given(st.text(st.characters(), max_size=12))
+def test_any_text_at_all_comes_back(text):
+    assert BYTES.decode(BYTES.encode(text)) == text
+
+
+def test_halves_are_refused_where_no_byte_can_be_written():
+    words = train_tokenizer(CORPUS, "words")
+    with pytest.raises(DataError, match="character 1 of text 0"):
+        words.encode("a\ud800")

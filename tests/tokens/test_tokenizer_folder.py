@@ -143,6 +143,19 @@ def test_vocab_txt_without_its_control_tokens(tmp_path):
         open_tokenizer(tmp_path)
 
 
+def test_a_control_token_twice_in_vocab_txt(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\nthe\n[SEP]\n")
+    with pytest.raises(DataError, match=r"\[SEP\] 2 times"):
+        open_tokenizer(tmp_path)
+
+
+def test_a_special_token_that_the_vocabulary_lacks_is_an_error_at_load(folder):
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    write_json(folder / "tokenizer_config.json", config | {"sep_token": "<sep>"})
+    with pytest.raises(DataError, match="sep_token '<sep>'"):
+        open_tokenizer(folder)
+
+
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
 def test_corrupt_json_is_told_with_its_place(folder, name):
     (folder / name).write_text('{"version": "1.0",\n  "model": {"type" "BPE"}}')

@@ -15,7 +15,7 @@ from regard import ambient, tokens
 from regard.cli.main import main
 from regard.errors import DataError, UsageError
 from regard.result import Failed
-from regard.tokens.trainers import KINDS, WRAPS, Ticker, train_tokenizer
+from regard.tokens.trainers import KINDS, WRAPS, keep_saying, train_tokenizer
 
 CORPUS = ["the cat sat on the mat, and the dog sat on the log; Je suis un chat."] * 9
 
@@ -67,9 +67,58 @@ def test_there_and_back_through_pipes(run_regard, trained, give_stdin, tmp_path)
     flags = ("--tokenizer", trained, "--file", tmp_path / "text")
     assert run_regard("tokens", "encode", *flags)[1] == out
     rows = run_regard("tokens", "encode", *flags, "--json")[1]
+    (tmp_path / "ids").write_text(rows)
+    assert run_regard("tokens", "decode", *ids) == (0, text, "")
+    listed = [row.removeprefix('{"ids": ').removesuffix("}") for row in rows.splitlines()]
+    assert [d.text for d in tokens.decode(listed, tokenizer=trained)] == text.splitlines()
     assert [json.loads(row)["ids"] for row in rows.splitlines()] == [
         [int(id) for id in line.split()] for line in out.splitlines()
     ]
+
+
+def test_the_json_of_one_encoding_is_read_too(run_regard, trained):
+    line = json.dumps(tokens.encode("the [cat] {sat}", tokenizer=trained).to_dict())
+    assert tokens.decode(line, tokenizer=trained).text == "the [cat] {sat}"
+
+
+@pytest.mark.parametrize("kind", get_args(tokens.Kind))
+def test_info_says_what_was_trained(kind, tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join(CORPUS))
+    learnt = tokens.train(tmp_path / "a.txt", out=tmp_path / "t", kind=kind)
+    assert tokens.info(tmp_path / "t").kind == learnt.kind == kind
+    if kind in ("words", "chars"):
+        tokens.train(tmp_path / "a.txt", out=tmp_path / "l", kind=kind, lossless=True)
+        assert tokens.info(tmp_path / "l").kind == f"{kind}, lossless"
+
+
+def test_how_much_longer_texts_are_in_tokens_than_in_words(tmp_path):
+    (tmp_path / "a.txt").write_text("ab cd ab\nabcd e\n")
+    factors = {}
+    for kind in ("spaced", "chars", "bytes"):
+        learnt = tokens.train(tmp_path / "a.txt", out=tmp_path / kind, kind=kind)
+        factors[kind] = tokens.info(tmp_path / kind, files=tmp_path / "a.txt").tokens_per_word
+        assert kind == "bytes" or learnt.tokens_per_word == factors[kind]
+    assert factors == {"spaced": 1, "chars": 16 / 5, "bytes": 16 / 5}
+    assert "3.20 tokens for a word" in str(learnt) or learnt.kind == "bytes"
+    assert tokens.info(tmp_path / "chars").tokens_per_word is None
+
+
+def test_people_see_text_and_not_the_letters_of_bytes(trained):
+    shown = str(next(tokens.encode("the café", tokenizer=trained).parts()))
+    title = shown.splitlines()[0]
+    assert title == "<s> · the · c · a · f · é · é · </s>"  # a character of two bytes
+    assert "Ġ" not in str(tokens.explain("the café", tokenizer=trained))
+
+
+def test_halves_of_surrogate_pairs_there_and_back(trained, run_regard, tmp_path):
+    encoding = tokens.encode("a\ud800b", tokenizer=trained)
+    decoded = tokens.decode(encoding.ids, tokenizer=trained)
+    assert decoded.text == "a\ud800b"
+    decoded.save(tmp_path / "text.json")
+    assert json.loads((tmp_path / "text.json").read_text()) == {"text": "a\ud800b"}
+    ids = map(str, encoding.ids)
+    code, out, _ = run_regard("tokens", "decode", *ids, "--tokenizer", trained, "--json")
+    assert code == 0 and json.loads(out) == {"text": "a\ud800b"}
 
 
 def test_control_tokens_need_permission(trained):
@@ -82,9 +131,10 @@ def test_control_tokens_need_permission(trained):
 
 def test_explain_ends_in_the_pieces_of_encode(trained):
     cuts = tokens.explain("the dogma", tokenizer=trained)
-    assert [cut.word for cut in cuts.words] == ["the", "Ġdogma"]
+    assert [cut.word for cut in cuts.words] == ["the", "␣dogma"]
     encoded = tokens.encode("the dogma", tokenizer=trained, wrap=False)
-    assert [piece for cut in cuts.words for piece in cut.pieces] == encoded.pieces
+    spelt = [piece.replace("Ġ", "␣") for piece in encoded.pieces]
+    assert [piece for cut in cuts.words for piece in cut.pieces] == spelt
     last = cuts.words[1].steps[-2]
     assert last.partition("  (merge")[0].split(" ") == cuts.words[1].pieces
 
@@ -95,7 +145,7 @@ def test_train_info_and_what_may_not_be_overwritten(tmp_path, capsys):
     learnt = tokens.train(corpus, out=out, specials="pad,mask=<m>", wrap="cls-sep")
     assert learnt.specials == {"pad": 0, "mask": 1, "cls": 2, "sep": 3}
     info = tokens.info(out)
-    assert (info.kind, info.size) == ("BPE", learnt.size)
+    assert (info.kind, info.size) == ("bpe", learnt.size)
     assert info.around == ["[CLS]", "[SEP]"] and info.specials["mask"].piece == "<m>"
     assert "<m>" in str(info)
     with pytest.raises(UsageError, match="--force"):
@@ -115,15 +165,18 @@ def test_train_from_stdin(run_regard, tmp_path, give_stdin):
 def test_progress_goes_on_while_the_library_merges(monkeypatch, capsys):
     monkeypatch.setattr(ambient, "PATIENCE", 0.0)
     monkeypatch.setattr(ambient, "INTERVAL", 0.1)
-    with ambient.progress("training") as say, Ticker(say) as ticker:
-        ticker.say("counting")
-        ticker.read(512, 2048)
-        time.sleep(0.7)
-        ticker.say("merging")
-        time.sleep(0.6)
-    said = capsys.readouterr().err
-    assert "counting, 512 B of 2.0 KiB (25 %)" in said
-    assert said.splitlines()[-1].startswith("training: merging (")
+    with keep_saying("training a tokenizer", "merging"):
+        time.sleep(1.2)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and said[-1] == "training a tokenizer: merging (1 s)"
+
+
+def test_reading_says_how_far_it_is(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(ambient, "PATIENCE", 0.0)
+    monkeypatch.setattr(ambient, "INTERVAL", 0.0)
+    (tmp_path / "a.txt").write_text("one two\n")
+    tokens.vocab(tmp_path / "a.txt")
+    assert "counting: 8 B of 8 B (100 %)" in capsys.readouterr().err
 
 
 def test_merges(capsys):

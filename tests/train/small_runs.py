@@ -41,7 +41,8 @@ def train_on(files, kind="lm", out=None, resume=False, dry_run=False, **changes)
     """Train on the CPU with just these settings."""
     with regard.settings(device="cpu"):
         train = getattr(regard.train, kind)
-        return train(files, out=out, resume=resume, dry_run=dry_run, **split_configs(changes))
+        place = {"resume" if resume else "out": out}
+        return train(files, **place, dry_run=dry_run, **split_configs(changes))
 
 
 def train(kind, corpus, out, **changes):

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import random
 import resource
-import shutil
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
 from regard.errors import DataError, ResourceError
 from regard.train import checkpoint
 from regard.train.checkpoint import (
-    average_folders,
+    average_checkpoints,
     find_checkpoint,
     generator_states,
     last_checkpoints,
@@ -27,7 +22,6 @@ from regard.train.checkpoint import (
     restore_generators,
     restore_optimizer,
     step_of,
-    write_average,
     write_checkpoint,
 )
 from regard.train.optim import build_optimizer
@@ -166,12 +160,11 @@ def test_the_optimizer_comes_back_exactly(tmp_path):
     assert any(name.startswith("exp_avg_sq/") for name in held)
 
 
-def test_all_generators_come_back():
-    tensors, plain = generator_states()
-    plain = json.loads(json.dumps(plain))
-    drawn = [torch.rand(3).tolist(), random.random(), np.random.rand(2).tolist()]
-    restore_generators(tensors, plain)
-    assert drawn == [torch.rand(3).tolist(), random.random(), np.random.rand(2).tolist()]
+def test_the_generator_comes_back():
+    held = generator_states()
+    drawn = torch.rand(3).tolist()
+    restore_generators(held)
+    assert drawn == torch.rand(3).tolist()
 
 
 # The mean of checkpoints --------------------------------------------------------------------------
@@ -179,15 +172,13 @@ def test_all_generators_come_back():
 
 def test_the_mean_is_taken_in_float64(tmp_path):
     values = [1.0, 1e8, -1e8, 2.0]  # float32 sums would lose the small ones
-    for number, value in enumerate(values):
-        (tmp_path / f"{number}").mkdir()
-        save_file({"w": torch.tensor([value, 0.5])}, tmp_path / f"{number}" / "model.safetensors")
-    mean = average_folders([tmp_path / f"{number}" for number in range(4)])("w")
-    assert mean.dtype == torch.float32 and mean.tolist() == [0.75, 0.5]
-    with pytest.raises(DataError, match="no tensor 'v'"):
-        average_folders([tmp_path / "0"])("v")
-    with pytest.raises(DataError, match="no safetensors"):
-        average_folders([tmp_path])
+
+    def load(path):
+        model = torch.nn.Linear(1, 1, bias=False)
+        return model.requires_grad_(False).apply(lambda m: m.weight.fill_(float(path.name)))
+
+    mean = average_checkpoints([tmp_path / str(value) for value in values], load)
+    assert mean.weight.dtype == torch.float32 and mean.weight.tolist() == [[0.75]]
 
 
 def test_the_last_checkpoints_of_a_run_are_averaged(tmp_path):
@@ -195,14 +186,10 @@ def test_the_last_checkpoints_of_a_run_are_averaged(tmp_path):
     trainer.run()
     folders = last_checkpoints(trainer.checkpoints, 3, 3, 11)
     assert [step_of(folder) for folder in folders] == [6, 9, 11]
-    out = tmp_path / "mean"
-    shutil.copytree(folders[-1], out)
-    write_average(folders, out)
-    held = [load_file(folder / "model.safetensors") for folder in folders]
-    for name, tensor in load_file(out / "model.safetensors").items():
+    held = [dict(load_model(folder).named_parameters()) for folder in folders]
+    for name, tensor in average_checkpoints(folders, load_model).named_parameters():
         wanted = torch.stack([h[name].double() for h in held]).mean(0).float()
         torch.testing.assert_close(tensor, wanted, rtol=1e-6, atol=0)
-    assert load_model(out) is not None
 
 
 def test_nothing_to_average(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from regard.errors import DataError
 from regard.train import cross_entropy
 from regard.train.cross_entropy import (
     CPU_BYTES,
@@ -95,3 +96,20 @@ def test_chunks_stay_below_the_limit(count, vocab):
     for device, most in (("cpu", CPU_BYTES), ("cuda", GPU_BYTES)):
         rows = chunk_rows(count, vocab, device)
         assert rows >= 1 and (rows == 1 or 4 * rows * vocab <= most)
+
+
+@pytest.mark.parametrize("wrong", [7, -1, 10**9])
+def test_a_label_outside_the_range_is_named_with_its_place(wrong):
+    x, w = torch.randn(6, 4), torch.randn(7, 4)
+    labels = torch.tensor([0, 1, IGNORE, wrong, 6, 2])
+    with pytest.raises(DataError, match=f"label {wrong} at position 3") as caught:
+        linear_cross_entropy(x, w, None, labels)
+    assert "0 to 6" in caught.value.expected
+
+
+def test_labels_of_another_number_or_kind_are_refused():
+    x, w = torch.randn(6, 4), torch.randn(7, 4)
+    with pytest.raises(DataError, match=r"labels \(5,\)"):
+        linear_cross_entropy(x, w, None, torch.zeros(5).long())
+    with pytest.raises(DataError, match="float32"):
+        linear_cross_entropy(x, w, None, torch.zeros(6))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.data.bucket import Buckets
-from regard.data.token_store import part_of_documents
+from regard.data.token_store import hold_out
 from regard.errors import DataError
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig
@@ -98,7 +98,9 @@ def test_a_fresh_model_knows_nothing(kind, tmp_path):
 
 def test_eight_pairs_are_learnt_by_heart(tmp_path):
     shape, _, tokens, source, _ = make_parts("seq2seq", tmp_path)
-    eight = Buckets(part_of_documents(source.store, 0, 8), 500, source.start, source.end, None)
+    count = len(source.store)
+    store = hold_out(source.store, (count - 8) / count, by_tokens=False)[0]
+    eight = Buckets(store, 500, source.start, source.end, None)
     batches = [eight.batch(0, n) for n in range(eight.count(0))]
     model = Model.fresh(transformer(64, 2, 4, tokens.size)).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)

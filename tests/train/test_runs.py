@@ -149,13 +149,21 @@ def test_the_config_of_a_run_runs_again(done, tmp_path):
     assert compare(read_receipt(done["lm"].folder), read_receipt(again.folder))[0]
 
 
-def test_resume_without_out_goes_on_with_the_last_run(corpus, tmp_path, monkeypatch):
+def test_the_folder_of_a_run_is_enough_to_go_on_with_it(corpus, tmp_path, capsys):
+    given = dict(lr=0.01, schedule="constant", heads=None)
+    run = train("lstm", corpus, tmp_path / "r", steps=4, **given)
+    assert main(["train", "lm", "--resume", run.out, "--steps", "6", "--json"]) == 0
+    out = json.loads(capsys.readouterr().out)
+    whole = train("lstm", corpus, tmp_path / "w", **given)
+    assert out == whole.to_dict() | {"out": run.out}
+    with pytest.raises(UsageError, match="out = elsewhere too"):
+        regard.train.lm(resume=run.out, out="elsewhere")
+
+
+def test_runs_without_a_name_are_numbered(corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number in (1, 2):
         assert train("lm", corpus, None).out == f"runs/lm-{number}"
-    longer = train("lm", corpus, None, resume=True, steps=8)
-    assert longer.out == "runs/lm-2" and longer.steps == 8
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["lm-1", "lm-2"]
 
 
 def test_resume_of_no_run_says_what_is_missing(tmp_path):
@@ -250,6 +258,40 @@ def test_tensorboard_gets_the_curves(corpus, tmp_path):
         seen = [(event.step, event.value) for event in board.Scalars(name)]
         assert wanted and [step for step, _ in seen] == [step for step, _ in wanted]
         assert [v for _, v in seen] == pytest.approx([v for _, v in wanted], rel=1e-6)
+
+
+# Budgets, metrics and runs that fail --------------------------------------------------------------
+
+
+def test_a_run_that_diverges_does_not_end_well(corpus, tmp_path, capsys):
+    wild = dict(lr=10.0, warm_up=0, clip=0.0, schedule="constant", eval_every=0, steps=30)
+    with pytest.raises(RegardError, match="the run has diverged") as caught:
+        train("lm", corpus, tmp_path / "far", **wild)
+    assert "--lr" in caught.value.fix and caught.value.exit_code == 1
+    run = train("lm", corpus, tmp_path / "near", **wild | {"lr": 1.0, "steps": 6})
+    assert run.exit_code == 1 and "loss is higher than at the start" in capsys.readouterr().err
+    assert train("lm", corpus, tmp_path / "well").exit_code == 0
+
+
+def test_a_budget_of_time_ends_a_run_with_its_schedule(corpus, tmp_path):
+    run = train("lm", corpus, tmp_path / "r", steps=None, minutes=0.05)
+    rates = [line["lr"] for line in run.metrics if "lr" in line]
+    assert 10 < run.steps < 10**9 and "valid_nll" in run.metrics[-1]
+    assert max(rates) == pytest.approx(1e-3, rel=0.1) and rates[-1] < 2e-4  # a tenth at the end
+    longer = train("lm", corpus, tmp_path / "r", steps=None, minutes=0.1, resume=True)
+    assert longer.steps > run.steps
+
+
+def test_the_best_step_by_bleu(corpus, tmp_path, capsys):
+    pytest.importorskip("sacrebleu")
+    more = dict(metric="bleu", eval_every=2, patience=2, steps=40, lr=1e-60)
+    run = train("seq2seq", corpus, tmp_path / "r", **more)
+    lines = [line for line in run.metrics if "valid_bleu" in line]
+    assert [line["step"] for line in lines] == [2, 4, 6] == [2, 4, run.steps]  # nothing is learnt
+    assert run.best_valid == lines[0]["valid_bleu"] and run.best_step == 2
+    assert "BLEU 0.00" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="metric = bleu"):
+        train("lm", corpus, tmp_path / "lm", metric="bleu")
 
 
 # Refusals -----------------------------------------------------------------------------------------
@@ -379,7 +421,7 @@ def test_sigterm_saves_exits_130_and_a_killed_run_resumes_to_the_same_bits(corpu
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130 and "--resume" in said
-    process = start([*words("lm", corpus, tmp_path / "cut", **many, workers=3), "--resume"])
+    process = start(["train", "lm", "--resume", str(tmp_path / "cut"), "--workers", "3"])
     wait_for_step(tmp_path / "cut", 150, process)
     process.kill()
     process.communicate()

@@ -145,7 +145,6 @@ def test_a_file_that_is_no_toml(tmp_path):
     [
         ('kind = "mlm"', "lm", ("kind = lm", "kind = 'mlm'")),
         ('kind = "seq2seq"', "lstm", ("kind = lm", "kind = 'seq2seq'")),
-        ('kind = "lm"\nfamily = "gru"', "lstm", ("family = lstm", "family = 'gru'")),
     ],
 )
 def test_a_file_of_another_kind_is_refused(tmp_path, given, word, named):

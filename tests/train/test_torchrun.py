@@ -79,7 +79,7 @@ def test_a_stopped_run_goes_on_under_torchrun_and_equals_one_process(corpus, tmp
     assert said[1].strip() == "error: interrupted"
     run = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     run += ["--master-port", free_port(), "-m", "regard"]
-    command = [*run, *given, "--resume", "--shard", "--json"]
+    command = [*run, "train", "lm", "--resume", tmp_path / "two", "--shard", "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["steps"] == 300 and "resuming from" in done.stderr

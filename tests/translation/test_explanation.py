@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from bench.align import alignment_error_rate, read_links
 from regard.data.word_frequencies import write_counts
 from regard.decode.step import without_end
 from regard.kit import Kit
@@ -22,7 +23,6 @@ from regard.translation.explanation import (
 )
 from regard.translation.results import Explanation, SourceWord, TargetWord
 from regard.translation.translator import Translator
-from regard.translation.word_alignment import alignment_error_rate, read_links
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.translation.test_segment import CORPUS
 from tests.translation.test_translator import made
@@ -104,7 +104,7 @@ def test_the_pattern_is_that_of_the_chosen_block(kit: Kit) -> None:
     name = f"decoder.blocks.{block}.cross.pattern"
     before = explain(kit, TEXT, max_new=8)[0]
     tap = kit.hooked.taps[name]
-    real = kit.run
+    real = kit.hooked.run
 
     def forced(*args: object, **given: object) -> object:
         out, seen = real(*args, **given)  # type: ignore[arg-type]
@@ -112,11 +112,11 @@ def test_the_pattern_is_that_of_the_chosen_block(kit: Kit) -> None:
         seen[name][..., place] = 1
         return out, seen
 
-    kit.run = forced  # type: ignore[method-assign, assignment]
+    kit.hooked.run = forced  # type: ignore[method-assign, assignment]
     try:
         found = explain(kit, TEXT, max_new=8)[0]
     finally:
-        del kit.run
+        del kit.hooked.run
     start = spans[place][0] + (TEXT[spans[place][0]] == " ")
     word = sum(c == " " for c in TEXT[:start])
     assert all(row[word] == pytest.approx(1) for row in found.weights)

@@ -2,7 +2,7 @@ import pytest
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from regard.tokens.rust import RustEngine, leaks
+from regard.tokens.tokenizer import RustEngine, leaks
 
 
 def unigram() -> Rust:

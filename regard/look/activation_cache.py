@@ -1,0 +1,97 @@
+"""Activation cache: what passed the taps of one run, and what can be made of it.
+
+TransformerLens' `ActivationCache` is the model: stacks over blocks, what each head wrote, and the
+stream taken apart into what wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.core.attention import Attention
+from regard.errors import UsageError
+from regard.look.attention_patterns import find_attention, pattern_taps, rebuild_pattern
+from regard.look.hooks import HookedModel
+from regard.look.logit_lens import head_outputs
+from regard.look.patching import last_stack
+from regard.model.batch import Batch
+
+DOING = "reading a cache of activations"
+
+
+class StreamStack(NamedTuple):
+    """Vectors of the residual stream, and what each is."""
+
+    names: list[str]
+    x: Tensor
+    """(names, B, T, D)"""
+
+
+class ActivationCache(dict[str, Tensor]):
+    """Tap → what passed it, in the order of the model; short names and aliases find theirs too."""
+
+    def __init__(self, hooked: HookedModel, batch: Batch, seen: Mapping[str, Tensor]) -> None:
+        super().__init__(seen)
+        self.hooked, self.batch = hooked, batch
+
+    def __missing__(self, name: str) -> Tensor:
+        """What passed the one tap that a short name, an alias or a pattern means."""
+        taps = self.hooked.find(name)
+        if len(taps) != 1 or taps[0] not in self:
+            problem = f"{len(taps)} taps" if len(taps) != 1 else f"{taps[0]}, which was not read"
+            raise UsageError(DOING, f"{name!r}: {problem}", "one tap", f"run(…, taps={name!r})")
+        return self[taps[0]]
+
+    def stack(self, place: str) -> Tensor:
+        """A place of every block of the last stack, one above the other: (blocks, …)."""
+        name, stack = last_stack(self.hooked.model, DOING)
+        return torch.stack([self[f"{name}.blocks.{n}.{place}"] for n in range(len(stack.blocks))])
+
+    def residuals(self) -> StreamStack:
+        """The stream after the embedding and after each block: reads `embed`, `*.resid_post`."""
+        name, stack = last_stack(self.hooked.model, DOING)
+        names = [f"{name}.embed"]
+        names += [f"{name}.blocks.{n}.resid_post" for n in range(len(stack.blocks))]
+        return StreamStack(names, torch.stack([self[each] for each in names]))
+
+    def head_results(self, layer: int | str) -> Tensor:
+        """What each head of an attention adds to the stream (B, T, H, D), from its `z`.
+
+        `layer` is a block of the last stack, or the path of an attention. Its bias is not in it.
+        """
+        path, _ = find_attention(self.hooked, layer)
+        z = self[f"{path}.z"]
+        with torch.set_grad_enabled(z.requires_grad):
+            return head_outputs(self.hooked, z, path)
+
+    def pattern(self, layer: int | str, rows: Sequence[int] | Tensor | None = None) -> Tensor:
+        """Attention weights (B, H, rows, S), rebuilt from `q` and `k` where they were not read."""
+        path, _ = find_attention(self.hooked, layer)
+        taps = [f"{path}.pattern"] if f"{path}.pattern" in self else pattern_taps(self.hooked, path)
+        seen = {tap: self[tap] for tap in taps}
+        return rebuild_pattern(self.hooked, path, seen, self.batch, rows=rows)
+
+    def parts(self) -> StreamStack:
+        """What wrote the stream: the embedding, each head, biases and MLPs, which sum to its end.
+
+        Of pre-norm models. Reads `embed`, `*.z` and `*.mlp.out` of the last stack.
+        """
+        name, stack = last_stack(self.hooked.model, DOING)
+        if stack.config.block.norm_at != "pre":
+            raise UsageError(DOING, "a norm on the stream itself", "a pre-norm model")
+        listed = [(f"{name}.embed", self[f"{name}.embed"])]
+        for path in [f"{name}.blocks.{n}" for n in range(len(stack.blocks))]:
+            for kind in ("attn", "cross") if stack.config.block.cross else ("attn",):
+                layer = f"{path}.{kind}"
+                written = self.head_results(layer).unbind(2)
+                listed += [(f"{layer}.{head}", x) for head, x in enumerate(written)]
+                _, attention = find_attention(self.hooked, layer)
+                if isinstance(attention, Attention) and attention.o.bias is not None:
+                    bias = attention.o.bias.detach().expand_as(written[0])
+                    listed.append((f"{layer}.bias", bias))
+            listed.append((f"{path}.mlp", self[f"{path}.mlp.out"]))
+        return StreamStack([name for name, _ in listed], torch.stack([x for _, x in listed]))
