@@ -11,7 +11,6 @@ import torch
 from regard.data.statistics import spearman
 from regard.errors import DataError
 from regard.look.probing import SentenceSplit, split_sentences
-from regard.look.results import beside
 from regard.look.structural_probe import (
     DependencyTree,
     Parsed,
@@ -172,5 +171,4 @@ def test_what_is_refused():
 def test_the_print_of_a_tree():
     drawn = tree_lines("abcde", HEADS, {4})
     assert drawn == "b\n├─ a\n└─ e *\n   ├─ c\n   └─ d"
-    assert beside("one\nlonger", "x") == "one       x\nlonger"
     assert tree_lines("abc", [-2, -1, 1]) == "b\n└─ c"  # a word outside the tree is not drawn
