@@ -247,11 +247,11 @@ def score(
 
     def score_one(group: list[str], done: int) -> list[TokenScores]:
         if counted is not None:
-            scores, tokenizer = score_by_ngrams(counted, group[0]), counted.tokenizer
-        else:
-            assert kit is not None
-            scores, tokenizer = score_text(kit, group[0], done + 1), kit.text_tokenizer
-        return [replace(scores, pieces=token_labels(tokenizer, scores.tokens, "target"))]
+            return [score_by_ngrams(counted, group[0])]  # whose tokens are words
+        assert kit is not None
+        scores = score_text(kit, group[0], done + 1)
+        labels = token_labels(kit.text_tokenizer, scores.tokens, "target")
+        return [replace(scores, pieces=labels)]
 
     return _answer(texts, nullcontext if kit is None else partial(kit.edit, edit), score_one)
 
