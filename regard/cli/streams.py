@@ -10,6 +10,7 @@ from io import BufferedReader
 from itertools import chain, islice
 from typing import Self, cast
 
+from regard.ambient import note
 from regard.data.text_files import CHUNK, find_files, open_raw, read_chunk, unpack
 from regard.errors import DataError, RegardError, UsageError, bad_byte
 
@@ -28,6 +29,8 @@ def read_texts(
     if files and list(files) != ["-"]:
         return file_lines(files)
     stdin = cast(BufferedReader, sys.stdin.buffer)
+    if sys.stdin.isatty():
+        note("reading lines from the terminal, until Ctrl-D")
     return ArrivingLines(iter(lambda: stdin.read1(CHUNK), b""), "stdin")
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from regard.ambient import current, note
 from regard.decode.results import (
@@ -24,16 +25,13 @@ from regard.verbs import (
     EditsLike,
     Files,
     ModelLike,
+    Natural,
     Precision,
     Texts,
     group_texts,
     one_or_several,
     verb,
 )
-
-if TYPE_CHECKING:
-    from regard.decode.beam import BeamConfig
-    from regard.decode.sampling import SampleConfig
 
 R = TypeVar("R")
 TOGETHER = 32  # prompts of a stream that run in one batch
@@ -55,7 +53,14 @@ def generate(
     frequency: float | None = None,
     presence: float | None = None,
     beams: Count | None = None,
+    top: Count = 1,
+    alpha: float = 0.6,
+    groups: Count = 1,
+    diversity: float = 0.5,
     search: Literal["exhaustive"] | None = None,
+    min_new: Natural = 0,
+    no_repeat: Count | None = None,
+    ban: Sequence[str] = (),
     stop: Sequence[str] = (),
     strict: bool | None = None,
     precision: Precision = "auto",
@@ -81,7 +86,14 @@ def generate(
         frequency: draw; subtract this from a score for each time it occurred.
         presence: draw; subtract this from the score of tokens that occurred.
         beams: beam search of this width instead.
+        top: the so many best of a search, each with its score; without beams as many beams.
+        alpha: of a search: strength of the length penalty (Wu 2016); 0 prefers short texts.
+        groups: of beams, each of which avoids what those before it write (Vijayakumar 2018).
+        diversity: of groups: taken from a score for each earlier group with the same token.
         search: exhaustive scores every sequence of max_new tokens, for tiny vocabularies.
+        min_new: new tokens at least.
+        no_repeat: write no run of so many tokens twice.
+        ban: words that are never written.
         stop: texts before which to end.
         strict: the same bits whatever is in the batch; slower.
         precision: of the matrix products; less is faster.
@@ -91,15 +103,16 @@ def generate(
     Example:
         >>> regard.generate("folder", "Once upon a time", max_new=20).text
         ' there was a cat.'
-        $ regard generate folder "Once upon a time"
         $ regard generate folder "Dear" --temperature 0.8 --top-p 0.95 --seed 7
+        $ regard generate folder "Dear" --beams 6 --top 3 --no-repeat 3 --ban Sir
         $ regard generate folder --max-new 20 --greedy --json < prompts.txt
     """
-    from regard.decode.beam import BeamConfig
+    from regard.decode.beam import BeamConfig, length_penalty
     from regard.decode.continuation import DOING, Writer
+    from regard.decode.sampling import SampleConfig
     from regard.loading import open_kit, wrong_network
 
-    draws = {
+    draws: dict[str, Any] = {
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
@@ -109,43 +122,46 @@ def generate(
         "frequency": frequency,
         "presence": presence,
     }
+    draws = {name: value for name, value in draws.items() if value is not None}
+    config = SampleConfig(**draws, seed=current().seed)  # which checks the ranges
+    if beams is None and search is None and max(top, groups) > 1:
+        beams = max(top, groups)
     others: dict[str, Any] = {"greedy": greedy, "beams": beams, "search": search}
     if search:
-        others |= {"stop": stop}
-    how = _choose_search(
-        {name: value for name, value in draws.items() if value is not None},
-        [name for name, value in others.items() if value],
-        beams,
-    )
+        others |= {"stop": stop, "ban": ban, "no_repeat": no_repeat, "min_new": min_new}
+    ways = [name for name, value in others.items() if value]
+    if len(ways) + bool(draws) > 1:
+        raise UsageError(
+            "choosing tokens", " and ".join([*ways, *draws][:2]), "one way of choosing"
+        )
+    if min_new > max_new:
+        raise UsageError(DOING, f"min_new = {min_new}", f"at most max_new = {max_new}")
     kit = open_kit(model, precision, bool(strict))
     if kit.model.decoder is None:
         raise wrong_network(DOING, kit, "a model that writes")
     size = kit.model.config.head.size
     if beams is not None and size is not None and beams > size:
         note(f"{beams} beams, but {size} words in the vocabulary: {size} beams")
-        how = BeamConfig(size)
+        beams, top = size, min(top, size)
+    how: SampleConfig | BeamConfig | None = config if draws else None
+    if beams is not None or search is not None:
+        width = top if beams is None else beams
+        how = BeamConfig(width, top, length_penalty("gnmt", alpha), groups, diversity)
     alone = search is not None or isinstance(texts, Sequence)
-    watch = watch if alone and not isinstance(how, BeamConfig) else None
-    writer = Writer(kit, how, max_new, stop, search is not None, strict, watch)
+    writer = Writer(
+        kit,
+        how,
+        max_new,
+        min_new=min_new,
+        no_repeat=no_repeat,
+        ban=(ban,) if isinstance(ban, str) else tuple(ban),
+        stop=(stop,) if isinstance(stop, str) else tuple(stop),
+        exhaustive=search is not None,
+        strict=strict,
+        watch=watch if alone and not ban and not isinstance(how, BeamConfig) else None,
+    )
     together = 1 if alone else TOGETHER
     return _answer(texts, partial(kit.edit, edit), writer.write, together)
-
-
-def _choose_search(
-    draws: dict[str, Any], others: Sequence[str], beams: int | None
-) -> SampleConfig | BeamConfig | None:
-    """How to choose tokens; None is greedy."""
-    from regard.decode.beam import BeamConfig
-    from regard.decode.sampling import SampleConfig
-
-    config = SampleConfig(**draws, seed=current().seed)  # which checks the ranges
-    if len(others) + bool(draws) > 1:
-        raise UsageError(
-            "choosing tokens", " and ".join([*others, *draws][:2]), "one way of choosing"
-        )
-    if beams is not None:
-        return BeamConfig(beams)
-    return config if draws else None
 
 
 def _answer(
@@ -221,6 +237,7 @@ def score(
     from regard.history.ngram_model import NgramModel
     from regard.kit import Kit
     from regard.loading import open_kit
+    from regard.look.labels import token_labels
     from regard.model_kinds import is_ngrams
 
     counted = model if isinstance(model, NgramModel) else None
@@ -230,9 +247,11 @@ def score(
 
     def score_one(group: list[str], done: int) -> list[TokenScores]:
         if counted is not None:
-            return [score_by_ngrams(counted, group[0])]
+            return [score_by_ngrams(counted, group[0])]  # whose tokens are words
         assert kit is not None
-        return [score_text(kit, group[0], done + 1)]
+        scores = score_text(kit, group[0], done + 1)
+        labels = token_labels(kit.text_tokenizer, scores.tokens, "target")
+        return [replace(scores, pieces=labels)]
 
     return _answer(texts, nullcontext if kit is None else partial(kit.edit, edit), score_one)
 

@@ -6,9 +6,10 @@ their own (Hokamp and Liu 2017).
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from torch import Tensor
 from regard.decode.beam import BeamConfig
 from regard.decode.step import Hypothesis, Process, apply_processes
 from regard.errors import UsageError
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
 
 NEVER = -torch.inf
 
@@ -86,6 +90,34 @@ def no_repeat(size: int) -> Process:
         return logits.masked_fill(banned, NEVER)
 
     return process
+
+
+def spell_word(kit: Kit, word: str) -> list[tuple[int, ...]]:
+    """How a word is cut inside a text, and at its beginning."""
+    doing, tokenizer = "spelling a word", kit.tokenizer
+    if tokenizer is None or not word.strip():
+        raise UsageError(doing, f"the word {word!r}", "a word, and a tokenizer that cuts it")
+    first, inside, before = (
+        tuple(tokenizer.encode(text, special=False, side="target"))
+        for text in (word, f"a {word}", "a")
+    )
+    after = inside[len(before) :] if inside[: len(before)] == before else first
+    while len(after) > 1 and not kit.text([after[0]]).strip():  # a space of its own
+        after = after[1:]
+    if tokenizer.specials.get("unk") in first:
+        raise UsageError(doing, f"{word!r}, which the vocabulary cannot write", "another word")
+    return [after, first]
+
+
+def find_words(kit: Kit, tokens: list[int], words: Sequence[str]) -> Iterator[tuple[int, ...]]:
+    """The shortest runs of tokens that spell one of the words, however they are cut."""
+    for word in words:
+        whole = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
+        if whole.search(kit.text(tokens)):
+            sizes = range(1, len(tokens) + 1)
+            end = next(n for n in sizes if whole.search(kit.text(tokens[:n])))
+            starts = range(end - 1, -1, -1)
+            yield tuple(next(tokens[n:end] for n in starts if word in kit.text(tokens[n:end])))
 
 
 class StopText:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -13,20 +14,30 @@ from torch import Tensor
 from regard.ambient import note
 from regard.decode.alternatives import extend
 from regard.decode.beam import BeamConfig
-from regard.decode.constraints import StopText, end_after
+from regard.decode.constraints import (
+    StopText,
+    at_least,
+    ban_phrases,
+    end_after,
+    find_words,
+    no_repeat,
+    spell_word,
+)
 from regard.decode.exhaustive import exhaustive
 from regard.decode.loop import search_kit
 from regard.decode.prompt import prompt_ids
-from regard.decode.results import Generation
+from regard.decode.results import Continuation, Generation, SearchCost
 from regard.decode.sampling import Ends, SampleConfig
 from regard.decode.step import Hypothesis, Process, without_end
 from regard.errors import DataError, RegardError
 from regard.model.batch import Batch
+from regard.model.cost import HEAD, RunShape, count_flops
 
 if TYPE_CHECKING:
     from regard.kit import Kit
 
 DOING = "generating"
+NONE = frozenset[tuple[int, ...]]()
 ROWS = 256  # sequences that exhaustive search runs at once
 
 
@@ -38,46 +49,88 @@ class Writer:
     how: SampleConfig | BeamConfig | None
     """None is greedy."""
     max_new: int
-    stop: Sequence[str] = ()
+    min_new: int = 0
+    no_repeat: int | None = None
+    ban: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()
     exhaustive: bool = False
     """Score every sequence, for tiny vocabularies."""
     strict: bool | None = None
     watch: Callable[[str], None] | None = None
     """Told of each new stretch of text while one prompt is gone on with."""
 
-    def write(self, prompts: Sequence[str], first: int = 0) -> list[Generation]:
+    def write(
+        self, prompts: Sequence[str], first: int = 0, banned: frozenset[tuple[int, ...]] = NONE
+    ) -> list[Generation]:
         """The continuation of each prompt; the first of them is number `first` of all."""
-        kit, how = self.kit, self.how
+        kit, how, begun = self.kit, self.how, time.perf_counter()
         batch, limits = self.read_prompts(prompts, first)
         if isinstance(how, SampleConfig):
             how = replace(how, first=first)
         stop = StopText(kit.decode_text, self.stop) if self.stop else None
         stream = None if self.watch is None else TextStream(kit, batch, stop, self.watch)
-        rules = list[Process]()
-        if stop is not None and isinstance(how, BeamConfig) and kit.stops:
-            rules = [end_after(stop, kit.stops)]  # which `Ends` cannot do in the middle of a beam
+        banned |= {phrase for word in self.ban for phrase in spell_word(kit, word)}
+        rules: list[Process] = [ban_phrases(sorted(banned))] if banned else []
+        rules += [no_repeat(self.no_repeat)] if self.no_repeat else []
+        rules += [at_least(self.min_new, kit.stops)] if self.min_new else []
+        # Which `Ends` cannot do in the middle of a beam.
+        forced = isinstance(how, BeamConfig) and bool(kit.stops)
+        rules += [end_after(stop, kit.stops)] if forced and stop is not None else []
         if self.exhaustive:
-            answers = [search_all(kit, batch, limits[0])]
+            assert isinstance(how, BeamConfig)
+            answers = [search_all(kit, batch, limits[0], how)]
         else:
             ends = Ends(kit.stops, stop, stream)
             answers = search_kit(kit, batch, limits, how, ends, rules, strict=self.strict)
         if not all(answers):
-            raise RegardError(DOING, "no answer: the scores of the model are no numbers")
+            wrong = "no answer" if rules else "no answer: the scores of the model are no numbers"
+            raise RegardError(DOING, wrong, fix="loosen the constraints" if rules else "")
+        seconds = (time.perf_counter() - begun) / len(prompts)
         generations = []
-        for row, (best, *_) in enumerate(answers):
-            if math.isnan(best.logprob):
-                wrong = "scores of the model that are NaN"
-                raise RegardError(DOING, wrong, "numbers", "check its weights")
-            if rules and stop is not None and stop(best.tokens[:-1]):
-                best = replace(best, tokens=best.tokens[:-1])  # the end that the rule put there
-            text = continue_text(kit, batch, row, best.tokens)
-            text = text if stop is None else stop.cut(text)
+        for row, hypotheses in enumerate(answers):
+            again = {run for h in hypotheses for run in find_words(kit, h.tokens, self.ban)}
+            if again - banned:  # another cut of a banned word; alone, so that no neighbour matters
+                generations += self.write([prompts[row]], first + row, banned | again)
+                continue
+            listed = list[Continuation]()
+            for h in hypotheses:
+                if math.isnan(h.logprob):
+                    wrong = "scores of the model that are NaN"
+                    raise RegardError(DOING, wrong, "numbers", "check its weights")
+                if forced and stop is not None and stop(h.tokens[:-1]):
+                    h = replace(h, tokens=h.tokens[:-1])  # the end that the rule put there
+                text = continue_text(kit, batch, row, h.tokens)
+                text = text if stop is None else stop.cut(text)
+                listed.append(Continuation(text, h.logprob, h.score, h.finished, h.tokens))
+            best = listed[0]
             if stream is not None:
-                stream.show(text)
+                stream.show(best.text)
+            several = listed if isinstance(how, BeamConfig) and how.count > 1 else []
+            cost = self.count_cost(batch, row, len(best.tokens), seconds)
+            told = stream is not None
             generations.append(
-                Generation(best.tokens, text, best.logprob, best.finished, stream is not None)
+                Generation(best.tokens, best.text, best.logprob, best.finished, cost, several, told)
             )
         return generations
+
+    def count_cost(self, batch: Batch, row: int, written: int, seconds: float) -> SearchCost:
+        """What the answer of a row took, its share of the time of its batch."""
+        config, pair = self.kit.model.config, batch.target is not None
+        begun = batch.ids.shape[1] if batch.mask is None else int(batch.mask[row].sum())
+        source = batch.inputs.shape[1] if pair else 0
+        if pair and batch.source_mask is not None:
+            source = int(batch.source_mask[row].sum())
+        flops = None
+        if self.kit.model.stacks and not self.exhaustive:
+            counts = [
+                count_flops(config, RunShape(1, length, source))
+                for length in (1, begun, begun + written - 1)
+            ]
+            head = counts[0][HEAD]
+            _, before, after = (sum(parts.values()) - parts[HEAD] for parts in counts)
+            beams = self.how.width if isinstance(self.how, BeamConfig) else 1
+            flops = before + beams * (after - before + written * head)
+        return SearchCost(source if pair else begun, written, seconds, flops)
 
     def read_prompts(self, prompts: Sequence[str], first: int) -> tuple[Batch, list[int]]:
         """A batch, and how many tokens may follow in each row."""
@@ -106,7 +159,7 @@ def continue_text(kit: Kit, batch: Batch, row: int, new: list[int]) -> str:
     return whole[len(start) :] if whole.startswith(start) else kit.decode_text(new)
 
 
-def search_all(kit: Kit, batch: Batch, limit: int) -> list[Hypothesis]:
+def search_all(kit: Kit, batch: Batch, limit: int, how: BeamConfig) -> list[Hypothesis]:
     """The likeliest of all sequences that can follow one prompt."""
 
     def log_probs(prefixes: Tensor) -> Tensor:
@@ -118,7 +171,7 @@ def search_all(kit: Kit, batch: Batch, limit: int) -> list[Hypothesis]:
 
     size = kit.model.config.head.size
     assert size is not None  # it writes tokens
-    return exhaustive(log_probs, size, limit, kit.stops)
+    return exhaustive(log_probs, size, limit, kit.stops, how.count, how.penalty)
 
 
 class TextStream:

@@ -4,10 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from regard.result import Grid, Result, Row, human, plain, shown
+
+
+@dataclass(frozen=True)
+class SearchCost(Row):
+    """What an answer took."""
+
+    read: int
+    """Tokens of the prompt, or of the source of an encoder-decoder."""
+    written: int
+    """New tokens."""
+    seconds: float
+    """Of its batch, divided by the texts in it."""
+    flops: int | None
+    """A multiply-add counted as two; all beams; None where they are not counted."""
+
+
+@dataclass(frozen=True)
+class Continuation(Row):
+    """One of the best continuations of a search."""
+
+    text: str
+    logprob: float
+    score: float
+    """What ranks it: logprob over the length penalty."""
+    finished: bool
+    tokens: list[int] = shown(table=False)
 
 
 @dataclass(frozen=True)
@@ -21,12 +47,23 @@ class Generation(Result):
     """Natural log of the probability of all new tokens."""
     finished: bool
     """Whether it ended by itself, not by the limit on length."""
+    cost: SearchCost
+    top: list[Continuation] = field(default_factory=list)
+    """The best, the text first, where several were asked for."""
     watched: bool = shown(json=False, default=False)
     """Whether the text was told while it was written."""
 
     def parts(self) -> Iterator[str | Grid]:
-        """The text itself, unless it has been told."""
-        yield "" if self.watched else self.text
+        """The text itself, unless it has been told; of several each with its score."""
+        if self.top:
+            yield "\n".join(f"{each.score:8.4f}  {each.text}" for each in self.top)
+        else:
+            yield "" if self.watched else self.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields; the best of several where they were asked for."""
+        fields = super().to_dict()
+        return fields if self.top else {n: value for n, value in fields.items() if n != "top"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +72,7 @@ class TokenScores(Result):
 
     tokens: list[int]
     pieces: list[str]
-    """How the vocabulary spells each."""
+    """Each as people read it; part of a character as the vocabulary spells it."""
     logprobs: list[float | None]
     """Natural logs; None where a token has none, such as the first."""
     text: str = shown(json=False, default="")

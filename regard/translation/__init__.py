@@ -151,7 +151,10 @@ def _translate_groups(
             size = len(group)
 
             def tell(sentences: int, total: int, done: int = done, size: int = size) -> None:
-                say(f"line {done + size * sentences // total:,}")
+                if done + size > 1:
+                    say(f"line {done + size * sentences // total:,}")
+                elif total > 1:
+                    say(f"sentence {sentences:,} of {total:,}")
 
             readable = [line for line in group if isinstance(line, str)]
             documents = iter(translator.translate(readable, tell))

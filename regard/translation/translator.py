@@ -17,7 +17,13 @@ from torch import Tensor
 
 from regard.decode.alternatives import after_each, alternatives, extend
 from regard.decode.beam import BeamConfig, length_penalty
-from regard.decode.constraints import LexicalSearch, ban_phrases, begin_with
+from regard.decode.constraints import (
+    LexicalSearch,
+    ban_phrases,
+    begin_with,
+    find_words,
+    spell_word,
+)
 from regard.decode.loop import search_kit
 from regard.decode.step import Hypothesis, Process, without_end
 from regard.errors import UsageError
@@ -224,9 +230,9 @@ class SentenceSearch:
 
     def __init__(self, kit: Kit, config: TranslateConfig, strict: bool | None = None) -> None:
         self.kit, self.config, self.strict = kit, config, strict
-        self.must = [self.spell(word)[0] for word in config.must]
-        self.ban = {phrase for word in config.ban for phrase in self.spell(word)}
-        self.begin = list(self.spell(config.begin)[-1]) if config.begin else []
+        self.must = [spell_word(kit, word)[0] for word in config.must]
+        self.ban = {phrase for word in config.ban for phrase in spell_word(kit, word)}
+        self.begin = list(spell_word(kit, config.begin)[-1]) if config.begin else []
         self.beam = BeamConfig(
             config.width, config.alternatives, length_penalty("gnmt", config.alpha)
         )
@@ -269,7 +275,9 @@ class SentenceSearch:
                 shortlist=self.config.shortlist and self.config.alternatives == 1 and not rules,
             )
         for n, row in enumerate(hypotheses):
-            again = {span for h in row for span in self.spelt(h.tokens)} - banned
+            again = {
+                span for h in row for span in find_words(self.kit, h.tokens, self.config.ban)
+            } - banned
             if again:  # another cut of a banned word; alone, so that no neighbour matters
                 hypotheses[n] = self.search([rows[n]], banned | again)[0]
             elif not row:
@@ -306,7 +314,8 @@ class SentenceSearch:
                 replace(h, score=h.logprob / self.beam.penalty(len(h.tokens)))
                 for place, answers in zip(places, hypotheses, strict=True)
                 for h in answers
-                if h.tokens[place] not in stops and not any(self.spelt(h.tokens))
+                if h.tokens[place] not in stops
+                and not any(find_words(self.kit, h.tokens, self.config.ban))
             ),
             key=lambda h: -h.score,
         )
@@ -332,7 +341,7 @@ class SentenceSearch:
     @torch.no_grad()
     def judge(self, row: Row, text: str) -> TargetText:
         """A text as the translation of a source, with its log-probability."""
-        tokens, end = [*self.spell(text)[-1]], sorted(self.kit.stops)[:1]
+        tokens, end = [*spell_word(self.kit, text)[-1]], sorted(self.kit.stops)[:1]
         _, log = self.follow(row, tokens)
         logprob = sum(float(log[n, token]) for n, token in enumerate([*tokens, *end]))
         return TargetText(text, logprob, [*tokens, *end])
@@ -353,34 +362,6 @@ class SentenceSearch:
         return wanted if self.kit.room is None else min(wanted, self.kit.room - 1)
 
     # Words --------------------------------------------------------------------------------------
-
-    def spell(self, word: str) -> list[tuple[int, ...]]:
-        """How a word is cut inside a text, and at its beginning."""
-        tokenizer = self.kit.tokenizer
-        if tokenizer is None or not word.strip():
-            raise UsageError(DOING, f"the word {word!r}", "a word, and a tokenizer that cuts it")
-
-        def cut(text: str) -> tuple[int, ...]:
-            return tuple(tokenizer.encode(text, special=False, side="target"))
-
-        first, inside, before = cut(word), cut(f"a {word}"), cut("a")
-        after = inside[len(before) :] if inside[: len(before)] == before else first
-        while len(after) > 1 and not self.kit.text([after[0]]).strip():  # a space of its own
-            after = after[1:]
-        if tokenizer.specials.get("unk") in first:
-            raise UsageError(DOING, f"{word!r}, which the vocabulary cannot write", "another word")
-        return [after, first]
-
-    def spelt(self, tokens: list[int]) -> Iterator[tuple[int, ...]]:
-        """The shortest runs of tokens that spell a banned word."""
-        text = self.kit.text
-        for word in self.config.ban:
-            whole = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
-            if whole.search(text(tokens)):
-                sizes = range(1, len(tokens) + 1)
-                end = next(n for n in sizes if whole.search(text(tokens[:n])))
-                starts = range(end - 1, -1, -1)
-                yield tuple(next(tokens[n:end] for n in starts if word in text(tokens[n:end])))
 
     def joins(self, last: int, token: int) -> bool:
         """Whether a token goes on with the word or number of the one before."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from regard import decode as module
 from regard.decode import continuation
@@ -194,6 +196,14 @@ def test_a_beam_stops_at_a_text(here, writer, beams):  # noqa: F811
         (("--greedy", "--top-k", 3), "greedy and top_k"),
         (("--beams", 2, "--temperature", 1), "beams and temperature"),
         (("--topp", 0.5), "--top-p"),
+        (("--top", 3, "--beams", 2), "width = 2, count = 3"),
+        (("--beams", 4, "--groups", 3), "3 groups of a beam of 4"),
+        (("--top", 2, "--temperature", 1), "beams and temperature"),
+        (("--min-new", 9, "--max-new", 4), "min_new = 9\n  expected: at most max_new = 4"),
+        (("--no-repeat", 0), "no_repeat = 0"),
+        (("--ban", " "), "the word ' '"),
+        (("--search", "exhaustive", "--ban", "a"), "search and ban"),
+        (("--beams", 2, "--alpha", -1), "alpha = -1.0"),
     ],
 )
 def test_wrong_calls(here, writer, flags, said):  # noqa: F811
@@ -214,3 +224,100 @@ def test_a_prompt_that_is_too_long_is_named_and_the_others_are_answered(here, wr
     first, refused, last = parsed(out)
     assert code == 3 and "tokens in prompt 2" in err and "tokens in prompt 2" in refused["error"]
     assert first["tokens"] == last["tokens"] and len(first["tokens"]) == 5
+
+
+# What a search can be asked for -------------------------------------------------------------------
+
+
+def test_the_best_of_a_beam_are_those_of_transformers(writer, reference):  # noqa: F811
+    kit = load(writer)
+    found = kit.generate(PROMPT, max_new=5, beams=4, top=3, alpha=0.0)
+    ids = torch.tensor([kit.tokenizer.encode(PROMPT)])
+    same = dict(num_beams=4, num_return_sequences=3, length_penalty=0.0, early_stopping=False)
+    made = reference.generate(
+        ids, max_new_tokens=5, do_sample=False, pad_token_id=0, min_new_tokens=5, **same
+    )
+    longest = kit.generate(PROMPT, max_new=5, min_new=5, beams=4, top=3, alpha=0.0)
+    assert [each.tokens for each in longest.top] == made[:, ids.shape[1] :].tolist()
+    assert found.top[0].text == found.text and found.to_dict()["top"][0]["tokens"] == found.tokens
+    assert [each.score for each in found.top] == [each.logprob for each in found.top]  # no penalty
+    assert len({each.text for each in found.top}) == 3
+    assert kit.generate(PROMPT, max_new=5, top=3, alpha=0.0).top == (
+        kit.generate(PROMPT, max_new=5, beams=3, top=3, alpha=0.0).top
+    )
+    assert str(found).count("\n") == 2
+    assert "top" not in kit.generate(PROMPT, max_new=5, beams=4).to_dict()
+
+
+def test_a_longer_text_is_worth_more_with_a_penalty(writer):  # noqa: F811
+    kit, scores = load(writer), []
+    for alpha in (0.0, 1.0):
+        best = kit.generate(PROMPT, max_new=6, beams=3, top=2, alpha=alpha).top[0]
+        scores.append(best.score / best.logprob * ((5 + len(best.tokens)) / 6) ** alpha)
+    assert scores == pytest.approx([1, 1])
+
+
+def test_groups_of_beams_write_other_words(writer):  # noqa: F811
+    kit = load(writer)
+    plain = kit.generate(PROMPT, max_new=4, beams=4, top=4)
+    diverse = kit.generate(PROMPT, max_new=4, beams=4, top=4, groups=4, diversity=50.0)
+    assert len({each.tokens[0] for each in diverse.top}) == 4
+    assert len({each.tokens[0] for each in plain.top}) < 4
+
+
+def test_no_run_is_written_twice_and_no_end_too_early(writer):  # noqa: F811
+    kit = load(writer)
+    for how in ({}, {"beams": 3}, {"temperature": 1.0}):
+        tokens = kit.generate(PROMPT, max_new=20, no_repeat=2, **how).tokens
+        pairs = list(zip(tokens, tokens[1:], strict=False))
+        assert len(pairs) == len(set(pairs))
+        assert len(kit.generate(PROMPT, max_new=6, min_new=6, **how).tokens) == 6
+    free = kit.generate(PROMPT, max_new=20).tokens
+    assert len(set(zip(free, free[1:], strict=False))) < len(free) - 1  # it says things again
+
+
+@pytest.mark.parametrize("how", [{}, {"beams": 3}, {"temperature": 1.5}])
+def test_banned_words_are_not_written_however_they_are_cut(writer, how):  # noqa: F811
+    kit = load(writer)
+    texts = [PROMPT, "the dog"]
+    free = [found.text for found in kit.generate(iter(texts), max_new=8, **how)]
+    words = {word for text in free for word in re.findall(r"\w+", text)}
+    assert words
+    found = list(kit.generate(iter(texts), max_new=8, ban=sorted(words), **how))
+    assert not words & {word for each in found for word in re.findall(r"\w+", each.text)}
+    if "temperature" not in how:
+        alone = [kit.generate(text, max_new=8, ban=sorted(words), **how).text for text in texts]
+        assert alone == [each.text for each in found]
+
+
+def test_what_an_answer_costs(here, writer, pair):  # noqa: F811
+    kit = load(writer)
+    found = json.loads(here("generate", writer, PROMPT, "--max-new", 6, "--json")[1])
+    cost = found["cost"]
+    assert cost["read"] == len(kit.tokenizer.encode(PROMPT))
+    assert cost["written"] == len(found["tokens"]) and cost["seconds"] > 0
+    with FlopCounterMode(display=False) as counter:
+        kit.driver = "plain"
+        kit.generate(PROMPT, max_new=6)
+    assert cost["flops"] == pytest.approx(counter.get_total_flops(), rel=0.1)
+    wide = kit.generate(PROMPT, max_new=6, min_new=6, beams=3).cost.flops
+    narrow = kit.generate(PROMPT, max_new=6, min_new=6).cost.flops
+    assert 2 * narrow < wide < 3 * narrow
+    both = load(pair).generate("the cat sat", max_new=4).cost
+    assert both.read == len(load(pair).tokenizer.encode("the cat sat")) and both.flops > 0
+    assert kit.generate(PROMPT, max_new=2, search="exhaustive").cost.flops is None
+
+
+def test_a_search_of_everything_has_a_second_best(writer):  # noqa: F811
+    kit = load(writer)
+    found = kit.generate(PROMPT, max_new=2, search="exhaustive", top=3)
+    scores = [each.score for each in found.top]
+    assert len(scores) == 3 and scores == sorted(scores, reverse=True)
+    assert found.tokens == found.top[0].tokens
+
+
+def test_a_kit_scores_texts(writer):  # noqa: F811
+    kit = load(writer)
+    found = kit.score(PROMPT)
+    assert found.tokens == kit.tokenizer.encode(PROMPT) and found.logprob < 0
+    assert [each.logprob for each in kit.score([PROMPT, "the"])] == [found.logprob, 0]

@@ -86,3 +86,10 @@ def test_scores_that_are_no_numbers(here, writer, tmp_path):  # noqa: F811
     code, out, _ = here("score", tmp_path / "big", "the cat", "--json")
     assert code == 0 and json.loads(out)["perplexity"] is None  # too large for a number
     assert here("score", tmp_path / "big", "the cat")[0] == 0
+
+
+def test_tokens_are_shown_as_text(here, writer):  # noqa: F811
+    code, out, _ = here("score", writer, TEXT)
+    assert code == 0 and "Ġ" not in out and " mat" in out
+    pieces = json.loads(here("score", writer, TEXT, "--json")[1])["pieces"]
+    assert "".join(pieces) == TEXT

@@ -61,7 +61,7 @@ def test_end_to_end(here: Here, folder: Path, pairs: Path, used: list[int]) -> N
     flags = ("--model", folder, "--max-new", 9)
     full = here("translate", SOURCE, *flags)
     assert not used
-    few = ("--best", 2, "--always", 5, "--json")
+    few = ("--top", 2, "--always", 5, "--json")
     code, out, err = here("train", "shortlist", folder, pairs, *few)
     said = json.loads(out)
     assert code == 0 and err == "" and said["file"] == str(folder / SHORTLIST_FILE)

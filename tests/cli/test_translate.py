@@ -156,6 +156,36 @@ def test_explain(here, pair, tmp_path):  # noqa: F811
     assert first == json.loads(json.dumps(found.to_dict())) and found.explain[1].copied
 
 
+def test_explain_writes_no_file_unasked(here, pair, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    for more in ((), ("--json",)):
+        code, out, _ = here("translate", "the cat", "--model", pair, "--explain", *more)
+        assert code == 0 and out
+    assert len(out.splitlines()) == 1 and not [*tmp_path.iterdir()]
+
+
+def test_a_terminal_is_told_that_lines_are_awaited(here, pair, stdin):  # noqa: F811
+    stdin("the cat\n")
+    assert "until Ctrl-D" not in here("translate", "--model", pair)[2]
+    stdin("the cat\n")
+    sys.stdin.isatty = lambda: True
+    code, out, err = here("translate", "--model", pair)
+    assert code == 0 and out and "reading lines from the terminal, until Ctrl-D" in err
+    assert "Ctrl-D" not in here("translate", "the cat", "--model", pair)[2]
+
+
+def test_progress_counts_lines_or_sentences(pair, monkeypatch):  # noqa: F811
+    kit, told = load(pair), list[str]()
+    monkeypatch.setattr("regard.ambient.Progress.__call__", lambda self, text: told.append(text))
+    kit.translate("the cat", max_new=4)
+    assert told == []
+    kit.translate("The cat sat. The dog sat on the log.", max_new=4)
+    assert told == ["sentence 2 of 2"]
+    told.clear()
+    list(kit.translate(iter(["the cat", "the dog"]), max_new=4))
+    assert told == ["line 2"]
+
+
 def test_processes_give_what_one_gives(here, pair, tmp_path):  # noqa: F811
     file = tmp_path / "lines.txt"
     file.write_text("".join(f"{LINES[n % 6]} {n}\n" for n in range(40)))

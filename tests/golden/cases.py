@@ -219,6 +219,11 @@ CASES = [
         "generate-edit", "generate {gpt2} the --greedy --max-new 5 --edit '*.0.attn.z=zero,head=1'"
     ),
     Case("generate-ends", "generate {gpt2} 'the cat' --greedy --max-new 9 --stop e"),
+    Case(
+        "generate-best",
+        "generate {gpt2} 'the cat' --beams 4 --top 2 --groups 2 --no-repeat 2 --min-new 3 "
+        "--max-new 5 --ban cat",
+    ),
     Case("generate-bad-value", "generate {gpt2} the --top-p 2"),
     Case("generate-encoder", "generate {bert} the"),
     Case("generate-picture", "generate {vit} the"),
