@@ -31,7 +31,7 @@ from regard.kit import Kit
 from regard.loading import load_kit
 from regard.translation.config import TranslateConfig
 from regard.translation.translator import Translator
-from regard.translation.worker_pool import WorkerPool
+from regard.translation.worker_pool import WorkerPool, start_workers
 
 Peer = Callable[[TranslateConfig], object]
 
@@ -75,7 +75,7 @@ def main() -> int:
     torch.set_num_threads(1)
     kit = load_kit(args.folder, precision="int8")
     with ExitStack() as stack:
-        pool = stack.enter_context(WorkerPool(Translator(kit, TranslateConfig()), cores))
+        pool = stack.enter_context(start_workers(Translator(kit, TranslateConfig()), cores))
         peers = {"regard, all words": regard_peer(kit, lines, pool, short=False)}
         if kit.shortlist is not None:
             peers["regard, shortlist"] = regard_peer(kit, lines, pool, short=True)

@@ -34,8 +34,9 @@ def shown(
     *,
     title: str | None = None,
     table: bool = True,
-    json: bool = True,
+    json: bool | str = True,
     empty: str = DASH,
+    optional: bool = False,
     **options: Any,
 ) -> Any:
     """A field of a result that is shown in a way of its own.
@@ -44,11 +45,13 @@ def shown(
         form: how its values are written, such as "{:.1%}" or `human_bytes`.
         title: its name in tables, where another than the field's own reads better.
         table: whether people see it.
-        json: whether `to_dict` has it.
+        json: whether `to_dict` has it, or by what other name.
         empty: what people see of None; nothing at all where it is "".
+        optional: whether neither people nor `to_dict` see it where it is None.
         options: those of `dataclasses.field`, such as default.
     """
-    metadata = {"form": form, "title": title, "table": table, "json": json, "empty": empty}
+    metadata = {"form": form, "title": title, "table": table, "json": json}
+    metadata |= {"empty": empty, "optional": optional}
     return dataclasses.field(metadata=metadata, **options)
 
 
@@ -180,11 +183,12 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data."""
-        return {
-            field.name: plain(getattr(self, field.name))
-            for field in dataclasses.fields(self)  # type: ignore[arg-type]
-            if field.metadata.get("json", True)
-        }
+        data = {}
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            name, value = field.metadata.get("json", True), getattr(self, field.name)
+            if name and not (value is None and field.metadata.get("optional")):
+                data[field.name if name is True else name] = plain(value)
+        return data
 
 
 def grid_of(title: str, rows: Sequence[Row]) -> Grid:
@@ -243,12 +247,15 @@ class Result(Row):
         pairs: list[tuple[str, str]] = []
         later: list[str | Grid] = []
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            if not field.metadata.get("table", True):
+            value = getattr(self, field.name)
+            missing = value is None and field.metadata.get("optional")
+            if missing or not field.metadata.get("table", True):
                 continue
             name = field.metadata.get("title") or field.name.replace("_", " ")
-            value = getattr(self, field.name)
             if isinstance(value, Result):
                 later += value.parts()
+            elif isinstance(value, list) and value and isinstance(value[0], Result):
+                later += (part for result in value for part in result.parts())
             elif isinstance(value, Row):
                 grid = grid_of(name, [value])
                 pairs_of = zip(grid.columns, grid.rows[0], strict=True)

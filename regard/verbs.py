@@ -170,7 +170,8 @@ def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
         return
     if typing.get_origin(hint) is Annotated:
         for mark in hint.__metadata__:
-            if isinstance(mark, Bound) and not mark.holds(value):
+            part = hint.__origin__ is int and isinstance(value, float)
+            if isinstance(mark, Bound) and (part or not mark.holds(value)):
                 raise UsageError(f"calling {verb}", f"{name} = {value!r}", mark.says)
             if mark is FLAT and dataclasses.is_dataclass(value):
                 inside = typing.get_type_hints(type(value), include_extras=True)

@@ -123,7 +123,7 @@ class Sizes(Result):
 
 
 def test_a_row_is_shown_upright_and_named_rows_are_a_table():
-    text = str(Sizes(Size(2048), {"a": Size(1), "b": Size(1536)}))
+    text = str(Sizes(Size(2048), {"a": Size(1, "x"), "b": Size(1536)}))
     assert text.splitlines() == [
         "Sizes",
         "  parity  not measured",
@@ -131,7 +131,7 @@ def test_a_row_is_shown_upright_and_named_rows_are_a_table():
         "  bytes  2.0 KiB",
         "several",
         "       bytes  note",
-        "  a      1 B     –",
+        "  a      1 B     x",
         "  b  1.5 KiB     –",
     ]
     assert "cells   3" in str(Sizes(Size(1), {}, cells=3))

@@ -25,7 +25,7 @@ PANELS = {
 
 GROUPS = {
     "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1 shortlist",
-    "history": "neighbours analogy cluster entropy guess sample",
+    "history": "neighbours analogy cluster entropy guess sample lookup",
     "data": "check",
     "evaluate": "lm translate winograd ioi analogies similarity",
     "formal": "make test draw list learn",

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.order import Counts, key, shuffled
+from regard.data.order import Counts, key, shuffled, uniform
 from regard.data.token_store import Store
 from regard.errors import DataError
 
@@ -80,10 +80,12 @@ class Source(Protocol):
 
 
 class Windows:
-    """Language modelling: the whole stream in windows, each token predicted once per epoch.
+    """Language modelling: the stream in windows of one length, each with the tokens that follow.
 
-    With a seed, windows come shuffled and begin at another offset each epoch. `whole` leaves out
-    windows and batches that would be shorter than the others, so that all have one shape.
+    With a seed, for training, they come shuffled, and each begins somewhere in its own stretch, so
+    that each token is predicted once per epoch on average, and lines of one length are met from all
+    their places; `whole` leaves out a last batch of fewer rows. Without, for validation, they lie
+    end to end, the last one shorter, and each token is predicted once.
     """
 
     def __init__(
@@ -98,31 +100,25 @@ class Windows:
             )
         self.store, self.length, self.rows = store, length, rows
         self.seed, self.whole, self.answers = seed, whole, store.tokens - 1
-
-    def layout(self, epoch: int) -> tuple[int, int]:
-        """(predictions before the first full window, number of windows) of an epoch."""
-        room = min(self.length, self.answers - self.length + 1)
-        lead = 0 if self.seed is None else int(key(self.seed, epoch, 2)[0] % np.uint64(room))
-        full, rest = divmod(self.answers - lead, self.length)
-        return lead, full if self.whole else full + (rest > 0) + (lead > 0)
+        full, rest = divmod(self.answers, length)
+        self.windows = full + (seed is None and rest > 0)
 
     def count(self, epoch: int) -> int:
         """Batches of an epoch."""
-        windows = self.layout(epoch)[1]
-        return max(1, windows // self.rows) if self.whole else -(-windows // self.rows)
+        full, rest = divmod(self.windows, self.rows)
+        return max(1, full) if self.whole else full + (rest > 0)
 
     def batch(self, epoch: int, index: int) -> Examples:
         """Inputs (B, T) and the tokens that follow each."""
         check_index(index, self.count(epoch))
-        lead, windows = self.layout(epoch)
-        places = np.arange(index * self.rows, min((index + 1) * self.rows, windows))
-        numbers = shuffled(places, windows, self.seed, epoch)
-        if lead and not self.whole:
-            numbers = numbers - 1  # the short window before the first full one
-        starts = np.maximum(lead + numbers * self.length, 0)
-        stops = np.minimum(lead + (numbers + 1) * self.length, self.answers)
-        inputs, labels, real = next_tokens(self.store, starts, stops - starts)
-        return Examples(inputs, labels, int((stops - starts).sum()), mask=mask_of(real))
+        places = np.arange(index * self.rows, min((index + 1) * self.rows, self.windows))
+        starts = self.length * shuffled(places, self.windows, self.seed, epoch)
+        if self.seed is not None:
+            room = np.minimum(self.length, self.answers - self.length - starts + 1)
+            starts = starts + (room * uniform(key(self.seed, epoch, 2), starts)).astype(np.int64)
+        sizes = np.minimum(self.length, self.answers - starts)
+        inputs, labels, real = next_tokens(self.store, starts, sizes)
+        return Examples(inputs, labels, int(sizes.sum()), mask=mask_of(real))
 
 
 class Streams:

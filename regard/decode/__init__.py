@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from regard.ambient import current, note
 from regard.decode.results import (
@@ -17,7 +18,7 @@ from regard.decode.results import (
     WordSenses,
 )
 from regard.errors import DataError, RegardError, UsageError
-from regard.result import Failed, Result
+from regard.result import Failed
 from regard.verbs import (
     Count,
     EditsLike,
@@ -32,10 +33,9 @@ from regard.verbs import (
 
 if TYPE_CHECKING:
     from regard.decode.beam import BeamConfig
-    from regard.decode.continuation import Writer
     from regard.decode.sampling import SampleConfig
-    from regard.kit import Kit
 
+R = TypeVar("R")
 TOGETHER = 32  # prompts of a stream that run in one batch
 
 
@@ -57,8 +57,6 @@ def generate(
     beams: Count | None = None,
     search: Literal["exhaustive"] | None = None,
     stop: Sequence[str] = (),
-    capture: Sequence[str] = (),
-    out: str | Path | None = None,
     strict: bool | None = None,
     precision: Precision = "auto",
     edit: EditsLike = (),
@@ -85,8 +83,6 @@ def generate(
         beams: beam search of this width instead.
         search: exhaustive scores every sequence of max_new tokens, for tiny vocabularies.
         stop: texts before which to end.
-        capture: taps; what passes them meanwhile is written to `out`, a row for each token read.
-        out: a new folder for what is captured; `regard.Extracted` opens it.
         strict: the same bits whatever is in the batch; slower.
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
@@ -101,9 +97,7 @@ def generate(
     """
     from regard.decode.beam import BeamConfig
     from regard.decode.continuation import DOING, Writer
-    from regard.files import check_new
     from regard.loading import open_kit, wrong_network
-    from regard.look.extraction import trace_generation
 
     draws = {
         "temperature": temperature,
@@ -117,18 +111,12 @@ def generate(
     }
     others: dict[str, Any] = {"greedy": greedy, "beams": beams, "search": search}
     if search:
-        others |= {"stop": stop, "capture": capture}
+        others |= {"stop": stop}
     how = _choose_search(
         {name: value for name, value in draws.items() if value is not None},
         [name for name, value in others.items() if value],
         beams,
     )
-    if bool(capture) != bool(out):
-        one, other = ("capture", "out") if capture else ("out", "capture")
-        raise UsageError(DOING, f"{one} without {other}", "both, or neither")
-    if out is not None:
-        check_new(Path(out), DOING)
-    several = one_or_several(texts)
     kit = open_kit(model, precision, bool(strict))
     if kit.model.decoder is None:
         raise wrong_network(DOING, kit, "a model that writes")
@@ -139,19 +127,8 @@ def generate(
     alone = search is not None or isinstance(texts, Sequence)
     watch = watch if alone and not isinstance(how, BeamConfig) else None
     writer = Writer(kit, how, max_new, stop, search is not None, strict, watch)
-
-    def results() -> Iterator[Generation | Failed]:
-        name = str(getattr(model, "path", model))
-        recorded: Any = nullcontext()
-        if out is not None:
-            recorded = trace_generation(kit, name, capture, Path(out))
-        with kit.edit(edit), recorded as trace:
-            done = 0
-            for group in group_texts(several, 1 if alone else TOGETHER):
-                yield from _write_group(writer, group, done, trace)
-                done += len(group)
-
-    return _one(results()) if isinstance(texts, str) else results()
+    together = 1 if alone else TOGETHER
+    return _answer(texts, partial(kit.edit, edit), writer.write, together)
 
 
 def _choose_search(
@@ -171,33 +148,44 @@ def _choose_search(
     return config if draws else None
 
 
-def _write_group(
-    writer: Writer, group: Sequence[str | RegardError], done: int, trace: Any
-) -> Iterator[Generation | Failed]:
-    """The answers to some prompts; where one has none, to each alone."""
-    try:
-        for line in group:
-            if isinstance(line, RegardError):
-                raise line
-        texts = [line for line in group if isinstance(line, str)]
-        generations = writer.write(texts, done)
-    except DataError as error:
-        if len(group) > 1:
-            for number, line in enumerate(group, done):
-                yield from _write_group(writer, [line], number, trace)
+def _answer(
+    texts: Texts,
+    inside: Callable[[], AbstractContextManager[Any]],
+    work: Callable[[list[str], int], Iterable[R]],
+    together: int = 1,
+) -> R | Iterator[R | Failed]:
+    """What `work` makes of texts, so many at a time, and of the number of those done before.
+
+    Of one text the one result, or its error; else an iterator, where a text that cannot be done
+    gives a `Failed` and the others are done without it. All happens inside a context.
+    """
+
+    def answer_group(group: list[str | RegardError], done: int) -> Iterator[R | Failed]:
+        try:
+            for text in group:
+                if isinstance(text, RegardError):
+                    raise text
+            results = list(work([str(text) for text in group], done))
+        except DataError as error:
+            if len(group) == 1:
+                yield Failed(error)
+                return
+            for number, text in enumerate(group, done):
+                yield from answer_group([text], number)
             return
-        if trace is not None:
-            trace.skip()
-        yield Failed(error)
-        return
-    if trace is not None:
-        trace.take(texts)
-    yield from generations
+        yield from results
 
+    def answer_all() -> Iterator[R | Failed]:
+        done = 0
+        with inside():
+            for group in group_texts(several, together):
+                yield from answer_group(group, done)
+                done += len(group)
 
-def _one(results: Iterator[Result]) -> Any:
-    """The one result of one text; its error is raised."""
-    (result,) = results
+    several = one_or_several(texts)
+    if not isinstance(texts, str):
+        return answer_all()
+    (result,) = answer_all()
     if isinstance(result, Failed):
         raise result.error
     return result
@@ -235,34 +223,18 @@ def score(
     from regard.loading import open_kit
     from regard.model_kinds import is_ngrams
 
-    several = one_or_several(texts)
     counted = model if isinstance(model, NgramModel) else None
     if counted is None and not isinstance(model, Kit) and is_ngrams(str(model)) and not edit:
         counted = NgramModel.open(Path(model))
     kit = None if counted is not None else open_kit(model, precision)
 
-    def score_one(text: str, number: int) -> TokenScores:
+    def score_one(group: list[str], done: int) -> list[TokenScores]:
         if counted is not None:
-            return score_by_ngrams(counted, text)
+            return [score_by_ngrams(counted, group[0])]
         assert kit is not None
-        return score_text(kit, text, number)
+        return [score_text(kit, group[0], done + 1)]
 
-    def results() -> Iterator[TokenScores | Failed]:
-        with nullcontext() if kit is None else kit.edit(edit):
-            yield from _each(several, score_one)
-
-    return _one(results()) if isinstance(texts, str) else results()
-
-
-def _each(texts: Iterable[str | RegardError], work: Callable[[str, int], Any]) -> Iterator[Any]:
-    """What becomes of each text, given with its number; those that cannot be done fail alone."""
-    for number, text in enumerate(texts, 1):
-        try:
-            if isinstance(text, RegardError):
-                raise text
-            yield work(text, number)
-        except DataError as error:
-            yield Failed(error)
+    return _answer(texts, nullcontext if kit is None else partial(kit.edit, edit), score_one)
 
 
 @verb
@@ -293,17 +265,15 @@ def fill(
     from regard.decode.scoring import fill_gaps
     from regard.loading import open_kit, wrong_network
 
-    several = one_or_several(texts)
     kit = open_kit(model, precision)
     mask = kit.text_tokenizer.specials.get("mask")
     if mask is None or kit.model.encoder is None or kit.model.decoder is not None:
         raise wrong_network("filling a gap", kit, "a masked language model such as BERT")
 
-    def results() -> Iterator[FilledGaps | Failed]:
-        with kit.edit(edit):
-            yield from _each(several, lambda text, number: fill_gaps(kit, text, mask, top))
+    def fill_one(group: list[str], done: int) -> list[FilledGaps]:
+        return [fill_gaps(kit, group[0], mask, top)]
 
-    return _one(results()) if isinstance(texts, str) else results()
+    return _answer(texts, partial(kit.edit, edit), fill_one)
 
 
 @verb
@@ -359,7 +329,6 @@ def embed(
         raise UsageError(DOING, "a word that is blank, with `out` or without files", "word, files")
     if out is not None and Path(out).suffix not in (".npy", ".safetensors"):
         raise UsageError(DOING, f"{out}", "a name that ends in .npy or .safetensors")
-    several = one_or_several(texts)
     kit = opened if table else open_kit(model, "fp32")
     if word is not None:
         listed = [files] if isinstance(files, str | Path) else files
@@ -368,36 +337,19 @@ def embed(
             return study_word(kit, name, word, listed, layer, top)
     max_tokens_of(kit, DOING)  # says so where no text is read
 
-    def results() -> Iterator[Embedding | Failed]:
-        with kit.edit(edit):
-            done = 0
-            for group in group_texts(several, TOGETHER):
-                yield from _embed_group(kit, group, done)
-                done += len(group)
-
-    if out is not None:
-        return _write_vectors(results(), Path(out))
-    return _one(results()) if isinstance(texts, str) else results()
-
-
-def _embed_group(
-    kit: Kit, group: Sequence[str | RegardError], done: int
-) -> Iterator[Embedding | Failed]:
-    """The vectors of some texts; those that have none fail alone."""
-    try:
-        for text in group:
-            if isinstance(text, RegardError):
-                raise text
-        vectors = kit.embed_batch([str(text) for text in group]).float().tolist()
-    except DataError as error:
-        if len(group) > 1:
-            for number, text in enumerate(group, done):
-                yield from _embed_group(kit, [text], number)
-        else:
+    def embed_group(group: list[str], done: int) -> Iterator[Embedding]:
+        try:
+            vectors = kit.embed_batch(group).float().tolist()
+        except DataError as error:
             wrong = f"text {done + 1}: {error.found}"
-            yield Failed(DataError(error.doing, wrong, error.expected, error.fix))
-        return
-    yield from (Embedding(number, vector) for number, vector in enumerate(vectors, done + 1))
+            raise DataError(error.doing, wrong, error.expected, error.fix) from None
+        return (Embedding(number, vector) for number, vector in enumerate(vectors, done + 1))
+
+    several = texts if out is None else one_or_several(texts)
+    results = _answer(several, partial(kit.edit, edit), embed_group, TOGETHER)
+    if out is None or isinstance(results, Embedding):
+        return results
+    return _write_vectors(results, Path(out))
 
 
 def _write_vectors(results: Iterator[Embedding | Failed], out: Path) -> EmbeddingFile:

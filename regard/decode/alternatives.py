@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from regard.decode.step import Hypothesis, take_last
-from regard.errors import UsageError
+from regard.decode.beam import BeamConfig
+from regard.decode.loop import search_kit
+from regard.decode.sampling import Ends
+from regard.decode.step import Hypothesis, Process, take_last
 from regard.model.batch import Batch, pad_rows
 
-GoOn = Callable[[Batch, list[int]], list[list[Hypothesis]]]
-"""Hypotheses of each row of a batch, of at most so many new tokens each."""
+if TYPE_CHECKING:
+    from regard.kit import Kit
 
 
 def alternatives(
-    log: Tensor,
+    kit: Kit,
     batch: Batch,
+    log: Tensor,
     tokens: Sequence[int],
     places: Sequence[int],
     limit: int,
-    go_on: GoOn,
-    eos: Collection[int] = (),
     count: int = 5,
+    how: BeamConfig | None = None,
+    ends: Ends | None = None,
+    processes: Sequence[Process] = (),
+    strict: bool | None = None,
 ) -> list[list[Hypothesis]]:
     """At each place, tokens[:place] gone on from with each of the `count` likeliest next tokens.
 
@@ -31,7 +37,7 @@ def alternatives(
     log-probabilities of what comes after the row and after each of them. Each answer is a whole
     one of at most `limit` new tokens, the kept ones included; its logprob counts all of them.
     """
-    check(batch, tokens, places, limit, count)
+    ends = ends or Ends(kit.stops)
     starts: list[list[int]] = []
     logprobs: list[float] = []
     known = [0.0]  # log-probability of the tokens before each place
@@ -42,33 +48,21 @@ def alternatives(
         values, words = log[place].topk(count)
         starts += [[*tokens[:place], word] for word in words.tolist()]
         logprobs += [known[place] + value for value in values.tolist()]
-    going = [n for n, start in enumerate(starts) if start[-1] not in eos and len(start) < limit]
+    going = [
+        n for n, start in enumerate(starts) if start[-1] not in ends.eos and len(start) < limit
+    ]
     continued: dict[int, Hypothesis] = {}
     if going:
         longer = extend(batch, [starts[n] for n in going])
-        rest = go_on(longer, [limit - len(starts[n]) for n in going])
+        limits = [limit - len(starts[n]) for n in going]
+        rest = search_kit(kit, longer, limits, how, ends, processes, strict=strict)
         continued = {n: row[0] for n, row in zip(going, rest, strict=True) if row}
     answers = []
     for n, (start, value) in enumerate(zip(starts, logprobs, strict=True)):
-        more = continued.get(n, Hypothesis([], 0.0, 0.0, start[-1] in eos))
+        more = continued.get(n, Hypothesis([], 0.0, 0.0, start[-1] in ends.eos))
         total = value + more.logprob
         answers.append(Hypothesis([*start, *more.tokens], total, total, more.finished))
     return [answers[at : at + count] for at in range(0, len(answers), count)]
-
-
-def check(
-    batch: Batch, tokens: Sequence[int], places: Sequence[int], limit: int, count: int
-) -> None:
-    """One row, places in the answer, and something to look for."""
-    if len(batch.ids) != 1:
-        raise UsageError("finding alternatives", f"{len(batch.ids)} rows", "one")
-    for place in places:
-        if not 0 <= place <= len(tokens) or place >= limit:
-            wrong = f"place {place} of {len(tokens)} tokens"
-            expected = f"0 to {min(len(tokens), limit - 1)}"
-            raise UsageError("finding alternatives", wrong, expected)
-    if count < 1:
-        raise UsageError("finding alternatives", f"count = {count}", "1 or more")
 
 
 def after_each(logits: Tensor, batch: Batch, count: int) -> Tensor:

@@ -7,7 +7,8 @@ answers can no longer change is dropped from the batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,8 +59,7 @@ class BeamConfig:
             raise UsageError("beam search", wrong, "groups that divide the width")
 
 
-@dataclass
-class Pool:
+class Pool(NamedTuple):
     """The best finished hypotheses of each source, best first."""
 
     tokens: Tensor  # (A, W, limit); zeros after the end
@@ -80,19 +80,11 @@ class Pool:
 
     def add(self, other: Pool, unique: bool = True) -> Pool:
         """The best `W` of both; each words once, unless they are known to differ (`unique`)."""
-        joined = [torch.cat(pair, 1) for pair in zip(self.parts(), other.parts(), strict=True)]
+        joined = [torch.cat(pair, 1) for pair in zip(self, other, strict=True)]
         if not unique:
             joined[3] = joined[3].masked_fill(repeated(*joined), -torch.inf)
         best = leading(joined[3], self.score.shape[1])
         return Pool(*(take(part, best) for part in joined))
-
-    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """All fields."""
-        return self.tokens, self.length, self.logprob, self.score
-
-    def rows(self, kept: Tensor) -> Pool:
-        """Only these sources."""
-        return Pool(*(part[kept] for part in self.parts()))
 
 
 def repeated(tokens: Tensor, length: Tensor, logprob: Tensor, score: Tensor) -> Tensor:
@@ -107,8 +99,7 @@ def take(x: Tensor, index: Tensor) -> Tensor:
     return x.gather(1, index.view(*index.shape, *[1] * (x.dim() - 2)).expand(-1, -1, *x.shape[2:]))
 
 
-@dataclass(frozen=True)
-class Beams:
+class Beams(NamedTuple):
     """The prefixes of each source, w of them: one at the start, or `width`."""
 
     number: Tensor  # (A,) of the source in its batch
@@ -122,31 +113,15 @@ class Beams:
     pool: Pool  # what has ended
     length: Tensor  # (A,) of the living prefixes
     over: Tensor  # (A,)
-    count: Tensor  # () steps taken
+    taken: Tensor  # () steps
     parent: Tensor  # (A, w) row of the model that each prefix grew from
 
     def rows(self, kept: Tensor) -> Beams:
         """Only these sources."""
-        return Beams(
-            self.number[kept],
-            self.limit[kept],
-            self.largest[kept],
-            self.penalty,
-            self.ends,
-            self.column.unflatten(0, self.parent.shape)[kept].flatten(0, 1),
-            self.tokens[kept],
-            self.logprob[kept],
-            self.pool.rows(kept),
-            self.length[kept],
-            self.over[kept],
-            self.count,
-            self.parent[kept],
-        )
-
-    def settle(self) -> Beams:
-        """These prefixes when they are the model's own rows."""
-        rows = torch.arange(self.parent.numel(), device=self.parent.device)
-        return replace(self, parent=rows.view_as(self.parent))
+        column = self.column.unflatten(0, self.parent.shape)[kept].flatten(0, 1)
+        pool = Pool(*(part[kept] for part in self.pool))
+        names = ("number", "limit", "largest", "tokens", "logprob", "length", "over", "parent")
+        return self._replace(column=column, pool=pool, **{n: getattr(self, n)[kept] for n in names})
 
 
 class BeamSearch:
@@ -194,7 +169,7 @@ class BeamSearch:
         """Grow each prefix by a token and keep the best; a source that is over stays as it is."""
         config = self.config
         if self.processes:  # on log-probabilities of the model, so that what is left keeps its own
-            history = state.tokens[:, :, : int(state.count)].flatten(0, 1)
+            history = state.tokens[:, :, : int(state.taken)].flatten(0, 1)
             log = logits.log_softmax(-1, dtype=torch.float32)
             log = apply_processes(self.processes, log, history)
             scored = Scored(log, log)
@@ -212,17 +187,20 @@ class BeamSearch:
                     state, value[:, first], parent[:, first], token[:, first], config
                 )
         value = value.masked_fill(state.over[:, None], -torch.inf)
-        grown = take(state.tokens, parent).index_copy(2, state.count[None], token[:, :, None])
+        grown = take(state.tokens, parent).index_copy(2, state.taken[None], token[:, :, None])
         ended = (token[:, :, None] == state.ends).any(-1)
-        length, pool = state.count + 1, state.pool
+        length, pool = state.taken + 1, state.pool
         if not asks or bool(ended.any()):
             # An end counts only among the best `width` of its group; the rest of the beam lives on.
-            score = value / state.penalty.index_select(0, state.count[None])
+            score = value / state.penalty.index_select(0, state.taken[None])
             score = score.masked_fill(~(ended & ranked(value, config)), -torch.inf)
             ending = Pool(grown, length.expand(token.shape), value, score)
             pool = pool.add(ending, unique=config.groups == 1)
         live = value.masked_fill(ended, -torch.inf)
-        kept = live_order(live, config)
+        groups, size = config.groups, config.width // config.groups
+        best = leading(live.view(sources, groups, -1), size)  # of each group
+        offset = torch.arange(groups, device=live.device)[:, None] * (live.shape[1] // groups)
+        kept = (best + offset).flatten(1)
         logprob = live.gather(1, kept)
         # Where fewer live, the best one again, as impossible: processes see words that are allowed.
         best = kept.gather(1, logprob.argmax(1, keepdim=True))
@@ -230,22 +208,21 @@ class BeamSearch:
         bound = logprob / state.largest[:, None]
         rows = torch.arange(sources, device=parent.device)[:, None] * prefixes
         still = state.over[:, None]
-        return replace(
-            state,
+        return state._replace(
             column=token.gather(1, kept).reshape(-1, 1),
             tokens=torch.where(still[:, :, None], state.tokens, take(grown, kept)),
             logprob=torch.where(still, state.logprob, logprob),
             pool=pool,
             length=torch.where(state.over, state.length, length),
             over=state.over | settled(pool, bound, config.count) | (state.limit == length),
-            count=length,
+            taken=length,
             parent=rows + parent.gather(1, kept),
         )
 
     def read(self, state: Beams, over: list[int]) -> list[tuple[int, list[Hypothesis]]]:
         """Sources' answers with their numbers: finished ones, then, if too few, what lived."""
         config, kept = self.config, torch.tensor(over, device=state.over.device)
-        parts = [part[kept, : config.count].tolist() for part in state.pool.parts()]
+        parts = [part[kept, : config.count].tolist() for part in state.pool]
         ended = list(zip(*parts, strict=True))
         live: list[tuple[list[list[int]], list[float]]] | None = None
         answers = []
@@ -270,17 +247,16 @@ def advance_living(
     state: Beams, value: Tensor, parent: Tensor, token: Tensor, config: BeamConfig
 ) -> Beams:
     """`BeamSearch.advance` where the best continuations (A, width) all live: few operations."""
-    length, prefixes = state.count + 1, state.logprob.shape[1]
+    length, prefixes = state.taken + 1, state.logprob.shape[1]
     first = torch.arange(0, len(parent) * prefixes, prefixes)[:, None]
     over = settled(state.pool, value / state.largest[:, None], config.count)
-    return replace(
-        state,
+    return state._replace(
         column=token.reshape(-1, 1),
-        tokens=take(state.tokens, parent).index_copy_(2, state.count[None], token[:, :, None]),
+        tokens=take(state.tokens, parent).index_copy_(2, state.taken[None], token[:, :, None]),
         logprob=value,
         length=length.expand(len(token)),
         over=over | (state.limit == length),
-        count=length,
+        taken=length,
         parent=first + parent,
     )
 
@@ -346,13 +322,6 @@ def ranked(value: Tensor, config: BeamConfig) -> Tensor:
     size, per_group = config.width // config.groups, value.shape[1] // config.groups
     rank = torch.arange(value.shape[1], device=value.device) % per_group
     return (rank < size) & (value > -torch.inf)
-
-
-def live_order(live: Tensor, config: BeamConfig) -> Tensor:
-    """Indices (A, W) of the best living candidates, group by group."""
-    size, per_group = config.width // config.groups, live.shape[1] // config.groups
-    best = leading(live.view(len(live), config.groups, per_group), size)
-    return (best + torch.arange(config.groups, device=live.device)[:, None] * per_group).flatten(1)
 
 
 def settled(pool: Pool, bound: Tensor, count: int) -> Tensor:

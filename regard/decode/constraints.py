@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -89,18 +88,6 @@ def no_repeat(size: int) -> Process:
     return process
 
 
-def prefix_constraint(allowed: Callable[[list[int]], Collection[int]]) -> Process:
-    """Only the tokens that `allowed(tokens so far)` names: a trie, an automaton, a grammar."""
-
-    def process(logits: Tensor, history: Tensor) -> Tensor:
-        open_ = torch.zeros_like(logits, dtype=torch.bool)
-        for row, tokens in enumerate(history.tolist()):
-            open_[row, list(allowed(tokens))] = True
-        return logits.masked_fill(~open_, NEVER)
-
-    return process
-
-
 class StopText:
     """True once the text of the tokens contains a stop string; only the end is decoded again."""
 
@@ -147,8 +134,7 @@ class Prefix(NamedTuple):
     parent: int
 
 
-@dataclass(frozen=True)
-class Banks:
+class Banks(NamedTuple):
     """The prefixes of one source, and what has ended."""
 
     live: list[Prefix]
@@ -156,14 +142,6 @@ class Banks:
     column: Tensor  # (N, t) read next
     parent: Tensor | None  # (1, N) row of the model that each prefix grew from
     over: Tensor  # (1,)
-
-    def rows(self, kept: Tensor) -> Banks:
-        """There is one source."""
-        return self
-
-    def settle(self) -> Banks:
-        """These prefixes when they are the model's own rows."""
-        return self
 
 
 class LexicalSearch:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -20,10 +20,11 @@ from weakref import WeakKeyDictionary
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from regard.core.attention import Attention, View
 from regard.core.cache import FixedCache
-from regard.decode.loop import Loop, S, Search, has_listener
+from regard.decode.loop import Loop, Search, has_listener
 from regard.model.batch import Batch
 from regard.model.model import Model
 
@@ -42,7 +43,7 @@ class GraphLoop(Loop):
         model: Model,
         graphs: Graphs,
         batch: Batch,
-        search: Search[S],
+        search: Search,
         room: int,
         compiled: bool = False,
     ) -> None:
@@ -50,14 +51,14 @@ class GraphLoop(Loop):
         self.prefixes, self.compiled = search.width, compiled
         self.room = rounded(room, 32)
         self.size = rounded(batch.ids.shape[1] + self.room * search.width)
-        self.key: Hashable = (
-            search.key,
-            search.width,
-            self.room,
-            self.size,
-            compiled,
-            *source_key(batch),
-        )
+        source: tuple[Hashable, ...] = ()  # an encoder's output, and whether it has padding
+        if batch.target is not None:
+            source = tuple(batch.inputs.shape[1:])
+            if len(source) == 1:
+                length = rounded(batch.inputs.shape[1], SOURCE)
+                source = (length, batch.source_mask is None and source == (length,))
+        sizes = (search.width, self.room, self.size)
+        self.key: Hashable = (search.key, *sizes, compiled, *source)
         self.record = self.record_of(len(batch.ids))
 
     def record_of(self, sources: int) -> Record:
@@ -71,10 +72,6 @@ class GraphLoop(Loop):
         weight = next(decoder.parameters())
         sizes = (sources, self.prefixes, self.size)
         return FixedCache(decoder.config, *sizes, weight.dtype, weight.device)
-
-    def columns(self, most: int) -> int:
-        """Room for new tokens in a state."""
-        return self.room
 
     @torch.no_grad()
     def begin(self, start: Tensor) -> Tensor:
@@ -90,25 +87,27 @@ class GraphLoop(Loop):
                 real = torch.ones(read.x.shape[:2], dtype=torch.bool, device=read.x.device)
             real = None if real is None else F.pad(real, (0, missing))
             memory = read._replace(x=F.pad(read.x, (0, 0, 0, missing)), real=real)
-            cache.remember(self.project(memory.x), real)
-        before, real, last = split_last(batch.ids, batch.mask)
+            assert model.decoder is not None
+            cache.remember(
+                {
+                    part.layer: part.keys_values([part.k(memory.x), part.v(memory.x)], View())
+                    for part in model.decoder.modules()
+                    if isinstance(part, Attention) and part.cross
+                },
+                real,
+            )
+        before, real, last = batch.ids[:, :-1], batch.mask, batch.ids[:, -1:]
+        if real is not None:
+            place = real.shape[1] - 1 - real.flip(1).int().argmax(-1, keepdim=True)
+            before, last = batch.ids, batch.ids.gather(1, place)
+            real = real.scatter(1, place, False)
         if before.shape[1]:
             model.decode(before, memory, real, cache=cache)
         cache.start(real)
         return last.repeat_interleave(self.prefixes, 0)
 
-    def project(self, source: Tensor) -> dict[int, tuple[Tensor, Tensor]]:
-        """Keys and values of a source for each layer's cross-attention."""
-        assert self.model.decoder is not None
-        projected = {}
-        for part in self.model.decoder.modules():
-            if isinstance(part, Attention) and part.cross:
-                fresh = [part.k(source), part.v(source)]
-                projected[part.layer] = part.keys_values(fresh, View())
-        return projected
-
     @torch.no_grad()
-    def turn(self, state: S, search: Search[S]) -> S:
+    def turn(self, state: Any, search: Search) -> Any:
         """One step, replayed where it has been recorded."""
         if len(state.over) != self.record.cache.batch:
             state = self.shrink(state)
@@ -121,17 +120,17 @@ class GraphLoop(Loop):
             with self.graphs.joined():
                 if not cache.held.is_cuda:
                     body()
-                    return record.state  # type: ignore[no-any-return]
+                    return record.state
                 record.steps[span] = self.recorded(body, record)
         record.steps[span]()
-        return record.state  # type: ignore[no-any-return]
+        return record.state
 
     def span(self, slots: int) -> int:
         """How many slots attention runs over; few sizes when each of them is compiled."""
         least = rounded(self.size // 2) if self.compiled else 64
         return min(rounded(slots, least), self.size)
 
-    def body(self, record: Record, search: Search[S]) -> Callable[[], None]:
+    def body(self, record: Record, search: Search) -> Callable[[], None]:
         """A step on the record's buffers alone."""
         cache, model, paired = record.cache, self.model, self.batch.target is not None
 
@@ -156,13 +155,13 @@ class GraphLoop(Loop):
             undo = partial(copy_pairs, list(zip(changing, before, strict=True)))
             return record_graph(body, undo, self.graphs.pool)
 
-    def shrink(self, state: S) -> S:
-        """Go on in smaller buffers with the sources that are left."""
+    def shrink(self, state: Any) -> Any:
+        """Go on in smaller buffers with the sources that are left: they are the model's rows."""
         old, parent = self.record.cache, state.parent
-        assert parent is not None
         self.record = self.record_of(len(state.over))
         self.record.cache.take(old, parent.flatten())
-        return state.settle()
+        rows = torch.arange(parent.numel(), device=parent.device).view_as(parent)
+        return state._replace(parent=rows if parent.dim() > 1 else None)
 
     def keep(self, over: Sequence[bool]) -> list[int] | None:
         """All that are not over, and as many others as make it a half, a quarter, …, or all."""
@@ -191,24 +190,6 @@ def rounded(count: int, least: int = 64) -> int:
     return -(-count // step) * step
 
 
-def source_key(batch: Batch) -> tuple[Hashable, ...]:
-    """Shape of an encoder's output, as far as it is known before, and whether it has padding."""
-    if batch.target is None:
-        return ()
-    if batch.inputs.dim() > 2:
-        return tuple(batch.inputs.shape[1:])
-    length = batch.inputs.shape[1]
-    return rounded(length, SOURCE), batch.source_mask is None and rounded(length, SOURCE) == length
-
-
-def split_last(ids: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
-    """All but each row's last token, with their padding, and that token (A, 1)."""
-    if real is None:
-        return ids[:, :-1], None, ids[:, -1:]
-    last = real.shape[1] - 1 - real.flip(1).int().argmax(-1, keepdim=True)
-    return ids, real.scatter(1, last, False), ids.gather(1, last)
-
-
 # What is kept between searches -----------------------------------------------------------------
 
 
@@ -223,22 +204,47 @@ class Record:
     def load(self, state: Any) -> None:
         """Take a state into the buffers; the first one brings them."""
         if self.state is None:
-            self.state = cloned(state)
+            self.state = tree_map_only(Tensor, torch.clone, state)
         elif state is not self.state:
             copy_tensors(self.state, state)
 
 
 class Graphs:
-    """The records of one model."""
+    """The records of one model, and maps that are quicker as one product or of an even size."""
 
     def __init__(self, model: Model, fingerprint: Hashable) -> None:
         self.fingerprint = fingerprint
         self.records: OrderedDict[Hashable, Record] = OrderedDict()
-        parts = [part for part in model.modules() if isinstance(part, Attention)]
-        self.joints = [Joint(part) for part in parts if Joint.possible(part)]
-        self.padded = Padded.of(model.head.out) if model.device.type == "cuda" else None
-        self.pool = torch.cuda.graph_pool_handle() if model.device.type == "cuda" else None
+        self.joints = dict[Attention, Callable[[Tensor], list[Tensor]]]()
+        self.copies: list[tuple[Tensor, Tensor]] = []
+        """Weights of our own, and what they are copies of."""
+        for part in model.modules():
+            if isinstance(part, Attention) and not part.cross and part.joint is None:
+                maps = (part.q, part.k, part.v)
+                biased = {linear.bias is not None for linear in maps}
+                if all(type(linear) is nn.Linear for linear in maps) and len(biased) == 1:
+                    sizes = [linear.out_features for linear in maps]
+                    self.joints[part] = partial(map_jointly, self.copy_maps(maps), sizes)
+        out, cuda = model.head.out, model.device.type == "cuda"
+        self.padded: tuple[nn.Linear, Callable[[Tensor], Tensor]] | None = None
+        if cuda and out is not None and type(out) is nn.Linear and out.out_features % 64:
+            # Products of odd sizes, such as many vocabularies have, take slow kernels.
+            copy = self.copy_maps([out], -out.out_features % 64)
+            self.padded = out, partial(map_padded, copy, out.out_features)
+        self.pool = torch.cuda.graph_pool_handle() if cuda else None
         self.lock = Lock()
+
+    @torch.no_grad()
+    def copy_maps(self, maps: Sequence[nn.Linear], missing: int = 0) -> list[Tensor]:
+        """The weights and, if there are any, the biases of maps side by side, then noughts."""
+        joined = []
+        for name in ("weight", "bias") if maps[0].bias is not None else ("weight",):
+            parts = [getattr(linear, name) for linear in maps]
+            whole = torch.cat([*parts, parts[0].new_zeros(missing, *parts[0].shape[1:])])
+            sizes = [len(part) for part in parts] + [missing]
+            self.copies += zip(whole.split(sizes), parts, strict=False)
+            joined.append(whole)
+        return joined
 
     def record(self, key: Hashable, make: Callable[[], FixedCache]) -> Record:
         """The record of a shape; the one not used for longest makes room."""
@@ -252,76 +258,27 @@ class Graphs:
     @contextmanager
     def joined(self) -> Iterator[None]:
         """Inside, queries, keys and values of self-attention are one product."""
-        for joint in self.joints:
-            joint.attention.joint = joint
+        for attention, joint in self.joints.items():
+            attention.joint = joint
         if self.padded is not None:
-            vars(self.padded.linear)["forward"] = self.padded
+            vars(self.padded[0])["forward"] = self.padded[1]
         try:
             yield
         finally:
-            for joint in self.joints:
-                joint.attention.joint = None
+            for attention in self.joints:
+                attention.joint = None
             if self.padded is not None:
-                del vars(self.padded.linear)["forward"]
+                del vars(self.padded[0])["forward"]
 
 
-class Joint:
-    """The maps of one attention as one product, with weights of its own, side by side."""
-
-    def __init__(self, attention: Attention) -> None:
-        self.attention = attention
-        maps = self.maps = (attention.q, attention.k, attention.v)
-        self.sizes = [linear.out_features for linear in maps]
-        with torch.no_grad():
-            self.weight = torch.cat([linear.weight for linear in maps])
-            biased = maps[0].bias is not None
-            self.bias = torch.cat([linear.bias for linear in maps]) if biased else None
-
-    @staticmethod
-    def possible(part: Attention) -> bool:
-        """Whether it is a self-attention of three plain maps."""
-        if part.cross or part.joint is not None:
-            return False
-        maps = (part.q, part.k, part.v)
-        plain = all(type(linear) is nn.Linear for linear in maps)
-        return plain and len({linear.bias is None for linear in maps}) == 1
-
-    def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each part with the weight it is a copy of."""
-        yield from zip(self.weight.split(self.sizes), (m.weight for m in self.maps), strict=True)
-        if self.bias is not None:
-            yield from zip(self.bias.split(self.sizes), (m.bias for m in self.maps), strict=True)
-
-    def __call__(self, x: Tensor) -> list[Tensor]:
-        """x (B, T, D) → queries, keys, values."""
-        return list(F.linear(x, self.weight, self.bias).split(self.sizes, -1))
+def map_jointly(maps: list[Tensor], sizes: list[int], x: Tensor) -> list[Tensor]:
+    """x (B, T, D) → queries, keys, values."""
+    return list(F.linear(x, *maps).split(sizes, -1))
 
 
-class Padded:
-    """A map to a vocabulary of odd size, rounded up: products of odd sizes take slow kernels."""
-
-    def __init__(self, linear: nn.Linear) -> None:
-        self.linear, self.size = linear, linear.out_features
-        missing = -self.size % 64
-        with torch.no_grad():
-            self.weight = F.pad(linear.weight, (0, 0, 0, missing))
-            self.bias = None if linear.bias is None else F.pad(linear.bias, (0, missing))
-
-    @classmethod
-    def of(cls, linear: nn.Linear | None) -> Padded | None:
-        """The padded map where there is one to pad."""
-        fits = type(linear) is nn.Linear and linear.out_features % 64
-        return cls(linear) if fits else None  # type: ignore[arg-type]
-
-    def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each part with the weight it is a copy of."""
-        yield self.weight[: self.size], self.linear.weight
-        if self.bias is not None:
-            yield self.bias[: self.size], self.linear.bias
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """x (B, T, D) → scores (B, T, V)."""
-        return F.linear(x, self.weight, self.bias)[..., : self.size]
+def map_padded(maps: list[Tensor], size: int, x: Tensor) -> Tensor:
+    """x (B, T, D) → scores (B, T, V)."""
+    return F.linear(x, *maps)[..., :size]
 
 
 GRAPHS: WeakKeyDictionary[Model, Graphs] = WeakKeyDictionary()
@@ -341,9 +298,7 @@ def borrow_graphs(model: Model) -> Iterator[Graphs | None]:
         GRAPHS[model] = Graphs(model, now)
     graphs = GRAPHS[model]
     with torch.no_grad():  # weights may have been trained in place
-        copies: list[Joint | Padded] = [*graphs.joints]
-        copies += [] if graphs.padded is None else [graphs.padded]
-        copy_pairs([pair for held in copies for pair in held.pairs()])
+        copy_pairs(graphs.copies)
     if not graphs.lock.acquire(blocking=False):
         yield None
         return
@@ -374,23 +329,8 @@ def fingerprint(model: Model) -> Hashable | None:
 
 
 def tensors(state: Any) -> list[Tensor]:
-    """The tensors of a dataclass, those of dataclasses in it too, in order."""
-    listed: list[Tensor] = []
-    for name in (part.name for part in fields(state)):
-        value = getattr(state, name)
-        if isinstance(value, Tensor):
-            listed.append(value)
-        elif is_dataclass(value):
-            listed += tensors(value)
-    return listed
-
-
-def cloned(state: Any) -> Any:
-    """A dataclass with tensors of its own."""
-    values = {part.name: getattr(state, part.name) for part in fields(state)}
-    changed = {name: t.clone() for name, t in values.items() if isinstance(t, Tensor)}
-    changed |= {name: cloned(value) for name, value in values.items() if is_dataclass(value)}
-    return replace(state, **changed)
+    """The tensors of a state, in order."""
+    return [part for part in tree_leaves(state) if isinstance(part, Tensor)]
 
 
 def copy_tensors(into: Any, given: Any) -> None:

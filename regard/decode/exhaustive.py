@@ -1,7 +1,4 @@
-"""Exhaustive search: score all K^N sequences. The oracle of every other search.
-
-Of a Markov model the best sequence is found by dynamic programming instead (Viterbi 1967).
-"""
+"""Exhaustive search: score all K^N sequences. The oracle of every other search."""
 
 from __future__ import annotations
 
@@ -57,20 +54,3 @@ def exhaustive(
             break
     answers.sort(key=lambda h: (not h.finished, -h.score, h.tokens))
     return answers[:count]
-
-
-def viterbi(start: Tensor, move: Tensor, length: int) -> tuple[list[int], float]:
-    """Best sequence of `length` states and its log-probability, in O(length · K²).
-
-    start (K,) and move (K, K) are log-probabilities: of the first state, and of column j after i.
-    """
-    if length < 1:
-        raise UsageError("Viterbi search", f"length = {length}", "1 or more")
-    best, back = start, []
-    for _ in range(length - 1):
-        best, parent = (best[:, None] + move).max(0)  # over the state before
-        back.append(parent)
-    path = [int(best.argmax())]
-    for parent in reversed(back):
-        path.append(int(parent[path[-1]]))
-    return path[::-1], float(best.max())

@@ -1,26 +1,29 @@
 """The decoding loop: a search takes steps with a model until all its answers are there.
 
-A search is functions on a state of tensors: `begin`, `advance(state, logits) → state`, `read`. The
-loop reads the next column with the model and calls them; now and then it looks which sources are
-over, reads their answers and goes on without them. What is over does not change any more, so a
-late look changes no answer.
+A search is functions on a state of tensors: `begin`, `advance(state, logits) → state`, `read`. A
+state has the `column` of ids (N, t) that the model reads next, as many rows for each source; the
+rows of the model to go on with (`parent`, by source; None is all as they are); and which sources
+(A,) are `over`. The loop reads the column with the model and calls them; now and then it looks
+which sources are over, reads their answers and goes on without them. What is over does not change
+any more, so a late look changes no answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from regard.core.tap import Taps
 from regard.decode.beam import BeamConfig, BeamSearch
+from regard.decode.constraints import LexicalSearch
 from regard.decode.sampling import Ends, SampleConfig, Sampling
 from regard.decode.shortlist import Shortlist
-from regard.decode.step import Hypothesis, Limit, ModelStep, Process, Step, limits_of
+from regard.decode.step import Hypothesis, Limit, ModelStep, Process, limits_of
 from regard.errors import UsageError
 from regard.model.batch import Batch, check_filled
 from regard.model.fronts import TextFront
@@ -37,71 +40,27 @@ CUDA. compiled: as fixed, compiled before (which takes tens of seconds). auto: f
 What cannot run at fixed shapes runs plainly; the answers do not differ."""
 
 
-class State(Protocol):
-    """Where a search is; frozen, all tensors."""
-
-    @property
-    def column(self) -> Tensor:
-        """Ids (N, t) that the model reads next; as many rows for each source."""
-
-    @property
-    def parent(self) -> Tensor | None:
-        """Rows of the model to go on with, (A, …) by source; None is all as they are."""
-
-    @property
-    def over(self) -> Tensor:
-        """Sources (A,) that need no more steps."""
-
-    def rows(self, kept: Tensor) -> Self:
-        """Only these sources."""
-
-    def settle(self) -> Self:
-        """This state when the model's rows have gone on as `parent` says."""
-
-
-S = TypeVar("S", bound=State)
-
-
-class Search(Protocol[S]):
-    """What chooses tokens: `Sampling`, `BeamSearch`, `LexicalSearch`."""
-
-    @property
-    def width(self) -> int:
-        """Rows of the model for each source."""
-
-    @property
-    def key(self) -> Hashable | None:
-        """What a recorded step depends on; None where steps must run one by one."""
-
-    @property
-    def watch(self) -> Callable[[S], None] | None:
-        """A look at the newest tokens after each step, where somebody wants one."""
-
-    def begin(self, column: Tensor, limits: Sequence[int], columns: int) -> S:
-        """Nothing written yet before `column` is read; room for so many columns."""
-
-    def advance(self, state: S, logits: Tensor) -> S:
-        """One token more."""
-
-    def read(self, state: S, over: list[int]) -> list[tuple[int, list[Hypothesis]]]:
-        """The answers of sources that are over, each with its number."""
+Search = Sampling | BeamSearch | LexicalSearch
+"""What chooses tokens. `width` is its rows of the model for each source, `key` what a recorded step
+depends on (None where steps must run one by one), `watch` a look at each state, or None."""
 
 
 class Loop:
     """One step after the other, with a look after each; what is over leaves at once."""
 
     every = 1  # steps between looks
+    room = 0  # columns of a state, where it has more than are written
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: ModelStep) -> None:
         self.step = step
         self.read = 0  # rows that the model has read
 
-    def run(self, search: Search[S], start: Tensor, limit: Limit) -> list[list[Hypothesis]]:
+    def run(self, search: Search, start: Tensor, limit: Limit) -> list[list[Hypothesis]]:
         """Hypotheses of each row of `start` (A, T), of at most `limit` new tokens, best first."""
         limits = limits_of(limit, len(start))
         steps = max(limits, default=0)
         answers: list[list[Hypothesis]] = [[] for _ in limits]
-        state = search.begin(self.begin(start), limits, self.columns(steps))
+        state: Any = search.begin(self.begin(start), limits, max(steps, self.room))
         every, taken = self.every if search.watch is None else 1, 0
         while taken < steps:
             count = min(every, steps - taken)
@@ -122,15 +81,11 @@ class Loop:
             state = state.rows(torch.tensor(kept, device=state.over.device))
         return answers
 
-    def columns(self, most: int) -> int:
-        """Room for new tokens in a state."""
-        return most
-
     def begin(self, start: Tensor) -> Tensor:
         """The column that is read first, of what a search is given (A, T)."""
         return start
 
-    def turn(self, state: S, search: Search[S]) -> S:
+    def turn(self, state: Any, search: Search) -> Any:
         """One step."""
         if self.read and state.parent is not None:
             rows = state.parent.flatten()
@@ -149,7 +104,7 @@ def run_search(
     model: Model,
     batch: Batch,
     limit: Limit,
-    how: SampleConfig | BeamConfig | Search[S] | None = None,
+    how: SampleConfig | BeamConfig | Search | None = None,
     ends: Ends | None = None,
     processes: Sequence[Process] = (),
     *,
@@ -167,11 +122,11 @@ def run_search(
         shortlist = None
     if shortlist is not None:
         ends = Ends(shortlist.local(ends.eos))
-    search: Search[S]
+    search: Search
     if isinstance(how, BeamConfig):
-        search = BeamSearch(how, ends.eos, processes)  # type: ignore[assignment]
+        search = BeamSearch(how, ends.eos, processes)
     elif how is None or isinstance(how, SampleConfig):
-        search = Sampling(how, ends, processes)  # type: ignore[assignment]
+        search = Sampling(how, ends, processes)
     else:
         search = how
     recordable = search.key is not None and not strict and follower is None and shortlist is None
@@ -197,7 +152,7 @@ def search_kit(
     kit: Kit,
     batch: Batch,
     limit: Limit,
-    how: SampleConfig | BeamConfig | Search[S] | None = None,
+    how: SampleConfig | BeamConfig | Search | None = None,
     ends: Ends | None = None,
     processes: Sequence[Process] = (),
     *,
@@ -239,7 +194,7 @@ def search_kit(
 
 
 def can_shorten(
-    model: Model, batch: Batch, how: SampleConfig | BeamConfig | Search[S] | None, ends: Ends
+    model: Model, batch: Batch, how: SampleConfig | BeamConfig | Search | None, ends: Ends
 ) -> bool:
     """Whether a shortlist can serve: text into text on a CPU, and nobody looks at ids or scores."""
     if model.device.type != "cpu" or batch.target is None or batch.source_documents is not None:
@@ -262,12 +217,9 @@ def fits(model: Model, batch: Batch, limits: list[int]) -> bool:
     """Whether a batch can run at fixed shapes: plain rows that stay inside a position table."""
     if not batch.ids.numel() or batch.documents is not None:
         return False
-    if not model.stacks:
+    if not model.stacks or not isinstance(model.reader, TextFront):
         return False
-    if batch.source_documents is not None or not isinstance(model.reader, TextFront):
-        return False
-    table = model.reader.positions
-    size = None if table is None else table.size
+    size = None if model.reader.positions is None else model.reader.positions.size
     return size is None or batch.ids.shape[1] + max(limits) <= size
 
 

@@ -11,7 +11,6 @@ from regard.native import inference
 from regard.native.gpu import runs_kernels
 
 CHUNK = 64
-SHORT = 1024  # so many numbers are sorted on a CPU before their keys were made
 
 
 class Scored:
@@ -24,8 +23,14 @@ class Scored:
     def __init__(self, logits: Tensor, log: Tensor | None = None) -> None:
         self.logits, self.log = logits, log
         self.norm: Tensor | None = None
-        summary = None if log is not None else summarise(logits)
-        if summary is not None:
+        summary: tuple[Tensor, Tensor, Tensor] | None = None
+        if log is None and runs_kernels(logits):
+            from regard.native.triton_kernels import row_summary
+
+            summary = row_summary(logits, CHUNK)
+        elif log is None and not torch.compiler.is_compiling():
+            summary = inference.row_summary(logits, CHUNK)
+        if summary is not None:  # log-sum-exp (N,), best token (N,), chunk maxima (N, C)
             self.norm, self.first, self.maxima = summary
 
     def part(self, prefixes: int, own: slice) -> Scored:
@@ -38,7 +43,7 @@ class Scored:
 
     def best(self) -> Tensor:
         """The token of highest score (N,), of equals the lowest id."""
-        return best_token(self.logits) if self.norm is None else self.first
+        return self.logits.argmax(-1) if self.norm is None else self.first
 
     def top(self, count: int) -> Tensor:
         """The `count` tokens of highest score (N, count), best first, of equals the lowest id."""
@@ -62,42 +67,13 @@ class Scored:
         return self.log.gather(-1, token)
 
 
-def summarise(logits: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Log-sum-exp (N,), best token (N,) and chunk maxima (N, C) of logits (N, V), by a kernel."""
-    if runs_kernels(logits):
-        from regard.native.triton_kernels import row_summary
-
-        return row_summary(logits, CHUNK)
-    return None if torch.compiler.is_compiling() else inference.row_summary(logits, CHUNK)
-
-
 def leading(x: Tensor, count: int) -> Tensor:
     """Indices (…, count) of the largest in the last dimension, largest first, equals in order.
 
     Fewer where there are no more.
     """
-    # Short rows are sorted in one kernel; a top-k of floats leaves equals to chance.
-    if x.is_cuda or x.numel() <= SHORT:
-        return x.sort(dim=-1, descending=True, stable=True).indices[..., :count]
-    return order_keys(x).topk(min(count, x.shape[-1]), -1).indices
-
-
-def order_keys(x: Tensor) -> Tensor:
-    """Whole numbers in the order of x, none equal: the bits of a float, then minus its place."""
-    bits = (x.float() + 0.0).contiguous().view(torch.int32).long()  # + 0.0: no negative zero
-    bits = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-    return (bits << 32) - torch.arange(x.shape[-1], device=x.device)
-
-
-def best_token(logits: Tensor) -> Tensor:
-    """The token of highest score (…), of equals the lowest id: a faster argmax on a CPU."""
-    vocab = logits.shape[-1]
-    if logits.is_cuda or vocab <= CHUNK:
-        return logits.argmax(-1)
-    chunk = chunk_maxima(logits).argmax(-1, keepdim=True)
-    token = chunk * CHUNK + torch.arange(CHUNK, device=logits.device)
-    value = logits.gather(-1, token.clamp_(max=vocab - 1))  # the last token again loses to itself
-    return token.gather(-1, value.argmax(-1, keepdim=True))[..., 0]
+    # A top-k of floats would leave equals to chance.
+    return x.sort(dim=-1, descending=True, stable=True).indices[..., :count]
 
 
 def best_tokens(logits: Tensor, count: int, maxima: Tensor | None = None) -> Tensor:

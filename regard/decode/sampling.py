@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,9 +20,6 @@ from torch import Tensor
 from regard.decode.ranking import Scored
 from regard.decode.step import Hypothesis, Process, apply_processes
 from regard.errors import UsageError, check_names
-
-Choose = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(logits (N, V), row numbers (N,), step ()) → tokens (N,)."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +48,18 @@ class SampleConfig:
     """Number of the batch's first row; a row's draws belong to its number."""
 
     def __post_init__(self) -> None:
-        if not -(2**63) <= self.seed < 2**63:
-            raise UsageError("sampling", f"seed = {self.seed}", "a whole number of 64 bits")
-        Sampler(self).reshape(torch.zeros(1, 1))  # which complains of values out of range
-        penalise_repetition(torch.zeros(1, 1), torch.zeros(1, 0, dtype=torch.long), self.repetition)
+        share = "more than 0 and at most 1"
+        for name, holds, expected in (
+            ("seed", -(2**63) <= self.seed < 2**63, "a whole number of 64 bits"),
+            ("temperature", self.temperature >= 0, "0 or more"),
+            ("top_k", self.top_k is None or self.top_k >= 1, "1 or more"),
+            ("top_p", self.top_p is None or 0 < self.top_p <= 1, share),
+            ("min_p", self.min_p is None or 0 <= self.min_p <= 1, "0 to 1"),
+            ("typical", self.typical is None or 0 < self.typical <= 1, share),
+            ("repetition", self.repetition > 0, "more than 0"),
+        ):
+            if not holds:
+                raise UsageError("sampling", f"{name} = {getattr(self, name)}", expected)
 
 
 def sample_config(values: dict[str, Any]) -> SampleConfig:
@@ -66,88 +72,30 @@ def sample_config(values: dict[str, Any]) -> SampleConfig:
 # Choosing a token -------------------------------------------------------------------------------
 
 
-def greedy(logits: Tensor, rows: Tensor, step: int | Tensor) -> Tensor:
-    """Always the likeliest token; of equals the one with the lowest id."""
-    return logits.argmax(-1)
-
-
-class Sampler:
-    """Chooses tokens as a SampleConfig says; `rows` numbers make each row's draw its own."""
-
-    def __init__(self, config: SampleConfig) -> None:
-        self.config = config
-
-    def __call__(self, logits: Tensor, rows: Tensor, step: int | Tensor) -> Tensor:
-        """(N, V), (N,) → (N,)."""
-        c, logits = self.config, logits.float()
-        if c.temperature == 0:
-            return greedy(logits, rows, step)
-        return draw(self.reshape(logits), uniform(c.seed, rows + c.first, step))
-
-    def reshape(self, logits: Tensor) -> Tensor:
-        """Temperature first, then the cuts; the renormalised probabilities are its softmax."""
-        c = self.config
-        logits = divide_by_temperature(logits, c.temperature)
-        if c.top_k is not None:
-            logits = keep_top_k(logits, c.top_k)
-        if c.top_p is not None:
-            logits = keep_top_p(logits, c.top_p)
-        if c.min_p is not None:
-            logits = keep_min_p(logits, c.min_p)
-        if c.typical is not None:
-            logits = keep_typical(logits, c.typical)
-        return logits
-
-
-def divide_by_temperature(logits: Tensor, value: float) -> Tensor:
-    """p ∝ exp(logit / T); T = inf is uniform over what is left, T = 0 keeps the best token."""
-    if not value >= 0:
-        raise UsageError("sampling", f"temperature = {value}", "0 or more")
-    if value == 0:
-        return keep_top_k(logits, 1)
-    if value == float("inf"):
-        return torch.where(logits == -torch.inf, logits, 0.0)
-    below = (logits - logits.amax(-1, keepdim=True)).double()  # so that a small T overflows no top
-    return (below / value).to(logits)
-
-
-def keep_top_k(logits: Tensor, count: int) -> Tensor:
-    """Keep the `count` largest."""
-    if count < 1:
-        raise UsageError("sampling", f"top-k = {count}", "1 or more")
-    order = logits.argsort(dim=-1, descending=True, stable=True)
-    return keep(logits, order, torch.arange(logits.shape[-1], device=logits.device) < count)
-
-
-def keep_top_p(logits: Tensor, mass: float) -> Tensor:
-    """Keep the smallest set of likeliest tokens that reaches probability `mass` (Holtzman 2020)."""
-    check_mass("top-p", mass)
-    order = logits.argsort(dim=-1, descending=True, stable=True)
-    return keep(logits, order, within(logits.softmax(-1).gather(-1, order), mass))
-
-
-def keep_min_p(logits: Tensor, share: float) -> Tensor:
-    """Keep tokens at least `share` times as likely as the best one."""
-    if not 0 <= share <= 1:
-        raise UsageError("sampling", f"min-p = {share}", "0 to 1")
-    p = logits.softmax(-1)
-    return logits.masked_fill(p < share * p.amax(-1, keepdim=True), -torch.inf)
-
-
-def keep_typical(logits: Tensor, mass: float) -> Tensor:
-    """Keep tokens whose surprise is nearest to the entropy, up to `mass` (Meister 2023)."""
-    check_mass("typical-p", mass)
-    log = logits.log_softmax(-1)
-    p = log.exp()
-    entropy = -(p * log.masked_fill(p == 0, 0)).sum(-1, keepdim=True)
-    order = (-log - entropy).abs().argsort(dim=-1, stable=True)
-    return keep(logits, order, within(p.gather(-1, order), mass))
-
-
-def check_mass(name: str, mass: float) -> None:
-    """A share of probability lies in (0, 1]."""
-    if not 0 < mass <= 1:
-        raise UsageError("sampling", f"{name} = {mass}", "more than 0 and at most 1")
+def reshape(logits: Tensor, c: SampleConfig) -> Tensor:
+    """Temperature first, then the cuts; the renormalised probabilities are its softmax."""
+    if c.temperature == float("inf"):
+        logits = torch.where(logits == -torch.inf, logits, 0.0)
+    elif c.temperature > 0:
+        below = (logits - logits.amax(-1, keepdim=True)).double()  # a small T overflows no top
+        logits = (below / c.temperature).to(logits)
+    count = 1 if c.temperature == 0 else c.top_k
+    if count is not None:
+        order = logits.argsort(dim=-1, descending=True, stable=True)
+        logits = keep(logits, order, torch.arange(logits.shape[-1], device=logits.device) < count)
+    if c.top_p is not None:  # the smallest set that reaches this probability (Holtzman 2020)
+        order = logits.argsort(dim=-1, descending=True, stable=True)
+        logits = keep(logits, order, within(logits.softmax(-1).gather(-1, order), c.top_p))
+    if c.min_p is not None:
+        p = logits.softmax(-1)
+        logits = logits.masked_fill(p < c.min_p * p.amax(-1, keepdim=True), -torch.inf)
+    if c.typical is not None:  # those whose surprise is nearest to the entropy (Meister 2023)
+        log = logits.log_softmax(-1)
+        p = log.exp()
+        entropy = -(p * log.masked_fill(p == 0, 0)).sum(-1, keepdim=True)
+        order = (-log - entropy).abs().argsort(dim=-1, stable=True)
+        logits = keep(logits, order, within(p.gather(-1, order), c.typical))
+    return logits
 
 
 def within(p: Tensor, mass: float) -> Tensor:
@@ -164,35 +112,12 @@ def keep(logits: Tensor, order: Tensor, inside: Tensor) -> Tensor:
     return logits.masked_fill(~kept, -torch.inf)
 
 
-def penalties(config: SampleConfig) -> list[Process]:
-    """Penalties on what occurred already, as processes."""
-    processes: list[Process] = []
-    if config.repetition != 1:
-        processes.append(lambda logits, past: penalise_repetition(logits, past, config.repetition))
-    if config.frequency or config.presence:
-        each, once = config.frequency, config.presence
-        processes.append(lambda logits, past: penalise_frequency(logits, past, each, once))
-    return processes
-
-
-def penalise_repetition(logits: Tensor, history: Tensor, penalty: float) -> Tensor:
+def penalise(logits: Tensor, history: Tensor, c: SampleConfig) -> Tensor:
     """Make tokens of the history (B, t) less likely, whatever their sign (Keskar 2019)."""
-    if not penalty > 0:
-        raise UsageError("sampling", f"repetition penalty = {penalty}", "more than 0")
-    seen = count_tokens(history, logits) > 0
-    return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
-
-
-def penalise_frequency(logits: Tensor, history: Tensor, each: float, once: float = 0.0) -> Tensor:
-    """Subtract `each` per earlier occurrence and `once` for having occurred at all."""
-    count = count_tokens(history, logits)
-    return logits - each * count - once * (count > 0)
-
-
-def count_tokens(history: Tensor, logits: Tensor) -> Tensor:
-    """How often each token occurs in the history: (B, t) → (B, V)."""
     count = torch.zeros_like(logits)
-    return count.scatter_add(-1, history, torch.ones_like(history, dtype=logits.dtype))
+    count = count.scatter_add(-1, history, torch.ones_like(history, dtype=logits.dtype))
+    less = torch.where(logits > 0, logits / c.repetition, logits * c.repetition)
+    return torch.where(count > 0, less - c.frequency * count - c.presence, logits)
 
 
 # Random numbers ---------------------------------------------------------------------------------
@@ -245,8 +170,7 @@ class Ends:
     """Called with (row, token) as each token is chosen: streaming output."""
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """Rows that are being written."""
 
     number: Tensor  # (A,) of the row in its batch
@@ -257,7 +181,7 @@ class Rows:
     length: Tensor  # (A,)
     logprob: Tensor  # (A,) in float64: a sum of many
     finished: Tensor  # (A,)
-    count: Tensor  # () steps taken
+    taken: Tensor  # () steps
     parent: Tensor | None = None  # (A,) rows to go on with, after others have left
 
     @property
@@ -267,16 +191,8 @@ class Rows:
 
     def rows(self, kept: Tensor) -> Rows:
         """Only these rows."""
-        parts = (self.number, self.limit, self.column, self.tokens, self.length)
-        number, limit, column, tokens, length = (part[kept] for part in parts)
-        logprob, finished = self.logprob[kept], self.finished[kept]
-        return Rows(
-            number, limit, self.ends, column, tokens, length, logprob, finished, self.count, kept
-        )
-
-    def settle(self) -> Rows:
-        """These rows when they are the model's own."""
-        return replace(self, parent=None)
+        names = ("number", "limit", "column", "tokens", "length", "logprob", "finished")
+        return self._replace(parent=kept, **{n: getattr(self, n)[kept] for n in names})
 
 
 class Sampling:
@@ -295,14 +211,13 @@ class Sampling:
         processes: Sequence[Process] = (),
     ) -> None:
         self.ends = ends or Ends()
-        self.choose: Choose = greedy
-        self.processes, self.first, named = [*processes], 0, None
+        self.processes, self.first, self.config = [*processes], 0, config
         if config is not None:  # a seed counts as so many rows more
-            self.processes += penalties(config)
+            if config.repetition != 1 or config.frequency or config.presence:
+                self.processes.append(partial(penalise, c=config))
             self.first = (config.seed + config.first + 2**63) % 2**64 - 2**63
-            named = replace(config, seed=0, first=0)
-            self.choose = Sampler(named)
-        key = (len(set(self.ends.eos)), named)
+            self.config = replace(config, seed=0, first=0)
+        key = (len(set(self.ends.eos)), self.config)
         self.key: Hashable | None = None if self.processes else key
         watched = self.ends.watch is not None or self.ends.stop is not None
         self.watch = self.tell if watched else None
@@ -327,30 +242,36 @@ class Sampling:
         """One token more for each row that is not over."""
         shaped = logits
         if self.processes:
-            history = rows.tokens[:, : int(rows.count)]
+            history = rows.tokens[:, : int(rows.taken)]
             shaped = apply_processes(self.processes, logits.float(), history)
-            check_left(shaped, rows.number - self.first)
+            none = (shaped == -torch.inf).all(-1)
+            if bool(none.any()):
+                wrong = (
+                    f"no token is allowed next in row {int((rows.number - self.first)[none][0])}"
+                )
+                raise UsageError("generating", wrong, "one or more", "loosen the constraints")
         scored = Scored(logits)
-        if self.choose is greedy and not self.processes:
-            chosen = scored.best()[:, None]  # (A, 1)
-        else:
-            chosen = self.choose(shaped, rows.number, rows.count)[:, None]
+        if self.config is not None and self.config.temperature > 0:
+            shaped = reshape(shaped.float(), self.config)
+            chosen = draw(shaped, uniform(0, rows.number, rows.taken))
+        else:  # of equals the lowest id
+            chosen = shaped.argmax(-1) if self.processes else scored.best()
+        chosen = chosen[:, None]  # (A, 1)
         value = scored.logprob(chosen)[:, 0]
         going = ~rows.over
-        return replace(
-            rows,
+        return rows._replace(
             column=chosen,
-            tokens=rows.tokens.index_copy(1, rows.count[None], chosen),
+            tokens=rows.tokens.index_copy(1, rows.taken[None], chosen),
             length=rows.length + going,
             logprob=rows.logprob + value.masked_fill(~going, 0.0),
             finished=rows.finished | (going & (chosen == rows.ends).any(-1)),
-            count=rows.count + 1,
+            taken=rows.taken + 1,
             parent=None,
         )
 
     def tell(self, rows: Rows) -> None:
         """Tell of each row's new token, and end the rows that a stop string ends."""
-        fresh = (rows.length == rows.count).tolist()  # the others were over before
+        fresh = (rows.length == rows.taken).tolist()  # the others were over before
         stopped = [False] * len(fresh)
         new = zip((rows.number - self.first).tolist(), rows.column[:, -1].tolist(), strict=True)
         for n, (row, token) in enumerate(new):
@@ -371,11 +292,3 @@ class Sampling:
                 *(part[kept].tolist() for part in parts), strict=True
             )
         ]
-
-
-def check_left(logits: Tensor, rows: Tensor) -> None:
-    """Constraints must leave a token to choose."""
-    none = (logits == -torch.inf).all(-1)
-    if bool(none.any()):
-        wrong = f"no token is allowed next in row {int(rows[none][0])}"
-        raise UsageError("generating", wrong, "one or more", "loosen the constraints")

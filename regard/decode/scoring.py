@@ -26,13 +26,6 @@ Row = Sequence[int]
 
 
 @torch.no_grad()
-def next_logprobs(model: Model, batch: Batch, after: Tensor) -> Tensor:
-    """Log-probability of each id of `after` (B, T) where `batch.ids` (B, T) stand before it."""
-    check_batch(batch, model.config)
-    log: Tensor = model(batch.to(model.device)).float().log_softmax(-1)
-    return log.gather(-1, after[:, :, None].to(log.device))[:, :, 0]
-
-
 def score_rows(
     model: Model, rows: Sequence[Row], sources: Sequence[Row] | None = None
 ) -> list[list[float]]:
@@ -50,7 +43,10 @@ def score_rows(
     if sources is not None:
         inputs, source_mask = pad_rows([sources[n] for n in kept])
         batch = Batch(inputs, before, mask=mask, source_mask=source_mask)
-    for n, line in zip(kept, next_logprobs(model, batch, after), strict=True):
+    check_batch(batch, model.config)
+    log: Tensor = model(batch.to(model.device)).float().log_softmax(-1)
+    scored = log.gather(-1, after[:, :, None].to(log.device))[:, :, 0]
+    for n, line in zip(kept, scored, strict=True):
         found[n] = line[: len(rows[n]) - 1].tolist()
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -102,39 +102,20 @@ class Shortlist:
     @classmethod
     def from_bytes(cls, data: bytes, sources: int, targets: int) -> Shortlist:
         """What `to_bytes` wrote, for a model of so many source and target ids."""
-        parts = read_parts(data)
-        always, best, sizes = parts["always"], parts["best"], parts["sizes"]
-        if len(sizes) != sources:
-            raise broken(f"lists of {len(sizes):,} source ids", f"of {sources:,}, as the model has")
-        if int(sizes.sum()) != len(best):
-            raise broken(f"{len(best):,} ids in lists of {sizes.sum():,}", "as many")
+        doing = f"reading {SHORTLIST_FILE}"
+        try:
+            parts = {name: part.astype(np.int64) for name, part in load(data).items()}
+            always, best, sizes = (parts[name] for name in ("always", "best", "sizes"))
+        except (SafetensorError, KeyError, ValueError, TypeError) as error:
+            wrong = f"no safetensors file with lists ({error})"
+            raise DataError(doing, wrong, "always, best, sizes", AGAIN) from None
+        if len(sizes) != sources or int(sizes.sum()) != len(best):
+            wrong = f"{len(best):,} ids in lists of {len(sizes):,} source ids"
+            raise DataError(doing, wrong, f"{sources:,} source ids, as the model has", AGAIN)
         highest = max(always.max(initial=0), best.max(initial=0))
         if highest >= targets:
-            raise broken(f"id {highest}", f"ids of the model, 0 to {targets - 1}")
-        if not len(always) or bool((np.diff(always) <= 0).any()):
-            raise broken("`always` that is empty or out of order", "ascending ids")
-        if np.isin(best, always).any():
-            raise broken("ids of `always` in a list", "other ids")
+            raise DataError(doing, f"id {highest}", f"ids of the model, 0 to {targets - 1}", AGAIN)
         return cls(always, best, np.append(0, np.cumsum(sizes)), targets)
-
-
-def read_parts(data: bytes) -> dict[str, Ids]:
-    """The arrays of a file, each of whole numbers in one dimension."""
-    try:
-        parts: dict[str, NDArray[Any]] = load(data)
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise broken(f"no safetensors file ({error})", "one") from None
-    if set(parts) != {"always", "best", "sizes"}:
-        raise broken(f"tensors {', '.join(sorted(parts)) or 'none'}", "always, best, sizes")
-    for name, part in parts.items():
-        if part.ndim != 1 or part.dtype.kind != "u":
-            raise broken(f"{name} {part.shape} of {part.dtype}", "unsigned whole numbers (n,)")
-    return {name: part.astype(np.int64) for name, part in parts.items()}
-
-
-def broken(found: str, expected: str) -> DataError:
-    """What is wrong with a file."""
-    return DataError(f"reading {SHORTLIST_FILE}", found, expected, AGAIN)
 
 
 # Scoring the words of lists ---------------------------------------------------------------------

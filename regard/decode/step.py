@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -42,21 +42,8 @@ class Hypothesis:
     """Whether it ended by itself, not by the limit on length."""
 
 
-class Step(Protocol):
-    """A model that goes on with rows of tokens. It remembers what each row has read."""
-
-    def __call__(self, ids: Tensor) -> Tensor:
-        """Read ids (N, t), the next ones of each row; logits (N, V) of the token after them."""
-
-    def select(self, rows: Tensor, group: int = 1) -> None:
-        """Go on with these rows (N',) of the present ones: repeated, dropped or re-ordered.
-
-        They come in groups of `group` that belong to one source: the beams of a sentence.
-        """
-
-
 class ModelStep:
-    """Goes on with the rows of a batch; an encoder reads its source once.
+    """A model that goes on with the rows of a batch; an encoder reads its source once.
 
     The batch's `ids` are the start that a search is given; `room` is how many tokens may follow.
     `follower` is told what the model reads. With a shortlist, ids but the start's are places in
@@ -82,7 +69,7 @@ class ModelStep:
 
     @torch.no_grad()
     def __call__(self, ids: Tensor) -> Tensor:
-        """Read ids (N, t); logits (N, V) of the token after them."""
+        """Read ids (N, t), the next ones of each row; logits (N, V) of the token after them."""
         model, cache = self.model, self.cache
         if not self.started:
             batch = replace(self.begin)
@@ -94,27 +81,25 @@ class ModelStep:
             return take_last(strict_logits(model, batch, cache), batch.mask)
         if self.follower is not None:
             self.follower.before(batch.ids, batch.mask)
-        elif first and reads_apart(model, batch):
-            cache.source = read_apart(model, batch)
+        elif first and model.device.type == "cpu" and len(batch.inputs) > 1:
+            paired = batch.target is not None and batch.source_documents is None
+            if paired and isinstance(model.front, TextFront) and model.stacks:
+                cache.source = read_apart(model, batch)
         x = take_last(model.hidden(batch, cache), batch.mask)
         if self.follower is not None:
             self.follower.after()
         return model.score(x[:, None])[:, 0] if self.words is None else self.words.score(x)
 
     def select(self, rows: Tensor, group: int = 1) -> None:
-        """Go on with these rows."""
+        """Go on with these rows (N',) of the present ones: repeated, dropped or re-ordered.
+
+        They come in groups of `group` that belong to one source: the beams of a sentence.
+        """
         self.cache.select(rows, group)
         if self.words is not None:
             self.words.select(rows)
         if self.follower is not None:
             self.follower.select(rows)
-
-
-def reads_apart(model: Model, batch: Batch) -> bool:
-    """Whether sources are better read a few at a time: on a CPU, plain rows of text."""
-    paired = batch.target is not None and batch.source_documents is None
-    text = isinstance(model.front, TextFront) and bool(model.stacks)
-    return paired and text and model.device.type == "cpu" and len(batch.inputs) > 1
 
 
 def read_apart(model: Model, batch: Batch) -> Memory:

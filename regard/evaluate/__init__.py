@@ -227,8 +227,9 @@ def ioi(
     Args:
         model: a language model.
         count: prompts.
-        heads: look for the classes of heads too: paths to the end, and attention between names.
-        top: heads of a class that are shown.
+        heads: list the heads that do most too, by class where one fits: paths to the end, and
+            attention between names.
+        top: heads of a class that are listed.
 
     Example:
         >>> regard.evaluate.ioi("folder").logit_difference

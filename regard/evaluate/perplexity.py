@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 from regard.ambient import note, progress
 from regard.data.speech import versions
 from regard.data.statistics import check_finite, perplexity
-from regard.data.text_files import read_pieces
+from regard.data.text_files import read_lines, read_pieces
 from regard.data.token_store import fingerprint
 from regard.decode.scoring import Counted, stream_logprobs, window_logprobs, windows
 from regard.errors import DataError, UsageError
 from regard.evaluate.results import Perplexity, PositionBand, SpeechPerplexity
-from regard.history.ngram_model import NgramModel
+from regard.history.ngram_model import NgramModel, TextLikelihood, spelt_bytes
 from regard.history.predictors import room_of
 from regard.model.config import TextConfig
 from regard.receipt import find_receipt
+from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.tokenizer_folder import open_tokenizer
+from regard.train.settings import CONFIG, read_toml
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -38,11 +40,11 @@ def evaluate_text(
 ) -> Perplexity:
     """Perplexity of a text by a decoder or n-grams, and what its windows are."""
     if isinstance(model, NgramModel):
-        result = likelihood(*model.measure(test))
-        if result.impossible:
-            never = f"{result.impossible:,} of {result.tokens:,} tokens have probability 0"
+        measured = model.measure(test)
+        if measured.impossible:
+            never = f"{measured.impossible:,} of {measured.tokens:,} tokens have probability 0"
             note(f"{never}: not seen in training, and nothing is smoothed")
-        return result
+        return describe_likelihood(measured, model.tokenizer)
     if length is not None and model.room is not None and length > model.room:
         raise UsageError(DOING, f"a length of {length}", f"at most {model.room}")
     length = length or room_of(model)
@@ -53,19 +55,25 @@ def evaluate_text(
         raise UsageError(DOING, fault, "no --stride: nothing is cut off")
     stride = stride or length
     apart = "do not overlap" if stride == length else f"begin {stride} apart"
-    tokens, bands = TokenStream(model, test), Bands()
+    tokens, bands, known = TokenStream(model, test), Bands(), 0.0
     logprobs = stream_logprobs if carries else window_logprobs
     with progress("evaluating") as say:
         say("first window")
-        for group in logprobs(model.model, windows(tokens, length, stride)):
-            bands.add(group)
+        for group in logprobs(model.model, tokens.windows(length, stride)):
+            for counted in group:
+                at = sum(bands.counts)
+                flags = tokens.known[at : at + len(counted.logprobs)]
+                known += sum(compress(counted.logprobs, flags))
+                bands.add([counted])
             say(f"{sum(bands.counts):,} tokens")
     total, count = sum(bands.sums), sum(bands.counts)
     if count == 0:
         raise DataError(DOING, f"{tokens.tokens} tokens in {test}", "2 tokens or more")
     check_finite(DOING, [total])
+    unknown = count - sum(tokens.known)
+    measured = TextLikelihood(total, count, tokens.bytes, known, unknown, tokens.spelt)
     return replace(
-        likelihood(total, count, tokens.bytes),
+        describe_likelihood(measured, model.text_tokenizer),
         by_position=bands.rows() if by_position else None,
         windows="none: the state goes on" if carries else f"{length} tokens; they {apart}",
     )
@@ -83,17 +91,20 @@ def evaluate_speech(
     return SpeechPerplexity(rows["spoken"], rows["cleaned"], rows["shuffled"], windows)
 
 
-def likelihood(total: float, count: int, size: int, impossible: int = 0) -> Perplexity:
-    """What a sum of log-probabilities of so many tokens and bytes says of a model."""
-    bits = -total / math.log(2)
+def describe_likelihood(measured: TextLikelihood, tokenizer: Tokenizer) -> Perplexity:
+    """What is said of a text by a model with a vocabulary."""
+    strange = "unk" in tokenizer.specials
     return Perplexity(
-        perplexity(-total / count),
-        -total / count,
-        bits / count,
-        bits / size,
-        count,
-        size,
-        impossible or None,
+        measured.perplexity,
+        -measured.logprob / measured.tokens,
+        measured.bits_per_token,
+        measured.bits_per_byte,
+        measured.tokens,
+        measured.bytes,
+        f"{tokenizer.size} tokens, {fingerprint(tokenizer)[:8]}",
+        measured.unknown if strange else None,
+        measured.perplexity_known if strange else None,
+        measured.impossible or None,
     )
 
 
@@ -145,21 +156,55 @@ class TokenStream:
     """The token stream of a file; counts the bytes of what is predicted.
 
     A tokenizer that begins texts with a token gives the first word a context; else the first token
-    is context only.
+    is context only. Lines that the run of a model ended with a token, or read by themselves, are
+    read so here.
     """
 
     def __init__(self, kit: Kit, path: str | Path) -> None:
         self.tokenizer, self.path = kit.text_tokenizer, path
-        self.bytes = self.tokens = 0
+        self.split = split_of(kit)
+        self.end = [] if self.split == "file" else [self.tokenizer.specials["eos"]]
+        self.bytes = self.tokens = self.spelt = 0
+        self.known = bytearray()
+        """1 or 0 for each token that is predicted: whether it is a known word."""
 
     def __iter__(self) -> Iterator[int]:
-        begin = self.tokenizer.first
+        begin, unknown = self.tokenizer.first, self.tokenizer.specials.get("unk")
         if begin is not None:
             yield begin
-        for piece in read_pieces(self.path):
-            self.bytes += len(piece.encode())
-            for id in self.tokenizer.encode(piece, special=False):
-                if self.tokens == 0 and begin is None:
+        lines = (line for line in read_lines(self.path) if line.strip())
+        first = True
+        for piece in lines if self.end else read_pieces(self.path):
+            self.bytes += len(piece.encode()) + len(self.end)
+            self.spelt += spelt_bytes(self.tokenizer, piece)
+            for id in self.tokenizer.encode(piece, special=False) + self.end:
+                if first and begin is None:
                     self.bytes -= len(self.tokenizer.decode([id]).encode())
+                else:
+                    self.known.append(id != unknown)
+                first = False
                 self.tokens += 1
                 yield id
+            first = first or self.split == "row"
+
+    def windows(self, length: int, stride: int) -> Iterator[tuple[list[int], int]]:
+        """`regard.decode.scoring.windows` of the stream, or of each line by itself."""
+        if self.split != "row":
+            yield from windows(self, length, stride)
+            return
+        line = list[int]()
+        for id in self:
+            line.append(id)
+            if id in self.end:
+                yield from windows(line, length, stride)
+                line = []
+
+
+def split_of(kit: Kit) -> str:
+    """How the run of a model cut its texts: file, line or row; file for a model of no run."""
+    folder = Path() if kit.path is None else kit.path.resolve()
+    run = folder.parent if folder.name == "final" else folder.parent.parent  # checkpoints/step-…
+    inside = folder.name == "final" or folder.parent.name == "checkpoints"
+    if inside and (run / CONFIG).is_file():
+        return str(read_toml(run / CONFIG).get("split", "file"))
+    return "file"

@@ -41,8 +41,15 @@ class Perplexity(Result):
     """Mean negative log-likelihood of a token, in nats."""
     bits_per_token: float
     bits_per_byte: float
+    """With unknown words spelt out, 8 bits a byte: comparable between all models."""
     tokens: int
     bytes: int
+    vocabulary: str
+    """Tokens and a mark of them: perplexities with another mark are not comparable."""
+    unknown: int | None = None
+    """Tokens that stand for words the model does not know, of models that have such a token."""
+    perplexity_known: float | None = None
+    """Without those; `perplexity` has them as one word of the vocabulary."""
     impossible: int | None = None
     """Tokens of probability 0, of n-grams without smoothing."""
     by_position: list[PositionBand] | None = None
@@ -64,6 +71,11 @@ class Perplexity(Result):
         """The numbers, then a plot by position."""
         values = {n: getattr(self, n) for n in self.to_dict() if n != "by_position"}
         yield Grid(self.title(), ("", ""), [describe(n, v) for n, v in values.items()], left=2)
+        if self.unknown:
+            yield (
+                f"{self.unknown:,} of {self.tokens:,} tokens are unknown words: compare the "
+                "perplexity with that of models of this vocabulary only, bits per byte with all"
+            )
         if self.by_position:
             most = max(band.perplexity for band in self.by_position)
             rows = [

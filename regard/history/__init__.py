@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ from regard.history.results import (
     Entropy,
     Guesses,
     Ladder,
+    Lookup,
     Neighbours,
     Samples,
 )
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 
     VectorsLike = str | Path | WordVectors
     NgramsLike = str | Path | NgramModel
+    Lines = str | Path | Sequence[str]
 else:
+    Lines = File
     VectorsLike = NgramsLike = Annotated[str, FILES]
 """A folder or a file, or what `regard.load` made of it."""
 Matrix = Literal["in", "out"]
@@ -238,20 +242,20 @@ def sample(
     prompt: str | None = None,
     *,
     orders: list[Count] | None = None,
-    words: Count = 40,
+    max_new: Count = 40,
 ) -> Samples:
-    """Texts drawn by n-grams of every order, side by side.
+    """Texts drawn by the smoothed probabilities of n-grams of every order, side by side.
 
     Args:
-        model: a folder of `regard train ngram`, `bow` or `classes`.
+        model: a folder of `regard train ngram`, `bow` or `classes`, or an ARPA file.
         prompt: words to go on from.
-        orders: orders to show (1 to the model's).
-        words: words of each text.
+        orders: orders to show (1 to the model's); shorter ones are smoothed like the model.
+        max_new: words of each text.
 
     Example:
-        >>> regard.history.sample("m", "the king of", words=20)
+        >>> regard.history.sample("m", "the king of", max_new=20)
         $ regard history sample m
-        $ regard history sample m "the king of" --orders 1 2 3 --words 20
+        $ regard history sample m "the king of" --orders 1 2 3 --max-new 20
         $ regard history sample m --seed 7 --json
     """
     from regard.history.ngram_model import NgramModel, draw_samples
@@ -260,7 +264,30 @@ def sample(
     if not isinstance(model, NgramModel):
         check_kind(str(model), NGRAMS)
         model = NgramModel.open(Path(model))
-    return draw_samples(model, prompt, orders, words)
+    return draw_samples(model, prompt, orders, max_new)
+
+
+@verb
+def lookup(query: str, titles: Lines, *, top: Count = 5, sharpness: Amount = 20.0) -> Lookup:
+    """Look titles up softly: attention of a query to keys, each a vector of its letters.
+
+    Args:
+        query: what is looked for; it may be misspelt.
+        titles: a file with a title on each line; in Python also a list of titles.
+        top: titles that are listed; the weights of all sum to 1.
+        sharpness: times the cosine, before the softmax: the more, the nearer to a plain lookup.
+
+    Example:
+        >>> regard.history.lookup("jurafsky martin", "titles.txt").titles[0].weight
+        $ regard history lookup "jurafsky martin" titles.txt
+        $ regard history lookup "jurafski" titles.txt --top 3 --sharpness 50
+        $ regard history lookup "attention" titles.txt --json
+    """
+    from regard.data.text_files import read_lines
+    from regard.history.letters import soft_lookup
+
+    lines = read_lines(titles) if isinstance(titles, str | Path) else titles
+    return soft_lookup(query, [line for line in lines if line.strip()], top, sharpness)
 
 
 @verb

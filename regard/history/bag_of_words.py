@@ -195,7 +195,7 @@ def train_logreg(
     targets: Ragged,
     source_words: int,
     l2: float = 1.0,
-    best: int = 50,
+    top: int = 50,
     steps: int = 100,
 ) -> BagModel:
     """Fit by L-BFGS from zero weights: nothing is drawn, so that two runs agree to the bit."""
@@ -204,7 +204,7 @@ def train_logreg(
     classes, said = classify(sources, targets)
     count = len(classes.word)
     met = meetings(sources, said, source_words, count)
-    support = met.keep(telling(met, best), met.values)
+    support = met.keep(telling(met, top), met.values)
     objective = BagObjective(sources, said, support, count, l2)
     bias = torch.from_numpy(np.log(classes.seen / classes.seen.sum())).requires_grad_()
     weights = torch.zeros(len(support.values), dtype=torch.float64, requires_grad=True)
@@ -231,8 +231,8 @@ def train_logreg(
     return BagModel(classes, bias.detach().numpy(), np.zeros(count), rows)
 
 
-def telling(met: Sparse, best: int) -> NDArray[np.bool_]:
-    """The cells that most surprise in each row: n log n / expected, at most `best` of a row."""
+def telling(met: Sparse, top: int) -> NDArray[np.bool_]:
+    """The cells that most surprise in each row: n log n / expected, at most `top` of a row."""
     rows, total = met.row_of, met.values.sum()
     by_row = np.bincount(rows, met.values, len(met.bounds) - 1)[rows]
     by_column = np.bincount(met.columns, met.values)[met.columns]
@@ -240,5 +240,5 @@ def telling(met: Sparse, best: int) -> NDArray[np.bool_]:
     order = np.lexsort((-gain, rows))
     rank = np.empty(len(rows), np.int64)
     rank[order] = np.arange(len(rows)) - met.bounds[rows[order]]
-    kept: NDArray[np.bool_] = (rank < best) & (gain > 0)
+    kept: NDArray[np.bool_] = (rank < top) & (gain > 0)
     return kept

@@ -1,15 +1,19 @@
-"""Texts as letters of an alphabet: Shannon's 26 or 27, or every character."""
+"""Texts as letters: of Shannon's 26 or 27, of every character, or in threes to look titles up."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from regard.errors import DataError
 from regard.history.config import Alphabet
 from regard.history.ngrams import Ids
+from regard.history.results import Lookup, WeightedTitle
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MARKS = re.compile("[\u0300-\u036f]+")  # accents, apart from their letters
@@ -65,3 +69,40 @@ def bytes_of(letters: Letters) -> Letters:
     raw = np.frombuffer(letters.text.encode(), np.uint8)
     symbols, ids = np.unique(raw, return_inverse=True)
     return Letters(ids.astype(np.int64), symbols.tobytes().decode("latin-1"), True)
+
+
+# Soft lookup --------------------------------------------------------------------------------------
+
+
+def soft_lookup(query: str, titles: Sequence[str], top: int, sharpness: float) -> Lookup:
+    """Attention of a query to titles: weights are the softmax of sharpness × cosine.
+
+    A text is the vector of its letter trigrams, each by how few titles have it (Spärck Jones
+    1972), so that rare words tell more than common ones and near spellings are near.
+    """
+    import torch
+
+    from regard.core.similarity import attend
+
+    if not titles:
+        raise DataError("looking titles up", "no titles", "one or more")
+
+    def trigrams(text: str) -> Counter[str]:
+        plain = MARKS.sub("", unicodedata.normalize("NFKD", text.casefold()))
+        spaced = re.sub(r"[\W_]+", " ", f" {plain} ")
+        return Counter(spaced[n : n + 3] for n in range(len(spaced) - 2))
+
+    keys, asked = [trigrams(title) for title in titles], trigrams(query)
+    having = Counter(gram for key in keys for gram in key)
+    rare = {gram: np.log1p(len(keys) / max(1, having[gram])) for gram in having | asked}
+
+    def vector(grams: Counter[str]) -> list[float]:
+        """At length 1, where the query has something; the other numbers would meet zeros."""
+        length = sum((count * rare[gram]) ** 2 for gram, count in grams.items()) ** 0.5
+        return [grams[gram] * rare[gram] / (length or 1.0) for gram in asked]
+
+    q, k = torch.tensor([vector(asked)]), torch.tensor([vector(key) for key in keys])
+    _, weights = attend(q, k, k, scale=sharpness)
+    rows = zip(titles, (q @ k.T)[0].tolist(), weights[0].tolist(), strict=True)
+    ranked = sorted((WeightedTitle(*row) for row in rows), key=lambda row: -row.weight)
+    return Lookup(query, len(titles), ranked[:top])

@@ -45,6 +45,8 @@ DOING = "training an n-gram model"
 USUAL_CLASSES = 100
 EACH = 110  # bytes that an n-gram takes while it is counted and smoothed
 RECURRING = 8  # words of n-grams that mostly recur; longer ones are nearly all different
+VALIDATED = ("perplexity", "bits_per_token", "bits_per_byte", "unknown", "perplexity_known")
+"""What a run says of its validation text."""
 SENTENCES = ("spaced", "words", "wordpiece")
 """Kinds of tokens for which lines are sentences unless said otherwise."""
 BACKED_OFF = "·"
@@ -70,27 +72,39 @@ class NgramModel:
         return encode_lines(self.tokenizer, texts, self.lines)
 
     def logprobs(self, texts: Iterable[str]) -> Iterator[Floats]:
-        """log p of each token after those before it: of lines that are sentences, line by line.
+        """log p of each token after those before it: of lines that are sentences, line by line."""
+        return (logs for _, logs in self.score(texts))
 
-        In a running text the last words of one batch of lines go before the next.
-        """
+    def score(self, texts: Iterable[str]) -> Iterator[tuple[Ids, Floats]]:
+        """Tokens and their log p; in a running text batches of lines go before the next."""
         held = np.zeros(0, np.int64)
         for ids in self.encode(texts):
             whole = np.concatenate((held, ids))
             logs = self.tables.logprobs(whole)[len(held) :]
-            yield logs[~np.isnan(logs)] if self.lines else logs
+            there = ids != (self.tables.start if self.lines else -1)
+            yield ids[there], logs[there]
             keep = 0 if self.lines else self.tables.order - 1
             held = whole[max(0, len(whole) - keep) :]
 
     def measure(self, files: Paths) -> TextLikelihood:
         """What the model says of texts."""
         read = list(read_lines(files) if self.lines else read_parts(files))
-        logs = np.concatenate([np.zeros(0), *self.logprobs(read)])
+        scored = list(self.score(read))
+        logs = np.concatenate([np.zeros(0), *(logs for _, logs in scored)])
+        known = joined(ids for ids, _ in scored) != self.tokenizer.specials.get("unk", -1)
         if not len(logs):
             names = ", ".join(map(str, find_files(files)))
             raise DataError("evaluating a language model", f"no tokens in {names}", "1 or more")
         size = sum(len(line.encode()) + self.lines for line in read)  # the end is its line feed
-        return TextLikelihood(float(logs.sum()), len(logs), size, int(np.isneginf(logs).sum()))
+        return TextLikelihood(
+            float(logs.sum()),
+            len(logs),
+            size,
+            float(logs[known].sum()),
+            int((~known).sum()),
+            0 if known.all() else sum(spelt_bytes(self.tokenizer, text) for text in read),
+            int(np.isneginf(logs).sum()),
+        )
 
     def at_order(self, order: int) -> Ngrams | ClassNgrams:
         """The tables of shorter n-grams, smoothed anew where counts are known: ARPA has none."""
@@ -290,8 +304,45 @@ class TextLikelihood(NamedTuple):
     """Of all tokens together, in nats."""
     tokens: int
     bytes: int
+    known_logprob: float
+    """Of the tokens that are known words."""
+    unknown: int = 0
+    """Tokens that stand for words the model does not know."""
+    spelt: int = 0
+    """Bytes that spell those words, with one that ends each."""
     impossible: int = 0
     """Tokens of probability 0."""
+
+    @property
+    def perplexity(self) -> float:
+        """With unknown words as one word of the vocabulary."""
+        return perplexity(-self.logprob / self.tokens)
+
+    @property
+    def perplexity_known(self) -> float | None:
+        """Without unknown words, as KenLM gives it too; None where nothing is known."""
+        known = self.tokens - self.unknown
+        return perplexity(-self.known_logprob / known) if known else None
+
+    @property
+    def bits_per_token(self) -> float:
+        """The logarithm of the perplexity."""
+        return -self.logprob / self.tokens / math.log(2)
+
+    @property
+    def bits_per_byte(self) -> float:
+        """With unknown words spelt out, 8 bits a byte: a code of the text by any vocabulary."""
+        return (-self.logprob / math.log(2) + 8 * self.spelt) / self.bytes
+
+
+def spelt_bytes(tokenizer: Tokenizer, text: str) -> int:
+    """The bytes of words that a tokenizer does not know, with one more that ends each."""
+    unknown = tokenizer.specials.get("unk")
+    if unknown is None:
+        return 0
+    ids = tokenizer.encode(text, special=False)
+    spans = zip(ids, tokenizer.offsets(text, special=False), strict=True)
+    return sum(len(text[slice(*span)].encode()) + 1 for id, span in spans if id == unknown)
 
 
 def draw_samples(
@@ -412,7 +463,6 @@ def train_from_files(files: Paths, out: Path, config: NgramConfig, valid: Paths 
     hashes = {file_hash(file) for file in paths} if held_out else set()
     if same := next((file for file in held_out if file_hash(file) in hashes), None):
         note(f"warning: {same} is validated on and trained on: its perplexity is no measure")
-    loss = None if measured is None else -measured.logprob / measured.tokens
     return NgramRun(
         str(out),
         count,
@@ -421,8 +471,7 @@ def train_from_files(files: Paths, out: Path, config: NgramConfig, valid: Paths 
         [len(level) for level in tables.levels],
         model.smoothing,
         round(seconds, 2),
-        None if loss is None else perplexity(loss),
-        None if loss is None else loss / math.log(2),
+        **({} if measured is None else {n: getattr(measured, n) for n in VALIDATED}),
     )
 
 

@@ -79,6 +79,24 @@ class Clusters(Result):
         yield Grid(self.title(), (self.column, "words", ""), rows, left=2)
 
 
+@dataclass(frozen=True)
+class WeightedTitle(Row):
+    """A title, how like the query it is, and its share of the attention."""
+
+    title: str
+    cosine: float = shown("{:.4f}")
+    weight: float = shown("{:.4f}")
+
+
+@dataclass(frozen=True)
+class Lookup(Result):
+    """What {query} attends to among {all:,} titles."""
+
+    query: str = shown(table=False)
+    all: int = shown(table=False)
+    titles: list[WeightedTitle] = shown()
+
+
 # Entropy and guessing -----------------------------------------------------------------------------
 
 SPELT = {
@@ -264,8 +282,14 @@ class NgramRun(CountingRun):
     smoothing: str
     seconds: float
     perplexity: float | None = None
-    """Of the validation text."""
+    """Of the validation text, with unknown words as one word of the vocabulary."""
     bits_per_token: float | None = None
+    bits_per_byte: float | None = None
+    """With unknown words spelt out, 8 bits a byte."""
+    unknown: int | None = None
+    """Tokens of the validation text that stand for unknown words."""
+    perplexity_known: float | None = None
+    """Without those; comparable, as with them, between models of one vocabulary."""
 
     @property
     def order(self) -> int:

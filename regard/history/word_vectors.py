@@ -95,18 +95,18 @@ class WordVectors:
         close = difflib.get_close_matches(word, alike, count, cutoff=0.5)
         return list(dict.fromkeys([*sorted(cases), *close]))[:count]
 
-    def neighbours(self, word: str, count: int = 10) -> list[NearWord]:
+    def neighbours(self, word: str, top: int = 10) -> list[NearWord]:
         """The words of the largest cosines, the word itself left out."""
         row = self.row(word)
-        return self.best(self.unit @ self.unit[row], [row], count)
+        return self.best(self.unit @ self.unit[row], [row], top)
 
     def analogy(
-        self, a: str, b: str, c: str, count: int = 10, way: Literal["add", "mul"] = "add"
+        self, a: str, b: str, c: str, top: int = 10, way: Literal["add", "mul"] = "add"
     ) -> list[NearWord]:
         """Who is to c as b is to a, the three left out."""
         rows = [self.row(word) for word in (a, b, c)]
         scores = self.analogy_scores(np.array([rows]), way)[0]
-        return self.best(scores, rows, count)
+        return self.best(scores, rows, top)
 
     def analogy_scores(self, rows: Ids, way: Literal["add", "mul"] = "add") -> Floats:
         """Scores (Q, V) of all words for questions (Q, 3)."""
@@ -117,11 +117,11 @@ class WordVectors:
         near_a, near_b, near_c = ((1 + cosine) / 2 for cosine in cosines)
         return np.asarray((near_b * near_c / (near_a + SMALL)).astype(np.float32))
 
-    def best(self, scores: Floats, without: Sequence[int], count: int) -> list[NearWord]:
+    def best(self, scores: Floats, without: Sequence[int], top: int) -> list[NearWord]:
         """The words of the highest scores (V,); equals in the order of the table."""
         scores = scores.copy()
         scores[list(without)] = -np.inf
-        order = np.argsort(-scores, kind="stable")[: max(0, count)]
+        order = np.argsort(-scores, kind="stable")[: max(0, top)]
         return [NearWord(self.words[n], float(scores[n])) for n in order if scores[n] > -np.inf]
 
 

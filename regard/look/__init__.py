@@ -182,7 +182,7 @@ def lens(
 
     Example:
         >>> regard.look.lens("gpt2", "The Eiffel Tower is in").layers[-1].likeliest
-        'ĠParis'
+        ' Paris'
         $ regard look lens folder "When Mary and John went to the bar, John gave a drink to"
         $ regard look lens folder "Mary and John … a drink to" --target Mary --against John
         $ regard look lens bert "Paris is the <mask> of France." --target capital --json

@@ -166,25 +166,17 @@ def find_path(
 ) -> list[int]:
     """The rows that a text had in each call: those whose last ids are its tokens.
 
-    Two groups of a diverse beam may hold the same words: all such rows are followed, and any of
-    those that are left at the end will do.
+    Two groups of a diverse beam may hold the same words: the first such path will do.
     """
-    here, steps = [row], [[row]]
-    for call, token in enumerate(tokens[:-1], 1):
-        above = parents[call]
-        known = set(here)
-        here = [
-            n
-            for n, id in enumerate(ids[call])
-            if id == token and (n if above is None else above[n]) in known
-        ]
-        steps.append(here)
-    at, path = steps[-1][0], list[int]()
-    for call in range(len(steps) - 1, -1, -1):
-        path.append(at)
-        above = parents[call]
-        at = at if above is None else above[at]
-    return path[::-1]
+    count = max(len(tokens), 1)  # calls: the last token is written but not read
+    for last in range(len(ids[count - 1])):
+        path = [last]
+        for above in reversed(parents[1:count]):
+            path.insert(0, path[0] if above is None else above[path[0]])
+        read = [call[n] for call, n in zip(ids[1:count], path[1:], strict=True)]
+        if path[0] == row and read == list(tokens[:-1]):
+            return path
+    raise AssertionError("a text that no search has written")
 
 
 # Rows of a corpus ---------------------------------------------------------------------------------
@@ -270,11 +262,11 @@ def read_batch(
     hooked: HookedModel,
     texts: Sequence[TextIds],
     selection: Selection,
-    columns: Sequence[Sequence[int]] | None = None,
+    columns: Sequence[Sequence[int]],
 ) -> dict[str, Tensor]:
     """For each tap its vectors (N, D) of some texts, one text after the other, on the device.
 
-    `columns` are the tokens of each text that have rows, else those of the selection.
+    `columns` are the tokens of each text that have rows; of a mean the first stands for all.
     """
     ids, mask = pad_rows([text.ids for text in texts])
     batch = Batch(ids, mask=mask)
@@ -282,7 +274,7 @@ def read_batch(
         target, written = pad_rows([text.target or [] for text in texts])
         batch = Batch(ids, target, mask=written, source_mask=mask)
     batch, model = batch.to(hooked.model.device), hooked.model
-    lengths = [len(selection.tokens(text)) for text in texts]
+    rows = dict[str, Tensor]()
     with hooked.reading(selection.taps) as hooks:
         if "logits" in selection.taps:
             model(batch)
@@ -290,35 +282,27 @@ def read_batch(
             model.encode(batch.inputs, batch.mask)
         else:
             model.hidden(batch)
-        return {n: pick_rows(n, h.seen, lengths, selection, columns) for n, h in hooks.items()}
-
-
-def pick_rows(
-    name: str,
-    x: Tensor | None,
-    lengths: Sequence[int],
-    selection: Selection,
-    columns: Sequence[Sequence[int]] | None = None,
-) -> Tensor:
-    """What is taken of an activation (B, T, …) of texts of so many tokens: rows (N, D)."""
-    if x is None:
-        raise UsageError(DOING, f"{name}, which nothing passes", "a tap that this model uses")
-    if selection.head is not None:
-        if selection.head >= x.shape[2]:
-            problem = f"head {selection.head} of {name}"
-            raise UsageError(DOING, problem, f"heads 0 to {x.shape[2] - 1}")
-        x = x[:, :, selection.head]
-    x = x.flatten(2)
-    width = x.shape[1]
-    if selection.position == "mean":
-        count = torch.tensor(lengths, device=x.device)
-        real = torch.arange(width, device=x.device) < count[:, None]
-        total = x.float().masked_fill(~real[:, :, None], 0.0).sum(1)
-        return (total / count.clamp_min(1)[:, None])[count > 0].to(selection.dtype)
-    columns = columns or [selection.columns(length) for length in lengths]
-    at = [row * width + n for row, own in enumerate(columns) for n in own]
-    index = torch.tensor(at, dtype=torch.long).to(x.device, non_blocking=True)
-    return x.flatten(0, 1).index_select(0, index).to(selection.dtype)
+        for name, hook in hooks.items():
+            x = hook.seen  # (B, T, …)
+            if x is None:
+                problem = f"{name}, which nothing passes"
+                raise UsageError(DOING, problem, "a tap that this model uses")
+            if selection.head is not None:
+                if selection.head >= x.shape[2]:
+                    problem = f"head {selection.head} of {name}"
+                    raise UsageError(DOING, problem, f"heads 0 to {x.shape[2] - 1}")
+                x = x[:, :, selection.head]
+            x = x.flatten(2)
+            if selection.position == "mean":
+                lengths = [len(selection.tokens(text)) for text in texts]
+                count = torch.tensor(lengths, device=x.device)[:, None]
+                real = torch.arange(x.shape[1], device=x.device) < count
+                total = x.float().masked_fill(~real[:, :, None], 0.0).sum(1, keepdim=True)
+                x = total / count.clamp_min(1)[:, None]  # (B, 1, D)
+            at = [row * x.shape[1] + n for row, own in enumerate(columns) for n in own]
+            index = torch.tensor(at, dtype=torch.long).to(x.device, non_blocking=True)
+            rows[name] = x.flatten(0, 1).index_select(0, index).to(selection.dtype)
+    return rows
 
 
 @torch.no_grad()
@@ -365,7 +349,7 @@ def gather_rows(
         places = [row for n in some for row in range(starts[n], starts[n + 1])]
         waiting.append((places, {n: x.to("cpu", non_blocking=True) for n, x in seen.items()}))
         if hooked.model.device.type == "cuda":
-            event = torch.cuda.current_stream().record_event()
+            event = torch.cuda.current_stream(hooked.model.device).record_event()
     place()
     return gathered
 
@@ -393,17 +377,17 @@ def steering_vector(
         raise UsageError(doing, f"{len(selection.taps)} taps are called {tap!r}", "one tap")
     means = []
     for batch in (toward, away):
-        source = selection.source
-        ids, mask = (batch.inputs, batch.source_mask) if source else (batch.ids, batch.mask)
-        if mask is not None and bool((mask[:, 1:] & ~mask[:, :-1]).any()):
-            raise UsageError(doing, "padding on the left", "padding on the right")
         _, seen = hooked.run(batch, selection.taps)
-        lengths = [ids.shape[1]] * len(ids) if mask is None else mask.sum(1).tolist()
-        (name,) = selection.taps
-        x = pick_rows(name, seen.get(name), lengths, selection)
-        if not len(x):
+        (x,) = seen.values()
+        mask = batch.source_mask if selection.source else batch.mask
+        mask = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
+        prompts = [row[real] for row, real in zip(x.flatten(2), mask.to(x.device), strict=True)]
+        if position == "mean":
+            prompts = [row.mean(0, keepdim=True) for row in prompts]
+        vectors = torch.cat([row[list(selection.columns(len(row)))] for row in prompts])
+        if not len(vectors):
             raise UsageError(doing, "no prompt with a token there", "one or more")
-        means.append(x.mean(0))
+        means.append(vectors.mean(0))
     return means[0] - means[1]
 
 
@@ -434,26 +418,6 @@ def find_word_tokens(
         words += [n] * len(own)
         columns += own
     return WordTokens(tokenizer.encode(text), words, columns)
-
-
-def word_taps(hooked: HookedModel, patterns: str | Sequence[str] = ()) -> list[str]:
-    """The taps that patterns name; without any, the embeddings and the stream after each block.
-
-    In a recurrent model the states of each layer stand for blocks. An encoder-decoder reads by its
-    encoder.
-    """
-    pair = hooked.model.encoder is not None and hooked.model.decoder is not None
-    if not patterns:
-        places = ("embed", "resid_post", "state")
-        usual = [n for n in hooked.taps if n.rpartition(".")[2] in places and ".back." not in n]
-        return [name for name in usual if name.startswith("encoder.") or not pair]
-    doing = "reading vectors of words"
-    taps = select_taps(hooked, patterns, doing=doing).taps
-    for name in taps:
-        if name == "logits" or (pair and not name.startswith("encoder.")):
-            problem = f"{name}, which belongs to what the model writes"
-            raise UsageError(doing, problem, "taps such as blocks.*.resid_post, of an encoder")
-    return taps
 
 
 def word_vectors(

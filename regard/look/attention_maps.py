@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,7 @@ from regard.look.results import (
     Forecast,
     HeadEffects,
     HeadFacts,
+    HeadLink,
     HeadMap,
     StackMaps,
     StackName,
@@ -38,7 +40,6 @@ from regard.look.results import (
 from regard.look.text_limits import LONGEST, check_length, check_memory, max_tokens_of
 from regard.model.batch import Batch
 from regard.model.model import Model
-from regard.result import human_bytes, human_time
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -54,7 +55,6 @@ TOP = 5  # words of a forecast
 LIMIT = 65_535  # tokens: a key is two bytes
 TOKENS = 4096  # that are run together without a head
 KEPT = 50_000  # forecasts that are kept: heads × positions; of long texts the last positions
-SECONDS = 4e-8  # of a core for each weight of a map
 SIDES = {
     "encoder": ("source", "source"),
     "decoder": ("target", "target"),
@@ -90,23 +90,34 @@ def map_attention(
         if not (block.isdecimal() and number.isdecimal()):
             raise UsageError(DOING, f"head {head}", "block.head, such as 5.3")
         block_head = int(block), int(number)
-    find_pattern_taps(kit.hooked)  # a model without attention is refused before it translates
+    heads = head_counts(kit.hooked)  # a model without attention is refused before it translates
     batch, sides = read_text(kit, text, target, max_tokens)
-    check_cost(kit, sides)
     maps = collect_maps(kit.hooked, batch, sides)
     maps = replace(maps, heading=heading, shown_stack=stack, shown_head=block_head)
-    blocks, heads = maps.stack().small.shape[:2]
-    if block_head is not None and (block_head[0] >= blocks or block_head[1] >= heads):
-        raise UsageError(DOING, f"head {head}", f"0.0 to {blocks - 1}.{heads - 1}")
-    if wants_effects(kit, sides, effects):
+    last_block, last_head = (n - 1 for n in maps.stack().small.shape[:2])
+    if block_head is not None and (block_head[0] > last_block or block_head[1] > last_head):
+        raise UsageError(DOING, f"head {head}", f"0.0 to {last_block}.{last_head}")
+    if effects is None:
+        weights = sum(p.numel() for p in kit.model.parameters())
+        work = weights * sum(map(len, sides.values())) * sum(heads)
+        effects = kit.device.type != "cpu" or work <= WORK
+        if not effects:
+            note(f"not run without each of {sum(heads):,} heads, which takes long; --effects does")
+    if effects:
         maps = add_effects(kit.hooked, batch, maps)
-    return spell_words(maps, spelling(kit))
+    config, classes = kit.model.config.head, kit.config.get("id2label") or {}
+    if config.take != "all" or (classes and config.size == len(classes)):
+        return spell_words(maps, lambda n: str(classes.get(str(n), f"class {n}")))
+    return spell_words(maps, partial(token_label, kit.text_tokenizer))
 
 
 def read_text(
-    kit: Kit, text: str, target: str | None, most: int
+    kit: Kit, text: str, target: str | None = None, most: int = LONGEST
 ) -> tuple[Batch, dict[str, list[str]]]:
-    """The text as a batch, and its tokens as people read them, by side."""
+    """The text as a batch, and its tokens as people read them, by side.
+
+    An encoder-decoder without a target reads its own translation.
+    """
     config, tokenizer = kit.model.config, kit.text_tokenizer
     max_tokens_of(kit, DOING)  # says so where it reads no text
     if config.target is None and target is not None:
@@ -114,6 +125,7 @@ def read_text(
     if not text.strip():
         raise DataError(DOING, "an empty text", "at least one word")
     ids = check_length(kit, tokenizer.encode(text), DOING, text, asked=most)
+    check_memory(kit, len(ids), DOING, max(head_counts(kit.hooked)))
     labels = token_labels(tokenizer, ids, "source")
     if config.target is None:
         return kit.batch([ids]), {"text": labels}
@@ -124,39 +136,6 @@ def read_text(
     check_length(kit, begun, DOING, target, "target", most)
     sides = {"source": labels, "target": token_labels(tokenizer, begun, "target")}
     return kit.batch([ids], [begun]), sides
-
-
-def check_cost(kit: Kit, sides: Mapping[str, Sequence[str]]) -> None:
-    """Refuse what does not fit; say beforehand what a long text takes."""
-    heads = head_counts(kit.hooked)
-    longest = max(map(len, sides.values()))
-    needed = check_memory(kit, longest, DOING, max(heads))
-    if longest > LONGEST:
-        time = human_time(SECONDS * sum(heads) * longest**2)
-        place = "of a core" if kit.device.type == "cpu" else "on a CPU, less here"
-        note(f"{longest:,} tokens: about {human_bytes(needed)} of memory and {time} {place}")
-
-
-def wants_effects(kit: Kit, sides: Mapping[str, Sequence[str]], asked: bool | None) -> bool:
-    """Whether to run without each head: as asked, else where it does not take long."""
-    if asked is not None or kit.model.config.head.size is None:
-        return bool(asked) and kit.model.config.head.size is not None
-    heads = sum(head_counts(kit.hooked))
-    weights = sum(p.numel() for p in kit.model.parameters())
-    tokens = sum(map(len, sides.values()))
-    few = kit.device.type != "cpu" or weights * tokens * heads <= WORK
-    if not few:
-        note(f"not run without each of {heads:,} heads, which takes long; --effects does")
-    return few
-
-
-def spelling(kit: Kit) -> Callable[[int], str]:
-    """How predictions are spelt: tokens, or the names of classes."""
-    head, tokenizer = kit.model.config.head, kit.text_tokenizer
-    classes = kit.config.get("id2label") or {}
-    if head.take != "all" or (classes and head.size == len(classes)):
-        return lambda number: str(classes.get(str(number), f"class {number}"))
-    return lambda token: token_label(tokenizer, token)
 
 
 def spell_words(maps: AttentionMaps, spell: Callable[[int], str]) -> AttentionMaps:
@@ -243,7 +222,14 @@ def map_block(pattern: Tensor, sides: tuple[str, str], kept: int | None) -> Bloc
     queries, keys = pattern.shape[1:]
     places = [torch.arange(n, device=pattern.device) for n in (queries, keys)]
     apart = (places[0][:, None] - places[1]).abs().to(pattern)  # (T, S)
-    facts = [head_facts(one, apart, sides[0] == sides[1]) for one in pattern]
+    facts = []
+    for one in pattern:
+        distance = (one * apart).sum(-1).mean()
+        entropy = torch.special.entr(one).sum(-1).mean() / math.log(2)
+        others = one.clone().fill_diagonal_(0) if sides[0] == sides[1] else one  # itself: no news
+        query, key = divmod(int(others.argmax()), keys)
+        link = HeadLink(query, key, float(others[query, key]))
+        facts.append(HeadFacts(float(distance), float(entropy), link))
     size = min(SMALL, queries), min(SMALL, keys)
     small = to_levels(F.adaptive_max_pool2d(pattern[None], size)[0]).cpu()
     return [sparse_map(one, kept) for one in pattern], facts, small
@@ -270,15 +256,6 @@ def sparse_map(pattern: Tensor, most: int | None) -> HeadMap:
         whole[queries, keys].cpu().numpy(),
         pattern.shape[1],
     )
-
-
-def head_facts(pattern: Tensor, apart: Tensor, same: bool) -> HeadFacts:
-    """A head (T, S) in three figures; links of a token to itself are no news."""
-    distance = (pattern * apart).sum(-1).mean()
-    entropy = torch.special.entr(pattern).sum(-1).mean() / math.log(2)
-    others = pattern.clone().fill_diagonal_(0) if same else pattern
-    query, key = divmod(int(others.argmax()), pattern.shape[1])
-    return HeadFacts(float(distance), float(entropy), (query, key, float(others[query, key])))
 
 
 def make_forecast(model: Model, x: Tensor) -> Forecast:

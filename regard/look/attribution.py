@@ -27,15 +27,7 @@ from regard.look.labels import token_label, token_labels
 from regard.look.lime import fit_lime
 from regard.look.masked_input import Baseline, MaskedInput, SetFunction, run_in_chunks
 from regard.look.patching import Goal, goal_columns, head_sites
-from regard.look.results import (
-    Areas,
-    AttentionScores,
-    Attribution,
-    AttributionComparison,
-    GradientScores,
-    Method,
-    MethodScores,
-)
+from regard.look.results import Attribution, AttributionComparison, Method, MethodScores
 from regard.look.rollout import flow, mix_residual, rollout
 from regard.look.shap import shapley_values
 from regard.look.text_limits import check_length, check_memory, max_tokens_of
@@ -50,6 +42,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 FIXED = ("bos", "eos", "pad", "cls", "sep", "mask")  # tokens that are not the user's words
 MAX_FLOW_TOKENS = 100  # a flow of more takes long, and is left out of comparisons
 RANDOM_ORDERS = 10  # of the floor that methods are compared with
+ATTENTION = ("attention", "rollout", "flow")
 TOLERANCE = 0.05  # of F(x) − F(x'): more is missing → more steps
 MAX_STEPS = 1600  # that are taken without being asked for
 
@@ -67,78 +60,53 @@ def integrate(
     steps: int = 50,
     limit: int = MAX_STEPS,
     rows: int = 16,
-) -> GradientScores:
+) -> MethodScores:
     """Integrated gradients of one input x from a baseline, both without batch dimension.
 
-    Steps are doubled, up to `limit`, while more than 5 % of the difference is missing.
+    Steps are doubled, up to `limit`, while more than 5 % of the difference is missing. No steps:
+    gradient × input, the gradient at the input alone, as if the function were linear.
     """
     with torch.no_grad():
         ends = run_in_chunks(torch.stack((x, base)), rows, function).double().cpu()
     value, baseline_value = ends.tolist()
+    difference = value - baseline_value
+    rounding = 1e-6 * (abs(value) + abs(baseline_value)) + 1e-30  # is no error
 
     def sum_gradients(at: Tensor) -> Tensor:
         inputs = base + at.view([-1, *[1] * x.dim()]) * (x - base)
-        return gradients_of(function, inputs).sum(0, keepdim=True)
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            inputs = inputs.detach().requires_grad_()  # recurrent kernels of cudnn: training only
+            (gradients,) = torch.autograd.grad(function(inputs).sum(), inputs)
+        return gradients.sum(0, keepdim=True)
 
     while True:
-        midpoints = ((torch.arange(steps, dtype=torch.float64) + 0.5) / steps).to(x)
-        total = run_in_chunks(midpoints, rows, sum_gradients).sum(0)
-        scores = (x - base) * total / steps
-        error = completeness_error(scores, value, baseline_value)
-        if not error > TOLERANCE or 2 * steps > limit:  # NaN is not worth more steps
+        midpoints = (torch.arange(steps, dtype=torch.float64) + 0.5) / max(1, steps)
+        points = midpoints.to(x) if steps else x.new_ones(1)
+        scores = (x - base) * run_in_chunks(points, rows, sum_gradients).sum(0) / len(points)
+        missing = abs(float(scores.cpu().double().sum()) - difference)
+        error = missing / max(abs(difference), rounding)
+        if not error > TOLERANCE or not steps or 2 * steps > limit:  # NaN is not worth more steps
             break
         steps *= 2
-    if error > TOLERANCE:
+    if error > TOLERANCE and steps:
         warnings.warn(
             f"[completeness] after {steps} steps the scores still miss {error:.1%} of the "
             "difference between input and baseline: do not trust them, or take another baseline.",
             RegardWarning,
             stacklevel=2,
         )
-    return GradientScores(scores, value, baseline_value, error, steps)
-
-
-def gradients_of(function: Function, inputs: Tensor) -> Tensor:
-    """The gradient of each row of a function at its input, (R, …)."""
-    with torch.enable_grad():
-        inputs = inputs.detach().requires_grad_()
-        with torch.backends.cudnn.flags(enabled=False):  # its recurrent kernels: training only
-            values = function(inputs)
-        (gradients,) = torch.autograd.grad(values.sum(), inputs)
-    return gradients
-
-
-def completeness_error(scores: Tensor, value: float, baseline_value: float) -> float:
-    """How much of value − baseline value the sum of scores misses, relative to it."""
-    difference = value - baseline_value
-    rounding = 1e-6 * (abs(value) + abs(baseline_value)) + 1e-30  # is no error
-    missing = abs(float(scores.cpu().double().sum()) - difference)
-    return missing / max(abs(difference), rounding)
+    return MethodScores(scores, value, baseline_value, error, len(points))
 
 
 def integrated_gradients(
     masked: MaskedInput, steps: int = 50, limit: int = MAX_STEPS
-) -> GradientScores:
-    """What each token gives to the goal on the way from the baseline to the input."""
-    x, base = masked.vectors
-    path = integrate(masked.goal_at, x, base, steps, limit, masked.chunk_rows)
-    return sum_by_token(masked, path)
+) -> MethodScores:
+    """What each token gives to the goal on the way from the baseline to the input.
 
-
-def gradient_times_input(masked: MaskedInput) -> GradientScores:
-    """The gradient at the input times (input − baseline): as if the goal were linear."""
-    x, base = masked.vectors
-    with torch.no_grad():
-        value, baseline_value = masked.goal_at(torch.stack((x, base))).tolist()
-    scores = gradients_of(masked.goal_at, x[None])[0] * (x - base)
-    error = completeness_error(scores, value, baseline_value)
-    return sum_by_token(masked, GradientScores(scores, value, baseline_value, error, 1))
-
-
-def sum_by_token(masked: MaskedInput, result: GradientScores) -> GradientScores:
-    """Scores (S, D) of vectors as sums (M,) over their width, of each player."""
-    scores = result.scores.cpu().double().sum(-1)
-    return replace(result, scores=scores[masked.columns])
+    Scores of vectors are summed over their width. No steps: gradient × input.
+    """
+    path = integrate(masked.goal_at, *masked.vectors, steps, limit, masked.chunk_rows)
+    return replace(path, scores=path.scores.cpu().double().sum(-1)[masked.columns])
 
 
 # Attention --------------------------------------------------------------------------------------
@@ -157,16 +125,14 @@ def attention_row(masked: MaskedInput) -> Tensor:
     return torch.stack(rows).mean(0).cpu().double()[masked.columns]
 
 
-def attention_rollout(masked: MaskedInput) -> Tensor:
-    """(M,): how much of each token attention has carried to the goal's place through all layers."""
-    layers, at = layers_to_goal(masked)
-    return rollout(layers)[0, at].cpu().double()[masked.columns]
+def follow_attention(masked: MaskedInput, method: Method) -> Tensor:
+    """(M,): how much of each token attention has carried to the goal's place through all layers.
 
-
-def attention_flow(masked: MaskedInput) -> Tensor:
-    """(M,): how much of each token attention could have carried there at most."""
+    By rollout; by flow how much it could have carried there at most.
+    """
     layers, at = layers_to_goal(masked)
-    return flow(layers, at)[0].cpu().double()[masked.columns]
+    weights = rollout(layers)[0, at] if method == "rollout" else flow(layers, at)[0]
+    return weights.cpu().double()[masked.columns]
 
 
 @torch.no_grad()
@@ -194,9 +160,6 @@ def read_patterns(masked: MaskedInput, part: str, stack: str = "") -> list[Tenso
         problem = f"a model without {stack}{place}"
         raise UsageError("explaining by attention", problem, "one with attention")
     return list(masked.hooked.run(masked.batch, names)[1].values())
-
-
-ATTENTION = {"attention": attention_row, "rollout": attention_rollout, "flow": attention_flow}
 
 
 # Faithfulness -----------------------------------------------------------------------------------
@@ -257,11 +220,8 @@ class PosedQuestion(NamedTuple):
     goal: Goal
     ids: list[int]
     """Tokens of the input."""
-    players: list[int]
-    """Columns of the words that may be absent: all but control tokens."""
-    target: str
-    """The answer that is explained, as it is shown."""
-    against: str | None
+    spell: Callable[[int], str]
+    """How answers are spelt: tokens, or classes."""
 
 
 def explain_text(
@@ -277,36 +237,43 @@ def explain_text(
     baseline: str | None = None,
 ) -> Attribution | AttributionComparison:
     """What each token of a text gives to an answer, by one method or by all that the model has."""
-    question = pose_question(kit, text, target, against)
+    pair = kit.model.config.target is not None  # then the target is how the answer begins
+    answers = (None if pair else target, against)
+    asked = pose_question(kit, text, *answers, DOING, target if pair else None)
     methods = set(METHODS if compare else [method])
     heads = len(head_sites(kit.hooked)) if methods & set(ATTENTION) else 0
-    check_memory(kit, len(question.ids), DOING, heads, bool(methods & {"gradient", "ig"}))
+    check_memory(kit, len(asked.ids), DOING, heads, bool(methods & {"gradient", "ig"}))
+    fixed = {id for role, id in kit.text_tokenizer.specials.items() if role in FIXED}
+    players = [n for n, id in enumerate(asked.ids) if id not in fixed]
+    if not players:
+        raise DataError(DOING, "a text without words", "at least one word")
     absent, absent_name = choose_baseline(kit, baseline)
-    masked = MaskedInput(kit.hooked, question.batch, question.goal, absent, question.players)
-    ids = [question.ids[n] for n in question.players]
+    masked = MaskedInput(kit.hooked, asked.batch, asked.goal, absent, players)
+    ids = [asked.ids[n] for n in players]
     pieces = token_labels(kit.text_tokenizer, ids, "source")
-    asked = (text, question.target, question.against, absent_name, ids, pieces)
+    good, bad = asked.goal.good, asked.goal.bad
+    against = None if bad is None else asked.spell(int(bad))
+    said = (text, asked.spell(int(good)), against, absent_name, ids, pieces)
     if not compare:
-        return Attribution(*asked, method, score_tokens(masked, method, steps, samples))
+        return Attribution(*said, method, score_tokens(masked, method, steps, samples))
     patterns = [name for name in kit.hooked.taps if name.endswith(".pattern")]
     own = any(".cross." not in name for name in patterns)  # a recurrent reader has none of its own
     unusable = set() if own else {"rollout", "flow"} if patterns else set(ATTENTION)
     unusable |= {"flow"} if masked.width > MAX_FLOW_TOKENS else set()
     unusable |= {"gradient", "ig"} if masked.baseline == "drop" else set()
-    usable = [name for name in METHODS if name not in unusable]
-    scores: dict[str, MethodScores] = {
-        name: score_tokens(masked, name, steps, samples) for name in usable
-    }
-    areas: dict[str, Areas] = {}
-    for name, one in scores.items():
-        curves = deletion_and_insertion(masked, one.scores)
-        areas[name] = Areas(curves.deletion_area, curves.insertion_area)
-    count, seed = len(masked.columns), current().seed
-    areas["random"] = Areas(*random_areas(masked, count, RANDOM_ORDERS, seed))
+    scores: dict[str, MethodScores] = {}
+    for name in METHODS:
+        if name not in unusable:
+            one = score_tokens(masked, name, steps, samples)
+            curves = deletion_and_insertion(masked, one.scores)
+            deletion, insertion = curves.deletion_area, curves.insertion_area
+            scores[name] = replace(one, deletion=deletion, insertion=insertion)
+    drawn = random_areas(masked, len(masked.columns), RANDOM_ORDERS, current().seed)
     correlations = {
         a: {b: spearman(scores[a].scores, scores[b].scores) for b in scores} for a in scores
     }
-    return AttributionComparison(*asked, scores, areas, correlations)
+    random = dict(zip(("deletion", "insertion"), drawn, strict=True))
+    return AttributionComparison(*said, scores, random, correlations)
 
 
 def score_tokens(
@@ -314,54 +281,53 @@ def score_tokens(
 ) -> MethodScores:
     """What one method gives each token."""
     count, seed = len(masked.columns), current().seed
-    scores: MethodScores
-    if method == "gradient":
-        scores = gradient_times_input(masked)
-    elif method == "ig":
-        scores = integrated_gradients(masked, steps)
+    if method in ("gradient", "ig"):
+        scores = integrated_gradients(masked, steps if method == "ig" else 0)
     elif method == "lime":
         scores = fit_lime(masked, count, samples or 1000, seed=seed)
     elif method == "shap":
         scores = shapley_values(masked, count, samples, seed)
+    elif method == "attention":
+        weights = attention_row(masked)
+        scores = MethodScores(weights, share=float(weights.sum()))
     else:
-        weights = ATTENTION[method](masked)
-        scores = AttentionScores(weights, None if method == "flow" else float(weights.sum()))
+        weights = follow_attention(masked, method)
+        scores = MethodScores(weights, share=None if method == "flow" else float(weights.sum()))
     if bool(scores.scores.isnan().any()):
         raise RegardError(DOING, "scores that are NaN", "numbers", "check the model's weights")
     return scores
 
 
-def pose_question(kit: Kit, text: str, target: str | None, against: str | None) -> PosedQuestion:
+def pose_question(
+    kit: Kit, text: str, target: str | None, against: str | None, doing: str, begun: str | None
+) -> PosedQuestion:
     """A text as a batch and an answer as a goal, by kind of model.
 
     Answers are classes of a classifier, else tokens: the next one, the one of a gap, or the one
-    after `target`, which is how an encoder-decoder's answer begins. Without a target it is the
+    after `begun`, which is how an encoder-decoder's answer begins. Without a target it is the
     likeliest.
     """
     if not text.strip():
-        raise DataError(DOING, "an empty text", "at least one word")
-    max_tokens_of(kit, DOING)  # says so where it reads no text
+        raise DataError(doing, "an empty text", "at least one word")
+    max_tokens_of(kit, doing)  # says so where it reads no text
     tokenizer, head = kit.text_tokenizer, kit.model.config.head
     if head.size is None:
-        raise UsageError(DOING, "a model that gives vectors only", "one that answers")
+        raise UsageError(doing, "a model that gives vectors only", "one that answers")
     classes: dict[int, str] = {}
     if head.take == "first":
         labels = kit.config.get("id2label") or {}
         classes = {n: str(labels.get(str(n), n)) for n in range(head.size)}
-        asked = AskedText(check_length(kit, tokenizer.encode(text), DOING, text), "")
+        asked = AskedText(check_length(kit, tokenizer.encode(text), doing, text), "")
     else:
-        pair = kit.model.config.target is not None
-        asked = read_asked(kit, text, DOING, (target or "") if pair else "")
-        target = None if pair else target
+        asked = read_asked(kit, text, doing, begun or "")
     if asked.gap is not None and (gaps := asked.ids.count(asked.ids[asked.gap])) > 1:
         note(f"{gaps} gaps: the first is explained")
-    fixed = {id for role, id in tokenizer.specials.items() if role in FIXED}
-    players = [n for n, id in enumerate(asked.ids) if id not in fixed]
-    if not players:
-        raise DataError(DOING, "a text without words", "at least one word")
 
     def find(word: str) -> int:
         return find_class(classes, word) if classes else find_token(tokenizer, asked.before, word)
+
+    def spell(id: int) -> str:
+        return classes[id] if classes else token_label(tokenizer, id)
 
     good, bad = (None if word is None else find(word) for word in (target, against))
     batch = kit.batch([asked.ids], None if asked.written is None else [asked.written])
@@ -373,15 +339,10 @@ def pose_question(kit: Kit, text: str, target: str | None, against: str | None) 
         if bad is not None:
             scores[bad] = -torch.inf
         good = int(scores.argmax())
-    good_name, bad_name = (
-        None if id is None else classes[id] if classes else token_label(tokenizer, id)
-        for id in (good, bad)
-    )
     if good == bad:
-        raise UsageError(DOING, f"{good_name!r} against itself", "two different words")
+        raise UsageError(doing, f"{spell(good)!r} against itself", "two different words")
     other, at = (None if n is None else torch.tensor([n]) for n in (bad, asked.gap))
-    goal = Goal(torch.tensor([good]), other, at)
-    return PosedQuestion(batch, goal, asked.ids, players, str(good_name), bad_name)
+    return PosedQuestion(batch, Goal(torch.tensor([good]), other, at), asked.ids, spell)
 
 
 def find_class(classes: dict[int, str], word: str) -> int:

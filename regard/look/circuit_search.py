@@ -122,8 +122,8 @@ def find_circuit(
             largest = edges_within(hooked, every, list(lost))[:edges]
         except UsageError as error:  # a model whose edges are not scored
             note(f"no edges: {error.found}")
-    seed, kind, keep = config.seed, config.kind, config.keep
-    return Circuit(model, prompts, seed, kind, keep, nodes, certificate, named, largest)
+    about = model, prompts, config.seed, config.kind, config.keep, len(sites)
+    return Circuit(*about, nodes, certificate, named, largest)
 
 
 class AblationTask:

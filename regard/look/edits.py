@@ -86,18 +86,11 @@ class Edit:
             if self.value.shape[-1] % width == 0:  # one head, or heads side by side
                 placed.value = self.value.unflatten(-1, (-1, width))
         if self.kind == "mean" and self.value is not None:  # of another run, known beforehand
-            placed.kind, placed.value = "replace", self.value.mean(placed.over, keepdim=True)
+            own = 3 if place in POSITION else 2 if place in HEAD else 1  # its own dimensions
+            leading = tuple(range(self.value.dim() - own))
+            placed.kind = "replace"
+            placed.value = self.value.mean(leading) if leading else self.value
         return placed
-
-    @property
-    def of_batch(self) -> bool:
-        """Whether a text changes with what else is run."""
-        return self.kind in ("mean", "resample")
-
-    @property
-    def over(self) -> tuple[int, ...]:
-        """What a mean goes over: batch and positions; batch alone for each score of two tokens."""
-        return (0,) if self.place in POSITION else (0, 1)
 
     def __call__(self, x: Tensor) -> Tensor:
         """The activation with the chosen part changed."""
@@ -142,11 +135,16 @@ class Edit:
         return held if held.shape[1] == count else held.amax(1, keepdim=True)  # the last token's
 
     def mean_of(self, x: Tensor) -> Tensor:
-        """The mean over all vectors that are no padding."""
+        """The mean over all vectors that are no padding; of scores of whole texts, over these.
+
+        Each score of two tokens (B, H, T, S) has its own, over the batch.
+        """
+        if x.dim() == 2:
+            return x.mean(0)
+        over = (0,) if self.place in POSITION else (0, 1)
         real = self.spread_out(self.positions(x).expand(len(x), -1) >= 0, x)
-        return torch.where(real, x, 0).sum(self.over, keepdim=True) / real.sum(
-            self.over, keepdim=True
-        ).clamp(min=1)
+        total = torch.where(real, x, 0).sum(over, keepdim=True)
+        return total / real.sum(over, keepdim=True).clamp(min=1)
 
     def spread_out(self, chosen: Tensor, x: Tensor) -> Tensor:
         """A choice of positions (B or 1, T), laid over the dimensions of the activation."""
@@ -180,8 +178,8 @@ class Edit:
                 hit = choose(index, torch.arange(count, device=x.device), count)
                 chosen = chosen & hit.view([-1 if d == dim else 1 for d in range(x.dim())])
         if self.position is not None:
-            places = self.positions(x)
-            length = places.amax(1, keepdim=True) + 1
+            places, held = self.positions(x), self.columns.positions
+            length = (places if held is None else held).amax(1, keepdim=True) + 1
             self.check_position(self.position, length)
             chosen = chosen & self.spread_out(choose(self.position, places, length), x)
         return chosen
@@ -209,7 +207,7 @@ def choose(index: Tensor | slice, places: Tensor, size: Tensor | int) -> Tensor:
     if isinstance(index, slice):
         start, stop = index.start or 0, index.stop
         start = start if start >= 0 else size + start
-        chosen = (places >= start) & ((places - start) % (index.step or 1) == 0)
+        chosen = (places >= 0) & (places >= start) & ((places - start) % (index.step or 1) == 0)
         return chosen if stop is None else chosen & (places < (stop if stop >= 0 else size + stop))
     index = index.to(places.device)
     index = torch.where(index < 0, index + size, index)  # (n,), or (B, n)
@@ -272,8 +270,9 @@ def zero(**where: Unpack[Where]) -> Edit:
 
 
 def mean(reference: Tensor | None = None, **where: Unpack[Where]) -> Edit:
-    """Replace by the mean over batch and positions of `reference`, or of this run without padding.
+    """Replace by the mean over batch and positions of this run without padding, or of `reference`.
 
+    That is an activation of another run, such as `seen[tap][mask]`, of its real tokens.
     Scores and patterns (B, H, T, S) belong to two positions each: their mean is over the batch.
     """
     return Edit("mean", reference, **read_indices(where))
@@ -380,7 +379,7 @@ def parse_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
 
     def numbers(name: str, default: str = "") -> list[int]:
         parts = values.get(name, default).split("+")
-        if not all(part.isdecimal() for part in parts):
+        if not all(part.removeprefix("-").isdecimal() for part in parts):
             raise UsageError(PARSING, f"{values[name]!r} in {text!r}", "whole numbers joined by +")
         return [int(part) for part in parts]
 

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor
 
 from regard.ambient import note, track
 from regard.errors import DataError, RegardError, UsageError
 from regard.interop.side import start_id
 from regard.look.activation_store import DOING, INDEX, ShardWriter, open_writer
 from regard.look.activations import (
-    Captured,
     Selection,
     TextIds,
     gather_rows,
@@ -44,7 +41,6 @@ GROUP_TOKENS = 1 << 18  # of a shard at most, among which texts of like length a
 CPU_TOKENS, GPU_TOKENS = 1024, 16_384  # of a batch
 FAULTS = 10  # texts that could not be read and are named one by one
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-NEW = "new"  # 1 at tokens that the model wrote, 0 at those it was given
 
 
 @dataclass
@@ -204,57 +200,3 @@ def encode_text(kit: Kit, number: int, text: str | RegardError, with_target: boo
         written = kit.text_tokenizer.encode(parts[1], side="target")
         target = [start_id(kit.files, kit.config), *written]
     return TextIds(number, ids, target)
-
-
-# While texts are written --------------------------------------------------------------------------
-
-
-@contextmanager
-def trace_generation(
-    kit: Kit, name: str, taps: Sequence[str], out: Path
-) -> Iterator[GenerationTrace]:
-    """Where captures go; the folder gets its name when all prompts are done."""
-    selection = select_taps(kit.hooked, list(taps))
-    with open_writer(out) as writer, kit.capture(selection.taps) as captured:
-        trace = GenerationTrace(writer, captured, selection.source)
-        yield trace
-        trace.flush()
-        manifest = trace.counts.finish(kit, name, selection, writer)
-    note(f"{out}: {manifest['rows']:,} rows, {human_bytes(manifest['bytes'])}")
-
-
-class GenerationTrace:
-    """Captures on their way into shards."""
-
-    def __init__(self, writer: ShardWriter, captured: list[Captured], source: bool) -> None:
-        self.writer, self.captured, self.source = writer, captured, source
-        self.counts = CorpusCounts()
-        self.rows: list[dict[str, Tensor]] = []
-
-    def skip(self) -> None:
-        """A prompt that could not be read."""
-        self.counts.texts += 1
-        self.counts.skipped += 1
-
-    def take(self, prompts: Sequence[str]) -> None:
-        """What was captured while the answers to these prompts were written."""
-        for prompt, one in zip(prompts, self.captured, strict=True):
-            ids = one.source if self.source else one.ids
-            assert ids is not None
-            places = torch.arange(len(ids))
-            new = torch.zeros_like(places) if self.source else (places >= one.given).long()
-            numbers = (torch.full_like(places, self.counts.texts), places, ids.cpu())
-            index = dict(zip(INDEX, numbers, strict=True)) | {NEW: new}
-            values = {name: x.flatten(1).float().cpu() for name, x in one.values.items()}
-            self.rows.append(index | values)
-            self.counts.add(prompt)
-            self.counts.tokens += len(one.ids)
-        self.captured.clear()
-        if sum(x.nbytes for each in self.rows for x in each.values()) >= SHARD_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write a shard, if there are rows for one."""
-        if self.rows:
-            self.writer.write({n: torch.cat([each[n] for each in self.rows]) for n in self.rows[0]})
-        self.rows = []

@@ -7,9 +7,8 @@ an induction head at the token after that one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
 import torch
@@ -19,12 +18,11 @@ from regard.ambient import current, track
 from regard.core.attention import Attention, View
 from regard.errors import DataError, UsageError, check_known
 from regard.interop.side import start_id
-from regard.look.attention_maps import head_counts
+from regard.look.attention_maps import read_text
 from regard.look.attention_patterns import attention_names, pattern_taps, rebuild_pattern
 from regard.look.hooks import HookedModel
 from regard.look.logit_lens import find_output_attention, output_weights
 from regard.look.results import HeadMeasure, HeadScore, HeadScores
-from regard.look.text_limits import check_length, check_memory
 from regard.model.batch import Batch
 from regard.model.fronts import TextFront
 from regard.model.model import Model
@@ -105,8 +103,14 @@ def repeats_for(
         raise UsageError(DRAWING, problem, "a model that reads text")
     size = min(front.config.vocab for front in texts)
     ids, first = list(range(size)), list[int]()
-    if tokenizer is not None:
-        ids, first = ordinary_ids(tokenizer, size, seed), opening_ids(tokenizer)
+    if tokenizer is not None:  # of a large vocabulary a part; no control tokens
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randperm(min(size, tokenizer.size), generator=generator)[:VOCABULARY]
+        controls = set(tokenizer.specials.values())
+        ids = [id for id in sorted(drawn.tolist()) if id not in controls]
+        ids = [id for id in ids if tokenizer.decode([id]).strip()]
+        begins = {tokenizer.specials.get(role) for role in ("bos", "cls")}
+        first = [id for id in tokenizer.encode("")[:1] if id in begins]
     room = min(longest(front) for front in texts) - max(len(first), int(len(texts) > 1))
     most = min(room // 2, len(ids))
     if length is not None and length > most:
@@ -122,22 +126,6 @@ def longest(front: TextFront) -> int:
     return table or front.config.length or 10 * HALF_TOKENS
 
 
-def ordinary_ids(tokenizer: Tokenizer, size: int, seed: int = 0) -> list[int]:
-    """Tokens that stand for some text, so no control tokens; of a large vocabulary a part."""
-    generator = torch.Generator().manual_seed(seed)
-    known = min(size, tokenizer.size)
-    drawn = sorted(torch.randperm(known, generator=generator)[:VOCABULARY].tolist())
-    controls = set(tokenizer.specials.values())
-    return [id for id in drawn if id not in controls and tokenizer.decode([id]).strip()]
-
-
-def opening_ids(tokenizer: Tokenizer) -> list[int]:
-    """What a tokenizer puts before each text: the id that begins texts, or none."""
-    first = tokenizer.encode("")[:1]
-    begins = {tokenizer.specials.get(role) for role in ("bos", "cls")}
-    return first if first and first[0] in begins else []
-
-
 # From a pattern ---------------------------------------------------------------------------------
 
 
@@ -149,19 +137,6 @@ def repeat_scores(pattern: Tensor, length: int, start: int = 0) -> dict[str, Ten
     after = second.diagonal(1, -2, -1)
     parts = inside.diagonal(-1, -2, -1), same, after
     return {name: part.mean((0, 2)) for name, part in zip(REPEAT_SCORES, parts, strict=True)}
-
-
-def row_entropy(pattern: Tensor) -> Tensor:
-    """Entropy of each row in nats: (B, H, T, S) → (B, H, T); evenly over n keys is log n."""
-    spread: Tensor = torch.special.entr(pattern)
-    return spread.sum(-1)
-
-
-def row_distance(pattern: Tensor) -> Tensor:
-    """Mean distance in columns between query and key: (B, H, T, T) → (B, H, T)."""
-    order = torch.arange(pattern.shape[-1], device=pattern.device)
-    apart = (order[:, None] - order).abs().to(pattern.dtype)
-    return (pattern * apart).sum(-1)
 
 
 def written_norms(attention: Attention, x: Tensor) -> Tensor:
@@ -240,10 +215,15 @@ def score_heads(
 def measure_rows(
     hooked: HookedModel, name: str, pattern: Tensor, z: Tensor | None
 ) -> dict[str, Tensor]:
-    """Entropy, distance and norm (B, H, T) of each query, as far as an attention has them."""
-    measured = {"entropy": row_entropy(pattern)}
+    """Of each query (B, H, T) of a pattern (B, H, T, S), as far as an attention has them:
+
+    the entropy in nats, evenly over n keys log n; the mean distance in columns between query and
+    key; the length of what is written into the stream.
+    """
+    measured = {"entropy": torch.special.entr(pattern).sum(-1)}
     if not name.endswith(".cross"):
-        measured["distance"] = row_distance(pattern)
+        order = torch.arange(pattern.shape[-1], device=pattern.device)
+        measured["distance"] = (pattern * (order[:, None] - order).abs().to(pattern)).sum(-1)
     attention = hooked.model.get_submodule(name)
     if z is not None and isinstance(attention, Attention):
         measured["norm"] = written_norms(attention, z.float())
@@ -276,36 +256,13 @@ def measure_heads(
     attention_names(kit.hooked)  # says so where there are none
     seed, begin = current().seed, start_id(kit.files, kit.config)
     repeats = repeats_for(kit.model, kit.tokenizer, length, rows, seed, begin)
-    batches = None if texts is None else read_batches(kit, texts, rows, measured_on or "the text")
+    batches = None
+    if texts is not None:
+        lines = [line for line in texts if line.strip()]
+        if not lines:
+            raise DataError(DOING, f"no text in {measured_on}", "some lines")
+        pairs = (line.partition("\t") for line in track(lines, DOING))
+        batches = (read_text(kit, text, target or None)[0] for text, _, target in pairs)
     scores = score_heads(kit.hooked, repeats, batches)
     chosen = best_heads(scores, sort) if sort else scores
     return HeadScores(name, repeats.length, rows, seed, measured_on, chosen[:top])
-
-
-def read_batches(kit: Kit, lines: Iterable[str], rows: int, name: str) -> Iterator[Batch]:
-    """Lines that are not empty as a model reads them, so many at once.
-
-    An encoder-decoder reads source TAB target, which may be missing. Patterns take room with the
-    square of a line's length, so long lines are refused first.
-    """
-    encode, pair = kit.text_tokenizer.encode, kit.model.target is not None
-    filled = filter(str.strip, lines)
-    groups = iter(lambda: list(islice(filled, rows)), [])
-    empty = True
-    for group in track(groups, DOING):
-        empty = False
-        sides = [line.partition("\t") if pair else (line, "", "") for line in group]
-        ids = [check_length(kit, encode(source), DOING, source) for source, _, _ in sides]
-        check_memory(kit, max(map(len, ids)), DOING, len(ids) * max(head_counts(kit.hooked)))
-        if not pair:
-            yield kit.batch(ids)
-            continue
-        begin = start_id(kit.files, kit.config)
-        targets = [
-            [begin, *(encode(target, side="target") if tab else [])] for _, tab, target in sides
-        ]
-        for written, (_, _, target) in zip(targets, sides, strict=True):
-            check_length(kit, written, DOING, target, "target")
-        yield kit.batch(ids, targets)
-    if empty:
-        raise DataError(DOING, f"no text in {name}", "some lines")

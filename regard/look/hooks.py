@@ -104,7 +104,7 @@ class HookedModel:
         """Refuse edits by which one text would change with the company it is run in."""
         for name, tap in self.taps.items():
             for edit in [] if tap.hook is None else tap.hook.edits:
-                if edit.of_batch:
+                if edit.kind in ("mean", "resample"):
                     expected = "edits that do not depend on what else is run"
                     fix = "regard.mean(reference), regard.patch(value)"
                     problem = f"{edit.kind} of a run, in {doing}"
@@ -122,8 +122,9 @@ class HookedModel:
                 if isinstance(front, TextFront):
                     front.listener = columns
                 for each in several:
-                    edit = Edit("function", function=each) if callable(each) else each
-                    edit = each if isinstance(each, Edit) else edit
+                    maker = getattr(each, "__module__", "") == Edit.__module__  # zero, not zero()
+                    plain = callable(each) and not isinstance(each, Edit) and not maker
+                    edit = Edit("function", function=each) if plain else each
                     if not isinstance(edit, Edit):
                         expected = "regard.zero(…) or a relative, or a function of the activation"
                         raise UsageError(DOING, f"{wanted!r} at {name}", expected)
@@ -146,7 +147,8 @@ class HookedModel:
                 hook = self.hook(name)
                 hook.edits = [edit for edit in hook.edits if edit not in added]
                 self.update(name)
-            if not any(tap.hook is not None and tap.hook.edits for tap in self.taps.values()):
+            hooks = [tap.hook for tap in self.taps.values() if tap.hook] if placed else []
+            if placed and not any(hook.edits for hook in hooks):
                 for front in (self.model.front, self.model.reader):
                     if isinstance(front, TextFront):
                         front.listener = None

@@ -20,9 +20,10 @@ from torch import Tensor
 
 from regard.ambient import current, note, progress
 from regard.errors import DataError, UsageError
-from regard.look.edits import Edit, patch
+from regard.look.edits import patch
 from regard.look.head_scores import RandomRepeats, repeats_for, score_heads
 from regard.look.hooks import HookedModel
+from regard.look.logit_lens import head_outputs, take_columns
 from regard.look.patching import (
     ROWS,
     Pairs,
@@ -30,11 +31,14 @@ from regard.look.patching import (
     clean_and_corrupt,
     head_sites,
     last_columns,
+    last_stack,
+    last_stream,
     mean_gap,
     patch_paths,
+    taps_of,
 )
 from regard.look.prompts import PromptPair, make_pairs
-from regard.look.results import ClassHead, HeadScore, IndirectObjects, Site
+from regard.look.results import ClassHead, IndirectObjects, Site
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -111,7 +115,7 @@ def ioi_prompts(kit: Kit, count: int, seed: int = 0) -> list[PromptPair]:
 def measure_ioi(kit: Kit, count: int = 64, *, heads: bool = False, top: int = 5) -> IndirectObjects:
     """Logit difference, its interval, share of prompts with IO above S, probability of IO.
 
-    With `heads` the classes of heads too, of which `top` are shown each.
+    With `heads` the heads too that do most, at most `top` of each class.
     """
     seed = current().seed
     pairs = make_pairs(kit, ioi_prompts(kit, count, seed))
@@ -128,14 +132,13 @@ def measure_ioi(kit: Kit, count: int = 64, *, heads: bool = False, top: int = 5)
         io_above_s=float((gap > 0).float().mean()),
         probability_io=float(chance.mean()),
         corrupted_difference=float(pairs.goal(other, pairs.corrupt).mean()),
-        top=top,
     )
     if not heads:
         return figures
     repeats = repeats_for(kit.model, kit.tokenizer, seed=seed)
-    classes = HeadClasses(kit.hooked, pairs, repeats).find()
+    listed = HeadClasses(kit.hooked, pairs, repeats).find(top)
     thresholds = {"looks": MIN_ATTENTION, "effect": MIN_EFFECT}
-    return replace(figures, thresholds=thresholds, rules=RULES, heads=classes)
+    return replace(figures, thresholds=thresholds, rules=RULES, heads=listed)
 
 
 # Heads by class ---------------------------------------------------------------------------------
@@ -148,14 +151,6 @@ class Roles(NamedTuple):
     s1: int
     s2: int
     end: int
-
-
-def find_roles(ids: list[int], io: int, s: int) -> Roles | None:
-    """Where the tokens of IO and S stand; None where they do not stand once and twice."""
-    subject = [n for n, id in enumerate(ids) if id == s]
-    if ids.count(io) != 1 or len(subject) != 2:
-        return None
-    return Roles(ids.index(io), subject[0], subject[1], len(ids) - 1)
 
 
 ATTENDS: dict[str, Callable[[Roles], tuple[int, int]]] = {  # columns of query and key
@@ -173,15 +168,21 @@ RULES = {
     "induction": "look from S2 at the token after S1",
     "duplicate token": "look from S2 at S1",
     "previous token": "look from the token after S1 at S1",
+    "no class": "direct effect, but none of these",
+}
+REPEATED = {  # classes by attention alone: their score on random repeats, and where they look
+    "induction": ("induction", "s2 → s1+1"),
+    "duplicate token": ("duplicate", "s2 → s1"),
+    "previous token": ("previous", "s1+1 → s1"),
 }
 
 
 class HeadClasses:
     """The heads of one model on one set of prompts, by class, after the scheme of Wang et al.
 
-    A head belongs to a class by where it looks and by what it does. Effects are measured only of
-    heads that look where the class does: with 270 heads that is twenty times cheaper, and no class
-    is wider. Each number is measured once.
+    A head belongs to a class by where it looks and by what it does; one that does much and looks
+    nowhere in particular has none. Effects are measured only of heads that look where a class does
+    or that do much by an estimate: with 270 heads that is ten times cheaper.
     """
 
     def __init__(self, hooked: HookedModel, pairs: Pairs, repeats: RandomRepeats) -> None:
@@ -192,25 +193,49 @@ class HeadClasses:
             raise UsageError("looking for classes of heads", problem, "a Transformer")
         self.gap = float(mean_gap(*clean_and_corrupt(hooked, pairs)))
 
-    def find(self) -> dict[str, list[ClassHead]]:
-        """The heads of each class, those that do most first."""
+    def find(self, top: int = 5) -> list[ClassHead]:
+        """The heads of each class, at most `top` of each, those that do most first."""
         with progress("looking for heads") as say:
             say(f"where {len(self.sites)} heads look")
-            near = len(self.looking("end → io"))
-            say(f"direct paths of {near} heads that look at IO")
-            classes = {
-                "name movers": self.by_effect("end → io", self.direct),
-                "negative name movers": self.by_effect("end → io", self.direct, -1),
-            }
+            movers, others = self.looking("end → io"), self.looking("end → s2")
+            say("direct paths")
+            direct = self.direct
+            readers = [self.sites[n] for n in self.movers[:MAX_MOVERS]]
+            queries = [Site(site.tap.removesuffix("z") + "q", site.head) for site in readers]
+            classes: list[tuple[str, str | None, Mapping[int, float | None]]] = [
+                ("name movers", "end → io", {n: direct[n] for n in self.movers}),
+                (
+                    "negative name movers",
+                    "end → io",
+                    {n: direct[n] for n in movers if direct[n] <= -MIN_EFFECT},
+                ),
+            ]
             say("direct paths without the name movers")
-            classes["backup name movers"] = self.by_effect("end → io", self.backup_effects())
+            classes.append(("backup name movers", "end → io", self.backup_effects()))
             say("paths to the queries of the name movers")
-            classes["S-inhibition"] = self.by_effect("end → s2", self.inhibition_effects())
+            effects = self.path_effects(others if queries else [], queries)
+            counting = {n: x for n, x in effects.items() if x >= MIN_EFFECT}
+            classes.append(("S-inhibition", "end → s2", counting))
             say("random repeats")
-            classes["induction"] = self.by_attention("s2 → s1+1", "induction")
-            classes["duplicate token"] = self.by_attention("s2 → s1", "duplicate")
-            classes["previous token"] = self.by_attention("s1+1 → s1", "previous")
-        return classes
+            scores = {(s.layer, s.head): s for s in score_heads(self.hooked, self.repeats)}
+        for name, (_, where) in REPEATED.items():
+            classes.append((name, where, {n: direct.get(n) for n in self.looking(where)}))
+        known = {n for _, _, members in classes for n in members}
+        rest = {n: x for n, x in direct.items() if abs(x) >= MIN_EFFECT and n not in known}
+        heads: list[ClassHead] = []
+        for name, place, members in [*classes, ("no class", None, rest)]:
+            some = []
+            for n, effect in members.items():
+                site, number = self.sites[n], self.sites[n].head or 0
+                looks = None if place is None else float(self.looks[place][n])
+                score = None
+                if name in REPEATED:
+                    measured = scores[site.tap.removesuffix(".z"), number]
+                    score = getattr(measured, REPEATED[name][0])
+                block = int(site.tap.split(".")[2])
+                some.append(ClassHead(name, block, number, looks, effect, score))
+            heads += sorted(some, key=importance)[:top]
+        return sorted(heads, key=importance)
 
     @cached_property
     def looks(self) -> dict[str, Tensor]:
@@ -219,19 +244,16 @@ class HeadClasses:
 
     @cached_property
     def direct(self) -> dict[int, float]:
-        """Direct effects of heads that look at IO."""
-        return self.path_effects(self.looking("end → io"))
+        """Direct effects of heads that look at IO, or do much by an estimate."""
+        strong = direct_estimates(self.hooked, self.pairs, self.sites) / self.gap
+        much = (strong.abs() >= MIN_EFFECT).nonzero()[:, 0].tolist()
+        return self.path_effects(sorted({*self.looking("end → io"), *much}))
 
     @cached_property
     def movers(self) -> list[int]:
         """Heads that look at IO and write it, the strongest first."""
-        strong = [(effect, n) for n, effect in self.direct.items() if effect >= MIN_EFFECT]
-        return [n for _, n in sorted(strong, reverse=True)]
-
-    @cached_property
-    def repeat_scores(self) -> dict[tuple[str, int], HeadScore]:
-        """Scores of heads on random repeats."""
-        return {(s.layer, s.head): s for s in score_heads(self.hooked, self.repeats)}
+        strong = [n for n in self.looking("end → io") if self.direct[n] >= MIN_EFFECT]
+        return sorted(strong, key=lambda n: -self.direct[n])
 
     def looking(self, place: str) -> list[int]:
         """Heads with enough attention there."""
@@ -248,48 +270,46 @@ class HeadClasses:
         shares = effects.mean * float((effects.clean - effects.corrupt).mean()) / self.gap
         return dict(zip(heads, shares.tolist(), strict=True))
 
-    def inhibition_effects(self) -> dict[int, float]:
-        """What heads that look at S2 do through the queries of the name movers."""
-        taps = [self.sites[n] for n in self.movers[:MAX_MOVERS]]
-        queries = [Site(site.tap.removesuffix("z") + "q", site.head) for site in taps]
-        return self.path_effects(self.looking("end → s2"), queries) if queries else {}
-
     def backup_effects(self) -> dict[int, float]:
-        """Direct effects of the others once name movers are ablated, where that makes them grow."""
-        others = [n for n in self.direct if n not in self.movers]
+        """Direct effects of heads that look at IO once name movers are ablated, where they grow."""
+        others = [n for n in self.looking("end → io") if n not in self.movers]
         if not self.movers or not others:
             return {}
         movers = [self.sites[n] for n in self.movers]
-        with self.hooked.editing(mean_ablation(self.hooked, self.pairs, movers)):
+        means = ablation_values(
+            self.hooked, movers, "mean", self.pairs.corrupt, self.pairs.templates
+        )
+        held = {tap: [s.head or 0 for s in movers if s.tap == tap] for tap in means}
+        with self.hooked.editing({tap: patch(x, head=held[tap]) for tap, x in means.items()}):
             later = self.path_effects(others, rows=1)  # unrepeated: a row has its template's mean
-        return {n: x for n, x in later.items() if x - self.direct[n] >= MIN_EFFECT}
-
-    def by_effect(self, place: str, effects: Mapping[int, float], sign: int = 1) -> list[ClassHead]:
-        """Heads whose effect counts, the largest first."""
-        chosen = [n for n in effects if sign * effects[n] >= MIN_EFFECT]
-        chosen.sort(key=lambda n: -sign * effects[n])
-        return [replace(self.head(n, place), effect=effects[n]) for n in chosen]
-
-    def by_attention(self, place: str, kind: str) -> list[ClassHead]:
-        """Heads that look there, the most first, with their score on random repeats."""
-        heads = []
-        for n in sorted(self.looking(place), key=lambda n: -float(self.looks[place][n])):
-            site = self.sites[n]
-            scores = self.repeat_scores[site.tap.removesuffix(".z"), site.head or 0]
-            heads.append(replace(self.head(n, place), score=getattr(scores, kind)))
-        return heads
-
-    def head(self, n: int, place: str) -> ClassHead:
-        """A head, and how much it looks there."""
-        site = self.sites[n]
-        return ClassHead(int(site.tap.split(".")[2]), site.head or 0, float(self.looks[place][n]))
+        return {
+            n: x for n, x in later.items() if x >= MIN_EFFECT and x - self.direct[n] >= MIN_EFFECT
+        }
 
 
-def mean_ablation(hooked: HookedModel, pairs: Pairs, sites: Sequence[Site]) -> dict[str, Edit]:
-    """Edits that hold heads at their mean over the corrupted prompts of the same template."""
-    values = ablation_values(hooked, sites, "mean", pairs.corrupt, pairs.templates)
-    heads = {tap: [s.head or 0 for s in sites if s.tap == tap] for tap in values}
-    return {tap: patch(x, head=heads[tap]) for tap, x in values.items()}
+def importance(head: ClassHead) -> tuple[float, float]:
+    """What heads are sorted by: the largest effect first, then the most attention."""
+    return -abs(head.effect or 0), -(head.looks or 0)
+
+
+@torch.no_grad()
+def direct_estimates(hooked: HookedModel, pairs: Pairs, sites: Sequence[Site]) -> Tensor:
+    """How much of the goal (N,) goes from each head straight to the end, with later MLPs held.
+
+    What a head writes in corrupted prompts is put into the end of the clean stream.
+    """
+    stack, last = last_stack(hooked.model, "looking for heads")[1], last_stream(hooked)
+    at, taps = last_columns(pairs.clean)[:, None], taps_of(sites)
+    logits, own = hooked.run(pairs.clean, [*taps, last])
+    _, other = hooked.run(pairs.corrupt, taps)
+    stream, goals = take_columns(own[last], at), []  # (B, 1, D)
+    for tap in taps:
+        change = take_columns(other[tap] - own[tap], at)  # (B, 1, H, K)
+        written = head_outputs(hooked, change, tap.removesuffix(".z"))  # (B, 1, H, D)
+        for head in written.unbind(2):
+            scores = hooked.model.head(stack.norm(stream + head))[:, 0]  # (B, V)
+            goals.append(pairs.goal(scores, pairs.clean).mean())
+    return (pairs.goal(logits, pairs.clean).mean() - torch.stack(goals)).cpu()
 
 
 @torch.no_grad()
@@ -317,8 +337,9 @@ def locate_roles(pairs: Pairs) -> list[Roles]:
     columns = goal.good.tolist(), goal.bad.tolist(), last_columns(batch).tolist()
     located = []
     for row, io, s, end in zip(batch.ids.tolist(), *columns, strict=True):
-        roles = find_roles(row, io, s)
-        if roles is None:
-            raise DataError("finding the names", "a prompt whose names are not single tokens")
-        located.append(roles._replace(end=end))  # there may be padding after it
+        subject = [n for n, id in enumerate(row) if id == s]
+        if row.count(io) != 1 or len(subject) != 2:
+            problem = "a prompt whose names are not one token each, once and twice"
+            raise DataError("finding the names", problem)
+        located.append(Roles(row.index(io), subject[0], subject[1], end))
     return located

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.errors import RegardWarning, UsageError
 from regard.look.masked_input import SetFunction
-from regard.look.results import LimeScores
+from regard.look.results import MethodScores
 
 SIGMA = 25.0  # width of the kernel, on 100 times the cosine distance
 TRUSTED = 0.5  # R² below which the fit is not to be trusted
@@ -21,7 +21,7 @@ TRUSTED = 0.5  # R² below which the fit is not to be trusted
 
 def fit_lime(
     goal: SetFunction, count: int, samples: int = 1000, ridge: float = 1.0, seed: int = 0
-) -> LimeScores:
+) -> MethodScores:
     """The linear model of a goal by its `count` tokens; warns where it fits badly."""
     if samples < 2 or count < 1:
         problem = f"{samples} samples of {count} tokens"
@@ -29,15 +29,15 @@ def fit_lime(
     kept = draw_subsets(count, samples, seed)
     y = goal(kept).double()
     scores, intercept, r2 = weighted_ridge(kept.double(), y, kernel_weights(kept), ridge)
-    fit = LimeScores(scores, r2, r2 >= TRUSTED, intercept, float(y[0]))
-    if not fit.trusted:
+    if r2 < TRUSTED:
         warnings.warn(
             f"[lime-fit] R² is {r2:.2f}: a sum of tokens does not describe this model here; "
             "do not trust these scores.",
             RegardWarning,
             stacklevel=2,
         )
-    return fit
+    trusted = r2 >= TRUSTED
+    return MethodScores(scores, float(y[0]), r2=r2, trusted=trusted, intercept=intercept)
 
 
 def draw_subsets(count: int, samples: int, seed: int) -> Tensor:

@@ -7,7 +7,7 @@ linear in the stream, and the stream is a sum of what embedding, heads, MLPs and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,9 +17,9 @@ from regard.core.attention import Attention
 from regard.core.block import Block
 from regard.core.norm import RMSNorm
 from regard.core.stack import Stack
-from regard.errors import RegardError, UsageError
-from regard.look.answer_tokens import find_token, read_asked
+from regard.errors import UsageError
 from regard.look.attention_patterns import find_attention
+from regard.look.attribution import pose_question
 from regard.look.hooks import HookedModel
 from regard.look.patching import Goal, goal_columns, last_stack
 from regard.look.results import Contribution, Lens, LensLayer, LensToken, StreamPart
@@ -98,50 +98,37 @@ def read_lens(
     """Follow one token, the target or else the likeliest, through the layers of a model."""
     last_stack(kit.model, LOOKING)  # says so where there is none
     source, _, begun = text.partition("\t" if kit.model.target is not None else "\0")
-    asked, tokenizer = read_asked(kit, source, LOOKING, begun), kit.text_tokenizer
-    batch = kit.batch([asked.ids], None if asked.written is None else [asked.written])
-    column = batch.ids.shape[1] - 1 if asked.gap is None else asked.gap
-    scores = lens_scores(kit.hooked, batch, torch.tensor([[column]]))[:, 0, 0].float()
-    if bool(scores[-1].isnan().any()):
-        problem = "scores of the model that are NaN"
-        raise RegardError(LOOKING, problem, "numbers", "check its weights")
-    scores = scores[:, : tokenizer.size]  # a table of embeddings may be longer
-    followed, other = (
-        None if word is None else find_token(tokenizer, asked.before, word)
-        for word in (target, against)
-    )
-    token = int(scores[-1].argmax()) if followed is None else followed
-
-    def piece(id: int) -> str:
-        return tokenizer.pieces([id])[0]
-
-    probability, rank = follow_token(scores, torch.tensor(token))
+    asked = pose_question(kit, source, target, against, LOOKING, begun)
+    batch, goal = asked.batch, asked.goal
+    column = goal_columns(kit.model, batch, goal)[:, None]
+    whole = kit.model.head.config.take == "first"
+    every = lens_scores(kit.hooked, batch, None if whole else column).float()
+    scores = every.flatten(0, -2)[:, : None if whole else kit.text_tokenizer.size]  # (L + 1, V)
+    probability, rank = follow_token(scores, goal.good[0])
     best = scores.softmax(-1).max(-1)
+
     layers = [
-        LensLayer(
-            "embedding" if n == 0 else f"block {n - 1}",
-            piece(int(best.indices[n])),
-            float(best.values[n]),
-            float(probability[n]),
-            int(rank[n]),
+        LensLayer("embedding" if n == 0 else f"block {n - 1}", asked.spell(id), *figures)
+        for n, (id, *figures) in enumerate(
+            zip(*(x.tolist() for x in (best.indices, best.values, probability, rank)), strict=True)
         )
-        for n in range(len(scores))
     ]
-    mine = LensToken(token, piece(token))
-    rival = None if other is None else LensToken(other, piece(other))
-    bad = None if other is None else torch.tensor([other])
-    goal = Goal(torch.tensor([token]), bad, torch.tensor([column]))
+    mine, rival = (
+        None if id is None else LensToken(int(id), asked.spell(int(id)))
+        for id in (goal.good, goal.bad)
+    )
+    assert mine is not None
+    lens = Lens(name, text, mine, rival, layers, None, top=top)
     try:
         sum_of = direct_attribution(kit.hooked, batch, goal, neurons)
-    except UsageError as error:
-        return Lens(name, text, mine, rival, layers, None, error.found, top=top)
-    values = sum_of.values[:, 0].tolist()
+    except UsageError as reason:
+        return replace(lens, why=reason.found)
     contributions = [
         Contribution(**vars(part), value=value)
-        for part, value in zip(sum_of.parts, values, strict=True)
+        for part, value in zip(sum_of.parts, sum_of.values[:, 0].tolist(), strict=True)
     ]
-    total = float(sum_of.goal[0]), float(sum_of.error[0])
-    return Lens(name, text, mine, rival, layers, contributions, "", *total, top)
+    logit, error = float(sum_of.goal[0]), float(sum_of.error[0])
+    return replace(lens, contributions=contributions, goal=logit, error=error)
 
 
 # Heads and what they write ----------------------------------------------------------------------
@@ -218,17 +205,20 @@ def direct_attribution(
     at, toward, constants = direction(hooked.model, stack.norm, seen[last], batch, goal)
     parts, values = list[StreamPart](), list[Tensor]()
 
-    def add(kind: str, layer: str, gave: Tensor, block: int | None = None) -> None:
+    def add(kind: str, layer: str, name: str, gave: Tensor, block: int | None = None) -> None:
         """One part's (B,), or those of all heads or neurons (N, B)."""
-        whole = gave.dim() == 1
-        numbers = [None] if whole else range(len(gave))
-        parts.extend(StreamPart(kind, layer, block, number) for number in numbers)
-        values.extend([gave] if whole else gave)
+        name = name if block is None else f"block {block} {name}"
+        if gave.dim() == 1:
+            parts.append(StreamPart(kind, layer, block, None, name))
+            values.append(gave)
+            return
+        parts.extend(StreamPart(kind, layer, block, n, f"{name} {n}") for n in range(len(gave)))
+        values.extend(gave)
 
     def at_goal(tap: str) -> Tensor:
         return take_columns(seen[tap], at[:, None])[:, 0]
 
-    add("embed", f"{name}.embed", (at_goal(f"{name}.embed") * toward).sum(-1))
+    add("embed", f"{name}.embed", "embedding", (at_goal(f"{name}.embed") * toward).sum(-1))
     for n, block in enumerate(blocks):
         path = f"{name}.blocks.{n}"
         for kind, attention in (("attn", block.attn), ("cross", block.cross)):
@@ -236,18 +226,19 @@ def direct_attribution(
                 continue
             layer, z = f"{path}.{kind}", at_goal(f"{path}.{kind}.z")  # (B, H, K)
             along = torch.einsum("bd,dhk->bhk", toward, output_weights(attention).to(z.dtype))
-            add("head" if kind == "attn" else "cross", layer, (z * along).sum(-1).T, n)
+            part = ("head", "head") if kind == "attn" else ("cross", "cross head")
+            add(part[0], layer, part[1], (z * along).sum(-1).T, n)
             if attention.o.bias is not None:
-                add("bias", layer, toward @ attention.o.bias, n)
+                add("bias", layer, f"bias of {kind}", toward @ attention.o.bias, n)
         thoughts, down = at_goal(f"{path}.mlp.{thought}"), block.mlp.down
         if not neurons:
-            add("mlp", f"{path}.mlp", (thoughts * toward).sum(-1), n)
+            add("mlp", f"{path}.mlp", "MLP", (thoughts * toward).sum(-1), n)
             continue
-        add("neuron", f"{path}.mlp", (thoughts * (toward @ down.weight)).T, n)
+        add("neuron", f"{path}.mlp", "neuron", (thoughts * (toward @ down.weight)).T, n)
         if down.bias is not None:
-            add("bias", f"{path}.mlp", toward @ down.bias, n)
+            add("bias", f"{path}.mlp", "bias of mlp", toward @ down.bias, n)
     for what, constant in constants.items():
-        add("bias", what, constant)
+        add("bias", what, f"bias of the {what}", constant)
     return DirectAttribution(parts, torch.stack(values), goal(logits, batch))
 
 

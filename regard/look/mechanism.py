@@ -27,7 +27,7 @@ from regard.look.attention_patterns import find_attention
 from regard.look.edits import Edit, mean, zero
 from regard.look.head_scores import RandomRepeats, best_heads, repeats_for, score_heads
 from regard.look.logit_lens import copy_score
-from regard.look.patching import head_sites, mlp_sites, send_along_paths, taps_of
+from regard.look.patching import head_sites, last_stack, mlp_sites, send_along_paths, taps_of
 from regard.look.results import HeadScore, Site
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -195,7 +195,11 @@ class HeadClaim:
         __tracebackhide__ = True
         if into not in ("q", "k", "v"):
             raise UsageError("testing a mechanism", f"an edge into {into!r}", "q, k or v")
-        if not can_read(self.layer, reader.layer, into):
+        last_stack(self.model.kit.model, "testing a mechanism")  # says so where there are no blocks
+        (stack, *here), (other, *there) = self.layer.split("."), reader.layer.split(".")
+        places = [(int(block), kind == "cross") for _, block, kind in (here, there)]
+        later = stack == other and places[0] < places[1]
+        if not (stack == "encoder" if there[-1] == "cross" and into != "q" else later):
             problem = f"an edge from {self.layer} into {into} of {reader.layer}"
             raise UsageError("testing a mechanism", problem, "a reader that comes after the head")
         hooked, batch = self.model.kit.hooked, self.model.batch(on)
@@ -223,15 +227,6 @@ class HeadClaim:
             f"the {kind} score of head {mine.name} is {value:.3f}, not {at_least:g}; "
             f"the best: {listing(best, kind)}"
         )
-
-
-def can_read(writer: str, reader: str, into: str) -> bool:
-    """Whether what an attention writes reaches another's q, k or v, by their paths."""
-    (stack, *before), (other, *after) = writer.split("."), reader.split(".")
-    if after[-1] == "cross" and into != "q":
-        return stack == "encoder"
-    places = [(int(block), kind == "cross") for _, block, kind in (before, after)]
-    return stack == other and places[0] < places[1]
 
 
 def ablation(by: str, head: int | Sequence[int] | None) -> Edit:

@@ -62,7 +62,6 @@ def make_page(
 # Alignments: words light up with what they came from ----------------------------------------------
 
 LEAST = 0.01  # smaller weights are not written
-GRID = 40  # words of either side above which there is no grid
 
 
 class AlignedWord(NamedTuple):
@@ -108,9 +107,6 @@ section { border-top: 1px solid var(--rule); padding: 1rem 0; }
 .source { color: var(--ink); } .target { font-weight: 600; }
 .legend, .info, .others, details { color: var(--soft); font-size: .9rem; }
 .info { min-height: 1.4em; margin: .2rem 0; } .notes { font-size: .95rem; margin: .4rem 0; }
-table { border-collapse: collapse; font-size: .75rem; } td { width: 1.4rem; height: 1.4rem; }
-td, th { border: 1px solid var(--rule); padding: .1rem .3rem; font-weight: 400; }
-thead th { writing-mode: vertical-rl; } .scroll { overflow-x: auto; }
 """
 
 ALIGNMENT_SCRIPT = """
@@ -157,7 +153,7 @@ def alignment_page(title: str, sentences: Sequence[AlignedSentence]) -> str:
 
 
 def sentence_html(sentence: AlignedSentence) -> str:
-    """One sentence: both sides, notes, other translations, and all weights of a short one."""
+    """One sentence: both sides, notes, and other translations."""
 
     def attribute(value: object) -> str:
         return html.escape(json.dumps(value, separators=(",", ":")))
@@ -173,7 +169,7 @@ def sentence_html(sentence: AlignedSentence) -> str:
     return (
         f"<section {data}>{words_html('source', sentence.source)}"
         f'{words_html("target", sentence.target)}<p class="info" aria-live="polite"></p>'
-        f"{notes}{others}{weights_html(sentence)}</section>"
+        f"{notes}{others}</section>"
     )
 
 
@@ -187,22 +183,6 @@ def words_html(name: str, words: Sequence[AlignedWord]) -> str:
         before = html.escape(word.before)
         spans.append(f'{before}<span tabindex="0" data-hint="{hint}"{style}>{text}</span>')
     return f'<p class="words {name}">{"".join(spans)}</p>'
-
-
-def weights_html(sentence: AlignedSentence) -> str:
-    """All weights of a short sentence as a table."""
-    if not sentence.weights or max(len(sentence.source), len(sentence.target)) > GRID:
-        return ""
-    head = "".join(f"<th>{html.escape(w.text)}</th>" for w in sentence.source)
-    rows = []
-    for word, weights in zip(sentence.target, sentence.weights, strict=True):
-        cells = (
-            f'<td style="background: rgba(var(--light), {w:.2f})" title="{w:.2f}"></td>'
-            for w in weights
-        )
-        rows.append(f"<tr><th>{html.escape(word.text)}</th>{''.join(cells)}</tr>")
-    table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    return f'<details><summary>all weights</summary><div class="scroll">{table}</div></details>'
 
 
 # Attention ----------------------------------------------------------------------------------------

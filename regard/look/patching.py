@@ -155,10 +155,12 @@ def measure_sets(
     chosen: Tensor,
     values: Values,
     rows: int = ROWS,
+    run: Callable[[Batch, dict[str, Edit]], Tensor] | None = None,
 ) -> Tensor:
     """The goal (sets, B) when the sites of each set, chosen (sets, N), hold other values.
 
     One forward pass tries many sets: the batch is repeated, each copy with masks of its own.
+    `run` gives the logits of such a batch with its edits; without it the model runs as it is.
     """
     goals, count = [], len(batch.ids)
     for part in chosen.split(max(1, rows // count)):
@@ -168,7 +170,7 @@ def measure_sets(
             value = tile_rows(values[tap], sets) if len(values[tap]) > 1 else values[tap]
             edits[tap] = patch(value, mask=mask.repeat_interleave(count, 0))
         tiled = batch.tile(sets)
-        logits, _ = hooked.run(tiled, (), edits)
+        logits = hooked.run(tiled, (), edits)[0] if run is None else run(tiled, edits)
         goals.append(goal.rows(sets)(logits, tiled).view(sets, count).cpu())
     return torch.cat(goals)
 
@@ -259,8 +261,8 @@ def patch_sites(
     Effects are shares of the difference that the corruption makes.
     """
     if not sites:  # a recurrent model has no heads and no MLPs; its states are taps like others
-        expected = "heads or MLPs of a Transformer, or Site(tap) for other taps"
-        raise UsageError("patching", "no places to patch", expected)
+        expected, fix = "heads or MLPs of a Transformer", "over stream patches recurrent states"
+        raise UsageError(DOING, "a model without places to patch", expected, fix)
     clean, corrupt = clean_and_corrupt(hooked, pairs)
     gap = mean_gap(clean, corrupt)
     into, source, start = pairs.corrupt, pairs.clean, corrupt
@@ -375,18 +377,15 @@ def patch_paths(
     held = taps_of([*head_sites(hooked), *(mlp_sites(hooked) if freeze_mlps else [])])
     _, old = hooked.run(pairs.clean, held)
     _, new = hooked.run(pairs.corrupt, taps_of(senders))
-    goals, count = [], len(pairs.clean.ids)
-    for part in torch.eye(len(senders), dtype=torch.bool).split(max(1, rows // count)):
-        sets = len(part)
-        tiled = pairs.clean.tile(sets)
+
+    def run(batch: Batch, sent: dict[str, Edit]) -> Tensor:
+        sets = len(batch.ids) // len(clean)
         frozen = {tap: tile_rows(old[tap], sets) for tap in held}
-        sent = {
-            tap: patch(tile_rows(new[tap], sets), mask=mask.repeat_interleave(count, 0))
-            for tap, mask in site_masks(senders, part, new).items()
-        }
-        logits = send_along_paths(hooked, tiled, frozen, sent, receivers)
-        goals.append(pairs.goal.rows(sets)(logits, tiled).view(sets, count).cpu())
-    return Effects((torch.cat(goals) - clean) / -gap, clean, corrupt)
+        return send_along_paths(hooked, batch, frozen, sent, receivers)
+
+    each = torch.eye(len(senders), dtype=torch.bool)
+    goals = measure_sets(hooked, pairs.clean, pairs.goal, senders, each, new, rows, run)
+    return Effects((goals - clean) / -gap, clean, corrupt)
 
 
 # One call for all ways --------------------------------------------------------------------------
@@ -423,11 +422,11 @@ def measure_effects(
         "paths" if to else "first order" if fast else "patching",
         "noise" if noise or fast or to else "denoise",
         [
-            SiteEffect(*site, mean, error)
+            SiteEffect(site.tap, site.head, site.position, mean, error)
             for site, mean, error in zip(sites, effects.mean.tolist(), errors, strict=True)
         ],
         over,
-        " ".join(to),
+        " ".join(to) or None,
         top,
     )
 
@@ -435,24 +434,17 @@ def measure_effects(
 def find_sites(hooked: HookedModel, over: Over, pairs: Pairs) -> list[Site]:
     """Every head, every MLP, or the stream before each block at each position."""
     clean = pairs.clean
-    if over == "heads":
-        sites = head_sites(hooked)
-    elif over == "mlps":
-        sites = mlp_sites(hooked)
-    else:
-        masks = (clean.mask, clean.source_mask)
-        if any(mask is not None and not bool(mask.all()) for mask in masks):
-            raise DataError(DOING, "prompts of different lengths", "one length, for the stream")
-        sites = [
-            Site(tap, None, n)
-            for tap in hooked.taps
-            if tap.endswith((".resid_pre", ".state")) and ".back." not in tap  # read backwards
-            for n in range((clean.inputs if tap.startswith("encoder.") else clean.ids).shape[1])
-        ]
-    if not sites:
-        fix = "--over stream patches the states of a recurrent model"
-        raise UsageError(DOING, f"a model without {over}", "one that has them", fix)
-    return sites
+    if over != "stream":
+        return head_sites(hooked) if over == "heads" else mlp_sites(hooked)
+    masks = (clean.mask, clean.source_mask)
+    if any(mask is not None and not bool(mask.all()) for mask in masks):
+        raise DataError(DOING, "prompts of different lengths", "one length, for the stream")
+    return [
+        Site(tap, None, n)
+        for tap in hooked.taps
+        if tap.endswith((".resid_pre", ".state")) and ".back." not in tap  # read backwards
+        for n in range((clean.inputs if tap.startswith("encoder.") else clean.ids).shape[1])
+    ]
 
 
 def find_receivers(hooked: HookedModel, names: Sequence[str]) -> list[Site]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import UsageError
@@ -19,12 +16,6 @@ if TYPE_CHECKING:
 SENTENCES = 6  # of a picture
 WIDEST = 60  # words of a grid that can still be read
 NAMED = 80  # tokens of a side that can be named
-MISSING = "no picture: matplotlib is not installed (pip install 'regard[plot]')"
-
-
-def can_draw() -> bool:
-    """Whether matplotlib is there."""
-    return find_spec("matplotlib") is not None
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -35,15 +26,6 @@ def new_figure(width: float, height: float) -> Figure:
         problem, fix = "matplotlib is not installed", "pip install 'regard[plot]'"
         raise UsageError("drawing a picture", problem, "the plot extra", fix) from None
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def png(figure: Figure) -> bytes:
-    """The bytes of a figure."""
-    data = BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # a script that the font has not: a box
-        figure.savefig(data, format="png", dpi=120)
-    return data.getvalue()
 
 
 def label(text: str) -> str:

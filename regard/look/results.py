@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import math
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import zip_longest
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from regard.errors import DataError, UsageError
-from regard.result import Grid, Result, Row, grid_of, human, human_bytes, plain, shown
+from regard.result import Grid, Result, Row, grid_of, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,8 +24,7 @@ LEVELS = 255  # steps of a weight from 0 to 1
 LINKS_SHOWN = 3  # of a token
 HEADS_SHOWN = 10  # described one by one
 TOKENS_SHOWN = 40  # whose links are listed, and columns of the heat map
-TABLE_HEADS = 12  # across
-RAMPS = " ▁▂▃▄▅▆▇█", " .:-=+*%@"  # the second for terminals without block characters
+RAMP = " ▁▂▃▄▅▆▇█"
 
 
 class HeadMap(NamedTuple):
@@ -58,6 +56,14 @@ class HeadMap(NamedTuple):
         return sorted(pairs, key=lambda link: -link[1])[:most]
 
 
+class HeadLink(NamedTuple):
+    """A query, what it looks at, and how much."""
+
+    query: int
+    key: int
+    weight: float
+
+
 class HeadFacts(NamedTuple):
     """A head in three figures."""
 
@@ -65,8 +71,8 @@ class HeadFacts(NamedTuple):
     """Mean number of places between a query and what it looks at."""
     entropy: float
     """Mean over queries, in bits: 0 looks at one key."""
-    link: tuple[int, int, float]
-    """Query, key and weight of the strongest link, between different tokens of one text."""
+    link: HeadLink
+    """The strongest, between different tokens of one text."""
 
 
 class StackMaps(NamedTuple):
@@ -112,6 +118,18 @@ class HeadEffects(NamedTuple):
 
 
 @dataclass(frozen=True)
+class DescribedHead(Row):
+    """A head as it is listed."""
+
+    head: str
+    strongest_link: str
+    weight: float = shown("{:.0%}")
+    distance: float = shown("{:.1f}")
+    bits: float = shown("{:.1f}")
+    if_off: float | None = shown("{:+.2f}")
+
+
+@dataclass(frozen=True)
 class AttentionMaps(Result):
     """{heading}."""
 
@@ -143,26 +161,29 @@ class AttentionMaps(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Figures of each head, the heaviest links of those shown; the maps are in the page."""
-        maps, head = self.stack(), self.shown_head
-        shown = maps.mean if head is None else maps.heads[head[0]][head[1]]
-        data: dict[str, Any] = {"tokens": self.tokens, "stacks": []}
+        maps, head, stacks = self.stack(), self.shown_head, []
         for each in self.maps:
             effects = self.effects.get(each.stack)
             heads = [
-                {"block": block, "head": number, "distance": fact.distance, "entropy": fact.entropy}
-                | {"link": dict(zip(("query", "key", "weight"), fact.link, strict=True))}
+                {"block": block, "head": number, **fact._asdict(), "link": fact.link._asdict()}
                 | ({} if effects is None else {"effect": float(effects.changes[block, number, -1])})
                 for block, row in enumerate(each.facts)
                 for number, fact in enumerate(row)
             ]
             sides = {"stack": each.stack, "queries": each.sides[0], "keys": each.sides[1]}
-            data["stacks"].append(sides | {"heads": heads})
-        data |= {"stack": maps.stack, "head": None if head is None else list(head)}
-        links = (shown.links(n, LINKS_SHOWN) for n in range(len(self.tokens[maps.sides[0]])))
+            stacks.append(sides | {"heads": heads})
+        data: dict[str, Any] = {"tokens": self.tokens, "stacks": stacks, "stack": maps.stack}
+        data["head"] = None if head is None else list(head)
+        links = (self.shown().links(n, LINKS_SHOWN) for n in range(len(maps.mean.counts)))
         data["links"] = [[{"key": k, "weight": w} for k, w in row] for row in links]
         if self.forecast is not None:
             data["forecast"] = [{"text": word, "probability": p} for word, p in self.predicted()]
         return data
+
+    def shown(self) -> HeadMap:
+        """The map that is listed: of one head, or the mean of all."""
+        maps, head = self.stack(), self.shown_head
+        return maps.mean if head is None else maps.heads[head[0]][head[1]]
 
     def predicted(self) -> list[tuple[str, float]]:
         """The likeliest words at the last position, or of the whole text, with probabilities."""
@@ -172,81 +193,41 @@ class AttentionMaps(Result):
         return [(self.words[int(token)], float(share)) for token, share in pairs]
 
     def parts(self) -> Iterator[str | Grid]:
-        """Heads in a table, some described, where each token looks, what is predicted."""
-        maps = self.stack()
-        blocks = (sys.stdout.encoding or "").lower().startswith("utf")
-        ramp = RAMPS[0 if blocks else 1]
-        yield from self._heads(maps, ramp)
-        yield self._described(maps)
-        yield self._links(maps, ramp)
-        if words := self.predicted():
-            said = ", ".join(f"{word.strip()} {share:.1%}" for word, share in words)
-            yield f"predicted {self._where()}: {said}"
-
-    def _where(self) -> str:
-        return "of the whole text" if self.whole else "at the last token"
-
-    def _heads(self, maps: StackMaps, ramp: str) -> Iterator[Grid]:
-        """Blocks × heads: mean distance and spread of each."""
-        title = f"{maps.stack}: mean distance of what each head looks at, in tokens; "
-        title += f"{ramp[1]} looks at one token, {ramp[-1]} at all alike"
-        most, steps = math.log2(max(2, maps.mean.width)), len(ramp) - 1
-        for first in range(0, len(maps.facts[0]), TABLE_HEADS):
-            heads = range(first, min(first + TABLE_HEADS, len(maps.facts[0])))
-            rows = [[str(block)] for block in range(len(maps.facts))]
-            for row, facts in zip(rows, maps.facts, strict=True):
-                for fact in (facts[head] for head in heads):
-                    mark = ramp[1 + min(steps - 1, int(fact.entropy / most * steps))]
-                    row.append(f"{fact.distance:.1f}{mark}")
-            yield Grid(title if first == 0 else "", ["block", *map(str, heads)], rows)
-
-    def _described(self, maps: StackMaps) -> Grid:
-        """Some heads: those that do most for the last forecast, else those with a firm link."""
-        effects, asking, seen = self.effects.get(maps.stack), *self._sides(maps)
-        every = [(b, h) for b, row in enumerate(maps.facts) for h in range(len(row))]
-        change = None if effects is None else effects.changes[..., -1]
-        title, columns = "", ["head", "strongest link", "weight", "distance", "bits"]
-        if change is None:
-            every.sort(key=lambda at: -maps.facts[at[0]][at[1]].link[2])
-        else:
-            every.sort(key=lambda at: -abs(change[at]))
-            columns.append("if off")
-            title = "if off: change of the log-probability of the likeliest prediction "
-            title += self._where()
-        rows = []
-        for block, head in every[:HEADS_SHOWN]:
-            fact = maps.facts[block][head]
-            query, key, weight = fact.link
-            row = [f"{block}.{head}", f"{asking[query]} → {seen[key]}", f"{weight:.0%}"]
-            row += [f"{fact.distance:.1f}", f"{fact.entropy:.1f}"]
-            rows.append(row if change is None else [*row, f"{change[block, head]:+.2f}"])
-        return Grid(title, columns, rows, left=2)
-
-    def _links(self, maps: StackMaps, ramp: str) -> Grid:
-        """A row for each token: a heat map of short texts, and what it looks at most."""
-        head, (asking, seen) = self.shown_head, self._sides(maps)
-        shown = maps.mean if head is None else maps.heads[head[0]][head[1]]
-        name = "the mean of all heads" if head is None else f"head {head[0]}.{head[1]}"
-        first = max(0, len(asking) - TOKENS_SHOWN)
-        part = f" (the last {TOKENS_SHOWN} of {len(asking):,} tokens)" if first else ""
-        dense = shown.dense() if len(seen) <= TOKENS_SHOWN else None
-        rows = []
-        for query in range(first, len(asking)):
-            links = shown.links(query, LINKS_SHOWN)
-            row = [asking[query]]
-            if dense is not None:  # the root of a weight, so that small ones are seen too
-                marks = (ramp[round(math.sqrt(w) * (len(ramp) - 1))] for w in dense[query])
-                row.append(f"|{''.join(marks)}|")
-            rows.append([*row, ", ".join(f"{seen[key]} {weight:.0%}" for key, weight in links)])
-        title = f"{maps.stack}, where each token looks: {name}{part}"
-        return Grid(title, [""] * len(rows[0]), rows, left=3)
-
-    def _sides(self, maps: StackMaps) -> tuple[list[str], list[str]]:
-        """Tokens of both sides, short enough for a table."""
+        """Heads that do most, where each token looks, what is predicted."""
         from regard.look.labels import fit
 
-        asking, seen = ([fit(t, 16).rstrip() for t in self.tokens[side]] for side in maps.sides)
-        return asking, seen
+        maps, head = self.stack(), self.shown_head
+        asking, seen = ([fit(t, 14).rstrip() for t in self.tokens[side]] for side in maps.sides)
+        where = "of the whole text" if self.whole else "at the last token"
+        effects = self.effects.get(maps.stack)
+        heads = [
+            DescribedHead(
+                f"{b}.{h}",
+                f"{asking[fact.link.query]} → {seen[fact.link.key]}",
+                *(fact.link.weight, fact.distance, fact.entropy),
+                None if effects is None else float(effects.changes[b, h, -1]),
+            )
+            for b, row in enumerate(maps.facts)
+            for h, fact in enumerate(row)
+        ]
+        heads.sort(key=lambda one: -abs(one.weight if one.if_off is None else one.if_off))
+        title = f"{maps.stack}; if off: change of the log-probability of the likeliest {where}"
+        yield grid_of(maps.stack if effects is None else title, heads[:HEADS_SHOWN])
+        dense = self.shown().dense() if len(seen) <= TOKENS_SHOWN else None
+        first = max(0, len(asking) - TOKENS_SHOWN)
+        lines = []
+        for query in range(first, len(asking)):
+            weights = () if dense is None else dense[query]  # roots: small ones are seen too
+            marks = "".join(RAMP[round(math.sqrt(w) * (len(RAMP) - 1))] for w in weights)
+            links = self.shown().links(query, LINKS_SHOWN)
+            said = ", ".join(f"{seen[key]} {weight:.0%}" for key, weight in links)
+            lines.append((asking[query], f"|{marks}|" if marks else "", said))
+        name = "the mean of all heads" if head is None else f"head {head[0]}.{head[1]}"
+        part = f" (the last {TOKENS_SHOWN} of {len(asking):,} tokens)" if first else ""
+        yield Grid(f"where each token looks: {name}{part}", ("", "", ""), lines, left=3)
+        if words := self.predicted():
+            said = ", ".join(f"{word.strip()} {share:.1%}" for word, share in words)
+            yield f"predicted {where}: {said}"
 
     def page(self) -> str:
         """One page, which needs no network: all heads, one head large, heads off by click."""
@@ -256,8 +237,6 @@ class AttentionMaps(Result):
 
     def _repr_html_(self) -> str:
         """The page in a frame of its own, for a notebook."""
-        import html
-
         page = html.escape(self.page())
         return f'<iframe srcdoc="{page}" style="width:100%;height:700px;border:0"></iframe>'
 
@@ -304,22 +283,16 @@ class HeadScore(Row):
 
 @dataclass(frozen=True)
 class HeadScores(Result):
-    """What was measured of the heads of a model, on random tokens that are repeated."""
+    """{model} on {rows} × 2 × {length} random tokens of seed {seed}."""
 
     model: str = shown(table=False)
     length: int = shown(table=False)
     """Tokens of the random half that is repeated."""
     rows: int = shown(table=False)
     seed: int = shown(table=False)
-    measured_on: str | None = shown(table=False)
-    """The text or file that entropy, distance and norm were measured on; None: random tokens."""
+    measured_on: str | None = shown(title="entropy, distance, norm on")
+    """The text or file that these were measured on; None: the random tokens."""
     heads: list[HeadScore] = shown()
-
-    def title(self) -> str:
-        """What was measured on what."""
-        where = f"{self.rows} × 2 × {self.length} random tokens of seed {self.seed}"
-        rest = f"; entropy, distance, norm on {self.measured_on}" if self.measured_on else ""
-        return f"{self.model} on {where}{rest}"
 
 
 # Lens ---------------------------------------------------------------------------------------------
@@ -342,34 +315,22 @@ class LensLayer(Row):
 class StreamPart(Row):
     """One writer into the stream, or a constant."""
 
-    kind: str
+    kind: str = shown(table=False)
     """embed, head, cross, mlp (its own bias included), neuron or bias."""
-    layer: str
+    layer: str = shown(table=False)
     """Path of the module, such as decoder.blocks.3.attn."""
-    block: int | None = None
-    head: int | None = None
+    block: int | None = shown(table=False)
+    head: int | None = shown(table=False)
     """Number of the head, or of the neuron."""
-
-    @property
-    def name(self) -> str:
-        """As people say it, such as block 3 head 5."""
-        if self.block is None:
-            return {"embed": "embedding"}.get(self.kind, f"bias of the {self.layer}")
-        if self.kind == "bias":
-            return f"block {self.block} bias of {self.layer.rpartition('.')[2]}"
-        kind = {"mlp": "MLP", "cross": "cross head"}.get(self.kind, self.kind)
-        return f"block {self.block} {kind}" + ("" if self.head is None else f" {self.head}")
+    name: str = shown()
+    """As people say it, such as block 3 head 5."""
 
 
 @dataclass(frozen=True)
 class Contribution(StreamPart):
     """What a part gave to the logit."""
 
-    value: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """With the part's name."""
-        return {**super().to_dict(), "name": self.name}
+    value: float = shown("{:+.4f}")
 
 
 @dataclass(frozen=True)
@@ -384,49 +345,28 @@ class LensToken(Row):
 class Lens(Result):
     """{text}."""
 
-    model: str
-    text: str
-    target: LensToken
+    model: str = shown(table=False)
+    text: str = shown(table=False)
+    target: LensToken = shown()
     """The token that is followed."""
-    against: LensToken | None
+    against: LensToken | None = shown()
     """The token whose logit is taken away, if any."""
-    layers: list[LensLayer]
-    contributions: list[Contribution] | None
+    layers: list[LensLayer] = shown()
+    contributions: list[Contribution] | None = shown(json="parts", title="who wrote the logit")
     """What each part of the model wrote towards the logit; None where it is no such sum."""
-    why: str = ""
+    why: str | None = shown(optional=True, title="no contributions", default=None)
     """Why there are no contributions."""
-    goal: float | None = None
+    goal: float | None = shown(optional=True, default=None)
     """The logit, or difference of two, that the model gave."""
-    error: float | None = None
+    error: float | None = shown("{:.1e}", optional=True, default=None)
     """Sum of the contributions less the goal."""
-    top: int = shown(json=False, default=20)
+    top: int = shown(json=False, table=False, default=20)
     """Contributions that are shown to people."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The layers, and each part's contribution or why there is none."""
-        data = super().to_dict()
-        data["parts"] = data.pop("contributions")
-        for name in ("goal", "error") if self.contributions is None else ("why",):
-            del data[name]
-        return data
 
     def parts(self) -> Iterator[str | Grid]:
         """What each layer would say, and who wrote the answer, largest first."""
-        own = self.target.piece
-        yield grid_of(f"{self.text} → {own}", self.layers)
-        if self.contributions is None:
-            yield f"no contributions: {self.why}"
-            return
-        order = sorted(self.contributions, key=lambda part: -abs(part.value))
-        written = [(part.name, f"{part.value:+.4f}") for part in order[: self.top]]
-        if rest := order[self.top :]:
-            total = sum(part.value for part in rest)
-            written.append((f"{len(rest)} smaller ones", f"{total:+.4f}"))
-        less = "" if self.against is None else f" less that of {self.against.piece}"
-        title = f"logit of {own}{less}: who wrote it"
-        yield Grid(title, ("part", "contribution"), written)
-        total = sum(part.value for part in self.contributions)
-        yield f"  sum {total:.4f}, model {self.goal:.4f}, error {self.error:.1e}"
+        largest = sorted(self.contributions or (), key=lambda part: -abs(part.value))
+        return Result.parts(replace(self, contributions=largest[: self.top]))
 
 
 # Extraction ---------------------------------------------------------------------------------------
@@ -464,18 +404,6 @@ class Extraction(Result):
         """That of bad data where texts were skipped."""
         return DataError.exit_code if self.skipped else 0
 
-    def parts(self) -> Iterator[str | Grid]:
-        """The shape of each tap, then how much was read."""
-        rows = [(name, *map(human, each["shape"])) for name, each in self.taps.items()]
-        yield Grid(f"{self.out}: {human_bytes(self.bytes)}", ("tap", "rows", "numbers"), rows)
-        yield (
-            f"{self.texts:,} texts, {self.tokens:,} tokens in {self.seconds:.1f} s "
-            f"({self.tokens_per_second:,.0f} a second); "
-            f"{self.shards:,} shard{'s' if self.shards > 1 else ''} of {self.dtype}"
-        )
-        if self.short:
-            yield f"{self.short:,} texts have no token at position {self.position}: no row"
-
 
 # Attribution ------------------------------------------------------------------------------------
 
@@ -484,115 +412,36 @@ BAR = 10  # characters of the longest bar
 
 
 @dataclass(frozen=True)
-class MethodScores(Row):
-    """What one method gives each token."""
+class MethodScores(Result):
+    """How good the scores are."""
 
-    scores: Tensor
+    scores: Tensor = shown(table=False)
     """(M,): of each token, in float64."""
-
-    def summary(self) -> str:
-        """How good the scores are, in a sentence."""
-        return ""
-
-    def verdict(self) -> str:
-        """How good they are in two or three words."""
-        return ""
-
-
-@dataclass(frozen=True)
-class GradientScores(MethodScores):
-    """Gradient × input, or integrated gradients."""
-
-    value: float
+    value: float | None = shown(optional=True, default=None)
     """The goal of the input."""
-    baseline_value: float
-    """The goal of the baseline."""
-    completeness_error: float
+    baseline_value: float | None = shown(optional=True, default=None)
+    """The goal where every token is absent."""
+    completeness_error: float | None = shown("{:.2%}", optional=True, default=None)
     """|sum of scores − (value − baseline value)|, relative to |value − baseline value|."""
-    steps: int
-    """Points of the path; 1 for gradient × input."""
-
-    def summary(self) -> str:
-        """Whether the scores add up."""
-        steps = f", {self.steps} steps" if self.steps > 1 else ""
-        return f"{sum_of(self)}, completeness error {self.completeness_error:.2%}{steps}"
-
-    def verdict(self) -> str:
-        """What is missing."""
-        return f"misses {self.completeness_error:.1%}"
-
-
-@dataclass(frozen=True)
-class LimeScores(MethodScores):
-    """LIME's linear model: intercept + coefficients of the tokens that are there."""
-
-    r2: float
-    """Weighted share of the variance that the fit explains, at most 1."""
-    trusted: bool
-    """Whether the fit describes the goal near the input."""
-    intercept: float
-    """What is left where no token is there."""
-    value: float
-    """The goal of the whole input."""
-
-    def summary(self) -> str:
-        """How well the linear model fits."""
-        return f"{self.verdict()}, intercept {self.intercept:.4f}"
-
-    def verdict(self) -> str:
-        """R² alone."""
-        return f"R² {self.r2:.3f}" + ("" if self.trusted else ", not trustworthy")
-
-
-@dataclass(frozen=True)
-class ShapScores(MethodScores):
-    """Shapley values; they sum to value − baseline value."""
-
-    value: float
-    """The goal of the whole input."""
-    baseline_value: float
-    """The goal where no token is there."""
-    interval: Tensor
-    """(M,): half the width of the 95 % interval; 0 where the values are exact."""
-    orders: int
-    """Orders that were drawn; 0 where all subsets were run."""
-
-    def summary(self) -> str:
-        """What they add up to, and how they were computed."""
-        return f"{sum_of(self)}, {self.verdict()}"
-
-    def verdict(self) -> str:
-        """How they were computed."""
-        return f"{self.orders} orders" if self.orders else "exact"
-
-
-def sum_of(scores: GradientScores | ShapScores) -> str:
-    """The sum of scores beside what it should be."""
-    start, end = scores.baseline_value, scores.value
-    total = float(scores.scores.sum())
-    return f"sum {total:.4f} of {end - start:.4f} (from {start:.4f} to {end:.4f})"
-
-
-@dataclass(frozen=True)
-class AttentionScores(MethodScores):
-    """Attention, rollout or flow."""
-
-    share: float | None
+    steps: int | None = shown(optional=True, default=None)
+    """Points of the path of integrated gradients; 1 for gradient × input."""
+    r2: float | None = shown("{:.3f}", title="R²", optional=True, default=None)
+    """Of LIME: weighted share of the variance that the fit explains, at most 1."""
+    trusted: bool | None = shown(optional=True, default=None)
+    """Whether LIME's fit describes the goal near the input."""
+    intercept: float | None = shown(optional=True, default=None)
+    """Of LIME: what is left where no token is there."""
+    interval: Tensor | None = shown(table=False, optional=True, default=None)
+    """(M,): half the width of SHAP's 95 % interval; 0 where the values are exact."""
+    orders: int | None = shown(title="orders drawn", optional=True, default=None)
+    """Of SHAP; 0 where all subsets were run."""
+    share: float | None = shown("{:.1%}", title="attention here", optional=True, default=None)
     """Of the attention that is on these tokens; None for a flow, whose ways have common parts."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """A flow has no share."""
-        return {name: value for name, value in super().to_dict().items() if value is not None}
-
-    def summary(self) -> str:
-        """How much of the attention is on these tokens."""
-        if self.share is None:
-            return "the most that attention could carry to the answer from each token"
-        return f"{self.share:.1%} of the attention is on these tokens"
-
-    def verdict(self) -> str:
-        """How much is here."""
-        return "" if self.share is None else f"{self.share:.1%} here"
+    deletion: float | None = shown(optional=True, default=None)
+    """Area under the curve of the goal while tokens are deleted by their scores: small is
+    faithful. Measured where methods are compared."""
+    insertion: float | None = shown(optional=True, default=None)
+    """Area while they are inserted: large is faithful."""
 
 
 @dataclass(frozen=True)
@@ -620,7 +469,8 @@ class ExplainedText(Result):
 
     def title(self) -> str:
         """The number that is explained, in words."""
-        return f"logit of {self.target!r}" + (f" − {self.against!r}" if self.against else "")
+        answer = f"logit of {self.target!r}" + (f" − {self.against!r}" if self.against else "")
+        return f"{answer}; an absent token is {self.baseline}"
 
 
 @dataclass(frozen=True)
@@ -637,8 +487,8 @@ class Attribution(ExplainedText):
         return values
 
     def title(self) -> str:
-        """The goal and the method."""
-        return f"{super().title()}, by {self.method}"
+        """The method and the goal."""
+        return f"{self.method}: {super().title()}"
 
     def to_dict(self) -> dict[str, Any]:
         """What the method found stands beside what was asked."""
@@ -653,29 +503,16 @@ class Attribution(ExplainedText):
     def parts(self) -> Iterator[str | Grid]:
         """Tokens with bars: to the left what speaks against the answer, to the right for it."""
         largest = max(map(abs, self.scores), default=0.0) or 1.0
-        shap = self.explanation if isinstance(self.explanation, ShapScores) else None
-        intervals = [f"{x:.4f}" for x in shap.interval.tolist()] if shap and shap.orders else []
+        interval = self.explanation.interval
+        spread = [] if interval is None or not self.explanation.orders else interval.tolist()
         rows = []
         for n, (piece, score) in enumerate(zip(self.pieces, self.scores, strict=True)):
             bar = "█" * round(abs(score) / largest * BAR)
             left, right = (bar, "") if score < 0 else ("", bar)
-            cells = [piece, f"{score:.4f}", *intervals[n : n + 1]]
+            cells = [piece, f"{score:.4f}", *(f"± {x:.4f}" for x in spread[n : n + 1])]
             rows.append([*cells, f"{left:>{BAR}}│{right:<{BAR}}"])
-        columns = ["token", "score", *(["± 95 %"] if intervals else []), ""]
-        yield Grid(self.title(), columns, rows)
-        yield f"  {self.explanation.summary()}"
-        if not isinstance(self.explanation, AttentionScores):
-            yield f"  an absent token is {self.baseline}"
-
-
-@dataclass(frozen=True)
-class Areas(Row):
-    """Areas under the curves of a goal while tokens are deleted, and inserted, by their scores."""
-
-    deletion: float
-    """Small is faithful."""
-    insertion: float
-    """Large is faithful."""
+        yield Grid(self.title(), ["token", "score", *["95 %"] * bool(spread), ""], rows)
+        yield from self.explanation.parts()
 
 
 @dataclass(frozen=True)
@@ -683,18 +520,10 @@ class AttributionComparison(ExplainedText):
     """All methods on one text: what each gives to its tokens, and how faithful it is."""
 
     methods: dict[str, MethodScores]
-    areas: dict[str, Areas]
-    """Of each method, and of random orders."""
+    random: dict[str, float]
+    """The areas of random orders: what a method without any idea reaches."""
     spearman: dict[str, dict[str, float]]
     """Rank correlation of each two methods."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Areas stand with their methods."""
-        data = super().to_dict()
-        areas = data.pop("areas")
-        for name, method in data["methods"].items():
-            method |= areas[name]
-        return data | {"random": areas["random"]}
 
     def parts(self) -> Iterator[str | Grid]:
         """Scores by method, faithfulness, and how methods agree."""
@@ -704,16 +533,13 @@ class AttributionComparison(ExplainedText):
             for piece, row in zip(self.pieces, zip(*scores, strict=True), strict=True)
         ]
         yield Grid(self.title(), ["token", *self.methods], rows)
-        said = {name: method.verdict() for name, method in self.methods.items()}
-        rows = [
-            [name, f"{area.deletion:.3f}", f"{area.insertion:.3f}", said.get(name, "")]
-            for name, area in self.areas.items()
-        ]
+        areas = {name: (x.deletion, x.insertion) for name, x in self.methods.items()}
+        areas["random"] = self.random["deletion"], self.random["insertion"]
+        rows = [[name, *(f"{area:.3f}" for area in both)] for name, both in areas.items()]
         title = "faithfulness: deletion (small is good) and insertion (large is good)"
-        yield Grid(title, ["method", "deletion", "insertion", ""], rows)
+        yield Grid(title, ["method", "deletion", "insertion"], rows)
         rows = [[a, *(f"{x:.2f}" for x in row.values())] for a, row in self.spearman.items()]
         yield Grid("rank correlation (Spearman)", ["", *self.spearman], rows)
-        yield f"  an absent token is {self.baseline}"
 
 
 # Patching ---------------------------------------------------------------------------------------
@@ -722,12 +548,13 @@ Over = Literal["heads", "mlps", "stream"]
 Ablation = Literal["resample", "mean", "zero"]
 
 
-class Site(NamedTuple):
+@dataclass(frozen=True)
+class Site(Row):
     """A place in a model: the whole of a tap, or one head or position of it."""
 
     tap: str
     head: int | None = None
-    position: int | None = None
+    position: int | None = shown(optional=True, default=None)
 
     def __str__(self) -> str:
         head = "" if self.head is None else f" head {self.head}"
@@ -741,9 +568,9 @@ class SiteEffect(Row):
     tap: str
     head: int | None
     position: int | None
-    effect: float
+    effect: float = shown("{:+.3f}")
     """Mean over pairs: share of the difference that the corruption makes."""
-    standard_error: float | None = shown(json=False)
+    standard_error: float | None = shown("{:.3f}", json=False)
     """Of the mean; None for one pair."""
 
     @property
@@ -765,27 +592,15 @@ class PatchEffects(Result):
     direction: Literal["denoise", "noise"]
     effects: list[SiteEffect]
     over: Over = shown(json=False)
-    receivers: str = shown(json=False)
+    receivers: str | None = shown(json=False, optional=True)
     """Where paths lead to."""
-    top: int = shown(json=False)
+    top: int = shown(json=False, table=False)
     """Places that are listed."""
 
     def parts(self) -> Iterator[str | Grid]:
-        """What was done in a sentence, and the places that matter most."""
-        if self.way == "paths":
-            how = f"corrupted values of each head, to {self.receivers} alone, in clean prompts"
-        elif self.direction == "noise":
-            how = "corrupted values in clean prompts"
-            how += ", to first order" if self.way == "first order" else ""
-        else:
-            how = "clean values in corrupted prompts"
-        goals = f"goal {self.clean:.4f} clean, {self.corrupted:.4f} corrupted"
-        yield f"{goals}, {self.pairs} pairs; {how}"
+        """What was done, and the places that matter most."""
         largest = sorted(self.effects, key=lambda e: -abs(e.effect))[: self.top]
-        rows = [
-            (str(e.site), f"{e.effect:+.3f}", human(e.standard_error, "{:.3f}")) for e in largest
-        ]
-        yield Grid("share of the difference", ("place", "mean", "standard error"), rows)
+        return Result.parts(replace(self, effects=largest))
 
     def plot(self) -> Any:
         """A heat map: taps down, heads or positions across."""
@@ -830,8 +645,8 @@ class Completeness(Row):
 
 
 @dataclass(frozen=True)
-class Certificate(Row):
-    """What a circuit is worth, on pairs that it was not found on."""
+class Certificate(Result):
+    """What a circuit is worth, on {pairs} pairs that it was not found on."""
 
     pairs: int
     model: float
@@ -843,7 +658,7 @@ class Certificate(Row):
     completeness: Completeness
     random: Estimate
     """Faithfulness of random circuits of the same size: mean and the middle 95 %."""
-    random_as_good: float
+    random_as_good: float = shown("{:.0%}")
     """Share of them that are as faithful as the circuit, or more."""
 
 
@@ -853,9 +668,9 @@ class CircuitNode(Row):
 
     tap: str
     head: int | None
-    effect: float
+    effect: float = shown("{:+.3f}")
     """What the model loses when it alone is ablated, as a share of its score."""
-    adds: Estimate
+    adds: Estimate = shown()
     """What the circuit loses without it (minimality)."""
 
     @property
@@ -868,18 +683,12 @@ class CircuitNode(Row):
 class CircuitEdge(Row):
     """From the output of one part to an input of a later one."""
 
-    sender: Site
+    sender: Site = shown(json="from", title="from")
     """A head at `z`, an MLP at `out`, or the embedding."""
-    receiver: Site
+    receiver: Site = shown(json="to", title="to")
     """A head at `q`, `k` or `v`, an MLP at `out`, or the end of the stream."""
-    score: float
-    """Share of the difference that the corruption makes; 1 is all of it."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """From, to and score."""
-        ends = {"from": self.sender, "to": self.receiver}
-        places = {name: {"tap": site.tap, "head": site.head} for name, site in ends.items()}
-        return {**places, "score": plain(self.score)}
+    score: float = shown("{:+.3f}")
+    """Share of the difference that the corruption makes, to first order; 1 is all of it."""
 
 
 @dataclass(frozen=True)
@@ -894,36 +703,13 @@ class Circuit(Result):
     """What stood in place of parts outside while it was looked for."""
     keep: float
     """Share of the task that it had to do."""
-    nodes: list[CircuitNode]
-    certificate: Certificate
-    effects: dict[Site, float] = shown(json=False)
+    tried: int = shown(json="parts", title="parts tried")
+    nodes: list[CircuitNode] = shown()
+    certificate: Certificate = shown()
+    effects: dict[Site, float] = shown(json=False, table=False)
     """What each part of the model does when it alone is ablated, as a share of its score."""
     edges: list[CircuitEdge] = shown(default_factory=list)
-    """Between its parts, to first order, the largest first."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """With the number of parts that were tried."""
-        return {"parts": len(self.effects), **super().to_dict()}
-
-    def parts(self) -> Iterator[str | Grid]:
-        """Nodes, edges, certificate."""
-        rows = [(str(node.site), f"{node.effect:+.3f}", str(node.adds)) for node in self.nodes]
-        title = f"{len(self.nodes)} of {len(self.effects)} parts"
-        yield Grid(title, ("part", "alone missing", "circuit loses without it"), rows)
-        if self.edges:
-            lines = [(f"{e.sender} → {e.receiver}", f"{e.score:+.3f}") for e in self.edges]
-            yield Grid("edges, to first order", ("from → to", "share"), lines)
-        judged = self.certificate
-        goals = f"{judged.model:.4f} model, {judged.empty:.4f} with every part ablated"
-        completeness = judged.completeness
-        fields = {
-            "goal": goals,
-            **{f"faithfulness, {kind}": str(x) for kind, x in judged.faithfulness.items()},
-            "completeness": f"mean gap {completeness.mean:.3f}, worst {completeness.worst:.3f}",
-            "random circuits": f"{judged.random}; {judged.random_as_good:.0%} as good",
-        }
-        title = f"certificate: {judged.pairs} pairs that it was not found on"
-        yield Grid(title, ("", ""), list(fields.items()), left=2)
+    """Between its parts, the largest first."""
 
     def plot(self) -> Any:
         """A heat map of all heads, those of the circuit framed."""
@@ -942,13 +728,14 @@ class Circuit(Result):
 class ClassHead(Row):
     """A head of a class."""
 
-    block: int
-    head: int
-    looks: float
+    role: str = shown(json="class", title="class")
+    block: int = shown()
+    head: int = shown()
+    looks: float | None = shown("{:.2f}")
     """Mean attention from the column where the class acts to the one it looks at."""
-    effect: float | None = None
+    effect: float | None = shown("{:+.3f}")
     """Share of the logit difference that goes its way, where that was measured."""
-    score: float | None = None
+    score: float | None = shown("{:.2f}")
     """Score of the class on random repeats, where it has one."""
 
 
@@ -966,46 +753,12 @@ class IndirectObjects(Result):
     probability_io: float
     corrupted_difference: float
     """The mean difference where three other names stand."""
-    thresholds: dict[str, float] | None = None
+    thresholds: dict[str, float] | None = shown(optional=True, default=None)
     """From which a head belongs to a class: attention, and effect."""
-    rules: dict[str, str] | None = None
+    rules: dict[str, str] | None = shown(optional=True, default=None)
     """What heads of each class do."""
-    heads: dict[str, list[ClassHead]] | None = None
-    """Heads of each class, those that do most first."""
-    top: int = shown(json=False, default=5)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Without classes of heads where they were not looked for."""
-        data = super().to_dict()
-        optional = ("thresholds", "rules", "heads")
-        return {name: x for name, x in data.items() if x is not None or name not in optional}
-
-    def parts(self) -> Iterator[str | Grid]:
-        """Figures, and heads by class; a class without any is named too."""
-        figures = {name: x for name, x in vars(self).items() if isinstance(x, float)}
-        rows = [(name.replace("_", " "), human(x, "{:.4f}")) for name, x in figures.items()]
-        yield Grid(self.title(), ("", ""), rows)
-        if self.heads is None or self.thresholds is None:
-            return
-        cells: list[tuple[str, ...]] = []
-        for name, heads in self.heads.items():
-            cells += [
-                (
-                    "" if n else name,
-                    f"{head.block}.{head.head}",
-                    f"{head.looks:.2f}",
-                    human(head.effect, "{:+.3f}"),
-                    human(head.score, "{:.2f}"),
-                )
-                for n, head in enumerate(heads[: self.top])
-            ] or [(name, "none", "–", "–", "–")]
-        columns = ("class", "head", "looks there", "effect", "repeats")
-        yield Grid("heads by what they do", columns, cells, left=2)
-        looks, effect = self.thresholds["looks"], self.thresholds["effect"]
-        yield (
-            f"  listed: attention of {looks} or more to where the class looks, and an effect, "
-            f"where one is measured, of {100 * effect:g} % or more of the difference"
-        )
+    heads: list[ClassHead] | None = shown(optional=True, default=None)
+    """Those that do most first."""
 
 
 # Probing ----------------------------------------------------------------------------------------
@@ -1053,30 +806,12 @@ class LabelProbes(Result):
 
     features: list[LabelProbe]
 
-    def parts(self) -> Iterator[str | Grid]:
-        """Each label, and the accuracy of all at each tap, the best ones marked."""
-        for probe in self.features:
-            yield from probe.parts()
-        best = [max(probe.taps, key=lambda tap: tap.accuracy).tap for probe in self.features]
-        rows = [
-            (
-                taps[0].tap,
-                *(
-                    f"{tap.accuracy:.1%}{' *' * (tap.tap == most)}"
-                    for tap, most in zip(taps, best, strict=True)
-                ),
-            )
-            for taps in zip(*(probe.taps for probe in self.features), strict=True)
-        ]
-        labels = [probe.label for probe in self.features]
-        yield Grid("which layer knows what (* most)", ("tap", *labels), rows)
-
 
 @dataclass(frozen=True)
 class TreeAgreement(Row):
     """How far predicted trees agree with the true ones."""
 
-    tap: str | None
+    tap: str | None = shown(optional=True)
     """Whose vectors they were read off; None: the baseline."""
     uuas: float = shown("{:.1%}", title="UUAS")
     """Share of right edges (undirected unlabelled attachment score)."""
@@ -1091,11 +826,6 @@ class TreeAgreement(Row):
     """Share of right roots."""
     edges: int = shown()
     """Edges in all, without punctuation."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The baseline has no tap."""
-        data = super().to_dict()
-        return data if self.tap else {name: x for name, x in data.items() if name != "tap"}
 
 
 @dataclass(frozen=True)
@@ -1115,19 +845,10 @@ class TreeProbe(Result):
     """Some test sentences: the true tree and that of the best tap, drawn."""
 
     def parts(self) -> Iterator[str | Grid]:
-        """Tables, and trees side by side."""
+        """Tables and trees."""
         yield from super().parts()
         for gold, predicted in self.trees:
-            title = f"{self.best}, * where the edge up is wrong"
-            yield "\n" + beside(f"gold\n{gold}", f"{title}\n{predicted}")
-
-
-def beside(left: str, right: str, gap: int = 4) -> str:
-    """Two blocks of text side by side."""
-    one, other = left.split("\n"), right.split("\n")
-    width = max(map(len, one)) + gap
-    pairs = zip_longest(one, other, fillvalue="")
-    return "\n".join(f"{a:{width}}{b}".rstrip() for a, b in pairs)
+            yield f"\ngold\n{gold}\n{self.best}, * where the edge up is wrong\n{predicted}"
 
 
 @dataclass(frozen=True)

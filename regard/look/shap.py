@@ -13,7 +13,7 @@ import torch
 
 from regard.errors import UsageError
 from regard.look.masked_input import SetFunction
-from regard.look.results import ShapScores
+from regard.look.results import MethodScores
 
 EXACT = 15  # tokens at most whose subsets are all run
 NORMAL = 1.959963984540054  # 97.5 % of a normal distribution lie below
@@ -21,14 +21,14 @@ NORMAL = 1.959963984540054  # 97.5 % of a normal distribution lie below
 
 def shapley_values(
     goal: SetFunction, count: int, samples: int | None = None, seed: int = 0
-) -> ShapScores:
+) -> MethodScores:
     """Shapley values of `count` tokens: exact up to 15, else of drawn orders (100 unless given)."""
     if count <= EXACT and samples is None:
         return exact_shapley(goal, count)
     return sampled_shapley(goal, count, 100 if samples is None else samples, seed)
 
 
-def exact_shapley(goal: SetFunction, count: int) -> ShapScores:
+def exact_shapley(goal: SetFunction, count: int) -> MethodScores:
     """From all subsets: Σ_S |S|! (M − |S| − 1)! / M! (v(S + i) − v(S))."""
     if not 1 <= count <= 24:
         raise UsageError("computing Shapley values", f"{count} tokens", "1 to 24 to be exact")
@@ -41,10 +41,13 @@ def exact_shapley(goal: SetFunction, count: int) -> ShapScores:
         without = numbers[~kept[:, i]]
         added = values[without + (1 << i)] - values[without]
         scores[i] = weights[sizes[without]] @ added
-    return ShapScores(scores, float(values[-1]), float(values[0]), torch.zeros_like(scores), 0)
+    ends = float(values[-1]), float(values[0])
+    return MethodScores(scores, *ends, interval=torch.zeros_like(scores), orders=0)
 
 
-def sampled_shapley(goal: SetFunction, count: int, orders: int = 100, seed: int = 0) -> ShapScores:
+def sampled_shapley(
+    goal: SetFunction, count: int, orders: int = 100, seed: int = 0
+) -> MethodScores:
     """From `orders` drawn orders, half of them the reverse of the others."""
     if orders < 4 or count < 1:
         problem = f"{orders} orders of {count} tokens"
@@ -63,7 +66,8 @@ def sampled_shapley(goal: SetFunction, count: int, orders: int = 100, seed: int 
     added = steps.diff(dim=1).gather(1, comes)  # (2 P, M), by token
     each = added.unflatten(0, (pairs, 2)).mean(1)  # (P, M): independent draws
     spread = each.std(0) / pairs**0.5
-    return ShapScores(each.mean(0), whole, none, student(pairs - 1) * spread, 2 * pairs)
+    interval = student(pairs - 1) * spread
+    return MethodScores(each.mean(0), whole, none, interval=interval, orders=2 * pairs)
 
 
 def student(freedom: int) -> float:

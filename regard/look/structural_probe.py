@@ -155,9 +155,9 @@ class PredictedTree(NamedTuple):
         """The word that is least deep."""
         return min(tree.counted, key=lambda word: float(self.depths[word]))
 
-    def edges(self, tree: DependencyTree) -> set[Edge]:
-        """The spanning tree of the words that count."""
-        return spanning_tree(self.distances, tree.counted)
+    def heads(self, tree: DependencyTree) -> list[int]:
+        """The spanning tree of the words that count; −1 is its root, −2 are words outside it."""
+        return spanning_tree(self.distances, self.root(tree), tree.counted)
 
 
 def compare_trees(
@@ -173,7 +173,8 @@ def compare_trees(
         depths.append(spearman(guess.depths.tolist(), gold(tree, "depth").tolist()))
         if tree.counted:
             true_edges = {edge for edge in tree_edges(tree.heads) if set(edge) <= set(tree.counted)}
-            edges, every = edges + len(guess.edges(tree) & true_edges), every + len(true_edges)
+            guessed_edges = tree_edges(guess.heads(tree))
+            edges, every = edges + len(guessed_edges & true_edges), every + len(true_edges)
             if tree.heads.index(-1) in tree.counted:
                 roots += guess.root(tree) == tree.heads.index(-1)
                 sentences += 1
@@ -216,33 +217,19 @@ def tree_edges(heads: Sequence[int]) -> set[Edge]:
     return {(min(n, head), max(n, head)) for n, head in enumerate(heads) if head >= 0}
 
 
-def spanning_tree(distances: Tensor, words: Sequence[int] | None = None) -> set[Edge]:
-    """The tree of least length through the words (Prim 1957); of equal edges the first."""
-    left = list(range(len(distances)) if words is None else words)
-    table = distances.tolist()
-    edges: set[Edge] = set()
-    joined = left[:1]
-    left = left[1:]
+def spanning_tree(distances: Tensor, root: int, words: Sequence[int]) -> list[int]:
+    """Heads of the tree of least length through the words (Prim 1957) that hangs from `root`.
+
+    Of equal edges the first is taken; words outside have −2.
+    """
+    table, heads = distances.tolist(), [-2] * len(distances)
+    heads[root], joined = -1, [root]
+    left = [word for word in words if word != root]
     while left:
         _, near, new = min((table[a][b], a, b) for a in joined for b in left)
-        edges.add((min(near, new), max(near, new)))
+        heads[new] = near
         joined.append(new)
         left.remove(new)
-    return edges
-
-
-def rooted(edges: set[Edge], root: int, count: int) -> list[int]:
-    """Heads of a tree that hangs from `root`; words outside it have −2."""
-    heads = [-2] * count
-    heads[root] = -1
-    todo = [root]
-    while todo:
-        above = todo.pop()
-        for a, b in edges:
-            for near, new in ((a, b), (b, a)):
-                if near == above and heads[new] == -2:
-                    heads[new] = above
-                    todo.append(new)
     return heads
 
 
@@ -278,14 +265,10 @@ def probe_trees(
 
     The trees of the first test sentences, `show` of them, are drawn beside those of the best tap.
     """
-    whole = corpus.take(
-        [  # a tree has no gaps
-            n
-            for n, (sentence, row) in enumerate(zip(*corpus, strict=True))
-            if len(row.words) == len(sentence.forms) <= MAX_WORDS
-        ]
-    )
-    gold = [counted_tree(path, sentence) for sentence in whole.sentences]
+    whole = [  # a tree has no gaps
+        (one, row) for one, row in corpus if len(row.words) == len(one.forms) <= MAX_WORDS
+    ]
+    gold = [counted_tree(path, sentence) for sentence, _ in whole]
     parts = split_sentences(torch.arange(len(gold)), current().seed)
     test = parts.test.tolist()
     rows = [torch.arange(len(gold[n].heads)).float() for n in test]  # words as they stand
@@ -293,19 +276,18 @@ def probe_trees(
     chain = compare_trees(chains, [gold[n] for n in test])
     probed: list[TreeAgreement] = []
     guesses: list[list[PredictedTree]] = []
-    for tap, x in tap_vectors(kit, whole.tokens, taps):
-        vectors = x.split([len(row.columns) for row in whole.tokens])
+    tokens = [row for _, row in whole]
+    for tap, x in tap_vectors(kit, tokens, taps):
+        vectors = x.split([len(row.columns) for row in tokens])
         agreement, predicted = probe_structure(vectors, gold, parts, rank, current().seed)
         guesses.append(predicted)
         probed.append(replace(agreement, tap=tap))
     best = max(range(len(probed)), key=lambda n: probed[n].uuas)
     drawn = [
-        draw_trees(whole.sentences[n].forms, gold[n], guesses[best][k])
-        for k, n in enumerate(test[:show])
+        draw_trees(whole[n][0].forms, gold[n], guesses[best][k]) for k, n in enumerate(test[:show])
     ]
     counts = {name: len(part) for name, part in parts._asdict().items()}
-    left_out = len(corpus.sentences) - len(whole.sentences)
-    return TreeProbe(counts, left_out, rank, chain, probed, taps[best], drawn)
+    return TreeProbe(counts, len(corpus) - len(whole), rank, chain, probed, taps[best], drawn)
 
 
 def counted_tree(path: str | Path, sentence: ConllSentence) -> DependencyTree:
@@ -324,12 +306,8 @@ def draw_trees(words: Sequence[str], tree: DependencyTree, guess: PredictedTree)
     """The true tree and the predicted one, the latter without punctuation marks."""
     if not tree.counted:
         return tree_lines(words, tree.heads), ""
-    root = guess.root(tree)
-    heads = rooted(guess.edges(tree), root, len(words))
-    true = tree_edges(tree.heads)
-    wrong = {
-        n for n, head in enumerate(heads) if head >= 0 and (min(n, head), max(n, head)) not in true
-    }
-    if root != tree.heads.index(-1):
-        wrong.add(root)
+    heads, true = guess.heads(tree), tree_edges(tree.heads)
+    wrong = {n for n, head in enumerate(heads) if (min(n, head), max(n, head)) not in true}
+    if tree.heads[guess.root(tree)] == -1:
+        wrong.discard(guess.root(tree))
     return tree_lines(words, tree.heads), tree_lines(words, heads, wrong)

@@ -107,7 +107,7 @@ def seq2seq(*args: Any, **named: Any) -> Trained:
 
     Example:
         >>> regard.train.seq2seq("pairs.tsv", out="run").kit.translate("Je suis un chat.")
-        $ regard train seq2seq pairs.tsv --valid dev.tsv --out run --lr 1e-3
+        $ regard train seq2seq pairs.tsv --valid dev.tsv --out run --minutes 30 --metric bleu
         $ regard train seq2seq train.fr train.en --out run --preset transformer-base
         $ regard train seq2seq pairs.tsv --out run --family gru --attention additive
     """
@@ -417,7 +417,7 @@ def logreg(
     *,
     out: str | Path,
     l2: Amount = 1.0,
-    best: Count = 30,
+    top: Count = 30,
     steps: Count = 60,
 ) -> TranslatorRun:
     """Learn to translate bags of words by multinomial logistic regression.
@@ -426,19 +426,19 @@ def logreg(
         files: sentence pairs: source TAB target, compressed or not; folders; or two files.
         out: a new or empty folder.
         l2: pull to 0.
-        best: target words that each source word has weights for, at most.
+        top: target words that each source word has weights for, at most.
         steps: steps of L-BFGS at most; fewer if the slope is 0 before.
 
     Example:
         >>> regard.train.logreg("pairs.tsv", out="m", steps=200).weights
         $ regard train logreg pairs.tsv --out m
-        $ regard train logreg pairs.tsv --out m --l2 0.1 --best 50
+        $ regard train logreg pairs.tsv --out m --l2 0.1 --top 50
         $ regard train logreg pairs.tsv.xz --out m --steps 200 --json
     """
     arguments = locals()
     from regard.history.word_translator import train_translator
 
-    settings = {"l2": l2, "best": best, "steps": steps}
+    settings = {"l2": l2, "top": top, "steps": steps}
     run = train_translator("logreg", _listed(files), Path(out), **settings)
     return _noted(run, "logreg", arguments)
 
@@ -491,25 +491,25 @@ def shortlist(
     model: File,
     files: Files,
     *,
-    best: Count = 20,
+    top: Count = 20,
     always: Count = 4000,
-    pairs: Count = 200_000,
+    count: Count = 200_000,
 ) -> LearntShortlist:
     """List the words that translations need: a CPU then scores a few thousand, not all.
 
     Args:
         model: the folder of a translator, where the list is written.
         files: sentence pairs: source TAB target, compressed or not; folders; or two files.
-        best: translations of each source word, at most.
+        top: translations of each source word, at most.
         always: frequent words that every source has.
-        pairs: pairs that are learnt from, evenly spaced.
+        count: pairs that are learnt from, at most, evenly spaced.
 
     Example:
         >>> regard.train.shortlist("folder", "train.tsv").share
         0.99
         $ regard train shortlist folder train.tsv
         $ regard train shortlist folder train.tsv.xz more.tsv --always 2000
-        $ regard train shortlist folder train.fr train.en --best 50 --pairs 500000 --json
+        $ regard train shortlist folder train.fr train.en --top 50 --count 500000 --json
     """
     from regard.data.pairs import all_pairs
     from regard.loading import open_kit
@@ -517,7 +517,7 @@ def shortlist(
     from regard.zoo import locate
 
     kit, folder = open_kit(str(model)), Path(locate(model))
-    return learn_shortlist(kit, folder, all_pairs(_listed(files)), best, always, pairs)
+    return learn_shortlist(kit, folder, all_pairs(_listed(files)), top, always, count)
 
 
 # Again --------------------------------------------------------------------------------------------

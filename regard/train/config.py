@@ -26,7 +26,17 @@ from regard.model.presets import (
 from regard.verbs import Amount, Bound, Count, Natural, Share, check_value
 
 KINDS = ("lm", "mlm", "seq2seq")
-FREE = ("steps", "eval_every", "save_every", "keep", "log_every", "patience", "workers", "shard")
+FREE = (
+    "steps",
+    "minutes",
+    "eval_every",
+    "save_every",
+    "keep",
+    "log_every",
+    "patience",
+    "workers",
+    "shard",
+)
 """Fields that may change when a run is resumed: they say how long, how often and how quickly."""
 FAMILIES = {
     "lm": ("llama", "gpt2", *CELLS),
@@ -72,6 +82,8 @@ class TrainConfig(Config):
 
     steps: Count = 1000
     """Optimizer steps."""
+    minutes: Amount | None = None
+    """Time to train: the learning rate falls with the clock; without steps, as many as fit."""
     batch_tokens: Count = 4096
     """Labelled tokens of a micro-batch, at most (sentence pairs: padding included)."""
     length: Count = 256
@@ -118,6 +130,8 @@ class TrainConfig(Config):
     """Checkpoints kept, beside the best."""
     log_every: Count = 10
     """Steps between lines of metrics.jsonl."""
+    metric: Literal["loss", "bleu"] = "loss"
+    """What the best validation, and stopping early, go by; BLEU of greedy translations: seq2seq."""
     patience: Natural = 0
     """Stop after this many validations without a better one; 0 never stops early."""
     workers: Annotated[int, Bound(0, 256, "a whole number from 0 to 256")] = 1
@@ -148,8 +162,8 @@ class DataConfig(Config):
     """bpe (lm), wordpiece (mlm), pieces (seq2seq), words, chars, graphemes, bytes; or a folder."""
     vocab: Count | None = None
     """Tokens at most (bpe, pieces and wordpiece 8000, else all)."""
-    split: Literal["file", "line"] = "file"
-    """lm: what a document is; the end token is put between documents."""
+    split: Literal["file", "line", "row"] = "file"
+    """lm: what a document is; an end token follows it. row: a line, which is read by itself."""
     carry: bool = False
     """lm: rows go on from batch to batch, and a recurrent model keeps its state (its usual way)."""
     mask: Annotated[float, Bound(0, 1, "above 0, at most 1", above=True)] = 0.15

@@ -79,7 +79,8 @@ def prepare_data(plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunDat
             progress("looking for validation data in the training data")
             warn_of_leaks(plan, train, valid, say)
     else:
-        train, valid = hold_out(whole, plan.data.holdout, by_tokens=plan.kind == "lm")
+        stream = plan.kind == "lm" and plan.data.split != "row"
+        train, valid = hold_out(whole, plan.data.holdout, by_tokens=stream)
         if valid is not None:
             say(f"held out for validation: the last {amount(valid, plan.kind)}")
     stores = [whole, *([valid] if valid is not None and valid.path != whole.path else [])]
@@ -177,7 +178,7 @@ def make_store(
     if plan.kind == "seq2seq":
         return pair_store(path, couples([Path(file) for file in files]), tokenizer, *tell)
     wrapped = plan.kind == "mlm"
-    lines = wrapped or plan.data.split == "line"
+    lines = wrapped or plan.data.split != "file"
     several = lines or len(find_files(files)) > 1
     end = tokenizer.specials.get("eos") if plan.kind == "lm" and several else None
     return text_store(path, files, tokenizer, "line" if lines else "file", end, wrapped, *tell)
@@ -191,6 +192,8 @@ def make_source(plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, 
     if plan.kind == "lm":
         if plan.data.carry:
             return Streams(store, config.length, rows)
+        if plan.data.split == "row":
+            return Packed(store, config.length, rows, seed)
         length = config.length if train else min(config.length, max(store.tokens - 1, 1))
         return Windows(store, length, rows, seed, whole=train and config.compile)
     if plan.kind == "mlm":

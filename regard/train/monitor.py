@@ -55,7 +55,9 @@ class Monitor:
                     self.board.add_scalar(name, line[name], line["step"])
         if "valid_nll" in line:
             text = f"step {line['step']}: validation {line['valid_nll']:.4f}"
-            self.say(f"{text} over {line['valid_tokens']:,} tokens, best {line['best']:.4f}")
+            text += f" over {line['valid_tokens']:,} tokens"
+            text += f", BLEU {line['valid_bleu']:.2f}" if "valid_bleu" in line else ""
+            self.say(f"{text}, best {line['best']:.4f}")
             self.clock = time.monotonic()  # validation is not a step
             return
         now, loss = time.monotonic(), line["loss"]
@@ -75,11 +77,16 @@ class Monitor:
     def line(self, line: dict[str, Any]) -> str:
         """Step, losses, speed, memory and times to come."""
         step, steps, every = line["step"], self.config.steps, self.config.save_every
-        parts = [f"step {step}/{steps}", f"loss {line['loss']:.4f} ({self.smooth:.4f})"]
+        budget = self.config.minutes
+        parts = [
+            f"step {step}" if budget else f"step {step}/{steps}",
+            f"loss {line['loss']:.4f} ({self.smooth:.4f})",
+        ]
         parts.append(f"{line['tokens_per_s']:,.0f} tokens/s")
         parts.append(human_bytes(line.get("memory") or resident()))
         if self.pace is not None and self.reports > 1 and step < steps:
             left = human_time(self.pace * (steps - step))
+            left = f"{budget:g} min from the start, or {left}" if budget else left
             save = human_time(self.pace * (min(every - step % every, steps - step)))
             parts.append(f"end in {left}, checkpoint in {save}")
         return ", ".join(parts)

@@ -34,7 +34,7 @@ class Run(Result):
     loss: float | None
     """Of the last step that was logged, in nats a token, label smoothing included."""
     best_valid: float | None
-    """The lowest mean negative log-likelihood on validation data, in nats a token."""
+    """The lowest mean negative log-likelihood on validation data in nats a token; or best BLEU."""
     best_step: int | None
     final: str
     """Which weights `kit` has: the best step's, the last one's, or an average."""
@@ -51,6 +51,12 @@ class Run(Result):
     def folder(self) -> Path:
         """The run's folder: config.toml, metrics.jsonl, log.txt, checkpoints, samples, final."""
         return Path(self.out)
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        """1 where a run diverged: it ended with a higher loss than it began with."""
+        losses = [line["loss"] for line in self.metrics if "loss" in line]
+        return int(bool(losses) and losses[-1] > losses[0] + 1)
 
     @property
     def kit(self) -> Kit:

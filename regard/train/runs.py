@@ -22,12 +22,14 @@ import torch
 from regard import __version__
 from regard.ambient import choose_device, current, note, progress
 from regard.ambient import settings as ambient
+from regard.data.text_files import evenly
 from regard.data.word_frequencies import WORDS_FILE, WRITTEN_FILE
 from regard.decode.continuation import continue_text
 from regard.decode.loop import search_kit
 from regard.decode.prompt import prompt_ids
 from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import DataError, ResourceError, UsageError
+from regard.evaluate.bleu import bleu_chrf
 from regard.files import FULL, LOCK, file_hash, hold, is_taken
 from regard.heap import free_memory
 from regard.interop.families import bind
@@ -69,6 +71,7 @@ from regard.train.trainer import Interrupted, Trainer, TrainJob, check_same, wit
 FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
 ITEM = 4  # bytes: weights, gradients and optimizer are float32
 SAMPLES, NEW, LEAD = 3, 48, 12  # samples, new tokens of each, tokens of a beginning
+JUDGED, JUDGED_ROWS = 500, 50  # validation pairs that BLEU is of, and that are translated at once
 WANTED = {
     "lm": "a decoder that predicts the next token",
     "mlm": "an encoder that predicts masked tokens",
@@ -187,10 +190,10 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
         nowhere = f"no whole checkpoint in {trainer.checkpoints}: starting at step 0"
         monitor.say(where if path is not None else nowhere)
     state = trainer.state
-    if state.step >= plan.train.steps:
-        monitor.say(f"nothing to train: the run is at step {state.step} already")
-    elif state.stopped:
+    if state.stopped:
         monitor.say(f"nothing to train: the run stopped early at step {state.step}")
+    elif trainer.over:
+        monitor.say(f"nothing to train: the run is at step {state.step} already")
     else:
         sample = make_sampler(plan, data, kit, monitor)
         monitor.begin(state.step)
@@ -326,8 +329,30 @@ def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> TrainJ
         identity={**kinds, **shape, **data.identity},
         report=monitor.report,
         say=monitor.say,
+        score=make_bleu(kit, data) if plan.train.metric == "bleu" and data.valid else None,
         world=plan.world,
     )
+
+
+def make_bleu(kit: Kit, data: RunData) -> Callable[[Model], float]:
+    """A function that scores a model's greedy translations of validation pairs by BLEU."""
+    rows, decode = range(len(data.store)), data.tokenizer.decode
+    chosen = evenly(sorted(rows, key=lambda n: len(data.store[2 * n])), JUDGED)  # by length
+    sources = [decode(data.store[2 * n].tolist(), side="source") for n in chosen]
+    references = [decode(data.store[2 * n + 1].tolist(), side="target") for n in chosen]
+    bleu_chrf(references, references)  # so that what is missing is said before any work
+
+    @torch.no_grad()
+    def score(model: Model) -> float:
+        now, translations = replace(kit, model=model), list[str]()
+        for at in range(0, len(sources), JUDGED_ROWS):
+            batch = now.batch(sources[at : at + JUDGED_ROWS])
+            answers = search_kit(now, batch, 2 * batch.inputs.shape[1] + 10)
+            texts = (continue_text(now, batch, n, row[0].tokens) for n, row in enumerate(answers))
+            translations += texts
+        return bleu_chrf(translations, references).bleu
+
+    return score
 
 
 # Samples ------------------------------------------------------------------------------------------
@@ -412,6 +437,8 @@ def finish(
     receipt = make_receipt(command, config, inputs, results, versions, place)
     write_receipt(plan.folder / NAME, receipt)
     say(f"final: {taken}")
+    if result.exit_code:
+        say("warning: the loss is higher than at the start: lower --lr or raise --warm-up")
     return result
 
 

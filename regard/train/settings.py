@@ -71,6 +71,10 @@ USUAL: dict[str, dict[str, Any]] = {
 }
 """Training settings of each kind that differ from the defaults."""
 
+MUON = {"optimizer": "muon", "lr": 3e-3, "schedule": "cosine"}
+"""Those of encoder-decoders that begin with nothing, unless another optimizer is asked for."""
+MANY = 10**9  # steps where the clock says how many
+
 RECURRENT: dict[str, dict[str, Any]] = {
     "lm": {"depth": 2, "length": 64, "carry": True, "lr": 2e-3, "weight_decay": 0.0},
     "seq2seq": {"depth": 1, "schedule": "cosine", "lr": 2e-3},
@@ -87,11 +91,13 @@ RECIPES: dict[str, dict[str, Any]] = {
 """Published training settings of presets (spec training.md, section 1)."""
 
 
-def preset_values(kind: str, name: str | None, recurrent: bool = False) -> dict[str, Any]:
+def preset_values(
+    kind: str, name: str | None, recurrent: bool = False, muon: bool = False
+) -> dict[str, Any]:
     """What a preset says of shape and training; None is the usual of the kind."""
     values = USUAL[kind] | (RECURRENT.get(kind, {}) if recurrent else {})
     if name is None:
-        return values
+        return values | (MUON if muon else {})
     config, family = preset(name), architecture(name)
     families = {full: short for short, full in ARCHITECTURES.items()} | {None: "marian"}
     if families.get(family) not in FAMILIES[kind]:
@@ -196,12 +202,14 @@ def resolve_run(
         problem = f"kind = {asked['kind']} was asked for, kind = {file['kind']!r} in {path}"
         fix = "call the function of that kind, or take kind out of the file"
         raise UsageError(DOING, problem, "one of the two", fix)
-    kind, name = asked["kind"], asked.get("preset", file.get("preset"))
-    family, attention = (asked.get(key, file.get(key)) for key in ("family", "attention"))
-    recurrent = family in CELLS or attention in ("additive", "none")
+    said, kind = file | asked, asked["kind"]
+    name = said.get("preset")
+    recurrent = said.get("family") in CELLS or said.get("attention") in ("additive", "none")
+    others = recurrent or said.get("init") or said.get("shard") or said.get("optimizer") == "adamw"
+    muon = kind == "seq2seq" and not others
     layers = [
         ("default", {name: default for name, (_, default) in KNOWN.items()}),
-        (f"preset {name or f'for {kind}'}", preset_values(kind, name, recurrent)),
+        (f"preset {name or f'for {kind}'}", preset_values(kind, name, recurrent, muon)),
         (str(path), file),
         ("flag", asked),
     ]
@@ -212,6 +220,8 @@ def resolve_run(
                 fix = did_you_mean(key, KNOWN, 1)
                 raise UsageError(DOING, f"unknown key {key!r} in {origin}", fix=fix)
             put(settings, key, value, origin)
+    if settings.values["minutes"] and "steps" not in said:
+        put(settings, "steps", MANY, "minutes")
     decide(settings, kind)
     return settings
 
@@ -249,6 +259,8 @@ def decide(settings: RunSettings, kind: str) -> None:
     check_value("train", "seed", values["seed"], Seed)
     make_config(settings, DataConfig)
     train = make_config(settings, TrainConfig)
+    if train.metric == "bleu" and kind != "seq2seq":
+        raise UsageError(DOING, f"metric = bleu for `train {kind}`", "loss; seq2seq translates")
     if not values["files"]:
         raise UsageError(DOING, "no files to train on", f"regard train {kind} FILE…")
     if kind != "seq2seq" and train.batch_tokens < train.length:
@@ -286,7 +298,8 @@ def check_recurrent(values: Mapping[str, Any]) -> None:
         wrong = [name for name in ("compile", "shard") if values[name]]
         wrong += [name for name in ("optimizer", "precision") if values[name] in ("muon", "fp8")]
         wrong += ["carry"] if values["carry"] and values["kind"] != "lm" else []
-        expected = "plain AdamW on each process"
+        wrong += ["split"] if values["split"] == "row" else []
+        expected = "plain AdamW on each process, over texts in a stream"
     if wrong:
         problem = f"{wrong[0]} = {values[wrong[0]]} with {family}"
         raise UsageError(DOING, problem, expected, f"leave --{wrong[0]} out")

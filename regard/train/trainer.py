@@ -67,6 +67,8 @@ from regard.train.optim import (
 )
 from regard.train.results import METRICS, read_metrics
 
+DIVERGED = 20
+"""How many times the loss of guessing is past all hope: no spike comes back from there."""
 LOW = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
 
 
@@ -92,6 +94,8 @@ class TrainJob:
     """Called with each line of metrics."""
     say: Callable[[str], None] = lambda text: None
     """Called with messages a person should read."""
+    score: Callable[[Model], float] | None = None
+    """A figure of the model, higher is better, that validations go by instead of the loss."""
     world: World = World()
     """The processes that train together."""
     seed: int = 0
@@ -107,7 +111,10 @@ class RunState:
     index: int = 0
     """Next batch of the epoch."""
     tokens: int = 0
+    seconds: float = 0.0
+    """Time it has taken so far."""
     best: float | None = None
+    """The best validation: its loss, or its score where the job has one."""
     best_step: int | None = None
     waited: int = 0
     """Validations since the best one."""
@@ -195,6 +202,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
         self.state, self.carry = RunState(), Carry(job.model)
         self.checkpoints = job.folder / "checkpoints"
+        self.began = time.perf_counter()
         self.met = self.asked = self.stopping = False
         """A first step has come to its result: from then on no process leaves alone. A signal asked
         this process to stop. One of the processes was asked to: all stop after this step."""
@@ -221,7 +229,7 @@ class Trainer:
         """One optimizer step over micro-batches; the loss weighs every token alike (#50)."""
         config, state = self.config, self.state
         total = max(1, sum(examples.tokens for examples in micro))
-        rate = config.lr * self.rate(state.step + 1)
+        rate = config.lr * self.rate_factor()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         sums = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
@@ -243,6 +251,14 @@ class Trainer:
             # A smaller scale may help fp16, whose scaler leaves this step out; below 1 it will not.
             if config.precision != "fp16" or self.scaler.get_scale() < 1:
                 self.fail(micro, value, norm)
+        guessing = math.log(self.model.config.head.size or math.inf)
+        if value > DIVERGED * guessing:
+            raise RegardError(
+                f"training step {state.step + 1}",
+                f"loss {value:.3g}, by guessing {guessing:.3g}: the run has diverged",
+                "a loss that falls",
+                f"lower --lr or raise --warm-up; what was saved is in {self.checkpoints}",
+            )
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
@@ -252,15 +268,34 @@ class Trainer:
         state.tokens += total
         return {"loss": value, "nll": plain, "lr": rate, "norm": norm, "count": total}
 
+    def rate_factor(self) -> float:
+        """Of the peak learning rate, in the step to come; a budget of time says how many follow."""
+        step, config, seconds = self.state.step + 1, self.config, self.state.seconds
+        if config.minutes is None or not seconds:
+            return self.rate(step)
+        last = min(config.steps, max(step, round(step * 60 * config.minutes / seconds)))
+        warm_up = min(config.warm_up, last // 5)
+        return build_schedule(config.schedule, warm_up, last, config.floor)(step)
+
+    @property
+    def over(self) -> bool:
+        """Whether the steps or the time are used up, or validations stopped the run."""
+        minutes, state = self.config.minutes, self.state
+        late = minutes is not None and state.seconds >= 60 * minutes
+        return state.step >= self.config.steps or late or state.stopped
+
     def read(
         self, sums: tuple[Tensor, Tensor], norm: Tensor, total: int
     ) -> tuple[float, float, float]:
         """(loss, negative log-likelihood, norm) over all processes: a step waits here only."""
         self.met = True
-        asked = torch.full_like(sums[0], self.asked)
-        summed = self.world.sum(torch.stack([*sums, asked]))
-        value, plain, stop, length = torch.cat([summed, norm[None]]).tolist()
+        own = [torch.full_like(sums[0], self.asked)]
+        if self.config.minutes is not None:  # one clock for all
+            own.append(torch.full_like(sums[0], time.perf_counter() - self.began))
+        summed = self.world.sum(torch.stack([*sums, *own]))
+        value, plain, stop, *clock, length = torch.cat([summed, norm[None]]).tolist()
         self.stopping = stop > 0
+        self.state.seconds = clock[0] / self.world.size if clock else 0.0
         return value / total, plain / total, length
 
     def fail(self, micro: list[Examples], loss: float, norm: float) -> None:
@@ -295,20 +330,21 @@ class Trainer:
     def validations(self) -> Iterator[Model]:
         """Train; at each validation the model is handed out as it is measured, for samples."""
         config, state = self.config, self.state
-        if state.step >= config.steps or state.stopped:
+        if self.over:
             return
         self.model.train()
+        self.began = time.perf_counter() - state.seconds
         if state.step == 0:
             torch.manual_seed(self.job.seed + self.world.rank)  # whatever was drawn before
         self.settle()
         with self.listening():
             stream = self.loader(self.job.train).iterate(state.epoch, state.index)
             clock, seen = time.perf_counter(), state.tokens
-            while state.step < config.steps and not state.stopped:
+            while not self.over:
                 group = self.group(stream)
                 measured = self.step([loaded.examples for loaded in group])
                 state.epoch, state.index = group[-1].epoch, group[-1].index + 1
-                last = state.step == config.steps
+                last = self.over
                 if state.step % config.log_every == 0 or last:
                     now = time.perf_counter()
                     speed = (state.tokens - seen) / max(now - clock, 1e-9)
@@ -396,17 +432,22 @@ class Trainer:
         with self.averaged(), self.as_written():
             self.model.eval()
             value, count = self.measure(source)
-            yield whole_model(self.model, self.world)
+            model, score = whole_model(self.model, self.world), None
+            if self.job.score is not None:
+                score = self.world.same(self.job.score(model) if self.world.leads else 0.0)
+            yield model
             self.model.train()
         if not count:
             self.job.say("validation: no token to predict in its data: nothing is measured")
             return
-        if state.best is None or value < state.best:
-            state.best, state.best_step, state.waited = value, state.step, 0
+        judged = value if score is None else score
+        if state.best is None or (judged < state.best if score is None else judged > state.best):
+            state.best, state.best_step, state.waited = judged, state.step, 0
         else:
             state.waited += 1
         state.stopped = bool(self.config.patience) and state.waited >= self.config.patience
-        self.tell({"valid_nll": value, "valid_tokens": count, "best": state.best})
+        scored = {} if score is None else {f"valid_{self.config.metric}": score}
+        self.tell({"valid_nll": value, "valid_tokens": count, **scored, "best": state.best})
         if state.stopped:
             self.job.say(f"no better validation {state.waited} times: stopping early")
 

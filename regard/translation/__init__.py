@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from regard.ambient import choose_device, note, progress
 from regard.errors import RegardError, UsageError
 from regard.result import Failed
-from regard.translation.config import DOING, TranslateConfig, translate_config
+from regard.translation.config import DOING, TranslateConfig
 from regard.translation.results import (
     Alternative,
     Explanation,
@@ -98,19 +98,17 @@ def translate(
         $ regard translate --model folder --alternatives 4 --json < lines.fr
     """
     streamed = not isinstance(texts, str | Sequence)
-    config = translate_config(
-        {
-            "beams": beams,
-            "alternatives": alternatives,
-            "alpha": alpha,
-            "max_new": max_new,
-            "must": must,
-            "ban": ban,
-            "begin": begin,
-            "shortlist": shortlist,
-            "batch": batch,
-            "coin": coin if streamed or coin is not None else False,
-        }
+    config = TranslateConfig(
+        beams=beams,
+        alternatives=alternatives,
+        alpha=alpha,
+        max_new=max_new,
+        must=(must,) if isinstance(must, str) else tuple(must),
+        ban=(ban,) if isinstance(ban, str) else tuple(ban),
+        begin=begin,
+        shortlist=shortlist,
+        batch=batch,
+        coin=streamed and alternatives == 1 if coin is None else coin,
     )
     lines = group_texts(one_or_several(texts), SORTED)
     first = next(lines, [])
@@ -214,7 +212,7 @@ def open_translator(
     from regard.model.precision import forget_weights, packed_in_int8
     from regard.translation.counting_translator import CountingTranslator
     from regard.translation.translator import Translator
-    from regard.translation.worker_pool import WorkerPool, worth_workers
+    from regard.translation.worker_pool import start_workers, worth_workers
 
     if not isinstance(model, Kit):
         counting = isinstance(model, WordTranslator)
@@ -249,7 +247,7 @@ def open_translator(
             config = replace(config, beams=min(config.beams, size), alternatives=count)
         with kit.edit(edit):
             translator = Translator(kit, config, strict)
-            with WorkerPool(translator, several) if several > 1 else nullcontext():
+            with start_workers(translator, several) if several > 1 else nullcontext():
                 yield translator
     finally:
         torch.set_num_threads(threads)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from regard.errors import UsageError, check_names
+from regard.errors import UsageError
 
 DOING = "translating"
 MOST_ALTERNATIVES = 200  # with more, a sentence takes minutes
@@ -35,16 +34,11 @@ class TranslateConfig:
     batch: int | None = None
     """Sentences that are translated together, of long ones fewer; None is as many as suit the beam.
     Changes no answer."""
-    coin: bool | None = None
+    coin: bool = True
     """Whether words may be made up that training never wrote, where the folder lists what it did;
-    None: only where one translation is asked for, since another search takes as long again."""
+    another search without them takes as long again."""
 
     def __post_init__(self) -> None:
-        for name in ("beams", "alternatives", "max_new", "batch"):
-            value = getattr(self, name)
-            wrong = isinstance(value, bool) or not isinstance(value, int) or value < 1
-            if wrong and not (value is None and name in ("max_new", "batch")):
-                raise UsageError(DOING, f"{name} = {value!r}", "a whole number from 1 up")
         if self.alternatives > MOST_ALTERNATIVES:
             expected = f"at most {MOST_ALTERNATIVES}: the beam holds all of them at each step"
             raise UsageError(DOING, f"alternatives = {self.alternatives:,}", expected)
@@ -57,22 +51,6 @@ class TranslateConfig:
         return bool(self.must or self.begin)
 
     @property
-    def may_coin(self) -> bool:
-        """Whether words may be made up."""
-        return self.alternatives == 1 if self.coin is None else self.coin
-
-    @property
     def width(self) -> int:
         """Prefixes kept per source: the beam has room for all translations asked for."""
         return max(self.beams, self.alternatives)
-
-
-def translate_config(values: dict[str, Any]) -> TranslateConfig:
-    """A TranslateConfig from its fields by name; an unknown one fails with the nearest."""
-    check_names(values, TranslateConfig.__dataclass_fields__, DOING, "a field of TranslateConfig")
-    lists = {
-        name: (words,) if isinstance(words, str) else tuple(words)
-        for name, words in values.items()
-        if name in ("must", "ban")
-    }
-    return TranslateConfig(**(values | lists))

@@ -34,7 +34,11 @@ class CountingTranslator:
             for span in sentence_spans(text):
                 sentence = self.model.translate(text[slice(*span)], count)
                 segment = Segment(span, text[slice(*span)], [], False)
-                parts.append(Part(segment, list_translations(sentence)))
+                best = {
+                    (written := sentence.text(each)): TargetText(written, logprob, [])
+                    for each, logprob in reversed(sentence.best)
+                }
+                parts.append(Part(segment, [*best.values()][::-1]))  # of equals the first
                 words += list_words(sentence)
                 unknown += sentence.unknown
             documents.append(Document(text, parts, join(text, parts, count), words))
@@ -44,15 +48,6 @@ class CountingTranslator:
             named = ", ".join(dict.fromkeys(unknown[:5])) + (" …" if len(unknown) > 5 else "")
             note(f"{len(unknown):,} unknown words were copied: {named}")
         return documents
-
-
-def list_translations(sentence: TranslatedSentence) -> list[TargetText]:
-    """The best translations; two that read the same are one."""
-    candidates: dict[str, TargetText] = {}
-    for words, logprob in sentence.best:
-        text = sentence.text(words)
-        candidates.setdefault(text, TargetText(text, logprob, []))
-    return list(candidates.values())
 
 
 def list_words(sentence: TranslatedSentence) -> list[WordChoice]:

@@ -1,34 +1,48 @@
-"""Explaining a translation: where each word came from, how sure it is, how rare its source is."""
+"""Explaining a translation: where each word came from, how sure it is, how rare its source is.
+
+Which source word a target word came from is read off cross-attention.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, word_spans, words
 from regard.decode.step import without_end
-from regard.errors import UsageError
+from regard.errors import UsageError, check_names
 from regard.translation.document import Document, Part
 from regard.translation.results import Alternative, Explanation, SourceWord, TargetWord, share_out
-from regard.translation.word_alignment import (
-    AlignConfig,
-    Link,
-    align_config,
-    link_words,
-    same_kind,
-    token_shares,
-    word_weights,
-)
 
 if TYPE_CHECKING:
     from regard.kit import Kit
 
 RARE = 10  # a word seen less often than this was hardly learnt
 MANY = 3  # pieces of a word that the vocabulary hardly knows, where no counts are at hand
+Link = tuple[int, int]
+"""(source word, target word)."""
+
+
+@dataclass(frozen=True)
+class AlignConfig:
+    """How links are read off cross-attention; config.json may hold it as `alignment`."""
+
+    block: int = -1
+    """Of the decoder; its heads are averaged. Negative: from the last."""
+    firm: float = 0.7
+    """A source word beside the best one, with at least this share of its weight, links too."""
+
+
+def align_config(config: Mapping[str, Any]) -> AlignConfig:
+    """What config.json says, if anything."""
+    fields = config.get("alignment", {})
+    check_names(fields, AlignConfig.__dataclass_fields__, "aligning", "a field of AlignConfig")
+    return AlignConfig(**fields)
 
 
 def seen_in_training(kit: Kit) -> dict[str, int] | None:
@@ -55,15 +69,15 @@ def explain_part(kit: Kit, part: Part, counts: Mapping[str, int] | None) -> Expl
         return Explanation(segment.text, best.text, [], [], [], [], others, copied=True)
     tokens = without_end(best.tokens, kit.stops)
     across = look_across(kit, segment.ids, tokens)
-    aligned = align_words(kit, segment.text, tokens, across, align_config(kit.config))
+    weights, links = align_words(kit, segment.text, tokens, across, align_config(kit.config))
     offsets = kit.text_tokenizer.offsets(segment.text)
     return Explanation(
         segment.text,
         best.text,
         [source_word(segment.text, span, offsets, counts) for span in word_spans(segment.text)],
         target_words(kit, tokens, across.logprobs, segment.raised),
-        aligned.links,
-        aligned.weights.tolist(),
+        links,
+        weights.tolist(),
         others,
     )
 
@@ -107,8 +121,7 @@ class Across(NamedTuple):
     """A translation that was read once more."""
 
     patterns: list[Tensor]
-    """Of each block, the mean of its heads (steps, source tokens): one step before each token and
-    one after the last."""
+    """Of each block, the mean of its heads at each token (tokens, source tokens)."""
     logprobs: list[float]
     """Of each token."""
 
@@ -124,26 +137,61 @@ def look_across(kit: Kit, row: Sequence[int], tokens: Sequence[int]) -> Across:
     batch = kit.batch([list(row)], [whole])  # alone, so that nothing depends on others
     logits, seen = kit.hooked.run(batch, "decoder.*cross.pattern")
     first = len(start) - 1  # the step that writes the first token
-    patterns = [pattern[0].float().mean(0)[first:].cpu() for pattern in seen.values()]
+    patterns = [pattern[0].float().mean(0)[first:-1].cpu() for pattern in seen.values()]
     log = logits[0, first:].float().log_softmax(-1)
     return Across(patterns, [float(log[n, token]) for n, token in enumerate(tokens)])
 
 
-class Aligned(NamedTuple):
-    """A source text and its translation, word by word."""
-
-    weights: Tensor
-    """(target words, source words)."""
-    links: list[Link]
-
-
 def align_words(
     kit: Kit, text: str, tokens: Sequence[int], across: Across, how: AlignConfig
-) -> Aligned:
-    """Which words of a source text became which of the tokens of its translation."""
-    assert kit.tokenizer is not None
-    source = token_shares(kit.tokenizer.offsets(text), word_spans(text))
-    made, spans = token_spans(kit, tokens)
-    pattern = how.steps(across.patterns)
-    weights = word_weights(pattern, token_shares(spans, word_spans(made)), source)
-    return Aligned(weights, link_words(weights * same_kind(words(text), words(made)), how.firm))
+) -> tuple[Tensor, list[Link]]:
+    """Which words of a source text became which of the tokens of its translation.
+
+    The weights (target words, source words), and the links.
+    """
+    source = token_shares(kit.text_tokenizer.offsets(text), word_spans(text))
+    translation, spans = token_spans(kit, tokens)
+    target = token_shares(spans, word_spans(translation))
+    weights = word_weights(across.patterns[how.block], target, source)
+    alike = same_kind(words(text), words(translation))
+    return weights, link_words(weights * alike, how.firm)
+
+
+def token_shares(tokens: Sequence[Span], places: Sequence[Span]) -> Tensor:
+    """How much of each token lies in each word (tokens, words); one outside all words gives 0."""
+    shares = torch.zeros(len(tokens), len(places))
+    for n, (start, end) in enumerate(tokens):
+        for m, (first, last) in enumerate(places):
+            shares[n, m] = max(0, min(end, last) - max(start, first))
+    return shares / shares.sum(1, keepdim=True).clamp(min=1)
+
+
+def word_weights(pattern: Tensor, target: Tensor, source: Tensor) -> Tensor:
+    """Attention (T, S) between tokens as attention (target words, source words).
+
+    `target` (T, words) and `source` (S, words) are shares of tokens. The weight of a source word is
+    the sum over its tokens, that of a target word the mean over its own. What goes to no word, such
+    as the end of the sentence, is left out and the rest brought to 1.
+    """
+    weights = (target / target.sum(0).clamp(min=1e-9)).T @ pattern @ source
+    return weights / weights.sum(1, keepdim=True).clamp(min=1e-9)
+
+
+def same_kind(source: Sequence[str], target: Sequence[str]) -> Tensor:
+    """1 where both are words or both are marks (target, source), else 0: a stop is no word."""
+    kinds = [torch.tensor([any(map(str.isalnum, w)) for w in side]) for side in (target, source)]
+    return (kinds[0][:, None] == kinds[1][None, :]).float()
+
+
+def link_words(weights: Tensor, firm: float) -> list[Link]:
+    """The best source word of each target word, and others nearly as good beside it."""
+    if weights.numel() == 0:
+        return []
+    best, at = weights.max(1)
+    links = []
+    for t in range(len(weights)):
+        for s in range(weights.shape[1]):
+            near = abs(s - int(at[t])) == 1 and weights[t, s] >= firm * best[t]
+            if best[t] > 0 and (s == int(at[t]) or near):
+                links.append((s, t))
+    return links

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -97,7 +97,9 @@ def make_shortlist(
     allowed = np.zeros(len(seen), bool)
     allowed[np.argsort(-seen, kind="stable")[:always]] = True
     allowed &= seen > 0
-    allowed[[*spelling_ids(tokenizer), *ends]] = True
+    spelling = (id for id in range(tokenizer.size) if len(tokenizer.decode([id]).strip()) <= 1)
+    # One character or byte each: any text can be spelt with them.
+    allowed[[*spelling, *tokenizer.specials.values(), *ends]] = True
     sources = len(model.bounds) - 2  # the last row is NULL's
     same = tokenizer.pieces(range(tokenizer.size), "source")
     target = tokenizer.pieces(range(tokenizer.size), "target")
@@ -115,30 +117,14 @@ def make_shortlist(
     return Shortlist(np.flatnonzero(allowed), flat.ids, flat.bounds, len(seen))
 
 
-def spelling_ids(tokenizer: Tokenizer) -> list[int]:
-    """Ids that any text can be spelt with: one character or byte each; and the control tokens."""
-    ids = range(tokenizer.size)
-    short = [id for id in ids if len(tokenizer.decode([id]).strip()) <= 1]
-    return sorted({*short, *tokenizer.specials.values()})
-
-
-class Coverage(NamedTuple):
-    """What lists are worth on pairs."""
-
-    length: float
-    """Ids of a list, on average."""
-    share: float
-    """Target tokens that stand in the list of their source."""
-
-
 def coverage(
     shortlist: Shortlist, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-) -> Coverage:
-    """How long the lists of sources are, and how much of the targets they hold."""
+) -> tuple[float, float]:
+    """How long the lists of sources are on average, and the share of the targets they hold."""
     length = held = total = 0
     for source, target in zip(sources, targets, strict=True):
         listed = shortlist.choose(torch.tensor([source], dtype=torch.long)).words()[0].numpy()
         length += len(listed)
         held += int(np.isin(target, listed).sum())
         total += len(target)
-    return Coverage(length / len(sources), held / total)
+    return length / len(sources), held / total

@@ -114,18 +114,15 @@ class Numbers:
         lost = []
         for figure in self.figures(source):
             place = find_run(target, runs, taken, figure, self.minus)
-            if place is None and not self.is_said(figure, words):
+            small = [int(digits) for digits in figure.digits if len(digits) < 3]
+            said = any(self.names.get(number, frozenset()) & words for number in small)
+            said = said and not (figure.minus and self.minus not in words)
+            if place is None and not said:
                 lost.append(figure)
             taken |= set(place or ())
         used = {at for n in taken for at in range(runs[n].start, runs[n].end)}
         spare = [m.span() for m in FIGURE.finditer(target) if used.isdisjoint(range(*m.span()))]
         return lost, spare
-
-    def is_said(self, figure: Figure, words: set[str]) -> bool:
-        """Whether a small number may be there as a word."""
-        small = [int(digits) for digits in figure.digits if len(digits) < 3]
-        named = any(self.names.get(number, frozenset()) & words for number in small)
-        return named and not (figure.minus and self.minus not in words)
 
     def find_lost(self, source: str, target: str) -> list[str]:
         """The numbers of a source that a translation lacks, as it should write them, each once."""
@@ -188,14 +185,12 @@ def find_run(
             digits += runs[last].digits
             before = target[: runs[first].start].rstrip()
             signed = before.endswith(("-", "−", "–", minus)) or not figure.minus
-            if digits in figure.digits and signed and not goes_on(target, runs, first, last):
+            # One more group of three digits after these runs makes the number longer.
+            longer = last + 1 < len(runs) and len(runs[first].digits) <= 3
+            longer = longer and all(len(run.digits) == 3 for run in runs[first + 1 : last + 2])
+            if longer:
+                gap = target[runs[last].end : runs[last + 1].start]
+                longer = bool(re.fullmatch(GAP, gap))
+            if digits in figure.digits and signed and not longer:
                 return range(first, last + 1)
     return None
-
-
-def goes_on(target: str, runs: list[DigitRun], first: int, last: int) -> bool:
-    """Whether one more group of three digits follows these runs, so that the number is longer."""
-    if last + 1 == len(runs) or len(runs[first].digits) > 3:
-        return False
-    grouped = all(len(run.digits) == 3 for run in runs[first + 1 : last + 2])
-    return grouped and bool(re.fullmatch(GAP, target[runs[last].end : runs[last + 1].start]))

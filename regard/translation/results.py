@@ -118,8 +118,17 @@ class Explanation(Row):
         for other in self.alternatives:
             yield f"→ {other.text}" + (f"  ({other.probability:.0%})" if several else "")
         if not self.copied:
-            yield Grid("", ("read", "pieces", "became", "seen"), self.source_rows(), left=3)
-            rows = [
+            read = [
+                (
+                    word.text,
+                    " · ".join(word.pieces) if len(word.pieces) > 1 else "",
+                    " ".join(self.words[t].text for s, t in self.links if s == n),
+                    "" if word.seen is None else f"{word.seen:,}" + (" rare" if word.rare else ""),
+                )
+                for n, word in enumerate(self.source_words)
+            ]
+            yield Grid("", ("read", "pieces", "became", "seen"), read, left=3)
+            written = [
                 (
                     word.text,
                     " ".join(self.source_words[s].text for s, t in self.links if t == n),
@@ -127,20 +136,8 @@ class Explanation(Row):
                 )
                 for n, word in enumerate(self.words)
             ]
-            yield Grid("", ("written", "from", "sure"), rows, left=2)
+            yield Grid("", ("written", "from", "sure"), written, left=2)
         yield from self.notes
-
-    def source_rows(self) -> list[tuple[str, ...]]:
-        """A row for each source word."""
-        return [
-            (
-                word.text,
-                " · ".join(word.pieces) if len(word.pieces) > 1 else "",
-                " ".join(self.words[t].text for s, t in self.links if s == n),
-                "" if word.seen is None else f"{word.seen:,}" + (" rare" if word.rare else ""),
-            )
-            for n, word in enumerate(self.source_words)
-        ]
 
     def aligned(self) -> AlignedSentence:
         """The sentence as a page or a picture shows it."""
@@ -194,14 +191,9 @@ class Translation(Result):
     def to_dict(self) -> dict[str, Any]:
         """Source, text and log-probability, and what else was asked for."""
         fields = super().to_dict()
-        for name, asked in (
-            ("alternatives", bool(self.alternatives)),
-            ("words", bool(self.words)),
-            ("explain", self.explain is not None),
-        ):
-            if not asked:
-                del fields[name]
-        return fields
+        unasked = {"alternatives": not self.alternatives, "words": not self.words}
+        unasked["explain"] = self.explain is None
+        return {name: value for name, value in fields.items() if not unasked.get(name)}
 
     def parts(self) -> Iterator[str | Grid]:
         """The translation; several of a line with TABs, for people with their shares."""

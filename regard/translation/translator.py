@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 ROWS = 64  # beams of a batch, about
 TOKENS = 3000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
+FEW = 4  # sentences that are no quicker in two batches
 SEARCHES = 3  # for words that exist
 Row = Sequence[int]
 Phrases = set[tuple[int, ...]]
@@ -85,7 +86,7 @@ class Translator:
             mended = [part for parts in documents for part in parts]
             if self.numbers is not None:
                 mended = self.mend_numbers(mended)
-            if not config.may_coin and self.kit.written:
+            if not config.coin and self.kit.written:
                 mended = self.mend_words(mended)
             rest = iter(mended)
             documents = [[next(rest) for _ in parts] for parts in documents]
@@ -183,9 +184,11 @@ class Translator:
         order = [n for n, job in enumerate(jobs) if not job.optional]
         order.sort(key=lambda n: -len(jobs[n].rows[0]))
         batches, width = list[list[int]](), self.config.width
+        most = self.config.batch or max(1, ROWS // width)
+        if self.pool is not None:  # some for each, but no more batches than are quicker
+            most = min(most, max(FEW, -(-len(order) // self.pool.count)))
         while order:
             longest = len(jobs[order[0]].rows[0])
-            most = self.config.batch or max(1, ROWS // width)
             size = max(1, min(most, TOKENS // (max(2, width) * longest)))
             batches.append(order[:size])
             order = order[size:]
@@ -294,12 +297,10 @@ class SentenceSearch:
         free = min(len(tokens) - len(self.begin), limit, 2 * self.config.alternatives)
         places = sorted(regret.topk(max(0, free), largest=False).indices.tolist())
         rules = bans(self.ban)  # what it begins with is written already
-
-        def go_on(longer: Batch, limits: list[int]) -> list[list[Hypothesis]]:
-            strict = self.strict
-            return search_kit(self.kit, longer, limits, BeamConfig(2), None, rules, strict=strict)
-
-        hypotheses = alternatives(log, batch, tokens, places, limit, go_on, stops, 3)
+        at = (batch, log, tokens, places, limit, 3)
+        hypotheses = alternatives(
+            self.kit, *at, how=BeamConfig(2), processes=rules, strict=self.strict
+        )
         return sorted(
             (
                 replace(h, score=h.logprob / self.beam.penalty(len(h.tokens)))

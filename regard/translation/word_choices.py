@@ -9,10 +9,8 @@ from dataclasses import replace
 import torch
 
 from regard.decode.alternatives import alternatives
-from regard.decode.loop import search_kit
 from regard.decode.scoring import score_rows
-from regard.decode.step import Hypothesis, without_end
-from regard.model.batch import Batch
+from regard.decode.step import without_end
 from regard.translation.document import Document, TargetText, gap_before
 from regard.translation.results import OtherWord, WordChoice
 from regard.translation.translator import Row, SentenceSearch, Translator, bans
@@ -61,14 +59,8 @@ def other_words(search: SentenceSearch, row: Row, answer: TargetText) -> list[Wo
     if not spans:
         return []
     batch, log = search.follow(row, tokens)
-    rules = bans(search.ban)
-
-    def go_on(longer: Batch, limits: list[int]) -> list[list[Hypothesis]]:
-        return search_kit(kit, longer, limits, processes=rules, strict=search.strict)
-
-    places = [start for start, _ in spans]
-    limit = search.limit(row)
-    branched = alternatives(log, batch, tokens, places, limit, go_on, kit.stops, count + 1)
+    at = (batch, log, tokens, [start for start, _ in spans], search.limit(row), count + 1)
+    branched = alternatives(kit, *at, processes=bans(search.ban), strict=search.strict)
     begin = batch.ids[0].tolist()
     rows = [[*begin, *h.tokens] for branches in branched for h in branches]
     scored = iter(score_rows(kit.model, rows, [list(row)] * len(rows)))

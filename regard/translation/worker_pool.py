@@ -9,12 +9,10 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import sys
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from itertools import chain
-from typing import Self
+from contextlib import contextmanager
 
 import torch
 
@@ -24,9 +22,7 @@ from regard.translation.document import TargetText
 from regard.translation.translator import Job, SentenceSearch, Translator
 
 LEAST = 32  # lines that are worth more than one process
-AHEAD = 2  # jobs of a process, so that it need not wait for the next
 MANY = 6000  # beams × source tokens after which a worker gives free memory back
-FEW = 4  # rows that are no quicker in two batches
 
 
 def worth_workers(device: str, lines: int, asked: int | None) -> int:
@@ -36,65 +32,44 @@ def worth_workers(device: str, lines: int, asked: int | None) -> int:
     return torch.get_num_threads() if asked is None else asked
 
 
-Answers = list[list[TargetText]]
-
-
 class WorkerPool:
-    """Does the jobs of a translator in this process and in others that share its model."""
+    """Does jobs in `count` processes that share the model of a translator."""
 
-    def __init__(self, translator: Translator, count: int) -> None:
-        kit = translator.kit
-        packing = SentenceSearch(kit, translator.config)
-        packing.translate([sorted(kit.stops)[:1] or [0]])  # packs weights that all will share
-        sys.stdout.flush()  # a process would write again what was not written yet
-        sys.stderr.flush()
-        gc.collect()
-        give_back_memory()  # or what lies free would be copied as it is used again
-        gc.freeze()  # a collection in a worker would touch, and so copy, every object
-        Worker.translator, self.others = translator, count - 1
-        fork = multiprocessing.get_context("fork")
-        self.executor = ProcessPoolExecutor(self.others, fork)
-        for ready in [self.executor.submit(int) for _ in range(self.others)]:
+    def __init__(self, executor: ProcessPoolExecutor, count: int) -> None:
+        self.executor, self.count = executor, count
+
+    def run(self, jobs: list[Job]) -> Iterator[list[list[TargetText]]]:
+        """What becomes of each job, in order."""
+        return self.executor.map(work, jobs)
+
+
+@contextmanager
+def start_workers(translator: Translator, count: int) -> Iterator[WorkerPool]:
+    """Inside, so many processes do what a translator has to do; they end with the block."""
+    kit = translator.kit
+    packing = SentenceSearch(kit, translator.config)
+    packing.translate([sorted(kit.stops)[:1] or [0]])  # packs weights that all will share
+    sys.stdout.flush()  # a process would write again what was not written yet
+    sys.stderr.flush()
+    gc.collect()
+    give_back_memory()  # or what lies free would be copied as it is used again
+    gc.freeze()  # a collection in a worker would touch, and so copy, every object
+    Worker.translator = translator
+    executor = ProcessPoolExecutor(count, multiprocessing.get_context("fork"))
+    try:
+        for ready in [executor.submit(int) for _ in range(count)]:
             ready.result()  # all are there before a tokenizer starts its threads
-        translator.pool = self
-
-    def run(self, jobs: Sequence[Job]) -> Iterator[Answers]:
-        """What becomes of each job, in order; few large ones are shared."""
-        waiting = deque[list[Future[Answers]]]()
-        ways = self.others + 1 if len(jobs) <= self.others else 1
-        try:
-            for number, job in enumerate(jobs, 1):
-                waiting.append([])
-                for share in split(job, ways):
-                    waiting[-1].append(self.start(share, waiting, number == len(jobs)))
-                while waiting and all(share.done() for share in waiting[0]):
-                    yield [*chain.from_iterable(share.result() for share in waiting.popleft())]
-            for shares in waiting:
-                yield [*chain.from_iterable(share.result() for share in shares)]
-        except BrokenProcessPool:
+        translator.pool = WorkerPool(executor, count)
+        yield translator.pool
+    except BaseException as error:  # Ctrl-C too: end the processes at once
+        for process in multiprocessing.active_children():
+            process.terminate()
+        if isinstance(error, BrokenProcessPool):
             wrong = "a worker process was killed, perhaps for lack of memory"
             raise ResourceError("translating", wrong, fix="--workers 1") from None
-
-    def start(
-        self, job: Job, waiting: Iterable[Sequence[Future[Answers]]], last: bool
-    ) -> Future[Answers]:
-        """Give a job to another process; this one does it when they have enough, or it is last."""
-        count = sum(not share.done() for shares in waiting for share in shares)
-        if count < (1 if last else AHEAD) * self.others:
-            return self.executor.submit(work, job)
-        done = Future[Answers]()
-        done.set_result(work(job))
-        return done
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        """End the processes; after a failure or Ctrl-C at once."""
-        if kind is not None:
-            for process in multiprocessing.active_children():
-                process.terminate()
-        self.executor.shutdown(cancel_futures=True)
+        raise
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 class Worker:
@@ -106,7 +81,7 @@ class Worker:
     """Beams × source tokens since free memory was given back."""
 
 
-def work(job: Job) -> Answers:
+def work(job: Job) -> list[list[TargetText]]:
     """One job, in a worker."""
     answers = Worker.translator.do(job)
     Worker.tokens += job.config.width * sum(map(len, job.rows))
@@ -114,10 +89,3 @@ def work(job: Job) -> Answers:
         give_back_memory()
         Worker.tokens = 0
     return answers
-
-
-def split(job: Job, ways: int) -> list[Job]:
-    """A job as several of like size, of a few rows at least."""
-    size = max(FEW, -(-len(job.rows) // ways))
-    cut = range(0, len(job.rows), size)
-    return [job._replace(rows=job.rows[n : n + size]) for n in cut]

@@ -9,7 +9,6 @@ from regard.decode.alternatives import after_each, alternatives, extend
 from regard.decode.beam import BeamConfig
 from regard.decode.loop import run_search
 from regard.decode.sampling import Ends
-from regard.errors import UsageError
 from regard.model.batch import Batch
 from tests.properties.small_models import WRITERS, example, small_kit
 from tests.properties.threads import one_thread  # noqa: F401
@@ -35,13 +34,8 @@ def log_probs(kit, batch, tokens):
 @torch.no_grad()
 def find(kit, batch, tokens, places, limit=LIMIT, how=None, ends=None, count=5):
     """Alternatives by the model, in ordinary mode."""
-    ends = ends or Ends()
     log = after_each(kit.model(extend(batch, [tokens])), batch, len(tokens))
-
-    def go_on(longer, limits):
-        return run_search(kit.model, longer, limits, how, ends)
-
-    return alternatives(log, batch, tokens, places, limit, go_on, ends.eos, count)
+    return alternatives(kit, batch, log, tokens, places, limit, count, how, ends or Ends())
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -84,12 +78,3 @@ def test_padding_does_not_matter():
     assert [h.tokens for h in wide] == [h.tokens for h in plain]
     turned = Batch(padded.roll(-3, 1), mask=mask.roll(-3, 1))  # padding on the right
     assert [h.tokens for h in find(kit, turned, best.tokens, [2])[0]] == [h.tokens for h in plain]
-
-
-def test_wrong_places():
-    kit, batch = given("gpt2")
-    for at, count in ((-1, 2), (4, 2), (0, 0)):
-        with pytest.raises(UsageError, match="finding alternatives"):
-            find(kit, batch, [1, 2, 3], [at], count=count)
-    with pytest.raises(UsageError, match="0 to 1"):
-        find(kit, batch, [1, 2, 3], [2], 2)

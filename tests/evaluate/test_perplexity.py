@@ -152,3 +152,28 @@ def test_a_tokenizer_of_another_model(writer, pair, text, run, tmp_path):  # noq
     large.save(folder)
     with pytest.raises(DataError, match=f"a tokenizer of {large.size} ids, a model of {size}"):
         regard.evaluate.lm(folder, text)
+
+
+@pytest.mark.parametrize("stride", [None, 3])
+def test_unknown_words_of_a_network_are_counted_too(tmp_path, stride):
+    tokenizer = train_tokenizer(["the cat sat on the mat\n"], "spaced", specials=["eos"])
+    model = Model.fresh(llama(16, 1, 2, 2, 32, vocab=tokenizer.size, length=8), 0)
+    kit = Kit(model, tokenizer, bind("LlamaForCausalLM"))
+    (tmp_path / "test.txt").write_text("the cat saw a zebra on the mat\nthe cat sat on été\n")
+    score = regard.evaluate.lm(kit, tmp_path / "test.txt", stride=stride)
+    assert score.unknown == 4  # saw, a, zebra, été
+    spelt = sum(len(word.encode()) + 1 for word in ("saw", "a", "zebra", "été"))
+    bits = score.bits_per_token * score.tokens + 8 * spelt
+    assert score.bits_per_byte == pytest.approx(bits / score.bytes)
+    ids = tokenizer.encode((tmp_path / "test.txt").read_text(), special=False)
+    if stride is None:  # windows that do not overlap, token by token
+        logs = []
+        for start in range(0, len(ids) - 1, 8):
+            window = ids[start : start + 9]
+            with torch.no_grad():
+                rows = model(Batch(torch.tensor([window[:-1]])))[0].log_softmax(-1)
+            logs += [float(row[id]) for row, id in zip(rows, window[1:], strict=True)]
+        unk = tokenizer.specials["unk"]
+        known = [log for log, id in zip(logs, ids[1:], strict=True) if id != unk]
+        assert len(logs) == score.tokens
+        assert score.perplexity_known == pytest.approx(math.exp(-sum(known) / len(known)), rel=1e-4)

@@ -207,8 +207,7 @@ def train(files, out="m", **options):
 
 
 def perplexity(model, file):
-    logprob, count, _, _ = model.measure(file)
-    return math.exp(-logprob / count)
+    return model.measure(file).perplexity
 
 
 def test_train_then_measure_then_sample_then_arpa(files):
@@ -217,16 +216,51 @@ def test_train_then_measure_then_sample_then_arpa(files):
     assert run.bits_per_token == pytest.approx(math.log2(run.perplexity))
     model = regard.load(files / "m")
     assert perplexity(model, files / "test.txt") == pytest.approx(run.perplexity)
-    _, tokens, size, _ = model.measure(files / "test.txt")
+    tokens, size = model.measure(files / "test.txt")[1:3]
     assert tokens == 7 + 5 + 2  # words and ends
     assert size == (files / "test.txt").stat().st_size
-    found = regard.history.sample(files / "m", words=12)
+    found = regard.history.sample(files / "m", max_new=12)
     assert [text.order for text in found.samples] == [1, 2, 3]
-    assert regard.history.sample(model, words=12) == found  # the same seed
+    assert regard.history.sample(model, max_new=12) == found  # the same seed
     assert len(regard.history.sample(model, "the", orders=[2]).samples) == 1
     model.write_arpa(files / "m.arpa")
     again = regard.load(files / "m.arpa")
     assert perplexity(again, files / "test.txt") == pytest.approx(run.perplexity)
+
+
+def test_unknown_words_are_counted_and_perplexity_is_given_with_and_without_them(files):
+    runs, scores = [], []
+    for least in (1, 4, 7):
+        out = files / f"m{least}"
+        runs.append(train(files, out.name, order=2, min_count=least, valid=files / "test.txt"))
+        scores.append(regard.evaluate.lm(out, files / "test.txt", train=files / "train.txt"))
+    for run, score, least in zip(runs, scores, (1, 4, 7), strict=True):
+        counts = Counter(" ".join(TRAIN).split())
+        words = [line.split() for line in TEST]
+        unknown = [word for line in words for word in line if counts[word] < least]
+        assert score.unknown == run.unknown == len(unknown) > 0
+        for name in ("perplexity", "perplexity_known", "bits_per_token", "bits_per_byte"):
+            assert getattr(score, name) == pytest.approx(getattr(run, name))
+        model = regard.load(files / f"m{least}")
+        rows = [model.tokenizer.encode(line) for line in TEST]
+        unk = model.tokenizer.specials["unk"]
+        logs = [
+            (log, id == unk)
+            for row in rows
+            for id, log in list(zip(row, model.tables.logprobs(row), strict=True))[1:]
+        ]
+        known = [log for log, strange in logs if not strange]
+        assert len(known) == score.tokens - len(unknown)
+        assert score.perplexity_known == pytest.approx(math.exp(-np.mean(known)))
+        assert score.perplexity == pytest.approx(math.exp(-np.mean([log for log, _ in logs])))
+        # a code of the text: unknown words are spelt, a byte ends each
+        bits = -sum(log for log, _ in logs) / math.log(2) + 8 * sum(len(w) + 1 for w in unknown)
+        assert score.bits_per_byte == pytest.approx(bits / (files / "test.txt").stat().st_size)
+        assert f"{len(unknown)} of {score.tokens} tokens" in str(score)
+        assert score.vocabulary.startswith(f"{run.vocabulary} tokens, ")
+    few, some, many = (score.bits_per_byte for score in scores)
+    assert few < some < many  # what is not known costs
+    assert len({score.vocabulary for score in scores}) == 3  # not comparable, and marked so
 
 
 def test_classes_are_trained_drawn_coded_and_told(files):
@@ -235,7 +269,7 @@ def test_classes_are_trained_drawn_coded_and_told(files):
     assert run.classes == 4 + 3 == run.ngrams[0]  # begin, end, never seen
     assert run.vocabulary == 14 and len(run.ngrams) == 3
     assert perplexity(regard.load(out), files / "test.txt") == pytest.approx(run.perplexity)
-    drawn = [tuple(row.tokens) for row in regard.history.sample(out, words=60).samples]
+    drawn = [tuple(row.tokens) for row in regard.history.sample(out, max_new=60).samples]
     assert len(drawn) == 3 and len(set(drawn)) == 3
     assert regard.history.entropy(files / "test.txt", model=out).coded[1].bytes > 0
     with pytest.raises(UsageError, match="n-grams of classes"):
@@ -282,7 +316,7 @@ def test_without_smoothing_unseen_words_are_impossible(files):
 def test_characters_run_on_over_lines(files):
     train(files, tokens="chars", order=4, smoothing="witten-bell")
     model = regard.load(files / "m")
-    _, tokens, size, _ = model.measure(files / "test.txt")
+    tokens, size = model.measure(files / "test.txt")[1:3]
     assert tokens == size and regard.history.sample(model).samples
 
 

@@ -243,7 +243,7 @@ def test_ngrams_of_words_code_too(tale, capsys):
     found = regard.history.entropy(tale, model=words, order=2)
     assert "was trained on this file" in capsys.readouterr().err
     assert found.coded[1].tokens == 451  # and the end of the line
-    logprob, _, size, _ = regard.load(words).measure(tale)
+    logprob, _, size, *_ = regard.load(words).measure(tale)
     assert found.coded[1].bits_per_letter == pytest.approx(-logprob / math.log(2) / size)
     tale.write_text(TALE + "zebra zebra\n")
     said = str(regard.history.entropy(tale, model=words, order=2))

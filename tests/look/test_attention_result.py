@@ -8,7 +8,6 @@ import pytest
 
 from regard.look.attention_maps import add_effects, collect_maps, spell_words
 from regard.look.labels import cell_width, fit, token_label, token_labels
-from regard.look.picture import png
 from regard.tokens.trainers import train_tokenizer
 from tests.properties.small_models import example, small_kit
 
@@ -48,10 +47,6 @@ def test_what_it_says():
     maps = replace(make("gpt2", 7), shown_head=(1, 3))
     stack, changes = maps.maps[0], maps.effects["decoder"].changes[..., -1]
     lines = str(maps).splitlines()
-    assert lines[1].split() == ["block", "0", "1", "2", "3"]
-    assert [float(cell[:-1]) for cell in lines[3].split()[1:]] == [
-        round(fact.distance, 1) for fact in stack.facts[1]
-    ]
     first = next(n for n, line in enumerate(lines) if line.startswith("  head ")) + 1
     block, head = divmod(int(abs(changes).argmax()), 4)
     name, *_, distance, bits, off = lines[first].split()
@@ -62,7 +57,7 @@ def test_what_it_says():
     assert float(distance) == pytest.approx(fact.distance, abs=0.06)
     assert float(bits) == pytest.approx(fact.entropy, abs=0.06)
     key, weight = stack.heads[1][3].links(6, 1)[0]
-    assert f"{fit(TOKENS[key], 16).rstrip()} {weight:.0%}" in lines[-2]
+    assert f"{fit(TOKENS[key], 14).rstrip()} {weight:.0%}" in lines[-2]
     plain = str(make("gpt2", 7, effects=False))
     assert "if off" not in plain and "the mean of all heads" in plain
     best = maps.forecast.tokens[-1, 0], maps.forecast.probabilities[-1, 0]
@@ -84,9 +79,12 @@ def test_labels():
 
 
 @pytest.mark.parametrize("length", [7, 90])
-def test_pictures(length):
+def test_pictures(length, tmp_path):
     pytest.importorskip("matplotlib")
     maps = make("transformer", length, effects=False)
-    every = png(replace(maps, shown_stack="encoder").plot())
-    heads = [png(replace(maps, shown_head=head).plot()) for head in ((1, 3), (0, 3))]
-    assert all(made.startswith(b"\x89PNG") for made in (every, *heads)) and heads[0] != heads[1]
+    files = [tmp_path / f"{n}.png" for n in range(3)]
+    replace(maps, shown_stack="encoder").save(files[0])
+    for file, head in zip(files[1:], ((1, 3), (0, 3)), strict=True):
+        replace(maps, shown_head=head).save(file)
+    made = [file.read_bytes() for file in files]
+    assert all(one.startswith(b"\x89PNG") for one in made) and made[1] != made[2]

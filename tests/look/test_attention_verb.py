@@ -51,7 +51,7 @@ def test_an_edit_is_seen_and_taken_back(writer):  # noqa: F811
             changed = kit.logits(TEXT)[0, -1].log_softmax(-1)
     best, effects = int(plain.argmax()), [h["effect"] for h in found["stacks"][0]["heads"]]
     assert found["forecast"][0]["probability"] == pytest.approx(float(plain.max().exp()), abs=1e-5)
-    assert effects[:2] == [0, 0]
+    assert effects[:2] == pytest.approx([0, 0], abs=1e-5)
     assert effects[3] == pytest.approx(float(changed[best] - plain[best]), abs=1e-4)
 
 
@@ -96,12 +96,8 @@ def test_refusals(writer, changes, error, said):  # noqa: F811
         regard.look.attention(writer, **({"text": TEXT} | changes))
 
 
-def test_a_long_text_says_what_it_takes_or_what_fits(pair, monkeypatch, capsys):  # noqa: F811
+def test_a_long_text_says_what_fits(pair, monkeypatch):  # noqa: F811
     call = {"target": "the dog sat", "effects": False}
-    monkeypatch.setattr("regard.look.attention_maps.LONGEST", 3)
-    regard.look.attention(pair, "the cat", **call)
-    err = capsys.readouterr().err
-    assert " tokens: about " in err and "of a core" in err
     monkeypatch.setattr("regard.look.text_limits.free_memory", lambda device: 4_000)
     with pytest.raises(DataError, match="which fit into 3.9 KiB"):
         regard.look.attention(pair, "the cat", **call)

@@ -11,11 +11,9 @@ from regard.data.statistics import ranks
 from regard.errors import RegardWarning, ResourceError, UsageError
 from regard.loading import load
 from regard.look.attribution import (
-    attention_flow,
-    attention_rollout,
     attention_row,
     deletion_and_insertion,
-    gradient_times_input,
+    follow_attention,
     integrate,
     integrated_gradients,
     random_areas,
@@ -147,7 +145,7 @@ def test_captum_agrees_on_gpt2_of_transformers(tmp_path):
         assert found.value == pytest.approx(float(function(x).detach()), abs=1e-4)
         assert found.baseline_value == pytest.approx(float(function(base).detach()), abs=1e-4)
     wanted = attr.InputXGradient(function).attribute(x.requires_grad_())[0].sum(-1)
-    found = gradient_times_input(MaskedInput(kit.hooked, kit.batch(ids), goal))
+    found = integrated_gradients(MaskedInput(kit.hooked, kit.batch(ids), goal), 0)
     torch.testing.assert_close(found.scores.float(), wanted.detach(), atol=1e-6, rtol=1e-4)
 
 
@@ -178,7 +176,7 @@ def test_every_model_is_explained_completely(name):
 def test_a_baseline_of_a_token_is_the_model_on_that_token():
     kit = small_kit("bert")
     batch, goal = asked(kit, example(kit, 6, 1, 7))
-    found = gradient_times_input(MaskedInput(kit.hooked, batch, goal, 11))
+    found = integrated_gradients(MaskedInput(kit.hooked, batch, goal, 11), 0)
     others = Batch(torch.full_like(batch.inputs, 11))
     with torch.no_grad():
         assert found.baseline_value == pytest.approx(float(goal(kit.model(others), others)[0]))
@@ -233,7 +231,7 @@ def test_a_recurrent_language_model(cell):
     value = model.head(out)[0, -1, 3]
     value.backward()
     wanted = (x.grad * x).sum(-1)[0].detach()
-    near = gradient_times_input(tokens)
+    near = integrated_gradients(tokens, 0)
     torch.testing.assert_close(near.scores.float(), wanted, atol=1e-5, rtol=1e-4)
     with pytest.raises(UsageError, match="attention"):
         attention_row(tokens)
@@ -268,9 +266,9 @@ def test_attention_is_followed_down_to_the_input():
         kit.hooked, batch, Goal(torch.tensor([3]), at=torch.tensor([2])), players=[1, 3]
     )
     wanted = rollout(mix_residual(list(seen.values())))[0, 2, [1, 3]].double()
-    torch.testing.assert_close(attention_rollout(tokens), wanted)
+    torch.testing.assert_close(follow_attention(tokens, "rollout"), wanted)
     wanted = flow(mix_residual(list(seen.values())), 2)[0, [1, 3]].double()
-    torch.testing.assert_close(attention_flow(tokens), wanted)
+    torch.testing.assert_close(follow_attention(tokens, "flow"), wanted)
 
 
 def test_attention_is_followed_through_the_encoder_of_a_pair():
@@ -284,8 +282,8 @@ def test_attention_is_followed_through_the_encoder_of_a_pair():
     cross = torch.stack([x[0, :, -1].mean(0) for n, x in seen.items() if ".cross." in n]).mean(0)
     below = [x for n, x in seen.items() if n.startswith("encoder.")]
     wanted = (cross @ rollout(mix_residual(below))[0])[[0, 2, 3]].double()
-    torch.testing.assert_close(attention_rollout(tokens), wanted)
-    found = attention_flow(tokens)
+    torch.testing.assert_close(follow_attention(tokens, "rollout"), wanted)
+    found = follow_attention(tokens, "flow")
     assert bool((found >= wanted - 1e-6).all()) and float(found.max()) <= 1
 
 

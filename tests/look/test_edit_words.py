@@ -35,6 +35,10 @@ def test_words_are_the_edits_of_the_library(kit, tmp_path):
     for words, edits in (
         ("decoder.blocks.1.attn.z=zero,head=2", {"decoder.blocks.1.attn.z": regard.zero(head=2)}),
         ("blocks.*.attn.z=zero,head=1+2", {"blocks.*.attn.z": regard.zero(head=[1, 2])}),
+        (
+            "*.1.attn.z=zero,head=-2,position=-1+1",
+            {"*.1.attn.z": regard.zero(head=2, position=[1, 7])},
+        ),
         ("*.0.attn.z=mean", {"*.0.attn.z": regard.mean()}),
         (
             f"*.1.resid_post=add,file={tmp_path}/v.safetensors,scale=0.5",

@@ -71,6 +71,7 @@ def test_a_decoder(writer, method):  # noqa: F811
         near = 0.05 if method == "ig" else 1e-6
         assert sum(found["scores"]) == pytest.approx(difference, rel=near)
     said = {"gradient": "completeness", "ig": "steps", "lime": "R²", "shap": "orders"}
+    said |= {"flow": "flow: logit"}
     text = str(result)
     assert " sat" in text and "│" in text and said.get(method, "attention") in text
     assert [row.token for row in result.table()] == found["pieces"]

@@ -10,10 +10,9 @@ import torch
 from regard.errors import UsageError
 from regard.look.head_scores import (
     best_heads,
+    measure_rows,
     random_repeats,
     repeat_scores,
-    row_distance,
-    row_entropy,
     score_heads,
     value_weighted,
 )
@@ -47,11 +46,12 @@ def test_scores_of_perfect_heads(start):
 
 
 def test_entropy_and_distance():
-    even = torch.full((1, 1, 4, 4), 0.25)
-    torch.testing.assert_close(row_entropy(even), torch.full((1, 1, 4), math.log(4)))
-    assert row_entropy(torch.eye(4)[None, None]).abs().max() == 0
-    assert row_distance(torch.eye(4)[None, None]).abs().max() == 0
-    assert row_distance(even)[0, 0].tolist() == [1.5, 1.0, 1.0, 1.5]
+    hooked, at = HookedModel(planted_induction()), "decoder.blocks.0.attn"
+    even = measure_rows(hooked, at, torch.full((1, 1, 4, 4), 0.25), None)
+    own = measure_rows(hooked, at, torch.eye(4)[None, None], None)
+    torch.testing.assert_close(even["entropy"], torch.full((1, 1, 4), math.log(4)))
+    assert own["entropy"].abs().max() == 0 and own["distance"].abs().max() == 0
+    assert even["distance"][0, 0].tolist() == [1.5, 1.0, 1.0, 1.5]
 
 
 # The planted model ------------------------------------------------------------------------------

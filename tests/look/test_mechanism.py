@@ -13,6 +13,8 @@ import regard
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.look.mechanism import Mechanism
+from regard.model.presets import recurrent_seq2seq
+from regard.model.recurrent import Recurrent
 from regard.tokens.trainers import train_tokenizer
 from tests.look.planted import forget_induction, planted_induction
 from tests.properties.small_models import random_ids, small_kit
@@ -137,6 +139,10 @@ def test_impossible_edges_are_refused():
         with pytest.raises(UsageError, match="comes after the head"):
             writer.unused_by(reader, into, on=on)
     assert own.unused_by(cross, "q", on=on, change_below=1e9) > 0
+    recurrent = Mechanism(Recurrent.fresh(recurrent_seq2seq("gru", 8, 8, 1, 20, "additive")))
+    only = recurrent.head(0, 0, "decoder.cross")
+    with pytest.raises(UsageError, match="a recurrent model"):
+        only.unused_by(only, "q", on=on)
 
 
 def test_an_edge_of_a_model_with_shared_keys():

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from regard.look.page import AlignedSentence, AlignedWord, alignment_page
-from regard.look.picture import draw_alignments, png
+from regard.look.picture import draw_alignments
 
 
 class Reader(HTMLParser):
@@ -63,18 +63,16 @@ def test_nothing_is_fetched() -> None:
     assert "http" not in text.replace("http-equiv", "") and "@import" not in text
 
 
-def test_long_sentences_have_no_grid_and_stay_small() -> None:
-    assert "<table>" in alignment_page("title", [section(40)])
-    long = alignment_page("title", [section(200)])
-    assert "<table>" not in long and len(long) < 100_000
+def test_long_sentences_stay_small() -> None:
+    assert len(alignment_page("title", [section(200)])) < 100_000
 
 
 def test_picture() -> None:
     pytest.importorskip("matplotlib")
     made = draw_alignments([section(3), section(5), section(300)])
-    assert made is not None and png(made).startswith(b"\x89PNG")
+    assert made is not None and len(made.axes) == 2
     assert draw_alignments([section(300)]) is None
     priced = section(1)._replace(source=[AlignedWord(" ", "5$/6_$", "", 0.5)])  # no formula
-    strange = section(1)._replace(target=[AlignedWord(" ", "日本", "")])  # no such letters
-    both = draw_alignments([priced, strange])
-    assert both is not None and png(both)
+    both = draw_alignments([priced])
+    assert both is not None
+    both.canvas.draw()

@@ -21,11 +21,13 @@ from regard.look.ioi_task import (
     RULES,
     THINGS,
     Roles,
-    find_roles,
+    locate_roles,
     make_prompts,
 )
+from regard.look.patching import Goal, Pairs
 from regard.look.prompts import PromptPair, make_pairs, read_prompts
 from regard.look.results import CircuitEdge, Site
+from regard.model.batch import Batch
 from regard.tokens.trainers import train_tokenizer
 from tests.cli.small_folders import masker, pair  # noqa: F401
 from tests.look.planted import planted_induction
@@ -68,7 +70,8 @@ def test_patching_names_the_heads(folder):
     found = regard.look.patch(model, pairs, top=2)
     assert found.pairs == 12 and found.clean > found.corrupted + 5
     assert {e.site for e in sorted(found.effects, key=lambda e: -e.effect)[:2]} == {FIRST, SECOND}
-    assert str(SECOND) in str(found) and "12 pairs" in str(found)
+    listed = str(found).partition("standard error")[2]
+    assert SECOND.tap in listed and len(listed.splitlines()) == 3  # two places
     direct = by_site(regard.look.patch(model, pairs, to=["end"]))
     assert direct[SECOND] > 0.9 and abs(direct[FIRST]) < 0.1  # it alone writes the answer
     through = by_site(regard.look.patch(model, pairs, to=["*.1.attn.k:2"]))
@@ -93,7 +96,8 @@ def test_a_circuit_and_its_certificate(folder):
         "decoder.blocks.1.attn.k",
         "decoder.blocks.1.resid_post",
     }
-    assert "2 of 8 parts" in str(found) and "faithfulness, mean" in str(found)
+    assert found.tried == 8 and "decoder.blocks.0.attn.z head 1" in str(found)
+    assert f"mean      {found.certificate.faithfulness['mean']}" in str(found)
     with pytest.raises(UsageError, match="between 0 and 1"):
         regard.look.circuit(folder / "m", folder / "pairs.tsv", keep=1.0)
 
@@ -241,8 +245,16 @@ def test_prompts_name_one_once_and_the_other_twice():
 
 
 def test_roles():
-    assert find_roles([9, 1, 8, 2, 7, 1, 6], io=2, s=1) == Roles(3, 1, 5, 6)
-    assert find_roles([1, 2, 2, 1], io=2, s=1) is None and find_roles([1, 2], io=2, s=1) is None
+    goal = Goal(torch.tensor([2]), torch.tensor([1]))
+
+    def locate(*ids):
+        batch = Batch(torch.tensor([ids]))
+        return locate_roles(Pairs(batch, batch, goal))
+
+    assert locate(9, 1, 8, 2, 7, 1, 6) == [Roles(3, 1, 5, 6)]
+    for wrong in ((1, 2, 2, 1), (1, 2)):
+        with pytest.raises(DataError, match="once and twice"):
+            locate(*wrong)
 
 
 def test_a_fresh_model_does_not_know_who_is_meant():
@@ -256,12 +268,15 @@ def test_a_fresh_model_does_not_know_who_is_meant():
     torch.manual_seed(0)
     kit = Kit(planted_induction(tokenizer.size, 24, heads=2, previous=0, induction=1), tokenizer)
     found = regard.evaluate.ioi(kit, count=8, heads=True)
-    assert list(found.heads) == list(RULES) and found.thresholds["looks"] == MIN_ATTENTION
+    assert found.thresholds["looks"] == MIN_ATTENTION
+    previous, induction = (
+        [h for h in found.heads if h.role == role] for role in ("previous token", "induction")
+    )
     assert abs(found.corrupted_difference) < 1 and 0 <= found.io_above_s <= 1
-    assert (0, 0) in {(h.block, h.head) for h in found.heads["previous token"]}
-    assert (1, 1) in {(h.block, h.head) for h in found.heads["induction"]}
-    assert max(h.score for h in found.heads["induction"]) > 0.9
-    assert all(name in str(found) for name in RULES) and "1 % or more" in str(found)
+    assert (0, 0) in {(h.block, h.head) for h in previous}
+    assert (1, 1) in {(h.block, h.head) for h in induction}
+    assert max(h.score for h in induction) > 0.9
+    assert all(name in str(found) for name in RULES)
     alone = regard.evaluate.ioi(kit, count=1).to_dict()
     assert alone["plus_minus"] is None  # one prompt says nothing of others
     assert "heads" not in alone

@@ -79,16 +79,12 @@ def test_trees(writer, treebank, monkeypatch):  # noqa: F811
 
 
 def test_which_layer_knows_what(writer, treebank):  # noqa: F811
-    """Several labels: each as it is alone, and a table of all with the best places marked."""
+    """Several labels: each as it is alone."""
     both = regard.look.probe(writer, treebank, label=["upos", "lemma"])
     assert both.features == [
         regard.look.probe(writer, treebank, label=[label]) for label in ("upos", "lemma")
     ]
-    table = str(both).partition("which layer knows what")[2]
-    rows = [line.split() for line in table.splitlines()[2:]]
-    best = max(both.features[0].taps, key=lambda each: each.accuracy)
-    assert next(row[0] for row in rows if row[2] == "*") == best.tap
-    assert len(rows) == len(both.features[0].taps) and table.count("*") == 3
+    assert "upos by a linear probe" in str(both) and "lemma by a linear probe" in str(both)
 
 
 def test_trees_with_and_without_restarts(writer, treebank, tmp_path):  # noqa: F811

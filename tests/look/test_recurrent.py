@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.activations import word_taps
+from regard.kit import Kit
 from regard.look.attention_maps import collect_maps
 from regard.look.circuit_search import CircuitConfig, edge_scores, find_circuit
 from regard.look.edits import mean, patch, zero
@@ -24,6 +24,7 @@ from regard.look.patching import (
     patch_paths,
     patch_sites,
 )
+from regard.look.probing import choose_taps
 from regard.model.batch import Batch
 from regard.model.presets import recurrent_lm, recurrent_seq2seq
 from regard.model.recurrent import model_class
@@ -105,7 +106,7 @@ def test_patching_states():
 
 
 def test_states_stand_for_blocks_in_probes():
-    assert word_taps(make()) == ["decoder.embed", "decoder.cells.0.state", TOP]
+    assert choose_taps(Kit(make().model)) == ["decoder.embed", "decoder.cells.0.state", TOP]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.look.head_scores import opening_ids, ordinary_ids, random_repeats, repeats_for
+from regard.look.head_scores import random_repeats, repeats_for
 from regard.tokens.trainers import train_tokenizer
 from tests.properties.small_models import VOCAB, small_kit
 
@@ -52,14 +52,10 @@ def test_as_long_as_suits_the_model():
 def test_no_control_tokens_and_the_beginning_that_a_tokenizer_wants():
     corpus = ["the cat sat on the mat", "naïve café"] * 5
     made = train_tokenizer(corpus, "wordpiece", 60, specials=ROLES, wrap="cls-sep")
-    ids = ordinary_ids(made, 1000)
-    assert ids and not set(ids) & set(made.specials.values())
-    assert opening_ids(made) == [made.specials["cls"]]
-    assert (
-        opening_ids(train_tokenizer(corpus, "bpe", 300, specials=("pad", "eos"), wrap="eos")) == []
-    )
     found = repeats_for(small_kit("bert").model, made, 6)
-    assert (
-        found.batch.inputs[:, 0].tolist() == opening_ids(made) * 4 and found.start("encoder.x") == 1
-    )
-    assert found.batch.inputs.shape == (4, 13) and found.batch.inputs.max() < VOCAB
+    assert not set(found.batch.inputs[:, 1:].flatten().tolist()) & set(made.specials.values())
+    assert found.batch.inputs[:, 0].tolist() == [made.specials["cls"]] * 4
+    assert found.start("encoder.x") == 1 and found.batch.inputs.max() < VOCAB
+    assert found.batch.inputs.shape == (4, 13)
+    ended = train_tokenizer(corpus, "bpe", 300, specials=("pad", "eos"), wrap="eos")
+    assert repeats_for(small_kit("gpt2").model, ended, 6).before == 0

@@ -11,7 +11,6 @@ import torch
 from regard.data.statistics import spearman
 from regard.errors import DataError
 from regard.look.probing import SentenceSplit, split_sentences
-from regard.look.results import beside
 from regard.look.structural_probe import (
     DependencyTree,
     Parsed,
@@ -21,7 +20,6 @@ from regard.look.structural_probe import (
     fit_structure,
     gold,
     probe_structure,
-    rooted,
     spanning_tree,
     tree_edges,
     tree_lines,
@@ -64,9 +62,9 @@ def test_distances_and_depths_by_hand():
 
 def test_a_spanning_tree_by_hand():
     table = torch.tensor([[0, 2, 9, 6], [2, 0, 3, 8], [9, 3, 0, 7], [6, 8, 7, 0]])
-    assert spanning_tree(table) == {(0, 1), (1, 2), (0, 3)}
-    assert spanning_tree(table, [0, 2, 3]) == {(0, 3), (2, 3)}
-    assert spanning_tree(torch.zeros(1, 1)) == set() == spanning_tree(table, [2])
+    assert spanning_tree(table, 1, range(4)) == [1, -1, 1, 0]
+    assert spanning_tree(table, 2, [0, 2, 3]) == [3, -2, -1, 2]
+    assert spanning_tree(torch.zeros(1, 1), 0, [0]) == [-1]
 
 
 def test_spanning_trees_are_those_of_scipy():
@@ -76,16 +74,15 @@ def test_spanning_trees_are_those_of_scipy():
         table = torch.cdist(points, points)
         theirs = graph.minimum_spanning_tree(table.numpy()).toarray().nonzero()
         wanted = {(min(a, b), max(a, b)) for a, b in np.stack(theirs, 1).tolist()}
-        assert spanning_tree(table) == wanted
+        assert tree_edges(spanning_tree(table, seed, range(9))) == wanted
 
 
 def test_every_tree_spans_itself():
     rng = random.Random(1)
     for count in range(1, 12):
         heads = random_heads(count, rng)
-        edges = spanning_tree(gold(DependencyTree(heads, []), "distance"))
-        assert edges == tree_edges(heads)
-        assert rooted(edges, heads.index(-1), count) == heads
+        distances = gold(DependencyTree(heads, []), "distance")
+        assert spanning_tree(distances, heads.index(-1), range(count)) == heads
 
 
 def test_the_identity_measures_planted_trees_exactly():
@@ -174,5 +171,4 @@ def test_what_is_refused():
 def test_the_print_of_a_tree():
     drawn = tree_lines("abcde", HEADS, {4})
     assert drawn == "b\n├─ a\n└─ e *\n   ├─ c\n   └─ d"
-    assert beside("one\nlonger", "x") == "one       x\nlonger"
     assert tree_lines("abc", [-2, -1, 1]) == "b\n└─ c"  # a word outside the tree is not drawn

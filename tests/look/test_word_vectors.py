@@ -8,7 +8,8 @@ import torch
 from regard.core.config import BlockConfig, StackConfig
 from regard.errors import UsageError
 from regard.kit import Kit
-from regard.look.activations import find_word_tokens, word_taps, word_vectors
+from regard.look.activations import find_word_tokens, word_vectors
+from regard.look.probing import choose_taps
 from regard.look.word_senses import group_means, sense_cosines
 from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig, TextConfig
 from regard.model.model import Model
@@ -78,7 +79,7 @@ def test_a_word_s_token_holds_its_first_or_last_letter(take):
 def test_a_batch_gives_what_each_sentence_gives_alone(kind):
     kit = kit_of(kind)
     rows = [find_word_tokens(TOKENIZER, text, spans_of(text)) for text in TEXTS]
-    taps = word_taps(kit.hooked)
+    taps = choose_taps(kit)
     together = word_vectors(kit.hooked, rows, taps)
     assert list(together) == taps
     for tap in taps:
@@ -91,13 +92,13 @@ def test_a_batch_gives_what_each_sentence_gives_alone(kind):
 
 
 def test_the_usual_places():
-    usual = word_taps(kit_of("decoder").hooked)
+    usual = choose_taps(kit_of("decoder"))
     assert usual == ["decoder.embed", *(f"decoder.blocks.{n}.resid_post" for n in (0, 1))]
-    assert all(name.startswith("encoder.") for name in word_taps(kit_of("pair").hooked))
+    assert all(name.startswith("encoder.") for name in choose_taps(kit_of("pair")))
     states = [f"decoder.cells.{n}.state" for n in (0, 1)]
-    assert word_taps(kit_of("lstm").hooked) == ["decoder.embed", *states]
+    assert choose_taps(kit_of("lstm")) == ["decoder.embed", *states]
     ahead = [f"encoder.ahead.{n}.state" for n in (0, 1)]
-    assert word_taps(kit_of("bahdanau").hooked) == ["encoder.embed", *ahead]
+    assert choose_taps(kit_of("bahdanau")) == ["encoder.embed", *ahead]
 
 
 def test_heads_lie_side_by_side():
@@ -121,7 +122,7 @@ def test_heads_lie_side_by_side():
 )
 def test_places_without_a_vector_of_each_word(kind, tap, said):
     with pytest.raises(UsageError, match=said):
-        word_taps(kit_of(kind).hooked, [tap])
+        choose_taps(kit_of(kind), patterns=[tap])
 
 
 def test_every_token_of_a_word_stands_for_it():

@@ -260,6 +260,54 @@ def test_tensorboard_gets_the_curves(corpus, tmp_path):
         assert [v for _, v in seen] == pytest.approx([v for _, v in wanted], rel=1e-6)
 
 
+# Budgets, metrics and runs that fail --------------------------------------------------------------
+
+
+def test_a_run_that_diverges_does_not_end_well(corpus, tmp_path, capsys):
+    wild = dict(lr=10.0, warm_up=0, clip=0.0, schedule="constant", eval_every=0, steps=30)
+    with pytest.raises(RegardError, match="the run has diverged") as caught:
+        train("lm", corpus, tmp_path / "far", **wild)
+    assert "--lr" in caught.value.fix and caught.value.exit_code == 1
+    run = train("lm", corpus, tmp_path / "near", **wild | {"lr": 1.0, "steps": 6})
+    assert run.exit_code == 1 and "loss is higher than at the start" in capsys.readouterr().err
+    assert train("lm", corpus, tmp_path / "well").exit_code == 0
+
+
+def test_a_budget_of_time_ends_a_run_with_its_schedule(corpus, tmp_path):
+    run = train("lm", corpus, tmp_path / "r", steps=None, minutes=0.05)
+    rates = [line["lr"] for line in run.metrics if "lr" in line]
+    assert 10 < run.steps < 10**9 and "valid_nll" in run.metrics[-1]
+    assert max(rates) == pytest.approx(1e-3, rel=0.1) and rates[-1] < 2e-4  # a tenth at the end
+    longer = train("lm", corpus, tmp_path / "r", steps=None, minutes=0.1, resume=True)
+    assert longer.steps > run.steps
+
+
+def test_the_best_step_by_bleu(corpus, tmp_path, capsys):
+    pytest.importorskip("sacrebleu")
+    more = dict(metric="bleu", eval_every=2, patience=2, steps=40, lr=1e-60)
+    run = train("seq2seq", corpus, tmp_path / "r", **more)
+    lines = [line for line in run.metrics if "valid_bleu" in line]
+    assert [line["step"] for line in lines] == [2, 4, 6] == [2, 4, run.steps]  # nothing is learnt
+    assert run.best_valid == lines[0]["valid_bleu"] and run.best_step == 2
+    assert "BLEU 0.00" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="metric = bleu"):
+        train("lm", corpus, tmp_path / "lm", metric="bleu")
+
+
+@pytest.mark.parametrize("split", ["file", "line", "row"])
+def test_evaluation_reads_a_text_as_the_run_did(split, corpus, tmp_path):
+    """With an end token after each line where the run had one; lines by themselves where it did."""
+    held = [f"the old {word} sees a red {word}" for word in ("cat", "dog", "house", "tree")]
+    (tmp_path / "valid.txt").write_text("\n\n".join(held) + "\n")
+    how = dict(
+        tokens="words", split=split, valid=(str(tmp_path / "valid.txt"),), length=32, lr=0.01
+    )
+    run = train("lm", corpus, tmp_path / "r", **how, steps=60, eval_every=60)
+    score = regard.evaluate.lm(run.folder / "final", tmp_path / "valid.txt")
+    assert score.loss == pytest.approx(run.best_valid, rel=1e-5)
+    assert score.tokens == run.metrics[-1]["valid_tokens"]
+
+
 # Refusals -----------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from bench.align import alignment_error_rate, read_links
 from regard.data.word_frequencies import write_counts
 from regard.decode.step import without_end
 from regard.kit import Kit
@@ -22,7 +23,6 @@ from regard.translation.explanation import (
 )
 from regard.translation.results import Explanation, SourceWord, TargetWord
 from regard.translation.translator import Translator
-from regard.translation.word_alignment import alignment_error_rate, read_links
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.translation.test_segment import CORPUS
 from tests.translation.test_translator import made

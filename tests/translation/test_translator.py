@@ -26,7 +26,6 @@ from regard.translation.config import TranslateConfig
 from regard.translation.document import TargetText
 from regard.translation.translator import TOKENS, Job, Row, SentenceSearch, Translator
 from regard.translation.word_choices import other_words, token_words
-from regard.translation.worker_pool import FEW, split
 from tests.properties.small_models import CONFIGS, randomise
 from tests.properties.threads import one_thread  # noqa: F401
 
@@ -317,11 +316,3 @@ def test_long_sources_make_small_batches(kit: Kit) -> None:
     assert sizes == [2, 2, 1]
     echoing(kit, sizes).run([Job([[1] * TOKENS], HOW)])
     assert sizes[3:] == [1]
-
-
-@pytest.mark.parametrize("rows,ways,sizes", [(9, 2, [5, 4]), (9, 1, [9]), (5, 4, [FEW, 1])])
-def test_a_job_in_shares(rows: int, ways: int, sizes: list[int]) -> None:
-    job = Job([[n] for n in range(rows)], HOW)
-    shares = split(job, ways)
-    assert [len(share.rows) for share in shares] == sizes
-    assert [row for share in shares for row in share.rows] == job.rows

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from bench.align import alignment_error_rate, read_links
 from regard.data.word_frequencies import words
 from regard.errors import UsageError
-from regard.translation.word_alignment import (
+from regard.translation.explanation import (
     AlignConfig,
     align_config,
-    alignment_error_rate,
     link_words,
-    read_links,
     same_kind,
     token_shares,
     word_weights,
@@ -100,9 +99,6 @@ def test_the_aligned_pairs_are_whole() -> None:
 
 def test_the_way_is_read_from_the_config() -> None:
     assert align_config({}) == AlignConfig()
-    how = align_config({"alignment": {"block": 0, "reading": True}})
-    rows = [torch.arange(3.0)[:, None], torch.zeros(3, 1)]
-    assert how.steps(rows).tolist() == [[1], [2]]
-    assert AlignConfig(0).steps(rows).tolist() == [[0], [1]]
+    assert align_config({"alignment": {"block": 0, "firm": 1.0}}) == AlignConfig(0, 1.0)
     with pytest.raises(UsageError, match="layer"):
         align_config({"alignment": {"layer": 2}})

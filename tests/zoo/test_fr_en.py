@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import regard
+from bench.align import alignment_error_rate, read_links
 from regard.cli.main import main
 from regard.kit import Kit
 from regard.translation.config import TranslateConfig
-from regard.translation.explanation import align_words, look_across
+from regard.translation.explanation import align_config, align_words, look_across
 from regard.translation.translator import Translator
-from regard.translation.word_alignment import align_config, alignment_error_rate, read_links
 from regard.zoo import HOME
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.translation.test_word_alignment import PAIRS
@@ -103,7 +103,7 @@ def test_links_between_words_are_those_of_a_reader(kit: Kit) -> None:
         source, target, notation = line.split("\t")
         tokens = kit.tokenizer.encode(target, special=False, side="target")
         across = look_across(kit, kit.tokenizer.encode(source), tokens)
-        found.append(align_words(kit, source, tokens, across, how).links)
+        found.append(align_words(kit, source, tokens, across, how)[1])
         links = read_links(source, target, notation)
         sure.append(links[0])
         possible.append(links[1])
