@@ -178,7 +178,7 @@ class TokenStream:
             self.bytes += len(piece.encode()) + len(self.end)
             self.spelt += spelt_bytes(self.tokenizer, piece)
             for id in self.tokenizer.encode(piece, special=False) + self.end:
-                if first and begin is None:
+                if first and (begin is None or self.tokens):  # context only
                     self.bytes -= len(self.tokenizer.decode([id]).encode())
                 else:
                     self.known.append(id != unknown)

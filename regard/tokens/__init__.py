@@ -80,7 +80,7 @@ def encode(
 
     Example:
         >>> regard.tokens.encode("Je suis un chat.").ids
-        [0, 3, 4, 1, 2]
+        [2, 4, 5, 3, 1]
         $ regard tokens encode "Je suis un chat."
         $ regard tokens encode "Je suis un chat." --tokenizer folder --json
         $ regard tokens encode --tokenizer folder --file corpus.txt > ids.txt

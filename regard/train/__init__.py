@@ -9,7 +9,7 @@ from regard.history.config import Smoothing, Word2VecConfig
 from regard.history.results import NgramRun, TranslatorRun, VectorRun
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 from regard.train.results import DryRun, LearntShortlist, Replay, ResumeCheck, Run, RunSettings
-from regard.verbs import FLAT, Amount, Count, File, Files, Flag, takes, verb
+from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, takes, verb
 
 Trained = Run | DryRun | RunSettings
 """A run; with `dry_run` what it would take, with `print_config` its settings."""
@@ -325,8 +325,11 @@ def classes(
     smoothing: Smoothing = "kneser-ney",
     k: float = 1.0,
     classes: Count | None = None,
+    share: Share = 0.3,
 ) -> NgramRun:
     """Count n-grams of classes of words: a class from those before it, then a word of the class.
+
+    Mixed with n-grams of words, as Brown (1992) has them: better than either on little text.
 
     Args:
         files: text files or folders, compressed or not.
@@ -339,7 +342,9 @@ def classes(
         order: classes that a probability looks at, the predicted one counted.
         smoothing: how unseen classes get their share (kneser-ney: interpolated, modified).
         k: of add: what each count gets.
-        classes: classes of words, by Brown's way (100, or as many as there are words).
+        classes: classes of words, by Brown's way (the root of how many words there are, at most
+            100).
+        share: of the probability that comes from classes, the rest from words; 1 is classes alone.
 
     Example:
         >>> regard.train.classes("train.txt", out="m", classes=200).ngrams
@@ -350,7 +355,7 @@ def classes(
     arguments = locals()
     from regard.history.ngram_model import NgramConfig, train_from_files
 
-    config = NgramConfig(tokens, vocab, min_count, lines, order, smoothing, k, classes)
+    config = NgramConfig(tokens, vocab, min_count, lines, order, smoothing, k, classes, share)
     return _noted(train_from_files(files, Path(out), config, valid or ()), "classes", arguments)
 
 

@@ -346,7 +346,7 @@ CASES = [
     Case(
         "formal-learn",
         "formal learn parity --models relative rnn --steps 3 --train-length 6 --test-length 8 "
-        "--rows 4 --device cpu",
+        "--count 4 --device cpu",
         tolerance=TRAINED,
     ),
     Case("formal-learn-unknown", "formal learn chess --steps 3"),
