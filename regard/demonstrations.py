@@ -95,7 +95,7 @@ class WarmUpDemo(Result):
 def demo(
     name: Literal["dates", "scale", "warm-up"] = "dates", *, out: str | Path = "regard-demo"
 ) -> DateDemo | ScaleDemo | WarmUpDemo:
-    """Something to see in a minute: a translator of dates, or a claim put to the test.
+    """Train something to be seen in a minute, or put a claim to the test.
 
     Args:
         name: dates trains a Transformer; scale shows why scores are divided by √D; warm-up, where

@@ -50,7 +50,7 @@ def info(model: ModelLike, *, taps: bool = False) -> ModelInfo | CountedInfo:
 
 @verb
 def models(word: str | None = None) -> Catalogue:
-    """Models in the box, presets by module, architecture, pre-training, use; what opens.
+    """Models in the box, presets by four axes, architectures that open.
 
     Args:
         word: list only what has this word in its name or in one of its axes, such as rotary.
