@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
     from regard.decode import embed, fill, generate, score
+    from regard.demonstrations import demo
     from regard.history import ladder
     from regard.interop import check, export
     from regard.kit import Kit
@@ -39,6 +40,7 @@ _HOMES = {
     "regard.ambient": ("settings",),
     "regard.core.similarity": ("attend", "attention", "kernel_regression"),
     "regard.core.tap": ("Tap", "taps"),
+    "regard.demonstrations": ("demo",),
     "regard.decode": ("embed", "fill", "generate", "score"),
     "regard.history": ("ladder",),
     "regard.interop": ("check", "export"),
@@ -79,6 +81,7 @@ __all__ = [
     "build",
     "check",
     "data",
+    "demo",
     "discover",
     "doctor",
     "embed",

@@ -188,12 +188,12 @@ class Kit:
         return to_ids(inputs, side)
 
     def encode(
-        self, texts: Any, side: Side = "source", limit: int | None = None
+        self, texts: Any, side: Side = "source", length: int | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Texts → ids (B, T) and mask; a text past `limit` loses its end but keeps its last id."""
+        """Texts → ids (B, T) and mask; a text past `length` loses its end but keeps its last id."""
         rows = self.text_tokenizer.encode_batch(list(texts), side=side)
-        if limit is not None:
-            rows = [r if len(r) <= limit else [*r[: limit - 1], r[-1]] for r in rows]
+        if length is not None:
+            rows = [r if len(r) <= length else [*r[: length - 1], r[-1]] for r in rows]
         return pad_rows(rows, self.text_tokenizer.specials.get("pad", 0))
 
     # Running ------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ class Kit:
         if self.strict and len(listed) > 1:  # each alone, so that none depends on the others
             return torch.cat([self.embed_batch(text) for text in listed])
         asked = read_pooling(self.files)
-        ids, mask = self.encode(listed, limit=asked.length)
+        ids, mask = self.encode(listed, length=asked.length)
         check_ids(ids, self.model.config.front, "text")
         check_filled(Batch(ids, mask=mask), "embedding texts")
         ids, mask = ids.to(self.device), None if mask is None else mask.to(self.device)

@@ -24,17 +24,17 @@ SAME_BITS = ("device", "threads", "processes", "torch", "machine")
 """Parts of a receipt that must agree before weights are compared bit by bit."""
 
 
-def code_version(version: str) -> str:
+def code_version() -> str:
     """The git commit when regard runs from a checkout, '+' when files changed; else the version."""
-    root = Path(__file__).resolve().parents[1]
+    root, number = Path(__file__).resolve().parents[1], version("regard")
     if not (root / ".git").exists():
-        return version
+        return number
     try:
         commit = git(root, "rev-parse", "HEAD")
         changed = git(root, "status", "--porcelain", "--", "regard")
     except (OSError, subprocess.SubprocessError):
-        return version
-    return f"{version} {commit[:12]}{'+' if changed else ''}"
+        return number
+    return f"{number} {commit[:12]}{'+' if changed else ''}"
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -45,22 +45,14 @@ def git(root: Path, *arguments: str) -> str:
 
 
 def make_receipt(
-    command: Sequence[str],
-    config: Mapping[str, Any],
-    data: Mapping[str, str],
-    results: Mapping[str, Any],
-    versions: Mapping[str, str],
-    place: Mapping[str, Any],
+    config: Mapping[str, Any], data: Mapping[str, str], results: Mapping[str, Any], **origin: Any
 ) -> dict[str, Any]:
-    """A receipt as plain data; `place` says device and threads, `versions` regard and torch."""
+    """A receipt as plain data; `origin` says the function or command, its seed and its place."""
     return {
-        "command": list(command),
-        "seed": config.get("seed"),
-        "code": code_version(versions["regard"]),
+        **origin,
+        "code": code_version(),
         "python": platform.python_version(),
         "machine": platform.machine(),
-        **{name: number for name, number in versions.items() if name != "regard"},
-        **place,
         "data": dict(data),
         "config": dict(config),
         "results": dict(results),
@@ -95,16 +87,10 @@ def receipt_of(result: Result) -> dict[str, Any]:
     call = result.call
     if call is None:
         raise UsageError("writing a receipt", "a result of no public function", "one of a verb")
-    return {
-        "function": call.function,
-        "config": {name: plain(getattr(v, "path", v)) for name, v in call.arguments.items()},
-        "seed": current().seed,
-        "code": code_version(version("regard")),
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "data": {str(file): file_hash(file) for file in files_of(call.files)},
-        "results": result.to_dict(),
-    }
+    config = {name: plain(getattr(v, "path", v)) for name, v in call.arguments.items()}
+    data = {str(file): file_hash(file) for file in files_of(call.files)}
+    origin = {"function": call.function, "seed": current().seed}
+    return make_receipt(config, data, result.to_dict(), **origin)
 
 
 def files_of(arguments: Iterable[Any]) -> list[Path]:

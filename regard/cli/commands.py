@@ -19,7 +19,7 @@ PANELS = {
     "Look inside": ("look",),
     "Before attention": ("history",),
     "Structure": ("discover", "formal"),
-    "House": ("info", "models", "plan", "data", "doctor"),
+    "House": ("info", "models", "plan", "data", "doctor", "demo"),
 }
 """Commands and groups, as the help shows them."""
 

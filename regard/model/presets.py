@@ -15,6 +15,7 @@ from regard.model.config import (
     RecurrentConfig,
     TextConfig,
 )
+from regard.model.results import PresetInfo
 
 
 def gpt2(
@@ -172,6 +173,41 @@ def preset(name: str) -> ModelConfig:
     """The shape called `name`, or an error with the nearest names."""
     check_known(name, PRESETS, "choosing a preset", f"no preset is called {name!r}")
     return PRESETS[name][0]()
+
+
+PRETRAINING = {
+    "GPT2LMHeadModel": "next token",
+    "LlamaForCausalLM": "next token",
+    "BertForMaskedLM": "masked tokens",
+    "T5ForConditionalGeneration": "masked spans",
+    "ViTForImageClassification": "classes of pictures",
+    "WhisperForConditionalGeneration": "transcripts",
+}
+"""What checkpoints of an architecture have been trained on; others on pairs of sentences."""
+
+
+def classify(name: str) -> PresetInfo:
+    """A preset by the axes of the survey of Lin et al. (2022)."""
+    from regard.model.cost import count_params  # shapes alone need no torch
+
+    config, saved_as = preset(name), architecture(name)
+    block, front = config.last.block, config.front
+    added = "learned" if isinstance(front, AudioConfig) else front.position
+    added = "sinusoidal" if added == "halves" else added
+    position = added if config.last.position == "none" else config.last.position
+    heads = "multi-head" if block.groups == block.heads else "grouped-query"
+    norm, mlp = f"{block.norm} {block.norm_at}-norm", "gated " * block.gated + block.act
+    reads = {"text": "text", "image": "pictures", "audio": "speech"}[front.kind]
+    stacks = [part for part in ("encoder", "decoder") if getattr(config, part) is not None]
+    return PresetInfo(
+        name,
+        module=f"{heads}, {position} positions, {norm}, {mlp}",
+        architecture="-".join(stacks),
+        pretraining=PRETRAINING.get(saved_as or "", "pairs of sentences"),
+        application=f"{reads} to text" if config.target else reads,
+        saved_as=saved_as,
+        parameters=count_params(config),
+    )
 
 
 def architecture(name: str) -> str | None:

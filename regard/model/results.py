@@ -133,8 +133,12 @@ class PresetInfo(Row):
     """A named shape."""
 
     name: str
-    kind: str
-    architecture: str | None = shown(title="saved as")
+    module: str
+    """Attention, positions, norm and MLP of its blocks."""
+    architecture: str
+    pretraining: str = shown(title="pre-training")
+    application: str = shown()
+    saved_as: str | None = shown()
     """None is a folder of regard's own."""
     parameters: int = shown("{:,}")
 
@@ -144,7 +148,7 @@ class Catalogue(Result):
     """What can be opened or built by name."""
 
     models: list[ShippedModel] = shown(title="models in the box")
-    presets: list[PresetInfo] = shown()
+    presets: list[PresetInfo] = shown(title="presets, by the four axes of Lin's survey (2022)")
     architectures: dict[str, list[str]] = shown(
         title="architectures that can be opened (folders; Llama and Qwen as .gguf too)"
     )

@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 
-from regard import __version__
 from regard.ambient import choose_device, current, note, progress
 from regard.ambient import settings as ambient
 from regard.data.text_files import evenly
@@ -426,7 +425,6 @@ def finish(
         place["device_name"] = torch.cuda.get_device_name()
     if plan.world.size > 1:
         place["processes"] = plan.world.size
-    versions = {"regard": __version__, "torch": torch.__version__}
     results = {name: value for name, value in result.to_dict().items() if name != "out"}
     inputs = dict(data.hashes)
     if plan.data.init is not None:
@@ -434,7 +432,8 @@ def finish(
         files = sorted(begun.glob("*.safetensors")) if begun.is_dir() else [begun]
         inputs |= {str(file): file_hash(file) for file in files if file.name != SHORTLIST_FILE}
     command = ["regard", "train", plan.kind, "--config", str(plan.folder / CONFIG)]
-    receipt = make_receipt(command, config, inputs, results, versions, place)
+    origin = {"command": command, "seed": config.get("seed"), "torch": torch.__version__, **place}
+    receipt = make_receipt(config, inputs, results, **origin)
     write_receipt(plan.folder / NAME, receipt)
     say(f"final: {taken}")
     if result.exit_code:

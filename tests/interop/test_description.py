@@ -88,3 +88,30 @@ def test_models():
 def test_a_name_that_is_nearly_one():
     with pytest.raises(UsageError, match="did you mean gpt2"):
         regard.info("gpt-2")
+
+
+def test_presets_stand_on_the_four_axes_of_the_survey():
+    presets = {preset.name: preset for preset in regard.models().presets}
+    llama, bert = presets["smollm2-135m"], presets["bert-base"]
+    assert llama.module == "grouped-query, rotary positions, rms pre-norm, gated silu"
+    assert (llama.architecture, llama.pretraining, llama.application) == (
+        "decoder",
+        "next token",
+        "text",
+    )
+    assert bert.module == "multi-head, learned positions, layer post-norm, gelu"
+    assert (bert.architecture, bert.pretraining) == ("encoder", "masked tokens")
+    assert presets["whisper-tiny"].application == "speech to text"
+    assert presets["t5-small"].architecture == "encoder-decoder"
+
+
+def test_models_are_listed_by_a_word_of_an_axis_and_others_are_told():
+    assert {preset.pretraining for preset in regard.models("masked").presets} == {
+        "masked tokens",
+        "masked spans",
+    }
+    assert [model.name for model in regard.models("fr-en").models] == ["fr-en"]
+    assert regard.models("qwen").architectures and not regard.models("qwen").models
+    with pytest.raises(UsageError, match="gtp2") as caught:
+        regard.models("gtp2")
+    assert "gpt2" in caught.value.fix

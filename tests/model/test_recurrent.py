@@ -201,8 +201,6 @@ def test_streams_go_on_and_cover_the_text_once(tmp_path):
     assert [*rows[0], *rows[1], *rows[2]] == every[1:]
     with pytest.raises(IndexError):
         streams.batch(0, streams.count(0))
-    with pytest.raises(UsageError):
-        Streams(store, 0, 3)
 
 
 def test_no_gradient_passes_the_edge_of_a_window():

@@ -15,6 +15,7 @@ import pytest
 import regard
 from regard.cli.commands import COMMANDS, GROUPS, PANELS
 from regard.cli.main import main
+from regard.verbs import FLAT, Count, marks
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [command.name for command in COMMANDS]
@@ -64,3 +65,30 @@ def test_no_function_has_the_name_of_a_module_beside_it():
         function = command.load()
         name, folder = function.__name__, ROOT / function.__module__.replace(".", "/")
         assert not (folder / f"{name}.py").exists() and not (folder / name).exists(), command.name
+
+
+def is_number(hint):
+    """Whether a whole number or a float can be given."""
+    inside = [part for part in typing.get_args(hint) if part is not type(None)]
+    return hint in (int, float) or any(map(is_number, inside))
+
+
+def public_functions():
+    """Commands, other public names, and the methods of a Kit."""
+    yield from ((command.name, command.load()) for command in COMMANDS)
+    yield from ((name, getattr(regard, name)) for name in regard.__all__)
+    yield from ((f"Kit.{name}", value) for name, value in vars(regard.Kit).items())
+
+
+def test_one_word_for_how_many():
+    """top: kept of a ranking; count: drawn or made; max_new: written (issue 23, 21)."""
+    assert is_number(Count | None) and not is_number(str | None)
+    for name, function in public_functions():
+        if not inspect.isfunction(function) or name.startswith("Kit._"):
+            continue
+        hints = typing.get_type_hints(inspect.unwrap(function), None, None, include_extras=True)
+        for hint in list(hints.values()):
+            if FLAT in marks(hint):  # its fields are flags
+                hints |= typing.get_type_hints(hint.__origin__, include_extras=True)
+        assert not {"limit", "best"} & set(hints), name
+        assert not is_number(hints.get("words")), name

@@ -32,7 +32,7 @@ kit
 loading
 train/runs
 train/reproduction
-rules serve
+rules serve demonstrations
 mechanism __init__
 cli
 __main__
