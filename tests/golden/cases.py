@@ -233,7 +233,7 @@ CASES = [
     Case("translate-decoder", "translate hello --model {gpt2}"),
     Case("translate-bad-beams", "translate bonjour --beams 0"),
     Case("translate-nowhere", "translate bonjour --model {tmp}/nowhere"),
-    Case("shortlist", "train shortlist {t5_copy} {pairs} --best 3 --always 20"),
+    Case("shortlist", "train shortlist {t5_copy} {pairs} --top 3 --always 20"),
     Case("shortlist-decoder", "train shortlist {gpt2} {pairs}"),
     Case("fill", "fill {bert} 'the [MASK] sat on the [MASK]' --top 3"),
     Case("fill-lines", "fill {bert} --top 2", stdin="the <mask> sat\nHello <mask>\n"),
