@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import html
 import io
 import json
@@ -180,6 +181,15 @@ class Grid:
         return f"<table>{caption}{top}<tbody>{body}</tbody></table>"
 
 
+def draw_png(figure: Any, dpi: int) -> bytes:
+    """A matplotlib figure as a picture."""
+    picture = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # a script that the font has not: a box
+        figure.savefig(picture, format="png", dpi=dpi, bbox_inches="tight")
+    return picture.getvalue()
+
+
 class Row:
     """One row of a table, a dataclass too."""
 
@@ -238,6 +248,15 @@ class Result(Row):
 
     def __init_subclass__(cls) -> None:
         cls.__repr__ = Result.__str__  # type: ignore[assignment]
+        if plot := vars(cls).get("plot"):
+
+            @functools.wraps(plot)
+            def shown_plot(self: Any, *args: Any, **options: Any) -> Any:
+                figure = plot(self, *args, **options)
+                figure._repr_png_ = lambda: draw_png(figure, 72)  # a notebook shows it
+                return figure
+
+            cls.plot = shown_plot  # type: ignore[method-assign]
 
     def title(self) -> str:
         """The first line of the class's docstring, fields in braces filled in."""
@@ -345,11 +364,7 @@ class Result(Row):
         elif place.suffix == ".html":
             data = self.page()
         elif place.suffix == ".png":
-            picture = io.BytesIO()
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Glyph")  # a script that the font has not: a box
-                self.plot().savefig(picture, format="png", dpi=150, bbox_inches="tight")
-            write_whole(place, picture.getvalue())
+            write_whole(place, draw_png(self.plot(), 150))
             return
         else:
             problem = f"{place.name}, which ends with {place.suffix or 'nothing'}"

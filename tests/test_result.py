@@ -75,6 +75,25 @@ def test_a_terminal_and_a_notebook_show_the_cells(near):
     assert "<td" in html and "&lt;b&gt;" in html and "<b>" not in html
 
 
+def test_programs_and_pictures_in_a_notebook():
+    """Lines of a program stay lines, and a figure is its picture."""
+    figures = pytest.importorskip("matplotlib.figure")
+
+    @dataclass(frozen=True)
+    class Drawn(Result):
+        """A drawing."""
+
+        def parts(self):
+            yield from ("a <b>", "def f():\n    return 1")
+
+        def plot(self):
+            return figures.Figure(figsize=(1, 1))
+
+    assert Drawn()._repr_html_() == "<p>a &lt;b&gt;</p>\n<pre>def f():\n    return 1</pre>"
+    assert Drawn().plot()._repr_png_().startswith(b"\x89PNG")
+    assert repr(Grid("t", ("a",), [("1",)])) == "t\n  a\n  1"
+
+
 def test_saving_goes_by_the_end_of_the_name(near, tmp_path):
     near.save(tmp_path / "a.json")
     assert json.loads((tmp_path / "a.json").read_text()) == near.to_dict()
