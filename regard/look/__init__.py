@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from regard.look.results import (
     Ablation,
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     from regard.kit import Kit
     from regard.look.patching import Pairs
     from regard.model.model import Model
+
+Metric = Callable[..., Any]
+"""A function of logits, which gives one number a row."""
 
 
 @verb
@@ -250,6 +254,7 @@ def explain(
     steps: Count = 50,
     samples: Count | None = None,
     baseline: str | None = None,
+    metric: Metric | None = None,
 ) -> Attribution | AttributionComparison:
     """Which words of the input an answer comes from: ig, lime, shap, attention, rollout.
 
@@ -267,6 +272,8 @@ def explain(
         baseline: what an absent token is: zero, pad, mask, a token, or drop, left out, for lime
             and shap (mask where the model has one, else zero; without added positions, pad or
             eos).
+        metric: a function of the logits (rows, vocabulary) that predict the answer, which gives one
+            number a row: explained instead of a logit (from Python).
 
     Example:
         >>> regard.look.explain("folder", "When Mary and John went out, John gave it to").scores
@@ -288,6 +295,7 @@ def explain(
         steps=steps,
         samples=samples,
         baseline=baseline,
+        metric=metric,
     )
 
 
@@ -303,6 +311,7 @@ def patch(
     fast: bool = False,
     to: list[str] | None = None,
     top: Count = 15,
+    metric: Metric | None = None,
 ) -> PatchEffects:
     """Put activations of one prompt into another, and see what comes back.
 
@@ -320,6 +329,8 @@ def patch(
         to: paths: what each head does through these taps alone, such as
             decoder.blocks.9.attn.q:3; or end.
         top: places shown.
+        metric: a function of the logits (rows, vocabulary) that predict the answer, or of them and
+            a goal with ids `good` and `bad` (rows,), which gives one number a row (from Python).
 
     Example:
         >>> regard.look.patch("folder", "pairs.tsv").effects[0].effect
@@ -331,7 +342,7 @@ def patch(
     from regard.look.patching import measure_effects
 
     kit = open_kit(model, None)
-    prompts = _read_pairs(kit, pairs, task, count)
+    prompts = _read_pairs(kit, pairs, task, count, metric)
     return measure_effects(kit.hooked, prompts, over, noise=noise, fast=fast, to=to or (), top=top)
 
 
@@ -347,6 +358,7 @@ def circuit(
     heads_only: bool = False,
     draws: Count = 100,
     edges: Natural = 15,
+    metric: Metric | None = None,
 ) -> Circuit:
     """The few heads and MLPs that do a task, with a certificate.
 
@@ -364,6 +376,7 @@ def circuit(
         heads_only: whether MLPs stay alive.
         draws: random circuits to compare with.
         edges: edges between its parts that are listed.
+        metric: a function of the logits instead of answers, as `patch` takes it (from Python).
 
     Example:
         >>> regard.look.circuit("folder", "pairs.tsv").nodes[0].tap
@@ -377,7 +390,7 @@ def circuit(
 
     config = CircuitConfig(kind, keep, not heads_only, draws, seed=current().seed)
     kit = open_kit(model, None)
-    prompts = _read_pairs(kit, pairs, task, count)
+    prompts = _read_pairs(kit, pairs, task, count, metric)
     asked = str(task if pairs is None else pairs)
     return find_circuit(
         kit.hooked, prompts, config, edges=edges, model=name_of(model), prompts=asked
@@ -506,10 +519,12 @@ def gradients(
 
 def name_of(model: ModelLike) -> str:
     """A model as it was called, or the folder it was opened from."""
-    return str(getattr(model, "path", model))
+    return str(getattr(model, "path", model) or "a model")
 
 
-def _read_pairs(kit: Kit, pairs: str | Path | None, task: str | None, count: int) -> Pairs:
+def _read_pairs(
+    kit: Kit, pairs: str | Path | None, task: str | None, count: int, metric: Metric | None
+) -> Pairs:
     """The prompts of a file, or of a task."""
     from regard.ambient import current
     from regard.errors import UsageError
@@ -519,7 +534,8 @@ def _read_pairs(kit: Kit, pairs: str | Path | None, task: str | None, count: int
     if (pairs is None) == (task is None):
         raise UsageError("patching activations", "pairs and a task, or neither", "one of them")
     prompts = ioi_prompts(kit, count, current().seed) if pairs is None else read_prompts(pairs)
-    return make_pairs(kit, prompts)
+    made = make_pairs(kit, prompts)
+    return made if metric is None else made._replace(goal=replace(made.goal, metric=metric))
 
 
 def as_kit(model: ModelLike | Model) -> Kit:

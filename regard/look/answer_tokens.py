@@ -10,6 +10,7 @@ from regard.ambient import note
 from regard.decode.prompt import encode_gaps, prompt_ids
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
+from regard.look.labels import token_labels
 from regard.look.text_limits import check_length
 from regard.tokens.tokenizer import Tokenizer
 
@@ -72,7 +73,6 @@ def find_token(
             "`regard tokens encode` shows how a model cuts words",
         )
     if len(ids) > 1:
-        first, *rest = tokenizer.pieces(ids, "target")
-        cut = " ".join((first, *rest))
-        tell(f"{word!r} is {len(ids)} tokens, {cut}: its first, {first}, counts")
+        cut = [repr(label) for label in token_labels(tokenizer, ids, "target")]
+        tell(f"{word!r} is {len(ids)} tokens, {' '.join(cut)}: its first, {cut[0]}, counts")
     return ids[0]

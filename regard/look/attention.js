@@ -3,8 +3,9 @@ const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
 const predicting = data.sides.target ? "target" : "text";
 const percent = (x) => (x >= 0.0995 ? Math.round(100 * x) : (100 * x).toFixed(1)) + " %";
-const state = { stack: null, block: -1, head: -1, way: "from", position: -1, off: null };
-// block −1 is the mean of all heads; off is [stack, block, head]
+const state = { stack: null, block: -1, head: -1, way: "from", position: -1, off: [],
+  order: "block", valued: false, sinkless: false };
+// block −1 is the mean of all heads; off are at most two of [stack, block, head]
 
 const make = (tag, parent, text, className) => {
   const made = document.createElement(tag);
@@ -34,15 +35,25 @@ const openMap = (text, queries) => open(text, (buffer) => {
     for (let n = starts[q] + 1; n < starts[q + 1]; n++) keys[n] += keys[n - 1];
   return { starts, keys, weights: new Uint8Array(buffer, 2 * (queries + links), links) };
 });
+const forecasts = (buffer, count, top) => ({ top, changes: new Float32Array(buffer, 0, count),
+  tokens: new Int32Array(buffer, 4 * count, count * top),
+  shares: new Uint16Array(buffer, 4 * count * (1 + top), count * top) });
 const openEffects = (name) => {
   const given = data.effects[name];
   return given && open(given.data, (buffer) => {
-    const [blocks, heads, positions, top] = given.shape, count = blocks * heads * positions;
-    return { first: given.first, blocks, heads, positions, top,
-      changes: new Float32Array(buffer, 0, count),
-      tokens: new Int32Array(buffer, 4 * count, count * top),
-      shares: new Uint16Array(buffer, 4 * count * (1 + top), count * top) };
+    const [blocks, heads, positions, top] = given.shape;
+    return { first: given.first, blocks, heads, positions,
+      ...forecasts(buffer, blocks * heads * positions, top) };
   });
+};
+const openPairs = async () => { // of the same positions
+  const { first, positions, top } = await openEffects(Object.keys(data.effects)[0]);
+  return data.pairs && open(data.pairs.data, (buffer) => ({ first, positions,
+    ...forecasts(buffer, data.pairs.heads.length * positions, top) }));
+};
+const openNorms = () => { // how much of each key the chosen stack's heads write
+  const { norms } = state.stack;
+  return norms && open(norms, (buffer) => new Float32Array(buffer));
 };
 
 // Colours -----------------------------------------------------------------------------------------
@@ -106,7 +117,7 @@ const light = async (side, at) => { // what a token looks at, or what looks at i
   const stack = state.stack, [asking, seen] = stack.sides;
   const from = asking === seen ? state.way === "from" : side === asking;
   if (side !== asking && side !== seen) return;
-  const map = await chosenMap(), links = [];
+  const map = await viewedMap(), links = [];
   const queries = from ? [at] : data.sides[asking].keys();
   for (const q of queries)
     for (let n = map.starts[q]; n < map.starts[q + 1]; n++)
@@ -132,6 +143,18 @@ let tiles = [];
 const buildGrid = async () => {
   const stack = state.stack, heads = stack.maps[0].length, grid = $("grid");
   grid.textContent = "";
+  grid.classList.toggle("sorted", state.order === "effect");
+  if (state.order === "effect") {
+    tiles = stack.maps.map(() => []);
+    for (const [block, head] of await byEffect()) {
+      tiles[block][head] = buildTile(grid, block, head);
+      const name = document.createElement("span");
+      name.textContent = `${block}.${head}`;
+      name.className = "axis";
+      tiles[block][head].tile.prepend(name);
+    }
+    return drawVisible();
+  }
   grid.style.gridTemplateColumns = `auto repeat(${heads}, minmax(2.4rem, 8rem))`;
   make("span", grid, "block", "axis");
   for (let head = 0; head < heads; head++) make("span", grid, head, "axis");
@@ -148,7 +171,7 @@ const buildTile = (grid, block, head) => {
   see.title = `block ${block}, head ${head}: looks ${distance} tokens away on average, ` +
     `entropy ${entropy} bits`;
   see.setAttribute("aria-label", see.title);
-  see.addEventListener("click", () => choose(block, head));
+  see.addEventListener("click", () => choose(block, head, true));
   see.addEventListener("keydown", (event) => {
     const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1],
       ArrowLeft: [0, -1] }[event.key] || [0, 0];
@@ -168,12 +191,24 @@ const drawVisible = async () => { // a small map is drawn when it comes into vie
   const { shape: [rows, columns], data: text } = state.stack.small;
   const small = await open(text, (buffer) => new Uint8Array(buffer));
   const heads = state.stack.maps[0].length, places = new Map();
+  const norms = state.valued ? await openNorms() : null, keys = sizes()[1];
+  const seen = (place) => { // a small map as it is viewed; rows keep their largest weight
+    const cells = small.slice(place * rows * columns, (place + 1) * rows * columns);
+    if (!norms && !state.sinkless) return cells;
+    for (let row = 0; row < rows; row++) {
+      const here = cells.subarray(row * columns, (row + 1) * columns), most = Math.max(...here);
+      const weights = Array.from(here, (weight, column) => state.sinkless && !column ? 0
+        : weight * (norms ? norms[place * keys + Math.floor(column * keys / columns)] : 1));
+      const largest = Math.max(...weights) || 1;
+      weights.forEach((weight, column) => { here[column] = Math.round(weight / largest * most); });
+    }
+    return cells;
+  };
   watcher?.disconnect();
   watcher = new IntersectionObserver((entries) => {
     for (const { isIntersecting, target } of entries) {
       if (!isIntersecting) continue;
-      const start = places.get(target) * rows * columns;
-      paint(target, small.subarray(start, start + rows * columns), columns, rows);
+      paint(target, seen(places.get(target)), columns, rows);
       watcher.unobserve(target);
     }
   }, { rootMargin: "200px" });
@@ -207,7 +242,8 @@ const mark = async () => { // which head is chosen, which is off, what each does
   }
 };
 const signed = (x) => (x <= -0.005 ? "−" : x >= 0.005 ? "+" : "") + Math.abs(x).toFixed(2);
-const isOff = (block, head) => String(state.off) === String([state.stack.name, block, head]);
+const isOff = (block, head) =>
+  state.off.some((one) => String(one) === String([state.stack.name, block, head]));
 
 // What a click does -------------------------------------------------------------------------------
 
@@ -227,7 +263,7 @@ const showSwitch = () => {
   button.hidden = block < 0 || !data.effects[stack.name];
   button.textContent = isOff(block, head) ? "switch on" : "switch off";
 };
-const choose = async (block, head) => {
+const choose = async (block, head, click = false) => {
   Object.assign(state, { block, head });
   const [distance, entropy] = block < 0 ? [] : state.stack.facts[block][head];
   $("which").textContent = block < 0 ? `${state.stack.name}: mean of all heads`
@@ -237,11 +273,14 @@ const choose = async (block, head) => {
     : `distance ${distance} tokens, entropy ${entropy} bits${few}`;
   showSwitch();
   press($("stacks"), block < 0 ? "mean" : state.stack.name);
+  const box = $("detail").getBoundingClientRect(); // beside the heads it is always in view
+  if (click && (box.bottom < 100 || box.top > innerHeight - 100)) $("detail").scrollIntoView();
   await Promise.all([mark(), drawMap()]);
 };
-const turn = async (name, block, head) => { // one head off at a time: the page holds one run each
-  const gone = isOff(block, head);
-  state.off = gone ? null : [name, block, head];
+const turn = async (name, block, head) => { // at most two: the page holds what was run
+  const gone = isOff(block, head), others = state.off.filter((one) =>
+    String(one) !== String([name, block, head]));
+  state.off = gone ? others : [...others.slice(-1), [name, block, head]];
   await choose(block, head);
   await drawForecast();
 };
@@ -249,6 +288,7 @@ const hold = async (at) => {
   spans[predicting][state.position]?.classList.remove("held");
   state.position = at;
   if (!data.whole) show(spans[predicting][at]);
+  if (state.order === "effect") await buildGrid();
   await Promise.all([mark(), drawForecast()]);
 };
 const show = (span) => { // the chosen token, in a text too long for its box
@@ -257,15 +297,17 @@ const show = (span) => { // the chosen token, in a text too long for its box
   if (down < 0 || down + span.offsetHeight > line.clientHeight)
     line.scrollTop += down - line.clientHeight / 2;
 };
+const byEffect = async () => { // heads, those whose absence changes most first; none known: as is
+  const effects = await openEffects(state.stack.name), heads = state.stack.maps[0].length;
+  const every = state.stack.maps.flatMap((row, block) => row.map((_, head) => [block, head]));
+  if (!effects || state.position < effects.first) return every;
+  const by = ([block, head]) => Math.abs(effects.changes[
+    (block * heads + head) * effects.positions + state.position - effects.first]);
+  return every.sort((a, b) => by(b) - by(a));
+};
 const strongest = async () => { // the head whose absence changes most, else the mean
   const effects = await openEffects(state.stack.name);
-  if (!effects || state.position < effects.first) return [-1, -1];
-  let best = -1, most = 0;
-  for (let n = 0; n < effects.blocks * effects.heads; n++) {
-    const by = Math.abs(effects.changes[n * effects.positions + state.position - effects.first]);
-    if (by > most) [best, most] = [n, by];
-  }
-  return best < 0 ? [-1, -1] : [Math.floor(best / effects.heads), best % effects.heads];
+  return !effects || state.position < effects.first ? [-1, -1] : (await byEffect())[0];
 };
 const setStack = async (name) => {
   state.stack = data.stacks.find((stack) => stack.name === name);
@@ -273,6 +315,7 @@ const setStack = async (name) => {
   $("ways").hidden = asking !== seen;
   dim();
   whole();
+  $("weights").children[1].hidden = !state.stack.norms;
   await buildGrid();
   await choose(...await strongest());
 };
@@ -285,6 +328,23 @@ const start = async () => {
   const way = (name) => { state.way = name; press($("ways"), name); dim(); };
   choices($("ways"), [["from", "looks at"], ["to", "is looked at by"]], way);
   way("from");
+  const order = (name) => {
+    state.order = name;
+    press($("order"), name);
+    return buildGrid().then(mark);
+  };
+  if (Object.keys(data.effects).length)
+    choices($("order"), [["block", "by block"], ["effect", "by effect"]], order);
+  press($("order"), "block");
+  const toggles = [["sinkless", "without the first token"], ["valued", "weighted by values"]];
+  choices($("weights"), toggles, (name) => {
+    state[name] = !state[name];
+    [...$("weights").children].find((b) => b.value === name)
+      .setAttribute("aria-pressed", state[name]);
+    dim();
+    return Promise.all([drawVisible(), drawMap()]);
+  });
+  press($("weights"), "");
   choices($("zoom"), [["in", "+"], ["out", "−"], ["all", "all"]], (name) =>
     zoom({ in: 0.5, out: 2, all: Infinity }[name]));
   $("switch").addEventListener("click", () => turn(state.stack.name, state.block, state.head));

@@ -6,6 +6,22 @@ const chosenMap = () => {
   const { maps, mean, sides: [asking] } = state.stack;
   return openMap(state.block < 0 ? mean : maps[state.block][state.head], data.sides[asking].length);
 };
+const viewedMap = async () => { // without the first token, or by how much of each key is written
+  const map = await chosenMap(), keys = sizes()[1], heads = state.stack.maps[0].length;
+  const norms = state.valued && state.block >= 0 ? await openNorms() : null;
+  if (!norms && !state.sinkless) return map;
+  const weights = new Float32Array(map.weights.length), at = (state.block * heads + state.head) * keys;
+  for (let q = 0; q + 1 < map.starts.length; q++) { // a row is shared out anew
+    let total = 0;
+    for (let n = map.starts[q]; n < map.starts[q + 1]; n++) {
+      const key = map.keys[n], hidden = state.sinkless && key === 0;
+      weights[n] = hidden ? 0 : map.weights[n] * (norms ? norms[at + key] : 1);
+      total += weights[n];
+    }
+    for (let n = map.starts[q]; n < map.starts[q + 1]; n++) weights[n] *= total ? 255 / total : 0;
+  }
+  return { ...map, weights };
+};
 let frame = null; // rows and columns that are shown: [first, last) of either
 const sizes = () => state.stack.sides.map((side) => data.sides[side].length);
 const whole = () => { frame = { rows: [0, sizes()[0]], columns: [0, sizes()[1]] }; };
@@ -32,7 +48,7 @@ const pan = (down, right) => {
 const LABELS = 44; // tokens of a side that can be named
 let room = { left: 0, top: 0, width: 1, height: 1 };
 const drawMap = async () => {
-  const map = await chosenMap(), canvas = $("map"), ratio = window.devicePixelRatio || 1;
+  const map = await viewedMap(), canvas = $("map"), ratio = window.devicePixelRatio || 1;
   const [first, last] = frame.rows, [left, right] = frame.columns;
   const count = [last - first, right - left], wide = canvas.clientWidth || 500;
   const named = count.map((n) => n <= LABELS);
@@ -55,7 +71,7 @@ const drawMap = async () => {
       const key = map.keys[n];
       if (key < left || key >= right) continue;
       const at = row + Math.floor((key - left) * pixels[1] / count[1]);
-      if (map.weights[n] > values[at]) values[at] = map.weights[n];
+      values[at] = Math.max(values[at], Math.round(map.weights[n]));
     }
   }
   const drawn = document.createElement("canvas");
@@ -112,7 +128,7 @@ const listenMap = () => {
       return;
     }
     if (!place) return;
-    const map = await chosenMap(), [query, key] = place, [asking, seen] = state.stack.sides;
+    const map = await viewedMap(), [query, key] = place, [asking, seen] = state.stack.sides;
     let weight = 0;
     for (let n = map.starts[query]; n < map.starts[query + 1]; n++)
       if (map.keys[n] === key) weight = map.weights[n] / 255;
@@ -141,11 +157,19 @@ const drawForecast = async () => {
   const box = $("forecast"), at = state.position;
   if (!data.forecast) { box.textContent = ""; return; }
   const before = data.forecast.tokens[at].map((word, n) => [word, data.forecast.shares[at][n]]);
-  const effects = state.off && await openEffects(state.off[0]);
-  let after = null, change = 0;
-  if (effects && at >= effects.first) {
-    const [, block, head] = state.off;
-    const one = (block * effects.heads + head) * effects.positions + at - effects.first;
+  const names = state.off.map(([stack, block, head]) => `${stack} ${block}.${head}`);
+  let effects = null, one = -1, after = null, change = 0;
+  if (state.off.length === 1) {
+    const [stack, block, head] = state.off[0];
+    effects = await openEffects(stack);
+    one = block * effects.heads + head;
+  } else if (state.off.length) {
+    effects = await openPairs();
+    one = data.pairs ? data.pairs.heads.findIndex((pair) =>
+      String([...pair].sort()) === String([...state.off].sort())) : -1;
+  }
+  if (effects && one >= 0 && at >= effects.first) {
+    one = one * effects.positions + at - effects.first;
     after = before.map((_, n) => [effects.tokens[one * effects.top + n],
       effects.shares[one * effects.top + n] / 65535]);
     change = effects.changes[one];
@@ -156,7 +180,7 @@ const drawForecast = async () => {
       `${quoted(predicting, at)} (${at})`;
   const table = make("table", box), head = make("tr", table);
   make("th", head, `Predicted ${where}`);
-  if (after) make("th", head, `without ${state.off[0]} ${state.off[1]}.${state.off[2]}`);
+  if (after) make("th", head, `without ${names.join(" and ")}`);
   before.forEach((pair, n) => {
     const row = make("tr", table);
     for (const [word, share] of after ? [pair, after[n]] : [pair]) {
@@ -168,8 +192,10 @@ const drawForecast = async () => {
     }
   });
   const first = Object.values(data.effects)[0]?.first;
-  make("p", box, after
-    ? `Log-probability of “${data.words[before[0][0]].trim()}”: ${signed(change)}`
+  const apart = state.off.length > 1 && one < 0; // of most pairs only the strongest were run
+  make("p", box, apart
+    ? `Not run without both ${names.join(" and ")}: only the heads that do most were, two by two.`
+    : after ? `Log-probability of “${data.words[before[0][0]].trim()}”: ${signed(change)}`
     : first === undefined ? "Effects of heads were not computed for this page."
       : at < first ? `Effects are kept for position ${first} and those after it.`
         : data.whole ? "" : `Click a token${data.sides.target ? " of the target" : ""} for what is ` +

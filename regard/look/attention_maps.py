@@ -8,9 +8,10 @@ dropped. What a head does is seen by switching it off (its `z` set to zero).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,13 +20,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ambient import note, track
+from regard.core.attention import Attention
 from regard.decode.step import without_end
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
 from regard.look.attention_patterns import attention_names
-from regard.look.edits import HEAD, patch
+from regard.look.edits import HEAD, patch, zero
 from regard.look.hooks import HookedModel
 from regard.look.labels import token_label, token_labels
+from regard.look.logit_lens import written_norms
 from regard.look.results import (
     LEVELS,
     AttentionMaps,
@@ -34,6 +37,7 @@ from regard.look.results import (
     HeadFacts,
     HeadLink,
     HeadMap,
+    PairEffects,
     StackMaps,
     StackName,
 )
@@ -54,6 +58,7 @@ SCORES = 2**25  # numbers of scores that are held at once
 TOP = 5  # words of a forecast
 LIMIT = 65_535  # tokens: a key is two bytes
 TOKENS = 4096  # that are run together without a head
+PAIRED = 8  # heads that do most, switched off two by two
 KEPT = 50_000  # forecasts that are kept: heads × positions; of long texts the last positions
 SIDES = {
     "encoder": ("source", "source"),
@@ -61,6 +66,7 @@ SIDES = {
     "cross": ("target", "source"),
 }
 """Whose tokens ask in each attention of an encoder-decoder, and whose are looked at."""
+Forecasts = tuple[Tensor, Tensor, Tensor]
 BlockMaps = tuple[list[HeadMap], list[HeadFacts], Tensor]
 WORK = 1e13  # multiplications that effects may take unasked on a CPU: a few minutes
 
@@ -141,7 +147,7 @@ def read_text(
 def spell_words(maps: AttentionMaps, spell: Callable[[int], str]) -> AttentionMaps:
     """The maps with the words of all their forecasts."""
     every = [e.tokens for e in maps.effects.values()]
-    every += [] if maps.forecast is None else [maps.forecast.tokens]
+    every += [x.tokens for x in (maps.forecast, maps.pairs) if x is not None]
     ids = {int(id) for tokens in every for id in np.unique(tokens)}
     return replace(maps, words={id: spell(id) for id in ids})
 
@@ -178,21 +184,28 @@ def collect_maps(
         queries, keys = (len(tokens[side]) for side in asked[stack])
         kept = None if keys <= WHOLE else most
         blocks: list[BlockMaps] = []
+        norms: list[Tensor] = []  # (H, S) of each block
         total = torch.zeros(queries, keys)
         size = queries * keys * max(count_heads(hooked.model, name) for name in names)
         step = max(1, AT_ONCE // size)
         for start in track(range(0, len(names), step), f"reading the {stack}'s attention"):
-            with hooked.reading(names[start : start + step]) as hooks:
+            some = names[start : start + step]
+            values = [name.removesuffix("pattern") + "v" for name in some]
+            with hooked.reading([*some, *(v for v in values if v in hooked.taps)]) as hooks:
                 x = hooked.model.hidden(batch)
-                for hook in hooks.values():
-                    assert hook.seen is not None
-                    pattern = hook.seen[0].float()
+                seen = {name: hook.seen for name, hook in hooks.items() if hook.seen is not None}
+                for name, value in zip(some, values, strict=True):
+                    pattern = seen[name][0].float()
                     blocks.append(map_block(pattern, asked[stack], kept))
                     total += pattern.sum(0).cpu()
+                    attention = hooked.model.get_submodule(name.removesuffix(".pattern"))
+                    if isinstance(attention, Attention) and attention.o.weight.numel():
+                        each = attention.per_head(seen[value].float().transpose(1, 2))
+                        norms.append(written_norms(attention, each.transpose(1, 2))[0].cpu())
         heads, facts, tiles = (list(each) for each in zip(*blocks, strict=True))
         mean = sparse_map(total / sum(map(len, heads)), kept)
-        small = torch.stack(tiles).numpy()
-        maps.append(StackMaps(stack, asked[stack], names, heads, facts, small, mean, kept))
+        small, written = torch.stack(tiles).numpy(), torch.stack(norms).numpy() if norms else None
+        maps.append(StackMaps(stack, asked[stack], names, heads, facts, small, written, mean, kept))
     head = hooked.model.config.head
     forecast = None if head.size is None else make_forecast(hooked.model, x)
     return AttentionMaps(tokens, maps, forecast, head.take != "all")
@@ -298,15 +311,43 @@ def add_effects(hooked: HookedModel, batch: Batch, maps: AttentionMaps) -> Atten
     best = torch.from_numpy(maps.forecast.tokens[first:, 0]).to(x.device)  # (P,)
     start = last_scores(hooked.model, x, first).log_softmax(-1)[0]  # (P, V)
     goal = start.gather(-1, best[:, None])[:, 0]  # (P,)
+
+    def compare(x: Tensor) -> Forecasts:
+        """Of one text (1, T, D): change of the goal (P,), likeliest tokens, probabilities."""
+        log = last_scores(hooked.model, x, first).log_softmax(-1)[0]  # (P, V)
+        top = log.topk(min(TOP, log.shape[-1]))
+        return log.gather(-1, best[:, None])[:, 0] - goal, top.indices, top.values.exp()
+
     effects: dict[str, HeadEffects] = {}
     for stack, listed in taps.items():
         blocks = [
-            switch_off(hooked, batch, tap, plain[tap], first, best, goal)
+            gather(switch_off(hooked, batch, tap, plain[tap], compare))
             for tap in track(listed, f"switching off heads of the {stack}, by block")
         ]
         stacked = (torch.stack(parts).numpy() for parts in zip(*blocks, strict=True))
         effects[stack] = HeadEffects(first, *stacked)
-    return replace(maps, effects=effects)
+    strongest = [
+        (abs(float(x)), (stack, block, head))
+        for stack, one in effects.items()
+        for block, row in enumerate(one.changes[..., -1])
+        for head, x in enumerate(row)
+    ]
+    places = [place for _, place in sorted(strongest, reverse=True)[:PAIRED]]
+    couples = list(combinations(places, 2))
+    together = []
+    for pair in track(couples, "switching off two heads"):
+        off: dict[str, list[int]] = {}
+        for stack, block, head in pair:
+            off.setdefault(taps[stack][block], []).append(head)
+        with hooked.editing({tap: zero(head=heads) for tap, heads in off.items()}):
+            together.append(compare(hooked.model.hidden(batch)))
+    both = PairEffects(couples, *(x.numpy() for x in gather(together))) if couples else None
+    return replace(maps, effects=effects, pairs=both)
+
+
+def gather(forecasts: Iterable[Forecasts]) -> list[Tensor]:
+    """Changes (N, P), tokens and probabilities (N, P, 5) of many."""
+    return [torch.stack(parts).cpu() for parts in zip(*forecasts, strict=True)]
 
 
 def switch_off(
@@ -314,18 +355,12 @@ def switch_off(
     batch: Batch,
     tap: str,
     plain: Tensor,
-    first: int,
-    best: Tensor,
-    goal: Tensor,
-) -> list[Tensor]:
-    """Each head of a block switched off, in batches.
-
-    Changes of the goal (heads, P), and the likeliest tokens and their probabilities (heads, P, 5).
-    """
+    compare: Callable[[Tensor], Forecasts],
+) -> Iterator[Forecasts]:
+    """What becomes of the forecast when each head of a block is switched off, in batches."""
     place = tap.rpartition(".")[2]
     rows = max(1, TOKENS // plain.shape[1]) if place == "z" else 1
     heads = list(range(count_heads(hooked.model, tap)))
-    results: list[tuple[Tensor, Tensor, Tensor]] = []
     for start in range(0, len(heads), rows):
         chosen = heads[start : start + rows]
         without = plain.repeat(len(chosen), 1, 1, 1)  # for each head a copy in which it is zero
@@ -333,12 +368,7 @@ def switch_off(
             without[row].select(HEAD[place] - 1, head).zero_()
         with hooked.editing({tap: patch(without)}):
             x = hooked.model.hidden(batch.tile(len(chosen)))
-        for one in x.split(1):
-            log = last_scores(hooked.model, one, first).log_softmax(-1)  # (1, P, V)
-            now = log.gather(-1, best[None, :, None])[..., 0]
-            top = log.topk(min(TOP, log.shape[-1]))
-            results.append((now - goal, top.indices, top.values.exp()))
-    return [torch.cat(parts).cpu() for parts in zip(*results, strict=True)]
+        yield from map(compare, x.split(1))
 
 
 def last_scores(model: Model, x: Tensor, first: int) -> Tensor:

@@ -235,6 +235,7 @@ def explain_text(
     steps: int = 50,
     samples: int | None = None,
     baseline: str | None = None,
+    metric: Callable[..., Tensor] | None = None,
 ) -> Attribution | AttributionComparison:
     """What each token of a text gives to an answer, by one method or by all that the model has."""
     pair = kit.model.config.target is not None  # then the target is how the answer begins
@@ -248,12 +249,14 @@ def explain_text(
     if not players:
         raise DataError(DOING, "a text without words", "at least one word")
     absent, absent_name = choose_baseline(kit, baseline)
-    masked = MaskedInput(kit.hooked, asked.batch, asked.goal, absent, players)
+    goal = replace(asked.goal, metric=metric)
+    masked = MaskedInput(kit.hooked, asked.batch, goal, absent, players)
     ids = [asked.ids[n] for n in players]
     pieces = token_labels(kit.text_tokenizer, ids, "source")
-    good, bad = asked.goal.good, asked.goal.bad
-    against = None if bad is None else asked.spell(int(bad))
-    said = (text, asked.spell(int(good)), against, absent_name, ids, pieces)
+    named = [None if id is None else asked.spell(int(id)) for id in (goal.good, goal.bad)]
+    if metric is not None:
+        named = [getattr(metric, "__name__", "metric"), None]
+    said = (text, str(named[0]), named[1], absent_name, ids, pieces)
     if not compare:
         return Attribution(*said, method, score_tokens(masked, method, steps, samples))
     patterns = [name for name in kit.hooked.taps if name.endswith(".pattern")]
@@ -381,4 +384,4 @@ def choose_baseline(kit: Kit, asked: str | None) -> tuple[Baseline, str]:
     if len(ids) != 1 or (asked not in specials and ids[0] == specials.get("unk")):
         fix = did_you_mean(asked, ("zero", "drop", *specials), 1)
         raise UsageError(DOING, f"baseline {asked!r} is {len(ids)} tokens", "one token", fix)
-    return ids[0], tokenizer.pieces(ids, "source")[0]
+    return ids[0], token_label(tokenizer, ids[0], "source").strip()

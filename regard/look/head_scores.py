@@ -21,7 +21,7 @@ from regard.interop.side import start_id
 from regard.look.attention_maps import read_text
 from regard.look.attention_patterns import attention_names, pattern_taps, rebuild_pattern
 from regard.look.hooks import HookedModel
-from regard.look.logit_lens import find_output_attention, output_weights
+from regard.look.logit_lens import find_output_attention, written_norms
 from regard.look.results import HeadMeasure, HeadScore, HeadScores
 from regard.model.batch import Batch
 from regard.model.fronts import TextFront
@@ -137,14 +137,6 @@ def repeat_scores(pattern: Tensor, length: int, start: int = 0) -> dict[str, Ten
     after = second.diagonal(1, -2, -1)
     parts = inside.diagonal(-1, -2, -1), same, after
     return {name: part.mean((0, 2)) for name, part in zip(REPEAT_SCORES, parts, strict=True)}
-
-
-def written_norms(attention: Attention, x: Tensor) -> Tensor:
-    """Length of x W_O for each head, x (B, T, H, K) → (B, H, T), without making x W_O itself."""
-    weights = output_weights(attention).to(x.dtype)
-    gram = torch.einsum("dhk,dhj->hkj", weights, weights)
-    square = (torch.einsum("bthk,hkj->bthj", x, gram) * x).sum(-1)
-    return square.clamp(min=0).sqrt().transpose(1, 2)
 
 
 def value_weighted(hooked: HookedModel, layer: int | str, pattern: Tensor, v: Tensor) -> Tensor:

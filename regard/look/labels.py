@@ -16,7 +16,10 @@ def token_label(tokenizer: Tokenizer, token: int, side: Side = "target") -> str:
     text = tokenizer.decode([token], special=True, side=side)
     if not text or "\ufffd" in text:
         return piece
-    apart = piece[0] in "▁Ġ" and not text[0].isspace()
+    twice = tokenizer.decode([token, token], special=True, side=side)
+    if twice != text + text and text.startswith("##"):  # inside of a word
+        return text[2:]
+    apart = twice == f"{text} {text}" or (piece[0] in "▁Ġ" and not text[0].isspace())
     return f" {text}" if apart else text
 
 

@@ -158,6 +158,14 @@ def head_outputs(hooked: HookedModel, z: Tensor, layer: int | str) -> Tensor:
     return torch.einsum("bthk,dhk->bthd", z, weights)
 
 
+def written_norms(attention: Attention, x: Tensor) -> Tensor:
+    """Length of x W_O for each head, x (B, T, H, K) → (B, H, T), without making x W_O itself."""
+    weights = output_weights(attention).to(x.dtype)
+    gram = torch.einsum("dhk,dhj->hkj", weights, weights)
+    square = (torch.einsum("bthk,hkj->bthj", x, gram) * x).sum(-1)
+    return square.clamp(min=0).sqrt().transpose(1, 2)
+
+
 @torch.no_grad()
 def copy_score(
     hooked: HookedModel, layer: int | str, head: int, batch: Batch, top: int = 5

@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -40,7 +41,7 @@ Values = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Goal:
-    """One number a row: the logit of an answer, or the logit difference of two answers."""
+    """One number a row: the logit of an answer, the logit difference of two, or any metric."""
 
     good: Tensor
     """(B,): id of the token, or number of the class, that is asked for."""
@@ -49,6 +50,8 @@ class Goal:
     at: Tensor | None = None
     """(B,): column that predicts it; None is the last real one."""
     kind: Literal["logit", "logprob"] = "logit"
+    metric: Callable[..., Tensor] | None = None
+    """A function of the logits (B, V) there, or of them and this goal → one number a row (B,)."""
 
     def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
         """Scores (B, T, V) or (B, classes) → one number a row (B,)."""
@@ -56,6 +59,15 @@ class Goal:
         if logits.dim() == 3:
             at = last_columns(batch) if self.at is None else self.at
             logits = logits[rows, at.to(logits.device)]  # (B, V)
+        if self.metric is not None:
+            several = len(inspect.signature(self.metric).parameters) > 1
+            values = self.metric(logits, self) if several else self.metric(logits)
+            shape = getattr(values, "shape", type(values).__name__)
+            if shape != rows.shape:
+                expected = f"a tensor of one number a row, {tuple(rows.shape)}"
+                found = tuple(shape) if isinstance(shape, torch.Size) else shape
+                raise UsageError("measuring a goal", f"a metric that gives {found}", expected)
+            return values
         if self.kind == "logprob":
             logits = logits.log_softmax(-1)
         good = logits[rows, self.good.to(logits.device)]
@@ -68,7 +80,7 @@ class Goal:
     def each(self, change: Callable[[Tensor], Tensor]) -> Goal:
         """The goal with all its tensors changed in the same way."""
         bad, at = (None if x is None else change(x) for x in (self.bad, self.at))
-        return Goal(change(self.good), bad, at, self.kind)
+        return replace(self, good=change(self.good), bad=bad, at=at)
 
 
 def last_columns(batch: Batch) -> Tensor:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import UsageError
 from regard.look.labels import fit
-from regard.look.page import AlignedSentence
 from regard.look.results import LEVELS, AttentionMaps
 
 if TYPE_CHECKING:
@@ -33,21 +32,24 @@ def label(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def draw_alignments(sentences: Sequence[AlignedSentence]) -> Figure | None:
-    """A grid for each of the first sentences that fit; None where there is nothing to draw."""
-    fitting = [s for s in sentences if s.weights and max(len(s.source), len(s.target)) <= WIDEST]
-    drawn = fitting[:SENTENCES]
+Alignment = tuple[list[str], list[str], list[list[float]], list[tuple[int, int]]]
+"""Source words, target words, weights (T, S), and links (source word, target word)."""
+
+
+def draw_alignments(sentences: Sequence[Alignment]) -> Figure:
+    """A grid for each of the first sentences that fit."""
+    drawn = [s for s in sentences if s[2] and max(len(s[0]), len(s[1])) <= WIDEST][:SENTENCES]
     if not drawn:
-        return None
-    heights = [2.0 + 0.3 * len(sentence.target) for sentence in drawn]
-    figure = new_figure(2.5 + 0.4 * max(len(s.source) for s in drawn), sum(heights))
+        expected = f"a translated sentence of at most {WIDEST} words"
+        raise UsageError("drawing a picture", "no sentence that fits", expected)
+    heights = [2.0 + 0.3 * len(target) for _, target, *_ in drawn]
+    figure = new_figure(2.5 + 0.4 * max(len(source) for source, *_ in drawn), sum(heights))
     grids = figure.subplots(len(drawn), 1, squeeze=False, height_ratios=heights)
-    for sentence, axes in zip(drawn, grids[:, 0], strict=True):
-        source, target = ([label(w.text) for w in side] for side in sentence[:2])
-        axes.imshow(sentence.weights, cmap="Greys", vmin=0, vmax=1)
-        axes.set_xticks(range(len(source)), source, rotation=60)
-        axes.set_yticks(range(len(target)), target)
-        for s, t in sentence.links:
+    for (source, target, weights, links), axes in zip(drawn, grids[:, 0], strict=True):
+        axes.imshow(weights, cmap="Greys", vmin=0, vmax=1)
+        axes.set_xticks(range(len(source)), map(label, source), rotation=60)
+        axes.set_yticks(range(len(target)), map(label, target))
+        for s, t in links:
             axes.plot(s, t, "o", color="tab:orange", markersize=5)
     return figure
 

@@ -18,6 +18,7 @@ from regard.ambient import note
 from regard.data.text_files import read_lines
 from regard.errors import DataError
 from regard.look.answer_tokens import AskedText, find_token, read_asked
+from regard.look.labels import token_labels
 from regard.look.patching import Goal, Pairs
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ def check_lengths(kit: Kit, pairs: Sequence[AskedPair]) -> None:
     for number, pair in enumerate(pairs, 1):
         sides = pair.clean.ids, pair.corrupt.ids
         if len(sides[0]) != len(sides[1]):
-            rows = "\n    ".join(" | ".join(kit.text_tokenizer.pieces(ids)) for ids in sides)
+            labels = (token_labels(kit.text_tokenizer, ids, "source") for ids in sides)
+            rows = "\n    ".join(" | ".join(map(str.strip, tokens)) for tokens in labels)
             sizes = f"{len(sides[0])} and {len(sides[1])} tokens"
             unequal.append(f"\n  pair {number}: {sizes}\n    {rows}")
     if unequal:

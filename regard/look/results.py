@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -89,6 +89,9 @@ class StackMaps(NamedTuple):
     facts: list[list[HeadFacts]]
     small: Array
     """(blocks, heads, at most 64, at most 64): maps whose cells are the largest weight in them."""
+    norms: Array | None
+    """(blocks, heads, S): length of what a head writes of each key (Kobayashi 2020); None where it
+    has no output map, or a packed one."""
     mean: HeadMap
     """Of all heads."""
     kept: int | None
@@ -117,6 +120,19 @@ class HeadEffects(NamedTuple):
     """(blocks, heads, P, 5)"""
 
 
+class PairEffects(NamedTuple):
+    """What becomes of forecasts when two heads are switched off together."""
+
+    heads: Sequence[tuple[tuple[str, int, int], ...]]
+    """Of each pair stack, block and head; those that do most alone."""
+    changes: Array
+    """(pairs, P): of the same positions as effects of one head."""
+    tokens: Array
+    """(pairs, P, 5)"""
+    probabilities: Array
+    """(pairs, P, 5)"""
+
+
 @dataclass(frozen=True)
 class DescribedHead(Row):
     """A head as it is listed."""
@@ -142,6 +158,7 @@ class AttentionMaps(Result):
     """The forecast is of the whole text, not of positions."""
     effects: dict[str, HeadEffects] = field(default_factory=dict)
     """By stack; empty where they were not asked for."""
+    pairs: PairEffects | None = None
     words: dict[int, str] = field(default_factory=dict)
     """How the tokens or classes of forecasts are spelt."""
     heading: str = "attention"
@@ -469,7 +486,7 @@ class ExplainedText(Result):
 
     def title(self) -> str:
         """The number that is explained, in words."""
-        answer = f"logit of {self.target!r}" + (f" − {self.against!r}" if self.against else "")
+        answer = repr(self.target) + (f" − {self.against!r}" if self.against else "")
         return f"{answer}; an absent token is {self.baseline}"
 
 

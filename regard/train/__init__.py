@@ -107,7 +107,7 @@ def seq2seq(*args: Any, **named: Any) -> Trained:
 
     Example:
         >>> regard.train.seq2seq("pairs.tsv", out="run").kit.translate("Je suis un chat.")
-        $ regard train seq2seq pairs.tsv --valid dev.tsv --out run --lr 1e-3
+        $ regard train seq2seq pairs.tsv --valid dev.tsv --out run --minutes 30 --metric bleu
         $ regard train seq2seq train.fr train.en --out run --preset transformer-base
         $ regard train seq2seq pairs.tsv --out run --family gru --attention additive
     """
@@ -496,25 +496,25 @@ def shortlist(
     model: File,
     files: Files,
     *,
-    best: Count = 20,
+    top: Count = 20,
     always: Count = 4000,
-    pairs: Count = 200_000,
+    count: Count = 200_000,
 ) -> LearntShortlist:
     """List the words that translations need: a CPU then scores a few thousand, not all.
 
     Args:
         model: the folder of a translator, where the list is written.
         files: sentence pairs: source TAB target, compressed or not; folders; or two files.
-        best: translations of each source word, at most.
+        top: translations of each source word, at most.
         always: frequent words that every source has.
-        pairs: pairs that are learnt from, evenly spaced.
+        count: pairs that are learnt from, at most, evenly spaced.
 
     Example:
         >>> regard.train.shortlist("folder", "train.tsv").share
         0.99
         $ regard train shortlist folder train.tsv
         $ regard train shortlist folder train.tsv.xz more.tsv --always 2000
-        $ regard train shortlist folder train.fr train.en --best 50 --pairs 500000 --json
+        $ regard train shortlist folder train.fr train.en --top 50 --count 500000 --json
     """
     from regard.data.pairs import all_pairs
     from regard.loading import open_kit
@@ -522,7 +522,7 @@ def shortlist(
     from regard.zoo import locate
 
     kit, folder = open_kit(str(model)), Path(locate(model))
-    return learn_shortlist(kit, folder, all_pairs(_listed(files)), best, always, pairs)
+    return learn_shortlist(kit, folder, all_pairs(_listed(files)), top, always, count)
 
 
 # Again --------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,7 +19,7 @@ import regard.train
 from regard.ambient import Progress, current, progress, settings
 from regard.errors import DataError, RegardError, UsageError
 from regard.files import is_taken
-from regard.receipt import changed_files, compare, read_receipt
+from regard.receipt import changed_files, compare, first_difference, read_receipt
 from regard.train.results import Kill, Replay, ResumeCheck, read_metrics
 from regard.train.settings import CONFIG, to_toml
 from regard.verbs import hints_of
@@ -28,6 +29,8 @@ WORDS = "the a cat dog sees likes old red house tree runs and then under big sma
 PATIENCE = 120.0  # seconds until a process that shows nothing is given up
 COUNTING = ("ngram", "bow", "classes", "w2v", "bayes", "logreg", "ibm1")
 """Functions of training that count; their receipts hold their arguments."""
+READING = ("regard.look.", "regard.evaluate.")
+"""Functions whose figures are measured again."""
 CODE = """
 import regard
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
@@ -161,11 +164,18 @@ def write_corpus(folder: Path, kind: str) -> Path:
 
 
 def replay_receipt(path: Path, keep: Path | None) -> Replay:
-    """Train again what a receipt tells of, into another folder, and compare."""
+    """Train, measure or look again as a receipt tells, and compare; a run in another folder."""
     before, doing = read_receipt(path), f"replaying {path}"
     if wrong := changed_files(before["data"]):
         problem = "; ".join(f"{name}: {why}" for name, why in wrong.items())
         raise DataError(doing, problem, "the data of the receipt")
+    function = str(before.get("function"))
+    if function.startswith(READING) and "out" not in before["config"]:
+        room, name = function.split(".")[1:]
+        with settings(device=before.get("device") or "auto", seed=before.get("seed") or 0):
+            again = call_again(getattr(getattr(regard, room), name), before["config"]).to_dict()
+        differs = first_difference(before["results"], again)
+        return Replay(differs is None, differs or "all figures agree within 1 %", again)
     if keep is not None and is_taken(keep):
         raise UsageError(doing, f"{keep} is there already", "a new folder")
     with TemporaryDirectory(prefix="regard-replay-") as name:
@@ -191,14 +201,8 @@ def train_again(before: dict[str, Any], folder: Path, draft: Path, doing: str) -
         name = str(before.get("function")).removeprefix("regard.train.")
         if name not in COUNTING:
             raise DataError(doing, f"function {before.get('function')!r}", "a function of training")
-        function = getattr(regard.train, name)
-        hints = hints_of(inspect.unwrap(function))
-        arguments = {  # a dataclass is written as its fields
-            name: hints[name].__origin__(**value) if isinstance(value, dict) else value
-            for name, value in config.items()
-        }
         with settings(seed=before.get("seed") or 0):
-            function(**arguments | {"out": folder})
+            call_again(getattr(regard.train, name), config | {"out": folder})
         return
     if config["kind"] not in ("lm", "mlm", "seq2seq"):
         raise DataError(doing, f"kind = {config['kind']!r}", "lm, mlm or seq2seq")
@@ -206,3 +210,14 @@ def train_again(before: dict[str, Any], folder: Path, draft: Path, doing: str) -
     draft.write_text("".join(lines), encoding="utf-8")
     with settings(device=config["device"], seed=config["seed"]):
         getattr(regard.train, config["kind"])(out=folder, toml=draft)
+
+
+def call_again(function: Callable[..., Any], config: dict[str, Any]) -> Any:
+    """Call a public function with the arguments of a receipt; a dataclass is written as fields."""
+    hints = hints_of(inspect.unwrap(function))
+    return function(
+        **{
+            name: hints[name].__origin__(**value) if isinstance(value, dict) else value
+            for name, value in config.items()
+        }
+    )

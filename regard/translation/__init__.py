@@ -63,8 +63,8 @@ def translate(
 ) -> Translation | Iterator[Translation | Failed]:
     """Translate texts by beam search, sentence by sentence.
 
-    `--explain --save why.html` writes a page on which each word shows where it came from, `--save
-    why.png` a picture.
+    `--explain` shows where each word came from; `--save why.html` writes it as a page, `--save
+    why.png` a picture of the alignment.
 
     Args:
         texts: one text, which gives one translation, or several, which give an iterator of them;

@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regard.result import Grid, Result, Row, shown
 
-if TYPE_CHECKING:
-    from regard.look.page import AlignedSentence
-
 UNSURE = 0.5  # probability of a word below which a reader should look twice
-MOST_ON_A_PAGE = 500  # sentences that a browser likes
 
 
 @dataclass(frozen=True)
@@ -139,38 +135,6 @@ class Explanation(Row):
             yield Grid("", ("written", "from", "sure"), written, left=2)
         yield from self.notes
 
-    def aligned(self) -> AlignedSentence:
-        """The sentence as a page or a picture shows it."""
-        from regard.look.page import AlignedSentence, AlignedWord
-
-        def set_out(text: str, words: Sequence[tuple[str, str, float]]) -> list[AlignedWord]:
-            """Words with the blanks that stand before them in a text."""
-            listed, at = list[AlignedWord](), 0
-            for word, hint, strength in words:
-                start = max(at, text.find(word, at))
-                listed.append(AlignedWord(text[at:start], word, hint, strength))
-                at = start + len(word)
-            return listed or [AlignedWord("", text, "")]
-
-        source = []
-        for word in self.source_words:
-            rarity = f", {word.rarity()}" if word.rarity() else ""
-            hint = f"{word.text}: read as {' · '.join(word.pieces)}{rarity}"
-            source.append((word.text, hint, float(word.rare)))
-        target = [  # doubt: 0 for a word that is likelier than not, up to 1
-            (w.text, f"{w.text}: {w.probability:.0%} sure", max(0.0, 1 - w.probability / UNSURE))
-            for w in self.words
-        ]
-        others = [f"{other.text} ({other.probability:.0%})" for other in self.alternatives]
-        return AlignedSentence(
-            set_out(self.source, source),
-            set_out(self.text, target),
-            self.weights,
-            self.links,
-            self.notes,
-            others if len(others) > 1 else [],
-        )
-
 
 @dataclass(frozen=True)
 class Translation(Result):
@@ -205,22 +169,23 @@ class Translation(Result):
         else:
             yield "\t".join(a.text for a in self.alternatives) or self.text
 
-    def page(self) -> str:
-        """The reasons as a page on which each word shows where it came from."""
-        from regard.look.page import alignment_page
-
-        if self.explain is None:
-            return super().page()
-        sentences = [sentence.aligned() for sentence in self.explain[:MOST_ON_A_PAGE]]
-        return alignment_page("A translation explained", sentences)
-
     def plot(self) -> Any:
         """The alignment of each sentence as a matplotlib figure."""
         from regard.look.picture import draw_alignments
 
         if self.explain is None:
             return super().plot()
-        return draw_alignments([sentence.aligned() for sentence in self.explain])
+        return draw_alignments(
+            [
+                (
+                    [w.text for w in one.source_words],
+                    [w.text for w in one.words],
+                    one.weights,
+                    one.links,
+                )
+                for one in self.explain
+            ]
+        )
 
 
 def share_out(logprobs: Sequence[float]) -> list[float]:

@@ -34,7 +34,7 @@ def test_an_unknown_word_is_no_answer(masker):  # noqa: F811
 
 
 def test_three_verbs_ask_alike(writer, tmp_path, capsys):  # noqa: F811
-    note = "'cat' is 2 tokens, Ġc at: its first, Ġc, counts\n"
+    note = "'cat' is 2 tokens, ' c' 'at': its first, ' c', counts\n"
     lens = regard.look.lens(writer, TEXT, target="cat")
     assert capsys.readouterr().err == note
     explained = regard.look.explain(writer, TEXT, target="cat")

@@ -18,6 +18,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import regard
 from regard.look.attention_maps import add_effects, collect_maps, sparse_map, spell_words
 from regard.look.page import pack_map
 from regard.look.results import HeadMap
@@ -169,6 +170,23 @@ const inked = () => { // is there a pixel of a link?
   spans[predicting][2].dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight",
     bubbles: true }));
   found.focus = document.activeElement === spans[predicting][3];
+  $("stacks").children[2].click(); await wait();
+  choose(0, 1); await wait();
+  const point = (at) => spans[predicting][at].dispatchEvent(
+    new MouseEvent("mouseover", { bubbles: true }));
+  $("weights").children[0].click(); point(3); await wait(); step("sinkless");
+  $("weights").children[0].click(); $("weights").children[1].click();
+  point(3); await wait(); step("valued");
+  spans[predicting].at(-1).click(); await wait();
+  $("order").children[1].click(); await wait(); await wait();
+  const offs = () => [...document.querySelectorAll(".off")];
+  found.order = offs().map((off) => off.textContent);
+  offs()[0].click(); await wait();
+  offs()[1].click(); await wait(); step("two off");
+  offs()[7].click(); await wait(); step("weak");
+  $("grid").style.height = "5000px";
+  scrollTo(0, 2500); await wait();
+  found.panel = [scrollY, $("detail").getBoundingClientRect().top];
   found.fetched = performance.getEntriesByType("resource").length;
   $("report").textContent = JSON.stringify(found);
 })().catch((error) => { $("report").textContent = JSON.stringify(String(error.stack)); });
@@ -223,3 +241,63 @@ def test_clicks_and_keys(tmp_path):
     assert [n for n, colour in enumerate(found["lit"]) if colour] == sorted(n for n, _ in links)
     assert "(2)" in steps["hold"][1] and "is looked at by" in steps["to"][2]
     assert steps["stack"][0] == "cross: mean of all heads"
+    places = [(h, float(view.effects["cross"].changes[(*h, -1)])) for h in np.ndindex(2, 4)]
+    order = [f"{abs(x):.2f}" for _, x in sorted(places, key=lambda one: -abs(one[1]))]
+    assert [text.strip("+−") for text in found["order"]] == order
+    kept = [key for key, _ in links if key]  # the first token is left out
+    assert f"looks at “{NASTY[kept[0]].strip()}" in steps["sinkless"][2]
+    cross = view.maps[2]
+    valued = {key: w * float(cross.norms[0, 1, key]) for key, w in links}
+    best = max(valued, key=valued.get)
+    share = valued[best] / sum(valued.values())
+    assert f"looks at “{NASTY[best].strip()}" in steps["valued"][2]
+    assert f" {100 * share:.0f} %" in steps["valued"][2]
+    assert "without cross" in steps["two off"][1] and " and cross" in steps["two off"][1]
+    one, other = (h for h, _ in sorted(places, key=lambda one: -abs(one[1]))[:2])
+    wanted = {("cross", *one), ("cross", *other)}
+    (pair,) = [n for n, heads in enumerate(view.pairs.heads) if set(heads) == wanted]
+    assert f"{abs(view.pairs.changes[pair, -1]):.2f}" in steps["two off"][1]
+    assert found["panel"][0] == 2500 and 0 <= found["panel"][1] < 100  # beside what is scrolled to
+
+
+@torch.no_grad()
+def test_two_heads_off_together():
+    """What the page holds of a pair is what an edit of both gives."""
+    kit = small_kit("gpt2")
+    batch = kit.batch(example(kit, 7, source=7).inputs[None])
+    view = add_effects(kit.hooked, batch, collect_maps(kit.hooked, batch, {"text": ["a"] * 7}))
+    assert len(view.pairs.heads) == 28  # of all eight heads
+    plain = kit.model(batch)[0].log_softmax(-1)
+    for n, heads in enumerate(view.pairs.heads[:9]):
+        edits = {}
+        for _, block, head in heads:
+            edits.setdefault(f"decoder.blocks.{block}.attn.z", []).append(regard.zero(head=head))
+        changed = kit.hooked.run(batch, (), edits)[0][0].log_softmax(-1)
+        best = plain[-1].argmax()
+        wanted = float(changed[-1, best] - plain[-1, best])
+        assert view.pairs.changes[n, -1] == pytest.approx(wanted, abs=1e-5)
+        assert view.pairs.tokens[n, -1, 0] == int(changed[-1].argmax())
+
+
+@torch.no_grad()
+def test_norms_are_of_what_each_key_writes():
+    kit = small_kit("llama")  # heads that share values
+    batch = kit.batch(example(kit, 7, source=7).inputs[None])
+    norms = collect_maps(kit.hooked, batch, {"text": ["a"] * 7}).maps[0].norms
+    _, seen = kit.hooked.run(batch, "decoder.blocks.1.attn.v")
+    (v,) = seen.values()
+    attention = kit.model.decoder.blocks[1].attn
+    weight = attention.o.weight.unflatten(1, (attention.heads, -1))
+    shared = attention.heads // attention.groups
+    for head in range(attention.heads):
+        wanted = (v[0, :, head // shared] @ weight[:, head].T).norm(dim=-1)
+        assert norms[1, head] == pytest.approx(wanted.numpy(), abs=1e-5)
+
+
+def test_no_legend_for_what_is_not_there():
+    assert (
+        "switch"
+        not in make("gpt2", effects=False)[1]
+        .partition("</header>")[0]
+        .rpartition('<p class="legend">')[2]
+    )

@@ -71,6 +71,12 @@ def test_labels():
     made = train_tokenizer(["the cat sat; déjà vu 日本 😀"] * 9, "bpe", 320, specials=("eos",))
     ids = made.encode("the cat, déjà vu")
     assert "".join(token_labels(made, ids, "source")) == "the cat, déjà vu"
+    assert [token_label(made, id) for id in made.encode("a ##")][-1].strip("#") in ("", " ")
+    words = train_tokenizer(["the cats sat"] * 9, "wordpiece", 40, specials=("unk", "cls"))
+    text = "".join(token_labels(words, words.encode("the cats sat"), "source"))
+    assert text.split() == ["the", "cats", "sat"]  # blanks between words, none within
+    spaced = train_tokenizer(["w1 w2"], "spaced")
+    assert "".join(token_labels(spaced, spaced.encode("w1 w2"), "source")) == " w1 w2"
     split = made.encode("🜚")  # never seen: a token for each byte
     assert len(split) > 1 and all(token_label(made, id) for id in split)
     assert token_label(made, 10**6) == "#1000000"

@@ -71,7 +71,7 @@ def test_a_decoder(writer, method):  # noqa: F811
         near = 0.05 if method == "ig" else 1e-6
         assert sum(found["scores"]) == pytest.approx(difference, rel=near)
     said = {"gradient": "completeness", "ig": "steps", "lime": "R²", "shap": "orders"}
-    said |= {"flow": "flow: logit"}
+    said |= {"flow": "flow: "}
     text = str(result)
     assert " sat" in text and "│" in text and said.get(method, "attention") in text
     assert [row.token for row in result.table()] == found["pieces"]
@@ -85,11 +85,22 @@ def test_a_word_and_another(writer, capsys):  # noqa: F811
     assert (found["target"], found["against"]) == (" sat", " on")
     assert found["value"] == pytest.approx(float(logits[sat] - logits[on]), abs=1e-3)
     explain(writer, target="cat")
-    assert capsys.readouterr().err == "'cat' is 2 tokens, Ġc at: its first, Ġc, counts\n"
+    assert capsys.readouterr().err == "'cat' is 2 tokens, ' c' 'at': its first, ' c', counts\n"
     found = explain(writer, target="wonderful")
     assert found["target"] == "w"  # not the blank before it, a token of its own here
     with pytest.raises(UsageError, match="against itself"):
         explain(writer, target="cat", against="cat")
+
+
+def test_a_metric_of_ones_own(writer):  # noqa: F811
+    def spread(logits):
+        return logits.std(-1)
+
+    kit = load(writer)
+    found = explain(kit, metric=spread)
+    assert found["target"] == "spread" and found["against"] is None
+    assert found["value"] == pytest.approx(float(kit.logits(TEXT)[0, -1].std()), abs=1e-4)
+    assert sum(found["scores"]) == pytest.approx(found["value"] - found["baseline_value"], rel=0.05)
 
 
 def test_a_gap(masker, capsys):  # noqa: F811

@@ -69,7 +69,7 @@ def test_without_a_target_it_is_the_likeliest(writer):  # noqa: F811
 def test_a_gap_of_a_post_norm_model_has_layers_but_no_parts(masker):  # noqa: F811
     text = "the cat <mask> on the mat"
     found, kit = regard.look.lens(masker, text, target="sat"), regard.load(masker)
-    assert found.target.piece == "sat" and "post-norm" in str(found)
+    assert found.target.piece == " sat" and "post-norm" in str(found)
     ids = kit.tokenizer.encode(text.replace("<mask>", "[MASK]"), allow_special=True)
     gap = ids.index(kit.tokenizer.specials["mask"])
     wanted = float(kit.logits([ids])[0, gap].softmax(-1)[found.target.id])

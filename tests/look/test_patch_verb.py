@@ -85,6 +85,30 @@ def test_other_ways_to_patch(folder, options):
     assert regard.look.patch(folder / "m", folder / "pairs.tsv", **options).effects
 
 
+def test_a_metric_of_ones_own(folder):
+    """A function of logits in place of the answers of the file."""
+
+    def gap(logits, goal):
+        rows = torch.arange(len(logits))
+        return logits[rows, goal.good] - logits[rows, goal.bad]
+
+    model, pairs = folder / "m", folder / "pairs.tsv"
+    assert by_site(regard.look.patch(model, pairs, metric=gap)) == by_site(
+        regard.look.patch(model, pairs)
+    )
+    doubled = regard.look.patch(model, pairs, metric=lambda x, goal: 2 * gap(x, goal), fast=True)
+    plain = regard.look.patch(model, pairs, fast=True)
+    assert doubled.clean == pytest.approx(2 * plain.clean)
+    assert [e.effect for e in doubled.effects] == pytest.approx([e.effect for e in plain.effects])
+    found = regard.look.circuit(model, pairs, metric=gap, draws=5)
+    assert [node.site for node in found.nodes] == [FIRST, SECOND]
+    spread = regard.look.patch(model, pairs, metric=lambda logits: logits.std(-1)).clean
+    assert spread > 0 and spread != pytest.approx(plain.clean)
+    for wrong in (lambda logits: logits, lambda logits: float(logits.sum())):
+        with pytest.raises(UsageError, match="one number a row"):
+            regard.look.patch(model, pairs, metric=wrong)
+
+
 def test_a_circuit_and_its_certificate(folder):
     found = regard.look.circuit(folder / "m", folder / "pairs.tsv")
     assert [node.site for node in found.nodes] == [FIRST, SECOND]
@@ -112,6 +136,10 @@ def test_a_receipt_and_a_picture(folder, capsys):
     assert str(folder / "pairs.tsv") in receipt["data"] and len(receipt["data"]) > 2
     assert receipt["results"] == json.loads(capsys.readouterr().out)
     assert png.read_bytes().startswith(b"\x89PNG")
+    assert regard.replay(out).match
+    receipt["results"]["certificate"]["model"] += 1
+    out.write_text(json.dumps(receipt))
+    assert "certificate.model" in regard.replay(out).compared
     regard.look.patch(folder / "m", folder / "pairs.tsv", over="stream").save(png)
 
 
@@ -257,7 +285,7 @@ def test_roles():
             locate(*wrong)
 
 
-def test_a_fresh_model_does_not_know_who_is_meant():
+def test_a_fresh_model_does_not_know_who_is_meant(tmp_path):
     texts = [p.clean + " " + p.corrupt for p in make_prompts(64)]
     texts += [" ".join([*NAMES, *PLACES, *THINGS])] * 2
     tokenizer = train_tokenizer(texts, "bytes")
@@ -277,6 +305,9 @@ def test_a_fresh_model_does_not_know_who_is_meant():
     assert (1, 1) in {(h.block, h.head) for h in induction}
     assert max(h.score for h in induction) > 0.9
     assert all(name in str(found) for name in RULES)
+    kit.save(tmp_path / "m")
+    words = f"evaluate ioi {tmp_path}/m --count 4 --heads --quiet --receipt {tmp_path}/r.json"
+    assert main(words.split()) == 0 and regard.replay(tmp_path / "r.json").match
     alone = regard.evaluate.ioi(kit, count=1).to_dict()
     assert alone["plus_minus"] is None  # one prompt says nothing of others
     assert "heads" not in alone
