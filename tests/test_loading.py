@@ -97,3 +97,49 @@ def test_what_is_neither_a_name_nor_a_shape_is_told(wrong):
     with pytest.raises(UsageError, match="building a model") as caught:
         regard.build(wrong)
     assert "ModelConfig" in caught.value.expected
+
+
+def test_what_counts_opens_too_and_every_verb_takes_it(tmp_path):
+    from regard.history.config import Word2VecConfig
+
+    (tmp_path / "a.txt").write_text("the cat sat on the mat\nthe dog saw the cat\n" * 5)
+    (tmp_path / "test.txt").write_text("the dog sat on the cat\n")
+    (tmp_path / "pairs.tsv").write_text("le chat\tthe cat\nle chien\tthe dog\nun chat\ta cat\n" * 3)
+    (tmp_path / "test.tsv").write_text("un chien\ta dog\n")
+    regard.train.ngram(tmp_path / "a.txt", out=tmp_path / "words", order=2)
+    regard.train.ngram(tmp_path / "a.txt", out=tmp_path / "chars", order=3, tokens="chars")
+    small = Word2VecConfig(dim=4, min_count=1, epochs=1)
+    regard.train.w2v(tmp_path / "a.txt", out=tmp_path / "vectors", config=small)
+    regard.train.ibm1(tmp_path / "pairs.tsv", out=tmp_path / "ibm1")
+    words, chars, vectors, translator = (
+        regard.load(tmp_path / name) for name in ("words", "chars", "vectors", "ibm1")
+    )
+    for model, said in (
+        (words, "<n-grams up to 2 words, 10 in all>"),
+        (vectors, "<vectors of 7 words, 4 numbers each>"),
+        (translator, "<translator by ibm1, 4 to 4 words>"),
+    ):
+        assert repr(model) == said
+        assert regard.info(model).to_dict() == regard.info(model.path).to_dict()
+    test = tmp_path / "test.txt"
+    for verb, *rest in (
+        (regard.score, "the cat"),
+        (regard.evaluate.lm, test),
+        (regard.history.sample,),
+    ):
+        assert verb(words, *rest) == verb(tmp_path / "words", *rest)
+    for model in (words, tmp_path / "words"):
+        coded = regard.history.entropy(test, model=model, order=2).coded[1]
+        assert coded.by == str(tmp_path / "words")
+    options = dict(auto=True, letters=20, alphabet="as-is", orders=[1])
+    played = regard.history.guess(tmp_path / "a.txt", model=[chars], **options)
+    assert played.players[-1].player == str(tmp_path / "chars")
+    assert regard.export("arpa", words, tmp_path / "m.arpa").bytes > 0
+    assert regard.evaluate.lm(regard.load(tmp_path / "m.arpa"), test).tokens == 7
+    assert "cat" in vectors and vectors["cat"].shape == (4,) and "zebra" not in vectors
+    assert regard.history.neighbours(vectors, "cat").neighbours
+    assert regard.translate("le chien", model=translator).text == "the dog"
+    scores = [
+        regard.evaluate.translate(m, tmp_path / "test.tsv") for m in (translator, tmp_path / "ibm1")
+    ]
+    assert scores[0] == scores[1]

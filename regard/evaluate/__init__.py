@@ -309,7 +309,7 @@ def similarity(vectors: VectorsLike, pairs: File, *, matrix: Matrix = "in") -> S
 
 def _name(model: ModelLike | VectorsLike) -> str:
     """A model as it was called, or the folder it was opened from."""
-    return str(getattr(model, "path", model))
+    return str(getattr(model, "path", None) or model)
 
 
 def _listed(files: Files | None) -> Sequence[str | Path] | None:

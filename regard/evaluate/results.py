@@ -45,7 +45,7 @@ class Perplexity(Result):
     tokens: int
     bytes: int
     vocabulary: str
-    """Tokens and a mark of them: perplexities with another mark are not comparable."""
+    """Tokens and a mark of their spelling: perplexities with another are not comparable."""
     unknown: int | None = None
     """Tokens that stand for words the model does not know, of models that have such a token."""
     perplexity_known: float | None = None

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     VectorsLike = str | Path | WordVectors
     NgramsLike = str | Path | NgramModel
     Lines = str | Path | Sequence[str]
+    PredictorLike = ModelLike | NgramModel
 else:
+    PredictorLike = ModelLike
     Lines = File
     VectorsLike = NgramsLike = Annotated[str, FILES]
 """A folder or a file, or what `regard.load` made of it."""
@@ -159,7 +161,7 @@ def open_vectors(vectors: VectorsLike, matrix: Matrix) -> WordVectors:
 def entropy(
     path: File,
     *,
-    model: ModelLike | None = None,
+    model: PredictorLike | None = None,
     order: Count = 6,
     alphabet: Alphabet | None = None,
     letters: Count | None = None,
@@ -191,7 +193,7 @@ def guess(
     path: File,
     *,
     auto: bool = False,
-    model: list[str] | None = None,
+    model: list[PredictorLike] | None = None,
     orders: list[Count] | None = None,
     letters: Count | None = None,
     alphabet: Alphabet = "27",
@@ -218,7 +220,7 @@ def guess(
     return play_game(path, models, orders or (1, 2, 3, 5, 8), letters, alphabet, auto)
 
 
-def _open_predictor(model: ModelLike) -> TextPredictor:
+def _open_predictor(model: PredictorLike) -> TextPredictor:
     """An n-gram model or a decoder as one that predicts texts."""
     from regard.evaluate.perplexity import check_tokenizer
     from regard.history.ngram_model import NgramModel
@@ -226,9 +228,11 @@ def _open_predictor(model: ModelLike) -> TextPredictor:
     from regard.loading import open_kit, wrong_network
     from regard.model_kinds import NETWORK, NGRAMS, check_kind
 
-    name = str(getattr(model, "path", model))
+    name = str(getattr(model, "path", None) or model)
     if isinstance(model, str | Path) and check_kind(name, NETWORK, NGRAMS) is NGRAMS:
         return predict_by_ngrams(NgramModel.open(Path(name)), name)
+    if isinstance(model, NgramModel):
+        return predict_by_ngrams(model, name)
     kit = open_kit(model)
     if kit.model.decoder is None or kit.model.encoder is not None:
         raise wrong_network("predicting a text", kit, "a decoder, or n-grams")

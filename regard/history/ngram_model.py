@@ -53,7 +53,7 @@ BACKED_OFF = "·"
 """Before a word that was not seen after all the words that were looked at."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NgramModel:
     """Tables, the tokenizer of their ids, and whether lines are sentences or one running text."""
 
@@ -61,6 +61,12 @@ class NgramModel:
     tokenizer: Tokenizer
     smoothing: str = ""
     """How it was made."""
+    path: Path | None = None
+    """Where it was opened from."""
+
+    def __repr__(self) -> str:
+        what = "classes and words" if isinstance(self.tables, ClassNgrams) else "words"
+        return f"<n-grams up to {self.tables.order} {what}, {self.tables.vocab:,} in all>"
 
     @property
     def lines(self) -> bool:
@@ -73,9 +79,9 @@ class NgramModel:
 
     def logprobs(self, texts: Iterable[str]) -> Iterator[Floats]:
         """log p of each token after those before it: of lines that are sentences, line by line."""
-        return (logs for _, logs in self.score(texts))
+        return (logs for _, logs in self.score_tokens(texts))
 
-    def score(self, texts: Iterable[str]) -> Iterator[tuple[Ids, Floats]]:
+    def score_tokens(self, texts: Iterable[str]) -> Iterator[tuple[Ids, Floats]]:
         """Tokens and their log p; in a running text batches of lines go before the next."""
         held = np.zeros(0, np.int64)
         for ids in self.encode(texts):
@@ -89,7 +95,7 @@ class NgramModel:
     def measure(self, files: Paths) -> TextLikelihood:
         """What the model says of texts."""
         read = list(read_lines(files) if self.lines else read_parts(files))
-        scored = list(self.score(read))
+        scored = list(self.score_tokens(read))
         logs = np.concatenate([np.zeros(0), *(logs for _, logs in scored)])
         known = joined(ids for ids, _ in scored) != self.tokenizer.specials.get("unk", -1)
         if not len(logs):
@@ -182,7 +188,7 @@ class NgramModel:
         """The model in a folder, or in an ARPA file."""
         if path.is_file():
             tables, words = read_arpa(read_lines(path), path)
-            return cls(tables, tokenizer_of(words), "as the file says")
+            return cls(tables, tokenizer_of(words), "as the file says", path)
         if not (path / "config.json").is_file():
             problem = "no config.json there" if path.is_dir() else "no such file or folder"
             expected = "a folder of `regard train ngram`, or an ARPA file"
@@ -195,7 +201,9 @@ class NgramModel:
         tokenizer = open_tokenizer(path)
         if tokenizer is None:
             raise DataError(f"opening {path}", "no tokenizer.json", "the tokenizer of the model")
-        return cls(read_tables(path / WEIGHTS, config), tokenizer, config.get("smoothing", ""))
+        return cls(
+            read_tables(path / WEIGHTS, config), tokenizer, config.get("smoothing", ""), path
+        )
 
     @property
     def cut_at_blanks(self) -> bool:

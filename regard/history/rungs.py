@@ -47,8 +47,8 @@ PICTURE = "ladder.png"
 LEAST = 20  # lines that can be split
 MOST = 1000  # pairs that are held out for each of validation and test
 PIECES = 4000  # tokens of pairs
-TRIAL = 12  # steps that the pace of a rung is taken from, at least
-LONG = 0.04  # of a rung's time; where they take less, as many steps as take twice that are tried
+TRIAL = 12  # steps that the pace of a rung is guessed from, for its learning rate
+MANY = 10**9  # steps where the clock says how many
 TRAINING = 0.8  # share of a rung's time that is for training, not for its trial and its test
 VALIDATIONS = 3  # of a rung
 CLASSES, BROWN, MERGE = 100, 0.05, 1e-6  # at most; share of the budget; seconds of word × k²
@@ -382,10 +382,12 @@ class Climb:
         if split.taken_out:
             lines = f"{split.taken_out:,} lines"
             note(f"left out of training, as test or validation has them: {lines}")
+        own = 0.0  # seconds of one share: what an earlier rung takes too much no later one lacks
         for number, rung in enumerate(self.climbed):
             shares = sum(other.share for other in self.climbed[number:] if other.verb)
-            left = max(0.0, began + 60 * self.minutes - time.monotonic())
-            seconds = left * rung.share / shares if rung.verb else 0.0
+            left = began + 60 * self.minutes - time.monotonic()
+            own = max(own, left / shares) if rung.verb else 0.0
+            seconds = own * rung.share
             about = f", about {seconds:.0f} s" if rung.verb and not self.steps else ""
             note(f"rung {number + 1} of {len(self.climbed)}: {rung.title}{about}")
             with settings(quiet=True):
@@ -504,11 +506,21 @@ class Climb:
         )
 
     def train_steps(self, rung: Rung, out: Path, seconds: float) -> dict[str, Any]:
-        """Train step by step, for so many seconds or as many steps as asked for."""
-        count = self.steps or self.fit_steps(rung, seconds)
-        every = -(-count // VALIDATIONS)
-        options = {"steps": count, "warm_up": max(1, min(400, count // 10))}
-        options |= {"eval_every": every, "save_every": count}
+        """Train step by step, for so many seconds by the clock or as many steps as asked for."""
+        count, options = self.steps, dict[str, Any]()
+        if count is None:
+            began, trial = time.perf_counter(), self.folder / ".trial"
+            often = {"log_every": TRIAL // 3, "eval_every": 0, "save_every": TRIAL}
+            speed, tokens = pace(self.start_run(rung, trial, {"steps": TRIAL, **often}).metrics)
+            shutil.rmtree(trial)
+            left = max(1.0, TRAINING * seconds - (time.perf_counter() - began))
+            count = max(TRIAL, int(left * speed / tokens))  # about: the clock decides
+            options["minutes"] = left / 60
+        options |= {"steps": count if self.steps else MANY, "save_every": MANY}
+        options |= {
+            "warm_up": max(1, min(400, count // 10)),
+            "eval_every": -(-count // VALIDATIONS),
+        }
         if rung.name in FEW:
             options["lr"] = RATE * min(1.0, (FEW[rung.name] / count) ** 0.5)
         began = time.perf_counter()
@@ -528,21 +540,6 @@ class Climb:
             "joules": joules,
             "steps": run.steps,
         }
-
-    def fit_steps(self, rung: Rung, seconds: float) -> int:
-        """How many steps fit into a rung's time, by a trial of a few."""
-        began, trial, steps = time.perf_counter(), self.folder / ".trial", TRIAL
-        for _ in range(2):
-            often = {"log_every": steps // 3, "eval_every": 0, "save_every": steps}
-            run = self.start_run(rung, trial, {"steps": steps, **often})
-            speed, tokens = pace(run.metrics)
-            shutil.rmtree(trial)
-            taken = steps * tokens / speed
-            if taken > LONG * seconds:
-                break
-            steps = int(2 * LONG * seconds * steps / taken)
-        left = TRAINING * seconds - (time.perf_counter() - began)
-        return max(TRIAL, int(left * speed / tokens))
 
     def start_run(self, rung: Rung, out: Path, options: Mapping[str, Any]) -> Any:
         """Train a rung that is trained step by step."""

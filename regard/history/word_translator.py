@@ -120,13 +120,19 @@ class TranslatedSentence(NamedTuple):
         return line[:1].upper() + line[1:] if self.raised else line
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WordTranslator:
     """A model with its vocabulary."""
 
     kind: str
     model: BagModel | WordByWord
     words: WordNumbers
+    path: Path | None = None
+    """Where it was opened from."""
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.words.sources):,} to {len(self.words.targets):,} words"
+        return f"<translator by {self.kind}, {sizes}>"
 
     def translate(self, text: str, count: int = 1) -> TranslatedSentence:
         """The best translations of a sentence, at most so many."""
@@ -162,7 +168,7 @@ class WordTranslator:
         except (KeyError, ValueError, TypeError) as error:
             problem = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise DataError(f"reading {folder / WEIGHTS}", problem, f"weights of {kind}") from None
-        return cls(kind, model, known)
+        return cls(kind, model, known, folder)
 
 
 def translator_kind(folder: Path) -> str | None:

@@ -52,16 +52,27 @@ def at_length_one(x: Floats) -> Floats:
 class WordVectors:
     """Words and their vectors (V, D), the most frequent first where that is known."""
 
-    def __init__(
-        self, words: Sequence[str], matrix: Floats, doing: str = "making a table of vectors"
-    ) -> None:
+    def __init__(self, words: Sequence[str], matrix: Floats, path: Path | None = None) -> None:
         if len(words) != len(matrix) or matrix.ndim != 2:
             problem = f"{len(words):,} words, vectors of shape {matrix.shape}"
+            doing = "making a table of vectors" if path is None else f"reading {path}"
             raise DataError(doing, problem, "a row for each word")
         self.words, self.matrix = list(words), np.ascontiguousarray(matrix, np.float32)
+        self.path = path
+        """Where they were opened from."""
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.index
+
+    def __getitem__(self, word: str) -> Floats:
+        """The vector (D,) of a word."""
+        return np.asarray(self.matrix[self.row(word)])
+
+    def __repr__(self) -> str:
+        return f"<vectors of {len(self):,} words, {self.dim} numbers each>"
 
     @property
     def dim(self) -> int:
@@ -161,7 +172,7 @@ def read_vectors(path: str | os.PathLike[str], matrix: Matrix = "in") -> WordVec
         words = [line.partition("\t")[0] for line in read_lines(place / WORDS) if line]
         if matrix not in held:
             raise DataError(f"reading {place / WEIGHTS}", f"no matrix {matrix!r}", "in and out")
-        return WordVectors(words, held[matrix], f"reading {place / WORDS}")
+        return WordVectors(words, held[matrix], place)
     if not place.is_file():
         problem = "a folder without word vectors" if place.is_dir() else "no such file or folder"
         expected = f"a folder of `regard train w2v`, with {WEIGHTS}, or a file of word2vec's"
@@ -286,7 +297,7 @@ def table_of(words: list[str], matrix: Floats, name: Path) -> WordVectors:
     """The rows of a file, each word once."""
     if not words:
         raise DataError(f"reading {name}", "no vectors", "one or more")
-    table = WordVectors(words, matrix)
+    table = WordVectors(words, matrix, name)
     if len(table.index) == len(words):
         return table
     first = sorted(table.index.values())
@@ -294,7 +305,7 @@ def table_of(words: list[str], matrix: Floats, name: Path) -> WordVectors:
         f"[twice] {len(words) - len(first):,} words stand twice in {name}: the first row counts."
     )
     warnings.warn(warning, RegardWarning, stacklevel=4)
-    return WordVectors([words[n] for n in first], matrix[first])
+    return WordVectors([words[n] for n in first], matrix[first], name)
 
 
 def write_vectors(vectors: WordVectors, path: Path, binary: bool) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from regard.ambient import choose_device, note, progress
 from regard.errors import UsageError
 from regard.interop.results import CheckReport, Exported
 from regard.verbs import ModelLike, verb
+
+if TYPE_CHECKING:
+    from regard.history.ngram_model import NgramModel
 
 INT8_CARD = """\
 # int8 weights
@@ -76,6 +79,7 @@ def export(
         $ regard export arpa ngrams out.arpa
     """
     from regard.files import cannot_write, is_taken
+    from regard.history.ngram_model import NgramModel
     from regard.interop import ct2
     from regard.interop.folder import INT8
     from regard.kit import Kit
@@ -85,11 +89,12 @@ def export(
     place = Path(out)
     if is_taken(place):
         raise UsageError("exporting", f"{place} is there already", "a new or empty folder")
-    if not isinstance(model, Kit):
+    if not isinstance(model, Kit | NgramModel):
         check_kind(str(model), NGRAMS if form == "arpa" else NETWORK)
     try:
         if form == "arpa":
-            _save_arpa(Path(str(model)), place)
+            ngrams = model if isinstance(model, NgramModel) else NgramModel.open(Path(str(model)))
+            _save_arpa(ngrams, place)
         elif form == "ctranslate2":
             ct2.import_specs()  # before minutes are spent
             ct2.save_ctranslate2(model if isinstance(model, Kit) else load_kit(model), place)
@@ -103,13 +108,10 @@ def export(
     return Exported(str(place), form, sum(file.stat().st_size for file in files))
 
 
-def _save_arpa(path: Path, out: Path) -> None:
+def _save_arpa(model: NgramModel, out: Path) -> None:
     """An n-gram model as an ARPA file, which KenLM and SRILM read; all or nothing."""
-    from regard.history.ngram_model import NgramModel
-
     if out.is_dir():
         raise UsageError("exporting", f"{out} is a folder", "the name of a new file")
-    model = NgramModel.open(path)
     if not model.cut_at_blanks:
         note(
             "its tokens are not words between blanks: whoever reads the file must cut texts as "

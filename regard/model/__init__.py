@@ -38,7 +38,7 @@ def info(model: ModelLike, *, taps: bool = False) -> ModelInfo | CountedInfo:
     if isinstance(model, Kit):
         source = None if model.path is None else find_source(str(model.path))
         return describe_model(repr(model), model.model, model.binding, source, taps)
-    path = str(model)
+    path = str(getattr(model, "path", model))
     known = find_kind(path)
     if known is not None and known.kind is not NETWORK:
         if taps:

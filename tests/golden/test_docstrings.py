@@ -30,6 +30,7 @@ NAMES = {  # what an example calls it: what stands there
     "schemas.tsv": "schemas",
     "questions-words.txt": "questions",
     "wordsim353.tsv": "similar",
+    "titles.txt": "sources",
     "vectors": "vectors",
     "m": "ngram",
     "run": "run",

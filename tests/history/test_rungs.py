@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
+import time
 
 import pytest
 
 import regard
 from regard.errors import DataError, UsageError
+from regard.history import rungs
 from regard.history.rungs import PAIRS, TEXTS, beaten_by, pace
 
 NOUNS = {"chat": "cat", "chien": "dog", "roi": "king", "jardin": "garden", "livre": "book"}
@@ -117,6 +120,23 @@ def test_a_budget_is_shared_and_decides_the_steps(tmp_path, capsys):
     assert found.minutes == 0.05 and found.steps is None
     assert [row.name for row in found.rungs] == ["rnn", "gru"]
     assert "about" in capsys.readouterr().err
+
+
+def test_steps_follow_the_clock_and_later_rungs_keep_their_share(tmp_path, monkeypatch, capsys):
+    """The trial says that steps are forty times as fast as they are; the test takes as long."""
+    monkeypatch.setattr(rungs, "pace", lambda metrics: (40 * pace(metrics)[0], pace(metrics)[1]))
+    evaluate = regard.evaluate.lm
+
+    def slow(*words, **options):
+        time.sleep(4)
+        return evaluate(*words, **options)
+
+    monkeypatch.setattr(regard.evaluate, "lm", slow)
+    file = write_text(tmp_path / "tale.txt", 400)
+    found = regard.ladder(file, minutes=0.1, dim=16, rungs="rnn,gru")
+    told = [float(part) for part in re.findall(r"about (\d+) s", capsys.readouterr().err)]
+    assert len(told) == 2 and min(told) >= 2  # of six seconds, though the first took all
+    assert all(row.seconds < 5 for row in found.rungs)
 
 
 def test_pace_is_taken_from_the_later_lines_of_a_run():

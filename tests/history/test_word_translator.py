@@ -256,7 +256,7 @@ def test_trained_on_is_no_score(files, capsys):
 
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [("bayes", {"k": 0}), ("logreg", {"l2": -1}), ("logreg", {"best": 0}), ("ibm1", {"rounds": 0})],
+    [("bayes", {"k": 0}), ("logreg", {"l2": -1}), ("logreg", {"top": 0}), ("ibm1", {"rounds": 0})],
 )
 def test_bad_options(files, kind, options):
     ((name, value),) = options.items()

@@ -213,7 +213,7 @@ def test_damaged_text_and_folders(tmp_path):
         write_vectors(table(words=["a b"]), tmp_path / "b", False)
     save_folder(tmp_path / "m", ["a"], [3], {"in": np.ones((1, 2), np.float32)}, {})
     (tmp_path / "m" / "words.tsv").write_text("")
-    with pytest.raises(DataError, match=r"words.tsv: 0 words, vectors of shape \(1, 2\)"):
+    with pytest.raises(DataError, match=r"m: 0 words, vectors of shape \(1, 2\)"):
         read_vectors(tmp_path / "m")
     (tmp_path / "m" / "vectors.safetensors").write_bytes(b"\x08")
     with pytest.raises(DataError, match=r"vectors\.safetensors"):
