@@ -12,7 +12,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 SENTENCES := "Il m'a entarté." "Le chat dort sur le canapé rouge." \
 	"Si j'avais su, je ne serais pas venu."
 
-.PHONY: demo test check format clean
+.PHONY: demo test check docs format clean
 
 demo: $(VENV)/.demo  ## Translate three sentences, with reasons and a picture of them
 	$(BIN)/regard translate --alternatives 4 --explain $(SENTENCES)
@@ -28,6 +28,9 @@ check: $(VENV)/.test  ## Format, lint, types, line budgets, atlas
 	$(BIN)/mypy
 	$(BIN)/python tools/size.py
 	$(BIN)/python tools/atlas.py --check
+
+docs: $(VENV)/.docs  ## The site, into site/; runs the code it shows, checks its links
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build
 
 format: $(VENV)/.test  ## Rewrite the source in the house style
 	$(BIN)/ruff format .
@@ -47,6 +50,10 @@ $(VENV)/.torch: $(VENV)/.python constraints.txt
 
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 	$(PIP) -e '.[plot]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.torch pyproject.toml
+	$(PIP) -e '.[docs]'
 	touch $@
 
 $(VENV)/.test: $(VENV)/.torch pyproject.toml

@@ -75,7 +75,7 @@ def main() -> None:
     )
     (out / WRITTEN_FILE).write_bytes(write_words(w for w, n in written.items() if n > 1))
     pairs = args.shortlist or args.train
-    listed = ask("train", "shortlist", out, *pairs, "--pairs", 1_200_000, "--best", 80)
+    listed = ask("train", "shortlist", out, *pairs, "--count", 1_200_000, "--top", 80)
     print("shortlist", listed)
     for file in args.test:
         made = ask("eval", "translate", out, file, "--beams", 5)

@@ -250,9 +250,10 @@ class Kit:
         grad: bool = False,
         **masks: Unpack[Masks],
     ) -> tuple[Output, ActivationCache]:
-        """Run once and read activations: (output, tap name → tensor).
+        """Run once and read activations: (output, tap name → tensor), `look/activation_cache.py`.
 
-        With `grad` gradients flow, into the weights and the activations: torch.autograd.grad.
+        `seen.head_results(9)`, `.parts()`, `.residuals()` and `.pattern(9)` make more of them. With
+        `grad` gradients flow, into the weights and the activations: torch.autograd.grad.
         """
         batch = self.batch(inputs, target, **masks)
         if self.strict:
@@ -267,8 +268,10 @@ class Kit:
         return head_matrices(self.hooked, name, head)
 
     def edit(self, edits: Edits | Sequence[str]) -> AbstractContextManager[None]:
-        """Change activations inside the `with` block: tap name or pattern → edit or edits.
+        """Change activations inside the `with` block: tap name or pattern → edit, function or both.
 
+        An edit is `regard.zero(head=3)` or a relative, a function takes the activation and returns
+        one of its shape: `kit.edit({"blocks.9.mlp.out": lambda x: 0.5 * x})`.
         Words as commands write them do too: `kit.edit(["decoder.blocks.9.attn.z=zero,head=3"])`.
         """
         return self.hooked.editing(parse_edits(edits))

@@ -131,7 +131,7 @@ def describe_counted(path: Path, kind: Kind) -> dict[str, Any]:
         return {"words": len(model), "dim": model.dim}
     if kind is NGRAMS:
         tables = model.tables
-        sizes = [len(level) for level in tables.levels]
+        sizes = tables.sizes
         classes = {"classes": tables.model.vocab} if isinstance(tables, ClassNgrams) else {}
         figures = {"order": len(sizes), "vocabulary": tables.vocab, **classes, "ngrams": sizes}
         return figures | {"smoothing": model.smoothing, "sentences": model.lines}

@@ -119,7 +119,7 @@ def human_time(seconds: float) -> str:
     return f"{seconds / 60:,.1f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Grid:
     """A table as it is shown: cells are text, the first `left` columns words, others numbers."""
 
@@ -140,6 +140,8 @@ class Grid:
             ]
             text.append(f"  {'  '.join(cells)}".rstrip())
         return "\n".join(text)
+
+    __repr__ = __str__
 
     def __rich__(self) -> Any:
         """With colours, for a terminal."""
@@ -286,10 +288,13 @@ class Result(Row):
         return Group(*(Text(part) if isinstance(part, str) else part for part in self.parts()))
 
     def _repr_html_(self) -> str:
-        shown = (
-            f"<p>{html.escape(part)}</p>" if isinstance(part, str) else part._repr_html_()
-            for part in self.parts()
-        )
+        shown = []
+        for part in self.parts():
+            if isinstance(part, str):  # blanks in a row or lines mean columns and programs
+                tag = "pre" if "  " in part or "\n" in part else "p"
+                shown.append(f"<{tag}>{html.escape(part)}</{tag}>")
+            else:
+                shown.append(part._repr_html_())
         return "\n".join(shown)
 
     def table(self) -> Sequence[Row]:

@@ -192,7 +192,7 @@ def winograd(
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
 
     Example:
-        >>> regard.evaluate.winograd("folder", "wsc273.xml").pairs.accuracy
+        >>> regard.evaluate.winograd("folder", "schemas.tsv").pairs.accuracy
         $ regard evaluate winograd folder wsc273.xml
         $ regard evaluate winograd folder xwinograd.tsv --count 100
         $ regard evaluate winograd folder winogrande.jsonl --full --json

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from regard.ambient import note, progress
 from regard.data.speech import versions
 from regard.data.statistics import check_finite, perplexity
-from regard.data.text_files import read_pieces
+from regard.data.text_files import read_lines, read_pieces
 from regard.data.token_store import fingerprint
 from regard.decode.scoring import Counted, stream_logprobs, window_logprobs, windows
 from regard.errors import DataError, UsageError
@@ -23,6 +23,7 @@ from regard.model.config import TextConfig
 from regard.receipt import find_receipt
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.tokenizer_folder import open_tokenizer
+from regard.train.settings import CONFIG, read_toml
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -58,7 +59,7 @@ def evaluate_text(
     logprobs = stream_logprobs if carries else window_logprobs
     with progress("evaluating") as say:
         say("first window")
-        for group in logprobs(model.model, windows(tokens, length, stride)):
+        for group in logprobs(model.model, tokens.windows(length, stride)):
             for counted in group:
                 at = sum(bands.counts)
                 flags = tokens.known[at : at + len(counted.logprobs)]
@@ -155,11 +156,14 @@ class TokenStream:
     """The token stream of a file; counts the bytes of what is predicted.
 
     A tokenizer that begins texts with a token gives the first word a context; else the first token
-    is context only.
+    is context only. Lines that the run of a model ended with a token, or read by themselves, are
+    read so here.
     """
 
     def __init__(self, kit: Kit, path: str | Path) -> None:
         self.tokenizer, self.path = kit.text_tokenizer, path
+        self.split = split_of(kit)
+        self.end = [] if self.split == "file" else [self.tokenizer.specials["eos"]]
         self.bytes = self.tokens = self.spelt = 0
         self.known = bytearray()
         """1 or 0 for each token that is predicted: whether it is a known word."""
@@ -168,13 +172,39 @@ class TokenStream:
         begin, unknown = self.tokenizer.first, self.tokenizer.specials.get("unk")
         if begin is not None:
             yield begin
-        for piece in read_pieces(self.path):
-            self.bytes += len(piece.encode())
+        lines = (line for line in read_lines(self.path) if line.strip())
+        first = True
+        for piece in lines if self.end else read_pieces(self.path):
+            self.bytes += len(piece.encode()) + len(self.end)
             self.spelt += spelt_bytes(self.tokenizer, piece)
-            for id in self.tokenizer.encode(piece, special=False):
-                if self.tokens == 0 and begin is None:
+            for id in self.tokenizer.encode(piece, special=False) + self.end:
+                if first and (begin is None or self.tokens):  # context only
                     self.bytes -= len(self.tokenizer.decode([id]).encode())
                 else:
                     self.known.append(id != unknown)
+                first = False
                 self.tokens += 1
                 yield id
+            first = first or self.split == "row"
+
+    def windows(self, length: int, stride: int) -> Iterator[tuple[list[int], int]]:
+        """`regard.decode.scoring.windows` of the stream, or of each line by itself."""
+        if self.split != "row":
+            yield from windows(self, length, stride)
+            return
+        line = list[int]()
+        for id in self:
+            line.append(id)
+            if id in self.end:
+                yield from windows(line, length, stride)
+                line = []
+
+
+def split_of(kit: Kit) -> str:
+    """How the run of a model cut its texts: file, line or row; file for a model of no run."""
+    folder = Path() if kit.path is None else kit.path.resolve()
+    run = folder.parent if folder.name == "final" else folder.parent.parent  # checkpoints/step-…
+    inside = folder.name == "final" or folder.parent.name == "checkpoints"
+    if inside and (run / CONFIG).is_file():
+        return str(read_toml(run / CONFIG).get("split", "file"))
+    return "file"

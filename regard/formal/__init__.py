@@ -213,7 +213,7 @@ def learn(
     train_length: Count = 40,
     test_length: Count = 500,
     seeds: Count = 1,
-    rows: Count = 64,
+    count: Count = 64,
     out: str | Path | None = None,
 ) -> LengthRuns:
     """Train on short sequences of a task, test on long ones (Delétang et al. 2023).
@@ -226,7 +226,7 @@ def learn(
         train_length: longest sequence of training.
         test_length: longest sequence of the test.
         seeds: train with so many seeds, from --seed on; the best and the mean are shown.
-        rows: sequences of each length in the test.
+        count: sequences of each length in the test.
         out: write a line of JSON after each run, with the accuracy at each length.
 
     Example:
@@ -249,5 +249,5 @@ def learn(
         for model in models:
             for seed in range(current().seed, current().seed + seeds):
                 lengths = train_length, test_length
-                runs.append(run_task(task, model, seed, steps, lr, lengths, rows, out))
+                runs.append(run_task(task, model, seed, steps, lr, lengths, count, out))
     return LengthRuns(runs)

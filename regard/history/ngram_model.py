@@ -42,7 +42,7 @@ WEIGHTS = "model.safetensors"
 PARTS = ("context", "word", "logprob", "backoff", "count")
 TOGETHER = 1 << 16  # texts that are cut into tokens at once
 DOING = "training an n-gram model"
-USUAL_CLASSES = 100
+MOST_CLASSES = 100  # unless asked for: their search takes words × classes²
 EACH = 110  # bytes that an n-gram takes while it is counted and smoothed
 RECURRING = 8  # words of n-grams that mostly recur; longer ones are nearly all different
 VALIDATED = ("perplexity", "bits_per_token", "bits_per_byte", "unknown", "perplexity_known")
@@ -109,18 +109,20 @@ class NgramModel:
     def at_order(self, order: int) -> Ngrams | ClassNgrams:
         """The tables of shorter n-grams, smoothed anew where counts are known: ARPA has none."""
         tables, way = self.tables, self.smoothing.split()
-        inner = tables.model if isinstance(tables, ClassNgrams) else tables
-        if order == inner.order:
-            return tables
-        shorter = Ngrams(inner.vocab, inner.levels[:order], inner.start, inner.base)
-        if inner.levels[0].count.any():
+
+        def shorten(whole: Ngrams) -> Ngrams:
+            if order >= whole.order or not whole.levels[0].count.any():
+                return Ngrams(whole.vocab, whole.levels[:order], whole.start, whole.base)
             counts = [
                 Counts(level.context, level.word, suffix, level.count)
-                for level, suffix in zip(shorter.levels, inner.suffixes, strict=False)
+                for level, suffix in zip(whole.levels[:order], whole.suffixes, strict=False)
             ]
             k = float(way[1]) if len(way) > 1 else 1.0
-            shorter = smooth(counts, inner.vocab, way[0], k, inner.start)  # type: ignore[arg-type]
-        return replace(tables, model=shorter) if isinstance(tables, ClassNgrams) else shorter
+            return smooth(counts, whole.vocab, way[0], k, whole.start)  # type: ignore[arg-type]
+
+        if isinstance(tables, ClassNgrams):
+            return replace(tables, model=shorten(tables.model), words=shorten(tables.words))
+        return shorten(tables)
 
     def sample(self, order: int, count: int, prompt: str | None = None) -> Sample:
         """A text of so many words by the probabilities of one order; sentences follow each other.
@@ -158,24 +160,19 @@ class NgramModel:
         """Write config.json, model.safetensors and the tokenizer."""
         folder.mkdir(parents=True, exist_ok=True)
         tables = self.tables
-        inner = tables.model if isinstance(tables, ClassNgrams) else tables
-        arrays = {
-            f"{n}.{part}": np.ascontiguousarray(getattr(level, part))
-            for n, level in enumerate(tables.levels, 1)
-            for part in PARTS
-        }
-        if isinstance(tables, ClassNgrams):
-            arrays |= {"classes": tables.classes, "emission": tables.emission}
-        small = {name: shrink(array) for name, array in arrays.items()}
         config = {
             "model_type": KIND,
-            "order": tables.order,
             "vocab": tables.vocab,
             "start": tables.start,
-            "base": None if np.isinf(inner.base) else inner.base,
             "smoothing": self.smoothing,
-            **({} if inner is tables else {"classes": inner.vocab}),
         }
+        if isinstance(tables, ClassNgrams):
+            arrays = to_arrays(tables.words, "words.") | to_arrays(tables.model, "classes.")
+            arrays |= {"classes": tables.classes, "emission": tables.emission}
+            config |= {"classes": tables.model.vocab, "share": tables.share}
+        else:
+            arrays = to_arrays(tables, "words.")
+        small = {name: shrink(array) for name, array in arrays.items()}
         self.tokenizer.save(folder)
         write_whole(folder / WEIGHTS, save(small))
         write_whole(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
@@ -235,8 +232,9 @@ class NgramPredictor:
     """
 
     def __init__(self, tables: Ngrams | ClassNgrams, end: int | None = None) -> None:
-        self.vocab, self.whole = tables.vocab, tables
+        self.vocab, self.mixed = tables.vocab, None
         if isinstance(tables, ClassNgrams):
+            self.mixed, self.words = tables, NgramPredictor(tables.words, end)
             end = None if end is None else int(tables.classes[end])
             tables = tables.model
         self.tables, self.end = tables, end
@@ -255,6 +253,8 @@ class NgramPredictor:
         if self.tables.start is not None and self.ends:
             self.ends[0][:] = self.tables.start
         self.rows = rows
+        if self.mixed is not None:
+            self.words.start(rows)
 
     def predict(self) -> Floats:
         """Probabilities (N, V) of what comes next in each row."""
@@ -272,13 +272,16 @@ class NgramPredictor:
         if self.tables.start is not None:
             total[:, self.tables.start] = -np.inf
         p: Floats = np.exp(total)
-        if isinstance(self.whole, ClassNgrams):
-            p = p[:, self.whole.classes] * np.exp(self.whole.emission)
-        return p
+        if self.mixed is None:
+            return p
+        p = p[:, self.mixed.classes] * np.exp(self.mixed.emission)
+        return self.mixed.share * p + (1 - self.mixed.share) * self.words.predict()
 
     def read(self, words: Ids) -> None:
         """Find the n-grams that end with these words."""
-        words = self.counted(words)
+        if self.mixed is not None:
+            self.words.read(words)
+            words = self.mixed.classes[words]
         before, self.ends = self.ends, [words, *self.ends[1:]][: len(self.after)]
         for n in range(1, len(self.ends)):
             self.ends[n] = self.tables.find(n, before[n - 1], words)
@@ -288,13 +291,11 @@ class NgramPredictor:
                 place[ended] = -1
             self.ends[0] = np.where(ended, self.tables.start, words)
 
-    def counted(self, words: Ids) -> Ids:
-        """Words as they were counted: themselves, or their classes."""
-        return self.whole.classes[words] if isinstance(self.whole, ClassNgrams) else words
-
     def saw(self, n: int, words: Ids) -> bool:
         """Whether the n − 1 words read last were followed by these in the training text."""
-        return n == 1 or bool(self.tables.find(n - 1, self.ends[n - 2], self.counted(words)) >= 0)
+        if self.mixed is not None:
+            return self.words.saw(n, words)
+        return n == 1 or bool(self.tables.find(n - 1, self.ends[n - 2], words) >= 0)
 
 
 class TextLikelihood(NamedTuple):
@@ -378,32 +379,44 @@ def joined(parts: Iterable[Ids]) -> Ids:
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
+def to_arrays(tables: Ngrams, prefix: str) -> dict[str, np.ndarray]:
+    """Tables as named arrays."""
+    arrays = {
+        f"{prefix}{n}.{part}": np.ascontiguousarray(getattr(level, part))
+        for n, level in enumerate(tables.levels, 1)
+        for part in PARTS
+    }
+    return arrays | {f"{prefix}base": np.array([tables.base])}
+
+
 def read_tables(path: Path, config: dict[str, Any]) -> Ngrams | ClassNgrams:
     """The tables of a file, whose arrays fit each other and config.json."""
     arrays = read_arrays(path)
-    try:
-        vocab, start, base = config["vocab"], config["start"], config["base"]
-        classes = config.get("classes")
-        kinds, below, levels = classes or vocab, 1, list[Level]()
-        for n in range(1, config["order"] + 1):
-            _, _, logprob, backoff, count = (arrays[f"{n}.{part}"] for part in PARTS)
-            size = len(logprob) if n > 1 else kinds
-            context = take_ids(arrays, f"{n}.context", size, below)
-            word = take_ids(arrays, f"{n}.word", size, kinds)
+
+    def read(prefix: str, vocab: int, start: int | None) -> Ngrams:
+        levels, below = list[Level](), 1
+        while f"{prefix}{len(levels) + 1}.word" in arrays or not levels:
+            name = f"{prefix}{len(levels) + 1}"
+            _, _, logprob, backoff, count = (arrays[f"{name}.{part}"] for part in PARTS)
+            size = len(logprob) if levels else vocab
+            context = take_ids(arrays, f"{name}.context", size, below)
+            word = take_ids(arrays, f"{name}.word", size, vocab)
             if not logprob.shape == backoff.shape == count.shape == (size,):
-                raise ValueError(f"level {n} does not fit")
+                raise ValueError(f"{name} does not fit")
             levels.append(Level(context, word, logprob, backoff, count.astype(np.int64)))
             below = size
-        if not levels or (start is not None and not 0 <= start < vocab):
-            raise ValueError(f"{len(levels)} levels and start = {start} in config.json")
-        least = -np.inf if base is None else float(base)
-        if classes is None:
-            return Ngrams(vocab, tuple(levels), start, least)
-        own = take_ids(arrays, "classes", vocab, classes)
-        first = None if start is None else int(own[start])
-        return ClassNgrams(
-            own, Ngrams(classes, tuple(levels), first, least), arrays["emission"], start
-        )
+        if start is not None and not 0 <= start < vocab:
+            raise ValueError(f"start = {start} in config.json")
+        return Ngrams(vocab, tuple(levels), start, float(arrays[f"{prefix}base"][0]))
+
+    try:
+        words = read("words.", config["vocab"], config["start"])
+        kinds = config.get("classes")
+        if kinds is None:
+            return words
+        own = take_ids(arrays, "classes", words.vocab, kinds)
+        model = read("classes.", kinds, None if words.start is None else int(own[words.start]))
+        return ClassNgrams(own, model, arrays["emission"], words, float(config["share"]))
     except (KeyError, ValueError, TypeError) as error:
         problem = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise DataError(f"reading {path}", problem, "tables of an n-gram model") from None
@@ -443,7 +456,9 @@ class NgramConfig(NamedTuple):
     smoothing: Smoothing
     k: float
     classes: int | None = 0
-    """Of words, by Brown's way; 0 counts words, None is as many as is usual."""
+    """Of words, by Brown's way; 0 counts words, None is as many as the root of their number."""
+    share: float = 1.0
+    """Of the probability that comes from classes."""
 
 
 def train_from_files(files: Paths, out: Path, config: NgramConfig, valid: Paths = ()) -> NgramRun:
@@ -468,7 +483,7 @@ def train_from_files(files: Paths, out: Path, config: NgramConfig, valid: Paths 
         count,
         tables.vocab,
         tables.model.vocab if isinstance(tables, ClassNgrams) else None,
-        [len(level) for level in tables.levels],
+        tables.sizes,
         model.smoothing,
         round(seconds, 2),
         **({} if measured is None else {n: getattr(measured, n) for n in VALIDATED}),
@@ -490,9 +505,10 @@ def count_texts(files: Sequence[Path], config: NgramConfig) -> tuple[NgramModel,
         tables = train_ngrams(ids, tokenizer.size, *how)
     else:  # what begins and ends sentences is apart
         apart = [id for role, id in tokenizer.specials.items() if role in ("bos", "eos")]
-        count = config.classes or min(USUAL_CLASSES, len(np.setdiff1d(ids, apart)))
+        kinds = len(np.setdiff1d(ids, apart))
+        count = config.classes or min(MOST_CLASSES, max(1, math.isqrt(kinds)))
         classes = brown_classes(ids, tokenizer.size, count, apart)
-        tables = train_class_ngrams(ids, classes, *how)
+        tables = train_class_ngrams(ids, classes, *how, config.share)
     way = f"add {config.k}" if config.smoothing == "add" else config.smoothing
     return NgramModel(tables, tokenizer, way), len(ids)
 

@@ -107,6 +107,11 @@ class Ngrams:
         """Words that a probability looks at, the predicted one counted."""
         return len(self.levels)
 
+    @property
+    def sizes(self) -> list[int]:
+        """How many n-grams of each length there are."""
+        return [len(level) for level in self.levels]
+
     @cached_property
     def index(self) -> list[Index]:
         """Of each level, where an n-gram is: by context · vocab + word, which ascends."""

@@ -132,7 +132,8 @@ def write_folder(
         with tempfile.TemporaryDirectory(prefix=".part-", dir=folder) as draft:
             part = Path(draft)
             _save(weights, part / SINGLE)
-            sides = {**(files or {}), CONFIG: _to_json(config)}
+            described = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+            sides = {**(files or {}), CONFIG: described.encode()}
             for side, content in sides.items():
                 (part / side).parent.mkdir(exist_ok=True)
                 (part / side).write_bytes(content)
@@ -159,10 +160,6 @@ def _save(weights: dict[str, Tensor], path: Path) -> None:
         if code is None:
             raise
         raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
-
-
-def _to_json(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 # Weights as whole numbers: a quarter of the bytes of float32.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import warnings
 from collections.abc import Iterator
+from contextlib import redirect_stderr
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -96,7 +98,7 @@ def open_theirs(path: Path, kit: Kit) -> nn.Module:
     library.logging.disable_progress_bar()
     assert kit.binding is not None
     kind = getattr(library, kit.binding.architecture)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), redirect_stderr(io.StringIO()):  # its bars know no switch
         warnings.simplefilter("ignore")
         if path.is_dir():
             model = kind.from_pretrained(path, dtype=torch.float32, local_files_only=True)

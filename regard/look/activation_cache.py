@@ -38,6 +38,10 @@ class ActivationCache(dict[str, Tensor]):
         super().__init__(seen)
         self.hooked, self.batch = hooked, batch
 
+    def __reduce__(self) -> tuple[type, tuple[dict[str, Tensor]]]:
+        """Saved without the model, as a plain dict."""
+        return dict, (dict(self),)
+
     def __missing__(self, name: str) -> Tensor:
         """What passed the one tap that a short name, an alias or a pattern means."""
         taps = self.hooked.find(name)

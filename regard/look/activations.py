@@ -262,11 +262,11 @@ def read_batch(
     hooked: HookedModel,
     texts: Sequence[TextIds],
     selection: Selection,
-    columns: Sequence[Sequence[int]] | None = None,
+    columns: Sequence[Sequence[int]],
 ) -> dict[str, Tensor]:
     """For each tap its vectors (N, D) of some texts, one text after the other, on the device.
 
-    `columns` are the tokens of each text that have rows, else those of the selection.
+    `columns` are the tokens of each text that have rows; of a mean the first stands for all.
     """
     ids, mask = pad_rows([text.ids for text in texts])
     batch = Batch(ids, mask=mask)
@@ -274,7 +274,7 @@ def read_batch(
         target, written = pad_rows([text.target or [] for text in texts])
         batch = Batch(ids, target, mask=written, source_mask=mask)
     batch, model = batch.to(hooked.model.device), hooked.model
-    lengths = [len(selection.tokens(text)) for text in texts]
+    rows = dict[str, Tensor]()
     with hooked.reading(selection.taps) as hooks:
         if "logits" in selection.taps:
             model(batch)
@@ -282,35 +282,27 @@ def read_batch(
             model.encode(batch.inputs, batch.mask)
         else:
             model.hidden(batch)
-        return {n: pick_rows(n, h.seen, lengths, selection, columns) for n, h in hooks.items()}
-
-
-def pick_rows(
-    name: str,
-    x: Tensor | None,
-    lengths: Sequence[int],
-    selection: Selection,
-    columns: Sequence[Sequence[int]] | None = None,
-) -> Tensor:
-    """What is taken of an activation (B, T, …) of texts of so many tokens: rows (N, D)."""
-    if x is None:
-        raise UsageError(DOING, f"{name}, which nothing passes", "a tap that this model uses")
-    if selection.head is not None:
-        if selection.head >= x.shape[2]:
-            problem = f"head {selection.head} of {name}"
-            raise UsageError(DOING, problem, f"heads 0 to {x.shape[2] - 1}")
-        x = x[:, :, selection.head]
-    x = x.flatten(2)
-    width = x.shape[1]
-    if selection.position == "mean":
-        count = torch.tensor(lengths, device=x.device)
-        real = torch.arange(width, device=x.device) < count[:, None]
-        total = x.float().masked_fill(~real[:, :, None], 0.0).sum(1)
-        return (total / count.clamp_min(1)[:, None])[count > 0].to(selection.dtype)
-    columns = columns or [selection.columns(length) for length in lengths]
-    at = [row * width + n for row, own in enumerate(columns) for n in own]
-    index = torch.tensor(at, dtype=torch.long).to(x.device, non_blocking=True)
-    return x.flatten(0, 1).index_select(0, index).to(selection.dtype)
+        for name, hook in hooks.items():
+            x = hook.seen  # (B, T, …)
+            if x is None:
+                problem = f"{name}, which nothing passes"
+                raise UsageError(DOING, problem, "a tap that this model uses")
+            if selection.head is not None:
+                if selection.head >= x.shape[2]:
+                    problem = f"head {selection.head} of {name}"
+                    raise UsageError(DOING, problem, f"heads 0 to {x.shape[2] - 1}")
+                x = x[:, :, selection.head]
+            x = x.flatten(2)
+            if selection.position == "mean":
+                lengths = [len(selection.tokens(text)) for text in texts]
+                count = torch.tensor(lengths, device=x.device)[:, None]
+                real = torch.arange(x.shape[1], device=x.device) < count
+                total = x.float().masked_fill(~real[:, :, None], 0.0).sum(1, keepdim=True)
+                x = total / count.clamp_min(1)[:, None]  # (B, 1, D)
+            at = [row * x.shape[1] + n for row, own in enumerate(columns) for n in own]
+            index = torch.tensor(at, dtype=torch.long).to(x.device, non_blocking=True)
+            rows[name] = x.flatten(0, 1).index_select(0, index).to(selection.dtype)
+    return rows
 
 
 @torch.no_grad()
@@ -357,7 +349,7 @@ def gather_rows(
         places = [row for n in some for row in range(starts[n], starts[n + 1])]
         waiting.append((places, {n: x.to("cpu", non_blocking=True) for n, x in seen.items()}))
         if hooked.model.device.type == "cuda":
-            event = torch.cuda.current_stream().record_event()
+            event = torch.cuda.current_stream(hooked.model.device).record_event()
     place()
     return gathered
 
@@ -385,17 +377,17 @@ def steering_vector(
         raise UsageError(doing, f"{len(selection.taps)} taps are called {tap!r}", "one tap")
     means = []
     for batch in (toward, away):
-        source = selection.source
-        ids, mask = (batch.inputs, batch.source_mask) if source else (batch.ids, batch.mask)
-        if mask is not None and bool((mask[:, 1:] & ~mask[:, :-1]).any()):
-            raise UsageError(doing, "padding on the left", "padding on the right")
         _, seen = hooked.run(batch, selection.taps)
-        lengths = [ids.shape[1]] * len(ids) if mask is None else mask.sum(1).tolist()
-        (name,) = selection.taps
-        x = pick_rows(name, seen.get(name), lengths, selection)
-        if not len(x):
+        (x,) = seen.values()
+        mask = batch.source_mask if selection.source else batch.mask
+        mask = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
+        prompts = [row[real] for row, real in zip(x.flatten(2), mask.to(x.device), strict=True)]
+        if position == "mean":
+            prompts = [row.mean(0, keepdim=True) for row in prompts]
+        vectors = torch.cat([row[list(selection.columns(len(row)))] for row in prompts])
+        if not len(vectors):
             raise UsageError(doing, "no prompt with a token there", "one or more")
-        means.append(x.mean(0))
+        means.append(vectors.mean(0))
     return means[0] - means[1]
 
 

@@ -178,8 +178,8 @@ class Edit:
                 hit = choose(index, torch.arange(count, device=x.device), count)
                 chosen = chosen & hit.view([-1 if d == dim else 1 for d in range(x.dim())])
         if self.position is not None:
-            places = self.positions(x)
-            length = places.amax(1, keepdim=True) + 1
+            places, held = self.positions(x), self.columns.positions
+            length = (places if held is None else held).amax(1, keepdim=True) + 1
             self.check_position(self.position, length)
             chosen = chosen & self.spread_out(choose(self.position, places, length), x)
         return chosen
@@ -207,7 +207,7 @@ def choose(index: Tensor | slice, places: Tensor, size: Tensor | int) -> Tensor:
     if isinstance(index, slice):
         start, stop = index.start or 0, index.stop
         start = start if start >= 0 else size + start
-        chosen = (places >= start) & ((places - start) % (index.step or 1) == 0)
+        chosen = (places >= 0) & (places >= start) & ((places - start) % (index.step or 1) == 0)
         return chosen if stop is None else chosen & (places < (stop if stop >= 0 else size + stop))
     index = index.to(places.device)
     index = torch.where(index < 0, index + size, index)  # (n,), or (B, n)

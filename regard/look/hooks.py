@@ -122,7 +122,8 @@ class HookedModel:
                 if isinstance(front, TextFront):
                     front.listener = columns
                 for each in several:
-                    plain = callable(each) and not isinstance(each, Edit)
+                    maker = getattr(each, "__module__", "") == Edit.__module__  # zero, not zero()
+                    plain = callable(each) and not isinstance(each, Edit) and not maker
                     edit = Edit("function", function=each) if plain else each
                     if not isinstance(edit, Edit):
                         expected = "regard.zero(…) or a relative, or a function of the activation"

@@ -373,32 +373,24 @@ def online_bits(
 # Treebanks --------------------------------------------------------------------------------------
 
 
-class TaggedCorpus(NamedTuple):
-    """Sentences of a treebank as a model reads them."""
-
-    sentences: list[ConllSentence]
-    tokens: list[WordTokens]
-    """For each sentence its ids and where its words stand."""
-
-    def take(self, kept: Sequence[int]) -> TaggedCorpus:
-        """Some of the sentences."""
-        return TaggedCorpus([self.sentences[n] for n in kept], [self.tokens[n] for n in kept])
+TaggedCorpus = list[tuple[ConllSentence, WordTokens]]
+"""Sentences of a treebank, each with its ids and where its words stand."""
 
 
 def read_corpus(kit: Kit, sentences: list[ConllSentence], take: Take | None = None) -> TaggedCorpus:
     """The sentences that a model has room for; `take` says which token stands for a word."""
     most = max_tokens_of(kit, "probing")
     take = take or ("last" if kit.model.encoder is None else "first")
-    tokens = [find_word_tokens(kit.text_tokenizer, *one.text(), take) for one in sentences]
-    filled = [n for n, row in enumerate(tokens) if row.words]
-    kept = [n for n in filled if len(tokens[n].ids) <= most]
+    corpus = [(one, find_word_tokens(kit.text_tokenizer, *one.text(), take)) for one in sentences]
+    filled = [pair for pair in corpus if pair[1].words]
+    kept = [pair for pair in filled if len(pair[1].ids) <= most]
     if len(kept) < len(filled):
         long = f"{len(filled) - len(kept):,} sentences have more than {most:,} tokens, what fits"
         note(f"{long}: left out")
     if not kept:
         problem = "no sentence that the model has room for"
         raise DataError("probing", problem, "shorter sentences")
-    return TaggedCorpus(sentences, tokens).take(kept)
+    return kept
 
 
 def choose_taps(kit: Kit, layer: str | int = "all", patterns: Sequence[str] = ()) -> list[str]:
@@ -456,7 +448,7 @@ def probe_labels(
     seed = current().seed
     columns: dict[str, list[str]] = {label: [] for label in labels}
     forms, numbers = list[str](), list[int]()
-    for n, (sentence, row) in enumerate(zip(corpus.sentences, corpus.tokens, strict=True)):
+    for n, (sentence, row) in enumerate(corpus):
         for label, column in columns.items():
             column += [sentence.columns[label][word] for word in row.words]
         forms += [sentence.forms[word] for word in row.words]
@@ -464,7 +456,7 @@ def probe_labels(
     tasks = {label: make_task(column, forms, numbers, seed) for label, column in columns.items()}
     controls = {name: task.control(seed) for name, task in tasks.items() if control}
     probed: dict[str, list[ProbedTap]] = {label: [] for label in labels}
-    for tap, x in tap_vectors(kit, corpus.tokens, taps):
+    for tap, x in tap_vectors(kit, [row for _, row in corpus], taps):
         for label, task in tasks.items():
             probed[label].append(probe_vectors(tap, x, task, kind, seed, controls.get(label)))
     probes = []

@@ -265,14 +265,10 @@ def probe_trees(
 
     The trees of the first test sentences, `show` of them, are drawn beside those of the best tap.
     """
-    whole = corpus.take(
-        [  # a tree has no gaps
-            n
-            for n, (sentence, row) in enumerate(zip(*corpus, strict=True))
-            if len(row.words) == len(sentence.forms) <= MAX_WORDS
-        ]
-    )
-    gold = [counted_tree(path, sentence) for sentence in whole.sentences]
+    whole = [  # a tree has no gaps
+        (one, row) for one, row in corpus if len(row.words) == len(one.forms) <= MAX_WORDS
+    ]
+    gold = [counted_tree(path, sentence) for sentence, _ in whole]
     parts = split_sentences(torch.arange(len(gold)), current().seed)
     test = parts.test.tolist()
     rows = [torch.arange(len(gold[n].heads)).float() for n in test]  # words as they stand
@@ -280,19 +276,18 @@ def probe_trees(
     chain = compare_trees(chains, [gold[n] for n in test])
     probed: list[TreeAgreement] = []
     guesses: list[list[PredictedTree]] = []
-    for tap, x in tap_vectors(kit, whole.tokens, taps):
-        vectors = x.split([len(row.columns) for row in whole.tokens])
+    tokens = [row for _, row in whole]
+    for tap, x in tap_vectors(kit, tokens, taps):
+        vectors = x.split([len(row.columns) for row in tokens])
         agreement, predicted = probe_structure(vectors, gold, parts, rank, current().seed)
         guesses.append(predicted)
         probed.append(replace(agreement, tap=tap))
     best = max(range(len(probed)), key=lambda n: probed[n].uuas)
     drawn = [
-        draw_trees(whole.sentences[n].forms, gold[n], guesses[best][k])
-        for k, n in enumerate(test[:show])
+        draw_trees(whole[n][0].forms, gold[n], guesses[best][k]) for k, n in enumerate(test[:show])
     ]
     counts = {name: len(part) for name, part in parts._asdict().items()}
-    left_out = len(corpus.sentences) - len(whole.sentences)
-    return TreeProbe(counts, left_out, rank, chain, probed, taps[best], drawn)
+    return TreeProbe(counts, len(corpus) - len(whole), rank, chain, probed, taps[best], drawn)
 
 
 def counted_tree(path: str | Path, sentence: ConllSentence) -> DependencyTree:

@@ -80,7 +80,7 @@ def encode(
 
     Example:
         >>> regard.tokens.encode("Je suis un chat.").ids
-        [0, 3, 4, 1, 2]
+        [2, 4, 5, 3, 1]
         $ regard tokens encode "Je suis un chat."
         $ regard tokens encode "Je suis un chat." --tokenizer folder --json
         $ regard tokens encode --tokenizer folder --file corpus.txt > ids.txt
@@ -151,24 +151,16 @@ def decode(
         $ regard tokens decode 15 7 22 --tokenizer folder --special --json
     """
     opened = load(tokenizer)
-    if isinstance(ids, Sequence) and not isinstance(ids, str):
-        numbers = [id for id in ids if isinstance(id, int)]
-        if len(numbers) == len(ids):
-            return Decoded(opened.decode(numbers, special=special))
     if isinstance(ids, str):
         return Decoded(opened.decode(_read_ids(ids, 1), special=special))
-    return _decode_each(opened, ids, special)  # type: ignore[arg-type]
-
-
-def _decode_each(
-    tokenizer: Tokenizer, lines: Iterable[str | RegardError], special: bool
-) -> Iterator[Decoded | Failed]:
-    """Decode one line of ids after the other."""
-    for number, line in enumerate(lines, 1):
-        if isinstance(line, RegardError):
-            yield Failed(line)
-        else:
-            yield Decoded(tokenizer.decode(_read_ids(line, number), special=special))
+    if isinstance(ids, Sequence) and all(isinstance(id, int) for id in ids):
+        return Decoded(opened.decode(ids, special=special))  # type: ignore[arg-type]
+    return (
+        Failed(line)
+        if isinstance(line, RegardError)
+        else Decoded(opened.decode(_read_ids(str(line), number), special=special))
+        for number, line in enumerate(ids, 1)
+    )
 
 
 def _read_ids(line: str, number: int) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from regard.errors import DataError, RegardError
 from regard.tokens.control_tokens import TokenizerSettings
+from regard.tokens.tokenizer import Encoded
 from regard.tokens.vocabulary_files import check_place
 
 T5_LIKE = ("longt5", "mt5", "switch_transformers", "t5", "umt5")
@@ -67,41 +68,29 @@ class SentencePieceEngine:
             start = match.end()
         yield start, text[start:], None
 
-    def encode(self, text: str, special: bool, allow_special: bool, side: str) -> list[int]:
-        """The ids of one text."""
+    def encode(self, text: str, special: bool, allow_special: bool, side: str) -> Encoded:
+        """The ids of one text, and where they stand."""
         language = self.languages[side]
-        unk, ids = language.vocab[self.unk], []
-        for _, part, id in self._parts(text, allow_special, side):
+        unk, ids, spans = language.vocab[self.unk], list[int](), list[tuple[int, int]]()
+        for start, part, id in self._parts(text, allow_special, side):
             if id is not None:
                 ids.append(id)
-            else:
-                pieces = language.processor.encode(part, out_type=str)
-                ids += [language.plain.get(piece, unk) for piece in pieces]
-        if not special:
-            return ids
-        find = language.vocab.__getitem__
-        return [*map(find, self.before), *ids, *map(find, self.after)]
+                spans.append((start, start + len(part)))
+                continue
+            cut = language.processor.encode(part, return_type="offset_mapping")
+            ids += [language.plain.get(piece, unk) for piece in cut["pieces"]]
+            spans += [(start + first, start + last) for first, last in cut["offsets"]]
+        if special:
+            ids = [language.vocab[p] for p in self.before] + ids
+            ids += [language.vocab[p] for p in self.after]
+            spans = [(0, 0)] * len(self.before) + spans + [(0, 0)] * len(self.after)
+        return Encoded(ids, spans)
 
     def encode_batch(
         self, texts: Sequence[str], special: bool, allow_special: bool, side: str
     ) -> list[list[int]]:
         """The ids of each text."""
-        return [self.encode(text, special, allow_special, side) for text in texts]
-
-    def offsets(
-        self, text: str, special: bool, allow_special: bool, side: str
-    ) -> list[tuple[int, int]]:
-        """One span per id, in characters of the text as given."""
-        spans: list[tuple[int, int]] = []
-        processor = self.languages[side].processor
-        for start, part, id in self._parts(text, allow_special, side):
-            inside = [(0, len(part))]
-            if id is None:
-                inside = processor.encode(part, return_type="offset_mapping")["offsets"]
-            spans += [(start + first, start + last) for first, last in inside]
-        if not special:
-            return spans
-        return [(0, 0)] * len(self.before) + spans + [(0, 0)] * len(self.after)
+        return [self.encode(text, special, allow_special, side).ids for text in texts]
 
     def decode(self, ids: list[int], special: bool, side: str) -> str:
         """The text of the ids."""

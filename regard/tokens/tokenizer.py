@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from tokenizers import Tokenizer as Rust
 
@@ -33,21 +33,25 @@ HALF_BYTES = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 """What UTF-8 would write for one; no valid text has these bytes."""
 
 
+class Encoded(NamedTuple):
+    """The ids of a text, and where each stands in it; added tokens have (0, 0)."""
+
+    ids: list[int]
+    offsets: list[Span]
+
+
 class Engine(Protocol):
     """What a tokenizer library must do for us, as in `RustEngine` and spm.py."""
 
     size: int
 
-    def encode(self, text: str, special: bool, allow_special: bool, side: Side) -> list[int]:
-        """The ids of one text."""
+    def encode(self, text: str, special: bool, allow_special: bool, side: Side) -> Encoded:
+        """The ids of one text, and where they stand."""
 
     def encode_batch(
         self, texts: Sequence[str], special: bool, allow_special: bool, side: Side
     ) -> list[list[int]]:
         """The ids of each text."""
-
-    def offsets(self, text: str, special: bool, allow_special: bool, side: Side) -> list[Span]:
-        """One span per id that `encode` gives; added tokens have (0, 0)."""
 
     def decode(self, ids: list[int], special: bool, side: Side) -> str:
         """The text of the ids, with or without the control tokens."""
@@ -70,7 +74,11 @@ class RustEngine:
         self.rust = rust
         self.size: int = rust.get_vocab_size(with_added_tokens=True)
         # Unigram and word models find control tokens in their own vocabulary all the same.
-        self.literal = respelt(rust) if leaks(rust) else rust
+        leaks = any(
+            id in rust.encode(spelling, add_special_tokens=False).ids
+            for spelling, id in control_tokens(rust).items()
+        )
+        self.literal = respelt(rust) if leaks else rust
 
     @cached_property
     def marked(self) -> Rust:
@@ -84,9 +92,9 @@ class RustEngine:
         """The pipeline that reads spelled control tokens as such, or as text."""
         return self.marked if allow_special else self.literal
 
-    def encode(self, text: str, special: bool, allow_special: bool, side: str) -> list[int]:
-        """The ids of one text."""
-        return self.choose(allow_special).encode(text, add_special_tokens=special).ids
+    def encode(self, text: str, special: bool, allow_special: bool, side: str) -> Any:
+        """The library's own encoding, which makes a list when it is asked for one."""
+        return self.choose(allow_special).encode(text, add_special_tokens=special)
 
     def encode_batch(
         self, texts: Sequence[str], special: bool, allow_special: bool, side: str
@@ -94,12 +102,6 @@ class RustEngine:
         """The ids of each text."""
         rust = self.choose(allow_special)
         return [e.ids for e in rust.encode_batch_fast(list(texts), add_special_tokens=special)]
-
-    def offsets(
-        self, text: str, special: bool, allow_special: bool, side: str
-    ) -> list[tuple[int, int]]:
-        """One span per id, in characters of the text as given."""
-        return self.choose(allow_special).encode(text, add_special_tokens=special).offsets
 
     def decode(self, ids: list[int], special: bool, side: str) -> str:
         """The text of the ids."""
@@ -117,14 +119,6 @@ class RustEngine:
 def control_tokens(rust: Rust) -> dict[str, int]:
     """The spelling and id of each added token that is marked special."""
     return {t.content: id for id, t in rust.get_added_tokens_decoder().items() if t.special}
-
-
-def leaks(rust: Rust) -> bool:
-    """Whether text that spells a control token becomes that token."""
-    return any(
-        id in rust.encode(spelling, add_special_tokens=False).ids
-        for spelling, id in control_tokens(rust).items()
-    )
 
 
 def respelt(rust: Rust) -> Rust:
@@ -209,10 +203,7 @@ class Tokenizer:
 
         Text that spells a control token stays text unless `allow_special` says otherwise.
         """
-        (text,) = checked([text], halves=bool(self.byte_ids))
-        if has_half(text):
-            return self._cut_at_halves(text, special, allow_special, check_side(side))[0]
-        return self.engine.encode(text, special, allow_special, check_side(side))
+        return self._encode(text, special, allow_special, check_side(side)).ids
 
     def encode_batch(
         self,
@@ -231,34 +222,33 @@ class Tokenizer:
         self, text: str, special: bool = True, side: Side = "source", allow_special: bool = False
     ) -> list[Span]:
         """Where each id of `encode` stands in the text; added control tokens have (0, 0)."""
-        (text,) = checked([text], halves=bool(self.byte_ids))
-        if has_half(text):
-            return self._cut_at_halves(text, special, allow_special, check_side(side))[1]
-        return self.engine.offsets(text, special, allow_special, check_side(side))
+        return self._encode(text, special, allow_special, check_side(side)).offsets
 
-    def _cut_at_halves(
-        self, text: str, special: bool, allow_special: bool, side: Side
-    ) -> tuple[list[int], list[Span]]:
-        """Ids and spans of a text with halves of surrogate pairs, each written in three bytes."""
+    def _encode(self, text: str, special: bool, allow_special: bool, side: Side) -> Encoded:
+        """A text as the engine cuts it; halves of surrogate pairs are written in three bytes."""
+        (text,) = checked([text], halves=bool(self.byte_ids))
+        if not has_half(text):
+            return self.engine.encode(text, special, allow_special, side)
         ids: list[int] = []
         spans: list[Span] = []
         start = 0
         for half in [*HALF.finditer(text), None]:
             end = half.start() if half else len(text)
-            ids += self.engine.encode(text[start:end], False, allow_special, side)
-            within = self.engine.offsets(text[start:end], False, allow_special, side)
-            spans += [(start + first, start + last) for first, last in within]
+            part = self.engine.encode(text[start:end], False, allow_special, side)
+            ids += part.ids
+            spans += [(start + first, start + last) for first, last in part.offsets]
             if half:
                 ids += [self.byte_ids[byte] for byte in half[0].encode(errors="surrogatepass")]
                 spans += [(end, end + 1)] * 3
             start = end + 1
         if special:
-            inside, whole = (self.engine.encode("a", wrap, False, side) for wrap in (False, True))
+            inside = self.engine.encode("a", False, False, side).ids
+            whole = self.engine.encode("a", True, False, side).ids
             at = next(n for n in range(len(whole)) if whole[n : n + len(inside)] == inside)
             before, after = whole[:at], whole[at + len(inside) :]
             ids = before + ids + after
             spans = [(0, 0)] * len(before) + spans + [(0, 0)] * len(after)
-        return ids, spans
+        return Encoded(ids, spans)
 
     def decode(
         self, ids: Sequence[int], special: bool = False, side: Side = "target", halves: bool = True

@@ -9,7 +9,7 @@ from regard.history.config import Smoothing, Word2VecConfig
 from regard.history.results import NgramRun, TranslatorRun, VectorRun
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 from regard.train.results import DryRun, LearntShortlist, Replay, ResumeCheck, Run, RunSettings
-from regard.verbs import FLAT, Amount, Count, File, Files, Flag, takes, verb
+from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, takes, verb
 
 Trained = Run | DryRun | RunSettings
 """A run; with `dry_run` what it would take, with `print_config` its settings."""
@@ -107,7 +107,7 @@ def seq2seq(*args: Any, **named: Any) -> Trained:
 
     Example:
         >>> regard.train.seq2seq("pairs.tsv", out="run").kit.translate("Je suis un chat.")
-        $ regard train seq2seq pairs.tsv --valid dev.tsv --out run --lr 1e-3
+        $ regard train seq2seq pairs.tsv --valid dev.tsv --out run --minutes 30 --metric bleu
         $ regard train seq2seq train.fr train.en --out run --preset transformer-base
         $ regard train seq2seq pairs.tsv --out run --family gru --attention additive
     """
@@ -325,8 +325,11 @@ def classes(
     smoothing: Smoothing = "kneser-ney",
     k: float = 1.0,
     classes: Count | None = None,
+    share: Share = 0.3,
 ) -> NgramRun:
     """Count n-grams of classes of words: a class from those before it, then a word of the class.
+
+    Mixed with n-grams of words, as Brown (1992) has them: better than either on little text.
 
     Args:
         files: text files or folders, compressed or not.
@@ -339,7 +342,9 @@ def classes(
         order: classes that a probability looks at, the predicted one counted.
         smoothing: how unseen classes get their share (kneser-ney: interpolated, modified).
         k: of add: what each count gets.
-        classes: classes of words, by Brown's way (100, or as many as there are words).
+        classes: classes of words, by Brown's way (the root of how many words there are, at most
+            100).
+        share: of the probability that comes from classes, the rest from words; 1 is classes alone.
 
     Example:
         >>> regard.train.classes("train.txt", out="m", classes=200).ngrams
@@ -350,7 +355,7 @@ def classes(
     arguments = locals()
     from regard.history.ngram_model import NgramConfig, train_from_files
 
-    config = NgramConfig(tokens, vocab, min_count, lines, order, smoothing, k, classes)
+    config = NgramConfig(tokens, vocab, min_count, lines, order, smoothing, k, classes, share)
     return _noted(train_from_files(files, Path(out), config, valid or ()), "classes", arguments)
 
 
@@ -491,25 +496,25 @@ def shortlist(
     model: File,
     files: Files,
     *,
-    best: Count = 20,
+    top: Count = 20,
     always: Count = 4000,
-    pairs: Count = 200_000,
+    count: Count = 200_000,
 ) -> LearntShortlist:
     """List the words that translations need: a CPU then scores a few thousand, not all.
 
     Args:
         model: the folder of a translator, where the list is written.
         files: sentence pairs: source TAB target, compressed or not; folders; or two files.
-        best: translations of each source word, at most.
+        top: translations of each source word, at most.
         always: frequent words that every source has.
-        pairs: pairs that are learnt from, evenly spaced.
+        count: pairs that are learnt from, at most, evenly spaced.
 
     Example:
         >>> regard.train.shortlist("folder", "train.tsv").share
         0.99
         $ regard train shortlist folder train.tsv
         $ regard train shortlist folder train.tsv.xz more.tsv --always 2000
-        $ regard train shortlist folder train.fr train.en --best 50 --pairs 500000 --json
+        $ regard train shortlist folder train.fr train.en --top 50 --count 500000 --json
     """
     from regard.data.pairs import all_pairs
     from regard.loading import open_kit
@@ -517,7 +522,7 @@ def shortlist(
     from regard.zoo import locate
 
     kit, folder = open_kit(str(model)), Path(locate(model))
-    return learn_shortlist(kit, folder, all_pairs(_listed(files)), best, always, pairs)
+    return learn_shortlist(kit, folder, all_pairs(_listed(files)), top, always, count)
 
 
 # Again --------------------------------------------------------------------------------------------

@@ -9,13 +9,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMISED = {
-    "animals": ["26/26, 16 bits: every olifant", "25/26, 16 bits", "1.55 would keep rule"],
-    "attention_by_hand": ["0.85    0.65", "gradient scaled"],
     "features": ["thing, beside it: most at encoder.blocks.3.resid_post"],
-    "generate": ["same bits True", "How much wood| would a woodchuck"],
     "look": ["The animal didn't cross the street", "“elle” looks at “rue”", "doug.html"],
     "pronouns": ["his or her is right: 9", "than the other person: 9"],
-    "kernel_regression": ["prediction -1.55474", "Jurafsky and Martin"],
 }
 TASKS = {
     "copy": lambda word: word,

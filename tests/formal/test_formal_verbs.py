@@ -122,7 +122,7 @@ def test_bad_input(folder, verb, arguments, kind, message):
 def test_learn_writes_a_line_for_each_run(tmp_path):
     out = tmp_path / "runs.jsonl"
     found = formal.learn(
-        "parity", models=["gru"], steps=3, train_length=5, test_length=12, seeds=2, rows=8, out=out
+        "parity", models=["gru"], steps=3, train_length=5, test_length=12, seeds=2, count=8, out=out
     )
     table = str(found)
     assert "parity  gru" in table and "2 seeds, best (mean)" in table and "6–10" in table
@@ -132,7 +132,7 @@ def test_learn_writes_a_line_for_each_run(tmp_path):
 
 
 def test_learn_has_the_published_figure():
-    arguments = {"steps": 2, "train_length": 4, "test_length": 9, "rows": 8}
+    arguments = {"steps": 2, "train_length": 4, "test_length": 9, "count": 8}
     runs = [formal.learn(["even-pairs"], models=["rnn"], **arguments).runs[0] for _ in "ab"]
     assert runs[0].published == 100 and runs[0].steps == 2 and 0 <= runs[0].far <= 1
     assert (runs[0].loss, runs[0].lengths) == (runs[1].loss, runs[1].lengths)

@@ -233,7 +233,7 @@ CASES = [
     Case("translate-decoder", "translate hello --model {gpt2}"),
     Case("translate-bad-beams", "translate bonjour --beams 0"),
     Case("translate-nowhere", "translate bonjour --model {tmp}/nowhere"),
-    Case("shortlist", "train shortlist {t5_copy} {pairs} --best 3 --always 20"),
+    Case("shortlist", "train shortlist {t5_copy} {pairs} --top 3 --always 20"),
     Case("shortlist-decoder", "train shortlist {gpt2} {pairs}"),
     Case("fill", "fill {bert} 'the [MASK] sat on the [MASK]' --top 3"),
     Case("fill-lines", "fill {bert} --top 2", stdin="the <mask> sat\nHello <mask>\n"),
@@ -341,7 +341,7 @@ CASES = [
     Case(
         "formal-learn",
         "formal learn parity --models relative rnn --steps 3 --train-length 6 --test-length 8 "
-        "--rows 4 --device cpu",
+        "--count 4 --device cpu",
         tolerance=TRAINED,
     ),
     Case("formal-learn-unknown", "formal learn chess --steps 3"),

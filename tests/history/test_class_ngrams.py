@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import regard
 from regard.errors import DataError, UsageError
 from regard.history.class_ngrams import train_class_ngrams
 from regard.history.clusters import brown_classes
@@ -68,6 +69,15 @@ def test_classes_help_where_text_is_short():
     assert made.logprobs(test)[seen].mean() > plain.logprobs(test)[seen].mean() + 0.1
 
 
+def test_mixed_with_words_it_is_the_sum_of_both():
+    classes, ids = np.array([0, 1, *[2, 3] * 5]), rows()
+    alone, mixed = (train_class_ngrams(ids, classes, 2, start=0, share=s) for s in (1.0, 0.3))
+    plain = train_ngrams(ids, 12, 2, start=0)
+    both = 0.3 * np.exp(alone.logprobs(rows(1))) + 0.7 * np.exp(plain.logprobs(rows(1)))
+    np.testing.assert_allclose(np.exp(mixed.logprobs(rows(1))), both, rtol=1e-12)
+    assert np.exp(distribution(mixed, np.array([0, 3, 4]))).sum() == pytest.approx(1, abs=1e-9)
+
+
 def test_wrong_classes():
     with pytest.raises(DataError, match="ids from 0 to 12"):
         train_class_ngrams(rows(), np.arange(12), start=0).logprobs(np.array([0, 12]))
@@ -107,7 +117,7 @@ def model(lines=True):
     apart = [tokenizer.specials[role] for role in specials]
     classes = brown_classes(ids, tokenizer.size, 3, apart)
     start = apart[0] if lines else None
-    tables = train_class_ngrams(ids, classes, 3, start=start)
+    tables = train_class_ngrams(ids, classes, 3, start=start, share=0.4)
     return NgramModel(tables, tokenizer, "kneser-ney"), ids
 
 
@@ -148,5 +158,39 @@ def test_classes_that_do_not_fit(tmp_path: Path):
     made.save(tmp_path / "m")
     config = tmp_path / "m/config.json"
     config.write_text(config.read_text().replace('"vocab": ', '"vocab": 1'))
-    with pytest.raises(DataError, match="classes does not fit"):
+    with pytest.raises(DataError, match="does not fit"):
         NgramModel.open(tmp_path / "m")
+
+
+def write_lines(path: Path, count: int, seed: int) -> Path:
+    """Words of six classes that follow one another; half of them have a favourite next word."""
+    dice, each = np.random.default_rng(seed), 15
+    lines = []
+    for _ in range(count):
+        words, word = [], int(dice.integers(6 * each))
+        for _ in range(int(dice.integers(6, 14))):
+            words.append(f"w{word}")
+            new = (word // each + int(dice.choice([1, 1, 1, 2, 4]))) % 6 * each
+            favourite = word % 2 == 0 and dice.random() < 0.7
+            word = new + ((word * 7) % each if favourite else int(dice.geometric(0.25)) % each)
+        lines.append(" ".join(words))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_by_default_classes_do_not_lose_to_words_at_little_text(tmp_path: Path):
+    test = write_lines(tmp_path / "test.txt", 200, 1)
+    for count in (60, 200):
+        train = write_lines(tmp_path / f"{count}.txt", count, 0)
+        runs = {
+            name: make(train, out=tmp_path / f"{name}{count}", order=3, valid=test)
+            for name, make in (("words", regard.train.ngram), ("classes", regard.train.classes))
+        }
+        assert runs["classes"].perplexity < 0.97 * runs["words"].perplexity
+        assert runs["classes"].classes < 20
+        model = regard.load(tmp_path / f"classes{count}")
+        assert model.measure(test).perplexity == pytest.approx(runs["classes"].perplexity)
+        alone = regard.train.classes(
+            train, out=tmp_path / f"alone{count}", order=3, valid=test, classes=6, share=1
+        )
+        assert alone.perplexity > runs["classes"].perplexity

@@ -181,8 +181,8 @@ def test_what_cannot_be_opened(tmp_path):
     with pytest.raises(DataError, match=r"model\.safetensors"):
         NgramModel.open(tmp_path / "m")
     weights.write_bytes(whole)
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"order": 4}))
-    with pytest.raises(DataError, match=r"4\.context"):
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"vocab": 4}))
+    with pytest.raises(DataError, match=r"words\.1\.context does not fit"):
         NgramModel.open(tmp_path / "m")
     config.write_text('{"model_type": "gpt2"}')
     with pytest.raises(DataError, match="no n-gram model"):
@@ -266,7 +266,7 @@ def test_unknown_words_are_counted_and_perplexity_is_given_with_and_without_them
 def test_classes_are_trained_drawn_coded_and_told(files):
     out = files / "classes"
     run = regard.train.classes(files / "train.txt", out=out, classes=4, valid=files / "test.txt")
-    assert run.classes == 4 + 3 == run.ngrams[0]  # begin, end, never seen
+    assert run.classes == 4 + 3 == run.ngrams[0] - run.vocabulary  # begin, end, never seen
     assert run.vocabulary == 14 and len(run.ngrams) == 3
     assert perplexity(regard.load(out), files / "test.txt") == pytest.approx(run.perplexity)
     drawn = [tuple(row.tokens) for row in regard.history.sample(out, max_new=60).samples]
@@ -402,7 +402,9 @@ def test_an_order_beyond_the_memory_is_refused_before_it_is_counted(files, monke
     assert train(files, order=11).order == 11
 
 
-@pytest.mark.parametrize("name, value", [("start", "x"), ("base", []), ("order", -1), ("vocab", 9)])
+@pytest.mark.parametrize(
+    "name, value", [("start", "x"), ("start", 99), ("vocab", None), ("vocab", 9)]
+)
 def test_a_broken_config_is_named(files, name, value):
     train(files)
     config = json.loads((files / "m" / "config.json").read_text())

@@ -50,9 +50,9 @@ def test_it_is_written_whole_or_not_at_all(decoder, monkeypatch):
 def test_a_gguf_file_is_compared_too(arch, tmp_path, run_regard):
     file = tmp_path / "m.gguf"
     write(file, tiny(arch, tied=False), kind=Kind.Q8_0)
-    code, out, _ = run_regard("check", file, "--json")
+    code, out, err = run_regard("check", file, "--json")
     parity = json.loads(out)["parity"]
-    assert code == 0 and parity["passed"] and parity["relative"] <= BAR
+    assert code == 0 and err == "" and parity["passed"] and parity["relative"] <= BAR
     assert json.loads((tmp_path / "m.parity.json").read_text()) == parity
     assert regard.info(str(file)).parity["passed"]
 

@@ -264,6 +264,10 @@ def test_positions_of_a_recurrent_model_go_on():
         for _ in range(3):
             text.append(int(kit.logits([text])[0, -1].argmax()))
         assert kit.generate(prompt[:1], 3).tolist() == [text[5:]]
+    with kit.edit({"decoder.cells.0.state": regard.add(3.0, position=4)}):
+        wanted = kit.logits(prompt[:1])
+    with kit.edit({"decoder.cells.0.state": regard.add(3.0, position=-1)}):
+        assert_near(kit.logits(prompt[:1]), wanted)
 
 
 # The model in the box -----------------------------------------------------------------------------

@@ -40,9 +40,10 @@ def test_a_steering_vector_is_the_difference_of_means(position):
         regard.steering_vector(kit.hooked, *batches, "*.resid_post")
     with pytest.raises(UsageError, match="no prompt"):
         regard.steering_vector(kit.hooked, *batches, TAP, 40)
-    left = kit.batch(batches[0].ids, mask=batches[0].mask.flip(1))
-    with pytest.raises(UsageError, match="left"):
-        regard.steering_vector(kit.hooked, left, left, TAP)
+    real = batches[0].mask
+    ids = torch.zeros_like(batches[0].ids).masked_scatter(real.flip(1), batches[0].ids[real])
+    left = kit.batch(ids, mask=real.flip(1))  # padding on the left
+    assert_near(regard.steering_vector(kit.hooked, left, batches[1], TAP, position), found)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
@@ -186,6 +187,10 @@ def test_a_position_past_the_text_is_an_error():
     with kit.edit({TAP: regard.zero(position=3)}):  # of the longer text
         found = kit.logits([[1, 2, 3], [1, 2, 3, 4]])
     assert_near(found[0, :3], kit.logits([[1, 2, 3]])[0])
+    short, rows = slice(-9, None), [[1, 2, 3], [1, 2, 3, 4]]  # padding is no position
+    with kit.edit({TAP: regard.zero(position=short)}):
+        _, seen = kit.run(rows, taps=TAP)
+    assert not seen[TAP][0, :3].any() and seen[TAP][0, 3].any() and not seen[TAP][1].any()
     classes = small_kit("gpt2", head=HeadConfig(3, take="first"))
     with (
         pytest.raises(UsageError, match="vector for each token"),

@@ -21,7 +21,7 @@ def listed(folder):
 
 @pytest.mark.parametrize("kind", ["lm", "mlm", "seq2seq"])
 def test_what_it_says_is_what_runs(kind, corpus, tmp_path):
-    asked, before = dict(ema=0.9, eval_every=1), listed(corpus)
+    asked, before = dict(ema=0.9, eval_every=1, optimizer="adamw"), listed(corpus)
     plan = train(kind, corpus, tmp_path / "r", dry_run=True, **asked)
     assert listed(tmp_path) == [] and listed(corpus) == before
     run = train(kind, corpus, tmp_path / "r", **asked)

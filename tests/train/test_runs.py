@@ -294,6 +294,20 @@ def test_the_best_step_by_bleu(corpus, tmp_path, capsys):
         train("lm", corpus, tmp_path / "lm", metric="bleu")
 
 
+@pytest.mark.parametrize("split", ["file", "line", "row"])
+def test_evaluation_reads_a_text_as_the_run_did(split, corpus, tmp_path):
+    """With an end token after each line where the run had one; lines by themselves where it did."""
+    held = [f"the old {word} sees a red {word}" for word in ("cat", "dog", "house", "tree")]
+    (tmp_path / "valid.txt").write_text("\n\n".join(held) + "\n")
+    how = dict(
+        tokens="words", split=split, valid=(str(tmp_path / "valid.txt"),), length=32, lr=0.01
+    )
+    run = train("lm", corpus, tmp_path / "r", **how, steps=60, eval_every=60)
+    score = regard.evaluate.lm(run.folder / "final", tmp_path / "valid.txt")
+    assert score.loss == pytest.approx(run.best_valid, rel=1e-5)
+    assert score.tokens == run.metrics[-1]["valid_tokens"]
+
+
 # Refusals -----------------------------------------------------------------------------------------
 
 
