@@ -357,7 +357,7 @@ class Result(Row):
         elif place.suffix == ".csv":
             rows = [row.to_dict() for row in self.table()]
             text = io.StringIO()
-            writer = csv.DictWriter(text, list(rows[0]))
+            writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)))
             writer.writeheader()
             writer.writerows(rows)
             data = text.getvalue()
