@@ -22,11 +22,12 @@ import torch
 from torch import Tensor
 
 from regard.data.text_files import read_lines
+from regard.errors import UsageError
 from regard.look.circuit_search import CircuitConfig, find_circuit
 from regard.look.head_scores import best_heads, random_repeats, score_heads
 from regard.look.hooks import HookedModel
 from regard.look.patching import Goal, Pairs
-from regard.look.picture import can_draw, png
+from regard.look.picture import new_figure
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -87,11 +88,9 @@ class Pages:
         return self.cut(self.test, rows, dice)
 
 
-def draw_bump(rows: list[Row]) -> bytes:
-    """A PNG of training: by step the loss, and the best score of a head of each of two kinds."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+def draw_bump(rows: list[Row], file: str) -> None:
+    """A picture of training: by step the loss, and the best score of a head of two kinds."""
+    figure = new_figure(7, 4.5)
     left = figure.subplots()
     right = left.twinx()
     steps = [row[0] for row in rows]
@@ -101,7 +100,7 @@ def draw_bump(rows: list[Row]) -> bytes:
     left.set(xlabel="step", ylabel="loss, nats")
     right.set(ylabel="best score of a head", ylim=(0, 1))
     figure.legend(loc="outside upper center", ncols=3)
-    return png(figure)
+    figure.savefig(file, dpi=150)
 
 
 def train(data: Repeats | Pages, steps: int, device: str) -> tuple[HookedModel, list[Row]]:
@@ -164,11 +163,11 @@ def write(name: str, figures: dict[str, object], seen: list[Row]) -> None:
     """All figures as JSON, and their picture where it can be drawn."""
     Path(f"{name}.json").write_text(json.dumps(figures, indent=2) + "\n")
     print(f"figures: {name}.json")
-    if can_draw():
-        Path(f"{name}.png").write_bytes(draw_bump(seen))
+    try:
+        draw_bump(seen, f"{name}.png")
         print(f"picture: {name}.png")
-    else:
-        print("no picture: matplotlib is missing (pip install matplotlib)")
+    except UsageError as error:
+        print(f"no picture: {error}")
 
 
 def main() -> None:

@@ -194,11 +194,11 @@ def find_overlap(train: Sequence[Couple], test: Sequence[Couple]) -> dict[str, O
     for couple in test:
         if kinds == {"pairs"}:
             pairs = (pair for trained in train for pair in read_pairs(*trained))
-            found = pair_overlap(pairs, read_pairs(*couple))
+            sides = pair_overlap(pairs, read_pairs(*couple))
         else:
             texts = (text for trained in train for text in read_texts(trained))
-            found = {"line": overlap(texts, read_texts(couple))}
-        overlaps |= {f"{couple[0]} by {side}": each for side, each in found.items()}
+            sides = {"line": overlap(texts, read_texts(couple))}
+        overlaps |= {f"{couple[0]} by {side}": each for side, each in sides.items()}
     return overlaps
 
 

@@ -289,10 +289,8 @@ def fill(
     if mask is None or kit.model.encoder is None or kit.model.decoder is not None:
         raise wrong_network("filling a gap", kit, "a masked language model such as BERT")
 
-    def fill_one(group: list[str], done: int) -> list[FilledGaps]:
-        return [fill_gaps(kit, group[0], mask, top)]
-
-    return _answer(texts, partial(kit.edit, edit), fill_one)
+    edited = partial(kit.edit, edit)
+    return _answer(texts, edited, lambda group, done: [fill_gaps(kit, group[0], mask, top)])
 
 
 @verb

@@ -107,10 +107,8 @@ class Writer:
                 stream.show(best.text)
             several = listed if isinstance(how, BeamConfig) and how.count > 1 else []
             cost = self.count_cost(batch, row, len(best.tokens), seconds)
-            told = stream is not None
-            generations.append(
-                Generation(best.tokens, best.text, best.logprob, best.finished, cost, several, told)
-            )
+            figures = best.tokens, best.text, best.logprob, best.finished, cost, several
+            generations.append(Generation(*figures, stream is not None))
         return generations
 
     def count_cost(self, batch: Batch, row: int, written: int, seconds: float) -> SearchCost:

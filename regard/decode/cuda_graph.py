@@ -229,8 +229,8 @@ class Graphs:
         self.padded: tuple[nn.Linear, Callable[[Tensor], Tensor]] | None = None
         if cuda and out is not None and type(out) is nn.Linear and out.out_features % 64:
             # Products of odd sizes, such as many vocabularies have, take slow kernels.
-            copy = self.copy_maps([out], -out.out_features % 64)
-            self.padded = out, partial(map_padded, copy, out.out_features)
+            copy, size = self.copy_maps([out], -out.out_features % 64), out.out_features
+            self.padded = out, lambda x: F.linear(x, *copy)[..., :size]
         self.pool = torch.cuda.graph_pool_handle() if cuda else None
         self.lock = Lock()
 
@@ -274,11 +274,6 @@ class Graphs:
 def map_jointly(maps: list[Tensor], sizes: list[int], x: Tensor) -> list[Tensor]:
     """x (B, T, D) → queries, keys, values."""
     return list(F.linear(x, *maps).split(sizes, -1))
-
-
-def map_padded(maps: list[Tensor], size: int, x: Tensor) -> Tensor:
-    """x (B, T, D) → scores (B, T, V)."""
-    return F.linear(x, *maps)[..., :size]
 
 
 GRAPHS: WeakKeyDictionary[Model, Graphs] = WeakKeyDictionary()

@@ -18,9 +18,9 @@ class SearchCost(Row):
     """Tokens of the prompt, or of the source of an encoder-decoder."""
     written: int
     """New tokens."""
-    seconds: float
+    seconds: float = shown(compare=False)
     """Of its batch, divided by the texts in it."""
-    flops: int | None
+    flops: int | None = shown()
     """A multiply-add counted as two; all beams; None where they are not counted."""
 
 

@@ -534,8 +534,8 @@ def _read_pairs(
     if (pairs is None) == (task is None):
         raise UsageError("patching activations", "pairs and a task, or neither", "one of them")
     prompts = ioi_prompts(kit, count, current().seed) if pairs is None else read_prompts(pairs)
-    made = make_pairs(kit, prompts)
-    return made if metric is None else made._replace(goal=replace(made.goal, metric=metric))
+    read = make_pairs(kit, prompts)
+    return read if metric is None else read._replace(goal=replace(read.goal, metric=metric))
 
 
 def as_kit(model: ModelLike | Model) -> Kit:

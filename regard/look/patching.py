@@ -65,8 +65,8 @@ class Goal:
             shape = getattr(values, "shape", type(values).__name__)
             if shape != rows.shape:
                 expected = f"a tensor of one number a row, {tuple(rows.shape)}"
-                found = tuple(shape) if isinstance(shape, torch.Size) else shape
-                raise UsageError("measuring a goal", f"a metric that gives {found}", expected)
+                gives = tuple(shape) if isinstance(shape, torch.Size) else shape
+                raise UsageError("measuring a goal", f"a metric that gives {gives}", expected)
             return values
         if self.kind == "logprob":
             logits = logits.log_softmax(-1)
@@ -273,7 +273,7 @@ def patch_sites(
     Effects are shares of the difference that the corruption makes.
     """
     if not sites:  # a recurrent model has no heads and no MLPs; its states are taps like others
-        expected, fix = "heads or MLPs of a Transformer", "over stream patches recurrent states"
+        expected, fix = "heads or MLPs of a Transformer", "--over stream patches the states"
         raise UsageError(DOING, "a model without places to patch", expected, fix)
     clean, corrupt = clean_and_corrupt(hooked, pairs)
     gap = mean_gap(clean, corrupt)

@@ -16,7 +16,7 @@ from regard.core.norm import build_norm
 from regard.core.position import Learned
 from regard.core.stack import Stack, cross_view
 from regard.core.tap import Taps
-from regard.errors import UsageError
+from regard.errors import ResourceError, UsageError
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig, ModelConfig
 from regard.model.fronts import Sequence, TextFront, build_front
@@ -244,8 +244,12 @@ def initialise(model: nn.Module, seed: int = 0) -> None:
 
 def empty_model(config: ModelConfig, kind: type[Model] = Model) -> Model:
     """The model of a shape without memory (the meta device), to be filled or only looked at."""
-    with torch.device("meta"), Undrawn():
-        return kind(config).eval()
+    try:
+        with torch.device("meta"), Undrawn():
+            return kind(config).eval()
+    except RuntimeError as error:  # torch cannot even count the bytes of a matrix
+        fix = "no batch fits: a smaller model"
+        raise ResourceError("laying out a model", str(error), "sizes of a machine", fix) from None
 
 
 class Undrawn(TorchFunctionMode):

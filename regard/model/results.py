@@ -157,11 +157,6 @@ class Catalogue(Result):
 # plan ---------------------------------------------------------------------------------------------
 
 
-def human_energy(joules: float) -> str:
-    """3600000 → '1 kWh'."""
-    return f"{joules / 3.6e6:,.3g} kWh"
-
-
 @dataclass(frozen=True)
 class PlannedRun(Row):
     """What is planned."""
@@ -205,7 +200,7 @@ class WholeRun(Row):
     disk_bytes: int = shown(human_bytes, title="disk")
     disk_free: int = shown(human_bytes, title="free here")
     watts: float | None = shown("{:,.0f}")
-    joules: float | None = shown(human_energy, title="energy")
+    joules: float | None = shown(lambda joules: f"{joules / 3.6e6:,.3g} kWh", title="energy")
     """At most, for the power is a limit; None where it is not known."""
 
 

@@ -75,7 +75,7 @@ def test_a_long_text_says_what_fits(here, places, model, fits, verb):
         ("look heads lstm", 2, "without attention"),
         ("look lens lstm x", 2, "recurrent"),
         ("look patch lstm pairs.tsv", 2, "--over stream patches the states"),
-        ("look patch lstm pairs.tsv --over mlps", 2, "without mlps"),
+        ("look patch lstm pairs.tsv --over mlps", 2, "without places to patch"),
         ("look patch lstm pairs.tsv --over stream --fast", 2, "recurrent"),
         ("look patch gpt2 pairs.tsv --to end *.1.attn.q", 2, "`end` alone, or taps alone"),
         ("look circuit lstm pairs.tsv", 2, "a Transformer"),
@@ -105,4 +105,4 @@ def test_what_is_wrong_is_said(here, places, words, code, said, monkeypatch):
 def test_states_are_patched(here, places, monkeypatch):
     monkeypatch.chdir(places)
     code, out, _ = here("look", "patch", "lstm", "pairs.tsv", "--over", "stream", "--top", "3")
-    assert code == 0 and "decoder.cells.0.state at" in out
+    assert code == 0 and "decoder.cells.0.state " in out
