@@ -34,12 +34,19 @@ ELSEWHERE = re.compile(r"<(?:script|img|iframe)[^>]* src=\"https?:|<link[^>]* hr
 
 
 class FencedExamples(griffe.Extension):
-    """Lines below `Example:` in docstrings are code: Python first, then commands."""
+    """Lines below `Example:` in docstrings are code: Python first, then commands.
+
+    A function that takes its signature from another one is shown with it.
+    """
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Put fences around them."""
+        """Put fences around them, and find the signature."""
         if obj.docstring is not None:
             obj.docstring.value = EXAMPLE.sub(fence_example, obj.docstring.value)
+        for decorator in getattr(obj, "decorators", ()):  # @takes(lm): the signature of lm
+            if named := re.fullmatch(r"takes\((\w+)\)", str(decorator.value)):
+                model = obj.parent[named.group(1)]
+                obj.parameters, obj.returns = model.parameters, model.returns
 
 
 def fence_example(found: re.Match[str]) -> str:
