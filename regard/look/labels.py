@@ -15,7 +15,7 @@ def token_label(tokenizer: Tokenizer, token: int, side: Side = "target") -> str:
         return f"#{token}"
     text = tokenizer.decode([token], special=True, side=side)
     if not text or "\ufffd" in text:
-        return piece
+        return " " if piece in ("▁", "Ġ") else piece
     twice = tokenizer.decode([token, token], special=True, side=side)
     if twice != text + text and text.startswith("##"):  # inside of a word
         return text[2:]
