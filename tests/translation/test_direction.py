@@ -20,8 +20,8 @@ from regard.tokens.trainers import train_tokenizer
 from regard.translation.direction import choose_model
 
 READ = {
-    "fr-en": "le le le le chat chat chien bonjour paris dort la la gare",
-    "en-fr": "the the the the the cat dog hello hello paris sleeps station chat",
+    "fr-en": "le le le le chat chat chien bonjour paris oslo dort la la gare",
+    "en-fr": "the the the the the cat dog hello hello paris oslo oslo sleeps station chat",
 }
 FRENCH, ENGLISH = "Le chat dort et la gare est là.", "The cat is in the station."
 
@@ -48,6 +48,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["Bonjour."], "fr-en"),  # no small words: the words of training tell
         (["Hello."], "en-fr"),
         (["Paris"], "fr-en"),  # known to both
+        (["Oslo"], "fr-en"),  # a little better to the other
         (["Xyz", "42"], "fr-en"),
         (["Der Hund ist nicht hier und die Katze auch"], "fr-en"),  # neither
         ([], "fr-en"),
