@@ -40,7 +40,7 @@ def choose_model(model: ModelLike | None, to: str | None, texts: Iterable[object
     if model is not None:
         if to and (pair := languages_of(model)) and pair[1] != to:
             fix = f"--to {pair[1]}, or leave --model out"
-            raise UsageError(DOING, f"to = {to!r} by {model}", f"what it writes: {pair[1]}", fix)
+            raise UsageError(DOING, f"to = {to!r} by {model}", f"{pair[1]}, which it writes", fix)
         return model
     box = shipped()
     names = sorted(box, key=lambda name: name != USUAL)

@@ -79,7 +79,7 @@ def test_a_model_that_is_named_is_taken_if_it_writes_that_language(home):
     for model in ("fr-en", home / "fr-en", kit):
         assert choose_model(model, None, [ENGLISH]) is model
         assert choose_model(model, "en", [ENGLISH]) is model
-        with pytest.raises(UsageError, match="what it writes: en"):
+        with pytest.raises(UsageError, match="expected: en, which it writes"):
             choose_model(model, "fr", [FRENCH])
     config = home / "fr-en" / "config.json"
     fields = json.loads(config.read_text())
