@@ -43,7 +43,8 @@ NEAR = 64  # the first of them, so that output starts soon
 def translate(
     texts: Texts,
     *,
-    model: ModelLike = "fr-en",
+    model: ModelLike | None = None,
+    to: str | None = None,
     explain: bool = False,
     beams: Count = 4,
     alternatives: Count = 1,
@@ -69,7 +70,9 @@ def translate(
     Args:
         texts: one text, which gives one translation, or several, which give an iterator of them;
             sentences, paragraphs, code with comments, tables: what is no language stays.
-        model: a translator: a folder, the name of a model in the box, or an opened Kit.
+        model: a translator: a folder, the name of a model in the box, or an opened Kit (the one of
+            the box that writes `to` and reads what the first lines are in, all lines with one).
+        to: code of the language to write, such as fr (English of French, French of English).
         explain: whether to say where each word came from, how sure it is, how rare its source.
         beams: width of the beam.
         alternatives: so many translations of each text, at most 200.
@@ -94,9 +97,11 @@ def translate(
         >>> regard.translate("Je suis un chat.").text
         "I'm a cat."
         $ regard translate --alternatives 4 --explain "Il m'a entarté."
-        $ regard translate --model folder --file lines.fr > lines.en
+        $ regard translate --to en --file lines.fr > lines.en
         $ regard translate --model folder --alternatives 4 --json < lines.fr
     """
+    from regard.translation.direction import choose_model
+
     streamed = not isinstance(texts, str | Sequence)
     config = TranslateConfig(
         beams=beams,
@@ -113,7 +118,7 @@ def translate(
     lines = group_texts(one_or_several(texts), SORTED)
     first = next(lines, [])
     opened = open_translator(
-        model,
+        choose_model(model, to, first),
         config,
         lines=len(first),
         workers=workers,

@@ -41,7 +41,7 @@ STOP_WORDS = {
     "fr": "le la les un une des du et est sont dans que qui pour pas ce il elle nous vous je se au "
     "aux avec sur ne plus on tu ça à de d' l' en y a ai as ont par ou où mais mon ma son sa",
     "en": "the is are was were of and to in that it for with this you not he she they have has be "
-    "at by from an i we his her my your will would can",
+    "at by from a an i we his her my your will would can on as or no do if but",
     "de": "der die das und ist ein eine nicht ich sie wir mit auf für den dem von zu im wie auch",
     "es": "el los las una es y por para con no está esta este muy pero como más del yo mi en",
     "it": "il gli è e di che non per una con sono questo della nel ma io lo",

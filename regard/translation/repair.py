@@ -53,7 +53,7 @@ class Figure(NamedTuple):
     written: str
     """As the target's language writes it."""
     digits: frozenset[str]
-    """Its digits without marks; of a time of day, also as counted from noon."""
+    """Its digits without marks; of a time of day, also those of the other half of the day."""
     minus: bool
 
 
@@ -83,8 +83,8 @@ class Numbers:
             clocks.append(match.span())
             hour, minute = match[1], match[2]
             written = hour if minute is None else f"{hour}:{minute}"
-            from_noon = str(int(hour) % 12 or 12)
-            found.append((match.start(), Figure(written, alike(hour) | {from_noon}, False)))
+            halves = {str(int(hour) % 12), str(int(hour) % 12 + 12)}
+            found.append((match.start(), Figure(written, alike(hour) | halves, False)))
             if int(minute or 0):
                 found.append((match.start(2), Figure(written, alike(minute), False)))
         before_year, century = self.decade
@@ -95,6 +95,8 @@ class Numbers:
             minus = bool(MINUS.search(before))
             if before.endswith(before_year) and len(match[0]) == 2:
                 digits |= {f"{century}{match[0]}"}  # the 1980s
+            elif re.fullmatch(rf"{century}\d\d", match[0]):
+                digits |= {match[0][2:]}  # les années 80
             written = ("-" if minus else "") + self.convert(match[0])
             found.append((match.start(), Figure(written, digits, minus)))
         return [figure for _, figure in sorted(found, key=lambda pair: pair[0])]

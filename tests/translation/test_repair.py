@@ -89,6 +89,30 @@ def test_wrong_numbers_are_put_right(source, target, text):
     assert not text or not NUMBERS.find_lost(source, text)
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "lost"),
+    [
+        ("It leaves at 2:30 p.m.", "Il part à 14 h 30.", []),
+        ("It leaves at 2.30pm.", "Il part à 14h30.", []),
+        ("It leaves at 12:40 a.m.", "Il part à 0h40.", []),
+        ("It leaves at 10:00.", "Il part à 22 heures.", []),
+        ("It leaves at noon, 12 o'clock.", "Il part à midi.", []),
+        ("It leaves at 2:30 p.m.", "Il part à 15 h 30.", ["2:30"]),
+        ("It costs $1,234.50.", "Il coûte 1 234,50 $.", []),
+        ("It costs $1,234.50.", "Il coûte 1 234 $.", ["1 234,50"]),
+        ("3.141 is a number", "c'est un nombre", ["3,141"]),
+        ("In the 1980s", "Dans les années 80", []),
+        ("In the 80s", "Dans les années 1980", []),
+        ("the 21st century", "le XXIe siècle", []),
+        ("-5 degrees", "moins 5 degrés", []),
+        ("90 of 17 cats", "quatre-vingt-dix de dix-sept chats", []),
+    ],
+)
+def test_english_numbers_in_french(source, target, lost):
+    numbers = read_numbers({NUMBERS_FILE: (HOME / "en-fr" / NUMBERS_FILE).read_bytes()})
+    assert numbers is not None and numbers.find_lost(source, target) == lost
+
+
 def test_a_broken_file_of_numbers_is_said():
     assert read_numbers({}) is None
     for data in (b"{", b"[]", b'{"clock": "("}'):

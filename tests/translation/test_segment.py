@@ -144,6 +144,10 @@ def test_other_languages_are_left_alone(
     assert said(kit, text).count("<0:") == 2  # whose language is not known
     monkeypatch.setitem(kit.config, "languages", ["fr", "en"])
     assert said(kit, text) == "This is the house of my father. <0:C'est la maison de mon père.>"
+    monkeypatch.setitem(kit.config, "languages", ["en", "fr"])
+    text = "A man sits on a bench. As soon as a dog… C'est la maison de mon père."
+    copied = " C'est la maison de mon père."  # on, a and as are French words too
+    assert said(kit, text) == f"<0:A man sits on a bench.> <0:As soon as a dog…>{copied}"
 
 
 @pytest.mark.parametrize(
