@@ -113,7 +113,8 @@ def open_kit(model: ModelLike, precision: str | None = "auto", strict: bool = Fa
     check_kind(path, NETWORK)
     if find_source(path) is None:
         fault = f"{path!r} is a preset, a shape without weights"
-        raise UsageError("opening a model", fault, "a folder with weights", "regard train")
+        fix = "give the folder of a checkpoint that is on this machine; `regard train` makes one"
+        raise UsageError("opening a model", fault, "a folder with weights", fix)
     kit = load_kit(path, device=choose_device(), strict=strict, precision=precision)
     if kit.tokenizer is None:
         kind, fix = kit.model.config.front.kind, f"put a tokenizer.json into {path}"
