@@ -152,7 +152,7 @@ def wrong_network(doing: str, kit: Kit, expected: str) -> UsageError:
     elif model.config.head.take == "all" and masks:
         what, verbs = "an encoder, which fills gaps", ["fill", "score"]
     fix = f"verbs that take it: {', '.join(verbs)}"
-    return UsageError(f"{doing} with {kit.path or kit!r}", what, expected, fix)
+    return UsageError(f"{doing} with {kit.path or kit}", what, expected, fix)
 
 
 def read_dtype(dtype: str | torch.dtype) -> torch.dtype | None:

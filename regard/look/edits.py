@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from regard.errors import DataError, UsageError, check_known
+from regard.errors import DataError, UsageError, check_known, check_names
 from regard.look.activation_store import Extracted
 
 Indices = Any
@@ -245,6 +245,7 @@ class Where(TypedDict, total=False):
 
 def read_indices(where: Where) -> dict[str, Any]:
     """Indices as tensors, so that another choice is no other program to the compiler; or slices."""
+    check_names(where, CHOICES, DOING, "what is chosen")
     chosen: dict[str, Tensor | slice] = {}
     for name, index in where.items():
         if index is None:

@@ -375,9 +375,7 @@ class Lens(Result):
     """Why there are no contributions."""
     goal: float | None = shown(title="logit", optional=True, default=None)
     """The logit, or difference of two, that the model gave."""
-    error: float | None = shown(
-        "{:.1e}", title="sum of its parts less it", optional=True, default=None
-    )
+    error: float | None = shown("{:.1e}", title="its parts less it", optional=True, default=None)
     """Sum of the contributions less the goal."""
     top: int = shown(json=False, table=False, default=20)
     """Contributions that are shown to people."""
@@ -452,9 +450,7 @@ class MethodScores(Result):
     """Of LIME: what is left where no token is there."""
     interval: Tensor | None = shown(table=False, optional=True, default=None)
     """(M,): half the width of SHAP's 95 % interval; 0 where the values are exact."""
-    orders: int | None = shown(
-        lambda n: f"{n:,}" if n else "all: exact", optional=True, default=None
-    )
+    orders: int | None = shown(lambda n: f"{n:,}" if n else "all", optional=True, default=None)
     """Of SHAP; 0 where all subsets were run."""
     share: float | None = shown("{:.1%}", title="attention here", optional=True, default=None)
     """Of the attention that is on these tokens; None for a flow, whose ways have common parts."""
