@@ -47,7 +47,7 @@ def shown(
         title: its name in tables, where another than the field's own reads better.
         table: whether people see it.
         json: whether `to_dict` has it, or by what other name.
-        empty: what people see of None; nothing at all where it is "".
+        empty: what people see of None.
         optional: whether neither people nor `to_dict` see it where it is None.
         options: those of `dataclasses.field`, such as default.
     """
@@ -287,8 +287,7 @@ class Result(Row):
             elif isinstance(value, list | tuple) and value and isinstance(value[0], Row):
                 later.append(grid_of(name, value))
             elif value is None:
-                gap = field.metadata.get("empty", DASH)
-                pairs += [(name, gap)] if gap else []
+                pairs.append((name, field.metadata.get("empty", DASH)))
             elif value not in ((), [], {}):
                 pairs.append((name, human(value, field.metadata.get("form"))))
         if pairs:
