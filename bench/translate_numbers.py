@@ -199,11 +199,15 @@ COSTS = [
 ]
 MEASURES = [
     ("kg", "Le colis pèse {} kg.", r"kg|kilo"),
-    ("m", "La table mesure {} m de long.", r"\bm\b|met(er|re)"),
+    ("m", "La table mesure {} m de long.", r"\d ?m\b|met(er|re)"),
     ("km", "Le sentier fait {} km.", r"\bkm|kilomet"),
-    ("l", "Versez {} l d'eau dans la casserole.", r"\bl\b|lit(er|re)"),
+    ("l", "Versez {} l d'eau dans la casserole.", r"\d ?l\b|lit(er|re)"),
     ("%", "Le chômage a reculé de {} % en un an.", r"(?<!from )(?<![\d.])[\d.]+ ?(%|per ?cent)"),
-    ("%", "Les ventes ont augmenté de {} % au printemps.", r"(?<!from )(?<![\d.])[\d.]+ ?(%|per ?cent)"),
+    (
+        "%",
+        "Les ventes ont augmenté de {} % au printemps.",
+        r"(?<!from )(?<![\d.])[\d.]+ ?(%|per ?cent)",
+    ),
     ("%", "Le taux est passé à {} %.", r"%|per ?cent"),
     ("°C", "Il faisait {} °C dans la cave.", r"°|degree"),
 ]
@@ -285,7 +289,9 @@ def read_times(text: str) -> list[set[int]]:
     plain, found = WORDS.sub(read_words, text), []
     for match in CLOCK.finditer(re.sub(r"\b(\d\d?) (\d\d)\b", r"\1:\2", plain)):
         named = {"noon": 12, "midday": 12, "midnight": 0}
-        hour = named[match["hour"].lower()] if match["hour"].lower() in named else int(match["hour"])
+        hour = (
+            named[match["hour"].lower()] if match["hour"].lower() in named else int(match["hour"])
+        )
         shift = int(match["minute"] or 0) + 30 * bool(match["half"])
         some = 15 if match["quarter"] else int(match["some"] or 0)
         time = 60 * hour + shift + (-some if match["to"] or match["before"] else some)
@@ -316,9 +322,7 @@ def is_right(item: Item, text: str) -> bool:
     allowed = [
         {int(v), int(v + 720) % 1440} if spoken and v < 780 else {int(v)} for v in item.values
     ]
-    return len(clocks) == len(allowed) and all(
-        a & b for a, b in zip(clocks, allowed, strict=True)
-    )
+    return len(clocks) == len(allowed) and all(a & b for a, b in zip(clocks, allowed, strict=True))
 
 
 def main() -> int:

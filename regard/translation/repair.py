@@ -194,10 +194,10 @@ class Numbers:
         return 60 * hour + minute, noon is None and parts["minute"] is None and not shift
 
     def figures(self, text: str) -> list[Figure]:
-        """The numbers of a source, times of day first."""
+        """The numbers of a source in their order."""
         spoken = not re.search(r"\d", text)
         text, small = self.source.in_digits(text)
-        figures, clocks = list[Figure](), list[Span]()
+        figures, clocks = dict[int, Figure](), list[Span]()
         late = spoken or self.source.late.search(text)
         for match in self.source.clock.finditer(text):
             time, bare = self.read_clock(match)
@@ -207,15 +207,15 @@ class Numbers:
             both = {time, time + 720 * bool(late and match["hour"] and time < 780)}
             times = frozenset(t % 1440 for t in both)
             written = match["hour"] if bare else f"{time // 60}:{time % 60:02}"
-            figures.append(Figure(written, times=times))
+            figures[match.start()] = Figure(written, times=times)
         before_year, century = self.decade
         for match in FIGURE.finditer(text):
             if any(a <= match.start() < b for a, b in clocks):
                 continue
             before, after, digits = text[: match.start()], text[match.end() :], alike(match[0])
             minus = bool(MINUS.search(before))
-            if before.endswith(before_year) and len(match[0]) == 2:
-                digits |= {f"{century}{match[0]}"}  # the 1980s
+            if before.endswith(before_year):
+                digits |= {f"{century}{match[0]}", match[0].removeprefix(century)}  # the 1980s, 80s
             written = ("-" if minus else "") + self.convert(match[0], after)
             beside = before.rstrip()[-1:], after.lstrip()[:1]
             sign = next((mark for mark in beside if mark in self.signs), "")
@@ -223,8 +223,8 @@ class Numbers:
             if not match[0].isdigit() and ("," not in match[0] or self.marks[1] in written):
                 forms = frozenset({plain(written.lstrip("-")), match[0].replace(",", " ")})
             spelt = match.start() in small
-            figures.append(Figure(written, digits, minus, frozenset(), forms, sign, spelt))
-        return figures
+            figures[match.start()] = Figure(written, digits, minus, frozenset(), forms, sign, spelt)
+        return [figures[at] for at in sorted(figures)]
 
     def convert(self, number: str, after: str = "") -> str:
         """A number of the source with the target's marks between thousands and before decimals."""
@@ -266,22 +266,25 @@ class Numbers:
 
         The places are those in the target with its number words in digits.
         """
+        lost, used, figures = dict[int, Figure](), set[int](), self.figures(source)
+        if not figures:
+            return [], []
         words = set(re.findall(r"[^\W\d_]+", target.lower()))
         target = self.target.in_digits(target)[0]
-        lost, used, figures = list[Figure](), set[int](), self.figures(source)
         times = self.times(target)
-        for figure in figures:
+        for n, figure in enumerate(figures):
             if figure.times:
                 same = (a for a, some, _ in times if some & figure.times and a[0] not in used)
-                place = next(same, None)
-                used |= set(range(*place or (0, 0)))
-                lost += [] if place else [figure]
-        spare = [s for s, _, sure in times if sure and s[0] not in used and len(lost)]
+                if span := next(same, None):
+                    used |= set(range(*span))
+                else:
+                    lost[n] = figure
+        spare = [span for span, _, sure in times if lost and sure and span[0] not in used]
         kept = used | {at for span in spare for at in range(*span)}
         runs = [DigitRun(m.start(), m.end(), m[0]) for m in re.finditer(r"\d+", target)]
         runs = [run for run in runs if run.start not in kept]
         taken: set[int] = set()
-        for figure in figures:
+        for n, figure in enumerate(figures):
             if figure.times:
                 continue
             place = find_run(target, runs, taken, figure, self.minus)
@@ -290,14 +293,15 @@ class Numbers:
             said = said and not (figure.minus and self.minus not in words)
             template, signs = self.signs.get(figure.sign, ("{}", ANY))
             if not signs.search(target):
-                lost.append(figure._replace(written=template.format(figure.written)))
+                lost[n] = figure._replace(written=template.format(figure.written))
             elif place is None and not said:
-                lost.append(figure)
+                lost[n] = figure
             else:
                 taken |= set(place or ())
         used |= {at for n in taken for at in range(runs[n].start, runs[n].end)} | kept
         spare += [m.span() for m in FIGURE.finditer(target) if used.isdisjoint(range(*m.span()))]
-        return [figure for figure in lost if spare or not figure.small], sorted(spare)
+        ordered = [lost[n] for n in sorted(lost) if spare or not lost[n].small]
+        return ordered, sorted(spare)
 
     def find_lost(self, source: str, target: str) -> list[str]:
         """The numbers of a source that a translation lacks, as it should write them, each once."""
@@ -314,9 +318,11 @@ class Numbers:
         target = self.target.in_digits(target)[0]
         text, end = "", 0
         for figure, (start, after) in zip(lost, spare, strict=True):
-            digits = re.sub(r"\D", "", target[start:after])
+            old = target[start:after]
+            digits = re.sub(r"\D", "", old)
             ratios = (SequenceMatcher(None, digits, own).ratio() for own in figure.digits)
-            if not figure.times and not any(ratio >= ALIKE for ratio in ratios):
+            alike = any(ratio >= ALIKE for ratio in ratios)
+            if FIGURE.fullmatch(old) if figure.times else not alike:
                 return ""
             written = figure.written.lstrip("-")
             if figure.times and ":" not in written:
@@ -371,7 +377,10 @@ def read_numbers(files: Mapping[str, bytes]) -> Numbers | None:
             re.compile(data["measures"]),
             (str(data["decade"][0]), str(data["decade"][1])),
             (str(data["marks"][0]), str(data["marks"][1])),
-            {sign: (str(own), re.compile(all_, re.I)) for sign, (own, all_) in data["signs"].items()},
+            {
+                sign: (str(own), re.compile(all_, re.I))
+                for sign, (own, all_) in data["signs"].items()
+            },
             str(data["money"]),
             tuple((re.compile(a), re.compile(b), str(c)) for a, b, c in data["mends"]),
             {int(number): frozenset(words) for number, words in data["names"].items()},

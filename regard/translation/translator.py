@@ -90,10 +90,10 @@ class Translator:
             again = iter(self.translate_segments(texts, anew))
             documents = [next(again) or parts for parts in documents]
             mended = [part for parts in documents for part in parts]
-            if self.numbers is not None:
-                mended = self.mend_numbers(mended)
             if not config.coin and self.kit.written:
                 mended = self.mend_words(mended)
+            if self.numbers is not None:
+                mended = self.mend_numbers(mended)
             rest = iter(mended)
             documents = [[next(rest) for _ in parts] for parts in documents]
         return [
