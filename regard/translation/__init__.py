@@ -181,12 +181,20 @@ def describe(
     streamed: bool,
 ) -> Translation:
     """What became of a text, as a result."""
-    listed = [(" ".join(t.text.split()), t.logprob) for t in document.translations]
+    listed = [(on_one_line(document.text, t.text), t.logprob) for t in document.translations]
     shares = share_out([logprob for _, logprob in listed])
     others = [Alternative(*pair, share) for pair, share in zip(listed, shares, strict=True)]
     text, logprob = listed[0]
     several = others if len(others) > 1 else []
     return Translation(document.text, text, logprob, several, list(words), reasons, streamed)
+
+
+def on_one_line(source: str, text: str) -> str:
+    """A translation in one line, in the columns of its source: TABs stay, those at its ends too."""
+    bare = source.strip() or source
+    before, after = (side.count("\t") for side in source.split(bare, 1)) if bare else (0, 0)
+    cells = ("\t" * before + text + "\t" * after).split("\t")
+    return "\t".join(" ".join(cell.split()) for cell in cells)
 
 
 @contextmanager

@@ -22,15 +22,20 @@ CODE = (
     r"|\b[A-Za-z]:\\\S+|(?<!\S)(?:\.{0,2}|~)/[\w./-]*\w/[\w./-]*\w"
 )
 TAG = r"</?[A-Za-z][^<>]*>"
-# Marks and letters that training hardly saw: \\n, {1, 2}, ¶, ∈ℝ, ▶, 中, א.
+# Marks and letters that training hardly saw: \\n, **, {1, 2}, ¶, ∈ℝ, ▶, 中, א.
 SYMBOL = (
-    r"\\\w*|\{[^{}]*\}|[{}¶]|[\u2100-\u2121\u2123-\u214f\u2190-\u25ff\u2900-\u2bff\ufe0f]+"
+    r"\\\w*|\*{2,3}|\{[^{}]*\}|[{}¶]|[\u2100-\u2121\u2123-\u214f\u2190-\u25ff\u2900-\u2bff\ufe0f]+"
     r"|[\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff\U00010000-\U0001efff]+"
 )
 KEPT = re.compile(f"{ADDRESS.pattern}|{EMOJI}|{CODE}|{SYMBOL}|{TAG}", re.IGNORECASE)
 """What no translation may lose."""
-BETWEEN = re.compile(rf"{TAG}|\|")  # tags and the edges of a table's cells: each side for itself
-EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|__)(?=\S)(.+?)(?<=\S)\1(?!\w)")  # **of Markdown**
+INLINE = (
+    "(?:a|abbr|acronym|b|bdi|bdo|big|cite|del|dfn|em|font|i|ins|kbd|mark|q|s|samp|small|span|strike"
+    r"|strong|sub|sup|tt|u|var|x\d+)"
+)
+"""Names of tags that stand inside a sentence."""
+# Other tags and the edges of cells: each side for itself.
+BETWEEN = re.compile(rf"</?(?!{INLINE}[\s>])[A-Za-z][^<>]*>|[|\t]", re.IGNORECASE)
 CODE_MARKS = frozenset("{}[]<>=\\|_;&$#~^*+/`()\"'")
 CODE_LINE = re.compile(
     r"[;{]\s*$|^\s*[}\])]+;?\s*$|[^=<>!]==?[^=]|=>|->|::|&&|\|\||^\s*(?:#include|import|from|def|"
@@ -60,9 +65,8 @@ TIDY = (
 
 
 def tidy(text: str) -> str:
-    """A text with composed accents, straight apostrophes, plain blanks and no emphasis."""
-    plain = EMPHASIS.sub(r"\2", unicodedata.normalize("NFC", text).translate(TIDY))
-    return " ".join(plain.split())
+    """A text with composed accents, straight apostrophes and plain blanks."""
+    return " ".join(unicodedata.normalize("NFC", text).translate(TIDY).split())
 
 
 def in_capitals(text: str) -> bool:

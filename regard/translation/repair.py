@@ -19,7 +19,7 @@ How two languages write numbers is data in the model's folder, `numbers.json`:
   decade     what stands before the last two digits of a year, and the century's
   marks      between thousands and before decimals in the target
   signs      signs of the source beside numbers: how the target writes each, or may
-  money      signs and names in the target of which one excludes the others
+  units      signs and names in the target of which one excludes the others
   mends      where the source matches, a wrong phrase of the target and the right one
   names      a small number, in digits, and what the target may write instead
   minus      a word of the target for the sign
@@ -176,7 +176,7 @@ class Numbers:
     decade: tuple[str, str]
     marks: tuple[str, str]
     signs: Mapping[str, tuple[str, re.Pattern[str]]]
-    money: str
+    units: str
     mends: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...]
     names: Mapping[int, frozenset[str]]
     minus: str
@@ -329,8 +329,8 @@ class Numbers:
                 written += ":00"
             before, rest = target[end:start], target[after:]
             if figure.sign and figure.sign in written:  # in the place of any other
-                before = re.sub(rf"(?:{self.money})\s?$", "", before)
-                rest = re.sub(rf"^\s?(?:{self.money})", "", rest)
+                before = re.sub(rf"(?:{self.units})\s?$", "", before)
+                rest = re.sub(rf"^\s?(?:{self.units})", "", rest)
             text, end = text + before + written, len(target) - len(rest)
         return text + target[end:]
 
@@ -381,7 +381,7 @@ def read_numbers(files: Mapping[str, bytes]) -> Numbers | None:
                 sign: (str(own), re.compile(all_, re.I))
                 for sign, (own, all_) in data["signs"].items()
             },
-            str(data["money"]),
+            str(data["units"]),
             tuple((re.compile(a), re.compile(b), str(c)) for a, b, c in data["mends"]),
             {int(number): frozenset(words) for number, words in data["names"].items()},
             str(data["minus"]),

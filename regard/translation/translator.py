@@ -30,6 +30,7 @@ from regard.errors import UsageError
 from regard.model.batch import Batch
 from regard.translation.config import DOING, TranslateConfig
 from regard.translation.document import Document, Part, Segment, TargetText, join
+from regard.translation.markup import put_marks
 from regard.translation.repair import coined_words, read_numbers
 from regard.translation.segment import Segmenter
 
@@ -96,6 +97,7 @@ class Translator:
                 mended = self.mend_numbers(mended)
             rest = iter(mended)
             documents = [[next(rest) for _ in parts] for parts in documents]
+        documents = [[put_marks(self.kit, part) for part in parts] for parts in documents]
         return [
             Document(text, parts, join(text, parts, config.alternatives))
             for text, parts in zip(texts, documents, strict=True)
@@ -139,7 +141,8 @@ class Translator:
         again: dict[int, Segment] = {}
         for n, (segment, answers) in enumerate(parts):
             text = numbers.reread(segment.text)
-            if segment.ids and text != segment.text and lost(n, answers):
+            free = segment.ids and not segment.marks  # these stand at places of its text
+            if free and text != segment.text and lost(n, answers):
                 ids = self.segmenter.tokenizer.encode(text)
                 again[n] = segment._replace(text=text, ids=ids)
         answered = self.run([Job([segment.ids], self.config) for segment in again.values()])
