@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 PAIR = re.compile(
     rf"(?P<open><(?P<name>{INLINE})(?:\s[^<>]*)?>)(?P<tagged>.*?)(?P<close></(?P=name)>)"
-    r"|(?<!\w)(?P<mark>\*{1,3}|_{1,3}|~~)(?=\S)(?P<marked>.+?)(?<=\S)(?P=mark)(?!\w)"
+    r"|(?<![\w*])(?P<mark>\*{1,3}|_{1,3}|~~)(?![\s*])(?P<marked>.+?)(?<![\s*])(?P=mark)(?![\w*])"
     r"|\[(?P<linked>[^\[\]]+)\](?P<target>\([^()\s]+\))",
     re.IGNORECASE,
 )
 MARK = rf"(?:\*{{2,3}}|~~|</?{INLINE}(?:\s[^<>]*)?>)+"
 EDGE = re.compile(rf"^{MARK}|{MARK}$", re.IGNORECASE)  # its other half is in another sentence
 QUOTE = re.compile(r"«\s?(?P<a>[^«»]+?)\s?»|“(?P<b>[^“”]+)”|(?<!\S)\"(?P<c>[^\"]+)\"(?!\w)")
-QUOTES = re.compile("[«»“”„\"]")
+QUOTED = re.compile(r"[«»“”„‘\"]|''|(?<!\w)'|'(?!\w)")
 
 
 def take_marks(text: str) -> tuple[str, tuple[Mark, ...]]:
-    """A text without the marks that stand in pairs, and these: those outside before those inside."""
+    """A text without its marks, and these: those outside before those inside."""
     marks, at = list[Mark](), 0
     while match := PAIR.search(text, at):
         at = match.start()
@@ -55,17 +55,17 @@ def take_marks(text: str) -> tuple[str, tuple[Mark, ...]]:
 
 
 def put_marks(kit: Kit, part: Part) -> Part:
-    """A part whose translations have the marks of its source, and quotes if they lost them."""
+    """A part whose translations have the marks of its source, and quotes if they lost all."""
     segment, quotes = part.segment, list[Mark]()
     for match in QUOTE.finditer(segment.text):
         inside = match.lastgroup or "a"
-        quotes.append(Mark(*match.span(inside), "“", "”"))
+        quotes.append(Mark(*match.span(inside), '"', '"'))
     if not segment.ids or not (segment.marks or quotes):
         return part
     answers = []
     for answer in part.translations:
-        kept = len(QUOTES.findall(answer.text)) >= 2 * len(quotes)
-        marks = sorted([*segment.marks, *([] if kept else quotes)], key=lambda m: (m.start, -m.end))
+        lost = [] if QUOTED.search(answer.text) else quotes
+        marks = sorted([*segment.marks, *lost], key=lambda mark: (mark.start, -mark.end))
         if marks:
             places = word_spans(answer.text)
             windows = find_windows(marks, word_spans(segment.text), links_of(kit, part, answer))
@@ -75,7 +75,7 @@ def put_marks(kit: Kit, part: Part) -> Part:
 
 
 def links_of(kit: Kit, part: Part, answer: TargetText) -> list[tuple[int, int]]:
-    """Which word of a segment became which of a translation, (source, target); none if not known."""
+    """Links (source word, target word) of a segment and a translation; none if not known."""
     tokens = without_end(answer.tokens, kit.stops)
     try:
         across = look_across(kit, part.segment.ids, tokens)
@@ -112,8 +112,10 @@ def find_windows(
             for b in own.intersection(free)
             if a <= b and not set(range(a, b + 1)) - {*free}
         }
+        beside = [window for window in taken if own.intersection(range(window[0], window[1] + 1))]
+        around = (low, high) if (low, high) != (0, last) else None
         best = max(sorted(gains), key=lambda window: gains[window], default=None)
-        windows.append(best or ((low, high) if (low, high) != (0, last) else None))
+        windows.append(best or next(iter(beside), around))
     return windows
 
 

@@ -79,8 +79,8 @@ class Figure(NamedTuple):
     """How it may be written without marks between thousands; none where any mark will do."""
     sign: str = ""
     """A sign beside it that must stay."""
-    small: bool = False
-    """Whether it is one small word, which idioms have too."""
+    small: bool | None = None
+    """Where it is in words: whether it is one small word, which idioms have too."""
 
 
 class DigitRun(NamedTuple):
@@ -141,7 +141,7 @@ class Language:
                     room = self.rooms.get(str(run.last * value), room)
                 elif 0 < value < run.room:
                     group += value
-                elif self.years and not total and 10 < group < 100 and 10 <= value < 100:
+                elif self.years and 10 < group < 100 > value >= 10 and not joint[0].strip(" -"):
                     group = 100 * group + value
                 else:
                     runs.append(new)
@@ -152,15 +152,15 @@ class Language:
             runs.append(new)
         return [r for r in runs if r.words > 1 or not self.excluded.match(text, r.start)]
 
-    def in_digits(self, text: str) -> tuple[str, list[int]]:
-        """A text with digits for its numbers in words, and where those of one small word begin."""
-        written, small, end = "", list[int](), 0
+    def in_digits(self, text: str) -> tuple[str, dict[int, bool]]:
+        """A text with digits for its numbers in words; where they begin, which are small words."""
+        written, places, end = "", dict[int, bool](), 0
         for run in self.word_runs(text):
             written += text[end : run.start]
             value, end = run.total + run.group, run.end
-            small += [len(written)] if value <= SMALL and run.words == 1 else []
+            places[len(written)] = value <= SMALL and run.words == 1
             written += f"{value}{run.suffix}"
-        return written + text[end:], small
+        return written + text[end:], places
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class Numbers:
     def figures(self, text: str) -> list[Figure]:
         """The numbers of a source in their order."""
         spoken = not re.search(r"\d", text)
-        text, small = self.source.in_digits(text)
+        text, words = self.source.in_digits(text)
         figures, clocks = dict[int, Figure](), list[Span]()
         late = spoken or self.source.late.search(text)
         for match in self.source.clock.finditer(text):
@@ -222,8 +222,8 @@ class Numbers:
             forms = frozenset[str]()  # 80,000 may be either, 3.14.1 is none
             if not match[0].isdigit() and ("," not in match[0] or self.marks[1] in written):
                 forms = frozenset({plain(written.lstrip("-")), match[0].replace(",", " ")})
-            spelt = match.start() in small
-            figures[match.start()] = Figure(written, digits, minus, frozenset(), forms, sign, spelt)
+            small = words.get(match.start())
+            figures[match.start()] = Figure(written, digits, minus, frozenset(), forms, sign, small)
         return [figures[at] for at in sorted(figures)]
 
     def convert(self, number: str, after: str = "") -> str:
@@ -321,7 +321,8 @@ class Numbers:
             old = target[start:after]
             digits = re.sub(r"\D", "", old)
             ratios = (SequenceMatcher(None, digits, own).ratio() for own in figure.digits)
-            alike = any(ratio >= ALIKE for ratio in ratios)
+            spoken = figure.small is not None and len(lost) == 1
+            alike = spoken or any(ratio >= ALIKE for ratio in ratios)
             if FIGURE.fullmatch(old) if figure.times else not alike:
                 return ""
             written = figure.written.lstrip("-")

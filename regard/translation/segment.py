@@ -14,10 +14,11 @@ from regard.translation.normalise import (
     BETWEEN,
     KEPT,
     cut_around,
+    foreign_clauses,
     in_capitals,
     is_copied,
     is_foreign,
-    is_other_language,
+    is_left,
     recased,
     set_off,
     tidy,
@@ -59,7 +60,9 @@ class Segmenter:
             [(span, True) for span in trim(t, 0, len(t))]
             if whole
             else [
-                (part, True) for span in sentence_spans(t) for part in cut_around(t, span, BETWEEN)
+                (part, True)
+                for span in sentence_spans(t)
+                for part in cut_around(t, span, [m.span() for m in BETWEEN.finditer(t, *span)])
             ]
             for t in texts
         ]
@@ -72,7 +75,7 @@ class Segmenter:
             for span, _ in each:
                 reading = next(rows)
                 segments = self.fit(text, span, reading, whole)
-                copied = not whole and is_other_language(reading.text, self.language)
+                copied = not whole and is_left(reading.text, self.language)
                 documents[-1] += [s._replace(ids=[]) if copied else s for s in segments]
         return documents
 
@@ -81,18 +84,25 @@ class Segmenter:
         segments, lost = list[Segment](), False
         for segment, (best, *_) in parts:
             marks = " ".join(edge for mark in segment.marks for edge in mark[2:])
-            matches = KEPT.finditer(text, *segment.span)
-            kept = [set_off(text, *match.span()) for match in matches if match[0] not in marks]
-            if all(words.lower() in f" {best.text}".lower() for words in kept):
+            kept = [m.span() for m in KEPT.finditer(text, *segment.span) if m[0] not in marks]
+            foreign = foreign_clauses(text, segment.span, self.language) if segment.ids else []
+            kept += [(a, b) for a, b in foreign if not any(a < d and c < b for c, d in kept)]
+            written = f" {best.text}".lower()
+            if all(
+                set_off(text, *span).strip(' «»“”"').lower() in written
+                if span in foreign
+                else set_off(text, *span).lower() in written
+                for span in kept
+            ):
                 segments.append(segment)
                 continue
             lost = True
-            spans = cut_around(text, segment.span, KEPT)
-            alone = sum(not KEPT.fullmatch(text, *span) for span in spans) == 1
+            spans = cut_around(text, segment.span, sorted(kept))
+            alone = sum(span not in kept for span in spans) == 1
             readings = self.read([(text[a:b], alone) for a, b in spans])
             for span, reading in zip(spans, readings, strict=True):
                 new = self.segment(span, reading)
-                segments.append(new._replace(ids=[]) if KEPT.fullmatch(text, *span) else new)
+                segments.append(new._replace(ids=[]) if span in kept else new)
         return segments if lost else []
 
     def read(self, raw: Sequence[tuple[str, bool]]) -> list[Reading]:
@@ -101,7 +111,8 @@ class Segmenter:
         Nearly all sentences that it was trained on have one: without it, Bonjour is "Hello Day".
         Where the language is not known, nothing is added.
         """
-        tidied, marks = zip(*(take_marks(tidy(text)) for text, _ in raw)) if raw else ((), ())
+        bare = [take_marks(tidy(text)) for text, _ in raw]
+        tidied, marks = [text for text, _ in bare], [marks for _, marks in bare]
         small = [recased(self.tokenizer, text) if in_capitals(text) else text for text in tidied]
         raised = [a != b for a, b in zip(tidied, small, strict=True)]
         stopped = [
