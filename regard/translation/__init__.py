@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.ambient import choose_device, note, progress
-from regard.errors import RegardError, UsageError
+from regard.errors import DataError, RegardError, UsageError
 from regard.result import Failed
 from regard.translation.config import DOING, TranslateConfig
 from regard.translation.results import (
@@ -59,6 +60,7 @@ def translate(
     batch: Count | None = None,
     workers: Count | None = None,
     strict: bool | None = None,
+    strict_language: bool = False,
     precision: Precision = "auto",
     edit: EditsLike = (),
 ) -> Translation | Iterator[Translation | Failed]:
@@ -90,6 +92,8 @@ def translate(
             beam); changes no answer.
         workers: processes for many lines on a CPU (as many as cores).
         strict: the same bits whatever is in the batch; slower.
+        strict_language: whether a text in another language than the model reads is an error; if
+            not, it stays as it is and a note says so.
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
 
@@ -99,6 +103,7 @@ def translate(
         $ regard translate --alternatives 4 --explain "Il m'a entarté."
         $ regard translate --to en --file lines.fr > lines.en
         $ regard translate --model folder --alternatives 4 --json < lines.fr
+        $ regard translate --strict-language --file lines.fr
     """
     from regard.translation.direction import choose_model
 
@@ -128,7 +133,8 @@ def translate(
         explain=explain,
     )
     groups = chain([first[:NEAR], first[NEAR:]], lines)
-    results = _translate_groups(opened, groups, words and alternatives > 1, explain, streamed)
+    several = words and alternatives > 1
+    results = _translate_groups(opened, groups, several, explain, streamed, strict_language)
     if not isinstance(texts, str):
         return results
     (result,) = results
@@ -142,15 +148,19 @@ def _translate_groups(
     words: bool,
     explain: bool,
     streamed: bool,
+    strict_language: bool,
 ) -> Iterator[Translation | Failed]:
     """The translations of each group of lines, in their order; empty lines stay so."""
     from regard.translation.explanation import explain_document, seen_in_training
+    from regard.translation.normalise import LANGUAGE_NAMES, other_language
     from regard.translation.translator import Translator
     from regard.translation.word_choices import word_choices
 
     done = empty = 0
+    foreign = Counter[str]()
     with progress("translating") as say, opened as translator:
         network = translator if isinstance(translator, Translator) else None
+        language = network.segmenter.language if network else ""
         counts = seen_in_training(network.kit) if explain and network else None
         for group in groups:
             size = len(group)
@@ -161,6 +171,13 @@ def _translate_groups(
                 elif total > 1:
                     say(f"sentence {sentences:,} of {total:,}")
 
+            for n, line in enumerate(group, done + 1):
+                other = other_language(line, language) if isinstance(line, str) else ""
+                if other and strict_language:
+                    wrong = f"{str(line)[:60]!r} looks like {LANGUAGE_NAMES[other]}"
+                    fix = "leave it out, or translate without --strict-language"
+                    raise DataError(f"{DOING} text {n:,}", wrong, LANGUAGE_NAMES[language], fix)
+                foreign.update([other] if other else [])
             readable = [line for line in group if isinstance(line, str)]
             documents = iter(translator.translate(readable, tell))
             for line in group:
@@ -177,6 +194,9 @@ def _translate_groups(
             done += len(group)
     if 0 < empty < done:
         note(f"empty lines, which stay so: {empty:,}")
+    for other, count in foreign.items():
+        names = f"{LANGUAGE_NAMES[other]}, not {LANGUAGE_NAMES[language]}"
+        note(f"texts that look like {names}, and stay so: {count:,}")
 
 
 def describe(
@@ -186,12 +206,20 @@ def describe(
     streamed: bool,
 ) -> Translation:
     """What became of a text, as a result."""
-    listed = [(" ".join(t.text.split()), t.logprob) for t in document.translations]
+    listed = [(on_one_line(document.text, t.text), t.logprob) for t in document.translations]
     shares = share_out([logprob for _, logprob in listed])
     others = [Alternative(*pair, share) for pair, share in zip(listed, shares, strict=True)]
     text, logprob = listed[0]
     several = others if len(others) > 1 else []
     return Translation(document.text, text, logprob, several, list(words), reasons, streamed)
+
+
+def on_one_line(source: str, text: str) -> str:
+    """A translation in one line, in the columns of its source: TABs stay, those at its ends too."""
+    bare = source.strip() or source
+    before, after = (side.count("\t") for side in source.split(bare, 1)) if bare else (0, 0)
+    cells = ("\t" * before + text + "\t" * after).split("\t")
+    return "\t".join(" ".join(cell.split()) for cell in cells)
 
 
 @contextmanager

@@ -21,6 +21,15 @@ class TargetText(NamedTuple):
     tokens: list[int]
 
 
+class Mark(NamedTuple):
+    """Markup around a stretch of a sentence, such as ** and **."""
+
+    start: int
+    end: int
+    opened: str
+    closed: str
+
+
 class Segment(NamedTuple):
     """A sentence, or a part of a long one."""
 
@@ -34,6 +43,8 @@ class Segment(NamedTuple):
     """Whether it stood in capitals and so its translation does."""
     stopped: bool = False
     """Whether the model reads a full stop that is not there, and the translation goes without."""
+    marks: tuple[Mark, ...] = ()
+    """What stands around words of its text, and is not read."""
 
     def restore(self, text: str, whole: bool = True) -> str:
         """A translation in capitals, and without a stop at its end, where the source is so."""

@@ -1,10 +1,26 @@
 """Repair: the numbers of a source that its translation lost, and words that nobody ever wrote.
 
 How two languages write numbers is data in the model's folder, `numbers.json`:
-  clock      a time of day in the source: hours, and minutes if there are any
+  source, target   of each language:
+    words, ordinals  numbers in words, and what they are worth
+    suffix           of an ordinal in digits
+    joint            what may stand between the words of one number
+    rooms            below what a number after this one may be, where it is no power of ten: after
+                     60 also 10 to 19
+    scores           numbers that multiply the one before, if it is this: 20 after 4
+    years            whether two numbers below 100 in a row are a year
+    not              single words that are no numbers, with what stands around them
+    clock            a time of day, its number words in digits: hour or noon, minute, shift, half
+    late             words that make it one after noon
+  shifts     words for minutes after or before the hour
+  noons      hours that have names
   decimals   the decimal part at the end of a number of the source
+  measures   what follows a number whose comma is before decimals, even if three
   decade     what stands before the last two digits of a year, and the century's
   marks      between thousands and before decimals in the target
+  signs      signs of the source beside numbers: how the target writes each, or may
+  units      signs and names in the target of which one excludes the others
+  mends      where the source matches, a wrong phrase of the target and the right one
   names      a small number, in digits, and what the target may write instead
   minus      a word of the target for the sign
 """
@@ -16,7 +32,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from regard.data.sentences import Span
 from regard.errors import DataError
@@ -26,6 +42,8 @@ GAP = "[ ,.'\u00a0\u202f\u2009]"  # between groups of three digits, and before d
 FIGURE = re.compile(rf"(?<!\d)(?:\d{{1,3}}(?:{GAP}\d{{3}})+(?!\d)|\d+)(?:[.,]\d+)?")
 MINUS = re.compile(r"(?:^|(?<=[\s(]))[-−–]$")
 ALIKE = 0.6  # share of the digits of two numbers that are the same
+ANY = re.compile("")
+SMALL = 10  # a number that is often said without counting
 WORD = re.compile(r"[^\W\d_]{3,}")
 
 
@@ -52,9 +70,17 @@ class Figure(NamedTuple):
 
     written: str
     """As the target's language writes it."""
-    digits: frozenset[str]
-    """Its digits without marks; of a time of day, also those of the other half of the day."""
-    minus: bool
+    digits: frozenset[str] = frozenset()
+    """Its digits without marks."""
+    minus: bool = False
+    times: frozenset[int] = frozenset()
+    """Of a time of day, the minutes since midnight that may be meant."""
+    forms: frozenset[str] = frozenset()
+    """How it may be written without marks between thousands; none where any mark will do."""
+    sign: str = ""
+    """A sign beside it that must stay."""
+    small: bool | None = None
+    """Where it is in words: whether it is one small word, which idioms have too."""
 
 
 class DigitRun(NamedTuple):
@@ -65,66 +91,217 @@ class DigitRun(NamedTuple):
     digits: str
 
 
+class WordRun(NamedTuple):
+    """Words of a text that are one number: total thousands, and what is added to them."""
+
+    start: int
+    end: int
+    total: int
+    group: int
+    room: int
+    """Below what a number may be that is added."""
+    last: int
+    suffix: str
+    words: int = 1
+
+
+@dataclass(frozen=True)
+class Language:
+    """How a language says numbers and times of day."""
+
+    values: Mapping[str, tuple[int, str]]
+    word: re.Pattern[str]
+    joint: re.Pattern[str]
+    rooms: Mapping[str, int]
+    scores: Mapping[str, int]
+    years: bool
+    excluded: re.Pattern[str]
+    clock: re.Pattern[str]
+    late: re.Pattern[str]
+
+    def word_runs(self, text: str) -> list[WordRun]:
+        """The numbers in words; a lone word that may be something else is none."""
+        runs: list[WordRun] = []
+        for match in self.word.finditer(text):
+            value, suffix = self.values[match[0].lower()]
+            room = self.rooms.get(str(value), 10 ** (len(str(value)) - len(str(value).rstrip("0"))))
+            new = WordRun(*match.span(), 0, value, room, value, suffix)
+            if value == 1000:
+                new = new._replace(total=1000, group=0)
+            run = runs[-1] if runs and not runs[-1].suffix else None
+            joint = run and self.joint.match(text, run.end)
+            if run and joint and joint.end() == match.start():
+                total, group = run.total, run.group
+                if value == 1000 and group and not total:
+                    total, group = 1000 * group, 0
+                elif value == 100 and 0 < group < 100:
+                    group *= 100
+                elif self.scores.get(str(value)) == run.last:
+                    group += run.last * (value - 1)
+                    room = self.rooms.get(str(run.last * value), room)
+                elif 0 < value < run.room:
+                    group += value
+                elif self.years and 10 < group < 100 > value >= 10 and not joint[0].strip(" -"):
+                    group = 100 * group + value
+                else:
+                    runs.append(new)
+                    continue
+                joined = WordRun(run.start, match.end(), total, group, room, value, suffix)
+                runs[-1] = joined._replace(words=run.words + 1)
+                continue
+            runs.append(new)
+        return [r for r in runs if r.words > 1 or not self.excluded.match(text, r.start)]
+
+    def in_digits(self, text: str) -> tuple[str, dict[int, bool]]:
+        """A text with digits for its numbers in words; where they begin, which are small words."""
+        written, places, end = "", dict[int, bool](), 0
+        for run in self.word_runs(text):
+            written += text[end : run.start]
+            value, end = run.total + run.group, run.end
+            places[len(written)] = value <= SMALL and run.words == 1
+            written += f"{value}{run.suffix}"
+        return written + text[end:], places
+
+
 @dataclass(frozen=True)
 class Numbers:
     """How one language writes numbers, and another writes the same."""
 
-    clock: re.Pattern[str]
+    source: Language
+    target: Language
+    shifts: Mapping[str, int]
+    noons: Mapping[str, int]
     decimals: re.Pattern[str]
+    measures: re.Pattern[str]
     decade: tuple[str, str]
     marks: tuple[str, str]
+    signs: Mapping[str, tuple[str, re.Pattern[str]]]
+    units: str
+    mends: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...]
     names: Mapping[int, frozenset[str]]
     minus: str
 
+    def read_clock(self, match: re.Match[str]) -> tuple[int, bool]:
+        """(Minutes since midnight, whether the hour is all there is) of a time of day."""
+        parts = match.groupdict()
+        noon = self.noons.get((parts["noon"] or "").lower())
+        hour = int(parts["hour"]) if noon is None else noon
+        minute = int(parts["minute"] or 0) + (30 if parts.get("half") else 0)
+        if shift := parts["shift"]:
+            count = re.search(r"\d+", shift)
+            word = re.sub(r"[\d\s]+", " ", shift).strip() if count else shift
+            minute += self.shifts[word.lower()] * (int(count[0]) if count else 1)
+        return 60 * hour + minute, noon is None and parts["minute"] is None and not shift
+
     def figures(self, text: str) -> list[Figure]:
-        """The numbers of a source in their order; hours and minutes are two of them."""
-        found, clocks = list[tuple[int, Figure]](), list[Span]()
-        for match in self.clock.finditer(text):
+        """The numbers of a source in their order."""
+        spoken = not re.search(r"\d", text)
+        text, words = self.source.in_digits(text)
+        figures, clocks = dict[int, Figure](), list[Span]()
+        late = spoken or self.source.late.search(text)
+        for match in self.source.clock.finditer(text):
+            time, bare = self.read_clock(match)
+            if time > 24 * 60:
+                continue
             clocks.append(match.span())
-            hour, minute = match[1], match[2]
-            written = hour if minute is None else f"{hour}:{minute}"
-            halves = {str(int(hour) % 12), str(int(hour) % 12 + 12)}
-            found.append((match.start(), Figure(written, alike(hour) | halves, False)))
-            if int(minute or 0):
-                found.append((match.start(2), Figure(written, alike(minute), False)))
+            both = {time, time + 720 * bool(late and match["hour"] and time < 780)}
+            times = frozenset(t % 1440 for t in both)
+            written = match["hour"] if bare else f"{time // 60}:{time % 60:02}"
+            figures[match.start()] = Figure(written, times=times)
         before_year, century = self.decade
         for match in FIGURE.finditer(text):
             if any(a <= match.start() < b for a, b in clocks):
                 continue
-            before, digits = text[: match.start()], alike(match[0])
+            before, after, digits = text[: match.start()], text[match.end() :], alike(match[0])
             minus = bool(MINUS.search(before))
-            if before.endswith(before_year) and len(match[0]) == 2:
-                digits |= {f"{century}{match[0]}"}  # the 1980s
-            elif re.fullmatch(rf"{century}\d\d", match[0]):
-                digits |= {match[0][2:]}  # les années 80
-            written = ("-" if minus else "") + self.convert(match[0])
-            found.append((match.start(), Figure(written, digits, minus)))
-        return [figure for _, figure in sorted(found, key=lambda pair: pair[0])]
+            if before.endswith(before_year):
+                digits |= {f"{century}{match[0]}", match[0].removeprefix(century)}  # the 1980s, 80s
+            written = ("-" if minus else "") + self.convert(match[0], after)
+            beside = before.rstrip()[-1:], after.lstrip()[:1]
+            sign = next((mark for mark in beside if mark in self.signs), "")
+            forms = frozenset[str]()  # 80,000 may be either, 3.14.1 is none
+            if not match[0].isdigit() and ("," not in match[0] or self.marks[1] in written):
+                forms = frozenset({plain(written.lstrip("-")), match[0].replace(",", " ")})
+            small = words.get(match.start())
+            figures[match.start()] = Figure(written, digits, minus, frozenset(), forms, sign, small)
+        return [figures[at] for at in sorted(figures)]
 
-    def convert(self, number: str) -> str:
+    def convert(self, number: str, after: str = "") -> str:
         """A number of the source with the target's marks between thousands and before decimals."""
         thousands, point = self.marks
         if match := self.decimals.search(number):
             return re.sub(GAP, thousands, number[: match.start()]) + point + match[0][1:]
+        if self.measures.match(after) and re.fullmatch(r"\d{1,3},\d+", number):
+            return number.replace(",", point)
         return re.sub(GAP, thousands, number)
 
+    def reread(self, text: str) -> str:
+        """A source with its numbers in digits and its times of day as 14:30."""
+
+        def colon(match: re.Match[str]) -> str:
+            time, bare = self.read_clock(match)
+            if time > 24 * 60 or (bare and match["unit"] != "h" and not match["at"]):
+                return match[0]
+            return f"{match['at'] or ''}{time // 60 % 24}:{time % 60:02}"
+
+        return self.source.clock.sub(colon, self.source.in_digits(text)[0])
+
+    def times(self, text: str) -> list[tuple[Span, frozenset[int], bool]]:
+        """Where times of day may stand in a target, which they may be, and whether they are."""
+        times, late = [], self.target.late.search(text)
+        for match in self.target.clock.finditer(text):
+            time, bare = self.read_clock(match)
+            hour, mark = time // 60, match["mark"]
+            both = {time}
+            if mark and hour <= 12:
+                both = {time % 720 + (720 if mark.lower() == "p" else 0)}
+            elif hour == 12 or (late and hour < 12):
+                both = {time, time + 720}
+            some = frozenset() if match["more"] else frozenset(t % 1440 for t in both)
+            times.append((match.span(), some, not bare or bool(mark)))
+        return times
+
     def match(self, source: str, target: str) -> tuple[list[Figure], list[Span]]:
-        """Numbers that a translation lacks, as digits or in words, and where it has others."""
-        runs = [DigitRun(m.start(), m.end(), m[0]) for m in re.finditer(r"\d+", target)]
+        """Numbers that a translation lacks, as digits or in words, and where it has others.
+
+        The places are those in the target with its number words in digits.
+        """
+        lost, used, figures = dict[int, Figure](), set[int](), self.figures(source)
+        if not figures:
+            return [], []
         words = set(re.findall(r"[^\W\d_]+", target.lower()))
+        target = self.target.in_digits(target)[0]
+        times = self.times(target)
+        for n, figure in enumerate(figures):
+            if figure.times:
+                same = (a for a, some, _ in times if some & figure.times and a[0] not in used)
+                if span := next(same, None):
+                    used |= set(range(*span))
+                else:
+                    lost[n] = figure
+        spare = [span for span, _, sure in times if lost and sure and span[0] not in used]
+        kept = used | {at for span in spare for at in range(*span)}
+        runs = [DigitRun(m.start(), m.end(), m[0]) for m in re.finditer(r"\d+", target)]
+        runs = [run for run in runs if run.start not in kept]
         taken: set[int] = set()
-        lost = []
-        for figure in self.figures(source):
+        for n, figure in enumerate(figures):
+            if figure.times:
+                continue
             place = find_run(target, runs, taken, figure, self.minus)
-            small = [int(digits) for digits in figure.digits if len(digits) < 3]
+            small = [int(digits) for digits in figure.digits if len(digits) < 5]
             said = any(self.names.get(number, frozenset()) & words for number in small)
             said = said and not (figure.minus and self.minus not in words)
-            if place is None and not said:
-                lost.append(figure)
-            taken |= set(place or ())
-        used = {at for n in taken for at in range(runs[n].start, runs[n].end)}
-        spare = [m.span() for m in FIGURE.finditer(target) if used.isdisjoint(range(*m.span()))]
-        return lost, spare
+            template, signs = self.signs.get(figure.sign, ("{}", ANY))
+            if not signs.search(target):
+                lost[n] = figure._replace(written=template.format(figure.written))
+            elif place is None and not said:
+                lost[n] = figure
+            else:
+                taken |= set(place or ())
+        used |= {at for n in taken for at in range(runs[n].start, runs[n].end)} | kept
+        spare += [m.span() for m in FIGURE.finditer(target) if used.isdisjoint(range(*m.span()))]
+        ordered = [lost[n] for n in sorted(lost) if spare or not lost[n].small]
+        return ordered, sorted(spare)
 
     def find_lost(self, source: str, target: str) -> list[str]:
         """The numbers of a source that a translation lacks, as it should write them, each once."""
@@ -138,14 +315,52 @@ class Numbers:
         lost, spare = self.match(source, target)
         if not lost or len(lost) != len(spare):
             return ""
+        target = self.target.in_digits(target)[0]
         text, end = "", 0
         for figure, (start, after) in zip(lost, spare, strict=True):
-            digits = re.sub(r"\D", "", target[start:after])
+            old = target[start:after]
+            digits = re.sub(r"\D", "", old)
             ratios = (SequenceMatcher(None, digits, own).ratio() for own in figure.digits)
-            if not any(ratio >= ALIKE for ratio in ratios):
+            spoken = figure.small is not None and len(lost) == 1
+            alike = spoken or any(ratio >= ALIKE for ratio in ratios)
+            if FIGURE.fullmatch(old) if figure.times else not alike:
                 return ""
-            text, end = text + target[end:start] + figure.written.lstrip("-"), after
+            written = figure.written.lstrip("-")
+            if figure.times and ":" not in written:
+                written += ":00"
+            before, rest = target[end:start], target[after:]
+            if figure.sign and figure.sign in written:  # in the place of any other
+                before = re.sub(rf"(?:{self.units})\s?$", "", before)
+                rest = re.sub(rf"^\s?(?:{self.units})", "", rest)
+            text, end = text + before + written, len(target) - len(rest)
         return text + target[end:]
+
+    def polish(self, source: str, target: str) -> str:
+        """A translation without the wrong phrases that numbers.json knows how to mend."""
+        for wrong_if, phrase, right in self.mends:
+            target = phrase.sub(right, target) if wrong_if.search(source) else target
+        return target
+
+
+def read_language(data: Mapping[str, Any]) -> Language:
+    """The part of numbers.json about one language."""
+    values = {word: (value, "") for word, value in data["words"].items()}
+    values |= {word: (value, data["suffix"]) for word, value in data["ordinals"].items()}
+    listed = "|".join(sorted(values, key=len, reverse=True))
+    patterns = {
+        "word": rf"(?<![^\W_])(?:{listed})(?![^\W_])",
+        "joint": data["joint"],
+        "excluded": data["not"],
+        "clock": data["clock"],
+        "late": data["late"],
+    }
+    return Language(
+        values=values,
+        rooms=data.get("rooms", {}),
+        scores=data.get("scores", {}),
+        years=data.get("years", False),
+        **{name: re.compile(pattern, re.IGNORECASE) for name, pattern in patterns.items()},
+    )
 
 
 def read_numbers(files: Mapping[str, bytes]) -> Numbers | None:
@@ -155,10 +370,20 @@ def read_numbers(files: Mapping[str, bytes]) -> Numbers | None:
     try:
         data = json.loads(files[NUMBERS_FILE])
         return Numbers(
-            re.compile(data["clock"], re.IGNORECASE),
+            read_language(data["source"]),
+            read_language(data["target"]),
+            data["shifts"],
+            data["noons"],
             re.compile(data["decimals"]),
+            re.compile(data["measures"]),
             (str(data["decade"][0]), str(data["decade"][1])),
             (str(data["marks"][0]), str(data["marks"][1])),
+            {
+                sign: (str(own), re.compile(all_, re.I))
+                for sign, (own, all_) in data["signs"].items()
+            },
+            str(data["units"]),
+            tuple((re.compile(a), re.compile(b), str(c)) for a, b, c in data["mends"]),
             {int(number): frozenset(words) for number, words in data["names"].items()},
             str(data["minus"]),
         )
@@ -172,6 +397,11 @@ def alike(number: str) -> frozenset[str]:
     """The digits of a number; a nought before it may go."""
     digits = re.sub(r"\D", "", number)
     return frozenset({digits, digits.lstrip("0") or "0"})
+
+
+def plain(number: str) -> str:
+    """A number of the target without marks between thousands."""
+    return re.sub("[ ,'\u00a0\u202f\u2009]", "", number)
 
 
 def find_run(
@@ -193,6 +423,8 @@ def find_run(
             if longer:
                 gap = target[runs[last].end : runs[last + 1].start]
                 longer = bool(re.fullmatch(GAP, gap))
-            if digits in figure.digits and signed and not longer:
+            written = target[runs[first].start : runs[last].end]
+            exact = not figure.forms or {written, plain(written)} & figure.forms
+            if digits in figure.digits and signed and exact and not longer:
                 return range(first, last + 1)
     return None

@@ -30,6 +30,7 @@ from regard.errors import UsageError
 from regard.model.batch import Batch
 from regard.translation.config import DOING, TranslateConfig
 from regard.translation.document import Document, Part, Segment, TargetText, join
+from regard.translation.markup import put_marks
 from regard.translation.repair import coined_words, read_numbers
 from regard.translation.segment import Segmenter
 
@@ -90,12 +91,13 @@ class Translator:
             again = iter(self.translate_segments(texts, anew))
             documents = [next(again) or parts for parts in documents]
             mended = [part for parts in documents for part in parts]
-            if self.numbers is not None:
-                mended = self.mend_numbers(mended)
             if not config.coin and self.kit.written:
                 mended = self.mend_words(mended)
+            if self.numbers is not None:
+                mended = self.mend_numbers(mended)
             rest = iter(mended)
             documents = [[next(rest) for _ in parts] for parts in documents]
+        documents = [[put_marks(self.kit, part) for part in parts] for parts in documents]
         return [
             Document(text, parts, join(text, parts, config.alternatives))
             for text, parts in zip(texts, documents, strict=True)
@@ -131,25 +133,40 @@ class Translator:
         """
         numbers = self.numbers
         assert numbers is not None
-        jobs: dict[int, Job] = {}
-        for n, (segment, (best, *_)) in enumerate(parts):
-            if segment.ids and (lost := numbers.find_lost(segment.text, best.text)):
-                text = "" if segment.raised else numbers.put_right(segment.text, best.text)
+        mended, jobs, sources = list(parts), dict[int, Job](), [part.segment.text for part in parts]
+
+        def lost(n: int, answers: Sequence[TargetText]) -> list[str]:
+            return numbers.find_lost(sources[n], answers[0].text)
+
+        again: dict[int, Segment] = {}
+        for n, (segment, answers) in enumerate(parts):
+            text = numbers.reread(segment.text)
+            free = segment.ids and not segment.marks  # these stand at places of its text
+            if free and text != segment.text and lost(n, answers):
+                ids = self.segmenter.tokenizer.encode(text)
+                again[n] = segment._replace(text=text, ids=ids)
+        answered = self.run([Job([segment.ids], self.config) for segment in again.values()])
+        for (n, segment), answers in zip(again.items(), answered, strict=True):
+            answers = [segment.dress(answer) for answer in answers]
+            if len(lost(n, answers)) < len(lost(n, parts[n].translations)):
+                mended[n] = Part(segment, answers)
+        for n, (segment, answers) in enumerate(mended):
+            if not segment.ids:
+                continue
+            best, words = answers[0].text, lost(n, answers)
+            text = numbers.polish(sources[n], numbers.put_right(sources[n], best) or best)
+            text = "" if segment.raised or text == best else text
+            if words or text:
                 # A beam of 1 is one for each digit that is there: five times as quick as 4, and as
                 # good.
-                must = (*self.config.must, *lost)
+                must = (*self.config.must, *words)
                 wish = replace(self.config, must=must, alternatives=1, beams=1)
                 jobs[n] = Job([segment.ids], wish, True, text)
-        mended = list(parts)
-        for n, answers in zip(jobs, self.run([*jobs.values()]), strict=True):
-            segment, before = parts[n]
-            old, new = (
-                len(numbers.find_lost(segment.text, some[0].text)) if some else torch.inf
-                for some in (before, answers)
-            )
-            if new < old:
-                both = [segment.dress(answers[0]), *before]
-                mended[n] = Part(segment, both[: self.config.alternatives])
+        for n, found in zip(jobs, self.run([*jobs.values()]), strict=True):
+            segment, before = mended[n]
+            new = [segment.dress(answer) for answer in found]
+            if new and (jobs[n].text or len(lost(n, new)) < len(lost(n, before))):
+                mended[n] = Part(segment, [*new, *before][: self.config.alternatives])
         return mended
 
     def mend_words(self, parts: Sequence[Part]) -> list[Part]:
