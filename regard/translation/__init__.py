@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
@@ -22,6 +22,7 @@ from regard.translation.results import (
 from regard.verbs import (
     Count,
     EditsLike,
+    File,
     ModelLike,
     Precision,
     Texts,
@@ -51,6 +52,7 @@ def translate(
     must: Sequence[str] = (),
     ban: Sequence[str] = (),
     begin: str = "",
+    glossary: File | Mapping[str, str] | None = None,
     coin: bool | None = None,
     alpha: float = 0.6,
     max_new: Count | None = None,
@@ -77,6 +79,8 @@ def translate(
         must: words that each translation holds.
         ban: words that none holds.
         begin: what each translation begins with.
+        glossary: terms and their translations: a file, source term TAB target term on each line, or
+            a mapping. Terms in small letters are found in any case and in the plural.
         coin: whether words may be made up that training never wrote, where the folder lists what
             it did (only for lines of a stream, one translation each).
         alpha: strength of the length penalty (Wu 2016); 0 prefers short translations.
@@ -97,6 +101,10 @@ def translate(
         $ regard translate --model folder --file lines.fr > lines.en
         $ regard translate --model folder --alternatives 4 --json < lines.fr
     """
+    if glossary is not None:
+        from regard.translation.glossary import read_glossary
+
+        glossary = read_glossary(glossary)
     streamed = not isinstance(texts, str | Sequence)
     config = TranslateConfig(
         beams=beams,
@@ -106,6 +114,7 @@ def translate(
         must=(must,) if isinstance(must, str) else tuple(must),
         ban=(ban,) if isinstance(ban, str) else tuple(ban),
         begin=begin,
+        glossary=glossary,
         shortlist=shortlist,
         batch=batch,
         coin=streamed and alternatives == 1 if coin is None else coin,
@@ -221,7 +230,7 @@ def open_translator(
         counting = isinstance(model, WordTranslator)
         if counting or translator_kind(Path(model)) is not None:
             wishes: dict[str, object] = {"explain": explain, "edit": edit} | {
-                n: getattr(config, n) for n in ("must", "ban", "begin")
+                n: getattr(config, n) for n in ("must", "ban", "begin", "glossary")
             }
             if asked := [name for name, wish in wishes.items() if wish]:
                 wrong = f"{asked[0]} by a model that counts words"
