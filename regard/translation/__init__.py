@@ -6,15 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from regard.ambient import choose_device, note, progress
 from regard.errors import RegardError, UsageError
+from regard.files import write_whole
 from regard.result import Failed
 from regard.translation.config import DOING, TranslateConfig
+from regard.translation.formats import FORMATS, TextDocument, WordDocument, open_document
 from regard.translation.results import (
     Alternative,
     Explanation,
+    TranslatedDocument,
     Translation,
     WordChoice,
     share_out,
@@ -25,7 +28,7 @@ from regard.verbs import (
     File,
     ModelLike,
     Precision,
-    Texts,
+    Words,
     group_texts,
     one_or_several,
     verb,
@@ -39,11 +42,15 @@ if TYPE_CHECKING:
 SORTED = 1024  # lines of a stream that are sorted by length before they are cut into batches
 NEAR = 64  # the first of them, so that output starts soon
 
+TextsOrFile = Annotated[str | Path | Iterable[str | RegardError], Words("each", FORMATS)]
+"""One text, several, or a document, by its Path."""
+
 
 @verb
 def translate(
-    texts: Texts,
+    texts: TextsOrFile,
     *,
+    out: str | Path | None = None,
     model: ModelLike = "fr-en",
     explain: bool = False,
     beams: Count = 4,
@@ -62,15 +69,17 @@ def translate(
     strict: bool | None = None,
     precision: Precision = "auto",
     edit: EditsLike = (),
-) -> Translation | Iterator[Translation | Failed]:
-    """Translate texts by beam search, sentence by sentence.
+) -> Translation | TranslatedDocument | Iterator[Translation | Failed]:
+    """Translate texts or a document by beam search, sentence by sentence.
 
     `--explain` shows where each word came from; `--save why.html` writes it as a page, `--save
     why.png` a picture of the alignment.
 
     Args:
         texts: one text, which gives one translation, or several, which give an iterator of them;
-            sentences, paragraphs, code with comments, tables: what is no language stays.
+            sentences, paragraphs, code with comments, tables: what is no language stays. Or the
+            Path of a document that keeps its form: .docx, .html, .md, .srt, .vtt, else lines.
+        out: of a document: the new file; without it, its text is the result.
         model: a translator: a folder, the name of a model in the box, or an opened Kit.
         explain: whether to say where each word came from, how sure it is, how rare its source.
         beams: width of the beam.
@@ -99,12 +108,22 @@ def translate(
         "I'm a cat."
         $ regard translate --alternatives 4 --explain "Il m'a entarté."
         $ regard translate --model folder --file lines.fr > lines.en
-        $ regard translate --model folder --alternatives 4 --json < lines.fr
+        $ regard translate --file report.docx --out report.en.docx --glossary terms.tsv
     """
     if glossary is not None:
         from regard.translation.glossary import read_glossary
 
         glossary = read_glossary(glossary)
+    document, file = None, texts
+    if isinstance(texts, Path):
+        document = open_document(texts, None if out is None else Path(out))
+        texts = [passage.text for passage in document.passages]
+        if explain or alternatives > 1:
+            wrong = "reasons or alternatives for a document"
+            raise UsageError(DOING, wrong, "one translation of each passage")
+    elif out is not None:
+        fix = "--file FILE, in Python a Path"
+        raise UsageError(DOING, f"texts to be written to {out}", "one document", fix)
     streamed = not isinstance(texts, str | Sequence)
     config = TranslateConfig(
         beams=beams,
@@ -133,11 +152,30 @@ def translate(
     )
     groups = chain([first[:NEAR], first[NEAR:]], lines)
     results = _translate_groups(opened, groups, words and alternatives > 1, explain, streamed)
+    if document is not None:
+        return _write_document(document, results, str(file), out)
     if not isinstance(texts, str):
         return results
     (result,) = results
     assert isinstance(result, Translation)
     return result
+
+
+def _write_document(
+    document: TextDocument | WordDocument,
+    results: Iterator[Translation | Failed],
+    file: str,
+    out: str | Path | None,
+) -> TranslatedDocument:
+    """The document with the translations of its passages, as a file or as a text."""
+    texts = [one.text if isinstance(one, Translation) else "" for one in results]
+    answers = dict(zip(document.passages, texts, strict=True))
+    copied = sum(passage.text == answer for passage, answer in answers.items())
+    data = document.write(answers)
+    if out is None:
+        return TranslatedDocument(file, None, len(answers), copied, data.decode())
+    write_whole(Path(out), data)
+    return TranslatedDocument(file, str(out), len(answers), copied)
 
 
 def _translate_groups(
