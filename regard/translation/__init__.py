@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from regard.ambient import choose_device, note, progress
 from regard.errors import RegardError, UsageError
-from regard.files import write_whole
 from regard.result import Failed
 from regard.translation.config import DOING, TranslateConfig
-from regard.translation.formats import FORMATS, TextDocument, WordDocument, open_document
+from regard.translation.formats import READERS, DocumentFile
 from regard.translation.results import (
     Alternative,
     Explanation,
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 SORTED = 1024  # lines of a stream that are sorted by length before they are cut into batches
 NEAR = 64  # the first of them, so that output starts soon
 
-TextsOrFile = Annotated[str | Path | Iterable[str | RegardError], Words("each", FORMATS)]
+TextsOrFile = Annotated[str | Path | Iterable[str | RegardError], Words("each", tuple(READERS))]
 """One text, several, or a document, by its Path."""
 
 
@@ -114,16 +113,13 @@ def translate(
         from regard.translation.glossary import read_glossary
 
         glossary = read_glossary(glossary)
-    document, file = None, texts
+    document = None
     if isinstance(texts, Path):
-        document = open_document(texts, None if out is None else Path(out))
+        document = DocumentFile(texts, None if out is None else Path(out))
         texts = [passage.text for passage in document.passages]
-        if explain or alternatives > 1:
-            wrong = "reasons or alternatives for a document"
-            raise UsageError(DOING, wrong, "one translation of each passage")
-    elif out is not None:
-        fix = "--file FILE, in Python a Path"
-        raise UsageError(DOING, f"texts to be written to {out}", "one document", fix)
+    if (document is None and out is not None) or (document and (explain or alternatives > 1)):
+        wrong = "texts with a file to write to, or a document with reasons or alternatives"
+        raise UsageError(DOING, wrong, "one document (--file FILE, in Python a Path), to a file")
     streamed = not isinstance(texts, str | Sequence)
     config = TranslateConfig(
         beams=beams,
@@ -153,29 +149,12 @@ def translate(
     groups = chain([first[:NEAR], first[NEAR:]], lines)
     results = _translate_groups(opened, groups, words and alternatives > 1, explain, streamed)
     if document is not None:
-        return _write_document(document, results, str(file), out)
+        return document.write(one.text for one in results if isinstance(one, Translation))
     if not isinstance(texts, str):
         return results
     (result,) = results
     assert isinstance(result, Translation)
     return result
-
-
-def _write_document(
-    document: TextDocument | WordDocument,
-    results: Iterator[Translation | Failed],
-    file: str,
-    out: str | Path | None,
-) -> TranslatedDocument:
-    """The document with the translations of its passages, as a file or as a text."""
-    texts = [one.text if isinstance(one, Translation) else "" for one in results]
-    answers = dict(zip(document.passages, texts, strict=True))
-    copied = sum(passage.text == answer for passage, answer in answers.items())
-    data = document.write(answers)
-    if out is None:
-        return TranslatedDocument(file, None, len(answers), copied, data.decode())
-    write_whole(Path(out), data)
-    return TranslatedDocument(file, str(out), len(answers), copied)
 
 
 def _translate_groups(

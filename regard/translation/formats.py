@@ -10,27 +10,29 @@ import html
 import io
 import re
 import textwrap
-from collections import Counter
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from regard.errors import DataError, UsageError, bad_byte
-from regard.files import check_places
+from regard.files import check_places, write_whole
+from regard.translation.results import TranslatedDocument
 
 DOING = "translating a document"
 OWN_TAG = re.compile(r"(</?x\d+>)")
+LAST_TAG = re.compile(r"</?x\d+>\Z")
 
 
 class Mark(NamedTuple):
     """What stands in a document and is no text of it."""
 
-    form: Any
-    """What is written: a string, items where it holds passages, or something of a Word file."""
+    form: str | Items
+    """As it is written; items where there are passages in it."""
     name: str = ""
-    """What opens and what closes it have one name; "" does neither."""
+    """What opens and what closes have one name; "" does neither."""
     closes: bool = False
 
 
@@ -46,148 +48,116 @@ class Passage:
     indent: str
     """Before each line but the first."""
 
-    def restore(self, answer: str) -> Iterator[str | Mark]:
+    def restore(self, answer: str) -> list[str | Mark]:
         """A translation in lines as long as they were, with its marks.
 
         Where these are not as they were, all stand in front, so that none is lost.
         """
         if len(self.lines) > 1:
-            wrap = textwrap.TextWrapper(break_long_words=False, break_on_hyphens=False)
-            wrap.width = max(map(len, self.lines))
-            if len(wrap.wrap(answer)) > len(self.lines):
-                wrap.width = max(wrap.width, len(answer) // len(self.lines) + 8)
-            answer = f"\n{self.indent}".join(wrap.wrap(answer))
+            width = max(*map(len, self.lines), len(answer) // len(self.lines) + 8)
+            lines = textwrap.wrap(answer, width, break_long_words=False, break_on_hyphens=False)
+            answer = f"\n{self.indent}".join(lines)
         parts = OWN_TAG.split(answer)
-        open_tags, nested = list[str](), sorted(parts[1::2]) == sorted(self.marks)
-        for tag in parts[1::2]:
-            if tag.startswith("</"):
-                nested = nested and open_tags[-1:] == [f"<{tag[2:]}"]
-                del open_tags[-1:]
-            elif f"</{tag[1:]}" in self.marks:
-                open_tags.append(tag)
-        if not nested:
+        tags = parts[1::2]
+        pairs, rest = None, "".join(tag for tag in tags if tag[1] == "/" or closing(tag) in tags)
+        while pairs != rest:
+            pairs, rest = rest, re.sub(r"<(x\d+)></\1>", "", rest)
+        if rest or sorted(tags) != sorted(self.marks):
             parts = [*self.marks, " ".join("".join(parts[::2]).split())]
-        yield from (self.marks.get(part, part) for part in parts)
+        return [self.marks.get(part, part) for part in parts]
 
 
 Items: TypeAlias = list[str | Mark | Passage]
 
 
-def gather(items: Iterable[str | Mark], indent: str | None = None) -> Items:
+def closing(tag: str) -> str:
+    """The tag that closes what this one opens."""
+    return f"</{tag[1:]}"
+
+
+def gather(items: Sequence[str | Mark], indent: str | None = None) -> Items:
     """Texts and marks as one passage, with the marks and blanks around it."""
-    rest = [item for item in items if item]
-    partner = pair_marks(rest)
-
-    def is_outside(n: int) -> bool:
-        item = rest[n]
-        return n not in partner if isinstance(item, Mark) else not item.strip()
-
-    first, end = 0, len(rest)
-    while first < end:
-        if is_outside(first):
-            first += 1
-        elif is_outside(end - 1):
-            end -= 1
-        elif partner.get(first) == first + 1:  # nothing between the two
-            first += 2
-        elif partner.get(first) == end - 1:
-            first, end = first + 1, end - 1
-        else:
-            break
-    text, marks = "", dict[str, Mark]()
-    for n, item in enumerate(rest[first:end], first):
+    text, marks, opened = "", dict[str, Mark](), list[tuple[str, str]]()
+    for n, item in enumerate(items):
+        tag = f"<x{n}>"
         if isinstance(item, Mark):
-            opener = min(n, partner.get(n, n))
-            tag = f"<x{n}>" if opener == n else f"</x{opener}>"
+            if not item.closes:
+                opened.append((item.name, tag))
+            elif same := [at for at, (name, _) in enumerate(opened) if name == item.name]:
+                tag = closing(opened[same[-1]][1])
+                del opened[same[-1] :]
             marks[tag] = item
         text += tag if isinstance(item, Mark) else item
-    inner = text.strip()
-    if not any(map(str.isalpha, OWN_TAG.sub("", inner))):
-        return [*rest]
-    before, _, after = text.partition(inner)
-    lines = inner.split("\n")
-    if indent is None and len(lines) > 1:
-        indent = lines[1][: len(lines[1]) - len(lines[1].lstrip())]
-    passage = Passage(" ".join(inner.split()), marks, lines, indent or "")
-    return [*rest[:first], before, passage, after, *rest[end:]]
+    if not any(map(str.isalpha, OWN_TAG.sub("", text))):
+        return [*items]
+    start, end = 0, len(text)
+    while True:
+        start, end = end - len(text[start:end].lstrip()), start + len(text[start:end].rstrip())
+        first, last = OWN_TAG.match(text, start, end), LAST_TAG.search(text, start, end)
+        if first and closing(first[0]) not in marks:
+            start = first.end()
+        elif last and last[0][1] == "x" and closing(last[0]) not in marks:
+            end = last.start()
+        elif first and last and last[0] == closing(first[0]):
+            start, end = first.end(), last.start()
+        else:
+            break
+    lines = text[start:end].split("\n")
+    if indent is None:
+        indent = lines[-1][: len(lines[-1]) - len(lines[-1].lstrip())]
+    before, inner, after = (OWN_TAG.split(t) for t in (text[:start], text[start:end], text[end:]))
+    own = {tag: marks[tag] for tag in inner[1::2]}
+    passage = Passage(" ".join(text[start:end].split()), own, lines, indent)
+    left, right = ([marks.get(part, part) for part in side] for side in (before, after))
+    return [*left, passage, *right]
 
 
-def pair_marks(items: Sequence[str | Mark]) -> dict[int, int]:
-    """Marks that open and close the same, both ways; others have no partner."""
-    partner, open_marks = dict[int, int](), list[tuple[str, int]]()
-    for n, item in enumerate(items):
-        if not isinstance(item, Mark) or not item.name:
-            continue
-        if not item.closes:
-            open_marks.append((item.name, n))
-            continue
-        for at in range(len(open_marks) - 1, -1, -1):
-            name, opener = open_marks[at]
-            if name == item.name:
-                partner |= {n: opener, opener: n}
-                del open_marks[at:]
-                break
-    return partner
-
-
-def cut_marks(text: str, pattern: re.Pattern[str]) -> Iterator[str | Mark]:
+def cut_marks(text: str, pattern: re.Pattern[str]) -> list[str | Mark]:
     """A text cut at its marks; the pattern's groups say of which kind each is."""
-    at, opened = 0, set[str]()
+    items, at, opened = list[str | Mark](), 0, set[str]()
     for match in pattern.finditer(text):
         kind, written = match.lastgroup, match[0]
-        if kind is None:  # a mark that is written for itself: \*
+        if kind is None:  # a mark that stands for itself: \*
             continue
-        yield text[at : match.start()]
+        items.append(text[at : match.start()])
         at = match.end()
-        if kind == "both":
-            yield Mark(written, written, written in opened)
-            opened ^= {written}
-        elif kind == "link":
-            yield Mark(written, "link", written[0] == "]")
-        else:
-            name = re.match(r"</?(\w+)", written) if kind == "tag" else None
-            yield Mark(written, name[1] if name else "", written.startswith("</"))
-    yield text[at:]
+        name = {"both": written, "link": "link"}.get(kind, "")
+        if kind == "tag":
+            name = re.findall(r"\w+", written)[0]
+        closes = written in opened or written.startswith(("</", "]"))
+        items.append(Mark(written, name, closes))
+        opened ^= {written} if kind == "both" else set()
+    return [*items, text[at:]]
 
 
-# Texts --------------------------------------------------------------------------------------------
+# Forms --------------------------------------------------------------------------------------------
 
 
 def read_plain(text: str, name: str) -> Items:
     """Each line is a passage."""
-    items: Items = []
-    for line in text.splitlines(keepends=True):
-        items += gather([line])
-    return items
+    return [item for line in text.splitlines(keepends=True) for item in gather([line])]
 
 
 SUBTITLE_MARK = re.compile(r"(?P<tag></?[A-Za-z][^<>]*>)|(?P<code>\{\\[^{}]*\}|<\d[\d:.]*>)")
-TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s+-->\s+(?:\d+:)?\d+:\d+[.,]\d+")
-SPEECH = re.compile(r"(?<=\n)(?=\s*[-–—])")  # what another one says begins with a dash
+TIMES = re.compile(r"^[ \t]*(?:\d+:)?\d+:\d+[.,]\d+[ \t]+-->.*\n?", re.MULTILINE)
+SPEECH = re.compile(r"(?:\A|(?<=\n))(?=[ \t]*[-–—])")  # in a dialogue: who speaks next
 
 
 def read_subtitles(text: str, name: str) -> Items:
     """What each cue says is a passage, of a dialogue each line; numbers and times stay."""
     items: Items = []
-    number, cues = 1, 0
+    line, notes = 1, text.startswith("WEBVTT") and "-->" in text  # which has blocks without times
     for block in re.split(r"(\n(?:[ \t]*\n)+)", text):
-        lines = block.split("\n")
-        timed = next((n for n, line in enumerate(lines, 1) if TIMES.match(line)), 0)
-        if timed:
-            cues += 1
-            items.append(Mark("".join(f"{line}\n" for line in lines[:timed])))
-            for speech in SPEECH.split("\n".join(lines[timed:])):
-                said = speech.lstrip(" \t-–—")
-                dash = speech[: len(speech) - len(said)]
-                items += [Mark(dash), *gather(cut_marks(said, SUBTITLE_MARK))]
-        elif block.strip() and not text.startswith("WEBVTT"):  # which has notes and styles too
-            problem = f"{name}, line {number}: {lines[0][:40]!r}"
-            raise DataError(DOING, problem, "a number and a line 00:00:01,000 --> 00:00:02,000")
-        else:
-            items.append(Mark(block))
-        number += len(lines) - 1
-    if not cues:
-        raise DataError(DOING, f"{name} has no times", "lines 00:00:01,000 --> 00:00:02,000")
+        times = TIMES.search(block)
+        if times is None and block.strip() and not notes:
+            problem = f"{name}, line {line}: {block.strip()[:40]!r} without a time"
+            raise DataError(DOING, problem, "a line 00:00:01,000 --> 00:00:02,000 before each text")
+        at = times.end() if times else len(block)
+        items.append(Mark(block[:at]))
+        for speech in SPEECH.split(block[at:]):
+            said = speech.lstrip(" \t-–—")
+            items += [Mark(speech.removesuffix(said)), *gather(cut_marks(said, SUBTITLE_MARK))]
+        line += block.count("\n")
     return items
 
 
@@ -201,7 +171,7 @@ MARKDOWN_MARK = re.compile(
     r"|(?P<both>(?:\*{1,3}+|~~)(?!\s)|(?<!\s)(?:\*{1,3}+|~~)|(?<!\w)__?(?=\S)|(?<=\S)__?(?!\w))",
     re.DOTALL,
 )
-FRONT_MATTER = re.compile(r"---\n.*?\n(?:---|\.\.\.)\n", re.DOTALL)
+FRONT_MATTER = re.compile(r"(?:---\n.*?\n(?:---|\.\.\.)\n)?", re.DOTALL)
 
 
 def read_markdown(text: str, name: str) -> Items:
@@ -210,28 +180,23 @@ def read_markdown(text: str, name: str) -> Items:
 
     front = FRONT_MATTER.match(text)
     at = front.end() if front else 0
-    parsed = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text[at:])
-    starts = [at]
-    for line in text[at:].split("\n"):
-        starts.append(starts[-1] + len(line) + 1)
+    starts = [at, *(at + match.end() for match in re.finditer("\n|$", text[at:]))]
     items: Items = [Mark(text[:at])]
-    for token in parsed:
-        if token.type != "inline" or token.map is None:
-            continue
+    for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text[at:]):
+        first = token.map[0] if token.type == "inline" and token.map else -1
         spans = list[tuple[int, int]]()
-        for number, line in enumerate(token.content.split("\n"), token.map[0]):
+        for number, line in enumerate(token.content.split("\n") if first >= 0 else [], first):
             start = text.find(line.strip(), max(at, starts[number]), starts[number + 1])
             if start >= 0:  # a cell with an escaped bar is written otherwise
                 spans.append((start, start + len(line.strip())))
         while spans:
             breaks = (n for n, (_, end) in enumerate(spans, 1) if text[end : end + 2] == "  ")
             size = next(breaks, len(spans))
-            (start, _), (_, end) = spans[0], spans[size - 1]
-            second = spans[1][0] if size > 1 else 0
+            before, second = spans[0][0], spans[min(1, size - 1)][0]
             joined = "\n".join(text[slice(*span)] for span in spans[:size])
             indent = text[text.rfind("\n", 0, second) + 1 : second]
-            items += [Mark(text[at:start]), *gather(cut_marks(joined, MARKDOWN_MARK), indent)]
-            at, spans = end, spans[size:]
+            items += [Mark(text[at:before]), *gather(cut_marks(joined, MARKDOWN_MARK), indent)]
+            at, spans = spans[size - 1][1], spans[size:]
     return [*items, Mark(text[at:])]
 
 
@@ -239,14 +204,12 @@ PAGE_MARK = re.compile(
     r"<!--.*?-->|<[!?][^>]*>|</?([A-Za-z][\w:-]*)(?:[^<>\"']|\"[^\"]*\"|'[^']*')*+>", re.DOTALL
 )
 INLINE = frozenset(
-    "a abbr b bdi bdo big cite code del dfn em font i img ins kbd label mark q s samp small "
-    "span strike strong sub sup time tt u var wbr".split()
+    "a abbr b bdi bdo big cite code del dfn em font i img ins kbd label mark q s samp small span "
+    "strike strong sub sup time tt u var wbr".split()
 )
 UNTOUCHED = frozenset("code kbd math pre samp script style svg template textarea var".split())
-NO_TRANSLATION = re.compile(r"\stranslate\s*=\s*[\"']?no\b", re.IGNORECASE)
 ATTRIBUTE = re.compile(
-    r"(?<=\s)(?:alt|title|placeholder|aria-label)\s*=\s*([\"'])(?P<value>.*?)\1",
-    re.DOTALL | re.IGNORECASE,
+    r"(\s(?:alt|title|placeholder|aria-label)\s*=\s*(?:\"(?=[^\"]*\")|'(?=[^']*')))", re.IGNORECASE
 )
 
 
@@ -260,61 +223,140 @@ def read_page(text: str, name: str) -> Items:
         line = text.count("\n", 0, start) + 1
         return DataError(DOING, f"{name}, line {line}: {problem}", expected)
 
-    while at < len(text):
-        match = PAGE_MARK.search(text, at)
-        start, end = match.span() if match else (len(text), len(text))
-        if broken := re.search(r"<[/A-Za-z!]", text[at:start]):
-            shown = text[at + broken.start() :].split("\n")[0][:40]
-            raise fail(at + broken.start(), f"a tag without end: {shown}", "a > after each <")
-        inline.append(html.unescape(text[at:start]))
-        if match is None:
-            break
-        tag, written, at = (match[1] or "").lower(), match[0], end
-        closes = written.startswith("</")
-        if not closes and (tag in UNTOUCHED or NO_TRANSLATION.search(written)):
-            depth = 0 if written.endswith("/>") else 1
-            both = re.compile(rf"<(/?){tag}\b[^>]*>", re.IGNORECASE)
-            while depth:
-                other = both.search(text, at)
-                if other is None:
-                    raise fail(start, f"<{tag}> is never closed", f"</{tag}>")
-                at, depth = other.end(), depth + (-1 if other[1] else 1)
-            mark = Mark(text[start:at])
+    while match := PAGE_MARK.search(text, at):
+        inline.append(html.unescape(text[at : match.start()]))
+        written, tag, at = match[0], (match[1] or "").lower(), match.end()
+        mark = Mark(read_attributes(written), tag, written.startswith("</"))
+        kept = tag in UNTOUCHED or re.search(r"\stranslate=[\"']?no\b", written)
+        depth = 0 if mark.closes or written.endswith("/>") or not kept else 1
+        while depth:
+            other = re.compile(rf"<(/?){tag}\b[^>]*>", re.IGNORECASE).search(text, at)
+            if other is None:
+                raise fail(match.start(), f"<{tag}> is never closed", f"</{tag}>")
+            at, depth = other.end(), depth + (-1 if other[1] else 1)
+            mark = Mark(text[match.start() : at])
+        if tag in INLINE or not tag:
+            inline.append(mark)
         else:
-            mark = Mark(read_attributes(written), tag, closes)
-        if tag and tag not in INLINE:
             items += [*gather(inline), mark]
             inline = []
-        else:
-            inline.append(mark)
-    return [*items, *gather(inline)]
+    if broken := re.compile(r"<[/A-Za-z!].{0,40}").search(text, at):
+        raise fail(broken.start(), f"a tag without end: {broken[0]}", "a > after each <")
+    return [*items, *gather([*inline, html.unescape(text[at:])])]
 
 
 def read_attributes(tag: str) -> str | Items:
     """A tag as it is written or, where attributes are read by people, its items."""
+    first, *rest = ATTRIBUTE.split(tag)
+    items: Items = [Mark(first)]
+    for begin, after in zip(rest[::2], rest[1::2], strict=True):
+        value, quote, end = after.partition(begin[-1])
+        items += [Mark(begin), *gather([html.unescape(value)]), Mark(quote + end)]
+    return items if rest else tag
+
+
+WORD_PART = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml")
+WORD_TEXT = re.compile(r"<w:t(?:\s[^<>]*)?(?<!/)>([^<]*)(?=</w:t>)")
+PARAGRAPH = re.compile(r"</?w:p[ >]")
+UNSEEN = re.compile(r"<w:(?:lang|noProof|proofErr|lastRenderedPageBreak|bookmark\w+)\b[^<>]*>")
+"""What Word writes for itself."""
+NEW_RUN = re.compile(r"</w:t></w:r><w:r(?:\s[^<>]*)?>(?:<w:rPr>(.*?)</w:rPr>)?", re.DOTALL)
+
+
+def read_word(text: str, name: str) -> Items:
+    """Each paragraph of a part of a Word file is a passage; a run of another style is marked."""
     items: Items = []
-    at = 0
-    for match in ATTRIBUTE.finditer(tag):
-        start, end = match.span("value")
-        items += [Mark(tag[at:start]), *gather([html.unescape(tag[start:end])])]
-        at = end
-    return [*items, Mark(tag[at:])] if items else tag
+    inline, usual, style = list[str | Mark](), "", ""
+    parts = WORD_TEXT.split(text)
+    for before, written in zip(parts[::2], [*parts[1::2], ""], strict=True):
+        mark = Mark(f'{before}<w:t xml:space="preserve">' if written else before)
+        run = NEW_RUN.fullmatch(UNSEEN.sub("", before))
+        link = re.search(r"<(/?)w:hyperlink\b", before)
+        styles = re.findall(r"<w:r(?:\s[^<>]*)?>(?:<w:rPr>(.*?)</w:rPr>)?", before, re.DOTALL)
+        style, last = UNSEEN.sub("", styles[-1]) if styles else style, style
+        if PARAGRAPH.search(before) or not written:
+            items += [*gather(inline), mark]
+            inline, usual = [], style
+        elif link:
+            inline.append(mark._replace(name="link", closes=bool(link[1])))
+        elif run is None or usual not in (style, last):
+            inline.append(mark)
+        elif style != last:
+            inline.append(mark._replace(name=style + last, closes=style == usual))
+        inline.append(html.unescape(written))
+    return [*items, *inline]
 
 
-class TextDocument:
-    """A document that is a text."""
+# Files --------------------------------------------------------------------------------------------
 
-    def __init__(self, text: str, name: str, suffix: str) -> None:
-        read, self.escape = READERS.get(suffix, (read_plain, str))
-        self.bom = "\ufeff" if text.startswith("\ufeff") else ""
-        self.newline = "\r\n" if "\r\n" in text else "\n"
-        self.items = read(text.removeprefix(self.bom).replace("\r\n", "\n"), name)
-        self.passages = list(find_passages(self.items))
+READERS = {
+    ".html": read_page,
+    ".htm": read_page,
+    ".md": read_markdown,
+    ".markdown": read_markdown,
+    ".srt": read_subtitles,
+    ".vtt": read_subtitles,
+    ".docx": read_word,
+}
+"""What reads files that end so; others are lines of text."""
 
-    def write(self, answers: Mapping[Passage, str]) -> bytes:
-        """The document with translations instead of its passages."""
-        text = "".join(write_items(self.items, answers, self.escape))
-        return (self.bom + text.replace("\n", self.newline)).encode()
+
+class DocumentFile:
+    """A document, and where its translation is to go."""
+
+    def __init__(self, file: Path, out: Path | None) -> None:
+        self.file, self.out, self.suffix = file, out, file.suffix.lower()
+        same = out is None or self.suffix not in READERS or out.suffix.lower() == self.suffix
+        if not same or (out is None and self.suffix == ".docx"):
+            expected = f"a new file that ends in {self.suffix} as --out"
+            raise UsageError(DOING, f"{file} to {out or 'the terminal'}", expected)
+        check_places(out)
+        if out is not None and out.exists():
+            raise UsageError(DOING, f"{out} is there already", "a new file as --out")
+        try:
+            raw = {"": file.read_bytes()}
+            if self.suffix == ".docx":
+                with zipfile.ZipFile(file) as archive:
+                    raw = {n: archive.read(n) for n in archive.namelist() if WORD_PART.fullmatch(n)}
+                    archive.getinfo("word/document.xml")
+            texts = {name: data.decode("utf-8-sig") for name, data in raw.items()}
+        except OSError as error:
+            raise DataError(DOING, f"{file}: {error.strerror or error}", "a file") from None
+        except UnicodeDecodeError as error:
+            expected = f"UTF-8 text, or one of {' '.join(READERS)}"
+            raise DataError(DOING, f"{file}: {bad_byte(error)}", expected) from None
+        except (zipfile.BadZipFile, zlib.error, KeyError, RuntimeError) as error:
+            expected = "a zip archive as Word writes it"
+            raise DataError(DOING, f"{file} is no Word file: {error}", expected) from None
+        self.newline = "\r\n" if any("\r\n" in text for text in texts.values()) else "\n"
+        read = READERS.get(self.suffix, read_plain)
+        self.parts = {
+            name: read(text.replace("\r\n", "\n"), str(file)) for name, text in texts.items()
+        }
+        """The items of the text; of a Word file those of each text in it."""
+        self.passages = [p for items in self.parts.values() for p in find_passages(items)]
+
+    def write(self, texts: Iterable[str]) -> TranslatedDocument:
+        """The document with translations of its passages, in the new file or as a text."""
+        answers = dict(zip(self.passages, texts, strict=True))
+        copied = sum(passage.text == answer for passage, answer in answers.items())
+        escape = escape_text if self.suffix in (".html", ".htm", ".docx") else str
+        written = {
+            name: "".join(write_items(items, answers, escape)).replace("\n", self.newline)
+            for name, items in self.parts.items()
+        }
+        count = len(answers)
+        if self.out is None:
+            return TranslatedDocument(str(self.file), None, count, copied, written[""])
+        data = written.get("", "").encode()
+        if self.suffix == ".docx":
+            stream = io.BytesIO()
+            with zipfile.ZipFile(self.file) as old, zipfile.ZipFile(stream, "w") as new:
+                for info in old.infolist():
+                    new.writestr(info, written.get(info.filename, old.read(info)))
+            data = stream.getvalue()
+        write_whole(self.out, data)
+        return TranslatedDocument(str(self.file), str(self.out), count, copied)
 
 
 def find_passages(items: Iterable[str | Mark | Passage]) -> Iterator[Passage]:
@@ -323,7 +365,7 @@ def find_passages(items: Iterable[str | Mark | Passage]) -> Iterator[Passage]:
         if isinstance(item, Passage):
             yield item
             yield from find_passages(item.marks.values())
-        elif isinstance(item, Mark) and isinstance(item.form, list):
+        elif isinstance(item, Mark) and not isinstance(item.form, str):
             yield from find_passages(item.form)
 
 
@@ -338,168 +380,12 @@ def write_items(
             yield from write_items(item.restore(answers[item]), answers, escape)
         elif isinstance(item, str):
             yield escape(item)
-        elif isinstance(item.form, list):  # of a tag: quotes are escaped too
-            yield from write_items(item.form, answers, html.escape)
-        else:
+        elif isinstance(item.form, str):
             yield item.form
-
-
-# Word files ---------------------------------------------------------------------------------------
-
-WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-WORD_TEXTS = re.compile(r"/word/(?:document|header\d*|footer\d*)\.xml")
-UNSEEN = (f"{WORD}rPr", f"{WORD}lastRenderedPageBreak", f"{WORD}softHyphen")
-SPELT = {f"{WORD}t": "", f"{WORD}noBreakHyphen": "-"}
-CONTAINERS = (f"{WORD}hyperlink", f"{WORD}ins", f"{WORD}smartTag")
-
-
-class WordDocument:
-    """A Word file; each paragraph is a passage, runs of another form than most of it are marked."""
-
-    def __init__(self, data: bytes, name: str) -> None:
-        try:
-            import docx
-        except ImportError:
-            wrong, fix = "python-docx is not installed", "pip install regard[docx]"
-            raise UsageError(DOING, wrong, "what reads Word files", fix) from None
-        try:
-            self.file = docx.Document(io.BytesIO(data))
-        except Exception as error:  # of a zip, of XML, or of the library, for lack of a part
-            problem = f"{name} is no Word file: {type(error).__name__}: {error}"
-            raise DataError(DOING, problem, "a .docx file, a zip archive of XML") from None
-        self.paragraphs = dict[Any, Items]()
-        for part in self.file.part.package.iter_parts():
-            if WORD_TEXTS.fullmatch(str(part.partname)):
-                self.paragraphs |= {p: read_paragraph(p) for p in part.element.iter(f"{WORD}p")}
-        listed = (find_passages(items) for items in self.paragraphs.values())
-        self.passages = [passage for each in listed for passage in each]
-
-    def write(self, answers: Mapping[Passage, str]) -> bytes:
-        """The file with translations instead of its passages."""
-        for paragraph, items in self.paragraphs.items():
-            if any(isinstance(item, Passage) for item in items):
-                write_paragraph(paragraph, items, answers)
-        data = io.BytesIO()
-        self.file.save(data)
-        return data.getvalue()
-
-
-class RunForm(NamedTuple):
-    """What runs share: the paragraph or the link that they stand in, and their properties."""
-
-    parent: Any
-    properties: bytes
-
-
-def paragraph_runs(paragraph: Any) -> list[Any]:
-    """The runs of a paragraph and of links in it, not of text boxes."""
-    direct = [child for child in paragraph if child.tag in (f"{WORD}r", *CONTAINERS)]
-    runs = (child.findall(f"{WORD}r") if child.tag in CONTAINERS else [child] for child in direct)
-    return [run for each in runs for run in each]
-
-
-def read_paragraph(paragraph: Any) -> Items:
-    """Its text as a passage, and what else stands in it; the form of most of it comes first."""
-    from lxml import etree
-
-    def form_of(run: Any) -> RunForm:
-        properties = run.find(f"{WORD}rPr")
-        return RunForm(run.getparent(), b"" if properties is None else etree.tostring(properties))
-
-    runs = paragraph_runs(paragraph)
-    letters = Counter[RunForm]()
-    for run in runs:
-        letters[form_of(run)] += sum(len(text.text or "") for text in run.findall(f"{WORD}t"))
-    if not letters:
-        return []
-    usual = max(letters, key=lambda form: (form.parent is paragraph, letters[form]))
-    items = list[str | Mark]([Mark(usual)])
-    for number, (form, group) in enumerate(groupby(runs, form_of)):
-        inner = list[str | Mark]()
-        for child in (child for run in group for child in run):
-            if child.tag in SPELT:
-                inner.append(SPELT[child.tag] or child.text or "")
-            elif child.tag not in UNSEEN:
-                inner.append(Mark(child))
-        if form != usual:
-            inner = [Mark(form, str(number)), *inner, Mark(usual, str(number), True)]
-        items += inner
-    return gather(items)
-
-
-def write_paragraph(paragraph: Any, items: Items, answers: Mapping[Passage, str]) -> None:
-    """Put the translation into a paragraph, as runs of the forms that were there."""
-    from lxml import etree
-
-    runs = paragraph_runs(paragraph)
-    parents = [run.getparent() for run in runs]
-    at = paragraph.index(runs[0] if parents[0] is paragraph else parents[0])
-    for run, parent in zip(runs, parents, strict=True):
-        parent.remove(run)
-        if parent is not paragraph and not len(parent):
-            paragraph.remove(parent)
-    parts = (item.restore(answers[item]) if isinstance(item, Passage) else [item] for item in items)
-    new, place = list[Any](), list[Any]()
-    for part in (part for each in parts for part in each if part):
-        if isinstance(part, Mark) and isinstance(part.form, RunForm):
-            parent, properties = part.form
-            place = new
-            if parent is not paragraph:
-                place = parent.makeelement(parent.tag, dict(parent.attrib), parent.nsmap)
-                new.append(place)
-            continue
-        run = etree.fromstring(f'<w:r xmlns:w="{WORD[1:-1]}"/>')
-        if properties:
-            run.append(etree.fromstring(properties))
-        if isinstance(part, Mark):
-            run.append(part.form)
-        else:
-            run.append(run.makeelement(f"{WORD}t", {XML_SPACE: "preserve"}))
-            run[-1].text = part
-        place.append(run)
-    paragraph[at:at] = new
-
-
-# Files --------------------------------------------------------------------------------------------
+        else:  # a tag, in whose attributes quotes are escaped too
+            yield from write_items(item.form, answers, html.escape)
 
 
 def escape_text(text: str) -> str:
-    """A text between tags; models that read pages in training may write &amp; themselves."""
+    """A text between tags; models that saw pages in training may write &amp; themselves."""
     return html.escape(html.unescape(text), quote=False)
-
-
-READERS: dict[str, tuple[Callable[[str, str], Items], Callable[[str], str]]] = {
-    ".html": (read_page, escape_text),
-    ".htm": (read_page, escape_text),
-    ".md": (read_markdown, str),
-    ".markdown": (read_markdown, str),
-    ".srt": (read_subtitles, str),
-    ".vtt": (read_subtitles, str),
-}
-FORMATS = (".docx", *READERS)
-"""What files with a form of their own end with; others are lines of text."""
-
-
-def open_document(file: Path, out: Path | None) -> TextDocument | WordDocument:
-    """A document, and a check that it can be written."""
-    suffix = file.suffix.lower()
-    if out is None and suffix == ".docx":
-        raise UsageError(DOING, f"{file} would go to the terminal", "a new file as --out")
-    if out is not None:
-        check_places(out)
-        if out.exists():
-            raise UsageError(DOING, f"{out} is there already", "a new file as --out")
-        if suffix in FORMATS and out.suffix.lower() != suffix:
-            raise UsageError(DOING, f"{file} as {out}", f"an --out that ends in {suffix}")
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise DataError(DOING, f"{file}: {error.strerror or error}", "a file") from None
-    if suffix == ".docx":
-        return WordDocument(data, str(file))
-    try:
-        return TextDocument(data.decode(), str(file), suffix)
-    except UnicodeDecodeError as error:
-        expected = f"UTF-8 text, or one of {' '.join(FORMATS)}"
-        raise DataError(DOING, f"{file}: {bad_byte(error)}", expected) from None
