@@ -65,10 +65,12 @@ class Words:
     """How the words of a command become a text argument.
 
     each: every word is a text, and so is every line of `--file` or stdin; joined: the words are one
-    text, every line is a text; whole: the words, or the whole file, are one text.
+    text, every line is a text; whole: the words, or the whole file, are one text. A file that ends
+    with one of `documents`, or any with `--out`, is given as its Path where these are named.
     """
 
     how: Literal["each", "joined", "whole"]
+    documents: tuple[str, ...] = ()
 
 
 Texts = Annotated[str | Iterable[str | RegardError], Words("each")]

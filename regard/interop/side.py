@@ -19,6 +19,7 @@ KEPT = (
     "shortlist.safetensors",  # words that translations need (decode/shortlist.py)
     "written.txt.gz",  # words that training wrote (data/words.py)
     "numbers.json",  # how two languages write numbers (translation/repair.py)
+    "glossary.json",  # how terms of two languages inflect (translation/glossary.py)
     "words.tsv.gz",  # how often each word was seen in training (data/words.py)
 )
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from regard.ambient import choose_device, note, progress
 from regard.errors import DataError, RegardError, UsageError
 from regard.result import Failed
 from regard.translation.config import DOING, TranslateConfig
+from regard.translation.formats import READERS, DocumentFile
 from regard.translation.results import (
     Alternative,
     Explanation,
+    TranslatedDocument,
     Translation,
     WordChoice,
     share_out,
@@ -23,9 +25,10 @@ from regard.translation.results import (
 from regard.verbs import (
     Count,
     EditsLike,
+    File,
     ModelLike,
     Precision,
-    Texts,
+    Words,
     group_texts,
     one_or_several,
     verb,
@@ -39,11 +42,15 @@ if TYPE_CHECKING:
 SORTED = 1024  # lines of a stream that are sorted by length before they are cut into batches
 NEAR = 64  # the first of them, so that output starts soon
 
+TextsOrFile = Annotated[str | Path | Iterable[str | RegardError], Words("each", tuple(READERS))]
+"""One text, several, or a document, by its Path."""
+
 
 @verb
 def translate(
-    texts: Texts,
+    texts: TextsOrFile,
     *,
+    out: str | Path | None = None,
     model: ModelLike | None = None,
     to: str | None = None,
     explain: bool = False,
@@ -53,6 +60,7 @@ def translate(
     must: Sequence[str] = (),
     ban: Sequence[str] = (),
     begin: str = "",
+    glossary: File | Mapping[str, str] | None = None,
     coin: bool | None = None,
     alpha: float = 0.6,
     max_new: Count | None = None,
@@ -63,15 +71,17 @@ def translate(
     strict_language: bool = False,
     precision: Precision = "auto",
     edit: EditsLike = (),
-) -> Translation | Iterator[Translation | Failed]:
-    """Translate texts by beam search, sentence by sentence.
+) -> Translation | TranslatedDocument | Iterator[Translation | Failed]:
+    """Translate texts or a document by beam search, sentence by sentence.
 
     `--explain` shows where each word came from; `--save why.html` writes it as a page, `--save
     why.png` a picture of the alignment.
 
     Args:
         texts: one text, which gives one translation, or several, which give an iterator of them;
-            sentences, paragraphs, code with comments, tables: what is no language stays.
+            sentences, paragraphs, code with comments, tables: what is no language stays. Or the
+            Path of a document that keeps its form: .docx, .html, .md, .srt, .vtt, else lines.
+        out: of a document: the new file; without it, its text is the result.
         model: a translator: a folder, the name of a model in the box, or an opened Kit (the one of
             the box that writes `to` and reads what the first lines are in, all lines with one).
         to: code of the language to write, such as fr (English of French, French of English).
@@ -82,6 +92,8 @@ def translate(
         must: words that each translation holds.
         ban: words that none holds.
         begin: what each translation begins with.
+        glossary: terms and their translations: a file, source term TAB target term on each line, or
+            a mapping. Terms in small letters are found in any case and in the plural.
         coin: whether words may be made up that training never wrote, where the folder lists what
             it did (only for lines of a stream, one translation each).
         alpha: strength of the length penalty (Wu 2016); 0 prefers short translations.
@@ -101,12 +113,22 @@ def translate(
         >>> regard.translate("Je suis un chat.").text
         "I'm a cat."
         $ regard translate --alternatives 4 --explain "Il m'a entarté."
-        $ regard translate --to en --file lines.fr > lines.en
-        $ regard translate --model folder --alternatives 4 --json < lines.fr
-        $ regard translate --strict-language --file lines.fr
+        $ regard translate --to en --strict-language --file lines.fr > lines.en
+        $ regard translate --file report.docx --out report.en.docx --glossary terms.tsv
     """
     from regard.translation.direction import choose_model
 
+    if glossary is not None:
+        from regard.translation.glossary import read_glossary
+
+        glossary = read_glossary(glossary)
+    document = None
+    if isinstance(texts, Path):
+        document = DocumentFile(texts, None if out is None else Path(out))
+        texts = [passage.text for passage in document.passages]
+    if (document is None and out is not None) or (document and (explain or alternatives > 1)):
+        wrong = "texts with a file to write to, or a document with reasons or alternatives"
+        raise UsageError(DOING, wrong, "one document (--file FILE, in Python a Path), to a file")
     streamed = not isinstance(texts, str | Sequence)
     config = TranslateConfig(
         beams=beams,
@@ -116,6 +138,7 @@ def translate(
         must=(must,) if isinstance(must, str) else tuple(must),
         ban=(ban,) if isinstance(ban, str) else tuple(ban),
         begin=begin,
+        glossary=glossary,
         shortlist=shortlist,
         batch=batch,
         coin=streamed and alternatives == 1 if coin is None else coin,
@@ -135,6 +158,8 @@ def translate(
     groups = chain([first[:NEAR], first[NEAR:]], lines)
     several = words and alternatives > 1
     results = _translate_groups(opened, groups, several, explain, streamed, strict_language)
+    if document is not None:
+        return document.write(one.text for one in results if isinstance(one, Translation))
     if not isinstance(texts, str):
         return results
     (result,) = results
@@ -254,7 +279,7 @@ def open_translator(
         counting = isinstance(model, WordTranslator)
         if counting or translator_kind(Path(model)) is not None:
             wishes: dict[str, object] = {"explain": explain, "edit": edit} | {
-                n: getattr(config, n) for n in ("must", "ban", "begin")
+                n: getattr(config, n) for n in ("must", "ban", "begin", "glossary")
             }
             if asked := [name for name, wish in wishes.items() if wish]:
                 wrong = f"{asked[0]} by a model that counts words"

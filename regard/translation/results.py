@@ -188,6 +188,27 @@ class Translation(Result):
         )
 
 
+@dataclass(frozen=True)
+class TranslatedDocument(Result):
+    """{file}, translated."""
+
+    file: str
+    out: str | None
+    """The file that was written; without one, `text` is what would stand there."""
+    passages: int
+    """Paragraphs, headings, cells, cues, attributes."""
+    copied: int
+    """Of these, how many stayed as they were."""
+    text: str | None = shown(optional=True, default=None)
+
+    def parts(self) -> Iterator[str | Grid]:
+        """What was written where, or the text itself."""
+        if self.text is None:
+            yield from super().parts()
+        else:
+            yield self.text.removesuffix("\n")
+
+
 def share_out(logprobs: Sequence[float]) -> list[float]:
     """The probability of each among these."""
     best = max(logprobs)

@@ -30,6 +30,7 @@ from regard.errors import UsageError
 from regard.model.batch import Batch
 from regard.translation.config import DOING, TranslateConfig
 from regard.translation.document import Document, Part, Segment, TargetText, join
+from regard.translation.glossary import Glossary, Term, lacks_terms, put_terms
 from regard.translation.markup import put_marks
 from regard.translation.repair import coined_words, read_numbers
 from regard.translation.segment import Segmenter
@@ -57,6 +58,10 @@ class Job(NamedTuple):
     """There may be no answer: what is asked for perhaps cannot be had. Its source is alone."""
     text: str = ""
     """A translation that is there already: what is asked for is its log-probability."""
+    terms: tuple[Term, ...] = ()
+    """What that translation is to hold."""
+    source: str = ""
+    """With terms: the text of the source."""
 
 
 class Translator:
@@ -71,7 +76,9 @@ class Translator:
     ) -> None:
         if kit.model.config.target is None:
             raise UsageError(DOING, "a model without encoder", "an encoder-decoder")
-        self.kit, self.config, self.strict, self.pool = kit, config, strict, pool
+        self.kit, self.strict, self.pool = kit, strict, pool
+        self.config = replace(config, glossary=None)  # or it would travel with each job
+        self.glossary = Glossary(config.glossary, kit.files) if config.glossary else None
         self.segmenter = Segmenter(kit)
         self.numbers = read_numbers(kit.files)
 
@@ -96,6 +103,9 @@ class Translator:
             if self.numbers is not None:
                 mended = self.mend_numbers(mended)
             rest = iter(mended)
+            documents = [[next(rest) for _ in parts] for parts in documents]
+        if self.glossary is not None:
+            rest = iter(self.hold_terms([part for parts in documents for part in parts]))
             documents = [[next(rest) for _ in parts] for parts in documents]
         documents = [[put_marks(self.kit, part) for part in parts] for parts in documents]
         return [
@@ -199,6 +209,25 @@ class Translator:
         words = coined_words(segment.text, answer.text, self.kit.written or ())
         return [word.lower() for word in words] if segment.raised else words
 
+    def hold_terms(self, parts: Sequence[Part]) -> list[Part]:
+        """Parts whose translations hold the terms of the glossary, as far as they can be had."""
+        assert self.glossary is not None
+        jobs = dict[tuple[int, int], Job]()
+        for n, (segment, answers) in enumerate(parts):
+            terms = tuple(self.glossary.find(segment.text)) if segment.ids else ()
+            for m, answer in enumerate(answers):
+                if lacks_terms(answer.text, terms):
+                    text = self.kit.text(without_end(answer.tokens, self.kit.stops))
+                    jobs[n, m] = Job([segment.ids], self.config, True, text, terms, segment.text)
+        held = [list(part.translations) for part in parts]
+        for (n, m), answers in zip(jobs, self.run([*jobs.values()]), strict=True):
+            held[n][m : m + len(answers)] = [parts[n].segment.dress(answer) for answer in answers]
+        best = [{answer.text: answer for answer in reversed(answers)} for answers in held]
+        return [
+            Part(part.segment, [*texts.values()][::-1])
+            for part, texts in zip(parts, best, strict=True)
+        ]
+
     # Batches ------------------------------------------------------------------------------------
 
     def run(self, jobs: Sequence[Job], tell: Tell | None = None) -> list[list[TargetText]]:
@@ -232,9 +261,12 @@ class Translator:
     def do(self, job: Job) -> list[list[TargetText]]:
         """What becomes of each source of a job."""
         search = SentenceSearch(self.kit, job.config, self.strict)
-        if job.text:
-            return [[search.judge(row, job.text)] for row in job.rows]
         try:
+            if job.terms and self.glossary is not None:
+                inputs = job.rows[0], job.source, job.text, job.terms
+                return [put_terms(search, self.glossary, *inputs)]
+            if job.text:
+                return [[search.judge(row, job.text)] for row in job.rows]
             return search.translate(job.rows)
         except UsageError:
             if not job.optional:
