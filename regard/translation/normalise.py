@@ -111,10 +111,21 @@ def is_other_language(text: str, language: str) -> bool:
     """Whether the small words of a text are those of another language than this, by its code."""
     if language not in LANGUAGES:
         return False
-    words = re.findall(r"[^\W\d_]+'?", text.lower())
-    counts = {name: sum(map(small.__contains__, words)) for name, small in LANGUAGES.items()}
+    counts = count_small_words(text)
     most = max(counts.values())
     return most >= 2 and most > 2 * counts[language]
+
+
+def main_language(text: str) -> str:
+    """The code of the language whose small words a text has most of."""
+    counts = count_small_words(text)
+    return max(counts, key=lambda name: counts[name])
+
+
+def count_small_words(text: str) -> dict[str, int]:
+    """How many small words of each language a text has."""
+    words = re.findall(r"[^\W\d_]+'?", text.lower())
+    return {name: sum(map(small.__contains__, words)) for name, small in LANGUAGES.items()}
 
 
 def is_foreign(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> bool:

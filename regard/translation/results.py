@@ -67,6 +67,20 @@ class TargetWord(Row):
 
 
 @dataclass(frozen=True)
+class Example(Row):
+    """A pair of sentences that shows what a word became."""
+
+    word: str
+    """As it stands there: the word that was looked up, or an inflection of it."""
+    phrase: str
+    """What it became; "" where that is not clear."""
+    source: str
+    target: str
+    origin: str
+    """Corpus or file, and line."""
+
+
+@dataclass(frozen=True)
 class Explanation(Row):
     """One sentence and the reasons for its translation."""
 
