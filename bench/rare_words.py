@@ -44,7 +44,7 @@ class Case(NamedTuple):
 def find_cases(
     judge: Kit, pairs: Sequence[Pair], counts: Mapping[str, int], least: int, most: int
 ) -> Iterator[Case]:
-    """Words seen `least` to `most` times, in small letters and not copied, whose phrase is clear."""
+    """Words seen `least` to `most` times, no names and not copied, whose phrase is clear."""
     small = {word for word, _ in count_words(target for _, target in pairs).most_common(SMALL)}
     rare = dict[int, list[int]]()
     for n, (source, target) in enumerate(pairs):

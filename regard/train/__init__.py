@@ -546,7 +546,7 @@ def memory(model: File, files: Files, *, seen: Count = 10, each: Count = 2) -> L
         each: pairs of each word, at most.
 
     Example:
-        >>> regard.train.memory("folder", "train.tsv").words
+        >>> regard.train.memory("folder", "train.tsv", seen=50).words
         1200
         $ regard train memory folder train.tsv
         $ regard train memory folder train.tsv.xz more.tsv --seen 5

@@ -22,6 +22,7 @@ from regard.translation.results import Alternative, Explanation, SourceWord, Tar
 
 if TYPE_CHECKING:
     from regard.kit import Kit
+    from regard.translation.memory import Memory
 
 RARE = 10  # a word seen less often than this was hardly learnt
 MANY = 3  # pieces of a word that the vocabulary hardly knows, where no counts are at hand
@@ -52,14 +53,15 @@ def seen_in_training(kit: Kit) -> dict[str, int] | None:
 
 
 def explain_document(
-    kit: Kit, document: Document, counts: Mapping[str, int] | None
+    memory: Memory, document: Document, counts: Mapping[str, int] | None
 ) -> list[Explanation]:
-    """Each sentence of a document."""
-    return [explain_part(kit, part, counts) for part in document.parts]
+    """Each sentence of a document, by the model of a memory."""
+    return [explain_part(memory, part, counts) for part in document.parts]
 
 
-def explain_part(kit: Kit, part: Part, counts: Mapping[str, int] | None) -> Explanation:
+def explain_part(memory: Memory, part: Part, counts: Mapping[str, int] | None) -> Explanation:
     """One sentence: the translation is read once more with the taps open."""
+    kit = memory.kit
     segment, best = part.segment, part.translations[0]
     shares = share_out([answer.logprob for answer in part.translations])
     others = [
@@ -67,19 +69,23 @@ def explain_part(kit: Kit, part: Part, counts: Mapping[str, int] | None) -> Expl
         for answer, share in zip(part.translations, shares, strict=True)
     ]
     if not segment.ids:
-        return Explanation(segment.text, best.text, [], [], [], [], others, copied=True)
+        entry = memory.sentences.get(segment.text)
+        origin = entry.origin if entry else ""
+        return Explanation(segment.text, best.text, [], [], [], [], others, True, origin)
     tokens = without_end(best.tokens, kit.stops)
     across = look_across(kit, segment.ids, tokens)
     weights, links = align_words(kit, segment.text, tokens, across, align_config(kit.config))
     offsets = kit.text_tokenizer.offsets(segment.text)
+    heard = [source_word(segment.text, span, offsets, counts) for span in word_spans(segment.text)]
     return Explanation(
         segment.text,
         best.text,
-        [source_word(segment.text, span, offsets, counts) for span in word_spans(segment.text)],
+        heard,
         target_words(kit, tokens, across.logprobs, segment.raised),
         links,
         weights.tolist(),
         others,
+        examples=[example for word in heard if word.rare for example in memory.lookup(word.text)],
     )
 
 

@@ -45,6 +45,7 @@ FIRM = 0.45  # attention of a phrase to the word that it came from
 LONGEST_PHRASE, LONGEST_HINT = 7, 6  # words
 LONGEST_LINE = 10_000  # characters of a line of a user's file
 MOST_BYTES = 1 << 28  # of a memory that is unpacked: a small file may hold any size
+LONG = 150  # characters of a pair; of longer ones a word has one, where it has no other
 BATCH = 16  # pairs that are aligned together
 EXAMPLES = 3  # of one word
 
@@ -306,15 +307,23 @@ def choose_pairs(
         alike = length in LENGTHS and max(length, len(heard)) <= 2 * min(length, len(heard)) + 4
         if alike and familiar >= SHARE * len(spoken):
             for word in rare:
-                chosen[word].append((len(heard) + length, Entry(origin, source, target)))
-    return {word: [entry for _, entry in sorted(some)[: each + 1]] for word, some in chosen.items()}
+                size = len(source) + len(target)
+                chosen[word].append((size, Entry(origin, source, target)))
+    return {
+        word: [
+            entry
+            for n, (size, entry) in enumerate(sorted(some)[: each + 1])
+            if not n or size <= LONG
+        ]
+        for word, some in chosen.items()
+    }
 
 
 def align_entries(
     kit: Kit, pairs: Mapping[Entry, Sequence[str]], small: Collection[str]
 ) -> dict[tuple[Entry, str], tuple[int, int]]:
     """The first and last target word of what each word of a pair became, where that is clear."""
-    order = sorted(pairs, key=lambda entry: len(entry.source))
+    order = sorted(pairs, key=lambda entry: len(entry.source) + len(entry.target))
     spans = {}
     for start in track(range(0, len(order), BATCH), "aligning words"):
         batch = order[start : start + BATCH]

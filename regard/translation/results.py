@@ -97,10 +97,16 @@ class Explanation(Row):
     """The best, then the others that were asked for."""
     copied: bool = shown(json=False, default=False)
     """Nothing was translated: no letters, an address, code, a script the model does not know."""
+    remembered: str = ""
+    """Where the whole sentence stands in the user's memory, if it does."""
+    examples: list[Example] = field(default_factory=list)
+    """What rare words became in pairs of training and of the user's memory."""
 
     @property
     def notes(self) -> list[str]:
         """What a reader should know, a sentence each."""
+        if self.remembered:
+            return [f"This translation stands in {self.remembered}."]
         if self.copied:
             return ["Copied as it is: nothing here that this model translates."]
         return [self.note(n) for n, word in enumerate(self.source_words) if word.rare]
@@ -148,6 +154,10 @@ class Explanation(Row):
             ]
             yield Grid("", ("written", "from", "sure"), written, left=2)
         yield from self.notes
+        for example in self.examples:
+            became = f" became “{example.phrase}”" if example.phrase else ""
+            yield f"“{example.word}”{became} in {example.origin}:"
+            yield f"  {example.source}\n  → {example.target}"
 
 
 @dataclass(frozen=True)

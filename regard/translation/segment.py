@@ -79,7 +79,7 @@ class Segmenter:
         for segment, (best, *_) in parts:
             matches = KEPT.finditer(text, *segment.span)
             kept = [set_off(text, *match.span()) for match in matches]
-            if all(words.lower() in f" {best.text}".lower() for words in kept):
+            if not segment.ids or all(w.lower() in f" {best.text}".lower() for w in kept):
                 segments.append(segment)
                 continue
             lost = True
