@@ -57,6 +57,7 @@ def translate(
     beams: Count = 4,
     alternatives: Count = 1,
     words: bool = True,
+    memory: Sequence[str | Path] = (),
     must: Sequence[str] = (),
     ban: Sequence[str] = (),
     begin: str = "",
@@ -89,6 +90,8 @@ def translate(
         beams: width of the beam.
         alternatives: so many translations of each text, at most 200.
         words: with several translations, whether each word has alternatives too.
+        memory: your own sentence pairs, .tsv or .tmx files: a sentence that stands there is
+            translated so, and its rare words are shown.
         must: words that each translation holds.
         ban: words that none holds.
         begin: what each translation begins with.
@@ -154,6 +157,7 @@ def translate(
         precision=precision,
         edit=edit,
         explain=explain,
+        memory=(memory,) if isinstance(memory, str | Path) else tuple(memory),
     )
     groups = chain([first[:NEAR], first[NEAR:]], lines)
     several = words and alternatives > 1
@@ -213,7 +217,7 @@ def _translate_groups(
                 chosen = word_choices(network, document) if words and network else document.words
                 reasons = None
                 if explain and network:
-                    reasons = explain_document(network.kit, document, counts)
+                    reasons = explain_document(network.memory, document, counts)
                 yield describe(document, chosen if words else [], reasons, streamed)
                 empty += not line.strip()
             done += len(group)
@@ -258,6 +262,7 @@ def open_translator(
     precision: Precision = "auto",
     edit: EditsLike = (),
     explain: bool = False,
+    memory: Sequence[str | Path] = (),
 ) -> Iterator[Translator | CountingTranslator]:
     """A translator, ready for so many lines; on a CPU many are shared by a process for each core.
 
@@ -278,7 +283,7 @@ def open_translator(
     if not isinstance(model, Kit):
         counting = isinstance(model, WordTranslator)
         if counting or translator_kind(Path(model)) is not None:
-            wishes: dict[str, object] = {"explain": explain, "edit": edit} | {
+            wishes: dict[str, object] = {"explain": explain, "edit": edit, "memory": memory} | {
                 n: getattr(config, n) for n in ("must", "ban", "begin", "glossary")
             }
             if asked := [name for name, wish in wishes.items() if wish]:
@@ -307,7 +312,7 @@ def open_translator(
             count = min(config.alternatives, size)
             config = replace(config, beams=min(config.beams, size), alternatives=count)
         with kit.edit(edit):
-            translator = Translator(kit, config, strict)
+            translator = Translator(kit, config, strict, memory=memory)
             with start_workers(translator, several) if several > 1 else nullcontext():
                 yield translator
     finally:

@@ -6,13 +6,14 @@ Which source word a target word came from is read off cross-attention.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.data.pairs import Pair
 from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, word_spans, words
 from regard.decode.step import without_end
 from regard.errors import UsageError, check_names
@@ -21,6 +22,7 @@ from regard.translation.results import Alternative, Explanation, SourceWord, Tar
 
 if TYPE_CHECKING:
     from regard.kit import Kit
+    from regard.translation.memory import Memory
 
 RARE = 10  # a word seen less often than this was hardly learnt
 MANY = 3  # pieces of a word that the vocabulary hardly knows, where no counts are at hand
@@ -51,14 +53,15 @@ def seen_in_training(kit: Kit) -> dict[str, int] | None:
 
 
 def explain_document(
-    kit: Kit, document: Document, counts: Mapping[str, int] | None
+    memory: Memory, document: Document, counts: Mapping[str, int] | None
 ) -> list[Explanation]:
-    """Each sentence of a document."""
-    return [explain_part(kit, part, counts) for part in document.parts]
+    """Each sentence of a document, by the model of a memory."""
+    return [explain_part(memory, part, counts) for part in document.parts]
 
 
-def explain_part(kit: Kit, part: Part, counts: Mapping[str, int] | None) -> Explanation:
+def explain_part(memory: Memory, part: Part, counts: Mapping[str, int] | None) -> Explanation:
     """One sentence: the translation is read once more with the taps open."""
+    kit = memory.kit
     segment, best = part.segment, part.translations[0]
     shares = share_out([answer.logprob for answer in part.translations])
     others = [
@@ -66,19 +69,23 @@ def explain_part(kit: Kit, part: Part, counts: Mapping[str, int] | None) -> Expl
         for answer, share in zip(part.translations, shares, strict=True)
     ]
     if not segment.ids:
-        return Explanation(segment.text, best.text, [], [], [], [], others, copied=True)
+        entry = memory.sentences.get(segment.text)
+        origin = entry.origin if entry else ""
+        return Explanation(segment.text, best.text, [], [], [], [], others, True, origin)
     tokens = without_end(best.tokens, kit.stops)
     across = look_across(kit, segment.ids, tokens)
     weights, links = align_words(kit, segment.text, tokens, across, align_config(kit.config))
     offsets = kit.text_tokenizer.offsets(segment.text)
+    heard = [source_word(segment.text, span, offsets, counts) for span in word_spans(segment.text)]
     return Explanation(
         segment.text,
         best.text,
-        [source_word(segment.text, span, offsets, counts) for span in word_spans(segment.text)],
+        heard,
         target_words(kit, tokens, across.logprobs, segment.raised),
         links,
         weights.tolist(),
         others,
+        examples=[example for word in heard if word.rare for example in memory.lookup(word.text)],
     )
 
 
@@ -126,16 +133,23 @@ class Across(NamedTuple):
     """Of each token."""
 
 
+def cross_taps(kit: Kit) -> list[str]:
+    """Where each block looks at the source."""
+    taps = [name for name in kit.taps if name.endswith(".cross.pattern")]
+    if not taps:
+        wrong = "a model that sees one vector of its source"
+        raise UsageError("explaining a translation", wrong, "one with attention to its source")
+    return taps
+
+
 @torch.no_grad()
 def look_across(kit: Kit, row: Sequence[int], tokens: Sequence[int]) -> Across:
     """Cross-attention and log-probabilities of a translation that is there already."""
-    if not any(name.endswith(".cross.pattern") for name in kit.taps):
-        wrong = "a model that sees one vector of its source"
-        raise UsageError("explaining a translation", wrong, "one with attention to its source")
+    taps = cross_taps(kit)
     start = kit.batch([list(row)]).ids[0].tolist()
     whole = [*start, *tokens]
     batch = kit.batch([list(row)], [whole])  # alone, so that nothing depends on others
-    logits, seen = kit.hooked.run(batch, "decoder.*cross.pattern")
+    logits, seen = kit.hooked.run(batch, taps)
     first = len(start) - 1  # the step that writes the first token
     patterns = [pattern[0].float().mean(0)[first:-1].cpu() for pattern in seen.values()]
     log = logits[0, first:].float().log_softmax(-1)
@@ -157,12 +171,31 @@ def align_words(
     return weights, link_words(weights * alike, how.firm)
 
 
+@torch.no_grad()
+def align_pairs(kit: Kit, pairs: Sequence[Pair]) -> Iterator[Tensor]:
+    """Of each pair, how much each target word (row) came from each source word of its kind."""
+    tap, tokenizer = cross_taps(kit)[align_config(kit.config).block], kit.text_tokenizer
+    rows = tokenizer.encode_batch([source for source, _ in pairs])
+    written = tokenizer.encode_batch([t for _, t in pairs], special=False, side="target")
+    start = kit.batch(rows[:1]).ids[0].tolist()
+    batch = kit.batch(rows, [[*start, *tokens] for tokens in written])
+    _, seen = kit.hooked.run(batch, tap)
+    patterns = seen[tap].float().mean(1).cpu()
+    for (source, target), row, tokens, pattern in zip(pairs, rows, written, patterns, strict=True):
+        first = len(start) - 1  # the step that writes the first token
+        places = tokenizer.offsets(target, special=False, side="target")
+        yield word_weights(
+            pattern[first : first + len(tokens), : len(row)],
+            token_shares(places, word_spans(target)),
+            token_shares(tokenizer.offsets(source), word_spans(source)),
+        ) * same_kind(words(source), words(target))
+
+
 def token_shares(tokens: Sequence[Span], places: Sequence[Span]) -> Tensor:
     """How much of each token lies in each word (tokens, words); one outside all words gives 0."""
-    shares = torch.zeros(len(tokens), len(places))
-    for n, (start, end) in enumerate(tokens):
-        for m, (first, last) in enumerate(places):
-            shares[n, m] = max(0, min(end, last) - max(start, first))
+    start, end = torch.tensor(tokens).view(-1, 2, 1).unbind(1)  # (tokens, 1)
+    first, last = torch.tensor(places).view(-1, 2).T  # (words,)
+    shares = (end.minimum(last) - start.maximum(first)).clamp(min=0).float()
     return shares / shares.sum(1, keepdim=True).clamp(min=1)
 
 

@@ -67,6 +67,20 @@ class TargetWord(Row):
 
 
 @dataclass(frozen=True)
+class Example(Row):
+    """A pair of sentences that shows what a word became."""
+
+    word: str
+    """As it stands there: the word that was looked up, or an inflection of it."""
+    phrase: str
+    """What it became; "" where that is not clear."""
+    source: str
+    target: str
+    origin: str
+    """Corpus or file, and line."""
+
+
+@dataclass(frozen=True)
 class Explanation(Row):
     """One sentence and the reasons for its translation."""
 
@@ -83,10 +97,16 @@ class Explanation(Row):
     """The best, then the others that were asked for."""
     copied: bool = shown(json=False, default=False)
     """Nothing was translated: no letters, an address, code, a script the model does not know."""
+    remembered: str = ""
+    """Where the whole sentence stands in the user's memory, if it does."""
+    examples: list[Example] = field(default_factory=list)
+    """What rare words became in pairs of training and of the user's memory."""
 
     @property
     def notes(self) -> list[str]:
         """What a reader should know, a sentence each."""
+        if self.remembered:
+            return [f"This translation stands in {self.remembered}."]
         if self.copied:
             return ["Copied as it is: nothing here that this model translates."]
         return [self.note(n) for n, word in enumerate(self.source_words) if word.rare]
@@ -134,6 +154,10 @@ class Explanation(Row):
             ]
             yield Grid("", ("written", "from", "sure"), written, left=2)
         yield from self.notes
+        for example in self.examples:
+            became = f" became “{example.phrase}”" if example.phrase else ""
+            yield f"“{example.word}”{became} in {example.origin}:"
+            yield f"  {example.source}\n  → {example.target}"
 
 
 @dataclass(frozen=True)

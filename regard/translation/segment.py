@@ -88,7 +88,7 @@ class Segmenter:
             foreign = foreign_clauses(text, segment.span, self.language) if segment.ids else []
             kept += [(a, b) for a, b in foreign if not any(a < d and c < b for c, d in kept)]
             written = f" {best.text}".lower()
-            if all(
+            if not segment.ids or all(
                 set_off(text, *span).strip(' «»“”"').lower() in written
                 if span in foreign
                 else set_off(text, *span).lower() in written

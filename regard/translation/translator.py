@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.data.sentences import trim
 from regard.decode.alternatives import after_each, alternatives, extend
 from regard.decode.beam import BeamConfig, length_penalty
 from regard.decode.constraints import (
@@ -32,6 +34,8 @@ from regard.translation.config import DOING, TranslateConfig
 from regard.translation.document import Document, Part, Segment, TargetText, join
 from regard.translation.glossary import Glossary, Term, lacks_terms, put_terms
 from regard.translation.markup import put_marks
+from regard.translation.memory import Memory
+from regard.translation.normalise import tidy
 from regard.translation.repair import coined_words, read_numbers
 from regard.translation.segment import Segmenter
 
@@ -73,13 +77,14 @@ class Translator:
         config: TranslateConfig,
         strict: bool | None = None,
         pool: WorkerPool | None = None,
+        memory: Sequence[str | Path] = (),
     ) -> None:
         if kit.model.config.target is None:
             raise UsageError(DOING, "a model without encoder", "an encoder-decoder")
         self.kit, self.strict, self.pool = kit, strict, pool
         self.config = replace(config, glossary=None)  # or it would travel with each job
         self.glossary = Glossary(config.glossary, kit.files) if config.glossary else None
-        self.segmenter = Segmenter(kit)
+        self.segmenter, self.memory = Segmenter(kit), Memory(kit, memory)
         self.numbers = read_numbers(kit.files)
 
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
@@ -89,6 +94,8 @@ class Translator:
         """
         config = self.config
         cut = self.segmenter.cut(texts, config.keeps_whole)
+        if self.memory.sentences and not config.keeps_whole:
+            cut = [self.recall(*both) for both in zip(texts, cut, strict=True)]
         documents = self.translate_segments(texts, cut, tell)
         if not config.keeps_whole:
             anew = [
@@ -128,10 +135,24 @@ class Translator:
                     best = {answer.text: answer for answer in reversed(answers)}
                     parts.append(Part(segment, [*best.values()][::-1]))  # of equals the first
                 else:
-                    copied = TargetText(text[slice(*segment.span)], 0.0, [])
-                    parts.append(Part(segment, [copied]))
+                    entry = self.memory.sentences.get(segment.text)
+                    copied = entry.target if entry else text[slice(*segment.span)]
+                    parts.append(Part(segment, [TargetText(copied, 0.0, [])]))
             documents.append(parts)
         return documents
+
+    def recall(self, text: str, segments: Sequence[Segment]) -> list[Segment]:
+        """Segments without tokens where they, or the whole text, stand in the user's memory."""
+        whole = [Segment(span, tidy(text), [], False) for span in trim(text, 0, len(text))]
+        read = [tidy(text[slice(*segment.span)]) for segment in segments]
+        return (
+            whole
+            if tidy(text) in self.memory.sentences
+            else [
+                segment._replace(text=raw, ids=[]) if raw in self.memory.sentences else segment
+                for segment, raw in zip(segments, read, strict=True)
+            ]
+        )
 
     # Mending ------------------------------------------------------------------------------------
 
