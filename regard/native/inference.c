@@ -215,18 +215,40 @@ static void multiply(const Map *map, const Rows *rows, int64_t m, float *out, in
     for (int64_t i = 0; i < map->n; i += PANEL) panel(map, rows, i, m, out, stride, then);
 }
 
+// A product that some threads share, by panels.
+typedef struct {
+    const Map *map;
+    const Rows *rows;
+    int64_t m, stride;
+    float *out;
+} Shared;
+
+// The threads are those of torch, which brings GNU's or LLVM's OpenMP; without them there is one.
+#pragma weak GOMP_parallel
+#pragma weak omp_get_thread_num
+#pragma weak omp_get_num_threads
+void GOMP_parallel(void (*work)(void *), void *data, unsigned threads, unsigned flags);
+int omp_get_thread_num(void);
+int omp_get_num_threads(void);
+
+static void multiply_share(void *data) {
+    const Shared *s = data;
+    int64_t each = PANEL * omp_get_num_threads();
+    for (int64_t i = PANEL * omp_get_thread_num(); i < s->map->n; i += each)
+        panel(s->map, s->rows, i, s->m, s->out, s->stride, PLAIN);
+}
+
 // x (m, k) → out (m, n). Returns 0, or 1 when there is no memory.
 int product(const float *x, Map map, float *out, int64_t m, int threads) {
     void *room = malloc(rows_size(m, map.k) + 1);
     if (!room) return 1;
     Rows rows = rows_at(room, m, map.k);
     for (int64_t r = 0; r < m; r++) round_row(x + r * map.k, map.k, &rows, r);
-    if (threads > 1 && m * map.n * map.k > 1 << 20) {
-#pragma omp parallel for num_threads(threads) schedule(static)
-        for (int64_t i = 0; i < map.n; i += PANEL) panel(&map, &rows, i, m, out, map.n, PLAIN);
-    } else {
+    Shared shared = {&map, &rows, m, map.n, out};
+    if (threads > 1 && m * map.n * map.k > 1 << 20 && GOMP_parallel)
+        GOMP_parallel(multiply_share, &shared, threads, 0);
+    else
         multiply(&map, &rows, m, out, map.n, PLAIN);
-    }
     free(room);
     return 0;
 }

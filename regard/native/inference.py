@@ -1,23 +1,20 @@
 """Kernels of inference on CPUs (`inference.c`): int8 products, attention, steps of a search.
 
-Without a C compiler, or without AVX-512 VNNI, everything runs on torch's own kernels: equal
-answers, slower.
+On a CPU that `native/build.py` does not know, or without compiled files and a compiler, everything
+runs on torch's own kernels: equal answers, slower.
 """
 
 from __future__ import annotations
 
 import ctypes
-import platform
 from collections.abc import Sequence
 from functools import cache
 
 import torch
 from torch import Tensor
 
-from regard.native.build import NativeLibrary, build_library, switched_off
+from regard.native.build import NativeLibrary, build_library
 
-NEEDS = ("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni")
-FLAGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fopenmp", "-mfma"]
 PANEL, GROUP = 64, 4  # outputs, at most, and inputs that lie together in packed weights
 LANES = 16  # floats of a vector
 
@@ -51,23 +48,10 @@ class MaskLayout(ctypes.Structure):
         return cls(mask.data_ptr(), *between)
 
 
-def suits() -> bool:
-    """Whether this machine has the vectors that the C files are written for."""
-    x86 = platform.system() == "Linux" and platform.machine() == "x86_64"
-    return x86 and bool(torch.cpu._is_vnni_supported())
-
-
-def build_vector_library(name: str) -> NativeLibrary:
-    """The functions of a C file that needs AVX-512 VNNI."""
-    if not switched_off() and not suits():
-        return NativeLibrary(None, "they need Linux on x86-64 with AVX-512 VNNI")
-    return build_library(name, [*FLAGS, *(f"-m{name}" for name in NEEDS)])
-
-
 @cache
 def find_native() -> NativeLibrary:
     """The kernels, or why there are none."""
-    native = build_vector_library("inference.c")
+    native = build_library("inference.c")
     if native.library is not None:  # say what the functions take, so that calls convert nothing
         kernels, pointer, whole = native.library, ctypes.c_void_p, ctypes.c_int64
         kernels.pack.argtypes = [pointer, whole, whole, pointer]
