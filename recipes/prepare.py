@@ -39,7 +39,7 @@ COMMON = 10_000  # an idiom has a word that is seen less often: maintenant que i
 PLAIN = 0.45  # sentences without a hint
 CHANCES = ((20, 0.6), (200, 0.35), (2000, 0.12), (20000, 0.04))
 """A word seen less often than this has a hint so often."""
-FIRM_SHARE, OTHER_SHARE, WRONG_SHARE, PHRASE_SHARE = 0.15, 0.35, 0.2, 0.2
+FIRM_SHARE, OTHER_SHARE, WRONG_SHARE, PHRASE_SHARE = 0.15, 0.35, 0.5, 0.2
 Pair = tuple[str, str]
 Lemmas = Callable[[str], set[str]]
 

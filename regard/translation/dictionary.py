@@ -20,7 +20,7 @@ ENTRIES_FILE = "dictionary.tsv.xz"
 them and " | " between translations; lines in the order of their bytes, in lower case."""
 FORMS_FILE = "forms.tsv.xz"
 """Beside the weights: inflected form TAB lemma, in the order of the bytes."""
-SELDOM = 100  # a word that training had less often may need a hint
+SELDOM = 5  # a word that training had less often needs a hint; commoner ones fare worse with it
 CHOICES = 4  # translations in a hint
 Others = Callable[[str], Sequence[str]]
 """What else a word may become, by examples."""
