@@ -80,7 +80,8 @@ def human(value: Any, form: Form | None = None) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return DASH
     if isinstance(value, list | tuple):
-        return ", ".join(human(inside, form) for inside in value)
+        rows = value and isinstance(value[0], Mapping)
+        return f"{len(value)} rows" if rows else ", ".join(human(inside, form) for inside in value)
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {human(inside, form)}" for name, inside in value.items())
     if form is not None:

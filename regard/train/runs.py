@@ -521,6 +521,7 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
     means = ITEM * (2 * params - sum(p.numel() for p in matrices))
     keep = max(train.keep, train.average)
     one, most = disk_of(ITEM * params, means, keep)
+    attends = config.decoder or config.encoder
     there = next(p for p in (plan.folder, *plan.folder.absolute().parents) if p.exists())
     return DryRun(
         config=plan.settings.values,
@@ -533,9 +534,7 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
             "steps": train.steps,
             "epochs": round(train.steps * train.accumulate / max(batches, 1), 2),
         },
-        memory_bytes=peak_memory(plan, config, means, matrices)
-        if config.decoder or config.encoder
-        else None,
+        memory_bytes=peak_memory(plan, config, means, matrices) if attends else None,
         memory_free=free_memory(plan.device),
         disk_bytes=most + (ITEM * params * (keep + 2) if train.ema else 0),
         disk_free=shutil.disk_usage(there).free,
