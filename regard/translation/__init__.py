@@ -181,7 +181,7 @@ def _translate_groups(
 ) -> Iterator[Translation | Failed]:
     """The translations of each group of lines, in their order; empty lines stay so."""
     from regard.translation.explanation import explain_document, seen_in_training
-    from regard.translation.normalise import LANGUAGE_NAMES, other_language
+    from regard.translation.normalise import LANGUAGES, other_language
     from regard.translation.translator import Translator
     from regard.translation.word_choices import word_choices
 
@@ -201,12 +201,12 @@ def _translate_groups(
                     say(f"sentence {sentences:,} of {total:,}")
 
             for n, line in enumerate(group, done + 1):
-                other = other_language(line, language) if isinstance(line, str) else ""
-                if other and strict_language:
-                    wrong = f"{str(line)[:60]!r} looks like {LANGUAGE_NAMES[other]}"
-                    fix = "leave it out, or translate without --strict-language"
-                    raise DataError(f"{DOING} text {n:,}", wrong, LANGUAGE_NAMES[language], fix)
-                foreign.update([other] if other else [])
+                if isinstance(line, str) and (other := other_language(line, language)):
+                    names = f"{LANGUAGES[other]['name']}, not {LANGUAGES[language]['name']}"
+                    if strict_language:
+                        wrong = f"{line[:60]!r} looks like {names}"
+                        raise DataError(f"{DOING} text {n:,}", wrong, fix="no --strict-language")
+                    foreign[names] += 1
             readable = [line for line in group if isinstance(line, str)]
             documents = iter(translator.translate(readable, tell))
             for line in group:
@@ -223,8 +223,7 @@ def _translate_groups(
             done += len(group)
     if 0 < empty < done:
         note(f"empty lines, which stay so: {empty:,}")
-    for other, count in foreign.items():
-        names = f"{LANGUAGE_NAMES[other]}, not {LANGUAGE_NAMES[language]}"
+    for names, count in foreign.items():
         note(f"texts that look like {names}, and stay so: {count:,}")
 
 

@@ -7,10 +7,11 @@ between them. Quotes are read, and put back where a translation lost them.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from regard.data.word_frequencies import word_spans
+from regard.data.word_frequencies import Span, word_spans
 from regard.decode.step import without_end
 from regard.errors import UsageError
 from regard.translation.document import Mark, Part, TargetText
@@ -44,32 +45,26 @@ def take_marks(text: str) -> tuple[str, tuple[Mark, ...]]:
         less = len(opened) + len(closed)
         marks = [m if m.end <= at else m._replace(end=m.end - less) for m in marks]
         marks.append(Mark(at, at + len(match[inside]), opened, closed))
-    for match in reversed([*EDGE.finditer(text)]):
-        less = len(match[0])
-        text = text[less:] if match.start() == 0 else text[:-less]
-        if match.start() == 0:
-            marks = [m._replace(start=m.start - less, end=m.end - less) for m in marks]
-        edges = (match[0], "") if match.start() == 0 else ("", match[0])
-        marks.insert(0, Mark(0, len(text), *edges))
+    for match in reversed([*EDGE.finditer(text)]):  # the one at the end first
+        a, b = match.span()
+        text = text[:a] + text[b:]
+        shift = 0 if a else b
+        marks = [m._replace(start=m.start - shift, end=m.end - shift) for m in marks]
+        marks.insert(0, Mark(0, len(text), *(("", match[0]) if a else (match[0], ""))))
     return text, tuple(marks)
 
 
 def put_marks(kit: Kit, part: Part) -> Part:
     """A part whose translations have the marks of its source, and quotes if they lost all."""
-    segment, quotes = part.segment, list[Mark]()
-    for match in QUOTE.finditer(segment.text):
-        inside = match.lastgroup or "a"
-        quotes.append(Mark(*match.span(inside), '"', '"'))
-    if not segment.ids or not (segment.marks or quotes):
-        return part
-    answers = []
+    segment, answers = part.segment, list[TargetText]()
+    matches = QUOTE.finditer(segment.text) if segment.ids else ()
+    quotes = [Mark(*match.span(match.lastgroup or 0), '"', '"') for match in matches]
     for answer in part.translations:
         lost = [] if QUOTED.search(answer.text) else quotes
-        marks = sorted([*segment.marks, *lost], key=lambda mark: (mark.start, -mark.end))
-        if marks:
-            places = word_spans(answer.text)
+        if marks := sorted([*segment.marks, *lost], key=lambda mark: (mark.start, -mark.end)):
             windows = find_windows(marks, word_spans(segment.text), links_of(kit, part, answer))
-            answer = answer._replace(text=wrap(answer.text, places, marks, windows))
+            text = wrap(answer.text, word_spans(answer.text), marks, windows)
+            answer = answer._replace(text=text)
         answers.append(answer)
     return Part(segment, answers)
 
@@ -85,57 +80,43 @@ def links_of(kit: Kit, part: Part, answer: TargetText) -> list[tuple[int, int]]:
 
 
 def find_windows(
-    marks: Sequence[Mark], sources: Sequence[tuple[int, int]], links: Sequence[tuple[int, int]]
-) -> list[tuple[int, int] | None]:
+    marks: Sequence[Mark], sources: Sequence[Span], links: Sequence[tuple[int, int]]
+) -> list[Span | None]:
     """For each mark the first and the last target word between it; None is all of them.
 
     Words that came from those marked count for it, others between them against it. No window
     crosses another, so that what opens last closes first.
     """
-    windows = list[tuple[int, int] | None]()
-    last = max((t for _, t in links), default=0)
-    for n, mark in enumerate(marks):
+    windows = list[Span | None]()
+    for mark in marks:
         inside = {s for s, (a, b) in enumerate(sources) if a < mark.end and b > mark.start}
-        if len(inside) == len(sources):
-            windows.append(None)
-            continue
         own = {t for s, t in links if s in inside}
-        low, high = 0, last
-        for other, window in zip(marks[:n], windows, strict=True):
-            if window and other.start <= mark.start and mark.end <= other.end:
-                low, high = window
-        taken = [w for m, w in zip(marks[:n], windows, strict=True) if w and m.end <= mark.start]
-        free = [t for t in range(low, high + 1) if not any(a <= t <= b for a, b in taken)]
         gains = {
             (a, b): sum(1 if t in own else -1 for t in range(a, b + 1))
-            for a in own.intersection(free)
-            for b in own.intersection(free)
-            if a <= b and not set(range(a, b + 1)) - {*free}
+            for a in own
+            for b in own
+            if a <= b
+            and not any(w and (a < w[0] <= b < w[1] or w[0] < a <= w[1] < b) for w in windows)
         }
-        beside = [window for window in taken if own.intersection(range(window[0], window[1] + 1))]
-        around = (low, high) if (low, high) != (0, last) else None
         best = max(sorted(gains), key=lambda window: gains[window], default=None)
-        windows.append(best or next(iter(beside), around))
+        windows.append(None if len(inside) == len(sources) else best)
     return windows
 
 
 def wrap(
-    text: str,
-    places: Sequence[tuple[int, int]],
-    marks: Sequence[Mark],
-    windows: Sequence[tuple[int, int] | None],
+    text: str, places: Sequence[Span], marks: Sequence[Mark], windows: Sequence[Span | None]
 ) -> str:
     """A text with marks around windows of its words."""
-    before, after = dict[int, str](), dict[int, str]()
-    for mark, window in zip(marks, windows, strict=True):
-        start, end = 0, len(text)
-        if window and window[1] < len(places):
-            start, end = places[window[0]][0], places[window[1]][1]
-        before[start] = before.get(start, "") + mark.opened
-        after[end] = mark.closed + after.get(end, "")
-    edges = sorted({0, len(text), *before, *after})
-    pieces = [
-        after.get(a, "") + before.get(a, "") + text[a:b]
-        for a, b in zip(edges, [*edges[1:], len(text)], strict=True)
+    spans = [
+        (places[window[0]][0], places[window[1]][1])
+        if window and window[1] < len(places)
+        else (0, len(text))
+        for window in windows
     ]
-    return "".join(pieces)
+    before, after = defaultdict[int, str](str), defaultdict[int, str](str)
+    for (a, b), mark in sorted(
+        zip(spans, marks, strict=True), key=lambda pair: (pair[0][0], -pair[0][1])
+    ):
+        before[a] += mark.opened
+        after[b] = mark.closed + after[b]
+    return "".join(f"{after[n]}{before[n]}{letter}" for n, letter in enumerate([*text, ""]))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from regard.data.sentences import Span, trim
 from regard.tokens.tokenizer import Tokenizer
@@ -42,49 +44,11 @@ CODE_LINE = re.compile(
     r"class|return|var|let|const|if \(|for \(|while \(|SELECT|INSERT|UPDATE)\b|\w\(.*\)\s*;?\s*$"
 )
 """What makes a line one of a program, and not a sentence with markup."""
-STOP_WORDS = {
-    "fr": "le la les un une des du et est sont dans que qui pour pas ce il elle nous vous je se "
-    "au aux avec sur ne plus on tu ça à de d' l' en y a ai as ont par ou où mais mon ma son "
-    "sa ils ses elles cette ces leur leurs mes tes nos vos si très comme tout tous toute "
-    "bien fait été était être avoir c' j' n' s' qu' m' t' me te lui non oui sans sous donc "
-    "quand deux faire peut suis es merci bonjour voici votre notre cet chez moi toi aussi "
-    "alors rien même avait no or via",
-    "en": "the is are was were of and to in that it for with this you not he she they have has be "
-    "at by from a an i we his her my your will would can on as or no do if but what there "
-    "their our me him them which when who how did does been had its out up about all one so "
-    "just very please hello thank thanks yes where why could should than then into let any "
-    "some more like know want need don' didn' isn' wasn' can' won' i' it' that' we' you' "
-    "they' he' she' what' there' who' doesn' let'",
-    "de": "der die das und ist ein eine nicht ich sie wir mit auf für den dem von zu im wie auch "
-    "er es ihr du mich mir dich dir sich sind war haben hat habe bin bist wird werden kann "
-    "können muss einen einem einer kein keine aber oder wenn dass weil noch nur sehr mehr "
-    "hier aus bei nach über unter was wer wo mein meine sein seine am an des guten danke "
-    "bitte ja nein heute in morgen uhr kostet gibt will vom zum zur",
-    "es": "el la los las una un es y por para con no está esta este muy pero como más del yo mi "
-    "en que de se lo al su sus le les me te qué son ser hay tiene tengo fue eso cuando "
-    "donde porque también ya si sí todo todos hola gracias buenos días señor estoy están "
-    "usted nosotros ella él a mucho muchas hace sé cómo dónde estás hoy mañana",
-    "it": "il gli è e di che non per una un con sono questo della nel ma io lo la le i del dei "
-    "delle alla al da in si mi ti suo sua più come ho ha hanno anche molto perché questa "
-    "cosa quando dove se sei siamo grazie buongiorno ciao prego oggi tutto nella sul ed lei "
-    "lui mio mia a dov' d' l' nell' dell' fa so stai bene voglio vorrei domani favore",
-    "pt": "o os as é e não uma um para com em do da no na por eu ele você que de se ao dos das "
-    "mais mas como foi ser são está isso este esta muito também já seu sua meu minha nós "
-    "eles ela tem à às pelo pela obrigado bom dia onde quando porque ou me te lhe aqui hoje "
-    "a amanhã sei quero tenho fica",
-    "nl": "de het een is en van niet ik op te met voor dat zijn hij wij je dit die in aan er maar "
-    "om ook als bij naar uit nog wel geen wat waar wie hoe heeft heb was zij ze we mijn "
-    "jouw haar ons deze kan wordt dan door over al dank goede bedankt ja nee vandaag morgen "
-    "uw erg moet weet hebben worden",
-}
-"""Small words that tell a language; some stand in several."""
 SMALL_WORD = r"(?<!\w)[^\W\d_]{2,}(?!\d)'?|(?<![\w[(-])[^\W\d_](?![\w\])-])'?|[¿¡]"
 CLAUSE = re.compile(r"«[^«»]*»|“[^“”]*”|\"[^\"]*\"|\([^()]*\)|[^«»“”\"(),;:]+")
-OWN_LETTERS = {"de": "äöüß", "es": "ñ¿¡", "pt": "ãõ", "it": "ìò", "fr": "œêëûç"}
-LETTERS = {name: frozenset(OWN_LETTERS.get(name, "")) for name in STOP_WORDS}
-NAMES = "French English German Spanish Italian Portuguese Dutch"
-LANGUAGE_NAMES = dict(zip(STOP_WORDS, NAMES.split(), strict=True))
-LANGUAGES = {name: frozenset(words.split()) for name, words in STOP_WORDS.items()}
+LANGUAGES = json.loads(Path(__file__).with_name("languages.json").read_text(encoding="utf-8"))
+"""By its code: the name of a language, letters of its own, small words; some stand in several."""
+SMALL_WORDS = {code: frozenset(language["words"].split()) for code, language in LANGUAGES.items()}
 
 # What the model reads: one kind of apostrophe and of blank, nothing invisible.
 TIDY = (
@@ -145,8 +109,8 @@ def small_words(text: str) -> dict[str, set[str]]:
     """The small words of a text that each language has, and those with letters of its own."""
     words = {*re.findall(SMALL_WORD, tidy(text).lower())}
     return {
-        name: {w for w in words if w in small or not LETTERS[name].isdisjoint(w)}
-        for name, small in LANGUAGES.items()
+        code: {w for w in words if w in small or not {*LANGUAGES[code]["letters"]}.isdisjoint(w)}
+        for code, small in SMALL_WORDS.items()
     }
 
 

@@ -7,7 +7,7 @@ How two languages write numbers is data in the model's folder, `numbers.json`:
     joint            what may stand between the words of one number
     rooms            below what a number after this one may be, where it is no power of ten: after
                      60 also 10 to 19
-    scores           numbers that multiply the one before, if it is this: 20 after 4
+    scores           words that multiply the number before, if it is this: vingt after 4
     years            whether two numbers below 100 in a row are a year
     not              single words that are no numbers, with what stands around them
     clock            a time of day, its number words in digits: hour or noon, minute, shift, half
@@ -30,7 +30,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
@@ -92,65 +91,67 @@ class DigitRun(NamedTuple):
 
 
 class WordRun(NamedTuple):
-    """Words of a text that are one number: total thousands, and what is added to them."""
+    """Words of a text that are one number: a total of thousands and a group that is added to it."""
 
     start: int
     end: int
-    total: int
-    group: int
-    room: int
-    """Below what a number may be that is added."""
-    last: int
-    suffix: str
-    words: int = 1
+    total: int = 0
+    group: int = 0
+    room: int = 1_000_000
+    """Below what the next number must be that is added."""
+    suffix: str = ""
 
 
-@dataclass(frozen=True)
 class Language:
-    """How a language says numbers and times of day."""
+    """How a language says numbers and times of day: a part of numbers.json."""
 
-    values: Mapping[str, tuple[int, str]]
-    word: re.Pattern[str]
-    joint: re.Pattern[str]
-    rooms: Mapping[str, int]
-    scores: Mapping[str, int]
-    years: bool
-    excluded: re.Pattern[str]
-    clock: re.Pattern[str]
-    late: re.Pattern[str]
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.data: Mapping[str, Any] = {"rooms": {}, "scores": {}, "years": False, **data}
+        self.values: dict[str, int] = {**data["words"], **data["ordinals"]}
+        listed = "|".join(sorted(self.values, key=len, reverse=True))
+        word = rf"(?<![^\W_])(?:{listed})(?![^\W_])"
+        patterns = (word, *(data[name] for name in ("joint", "not", "clock", "late")))
+        self.word, self.joint, self.excluded, self.clock, self.late = (
+            re.compile(pattern, re.IGNORECASE) for pattern in patterns
+        )
 
     def word_runs(self, text: str) -> list[WordRun]:
         """The numbers in words; a lone word that may be something else is none."""
         runs: list[WordRun] = []
         for match in self.word.finditer(text):
-            value, suffix = self.values[match[0].lower()]
-            room = self.rooms.get(str(value), 10 ** (len(str(value)) - len(str(value).rstrip("0"))))
-            new = WordRun(*match.span(), 0, value, room, value, suffix)
-            if value == 1000:
-                new = new._replace(total=1000, group=0)
-            run = runs[-1] if runs and not runs[-1].suffix else None
-            joint = run and self.joint.match(text, run.end)
-            if run and joint and joint.end() == match.start():
-                total, group = run.total, run.group
-                if value == 1000 and group and not total:
-                    total, group = 1000 * group, 0
-                elif value == 100 and 0 < group < 100:
-                    group *= 100
-                elif self.scores.get(str(value)) == run.last:
-                    group += run.last * (value - 1)
-                    room = self.rooms.get(str(run.last * value), room)
-                elif 0 < value < run.room:
-                    group += value
-                elif self.years and 10 < group < 100 > value >= 10 and not joint[0].strip(" -"):
-                    group = 100 * group + value
-                else:
-                    runs.append(new)
-                    continue
-                joined = WordRun(run.start, match.end(), total, group, room, value, suffix)
-                runs[-1] = joined._replace(words=run.words + 1)
-                continue
-            runs.append(new)
-        return [r for r in runs if r.words > 1 or not self.excluded.match(text, r.start)]
+            joint = self.joint.match(text, runs[-1].end) if runs else None
+            joined = joint is not None and joint.end() == match.start() and not runs[-1].suffix
+            plain = joint is not None and not joint[0].strip(" -")
+            longer = self.add_word(runs[-1], match, plain) if joined else None
+            runs[-1:] = (
+                [longer]
+                if longer
+                else [*runs[-1:], self.add_word(WordRun(*match.span()), match) or WordRun(0, 0)]
+            )
+        alone = [run for run in runs if not re.search("[ -]", text[run.start : run.end])]
+        return [r for r in runs if r not in alone or not self.excluded.match(text, r.start)]
+
+    def add_word(self, run: WordRun, match: re.Match[str], plain: bool = False) -> WordRun | None:
+        """A number with one more word, joined by a blank or hyphen if `plain`; None if it ended."""
+        word = match[0].lower()
+        value, score = self.values[word], self.data["scores"].get(word, -1)
+        total, group = run.total, run.group
+        room = 10 ** (len(str(value)) - len(str(value).rstrip("0")))
+        if value == 1000 and not total:
+            total, group = 1000 * max(1, group), 0
+        elif value == 100 and group < 100 and run.room != 0:
+            group = 100 * max(1, group)
+        elif group % 100 == score:
+            group, value = group - score + score * value, score * value
+        elif 0 < value < run.room or run.end == match.end():
+            group += value
+        elif self.data["years"] and plain and 10 < group < 100 > value >= 10:
+            group = 100 * group + value
+        else:
+            return None
+        suffix = self.data["suffix"] if word in self.data["ordinals"] else ""
+        room = self.data["rooms"].get(str(value), room)
+        return WordRun(run.start, match.end(), total, group, room, suffix)
 
     def in_digits(self, text: str) -> tuple[str, dict[int, bool]]:
         """A text with digits for its numbers in words; where they begin, which are small words."""
@@ -158,28 +159,25 @@ class Language:
         for run in self.word_runs(text):
             written += text[end : run.start]
             value, end = run.total + run.group, run.end
-            places[len(written)] = value <= SMALL and run.words == 1
+            places[len(written)] = value <= SMALL
             written += f"{value}{run.suffix}"
         return written + text[end:], places
 
 
-@dataclass(frozen=True)
 class Numbers:
-    """How one language writes numbers, and another writes the same."""
+    """How one language writes numbers, and another writes the same: what numbers.json says."""
 
-    source: Language
-    target: Language
-    shifts: Mapping[str, int]
-    noons: Mapping[str, int]
-    decimals: re.Pattern[str]
-    measures: re.Pattern[str]
-    decade: tuple[str, str]
-    marks: tuple[str, str]
-    signs: Mapping[str, tuple[str, re.Pattern[str]]]
-    units: str
-    mends: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...]
-    names: Mapping[int, frozenset[str]]
-    minus: str
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.source, self.target = Language(data["source"]), Language(data["target"])
+        self.shifts: dict[str, int] = data["shifts"]
+        self.noons: dict[str, int] = data["noons"]
+        self.decimals, self.measures = (re.compile(data[n]) for n in ("decimals", "measures"))
+        self.before_year, self.century = data["decade"]
+        self.marks: tuple[str, str] = tuple(data["marks"])
+        self.signs = {sign: (own, re.compile(a, re.I)) for sign, (own, a) in data["signs"].items()}
+        self.units, self.minus = str(data["units"]), str(data["minus"])
+        self.mends = [(re.compile(a), re.compile(b), c) for a, b, c in data["mends"]]
+        self.names = {int(number): frozenset(words) for number, words in data["names"].items()}
 
     def read_clock(self, match: re.Match[str]) -> tuple[int, bool]:
         """(Minutes since midnight, whether the hour is all there is) of a time of day."""
@@ -208,14 +206,13 @@ class Numbers:
             times = frozenset(t % 1440 for t in both)
             written = match["hour"] if bare else f"{time // 60}:{time % 60:02}"
             figures[match.start()] = Figure(written, times=times)
-        before_year, century = self.decade
         for match in FIGURE.finditer(text):
             if any(a <= match.start() < b for a, b in clocks):
                 continue
             before, after, digits = text[: match.start()], text[match.end() :], alike(match[0])
             minus = bool(MINUS.search(before))
-            if before.endswith(before_year):
-                digits |= {f"{century}{match[0]}", match[0].removeprefix(century)}  # the 1980s, 80s
+            if before.endswith(self.before_year):
+                digits |= {f"{self.century}{match[0]}", match[0].removeprefix(self.century)}
             written = ("-" if minus else "") + self.convert(match[0], after)
             beside = before.rstrip()[-1:], after.lstrip()[:1]
             sign = next((mark for mark in beside if mark in self.signs), "")
@@ -342,51 +339,12 @@ class Numbers:
         return target
 
 
-def read_language(data: Mapping[str, Any]) -> Language:
-    """The part of numbers.json about one language."""
-    values = {word: (value, "") for word, value in data["words"].items()}
-    values |= {word: (value, data["suffix"]) for word, value in data["ordinals"].items()}
-    listed = "|".join(sorted(values, key=len, reverse=True))
-    patterns = {
-        "word": rf"(?<![^\W_])(?:{listed})(?![^\W_])",
-        "joint": data["joint"],
-        "excluded": data["not"],
-        "clock": data["clock"],
-        "late": data["late"],
-    }
-    return Language(
-        values=values,
-        rooms=data.get("rooms", {}),
-        scores=data.get("scores", {}),
-        years=data.get("years", False),
-        **{name: re.compile(pattern, re.IGNORECASE) for name, pattern in patterns.items()},
-    )
-
-
 def read_numbers(files: Mapping[str, bytes]) -> Numbers | None:
     """What a folder's numbers.json says; None where there is none."""
     if NUMBERS_FILE not in files:
         return None
     try:
-        data = json.loads(files[NUMBERS_FILE])
-        return Numbers(
-            read_language(data["source"]),
-            read_language(data["target"]),
-            data["shifts"],
-            data["noons"],
-            re.compile(data["decimals"]),
-            re.compile(data["measures"]),
-            (str(data["decade"][0]), str(data["decade"][1])),
-            (str(data["marks"][0]), str(data["marks"][1])),
-            {
-                sign: (str(own), re.compile(all_, re.I))
-                for sign, (own, all_) in data["signs"].items()
-            },
-            str(data["units"]),
-            tuple((re.compile(a), re.compile(b), str(c)) for a, b, c in data["mends"]),
-            {int(number): frozenset(words) for number, words in data["names"].items()},
-            str(data["minus"]),
-        )
+        return Numbers(json.loads(files[NUMBERS_FILE]))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, re.error) as error:
         wrong = f"{type(error).__name__}: {error}"
         expected = "what translation/repair.py lists"
