@@ -20,7 +20,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,20 +35,17 @@ from regard.translation.explanation import align_config, align_words, look_acros
 from regard.translation.normalise import tidy
 
 if TYPE_CHECKING:
-    from regard.translation.translator import SentenceSearch
+    from regard.translation.translator import Job, SentenceSearch
 
 RULES_FILE = "glossary.json"
 HINT, HINT_END = "\x11", "\x0f"
 """Around a term that stands behind a source word, for a model that was trained to read hints."""
-Rule = tuple[re.Pattern[str], str]
-GlossaryLike = str | Path | Mapping[str, str]
-"""A file, source term TAB target term on each line, or a mapping."""
 
 
 # Reading ------------------------------------------------------------------------------------------
 
 
-def read_glossary(glossary: GlossaryLike) -> dict[str, str]:
+def read_glossary(glossary: str | Path | Mapping[str, str]) -> dict[str, str]:
     """Source term → target term; further columns of a file are remarks."""
     doing, lines = "reading a glossary", list[tuple[str, str, str]]()
     if isinstance(glossary, Mapping):
@@ -73,32 +72,15 @@ def read_glossary(glossary: GlossaryLike) -> dict[str, str]:
     return terms
 
 
-@dataclass(frozen=True)
-class Inflection:
-    """How the terms of a language form their plural; without rules they do not."""
-
-    plural: Sequence[Rule] = ()
-    head: re.Pattern[str] = re.compile("")
-    every: bool = False
-
-    def pluralise(self, term: str) -> str:
-        """A term in the plural: pommes de terre."""
-        match = self.head.match(term)
-        if match is None or not match[0]:
-            return term
-        *before, last = match[0].split(" ")
-        before = [self.inflect(word) for word in before] if self.every else before
-        return " ".join([*before, self.inflect(last)]) + term[match.end() :]
-
-    def inflect(self, word: str) -> str:
-        """A word in the plural."""
-        rules = (rule for rule in self.plural if rule[0].search(word))
-        return next((pattern.sub(new, word, count=1) for pattern, new in rules), word)
-
-
-def read_rules(pairs: Sequence[Sequence[str]]) -> list[Rule]:
-    """Patterns and what replaces them."""
-    return [(re.compile(pattern), new) for pattern, new in pairs]
+def pluralise(term: str, rules: Mapping[str, Any]) -> str:
+    """A term in the plural by the rules of its language, if there are any: pommes de terre."""
+    head = re.match(rules.get("head", ""), term)
+    words = head[0].split(" ") if head else []
+    for n in range(0 if rules.get("every") else max(0, len(words) - 1), len(words)):
+        fitting = (rule for rule in rules.get("plural", ()) if re.search(rule[0], words[n]))
+        for pattern, new in islice(fitting, 1):
+            words[n] = re.sub(pattern, new, words[n], count=1)
+    return " ".join(words) + term[head.end() :] if head else term
 
 
 # Terms of a text ----------------------------------------------------------------------------------
@@ -119,33 +101,25 @@ class Glossary:
     """Terms, with their inflection where the model's folder tells it."""
 
     def __init__(self, terms: Mapping[str, str], files: Mapping[str, bytes]) -> None:
-        source, target = Inflection(), Inflection()
-        self.small, self.seems_plural = frozenset[str](), re.compile("(?!)")
-        self.joints = list[Rule]()
-        if RULES_FILE in files:
-            try:
-                data: dict[str, Any] = json.loads(files[RULES_FILE])
-                source, target = (
-                    Inflection(read_rules(one["plural"]), re.compile(one["head"]), one["every"])
-                    for one in (data["source"], data["target"])
-                )
-                self.seems_plural = re.compile(data["target"]["seems_plural"])
-                self.small, self.joints = (
-                    frozenset(data["small"].split()),
-                    read_rules(data["joints"]),
-                )
-            except (ValueError, KeyError, TypeError, AttributeError, re.error) as error:
-                wrong = f"{type(error).__name__}: {error}"
-                expected = "what translation/glossary.py lists"
-                raise DataError(f"reading {RULES_FILE}", wrong, expected) from None
         self.forms = dict[str, tuple[tuple[str, ...], bool]]()
         """A source term in each number; the target's forms for it, and whether it is a plural."""
-        for plural in (False, True):  # what is written goes before what is formed
-            for term, meant in terms.items():
-                both = meant if self.seems_plural.search(meant) else target.pluralise(meant), meant
-                form = source.pluralise(term) if plural else term
-                self.forms.setdefault(form, (tuple(dict.fromkeys(both)), plural))
-        self.longest = max((len(word_spans(term)) for term in self.forms), default=0)
+        try:
+            data: dict[str, Any] = json.loads(files.get(RULES_FILE, b"{}"))
+            source, target = data.get("source", {}), data.get("target", {})
+            self.small = frozenset(data.get("small", "").split())
+            self.joints = [(re.compile(pattern), new) for pattern, new in data.get("joints", ())]
+            self.seems_plural = re.compile(target.get("seems_plural", "(?!)"))
+            for plural in (False, True):  # what is written goes before what is formed
+                for term, meant in terms.items():
+                    several = self.seems_plural.search(meant)
+                    both = (meant if several else pluralise(meant, target), meant)
+                    form = pluralise(term, source) if plural else term
+                    self.forms.setdefault(form, (tuple(dict.fromkeys(both)), plural))
+        except (ValueError, KeyError, TypeError, AttributeError, re.error) as error:
+            wrong = f"{type(error).__name__}: {error}"
+            expected = "what translation/glossary.py lists"
+            raise DataError(f"reading {RULES_FILE}", wrong, expected) from None
+        self.longest = max(len(word_spans(term)) for term in self.forms)
 
     def find(self, text: str) -> list[Term]:
         """The terms of a text; of those that begin at one word the longest.
@@ -195,62 +169,42 @@ def lacks_terms(text: str, terms: Sequence[Term]) -> bool:
 # Translations -------------------------------------------------------------------------------------
 
 
-def put_terms(
-    search: SentenceSearch,
-    glossary: Glossary,
-    row: Sequence[int],
-    source: str,
-    text: str,
-    terms: Sequence[Term],
-) -> list[TargetText]:
-    """A translation of a source, its tokens `row`, made to hold the terms; none where it cannot."""
-    kit = search.kit
+def put_terms(search: SentenceSearch, glossary: Glossary, job: Job) -> TargetText:
+    """The translation of a job's source, made to hold its terms as far as that can be had."""
+    kit, (row,), terms = search.kit, job.rows, job.terms
     if kit.config.get("hints"):
-        hinted = source
+        hinted = job.source
         for (_, end), forms, plural in reversed(terms):
             form = forms[0 if plural else -1]
             hinted = f"{hinted[:end]}{HINT} {form}{HINT_END}{hinted[end:]}"
         ((best, *_),) = search.translate(kit.text_tokenizer.encode_batch([hinted]))
         if not lacks_terms(best.text, terms):
-            return [search.judge(row, best.text)]
-    answer = replace_aligned(search, glossary, row, source, text, terms)
+            return search.judge(row, best.text)
+    answer = replace_aligned(search, glossary, job)
     if lacks_terms(answer.text, terms):
-        must = dict.fromkeys((*search.config.must, *(term.forms[-1] for term in terms)))
-        wish = replace(search.config, must=tuple(must), alternatives=1)
-        try:
+        must = (*search.config.must, *(term.forms[-1] for term in terms))
+        wish = replace(search.config, must=tuple(dict.fromkeys(must)), alternatives=1)
+        with suppress(UsageError):  # there may be no such answer
             ((held, *_),) = type(search)(kit, wish, search.strict).translate([row])
-        except UsageError:
-            return [answer]
-        answer = answer if lacks_terms(held.text, terms) else held
-    return [answer]
+            answer = answer if lacks_terms(held.text, terms) else held
+    return answer
 
 
-def replace_aligned(
-    search: SentenceSearch,
-    glossary: Glossary,
-    row: Sequence[int],
-    source: str,
-    text: str,
-    terms: Sequence[Term],
-) -> TargetText:
+def replace_aligned(search: SentenceSearch, glossary: Glossary, job: Job) -> TargetText:
     """A translation with terms in place of the words that are aligned with their sources."""
-    kit, plain = search.kit, search.judge(row, text)
-    across = look_across(kit, row, plain.tokens[:-1])
+    kit, (row,), text = search.kit, job.rows, job.text
+    best = search.judge(row, text)
+    across = look_across(kit, row, best.tokens[:-1])
     how = align_config(kit.config)
-    weights, links = align_words(kit, source, plain.tokens[:-1], across, how)
-    spans = word_spans(text)
-    free = {
-        n
-        for n, (a, b) in enumerate(spans)
-        if any(map(str.isalnum, text[a:b])) and text[a:b].lower() not in glossary.small
-    }
-    changes = list[tuple[Span, tuple[str, ...]]]()
-    for (begin, after), forms, plural in terms:
-        own = [n for n, (a, _) in enumerate(word_spans(source)) if begin <= a < after]
-        mass = weights[:, own].sum(1).tolist()
+    weights, links = align_words(kit, job.source, best.tokens[:-1], across, how)
+    spans, changes = word_spans(text), list[tuple[Span, tuple[str, ...]]]()
+    words = [text[slice(*span)].lower() for span in spans]
+    free = {n for n, w in enumerate(words) if any(map(str.isalnum, w)) and w not in glossary.small}
+    for (begin, after), forms, plural in job.terms:
         if not free:
             break
-        first = last = max(free, key=mass.__getitem__)
+        own = [n for n, (a, _) in enumerate(word_spans(job.source)) if begin <= a < after]
+        first = last = max(free, key=weights[:, own].sum(1).tolist().__getitem__)
         linked = free.intersection(t for s, t in links if s in own)
         while first - 1 in linked:
             first -= 1
@@ -258,19 +212,14 @@ def replace_aligned(
             last += 1
         free.difference_update(range(first, last + 1))
         start, end = spans[first][0], spans[last][1]
-        held = any(a < end and start < b for a, b in find_forms(text, forms))
-        if held or not lacks_terms(text, [term for term in terms if term.forms == forms]):
-            continue
-        if glossary.seems_plural.search(text[start:end]):
-            forms = forms[:1]
-        elif not plural:
-            forms = forms[-1:]
-        changes.append(((start, end), forms))
-    answers = [plain]
+        held = find_forms(text, forms)
+        if len(held) < sum(term.forms == forms for term in job.terms) and not any(
+            a < end and start < b for a, b in held
+        ):
+            if glossary.seems_plural.search(text[start:end]):
+                forms = forms[:1]
+            changes.append(((start, end), forms if plural else forms[-1:]))
     for span, forms in sorted(changes, reverse=True):
-        texts = [glossary.put(answers[0].text, span, form) for form in forms]
-        answers = sorted(
-            (search.judge(row, new) for new in texts),
-            key=lambda answer: -answer.logprob / search.beam.penalty(len(answer.tokens)),
-        )
-    return answers[0]
+        answers = [search.judge(row, glossary.put(best.text, span, form)) for form in forms]
+        best = max(answers, key=lambda a: a.logprob / search.beam.penalty(len(a.tokens)))
+    return best

@@ -284,8 +284,7 @@ class Translator:
         search = SentenceSearch(self.kit, job.config, self.strict)
         try:
             if job.terms and self.glossary is not None:
-                inputs = job.rows[0], job.source, job.text, job.terms
-                return [put_terms(search, self.glossary, *inputs)]
+                return [[put_terms(search, self.glossary, job)]]
             if job.text:
                 return [[search.judge(row, job.text)] for row in job.rows]
             return search.translate(job.rows)

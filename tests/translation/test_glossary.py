@@ -19,7 +19,7 @@ from regard.translation.glossary import (
     put_terms,
     read_glossary,
 )
-from regard.translation.translator import SentenceSearch
+from regard.translation.translator import Job, SentenceSearch
 from regard.zoo import HOME
 
 RULES = {RULES_FILE: (HOME / "fr-en" / RULES_FILE).read_bytes()}
@@ -102,7 +102,7 @@ def test_without_rules_terms_stand_as_they_are() -> None:
 
 def test_rules_that_cannot_be_read_are_named() -> None:
     with pytest.raises(DataError, match="glossary.json"):
-        Glossary({"chat": "cat"}, {RULES_FILE: b'{"source": {}}'})
+        Glossary({"chat": "cat"}, {RULES_FILE: b'{"joints": [1]}'})
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,8 @@ def test_a_hint_in_the_source_comes_first_where_the_model_reads_them(
     row, terms = kit.text_tokenizer.encode(source), glossary.find(source)
     monkeypatch.setattr(kit.text_tokenizer, "encode_batch", asked.extend)
     monkeypatch.setattr(search, "translate", lambda rows: [[search.judge(row, answer)]])
-    (best,) = put_terms(search, glossary, row, source, "The cats are sleeping.", terms)
+    job = Job([row], search.config, True, "The cats are sleeping.", tuple(terms), source)
+    best = put_terms(search, glossary, job)
     assert asked == [f"Les chats{HINT} felids{HINT_END} dorment."] and best.text == answer
     assert best.logprob == search.judge(row, answer).logprob  # of the source without hints
 
@@ -158,7 +159,8 @@ def test_a_search_for_the_term_is_made_where_nothing_can_give_way(kit: Kit) -> N
     search, glossary = SentenceSearch(kit, TranslateConfig()), Glossary({"chat": "felid"}, RULES)
     source = "Le chat."
     row, terms = kit.text_tokenizer.encode(source), glossary.find(source)
-    (answer,) = put_terms(search, glossary, row, source, "...", terms)
+    job = Job([row], search.config, True, "...", tuple(terms), source)
+    answer = put_terms(search, glossary, job)
     assert not lacks_terms(answer.text, terms)
 
 
