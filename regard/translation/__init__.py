@@ -22,6 +22,7 @@ from regard.translation.results import (
 from regard.verbs import (
     Count,
     EditsLike,
+    Files,
     ModelLike,
     Precision,
     Texts,
@@ -48,7 +49,7 @@ def translate(
     beams: Count = 4,
     alternatives: Count = 1,
     words: bool = True,
-    memory: Sequence[str | Path] = (),
+    memory: Files | None = None,
     must: Sequence[str] = (),
     ban: Sequence[str] = (),
     begin: str = "",
@@ -124,7 +125,7 @@ def translate(
         precision=precision,
         edit=edit,
         explain=explain,
-        memory=(memory,) if isinstance(memory, str | Path) else tuple(memory),
+        memory=[memory] if isinstance(memory, str | Path) else memory or (),
     )
     groups = chain([first[:NEAR], first[NEAR:]], lines)
     results = _translate_groups(opened, groups, words and alternatives > 1, explain, streamed)
