@@ -30,7 +30,7 @@ from regard.loading import open_kit
 from regard.translation import open_translator
 from regard.translation.config import TranslateConfig
 from regard.translation.explanation import align_pairs, seen_in_training
-from regard.translation.memory import BATCH, SHORT, SMALL, find_phrase
+from regard.translation.memory import BATCH, SMALL, find_phrase, is_content
 
 
 class Case(NamedTuple):
@@ -52,8 +52,7 @@ def find_cases(
         rare[n] = [
             at
             for at, word in enumerate(words(source))
-            if word.isalpha() and word.islower() and len(word) >= SHORT and word not in said
-            if least <= counts.get(word, 0) <= most
+            if is_content(word) and word not in said and least <= counts.get(word, 0) <= most
         ]
     order = sorted((n for n in rare if rare[n]), key=lambda n: len(pairs[n][0]))
     for start in track(range(0, len(order), BATCH), "aligning the references"):

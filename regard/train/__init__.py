@@ -534,7 +534,7 @@ def shortlist(
 
 
 @verb
-def memory(model: File, files: Files, *, seen: Count = 10, each: Count = 2) -> LearntMemory:
+def memory(model: File, files: Files, *, seen: Count = 10, each: Count = 3) -> LearntMemory:
     """Keep sentence pairs that show what rare words become, for translations to look up.
 
     Words are as rare as the folder's words.tsv.gz says, else as they are in these files.
@@ -543,7 +543,7 @@ def memory(model: File, files: Files, *, seen: Count = 10, each: Count = 2) -> L
         model: the folder of a translator, where the pairs are written; it aligns their words.
         files: sentence pairs: source TAB target, compressed or not; folders; or two files.
         seen: how often a word stands in training, at most.
-        each: pairs of each word, at most.
+        each: pairs of each word, at most; of long ones, one.
 
     Example:
         >>> regard.train.memory("folder", "train.tsv", seen=50).words

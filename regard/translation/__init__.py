@@ -26,6 +26,7 @@ from regard.verbs import (
     Count,
     EditsLike,
     File,
+    Files,
     ModelLike,
     Precision,
     Words,
@@ -57,7 +58,7 @@ def translate(
     beams: Count = 4,
     alternatives: Count = 1,
     words: bool = True,
-    memory: Sequence[str | Path] = (),
+    memory: Files | None = None,
     must: Sequence[str] = (),
     ban: Sequence[str] = (),
     begin: str = "",
@@ -157,7 +158,7 @@ def translate(
         precision=precision,
         edit=edit,
         explain=explain,
-        memory=(memory,) if isinstance(memory, str | Path) else tuple(memory),
+        memory=[memory] if isinstance(memory, str | Path) else memory or (),
     )
     groups = chain([first[:NEAR], first[NEAR:]], lines)
     several = words and alternatives > 1

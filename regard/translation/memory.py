@@ -10,12 +10,12 @@ Two files of a model's folder:
 from __future__ import annotations
 
 import lzma
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from xml.parsers import expat
+from xml.etree import ElementTree
 
 from regard.ambient import progress, track
 from regard.data.pairs import named_pairs, shorten
@@ -36,14 +36,15 @@ if TYPE_CHECKING:
 MEMORY_FILE, INFLECTIONS_FILE = "memory.tsv.xz", "inflections.json"
 DOING = "making a memory"
 SHORT = 4  # letters of the shortest word that is worth an example
-STEM = 3  # letters that two inflections of a word have in common, at least
-LENGTHS = range(3, 61)  # words and marks of a side that are worth reading
+STEM = 4  # letters that two inflections of a word have in common, at least
+LEAST, MOST = 3, 60  # words and marks of a side that is worth reading
 FAMILIAR, SHARE = 20_000, 0.55  # of a sentence in the right language, this share of its words makes
 # up a 20,000th of the text each, or more
 SMALL = 60  # the most frequent words of a language say little
 FIRM = 0.45  # attention of a phrase to the word that it came from
 LONGEST_PHRASE, LONGEST_HINT = 7, 6  # words
-LONGEST_LINE = 10_000  # characters of a line of a user's file
+LONGEST_LINE = 10_000  # characters of a pair of a user's file
+XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 MOST_BYTES = 1 << 28  # of a memory that is unpacked: a small file may hold any size
 LONG = 150  # characters of a pair; of longer ones a word has one, where it has no other
 BATCH = 16  # pairs that are aligned together
@@ -124,15 +125,14 @@ class Memory:
 
     def hints(self, word: str) -> list[str]:
         """What a word may become, of 6 words at most; of longer phrases without the small words."""
-        phrases = dict.fromkeys(example.phrase for example in self.lookup(word) if example.phrase)
-        return [phrase for each in phrases if (phrase := self.shorten(each))]
-
-    def shorten(self, phrase: str) -> str:
-        """A phrase of 6 words at most, or none."""
-        listed = phrase.split()
-        if len(listed) > LONGEST_HINT:
-            listed = [word for word in listed if word.lower() not in self.stored[0]]
-        return " ".join(listed) if len(listed) <= LONGEST_HINT else ""
+        phrases = dict[str, None]()
+        for example in self.lookup(word):
+            said = example.phrase.split()
+            if len(said) > LONGEST_HINT:
+                said = [word for word in said if word.lower() not in self.stored[0]]
+            if 0 < len(said) <= LONGEST_HINT:
+                phrases[" ".join(said)] = None
+        return list(phrases)
 
     def phrase(self, entry: Entry, form: str) -> str:
         """What a word became in the target of a pair, "" where that is not clear."""
@@ -190,55 +190,42 @@ def read_memory(path: Path, languages: Sequence[str]) -> list[Entry]:
 
 
 def read_tmx(path: Path, languages: Sequence[str], doing: str) -> list[Entry]:
-    """The pairs of a Translation Memory eXchange file; codes inside its sentences are left out.
+    """The pairs of a Translation Memory eXchange file, with the numbers of their units.
 
     Entities that a file declares itself are refused: a few lines of them unpack to any size.
     """
-    parser = expat.ParserCreate()
-    entries, heard, inside = list[Entry](), Counter[str](), list[str]()
-    sides, language = dict[str, str](), ""
-
-    def open_tag(name: str, attributes: dict[str, str]) -> None:
-        nonlocal language
-        inside.append(name)
-        if name == "tu":
-            sides.clear()
-        if name == "tuv":
-            code = attributes.get("xml:lang") or attributes.get("lang") or ""
-            language = code.replace("_", "-").partition("-")[0].lower()
-            heard[language] += 1
-
-    def close_tag(name: str) -> None:
-        inside.pop()
-        source, target = (" ".join(sides.get(side, "").split()) for side in languages)
-        if name == "tu" and max(len(source), len(target)) > LONGEST_LINE:
-            wrong = f"line {parser.CurrentLineNumber}: a sentence of {LONGEST_LINE:,} characters"
-            raise DataError(doing, f"{wrong} or more", "shorter ones")
-        if name == "tu" and source and target:
-            line = parser.CurrentLineNumber
-            entries.append(Entry(f"{path.name}:{line}", source, target))
-
-    def add_text(text: str) -> None:
-        if "seg" in inside and inside[-1] in ("seg", "hi"):
-            sides[language] = sides.get(language, "") + text
-
-    def refuse(*_: object) -> None:
-        wrong = f"line {parser.CurrentLineNumber}: a declared entity"
-        raise DataError(doing, wrong, "a file without", "write the text itself")
-
-    parser.StartElementHandler, parser.EndElementHandler = open_tag, close_tag
-    parser.CharacterDataHandler, parser.EntityDeclHandler = add_text, refuse
+    text = "".join(chunk for texts in read_files(path) for chunk in texts)
+    if "<!ENTITY" in text:
+        line = text[: text.index("<!ENTITY")].count("\n") + 1
+        raise DataError(doing, f"line {line}: <!ENTITY", "a file that declares none")
     try:
-        for texts in read_files(path):
-            for text in texts:
-                parser.Parse(text)
-        parser.Parse("", True)
-    except expat.ExpatError as error:
+        units = ElementTree.fromstring(text).iter("tu")
+    except ElementTree.ParseError as error:
         raise DataError(doing, str(error), "TMX 1.4, an XML file") from None
+    entries, heard = list[Entry](), dict[str, str]()
+    for number, unit in enumerate(units, 1):
+        sides = {}
+        for variant in unit.iter("tuv"):
+            code = variant.get(XML_LANG) or variant.get("lang") or ""
+            sentence = " ".join(map(plain_text, variant.iter("seg")))
+            sides[code.replace("_", "-").partition("-")[0].lower()] = " ".join(sentence.split())
+        heard |= sides
+        source, target = (sides.get(language, "") for language in languages)
+        if len(source) + len(target) > LONGEST_LINE:
+            wrong = f"unit {number}: {len(source) + len(target):,} characters"
+            raise DataError(doing, wrong, f"at most {LONGEST_LINE:,}")
+        if source and target:
+            entries.append(Entry(f"{path.name}:{number}", source, target))
     if not entries:
-        wrong = f"no pair of {' and '.join(languages)}, but {', '.join(heard) or 'no language'}"
+        wrong = f"no pair of {languages}, but {', '.join(heard) or 'no language'}"
         raise DataError(doing, wrong, "sentences in both languages", "take another model or file")
     return entries
+
+
+def plain_text(element: ElementTree.Element) -> str:
+    """The text of a sentence without the codes of its form, but with what is highlighted."""
+    parts = [(plain_text(x) if x.tag == "hi" else "") + (x.tail or "") for x in element]
+    return (element.text or "") + "".join(parts)
 
 
 # Learning -----------------------------------------------------------------------------------------
@@ -257,84 +244,69 @@ def learn_memory(
             if WORDS_FILE in kit.files
             else count_words(source for _, (source, _) in named_pairs(files))
         )
-        say("choosing pairs")
-        chosen = choose_pairs(files, counts, seen, each)
-    pairs = {entry: list[str]() for entries in chosen.values() for entry in entries}
-    for word, entries in chosen.items():
-        for entry in entries:
-            pairs[entry].append(word)
+        pairs = choose_pairs(files, counts, seen, each)
     if not pairs:
         few = f"no pair with a word seen at most {seen} times"
         raise DataError(DOING, few, "pairs with rare words that are not copied")
     heard = count_words(entry.target for entry in pairs)
     small = sorted(word for word, _ in heard.most_common(SMALL) if word[0].isalpha())
-    spans = align_entries(kit, pairs, {*small})
-    taught, lines = Counter[str](), dict[Entry, list[str]]()
-    for word, entries in chosen.items():
-        for entry in entries:
-            if (span := spans.get((entry, word))) and taught[word] < each:
-                taught[word] += 1
-                lines.setdefault(entry, []).append(f"{word}={span[0]}-{span[1]}")
-    kept = [entry._replace(spans=" ".join(lines[entry])) for entry in pairs if entry in lines]
+    kept = list(align_entries(kit, pairs, {*small}))
     kept.sort(key=lambda entry: (entry.origin.rpartition(":")[0], len(entry.origin), entry.origin))
-    text = "\n".join([" ".join(small), *("\t".join(entry) for entry in kept), ""])
+    text = "\n".join([" ".join(small), *map("\t".join, kept), ""])
     data, place = lzma.compress(text.encode(), preset=9), folder / MEMORY_FILE
     write_whole(place, data)
+    taught = {span.partition("=")[0] for entry in kept for span in entry.spans.split()}
     return LearntMemory(str(place), len(data), len(kept), len(taught))
 
 
 def choose_pairs(
     files: Sequence[Path | str], counts: Mapping[str, int], seen: int, each: int
-) -> dict[str, list[Entry]]:
-    """The shortest pairs of each rare word, some more than asked for: not all can be aligned.
+) -> dict[Entry, list[str]]:
+    """Short pairs with rare words, and the words that each is to teach.
 
     Names and words that are copied teach nothing, nor do sentences of another language.
     """
-    total, chosen = sum(counts.values()), defaultdict[str, list[tuple[int, Entry]]](list)
+    total, examples = sum(counts.values()), defaultdict[str, list[tuple[int, Entry]]](list)
     for origin, (source, target) in track(named_pairs(files), "choosing pairs"):
         heard, said = words(source), target.lower()
-        rare = {
-            word
-            for word in heard
-            if word.isalpha() and word.islower() and len(word) >= SHORT and word not in said
-            if counts.get(word, 0) <= seen
-        }
-        if not rare or len(heard) not in LENGTHS:
+        rare = {word for word in heard if is_content(word) and counts.get(word, 0) <= seen}
+        rare = {word for word in rare if word not in said}
+        if not rare:
             continue
-        length = len(words(target))
+        short, long = sorted((len(heard), len(words(target))))
         spoken = [word.lower() for word in heard if word[0].isalpha()]
         familiar = sum(FAMILIAR * counts.get(word, 0) >= total for word in spoken)
-        alike = length in LENGTHS and max(length, len(heard)) <= 2 * min(length, len(heard)) + 4
-        if alike and familiar >= SHARE * len(spoken):
+        if LEAST <= short <= long <= min(MOST, 2 * short + 4) and familiar >= SHARE * len(spoken):
             for word in rare:
                 size = len(source) + len(target)
-                chosen[word].append((size, Entry(origin, source, target)))
-    return {
-        word: [
-            entry
-            for n, (size, entry) in enumerate(sorted(some)[: each + 1])
-            if not n or size <= LONG
-        ]
-        for word, some in chosen.items()
-    }
+                examples[word].append((size, Entry(origin, source, target)))
+    pairs = defaultdict[Entry, list[str]](list)
+    for word, listed in examples.items():
+        for n, (size, entry) in enumerate(sorted(listed)[:each]):
+            if n == 0 or size <= LONG:
+                pairs[entry].append(word)
+    return pairs
+
+
+def is_content(word: str) -> bool:
+    """Whether a word as it stands in a sentence is no small word and no name."""
+    return len(word) >= SHORT and word.isalpha() and word.islower()
 
 
 def align_entries(
     kit: Kit, pairs: Mapping[Entry, Sequence[str]], small: Collection[str]
-) -> dict[tuple[Entry, str], tuple[int, int]]:
-    """The first and last target word of what each word of a pair became, where that is clear."""
+) -> Iterator[Entry]:
+    """Pairs with the first and last target word of what words became, where that is clear."""
     order = sorted(pairs, key=lambda entry: len(entry.source) + len(entry.target))
-    spans = {}
     for start in track(range(0, len(order), BATCH), "aligning words"):
         batch = order[start : start + BATCH]
         read = align_pairs(kit, [(entry.source, entry.target) for entry in batch])
         for entry, weights in zip(batch, read, strict=True):
             heard, said = words(entry.source), words(entry.target.lower())
             little = {n for n, w in enumerate(said) if w in small or not w[0].isalnum()}
-            for word in pairs[entry]:
-                if span := find_phrase(weights, heard.index(word), little):
-                    spans[entry, word] = span
-    return spans
+            spans = [(w, find_phrase(weights, heard.index(w), little)) for w in pairs[entry]]
+            if clear := [f"{word}={span[0]}-{span[1]}" for word, span in spans if span]:
+                yield entry._replace(spans=" ".join(clear))
 
 
 def find_phrase(weights: Tensor, place: int, little: Collection[int]) -> tuple[int, int] | None:
