@@ -87,10 +87,8 @@ class ModelStep:
             self.follower.before(batch.ids, batch.mask)
         elif first and self.memory is not None:
             cache.source = self.memory
-        elif first and model.device.type == "cpu" and len(batch.inputs) > 1:
-            paired = batch.target is not None and batch.source_documents is None
-            if paired and isinstance(model.front, TextFront) and model.stacks:
-                cache.source = read_apart(model, batch)
+        elif first and len(batch.inputs) > 1:
+            cache.source = read_sources(model, batch)
         x = take_last(model.hidden(batch, cache), batch.mask)
         if self.follower is not None:
             self.follower.after()
@@ -106,6 +104,14 @@ class ModelStep:
             self.words.select(rows)
         if self.follower is not None:
             self.follower.select(rows)
+
+
+def read_sources(model: Model, batch: Batch) -> Memory | None:
+    """What the encoder makes of sources that are read apart, on a CPU; None where they are not."""
+    paired = batch.target is not None and batch.source_documents is None
+    if not (paired and model.device.type == "cpu" and isinstance(model.front, TextFront)):
+        return None
+    return read_apart(model, batch) if model.stacks else None
 
 
 def read_apart(model: Model, batch: Batch) -> Memory:
