@@ -187,7 +187,7 @@ class Translation(Result):
             for sentence in self.explain:
                 yield from sentence.parts()
         elif self.alternatives and not self.streamed:
-            yield "\n".join(f"{a.percent:>7}  {a.text}" for a in self.alternatives)
+            yield "\n".join(f"{a.percent:>8}  {a.text}" for a in self.alternatives)
         else:
             yield "\t".join(a.text for a in self.alternatives) or self.text
 

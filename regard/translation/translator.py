@@ -7,7 +7,7 @@ lost, addresses, numbers, words that exist, is searched for again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import takewhile
@@ -242,16 +242,17 @@ class SentenceSearch:
     @torch.no_grad()
     def translate(self, rows: Sequence[Row]) -> list[list[TargetText]]:
         """The translation of each source."""
-        memory = None
-        if not (self.must or self.strict):  # read once, for the search and what comes after it
+        memory, coin = None, self.config.coin or self.config.keeps_whole or not self.kit.written
+        if (self.config.doubt or not coin) and not (self.must or self.strict):
+            # Read once, for the search and what comes after it.
             memory = read_sources(self.kit.model, self.kit.batch([list(row) for row in rows]))
         hypotheses = self.search(rows, self.ban, self.beam, memory)
         answers = [self.text(row[0]) for row in hypotheses]
-        if self.kit.written and not (self.config.coin or self.config.keeps_whole):
+        if not coin:
+            changed: Collection[int] = range(len(rows))
             for _ in range(SEARCHES):
-                before, answers = answers, self.replace_coined(rows, answers, memory)
-                if answers == before:
-                    break
+                before, answers = answers, self.replace_coined(rows, answers, memory, changed)
+                changed = [n for n, answer in enumerate(answers) if answer is not before[n]]
         return self.look(rows, [[answer] for answer in answers], memory)
 
     def text(self, found: Hypothesis) -> TargetText:
@@ -272,8 +273,9 @@ class SentenceSearch:
         else:
             seen = look_across(self.kit, rows, written, memory, block)
         for n, (patterns, (best, *_)) in enumerate(zip(seen, answers, strict=True)):
-            best = best if best.logprobs else self.judge(rows[n], best.text)
-            answers[n][0] = best._replace(attention=patterns[0] if patterns else None)
+            noted = best.logprobs or self.score(rows[n], best.tokens)
+            seen_by = patterns[0] if patterns else None
+            answers[n][0] = best._replace(logprobs=noted, attention=seen_by)
         return answers
 
     def coined(self, row: Row, text: str) -> list[str]:
@@ -284,9 +286,13 @@ class SentenceSearch:
         return coined_words(self.kit.text_tokenizer.decode(list(row), side="source"), text, written)
 
     def replace_coined(
-        self, rows: Sequence[Row], answers: Sequence[TargetText], memory: Memory | None
+        self,
+        rows: Sequence[Row],
+        answers: Sequence[TargetText],
+        memory: Memory | None,
+        which: Collection[int],
     ) -> list[TargetText]:
-        """Translations with another word for the first one that is made up, where there is one.
+        """Translations, of which some get another word for the first that is made up.
 
         Pieces of words can be put together to words that nobody says: entarté → entarted. From its
         last piece, its middle or its first another one is taken; what stands around it stays. The
@@ -294,8 +300,8 @@ class SentenceSearch:
         less likely: many a name was never seen.
         """
         kit, turns = self.kit, list[Turn]()
-        coined = [self.coined(row, best.text) for row, best in zip(rows, answers, strict=True)]
-        for n, words in enumerate(coined):
+        coined = {n: self.coined(rows[n], answers[n].text) for n in which}
+        for n, words in coined.items():
             if words:
                 text, spans = token_spans(kit, answers[n].tokens)
                 start, end = next(m.span() for m in WORD.finditer(text) if m[0] == words[0])
@@ -339,7 +345,7 @@ class SentenceSearch:
             x = kit.model.hidden(batch) if memory is None else kit.model.decode(*decoded)
             logits = kit.model.score(x[*at][:, None])[:, 0]  # (places, V)
         log = iter(logits.float().log_softmax(-1).gather(1, ids.to(logits.device))[:, 0].tolist())
-        mended, best = list(answers), [(len(words), torch.inf) for words in coined]
+        mended, best = list(answers), {n: (len(words), torch.inf) for n, words in coined.items()}
         for turn, tokens in zip(turns, changed, strict=True):
             logprobs = answers[turn.row].logprobs[: turn.place]
             logprobs = logprobs + [next(log) for _ in tokens[turn.place :]]
@@ -458,10 +464,14 @@ class SentenceSearch:
     @torch.no_grad()
     def judge(self, row: Row, text: str) -> TargetText:
         """A text as the translation of a source, with its log-probability."""
-        tokens, end = [*spell_word(self.kit, text)[-1]], sorted(self.kit.stops)[:1]
+        tokens = [*spell_word(self.kit, text)[-1], *sorted(self.kit.stops)[:1]]
+        logprobs = self.score(row, tokens)
+        return TargetText(text, sum(logprobs), tokens, logprobs)
+
+    def score(self, row: Row, tokens: list[int]) -> list[float]:
+        """The log-probability of each token of a translation."""
         _, log = self.follow(row, tokens)
-        logprobs = [float(log[n, token]) for n, token in enumerate([*tokens, *end])]
-        return TargetText(text, sum(logprobs), [*tokens, *end], logprobs)
+        return [float(log[n, token]) for n, token in enumerate(tokens)]
 
     def follow(self, row: Row, tokens: list[int]) -> tuple[Batch, Tensor]:
         """(The source as a batch, log-probabilities (n + 1, V) of what comes after each token)."""
