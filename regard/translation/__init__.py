@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,10 +18,9 @@ from regard.translation.formats import READERS, DocumentFile
 from regard.translation.results import (
     Alternative,
     Explanation,
+    TargetWord,
     TranslatedDocument,
     Translation,
-    WordChoice,
-    share_out,
 )
 from regard.verbs import (
     Count,
@@ -58,12 +58,13 @@ def translate(
     beams: Count = 4,
     alternatives: Count = 1,
     words: bool = True,
+    doubt: bool | None = None,
     memory: Files | None = None,
     must: Sequence[str] = (),
     ban: Sequence[str] = (),
     begin: str = "",
     glossary: File | Mapping[str, str] | None = None,
-    coin: bool | None = None,
+    coin: bool = False,
     alpha: float = 0.6,
     max_new: Count | None = None,
     shortlist: bool = True,
@@ -89,8 +90,10 @@ def translate(
         to: code of the language to write, such as fr (English of French, French of English).
         explain: whether to say where each word came from, how sure it is, how rare its source.
         beams: width of the beam.
-        alternatives: so many translations of each text, at most 200.
+        alternatives: so many translations of each text, at most 200; the first stays the same.
         words: with several translations, whether each word has alternatives too.
+        doubt: whether each word has its confidence and the source words it came from (yes; on the
+            command line with --json, --save and on a terminal, where doubtful words are dim).
         memory: your own sentence pairs, .tsv or .tmx files: a sentence that stands there is
             translated so, and its rare words are shown.
         must: words that each translation holds.
@@ -99,7 +102,7 @@ def translate(
         glossary: terms and their translations: a file, source term TAB target term on each line, or
             a mapping. Terms in small letters are found in any case and in the plural.
         coin: whether words may be made up that training never wrote, where the folder lists what
-            it did (only for lines of a stream, one translation each).
+            it did.
         alpha: strength of the length penalty (Wu 2016); 0 prefers short translations.
         max_new: tokens at most (50 more than the source has).
         shortlist: on a CPU, whether to score only the words that the folder's shortlist allows,
@@ -116,6 +119,8 @@ def translate(
     Example:
         >>> regard.translate("Je suis un chat.").text
         "I'm a cat."
+        >>> regard.translate("Je suis un chat.").words[-2].aligned
+        ['chat']
         $ regard translate --alternatives 4 --explain "Il m'a entarté."
         $ regard translate --to en --strict-language --file lines.fr > lines.en
         $ regard translate --file report.docx --out report.en.docx --glossary terms.tsv
@@ -145,7 +150,8 @@ def translate(
         glossary=glossary,
         shortlist=shortlist,
         batch=batch,
-        coin=streamed and alternatives == 1 if coin is None else coin,
+        coin=coin,
+        doubt=explain or doubt is not False,
     )
     lines = group_texts(one_or_several(texts), SORTED)
     first = next(lines, [])
@@ -162,7 +168,9 @@ def translate(
     )
     groups = chain([first[:NEAR], first[NEAR:]], lines)
     several = words and alternatives > 1
-    results = _translate_groups(opened, groups, several, explain, streamed, strict_language)
+    results = _translate_groups(
+        opened, groups, config.doubt, several, explain, streamed, strict_language
+    )
     if document is not None:
         return document.write(one.text for one in results if isinstance(one, Translation))
     if not isinstance(texts, str):
@@ -175,16 +183,18 @@ def translate(
 def _translate_groups(
     opened: AbstractContextManager[Translator | CountingTranslator],
     groups: Iterable[Sequence[str | RegardError]],
-    words: bool,
+    doubt: bool,
+    others: bool,
     explain: bool,
     streamed: bool,
     strict_language: bool,
 ) -> Iterator[Translation | Failed]:
     """The translations of each group of lines, in their order; empty lines stay so."""
-    from regard.translation.explanation import explain_document, seen_in_training
+    from regard.translation.explanation import explain_part, read_words, seen_in_training
     from regard.translation.normalise import LANGUAGES, other_language
     from regard.translation.translator import Translator
-    from regard.translation.word_choices import word_choices
+    from regard.translation.word_choices import document_words
+    from regard.translation.word_confidence import doubt_config
 
     done = empty = 0
     foreign = Counter[str]()
@@ -192,6 +202,7 @@ def _translate_groups(
         network = translator if isinstance(translator, Translator) else None
         language = network.segmenter.language if network else ""
         counts = seen_in_training(network.kit) if explain and network else None
+        regression = doubt_config(network.kit.config) if network else None
         for group in groups:
             size = len(group)
 
@@ -214,12 +225,19 @@ def _translate_groups(
                 if isinstance(line, RegardError):
                     yield Failed(line)
                     continue
-                document = next(documents)
-                chosen = word_choices(network, document) if words and network else document.words
-                reasons = None
-                if explain and network:
-                    reasons = explain_document(network.memory, document, counts)
-                yield describe(document, chosen if words else [], reasons, streamed)
+                document, reasons = next(documents), None
+                words = document.words if doubt else None
+                if network and (doubt or others):
+                    kit = network.kit
+                    readings = [read_words(kit, part, regression) for part in document.parts]
+                    words = document_words(network, document, readings, others)
+                    if explain:
+                        reasons = [
+                            explain_part(network.memory, part, reading, counts)
+                            for part, reading in zip(document.parts, readings, strict=True)
+                        ]
+                result = describe(document, words, reasons, streamed)
+                yield replace(result, threshold=regression.threshold) if regression else result
                 empty += not line.strip()
             done += len(group)
     if 0 < empty < done:
@@ -230,17 +248,21 @@ def _translate_groups(
 
 def describe(
     document: Document,
-    words: Sequence[WordChoice],
+    words: list[TargetWord] | None,
     reasons: list[Explanation] | None,
     streamed: bool,
 ) -> Translation:
     """What became of a text, as a result."""
-    listed = [(on_one_line(document.text, t.text), t.logprob) for t in document.translations]
-    shares = share_out([logprob for _, logprob in listed])
-    others = [Alternative(*pair, share) for pair, share in zip(listed, shares, strict=True)]
-    text, logprob = listed[0]
+    others = [
+        Alternative(on_one_line(document.text, t.text), t.logprob) for t in document.translations
+    ]
     several = others if len(others) > 1 else []
-    return Translation(document.text, text, logprob, several, list(words), reasons, streamed)
+    mean = None
+    if words is not None:
+        mean = sum(word.confidence for word in words) / len(words) if words else 1.0
+    best = others[0]
+    fields = (document.text, best.text, best.logprob, mean, several, words or [], reasons, streamed)
+    return Translation(*fields)
 
 
 def on_one_line(source: str, text: str) -> str:
@@ -268,8 +290,6 @@ def open_translator(
 
     A model that was opened here needs its float weights no more.
     """
-    from dataclasses import replace
-
     import torch
 
     from regard.history.word_translator import WordTranslator, translator_kind
@@ -307,10 +327,9 @@ def open_translator(
             if not isinstance(model, Kit):
                 forget_weights(kit.model)
         size = kit.model.config.head.size
-        if size is not None and config.width > size:
-            note(f"{config.width} beams, but {size} words in the vocabulary: {size} beams")
-            count = min(config.alternatives, size)
-            config = replace(config, beams=min(config.beams, size), alternatives=count)
+        if size is not None and config.beams > size:
+            note(f"{config.beams} beams, but {size} words in the vocabulary: {size} beams")
+            config = replace(config, beams=size)
         with kit.edit(edit):
             translator = Translator(kit, config, strict, memory=memory)
             with start_workers(translator, several) if several > 1 else nullcontext():

@@ -6,8 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from regard.data.sentences import Span
-from regard.translation.results import WordChoice
+from regard.translation.results import TargetWord
 
 STRAY = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd]")  # what no reader can use: bytes of no letter
 STOP = re.compile(r"(?<!\.)(?<!\.[^\W\d])\.$")  # of a sentence, not of an abbreviation or a pause
@@ -19,6 +22,10 @@ class TargetText(NamedTuple):
     text: str
     logprob: float
     tokens: list[int]
+    logprobs: list[float] = []
+    """Of each token."""
+    attention: NDArray[np.float32] | None = None
+    """Of each token but the end on each source token, where it was looked at."""
 
 
 class Mark(NamedTuple):
@@ -73,8 +80,8 @@ class Document(NamedTuple):
     parts: list[Part]
     translations: list[TargetText]
     """Of the whole text: the best of each segment, then the likeliest mixtures."""
-    words: list[WordChoice] = []
-    """Of the first translation, where they were asked for."""
+    words: list[TargetWord] = []
+    """Of the first translation, by a model that counts words."""
 
 
 def gap_before(text: str, parts: Sequence[Part], n: int) -> str:

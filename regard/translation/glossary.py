@@ -31,7 +31,7 @@ from regard.data.text_files import read_lines
 from regard.data.word_frequencies import Span, word_spans
 from regard.errors import DataError, UsageError
 from regard.translation.document import TargetText
-from regard.translation.explanation import align_config, align_words, look_across
+from regard.translation.explanation import align_config, align_tokens, look_across, no_attention
 from regard.translation.normalise import tidy
 
 if TYPE_CHECKING:
@@ -194,9 +194,11 @@ def replace_aligned(search: SentenceSearch, glossary: Glossary, job: Job) -> Tar
     """A translation with terms in place of the words that are aligned with their sources."""
     kit, (row,), text = search.kit, job.rows, job.text
     best = search.judge(row, text)
-    across = look_across(kit, row, best.tokens[:-1])
-    how = align_config(kit.config)
-    weights, links = align_words(kit, job.source, best.tokens[:-1], across, how)
+    tokens, block = best.tokens[:-1], align_config(kit.config).block
+    (patterns,) = look_across(kit, [row], [tokens], None, block)
+    if not patterns:
+        raise no_attention()
+    weights, links = align_tokens(kit, job.source, tokens, patterns[0])
     spans, changes = word_spans(text), list[tuple[Span, tuple[str, ...]]]()
     words = [text[slice(*span)].lower() for span in spans]
     free = {n for n, w in enumerate(words) if any(map(str.isalnum, w)) and w not in glossary.small}

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from regard.data.word_frequencies import Span, word_spans
 from regard.decode.step import without_end
-from regard.errors import UsageError
 from regard.translation.document import Mark, Part, TargetText
-from regard.translation.explanation import align_config, align_words, look_across
+from regard.translation.explanation import align_config, align_tokens, look_across
 from regard.translation.normalise import INLINE
 
 if TYPE_CHECKING:
@@ -71,12 +70,9 @@ def put_marks(kit: Kit, part: Part) -> Part:
 
 def links_of(kit: Kit, part: Part, answer: TargetText) -> list[tuple[int, int]]:
     """Links (source word, target word) of a segment and a translation; none if not known."""
-    tokens = without_end(answer.tokens, kit.stops)
-    try:
-        across = look_across(kit, part.segment.ids, tokens)
-    except UsageError:  # it sees one vector of its source
-        return []
-    return align_words(kit, part.segment.text, tokens, across, align_config(kit.config))[1]
+    tokens, block = without_end(answer.tokens, kit.stops), align_config(kit.config).block
+    (patterns,) = look_across(kit, [part.segment.ids], [tokens], None, block)
+    return align_tokens(kit, part.segment.text, tokens, patterns[0])[1] if patterns else []
 
 
 def find_windows(

@@ -19,7 +19,7 @@ from regard.translation import memory as module
 from regard.translation.explanation import (
     AlignConfig,
     align_pairs,
-    align_words,
+    align_tokens,
     look_across,
 )
 from regard.translation.memory import (
@@ -126,8 +126,8 @@ def test_batches_align_as_single_pairs(bare: Kit) -> None:
     pairs = [("Le chat dort.", "The cat sleeps on the mat."), (FRENCH, ENGLISH)]
     for (source, target), weights in zip(pairs, align_pairs(bare, pairs), strict=True):
         tokens = bare.text_tokenizer.encode(target, special=False, side="target")
-        across = look_across(bare, bare.text_tokenizer.encode(source), tokens)
-        alone, _ = align_words(bare, source, tokens, across, AlignConfig())
+        (patterns,) = look_across(bare, [bare.text_tokenizer.encode(source)], [tokens])
+        alone, _ = align_tokens(bare, source, tokens, patterns[AlignConfig().block])
         letters = [
             [any(map(str.isalpha, word)) for word in words(side)] for side in (target, source)
         ]

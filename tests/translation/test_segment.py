@@ -26,7 +26,6 @@ from regard.translation.normalise import (
 from regard.translation.repair import NUMBERS_FILE
 from regard.translation.segment import Segmenter
 from regard.translation.translator import SentenceSearch, Translator
-from regard.translation.word_choices import word_choices
 from regard.zoo import HOME
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.translation.test_translator import made, say
@@ -298,9 +297,13 @@ def test_a_sentence_is_read_with_a_stop_and_comes_back_without(
         texts = [kit.tokenizer.decode(row).strip() for row in rows]
         seen.extend(texts)
         lost = [text.replace(" 😀", "") for text in texts]
-        return [[TargetText(t, -1.0, [1]), TargetText(t[:-1], -2.0, [2])] for t in lost]
+        return [[TargetText(t, -1.0, [1])] for t in lost]
+
+    def others(search: SentenceSearch, row: Any, best: TargetText) -> list[TargetText]:
+        return [TargetText(f"{best.text}{end}", -2.0, [2]) for end in ("", ".")]
 
     monkeypatch.setattr(SentenceSearch, "translate", translate)
+    monkeypatch.setattr(SentenceSearch, "others", others)
     monkeypatch.setitem(kit.config, "languages", ["fr", "xx"])
     found = [translation.text for translation in answer(kit, text, alternatives=2).translations]
     assert read in seen and found[0] == expected and len(found) == len({*found})
@@ -386,7 +389,13 @@ def test_the_best_mixtures_of_sentences() -> None:
     assert found[0].logprob == pytest.approx(-1.6) and found[0].tokens == [0, 0, 1, 0, 2, 0]
 
 
-def test_several_answers_are_distinct(kit: Kit, echo: list[str]) -> None:
+def test_several_answers_are_distinct(
+    kit: Kit, echo: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def others(search: SentenceSearch, row: Any, best: TargetText) -> list[TargetText]:
+        return [best._replace(text=f"{n}{best.text}", logprob=-float(n)) for n in range(1, 4)]
+
+    monkeypatch.setattr(SentenceSearch, "others", others)
     found = answer(kit, "Le chat dort. Il pleut.", alternatives=4).translations
     assert len({t.text for t in found}) == 4
     assert [t.logprob for t in found] == sorted((t.logprob for t in found), reverse=True)
@@ -413,13 +422,12 @@ def test_the_real_search_gives_the_same_alone_or_together(kit: Kit) -> None:
 def test_other_words_stand_in_the_whole_text(kit: Kit) -> None:
     text = "Le chat dort. 42 ! Il pleut."
     parts = [answer(kit, part, max_new=6) for part in ("Le chat dort.", "Il pleut.")]
-    translator = Translator(kit, TranslateConfig(max_new=6))
-    words = word_choices(translator, answer(kit, text, max_new=6), 2)
-    first = word_choices(translator, parts[0], 2)
+    words = kit.translate(text, max_new=6, alternatives=2).words
+    first = kit.translate("Le chat dort.", max_new=6).words
     assert [w.text for w in words[: len(first)]] == [w.text for w in first]
     assert any(word.alternatives for word in words)
     for number, word in enumerate(words):
-        for other in word.alternatives:
+        for other in word.alternatives or []:
             before, _, after = other.translation.partition(" 42 ! ")
             fixed, part = (after, parts[1]) if number < len(first) else (before, parts[0])
             assert fixed == part.translations[0].text
