@@ -233,7 +233,7 @@ def _translate_groups(
                     words = document_words(network, document, readings, others)
                     if explain:
                         reasons = [
-                            explain_part(network.memory, part, reading, counts)
+                            explain_part(network, part, reading, counts)
                             for part, reading in zip(document.parts, readings, strict=True)
                         ]
                 result = describe(document, words, reasons, streamed)

@@ -8,6 +8,7 @@ that the sentence needs: entarté, pie or throw a pie at → threw a pie at.
 from __future__ import annotations
 
 import lzma
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -21,6 +22,7 @@ them and " | " between translations; lines in the order of their bytes, in lower
 FORMS_FILE = "forms.tsv.xz"
 """Beside the weights: inflected form TAB lemma, in the order of the bytes."""
 SELDOM = 5  # a word that training had less often needs a hint; commoner ones fare worse with it
+STEM, ENDING = 3, 2  # letters of a word that stay, and that an inflection may change
 CHOICES = 4  # translations in a hint
 Others = Callable[[str], Sequence[str]]
 """What else a word may become, by examples."""
@@ -203,3 +205,16 @@ def hint(translations: Sequence[str], firm: bool = False) -> str:
     """Translations as they stand in a source, after the words that they are for."""
     marked = OR.join(f" {translation}" for translation in translations)
     return f"{FIRM if firm else SOFT}{marked}{CLOSE}"
+
+
+def holds(text: str, entry: Entry) -> bool:
+    """Whether a text has the longest word of one of an entry's translations, in any inflection."""
+    longest = (max(words(key(one)), key=len) for one in entry.translations)
+    stems = tuple(word[: max(STEM, len(word) - ENDING)] for word in longest)
+    return any(word.startswith(stems) for word in words(key(text)))
+
+
+def shared_word(entry: Entry) -> str:
+    """The word that most of an entry's translations have; of equals the longest of the first."""
+    counts = Counter(word for one in entry.translations for word in {*words(one)})
+    return max(words(entry.translations[0]), key=lambda word: (counts[word], len(word)))

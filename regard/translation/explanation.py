@@ -22,13 +22,19 @@ from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, wor
 from regard.decode.step import without_end
 from regard.errors import UsageError, check_names
 from regard.model.model import Memory as Encoded
-from regard.translation.document import Part
-from regard.translation.results import Alternative, Explanation, SourceWord, TargetWord
+from regard.translation.document import Part, Segment
+from regard.translation.results import (
+    Alternative,
+    DictionaryEntry,
+    Explanation,
+    SourceWord,
+    TargetWord,
+)
 from regard.translation.word_confidence import DoubtConfig, doubt_features, word_confidence
 
 if TYPE_CHECKING:
     from regard.kit import Kit
-    from regard.translation.memory import Memory
+    from regard.translation.translator import Translator
 
 RARE = 10  # a word seen less often than this was hardly learnt
 MANY = 3  # pieces of a word that the vocabulary hardly knows, where no counts are at hand
@@ -59,10 +65,10 @@ def seen_in_training(kit: Kit) -> dict[str, int] | None:
 
 
 def explain_part(
-    memory: Memory, part: Part, reading: WordReading, counts: Mapping[str, int] | None
+    translator: Translator, part: Part, reading: WordReading, counts: Mapping[str, int] | None
 ) -> Explanation:
-    """One sentence whose words were read, by the model of a memory."""
-    kit = memory.kit
+    """One sentence whose words were read."""
+    kit, memory = translator.kit, translator.memory
     segment, best = part.segment, part.translations[0]
     others = [Alternative(answer.text, answer.logprob) for answer in part.translations]
     if not segment.ids:
@@ -82,6 +88,14 @@ def explain_part(
         reading.weights.tolist(),
         others,
         examples=[example for word in heard if word.rare for example in memory.lookup(word.text)],
+        entries=[
+            DictionaryEntry(
+                " ".join(word.text for word in heard[entry.first : entry.last + 1]),
+                entry.headword,
+                entry.translations,
+            )
+            for entry in (translator.hinter.find(segment.text) if translator.hinter else [])
+        ],
     )
 
 
@@ -109,7 +123,7 @@ def read_words(kit: Kit, part: Part, doubt: DoubtConfig | None = None) -> WordRe
     (places, ranges), sources = word_tokens(text, spans), words(segment.text)
     weights, links = torch.zeros(len(places), len(sources)), list[Link]()
     if best.attention is not None:
-        weights, links = align_tokens(kit, segment.text, tokens, best.attention)
+        weights, links = align_tokens(kit, segment, tokens, best.attention)
     logprobs = [sum(best.logprobs[a:b]) for a, b in ranges]
     mean = -sum(best.logprobs) / max(1, len(best.logprobs))
     features = doubt_features(logprobs, mean, weights.tolist(), links)
@@ -221,11 +235,11 @@ def look_across(
 
 
 def align_tokens(
-    kit: Kit, source: str, tokens: Sequence[int], pattern: NDArray[np.float32]
+    kit: Kit, segment: Segment, tokens: Sequence[int], pattern: NDArray[np.float32]
 ) -> tuple[Tensor, list[Link]]:
-    """`align_words` of a source and the tokens of its translation."""
-    offsets, firm = kit.text_tokenizer.offsets(source), align_config(kit.config).firm
-    return align_words(source, offsets, *token_spans(kit, tokens), pattern, firm)
+    """`align_words` of a segment and the tokens of its translation."""
+    offsets, firm = segment.offsets(kit.text_tokenizer), align_config(kit.config).firm
+    return align_words(segment.text, offsets, *token_spans(kit, tokens), pattern, firm)
 
 
 def align_words(

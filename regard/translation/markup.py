@@ -72,7 +72,7 @@ def links_of(kit: Kit, part: Part, answer: TargetText) -> list[tuple[int, int]]:
     """Links (source word, target word) of a segment and a translation; none if not known."""
     tokens, block = without_end(answer.tokens, kit.stops), align_config(kit.config).block
     (patterns,) = look_across(kit, [part.segment.ids], [tokens], None, block)
-    return align_tokens(kit, part.segment.text, tokens, patterns[0])[1] if patterns else []
+    return align_tokens(kit, part.segment, tokens, patterns[0])[1] if patterns else []
 
 
 def find_windows(

@@ -88,6 +88,16 @@ class Example(Row):
 
 
 @dataclass(frozen=True)
+class DictionaryEntry(Row):
+    """What the dictionary of a model's folder says of a word or an idiom."""
+
+    words: str
+    """As they stand in the sentence."""
+    headword: str
+    translations: list[str]
+
+
+@dataclass(frozen=True)
 class Explanation(Row):
     """One sentence and the reasons for its translation."""
 
@@ -108,6 +118,8 @@ class Explanation(Row):
     """Where the whole sentence stands in the user's memory, if it does."""
     examples: list[Example] = field(default_factory=list)
     """What rare words became in pairs of training and of the user's memory."""
+    entries: list[DictionaryEntry] = field(default_factory=list)
+    """What the dictionary says of rare words and idioms."""
 
     @property
     def notes(self) -> list[str]:
@@ -161,6 +173,9 @@ class Explanation(Row):
             ]
             yield Grid("", ("written", "from", "sure"), written, left=2)
         yield from self.notes
+        for entry in self.entries:
+            listed = " | ".join(entry.translations)
+            yield f"“{entry.words}” in the dictionary: {entry.headword}, {listed}"
         for example in self.examples:
             became = f" became “{example.phrase}”" if example.phrase else ""
             yield f"“{example.word}”{became} in {example.origin}:"

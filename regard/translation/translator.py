@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,8 +33,20 @@ from regard.errors import UsageError
 from regard.model.batch import Batch
 from regard.model.model import Memory as Encoded
 from regard.translation.config import DOING, TranslateConfig
+from regard.translation.dictionary import (
+    Hinter,
+    holds,
+    read_dictionary,
+    shared_word,
+    write_hints,
+)
 from regard.translation.document import Document, Part, Segment, TargetText, join
-from regard.translation.explanation import align_config, look_across, token_spans
+from regard.translation.explanation import (
+    align_config,
+    look_across,
+    seen_in_training,
+    token_spans,
+)
 from regard.translation.glossary import Glossary, Term, lacks_terms, put_terms
 from regard.translation.markup import put_marks
 from regard.translation.memory import Memory
@@ -49,6 +61,7 @@ if TYPE_CHECKING:
 ROWS = 64  # beams of a batch, about
 TOKENS = 3000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
 FEW = 4  # sentences that are no quicker in two batches
+INSISTING = 8.0  # log-probability that a word of a hint may cost
 SEARCHES = 3  # for words that exist
 PIECES = 6  # tokens of a word at most
 LOSS = 7.0  # of log-probability at most, for a word that exists
@@ -80,8 +93,8 @@ class Job(NamedTuple):
     """A translation that is there already: what is asked for is its log-probability."""
     terms: tuple[Term, ...] = ()
     """What that translation is to hold."""
-    source: str = ""
-    """With terms: the text of the source."""
+    segment: Segment | None = None
+    """With terms: the source."""
     best: TargetText | None = None
     """The translation, where what is asked for are others."""
 
@@ -105,6 +118,13 @@ class Translator:
         self.segmenter, self.memory = Segmenter(kit), Memory(kit, memory)
         self.numbers = read_numbers(kit.files)
 
+    @cached_property
+    def hinter(self) -> Hinter | None:
+        """What the folder's dictionary and the memory say of rare words."""
+        dictionary = read_dictionary(self.kit.files)
+        counts = seen_in_training(self.kit) or {}
+        return Hinter(dictionary, counts, self.memory.hints) if dictionary else None
+
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
         """What becomes of each text, in order; `tell` hears how far the first search is.
 
@@ -123,7 +143,7 @@ class Translator:
             ]
             again = iter(self.translate_segments(texts, anew))
             documents = [next(again) or parts for parts in documents]
-            flat = [part for parts in documents for part in parts]
+            flat = self.hold_entries([part for parts in documents for part in parts])
             if self.numbers is not None:
                 flat = self.mend_numbers(flat)
         flat = self.add_others(flat) if config.alternatives > 1 else flat
@@ -139,6 +159,7 @@ class Translator:
         self, texts: Sequence[str], cut: Sequence[Sequence[Segment]], tell: Tell | None = None
     ) -> list[list[Part]]:
         """The segments of each text with their translations; those without tokens as they stand."""
+        cut = [[*map(self.hint, segments)] for segments in cut]
         rows = [segment.ids for segments in cut for segment in segments if segment.ids]
         plain = replace(self.config, alternatives=1)
         answered = iter(self.run([Job([row], plain) for row in rows], tell))
@@ -168,7 +189,33 @@ class Translator:
             ]
         )
 
+    def hint(self, segment: Segment) -> Segment:
+        """A segment with hints for its rare words, where the model was trained to read them."""
+        if not segment.ids or not self.kit.config.get("hints") or self.hinter is None:
+            return segment
+        entries = self.hinter.find(segment.text)
+        ids = self.segmenter.tokenizer.encode(write_hints(segment.text, entries))
+        return segment._replace(ids=ids, entries=tuple(entries)) if entries else segment
+
     # Mending ------------------------------------------------------------------------------------
+
+    def hold_entries(self, parts: Sequence[Part]) -> list[Part]:
+        """Parts whose translations have a word of each hint for a word that was hardly ever seen.
+
+        Where one has none, the word that most of the hint's translations share is searched for.
+        """
+        jobs = dict[int, Job]()
+        for n, (segment, (best, *_)) in enumerate(parts):
+            missing = [e for e in segment.entries if e.first == e.last and not holds(best.text, e)]
+            if missing:
+                must = (*self.config.must, *map(shared_word, missing))
+                jobs[n] = Job([segment.ids], replace(self.config, must=must, alternatives=1), True)
+        held = list(parts)
+        for n, answers in zip(jobs, self.run([*jobs.values()]), strict=True):
+            segment, (best, *_) = parts[n]
+            if answers and answers[0].logprob > best.logprob - INSISTING:
+                held[n] = Part(segment, [segment.dress(answers[0])])
+        return held
 
     def mend_numbers(self, parts: Sequence[Part]) -> list[Part]:
         """Parts whose translations have the numbers of the source, as far as they can be had.
@@ -189,7 +236,7 @@ class Translator:
             free = segment.ids and not segment.marks  # these stand at places of its text
             if free and text != segment.text and lost(n, answers):
                 ids = self.segmenter.tokenizer.encode(text)
-                again[n] = segment._replace(text=text, ids=ids)
+                again[n] = segment._replace(text=text, ids=ids, entries=())
         answered = self.run([Job([segment.ids], self.config) for segment in again.values()])
         for (n, segment), answers in zip(again.items(), answered, strict=True):
             answers = [segment.dress(answer) for answer in answers]
@@ -239,7 +286,7 @@ class Translator:
             for m, answer in enumerate(answers):
                 if lacks_terms(answer.text, terms):
                     text = self.kit.text(without_end(answer.tokens, self.kit.stops))
-                    jobs[n, m] = Job([segment.ids], self.config, True, text, terms, segment.text)
+                    jobs[n, m] = Job([segment.ids], self.config, True, text, terms, segment)
         held = [list(part.translations) for part in parts]
         for (n, m), answers in zip(jobs, self.run([*jobs.values()]), strict=True):
             held[n][m : m + len(answers)] = [parts[n].segment.dress(answer) for answer in answers]

@@ -17,8 +17,10 @@ from regard.translation.dictionary import (
     Hinter,
     SortedLines,
     hint,
+    holds,
     plain_spans,
     read_dictionary,
+    shared_word,
     write_hints,
 )
 
@@ -95,3 +97,11 @@ def test_tokens_of_a_hint_stand_at_the_end_of_its_word() -> None:
 def test_broken_files(data: bytes) -> None:
     with pytest.raises(DataError, match=r"dictionary\.tsv\.xz"):
         read_dictionary(FILES | {ENTRIES_FILE: data})
+
+
+def test_a_translation_holds_an_entry_in_any_inflection() -> None:
+    entry = Entry(0, 0, "entarter", ["pie", "throw a pie at", "hit with pie"])
+    assert holds("He threw two pies.", entry) and holds("PIED", entry)
+    assert not holds("He hit me in the face.", entry)
+    assert shared_word(entry) == "pie"
+    assert shared_word(Entry(0, 0, "nuque", ["back of the neck", "nape"])) == "back"
