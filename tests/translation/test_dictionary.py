@@ -9,6 +9,10 @@ import pytest
 
 from regard.data.word_frequencies import words
 from regard.errors import DataError
+from regard.kit import Kit
+from regard.tokens.trainers import train_tokenizer
+from regard.translation import translate, translator
+from regard.translation.config import TranslateConfig
 from regard.translation.dictionary import (
     ENTRIES_FILE,
     FORMS_FILE,
@@ -23,6 +27,17 @@ from regard.translation.dictionary import (
     shared_word,
     write_hints,
 )
+from tests.translation.test_translator import made
+
+
+@pytest.fixture
+def kit() -> Kit:
+    """A translator of random weights with a dictionary, that is said to read hints."""
+    lines = ["le lapin a entarté le chat", "the rabbit threw a pie at the cat"]
+    tokenizer = train_tokenizer(lines, "bpe", 300, specials=("pad", "eos"), wrap="eos")
+    kit = made(tokenizer)
+    kit.files, kit.config["hints"] = dict(FILES), True
+    return kit
 
 
 def packed(*lines: str) -> bytes:
@@ -105,3 +120,25 @@ def test_a_translation_holds_an_entry_in_any_inflection() -> None:
     assert not holds("He hit me in the face.", entry)
     assert shared_word(entry) == "pie"
     assert shared_word(Entry(0, 0, "nuque", ["back of the neck", "nape"])) == "back"
+
+
+def test_a_model_that_reads_hints_is_given_them(kit: Kit) -> None:
+    (document,) = translator.Translator(kit, TranslateConfig(max_new=5)).translate(["Un lapin."])
+    segment = document.parts[0].segment
+    assert kit.text_tokenizer.decode(segment.ids) == f"Un lapin{hint(['rabbit', 'bunny'])}."
+    assert segment.text == "Un lapin." and segment.entries[0].headword == "lapin"
+    kit.config["hints"] = False
+    (document,) = translator.Translator(kit, TranslateConfig(max_new=5)).translate(["Un lapin."])
+    assert kit.text_tokenizer.decode(document.parts[0].segment.ids) == "Un lapin."
+
+
+def test_a_word_of_a_hint_is_written(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translator, "INSISTING", float("inf"))
+    result = translate("Il a entarté.", model=kit, explain=True, max_new=12)
+    assert "pie" in result.text.lower()
+    assert result.explain is not None
+    (entry,) = result.explain[0].entries
+    assert (entry.words, entry.headword) == ("entarté", "entarter")
+    assert "in the dictionary: entarter, pie | throw a pie at" in str(result)
+    monkeypatch.setattr(translator, "INSISTING", 0.0)  # not at any price
+    assert "pie" not in translate("Il a entarté.", model=kit, max_new=12).text.lower()
