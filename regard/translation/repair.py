@@ -224,8 +224,8 @@ class Numbers:
                 continue
             before, after, digits = text[: match.start()], text[match.end() :], alike(match[0])
             minus = bool(MINUS.search(before))
-            if before.endswith(self.before_year):
-                digits |= {f"{self.century}{match[0]}", match[0].removeprefix(self.century)}
+            if before.endswith(self.before_year) and re.fullmatch(r"(\d\d){1,2}", match[0]):
+                digits |= {f"{self.century}{match[0]}", match[0][-2:]}  # the 1980s, the 80s
             written = ("-" if minus else "") + self.convert(match[0], after)
             beside = before.rstrip()[-1:], after.lstrip()[:1]
             sign = next((mark for mark in beside if mark in self.signs), "")

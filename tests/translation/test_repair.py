@@ -38,6 +38,7 @@ assert NUMBERS is not None
         ("Dans les années 80", "In the 1980s"),
         ("vingt ans", "20 years"),
         ("les années 1980", "the 80s"),
+        ("les années 19 et 19,5", "19 and 19.5"),
         ("les années quatre-vingt", "the eighties"),
         ("quatre-vingt-seize ans", "ninety-six years"),
         ("cent vingt et un moutons", "a hundred and twenty-one sheep"),
@@ -207,6 +208,39 @@ def test_numbers_come_out_right(kit, source, expected):
     assert expected in result.text or not NUMBERS.find_lost(source, result.text)
     assert kit.translate([source])  # as one of several too
     assert next(iter(kit.translate([source]))).text == result.text
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "lost"),
+    [
+        ("It leaves at 2:30 p.m.", "Il part à 14 h 30.", []),
+        ("It leaves at 2.30pm.", "Il part à 14h30.", []),
+        ("It leaves at 12:40 a.m.", "Il part à 0h40.", []),
+        ("It leaves at 10:00 this evening.", "Il part à 22 heures ce soir.", []),
+        ("It leaves at noon, 12 o'clock.", "Il part à midi.", []),
+        ("It leaves at 2:30 p.m.", "Il part à 15 h 30.", ["14 h 30"]),
+        ("It costs $1,234.50.", "Il coûte 1 234,50 $.", []),
+        ("It costs $1,234.50.", "Il coûte 1 234 $.", ["1 234,50"]),
+        ("It costs $1,234.50.", "Il coûte 1 234,50.", ["1 234,50 $"]),
+        ("3.141 is a number", "c'est un nombre", ["3,141"]),
+        ("In the 1980s", "Dans les années 80", []),
+        ("In the 80s", "Dans les années 1980", []),
+        ("the 21st century", "le XXIe siècle", []),
+        ("-5 degrees", "moins 5 degrés", []),
+        ("90 of 17 cats", "quatre-vingt-dix de dix-sept chats", []),
+        ("ninety-six cats", "quatre-vingt-six chats", ["96"]),
+        ("ninety-six cats", "quatre-vingt-seize chats", []),
+        ("at half past two", "à deux heures et demie", []),
+        ("at a quarter to three", "à trois heures moins le quart", []),
+        ("nineteen ninety-six", "mille neuf cent quatre-vingt-seize", []),
+        ("5 cats and nine dogs", "cinq chats et neuf chiens", []),
+        ("the second day", "le deuxième jour", []),
+        ("2,750 people", "2 750 personnes", []),
+    ],
+)
+def test_english_numbers_in_french(source, target, lost):
+    numbers = read_numbers({NUMBERS_FILE: (HOME / "en-fr" / NUMBERS_FILE).read_bytes()})
+    assert numbers is not None and numbers.find_lost(source, target) == lost
 
 
 def test_a_broken_file_of_numbers_is_said():
