@@ -308,7 +308,8 @@ class Numbers:
             digits = ""
             for last in range(first, len(runs)):
                 gap = target[runs[last - 1].end : runs[last].start] if last > first else ""
-                if last in taken or (last > first and not re.fullmatch(GAP, gap)):
+                short = gap.isspace() and len(runs[last].digits) != 3
+                if last in taken or short or (last > first and not re.fullmatch(GAP, gap)):
                     break
                 digits += runs[last].digits
                 before = target[: runs[first].start].rstrip()

@@ -82,6 +82,7 @@ def test_numbers_that_are_there(source, target):
         ("de 1,5 à 2,25 %", "from 15 to 2.5 %", ["1.5", "2.25"]),
         ("quatre-vingt-seize ans", "806 years", ["96"]),
         ("soixante-douze ans", "sixty-twelve years", ["72"]),
+        ("huit cent cinquante pages", "eight fifty pages", ["850"]),
         ("septante-deux ans", "sixty-two years", ["72"]),
         ("le vingt-deuxième jour", "the twentieth day", ["22"]),
         ("neuf ans", "new years, 3", ["9"]),
@@ -186,6 +187,9 @@ def test_another_reading_of_numbers(text, read):
         ("a reculé de 0,3 %", "fell from 0.3%", "fell by 0.3%"),
         ("a reculé de 0,3 % à 0,2 %", "fell from 0.3% to 0.2%", "fell from 0.3% to 0.2%"),
         ("les revenus de 0,3 %", "from 0.3%", "from 0.3%"),
+        ("à 21 h", "at 21:00 a.m.", "at 21:00."),
+        ("à 21 h ici", "at 21:00 p.m. here", "at 21:00 here"),
+        ("le 22 mai 1737", "May 22th,1737", "May 22nd, 1737"),
         ("le 22 mai", "the 22th of May, the 12th, the 1th", "the 22nd of May, the 12th, the 1st"),
     ],
 )
