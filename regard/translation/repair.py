@@ -14,6 +14,7 @@ How two languages write numbers is data in the model's folder, `numbers.json`:
     late             words that make it one after noon
   shifts     words for minutes after or before the hour
   noons      hours that have names
+  time       how the target writes hour and minute
   decimals   the decimal part at the end of a number of the source
   measures   what follows a number whose comma is before decimals, even if three
   decade     what stands before the last two digits of a year, and the century's
@@ -29,7 +30,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
@@ -82,6 +84,18 @@ class Figure(NamedTuple):
     """Where it is in words: whether it is one small word, which idioms have too."""
 
 
+class Clock(NamedTuple):
+    """A time of day in a text."""
+
+    match: re.Match[str]
+    time: int
+    """Minutes since midnight."""
+    bare: bool
+    """Whether it is an hour alone, or perhaps no time at all."""
+    times: frozenset[int]
+    """Minutes since midnight that may be meant."""
+
+
 class DigitRun(NamedTuple):
     """Digits of a text that stand together."""
 
@@ -123,11 +137,8 @@ class Language:
             joined = joint is not None and joint.end() == match.start() and not runs[-1].suffix
             plain = joint is not None and not joint[0].strip(" -")
             longer = self.add_word(runs[-1], match, plain) if joined else None
-            runs[-1:] = (
-                [longer]
-                if longer
-                else [*runs[-1:], self.add_word(WordRun(*match.span()), match) or WordRun(0, 0)]
-            )
+            new = longer or self.add_word(WordRun(*match.span()), match)
+            runs[len(runs) - bool(longer) :] = [new] if new else []
         alone = [run for run in runs if not re.search("[ -]", text[run.start : run.end])]
         return [r for r in runs if r not in alone or not self.excluded.match(text, r.start)]
 
@@ -139,7 +150,7 @@ class Language:
         room = 10 ** (len(str(value)) - len(str(value).rstrip("0")))
         if value == 1000 and not total:
             total, group = 1000 * max(1, group), 0
-        elif value == 100 and group < 100 and run.room != 0:
+        elif value == 100 and group < 100:
             group = 100 * max(1, group)
         elif group % 100 == score:
             group, value = group - score + score * value, score * value
@@ -175,50 +186,52 @@ class Numbers:
         self.before_year, self.century = data["decade"]
         self.marks: tuple[str, str] = tuple(data["marks"])
         self.signs = {sign: (own, re.compile(a, re.I)) for sign, (own, a) in data["signs"].items()}
-        self.units, self.minus = str(data["units"]), str(data["minus"])
+        self.units, self.minus, self.time = (str(data[n]) for n in ("units", "minus", "time"))
         self.mends = [(re.compile(a), re.compile(b), c) for a, b, c in data["mends"]]
         self.names = {int(number): frozenset(words) for number, words in data["names"].items()}
 
-    def read_clock(self, match: re.Match[str]) -> tuple[int, bool]:
-        """(Minutes since midnight, whether the hour is all there is) of a time of day."""
-        parts = match.groupdict()
-        noon = self.noons.get((parts["noon"] or "").lower())
-        hour = int(parts["hour"]) if noon is None else noon
-        minute = int(parts["minute"] or 0) + (30 if parts.get("half") else 0)
-        if shift := parts["shift"]:
-            count = re.search(r"\d+", shift)
-            word = re.sub(r"[\d\s]+", " ", shift).strip() if count else shift
-            minute += self.shifts[word.lower()] * (int(count[0]) if count else 1)
-        return 60 * hour + minute, noon is None and parts["minute"] is None and not shift
+    def clocks(self, language: Language, text: str) -> Iterator[Clock]:
+        """The times of day of a text whose number words are digits."""
+        late = language.late.search(text)
+        for match in language.clock.finditer(text):
+            parts = defaultdict[str, str](str, {k: v for k, v in match.groupdict().items() if v})
+            hour = self.noons.get(parts["noon"].lower(), int(parts["hour"] or 0))
+            minute = int(parts["minute"] or 0) + (30 if parts["half"] else 0)
+            shift = re.match(r"(\D*?)\s*(\d*)\s*(\D*)$", parts["shift"].lower())
+            if shift and shift[0]:
+                minute += self.shifts[shift[1] + shift[3]] * int(shift[2] or 1)
+            time, mark = 60 * hour + minute, parts["mark"].lower()
+            if mark and hour <= 12:
+                time = time % 720 + (720 if mark == "p" else 0)
+            twice = not mark and parts["hour"] and hour <= 12 and (late or hour == 12)
+            times = frozenset({time % 1440, (time + 720 * bool(twice)) % 1440})
+            bare = not (mark or parts["minute"] or parts["shift"] or parts["noon"])
+            if time <= 1440:
+                yield Clock(match, time, bare, frozenset() if parts["more"] else times)
 
     def figures(self, text: str) -> list[Figure]:
         """The numbers of a source in their order."""
         spoken = not re.search(r"\d", text)
         text, words = self.source.in_digits(text)
-        figures, clocks = dict[int, Figure](), list[Span]()
-        late = spoken or self.source.late.search(text)
-        for match in self.source.clock.finditer(text):
-            time, bare = self.read_clock(match)
-            if time > 24 * 60:
-                continue
-            clocks.append(match.span())
-            both = {time, time + 720 * bool(late and match["hour"] and time < 780)}
-            times = frozenset(t % 1440 for t in both)
-            written = match["hour"] if bare else f"{time // 60}:{time % 60:02}"
+        figures, clocks = dict[int, Figure](), [*self.clocks(self.source, text)]
+        for match, time, bare, times in clocks:
+            if spoken and time < 780 and match["hour"]:
+                times |= {(time + 720) % 1440}
+            written = match["hour"] if bare else self.time.format(*divmod(time, 60))
             figures[match.start()] = Figure(written, times=times)
         for match in FIGURE.finditer(text):
-            if any(a <= match.start() < b for a, b in clocks):
+            if any(clock.match.start() <= match.start() < clock.match.end() for clock in clocks):
                 continue
             before, after, digits = text[: match.start()], text[match.end() :], alike(match[0])
             minus = bool(MINUS.search(before))
-            if before.endswith(self.before_year):
-                digits |= {f"{self.century}{match[0]}", match[0].removeprefix(self.century)}
+            if before.endswith(self.before_year) and re.fullmatch(r"(\d\d){1,2}", match[0]):
+                digits |= {f"{self.century}{match[0]}", match[0][-2:]}  # the 1980s, the 80s
             written = ("-" if minus else "") + self.convert(match[0], after)
             beside = before.rstrip()[-1:], after.lstrip()[:1]
             sign = next((mark for mark in beside if mark in self.signs), "")
             forms = frozenset[str]()  # 80,000 may be either, 3.14.1 is none
             if not match[0].isdigit() and ("," not in match[0] or self.marks[1] in written):
-                forms = frozenset({plain(written.lstrip("-")), match[0].replace(",", " ")})
+                forms = frozenset({self.plain(written), match[0].replace(",", " ")})
             small = words.get(match.start())
             figures[match.start()] = Figure(written, digits, minus, frozenset(), forms, sign, small)
         return [figures[at] for at in sorted(figures)]
@@ -234,29 +247,12 @@ class Numbers:
 
     def reread(self, text: str) -> str:
         """A source with its numbers in digits and its times of day as 14:30."""
-
-        def colon(match: re.Match[str]) -> str:
-            time, bare = self.read_clock(match)
-            if time > 24 * 60 or (bare and match["unit"] != "h" and not match["at"]):
-                return match[0]
-            return f"{match['at'] or ''}{time // 60 % 24}:{time % 60:02}"
-
-        return self.source.clock.sub(colon, self.source.in_digits(text)[0])
-
-    def times(self, text: str) -> list[tuple[Span, frozenset[int], bool]]:
-        """Where times of day may stand in a target, which they may be, and whether they are."""
-        times, late = [], self.target.late.search(text)
-        for match in self.target.clock.finditer(text):
-            time, bare = self.read_clock(match)
-            hour, mark = time // 60, match["mark"]
-            both = {time}
-            if mark and hour <= 12:
-                both = {time % 720 + (720 if mark.lower() == "p" else 0)}
-            elif hour == 12 or (late and hour < 12):
-                both = {time, time + 720}
-            some = frozenset() if match["more"] else frozenset(t % 1440 for t in both)
-            times.append((match.span(), some, not bare or bool(mark)))
-        return times
+        text = self.source.in_digits(text)[0]
+        for match, time, bare, _ in reversed([*self.clocks(self.source, text)]):
+            if not bare or match["unit"] in (None, "h") or match["at"]:
+                clock = f"{match['at'] or ''}{time // 60 % 24}:{time % 60:02}"
+                text = text[: match.start()] + clock + text[match.end() :]
+        return text
 
     def match(self, source: str, target: str) -> tuple[list[Figure], list[Span]]:
         """Numbers that a translation lacks, as digits or in words, and where it has others.
@@ -268,15 +264,15 @@ class Numbers:
             return [], []
         words = set(re.findall(r"[^\W\d_]+", target.lower()))
         target = self.target.in_digits(target)[0]
-        times = self.times(target)
+        clocks = [*self.clocks(self.target, target)]
         for n, figure in enumerate(figures):
-            if figure.times:
-                same = (a for a, some, _ in times if some & figure.times and a[0] not in used)
-                if span := next(same, None):
-                    used |= set(range(*span))
-                else:
-                    lost[n] = figure
-        spare = [span for span, _, sure in times if lost and sure and span[0] not in used]
+            same = (c for c in clocks if c.times & figure.times and c.match.start() not in used)
+            if clock := next(same, None):
+                used |= set(range(*clock.match.span()))
+            elif figure.times:
+                lost[n] = figure
+        others = [c.match.span() for c in clocks if c.match.start() not in used and not c.bare]
+        spare = others if lost else []
         kept = used | {at for span in spare for at in range(*span)}
         runs = [DigitRun(m.start(), m.end(), m[0]) for m in re.finditer(r"\d+", target)]
         runs = [run for run in runs if run.start not in kept]
@@ -284,7 +280,7 @@ class Numbers:
         for n, figure in enumerate(figures):
             if figure.times:
                 continue
-            place = find_run(target, runs, taken, figure, self.minus)
+            place = self.find_run(target, runs, taken, figure)
             small = [int(digits) for digits in figure.digits if len(digits) < 5]
             said = any(self.names.get(number, frozenset()) & words for number in small)
             said = said and not (figure.minus and self.minus not in words)
@@ -299,6 +295,36 @@ class Numbers:
         spare += [m.span() for m in FIGURE.finditer(target) if used.isdisjoint(range(*m.span()))]
         ordered = [lost[n] for n in sorted(lost) if spare or not lost[n].small]
         return ordered, sorted(spare)
+
+    def plain(self, number: str) -> str:
+        """A number of the target without marks between thousands."""
+        return "".join(mark for mark in number if mark.isdigit() or mark == self.marks[1])
+
+    def find_run(
+        self, target: str, runs: list[DigitRun], taken: set[int], figure: Figure
+    ) -> range | None:
+        """The runs of digits of a translation that write a number together, none used yet."""
+        for first in range(len(runs)):
+            digits = ""
+            for last in range(first, len(runs)):
+                gap = target[runs[last - 1].end : runs[last].start] if last > first else ""
+                short = gap.isspace() and len(runs[last].digits) != 3
+                if last in taken or short or (last > first and not re.fullmatch(GAP, gap)):
+                    break
+                digits += runs[last].digits
+                before = target[: runs[first].start].rstrip()
+                signed = before.endswith(("-", "−", "–", self.minus)) or not figure.minus
+                # One more group of three digits after these runs makes the number longer.
+                longer = last + 1 < len(runs) and len(runs[first].digits) <= 3
+                longer = longer and all(len(run.digits) == 3 for run in runs[first + 1 : last + 2])
+                if longer:
+                    gap = target[runs[last].end : runs[last + 1].start]
+                    longer = bool(re.fullmatch(GAP, gap))
+                written = target[runs[first].start : runs[last].end]
+                exact = not figure.forms or {written, self.plain(written)} & figure.forms
+                if digits in figure.digits and signed and exact and not longer:
+                    return range(first, last + 1)
+        return None
 
     def find_lost(self, source: str, target: str) -> list[str]:
         """The numbers of a source that a translation lacks, as it should write them, each once."""
@@ -323,8 +349,8 @@ class Numbers:
             if FIGURE.fullmatch(old) if figure.times else not alike:
                 return ""
             written = figure.written.lstrip("-")
-            if figure.times and ":" not in written:
-                written += ":00"
+            if figure.times and written.isdigit():
+                written = self.time.format(int(written), 0)
             before, rest = target[end:start], target[after:]
             if figure.sign and figure.sign in written:  # in the place of any other
                 before = re.sub(rf"(?:{self.units})\s?$", "", before)
@@ -355,34 +381,3 @@ def alike(number: str) -> frozenset[str]:
     """The digits of a number; a nought before it may go."""
     digits = re.sub(r"\D", "", number)
     return frozenset({digits, digits.lstrip("0") or "0"})
-
-
-def plain(number: str) -> str:
-    """A number of the target without marks between thousands."""
-    return re.sub("[ ,'\u00a0\u202f\u2009]", "", number)
-
-
-def find_run(
-    target: str, runs: list[DigitRun], taken: set[int], figure: Figure, minus: str
-) -> range | None:
-    """The runs of digits of a translation that write a number together, none of them used yet."""
-    for first in range(len(runs)):
-        digits = ""
-        for last in range(first, len(runs)):
-            gap = target[runs[last - 1].end : runs[last].start] if last > first else ""
-            if last in taken or (last > first and not re.fullmatch(GAP, gap)):
-                break
-            digits += runs[last].digits
-            before = target[: runs[first].start].rstrip()
-            signed = before.endswith(("-", "−", "–", minus)) or not figure.minus
-            # One more group of three digits after these runs makes the number longer.
-            longer = last + 1 < len(runs) and len(runs[first].digits) <= 3
-            longer = longer and all(len(run.digits) == 3 for run in runs[first + 1 : last + 2])
-            if longer:
-                gap = target[runs[last].end : runs[last + 1].start]
-                longer = bool(re.fullmatch(GAP, gap))
-            written = target[runs[first].start : runs[last].end]
-            exact = not figure.forms or {written, plain(written)} & figure.forms
-            if digits in figure.digits and signed and exact and not longer:
-                return range(first, last + 1)
-    return None

@@ -38,6 +38,7 @@ assert NUMBERS is not None
         ("Dans les années 80", "In the 1980s"),
         ("vingt ans", "20 years"),
         ("les années 1980", "the 80s"),
+        ("les années 19 et 19,5", "19 and 19.5"),
         ("les années quatre-vingt", "the eighties"),
         ("quatre-vingt-seize ans", "ninety-six years"),
         ("cent vingt et un moutons", "a hundred and twenty-one sheep"),
@@ -81,6 +82,7 @@ def test_numbers_that_are_there(source, target):
         ("de 1,5 à 2,25 %", "from 15 to 2.5 %", ["1.5", "2.25"]),
         ("quatre-vingt-seize ans", "806 years", ["96"]),
         ("soixante-douze ans", "sixty-twelve years", ["72"]),
+        ("huit cent cinquante pages", "eight fifty pages", ["850"]),
         ("septante-deux ans", "sixty-two years", ["72"]),
         ("le vingt-deuxième jour", "the twentieth day", ["22"]),
         ("neuf ans", "new years, 3", ["9"]),
@@ -185,6 +187,9 @@ def test_another_reading_of_numbers(text, read):
         ("a reculé de 0,3 %", "fell from 0.3%", "fell by 0.3%"),
         ("a reculé de 0,3 % à 0,2 %", "fell from 0.3% to 0.2%", "fell from 0.3% to 0.2%"),
         ("les revenus de 0,3 %", "from 0.3%", "from 0.3%"),
+        ("à 21 h", "at 21:00 a.m.", "at 21:00."),
+        ("à 21 h ici", "at 21:00 p.m. here", "at 21:00 here"),
+        ("le 22 mai 1737", "May 22th,1737", "May 22nd, 1737"),
         ("le 22 mai", "the 22th of May, the 12th, the 1th", "the 22nd of May, the 12th, the 1st"),
     ],
 )
@@ -207,6 +212,39 @@ def test_numbers_come_out_right(kit, source, expected):
     assert expected in result.text or not NUMBERS.find_lost(source, result.text)
     assert kit.translate([source])  # as one of several too
     assert next(iter(kit.translate([source]))).text == result.text
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "lost"),
+    [
+        ("It leaves at 2:30 p.m.", "Il part à 14 h 30.", []),
+        ("It leaves at 2.30pm.", "Il part à 14h30.", []),
+        ("It leaves at 12:40 a.m.", "Il part à 0h40.", []),
+        ("It leaves at 10:00 this evening.", "Il part à 22 heures ce soir.", []),
+        ("It leaves at noon, 12 o'clock.", "Il part à midi.", []),
+        ("It leaves at 2:30 p.m.", "Il part à 15 h 30.", ["14 h 30"]),
+        ("It costs $1,234.50.", "Il coûte 1 234,50 $.", []),
+        ("It costs $1,234.50.", "Il coûte 1 234 $.", ["1 234,50"]),
+        ("It costs $1,234.50.", "Il coûte 1 234,50.", ["1 234,50 $"]),
+        ("3.141 is a number", "c'est un nombre", ["3,141"]),
+        ("In the 1980s", "Dans les années 80", []),
+        ("In the 80s", "Dans les années 1980", []),
+        ("the 21st century", "le XXIe siècle", []),
+        ("-5 degrees", "moins 5 degrés", []),
+        ("90 of 17 cats", "quatre-vingt-dix de dix-sept chats", []),
+        ("ninety-six cats", "quatre-vingt-six chats", ["96"]),
+        ("ninety-six cats", "quatre-vingt-seize chats", []),
+        ("at half past two", "à deux heures et demie", []),
+        ("at a quarter to three", "à trois heures moins le quart", []),
+        ("nineteen ninety-six", "mille neuf cent quatre-vingt-seize", []),
+        ("5 cats and nine dogs", "cinq chats et neuf chiens", []),
+        ("the second day", "le deuxième jour", []),
+        ("2,750 people", "2 750 personnes", []),
+    ],
+)
+def test_english_numbers_in_french(source, target, lost):
+    numbers = read_numbers({NUMBERS_FILE: (HOME / "en-fr" / NUMBERS_FILE).read_bytes()})
+    assert numbers is not None and numbers.find_lost(source, target) == lost
 
 
 def test_a_broken_file_of_numbers_is_said():
