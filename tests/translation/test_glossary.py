@@ -10,6 +10,7 @@ import regard
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.translation.config import TranslateConfig
+from regard.translation.document import Part
 from regard.translation.glossary import (
     HINT,
     HINT_END,
@@ -19,7 +20,7 @@ from regard.translation.glossary import (
     put_terms,
     read_glossary,
 )
-from regard.translation.translator import Job, SentenceSearch
+from regard.translation.translator import Job, SentenceSearch, Translator
 from regard.zoo import HOME
 
 RULES = {RULES_FILE: (HOME / "fr-en" / RULES_FILE).read_bytes()}
@@ -114,6 +115,7 @@ def test_rules_that_cannot_be_read_are_named() -> None:
         ("Deux hommes sur un banc.", {"homme": "ombudsman"}, "men", "ombudsmen"),
         ("LE CHAT DORT SUR LE LIT", {"chat": "felid"}, "CAT", "FELID"),
         ("Les chats dorment.", {"chat": "felid"}, "Cats", "Felids"),
+        ("Un groupe de parents.", {"parent": "gizmo"}, "parents", "gizmos"),
     ],
 )
 def test_terms_stand_where_the_usual_words_stood(
@@ -138,6 +140,15 @@ def test_every_alternative_holds_the_term_and_each_is_there_once(kit: Kit) -> No
     texts = [answer.text for answer in answers]
     assert len(texts) > 1 and len({*texts}) == len(texts)
     assert all("felid" in text for text in texts)
+
+
+def test_translations_that_become_the_same_are_one(kit: Kit) -> None:
+    translator = Translator(kit, TranslateConfig(alternatives=2, glossary={"chat": "felid"}))
+    ((segment,),) = translator.segmenter.cut(["Le chat dort."])
+    search = SentenceSearch(kit, TranslateConfig())
+    answers = [search.judge(segment.ids, f"The {cat} sleeps.") for cat in ("cat", "kitty")]
+    (part,) = translator.hold_terms([Part(segment, answers)])
+    assert [answer.text for answer in part.translations] == ["The felid sleeps."]
 
 
 def test_a_hint_in_the_source_comes_first_where_the_model_reads_them(
