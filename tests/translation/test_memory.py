@@ -161,8 +161,20 @@ def test_pairs_that_teach_something(tmp_path: Path) -> None:
         (3, 1, {"pairs:2": ["balbuzard"], "pairs:7": ["tanguait"]}),
         (2, 2, {"pairs:7": ["tanguait"]}),
     ):
-        chosen = choose_pairs([write_pairs(tmp_path)], COUNTS, seen, each)
+        chosen = choose_pairs([write_pairs(tmp_path)], COUNTS, seen, each, lambda word: [word])
         assert {entry.origin: taught for entry, taught in chosen.items()} == wanted
+
+
+def test_a_long_pair_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is kept for a word that has no other, but not where an inflection of it has one."""
+    monkeypatch.setattr(module, "LONG", 40)
+    long = "et mange du pain avec nous sur la table"
+    lines = ["le chat tanguait\tthe cat rocked", f"le chat tanguaient {long}\tthe cats rocked so"]
+    file = write(tmp_path, "\n".join(lines), "pairs.tsv")
+    alone = choose_pairs([file], COUNTS, 3, 2, lambda word: [word])
+    assert [*alone.values()] == [["tanguait"], ["tanguaient"]]
+    both = choose_pairs([file], COUNTS, 3, 2, lambda word: ["tanguait", "tanguaient"])
+    assert [*both.values()] == [["tanguait"]]
 
 
 def test_what_is_learnt_can_be_looked_up(
