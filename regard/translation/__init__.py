@@ -144,14 +144,13 @@ def _translate_groups(
     streamed: bool,
 ) -> Iterator[Translation | Failed]:
     """The translations of each group of lines, in their order; empty lines stay so."""
-    from regard.translation.explanation import explain_document, seen_in_training
+    from regard.translation.explanation import explain_document
     from regard.translation.translator import Translator
     from regard.translation.word_choices import word_choices
 
     done = empty = 0
     with progress("translating") as say, opened as translator:
         network = translator if isinstance(translator, Translator) else None
-        counts = seen_in_training(network.kit) if explain and network else None
         for group in groups:
             size = len(group)
 
@@ -171,7 +170,7 @@ def _translate_groups(
                 chosen = word_choices(network, document) if words and network else document.words
                 reasons = None
                 if explain and network:
-                    reasons = explain_document(network.memory, document, counts)
+                    reasons = explain_document(network.memory, document)
                 yield describe(document, chosen if words else [], reasons, streamed)
                 empty += not line.strip()
             done += len(group)

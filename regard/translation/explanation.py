@@ -52,16 +52,14 @@ def seen_in_training(kit: Kit) -> dict[str, int] | None:
     return read_counts(kit.files[WORDS_FILE]) if WORDS_FILE in kit.files else None
 
 
-def explain_document(
-    memory: Memory, document: Document, counts: Mapping[str, int] | None
-) -> list[Explanation]:
+def explain_document(memory: Memory, document: Document) -> list[Explanation]:
     """Each sentence of a document, by the model of a memory."""
-    return [explain_part(memory, part, counts) for part in document.parts]
+    return [explain_part(memory, part) for part in document.parts]
 
 
-def explain_part(memory: Memory, part: Part, counts: Mapping[str, int] | None) -> Explanation:
+def explain_part(memory: Memory, part: Part) -> Explanation:
     """One sentence: the translation is read once more with the taps open."""
-    kit = memory.kit
+    kit, counts = memory.kit, memory.counts
     segment, best = part.segment, part.translations[0]
     shares = share_out([answer.logprob for answer in part.translations])
     others = [

@@ -24,7 +24,7 @@ from regard.data.word_frequencies import WORDS_FILE, count_words, key, read_coun
 from regard.errors import DataError, UsageError
 from regard.files import parse_json, write_whole
 from regard.train.results import LearntMemory
-from regard.translation.explanation import align_pairs
+from regard.translation.explanation import RARE, align_pairs, seen_in_training
 from regard.translation.normalise import is_other_language, main_language, tidy
 from regard.translation.results import Example
 
@@ -87,6 +87,11 @@ class Memory:
             raise broken("a line of other columns") from None
 
     @cached_property
+    def counts(self) -> dict[str, int] | None:
+        """How often each word was seen in training, where the folder says so."""
+        return seen_in_training(self.kit)
+
+    @cached_property
     def places(self) -> dict[str, list[Entry]]:
         """The pairs that each word stands in."""
         places = defaultdict[str, list[Entry]](list)
@@ -133,6 +138,17 @@ class Memory:
             if 0 < len(said) <= LONGEST_HINT:
                 phrases[" ".join(said)] = None
         return list(phrases)
+
+    def content(self, phrase: str) -> list[str]:
+        """The words of a phrase that say much, three at most."""
+        listed = [word for word in phrase.split() if word[0].isalnum()]
+        return [word for word in listed if word.lower() not in self.stored[0]][:3]
+
+    def rare_hints(self, text: str) -> list[str]:
+        """What the rare words of a text may become, two phrases of each at most."""
+        counts = self.counts or {}
+        rare = [w for w in words(text) if is_content(w) and counts.get(w, 0) < RARE]
+        return [hint for word in rare for hint in self.hints(word)[:2] if self.content(hint)]
 
     def phrase(self, entry: Entry, form: str) -> str:
         """What a word became in the target of a pair, "" where that is not clear."""

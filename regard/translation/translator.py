@@ -32,9 +32,9 @@ from regard.errors import UsageError
 from regard.model.batch import Batch
 from regard.translation.config import DOING, TranslateConfig
 from regard.translation.document import Document, Part, Segment, TargetText, join
-from regard.translation.memory import Memory
+from regard.translation.memory import MEMORY_FILE, Memory
 from regard.translation.normalise import tidy
-from regard.translation.repair import coined_words, read_numbers
+from regard.translation.repair import coined_words, letter_runs, read_numbers
 from regard.translation.segment import Segmenter
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ ROWS = 64  # beams of a batch, about
 TOKENS = 3000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
 FEW = 4  # sentences that are no quicker in two batches
 SEARCHES = 3  # for words that exist
+REGRET = 10.0  # nats that a translation by the memory may be less likely than a made-up word
 Row = Sequence[int]
 Phrases = set[tuple[int, ...]]
 Tell = Callable[[int, int], None]
@@ -99,6 +100,8 @@ class Translator:
             mended = [part for parts in documents for part in parts]
             if self.numbers is not None:
                 mended = self.mend_numbers(mended)
+            if self.kit.written and MEMORY_FILE in self.kit.files:
+                mended = self.mend_rare_words(mended)
             if not config.coin and self.kit.written:
                 mended = self.mend_words(mended)
             rest = iter(mended)
@@ -172,6 +175,33 @@ class Translator:
                 both = [segment.dress(answers[0]), *before]
                 mended[n] = Part(segment, both[: self.config.alternatives])
         return mended
+
+    def mend_rare_words(self, parts: Sequence[Part]) -> list[Part]:
+        """Parts with fewer words that training never wrote: rare ones as the memory has them.
+
+        A copied or a made-up word stands for one that the model does not know: magnat → tycoon.
+        """
+        jobs = list[tuple[int, Job]]()
+        for n, (segment, (best, *_)) in enumerate(parts):
+            if segment.ids and not segment.raised and self.unwritten(best.text):
+                for hint in self.memory.rare_hints(segment.text):
+                    must = (*self.config.must, *self.memory.content(hint))
+                    wish = replace(self.config, must=must, alternatives=1, beams=2)
+                    jobs.append((n, Job([segment.ids], wish, True)))
+        mended = list(parts)
+        answered = self.run([job for _, job in jobs])
+        for (n, _), answers in zip(jobs, answered, strict=True):
+            segment, (best, *others) = mended[n]
+            for answer in map(segment.dress, answers):
+                fewer = self.unwritten(answer.text) < self.unwritten(best.text)
+                if fewer and answer.logprob > parts[n].translations[0].logprob - REGRET:
+                    both = [answer, best, *others]
+                    mended[n] = Part(segment, both[: self.config.alternatives])
+        return mended
+
+    def unwritten(self, text: str) -> int:
+        """How many words of a translation training never wrote."""
+        return sum(run.lower() not in (self.kit.written or ()) for run in letter_runs(text))
 
     def mend_words(self, parts: Sequence[Part]) -> list[Part]:
         """Parts whose translations have words that exist, where a search without the others can.

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from regard.data.word_frequencies import words, write_counts
+from regard.data.word_frequencies import words, write_counts, write_words
 from regard.errors import DataError
 from regard.kit import Kit
 from regard.tokens.trainers import train_tokenizer
 from regard.translation import memory as module
+from regard.translation.config import TranslateConfig
+from regard.translation.document import TargetText
 from regard.translation.explanation import (
     AlignConfig,
     align_pairs,
@@ -31,6 +33,7 @@ from regard.translation.memory import (
     learn_memory,
     read_memory,
 )
+from regard.translation.translator import Job, Translator
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.translation.test_segment import CORPUS
 from tests.translation.test_translator import made
@@ -106,6 +109,31 @@ def test_the_explanation_shows_the_line(kit: Kit) -> None:
     assert "“entartés” became “hit in the face by a pie” in news:7" in str(result)
     (plain,) = kit.translate("Le chat dort.", explain=True, max_new=8).explain
     assert plain.examples == []
+
+
+def test_a_made_up_word_gives_way_to_one_of_the_memory(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a word was never written, what a rare word became elsewhere must be there."""
+    files = kit.files | {"written.txt.gz": write_words(["the", "osprey", "sleeps"])}
+    translator = Translator(replace(kit, files=files), TranslateConfig())
+    asked, answers = list[tuple[str, ...]](), {(): "The balb sleeps.", ("osprey",): ""}
+
+    def do(job: Job) -> list[list[TargetText]]:
+        asked.append(job.config.must)
+        return [[TargetText(answers[job.config.must], -float(len(asked)), [1])]]
+
+    monkeypatch.setattr(translator, "do", do)
+    for better, wanted in (("The osprey sleeps.", 1), ("The osprey balb.", 0)):
+        asked.clear()
+        answers[("osprey",)] = better
+        (document,) = translator.translate(["Le balbuzard dort."])
+        assert asked == [(), ("osprey",)]
+        assert document.translations[0].text == [answers[()], better][wanted]
+    asked.clear()
+    answers[()] = "The osprey sleeps."  # nothing is made up: no other search
+    translator.translate(["Le balbuzard dort."])
+    assert asked == [()]
 
 
 # Learning -----------------------------------------------------------------------------------------
