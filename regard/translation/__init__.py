@@ -190,7 +190,7 @@ def _translate_groups(
     strict_language: bool,
 ) -> Iterator[Translation | Failed]:
     """The translations of each group of lines, in their order; empty lines stay so."""
-    from regard.translation.explanation import explain_part, read_words, seen_in_training
+    from regard.translation.explanation import explain_part, read_words
     from regard.translation.normalise import LANGUAGES, other_language
     from regard.translation.translator import Translator
     from regard.translation.word_choices import document_words
@@ -201,7 +201,6 @@ def _translate_groups(
     with progress("translating") as say, opened as translator:
         network = translator if isinstance(translator, Translator) else None
         language = network.segmenter.language if network else ""
-        counts = seen_in_training(network.kit) if explain and network else None
         regression = doubt_config(network.kit.config) if network else None
         for group in groups:
             size = len(group)
@@ -233,7 +232,7 @@ def _translate_groups(
                     words = document_words(network, document, readings, others)
                     if explain:
                         reasons = [
-                            explain_part(network, part, reading, counts)
+                            explain_part(network, part, reading)
                             for part, reading in zip(document.parts, readings, strict=True)
                         ]
                 result = describe(document, words, reasons, streamed)

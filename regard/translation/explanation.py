@@ -64,11 +64,9 @@ def seen_in_training(kit: Kit) -> dict[str, int] | None:
     return read_counts(kit.files[WORDS_FILE]) if WORDS_FILE in kit.files else None
 
 
-def explain_part(
-    translator: Translator, part: Part, reading: WordReading, counts: Mapping[str, int] | None
-) -> Explanation:
+def explain_part(translator: Translator, part: Part, reading: WordReading) -> Explanation:
     """One sentence whose words were read."""
-    kit, memory = translator.kit, translator.memory
+    kit, memory, counts = translator.kit, translator.memory, translator.memory.counts
     segment, best = part.segment, part.translations[0]
     others = [Alternative(answer.text, answer.logprob) for answer in part.translations]
     if not segment.ids:

@@ -44,7 +44,6 @@ from regard.translation.document import Document, Part, Segment, TargetText, joi
 from regard.translation.explanation import (
     align_config,
     look_across,
-    seen_in_training,
     token_spans,
 )
 from regard.translation.glossary import Glossary, Term, lacks_terms, put_terms
@@ -122,7 +121,7 @@ class Translator:
     def hinter(self) -> Hinter | None:
         """What the folder's dictionary and the memory say of rare words."""
         dictionary = read_dictionary(self.kit.files)
-        counts = seen_in_training(self.kit) or {}
+        counts = self.memory.counts or {}
         return Hinter(dictionary, counts, self.memory.hints) if dictionary else None
 
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
