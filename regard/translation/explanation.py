@@ -140,20 +140,11 @@ def word_tokens(text: str, spans: Sequence[Span]) -> tuple[list[Span], list[tupl
     """
     places = word_spans(text)
     tokens = [(0, 0)] * len(places)
-    n = 0
-    for t, (start, end) in enumerate(spans):
-        while n + 1 < len(places) and shared(places[n + 1], start, end) > shared(
-            places[n], start, end
-        ):
-            n += 1
-        if places and shared(places[n], start, end) > 0:
+    for t, shares in enumerate(token_shares(spans, places).tolist()):
+        if any(shares):
+            n = shares.index(max(shares))
             tokens[n] = (tokens[n][0] if tokens[n][1] else t, t + 1)
     return places, tokens
-
-
-def shared(place: Span, start: int, end: int) -> int:
-    """How many characters a word has of a token."""
-    return max(0, min(end, place[1]) - max(start, place[0]))
 
 
 def fit_words(text: str, read: Sequence[TargetWord]) -> list[TargetWord]:
