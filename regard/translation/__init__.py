@@ -314,17 +314,16 @@ def open_translator(
     threads = torch.get_num_threads()
     device = model.device.type if isinstance(model, Kit) else choose_device()
     several = 1 if strict else worth_workers(device, lines, workers)
-    if several > 1:
-        torch.set_num_threads(1)  # a fork would lose the others
+    torch.set_num_threads(1)  # a fork would lose the others, and to read weights they are no help
     try:
         kit = open_kit(model, precision, bool(strict))
         if kit.model.config.target is None:
             raise wrong_network(DOING, kit, "an encoder-decoder")
-        if packed_in_int8(kit.model):
-            # A second thread saves a seventh, and waits for ages where others need the cores.
-            torch.set_num_threads(1)
-            if not isinstance(model, Kit):
-                forget_weights(kit.model)
+        if not packed_in_int8(kit.model) and several == 1:
+            # In int8 a second thread saves a seventh, and waits where others need the cores.
+            torch.set_num_threads(threads)
+        if packed_in_int8(kit.model) and not isinstance(model, Kit):
+            forget_weights(kit.model)
         size = kit.model.config.head.size
         if size is not None and config.beams > size:
             note(f"{config.beams} beams, but {size} words in the vocabulary: {size} beams")
