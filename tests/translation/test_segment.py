@@ -253,7 +253,8 @@ def test_marks_are_put_around_what_came_from_theirs(
     """Of a b c d, where b is bold and c in italics; none is lost and none crosses another."""
     marks = [Mark(2, 3, "**", "**"), Mark(4, 5, "*", "*")]
     windows = find_windows(marks, [(0, 1), (2, 3), (4, 5), (6, 7)], links)
-    assert wrap("A b c d", [(0, 1), (2, 3), (4, 5), (6, 7)], marks, windows) == expected
+    placed = zip(marks, windows, strict=True)
+    assert wrap("A b c d", [(0, 1), (2, 3), (4, 5), (6, 7)], placed) == expected
 
 
 def test_marks_stay_with_their_words() -> None:
