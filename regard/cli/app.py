@@ -15,7 +15,7 @@ import docstring_parser
 from cyclopts import App, CycloptsError, Group, Parameter
 
 import regard
-from regard.ambient import Device, settings
+from regard.ambient import Device, is_terminal, settings
 from regard.cli.commands import COMMANDS, GROUPS, PANELS, TABLE, Command
 from regard.cli.render import render
 from regard.cli.streams import read_texts, read_whole
@@ -86,6 +86,9 @@ def door(command: Command) -> Callable[..., int]:
                 arguments[name] = read(texts, files, joined=how == "joined")
         if "watch" in hints and not common["json"] and sys.stdout.isatty():
             arguments["watch"] = partial(print, end="", flush=True)
+        if "doubt" in hints and arguments.get("doubt") is None:
+            kept = common["json"] or common["save"] or common["receipt"]
+            arguments["doubt"] = bool(kept) or is_terminal(sys.stdout)
         with settings(
             device=common["device"],
             seed=common["seed"],

@@ -30,16 +30,15 @@ from regard.data.pairs import shorten
 from regard.data.text_files import read_lines
 from regard.data.word_frequencies import Span, word_spans
 from regard.errors import DataError, UsageError
+from regard.translation.dictionary import hint
 from regard.translation.document import TargetText
-from regard.translation.explanation import align_config, align_words, look_across
+from regard.translation.explanation import align_config, align_tokens, look_across, no_attention
 from regard.translation.normalise import tidy
 
 if TYPE_CHECKING:
     from regard.translation.translator import Job, SentenceSearch
 
 RULES_FILE = "glossary.json"
-HINT, HINT_END = "\x11", "\x0f"
-"""Around a term that stands behind a source word, for a model that was trained to read hints."""
 
 
 # Reading ------------------------------------------------------------------------------------------
@@ -172,11 +171,12 @@ def lacks_terms(text: str, terms: Sequence[Term]) -> bool:
 def put_terms(search: SentenceSearch, glossary: Glossary, job: Job) -> TargetText:
     """The translation of a job's source, made to hold its terms as far as that can be had."""
     kit, (row,), terms = search.kit, job.rows, job.terms
+    assert job.segment is not None
     if kit.config.get("hints"):
-        hinted = job.source
+        hinted = job.segment.text
         for (_, end), forms, plural in reversed(terms):
             form = forms[0 if plural else -1]
-            hinted = f"{hinted[:end]}{HINT} {form}{HINT_END}{hinted[end:]}"
+            hinted = hinted[:end] + hint([form], firm=True) + hinted[end:]
         ((best, *_),) = search.translate(kit.text_tokenizer.encode_batch([hinted]))
         if not lacks_terms(best.text, terms):
             return search.judge(row, best.text)
@@ -193,17 +193,20 @@ def put_terms(search: SentenceSearch, glossary: Glossary, job: Job) -> TargetTex
 def replace_aligned(search: SentenceSearch, glossary: Glossary, job: Job) -> TargetText:
     """A translation with terms in place of the words that are aligned with their sources."""
     kit, (row,), text = search.kit, job.rows, job.text
+    assert job.segment is not None
     best = search.judge(row, text)
-    across = look_across(kit, row, best.tokens[:-1])
-    how = align_config(kit.config)
-    weights, links = align_words(kit, job.source, best.tokens[:-1], across, how)
+    tokens, block = best.tokens[:-1], align_config(kit.config).block
+    (patterns,) = look_across(kit, [row], [tokens], None, block)
+    if not patterns:
+        raise no_attention()
+    weights, links = align_tokens(kit, job.segment, tokens, patterns[0])
     spans, changes = word_spans(text), list[tuple[Span, tuple[str, ...]]]()
     words = [text[slice(*span)].lower() for span in spans]
     free = {n for n, w in enumerate(words) if any(map(str.isalnum, w)) and w not in glossary.small}
     for (begin, after), forms, plural in job.terms:
         if not free:
             break
-        own = [n for n, (a, _) in enumerate(word_spans(job.source)) if begin <= a < after]
+        own = [n for n, (a, _) in enumerate(word_spans(job.segment.text)) if begin <= a < after]
         first = last = max(free, key=weights[:, own].sum(1).tolist().__getitem__)
         linked = free.intersection(t for s, t in links if s in own)
         while first - 1 in linked:

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from regard import translation as module
@@ -61,11 +62,13 @@ def test_alternatives(here, pair, tmp_path):  # noqa: F811
     first, second = [json.loads(line) for line in out.splitlines()]
     texts = [a["text"] for a in first["alternatives"]]
     assert code == 0 and 2 <= len(texts) <= 4 and len(set(texts)) == len(texts)
-    assert sum(a["probability"] for a in first["alternatives"]) == pytest.approx(1)
+    logs = [a["logprob"] for a in first["alternatives"]]
+    assert logs == sorted(logs, reverse=True)
+    assert [a["probability"] for a in first["alternatives"]] == pytest.approx(np.exp(logs))
     assert first["text"] == texts[0] and first["source"] == LINES[2]
-    assert second == {"source": "", "text": "", "logprob": 0.0}
+    assert second == {"source": "", "text": "", "logprob": 0.0, "confidence": 1.0, "words": []}
     lines = here("translate", LINES[2], *flags)[1].splitlines()  # read by a person
-    assert [line[6:] for line in lines] == texts and all(line[3] == "%" for line in lines)
+    assert [line[10:] for line in lines] == texts and all(line[7] == "%" for line in lines)
     file = tmp_path / "lines.txt"
     file.write_text(LINES[2] + "\n")
     assert here("translate", "--file", file, *flags)[1] == "\t".join(texts) + "\n"
