@@ -28,7 +28,7 @@ CODE = (
 TAG = r"</?[A-Za-z][^<>]*>"
 # Marks and letters that training hardly saw: \\n, **, {1, 2}, ¶, ∈ℝ, ▶, 中, א.
 SYMBOL = (
-    r"\\\w*|\*{2,3}|\{[^{}]*\}|[{}¶]|[\u2100-\u2121\u2123-\u214f\u2190-\u25ff\u2900-\u2bff\ufe0f]+"
+    r"\\\w*|\*{2,3}|\{[^{}]*\}|[{}¶]|[\u2100-\u2121\u2123-\u2129\u212c-\u214f\u2190-\u25ff\u2900-\u2bff\ufe0f]+"
     r"|[\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff\U00010000-\U0001efff]+"
 )
 KEPT = re.compile(f"{ADDRESS.pattern}|{EMOJI}|{CODE}|{SYMBOL}|{TAG}", re.IGNORECASE)

@@ -17,6 +17,7 @@ from regard.translation.config import TranslateConfig
 from regard.translation.document import Document, Mark, Part, Segment, TargetText, join
 from regard.translation.markup import find_windows, take_marks, wrap
 from regard.translation.normalise import (
+    KEPT,
     guess_language,
     is_copied,
     other_language,
@@ -432,3 +433,9 @@ def test_other_words_stand_in_the_whole_text(kit: Kit) -> None:
             before, _, after = other.translation.partition(" 42 ! ")
             fixed, part = (after, parts[1]) if number < len(first) else (before, parts[0])
             assert fixed == part.translations[0].text
+
+
+def test_letters_are_no_symbols_in_any_case() -> None:
+    """The signs of kelvin and ångström are K and Å where case does not count."""
+    assert KEPT.findall("le karting de Åke") == []
+    assert [match[0] for match in KEPT.finditer("x ∈ ℝ, ℃")] == ["∈", "ℝ", "℃"]
