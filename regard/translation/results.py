@@ -120,7 +120,10 @@ class Explanation(Row):
         if not became:
             return f"{cut} No word of the translation comes from it."
         texts, least = " ".join(w.text for w in became), min(w.probability for w in became)
-        return f"{cut} “{texts}” ({least:.0%}) is a guess."
+        shown = [e.origin for e in self.examples if e.phrase and e.phrase in texts]
+        return f"{cut} “{texts}” ({least:.0%}) " + (
+            f"is as in {shown[0]}." if shown else "is a guess."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, weights rounded, and the notes."""

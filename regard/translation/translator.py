@@ -100,7 +100,7 @@ class Translator:
             mended = [part for parts in documents for part in parts]
             if self.numbers is not None:
                 mended = self.mend_numbers(mended)
-            if self.kit.written and MEMORY_FILE in self.kit.files:
+            if self.kit.written and (self.memory.own or MEMORY_FILE in self.kit.files):
                 mended = self.mend_rare_words(mended)
             if not config.coin and self.kit.written:
                 mended = self.mend_words(mended)
@@ -134,16 +134,13 @@ class Translator:
 
     def recall(self, text: str, segments: Sequence[Segment]) -> list[Segment]:
         """Segments without tokens where they, or the whole text, stand in the user's memory."""
-        whole = [Segment(span, tidy(text), [], False) for span in trim(text, 0, len(text))]
-        read = [tidy(text[slice(*segment.span)]) for segment in segments]
-        return (
-            whole
-            if tidy(text) in self.memory.sentences
-            else [
-                segment._replace(text=raw, ids=[]) if raw in self.memory.sentences else segment
-                for segment, raw in zip(segments, read, strict=True)
-            ]
-        )
+        if tidy(text) in self.memory.sentences:
+            return [Segment(span, tidy(text), [], False) for span in trim(text, 0, len(text))]
+        read = [(segment, tidy(text[slice(*segment.span)])) for segment in segments]
+        return [
+            segment._replace(text=raw, ids=[]) if raw in self.memory.sentences else segment
+            for segment, raw in read
+        ]
 
     # Mending ------------------------------------------------------------------------------------
 

@@ -94,7 +94,10 @@ def test_a_folder_without_memory(bare: Kit) -> None:
     assert Memory(bare).lookup("entartés") == [] and Memory(bare).hints("entartés") == []
 
 
-@pytest.mark.parametrize("data", [b"no xz", lzma.compress(b"the\nnews:1\tonly two\n")])
+FEW = lzma.compress(b"the\nnews:1\tonly two\n")
+
+
+@pytest.mark.parametrize("data", [b"no xz", FEW, lzma.compress(b"the\n" * 99)[:-20]])
 def test_a_broken_memory_is_said(bare: Kit, data: bytes) -> None:
     kit = replace(bare, files=bare.files | {MEMORY_FILE: data})
     with pytest.raises(DataError, match=r"memory\.tsv\.xz"):
