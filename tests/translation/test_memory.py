@@ -33,6 +33,7 @@ from regard.translation.memory import (
     learn_memory,
     read_memory,
 )
+from regard.translation.results import Example, Explanation, SourceWord, TargetWord
 from regard.translation.translator import Job, Translator
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.translation.test_segment import CORPUS
@@ -137,6 +138,14 @@ def test_a_made_up_word_gives_way_to_one_of_the_memory(
     answers[()] = "The osprey sleeps."  # nothing is made up: no other search
     translator.translate(["Le balbuzard dort."])
     assert asked == [()]
+
+
+def test_a_rare_word_as_in_an_example() -> None:
+    rare, written = SourceWord("magnat", ["magn", "at"], 3, True), TargetWord("tycoon", 0.25)
+    shown = Example("magnats", "tycoon", "Des magnats.", "Tycoons.", "news:3")
+    reason = Explanation("magnat", "tycoon", [rare], [written], [(0, 0)], [[1.0]], examples=[shown])
+    assert reason.notes[0].endswith("“tycoon” (25%) is as in news:3.")
+    assert "is a guess" in replace(reason, words=[TargetWord("magnate", 0.25)]).notes[0]
 
 
 # Learning -----------------------------------------------------------------------------------------
