@@ -12,15 +12,22 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from regard.data.word_frequencies import words
 from regard.errors import UsageError
 from regard.kit import Kit
 from regard.loading import load
-from regard.translation.explanation import Across, AlignConfig, Link, align_words, look_across
+from regard.translation.explanation import (
+    AlignConfig,
+    Link,
+    align_words,
+    look_across,
+    token_spans,
+)
 
 PAIRS = Path(__file__).parents[1] / "tests/translation/aligned.tsv"
-Read = tuple[str, list[int], Across, set[Link], set[Link]]
+Read = tuple[tuple[Any, ...], list[Any], set[Link], set[Link]]
 
 
 def read_pair(kit: Kit, line: str) -> Read:
@@ -28,16 +35,17 @@ def read_pair(kit: Kit, line: str) -> Read:
     assert kit.tokenizer is not None
     source, target, notation = line.split("\t")
     tokens = kit.tokenizer.encode(target, special=False, side="target")
-    across = look_across(kit, kit.tokenizer.encode(source), tokens)
-    return (source, tokens, across, *read_links(source, target, notation))
+    (patterns,) = look_across(kit, [kit.tokenizer.encode(source)], [tokens])
+    texts = (source, kit.tokenizer.offsets(source), *token_spans(kit, tokens))
+    return (texts, patterns, *read_links(source, target, notation))
 
 
-def error_rate(kit: Kit, read: list[Read], how: AlignConfig) -> float:
+def error_rate(read: list[Read], how: AlignConfig) -> float:
     """Of one way to read the links."""
     found = [
-        align_words(kit, source, tokens, across, how)[1] for source, tokens, across, _, _ in read
+        align_words(*texts, patterns[how.block], how.firm)[1] for texts, patterns, _, _ in read
     ]
-    return alignment_error_rate(found, [r[3] for r in read], [r[4] for r in read])
+    return alignment_error_rate(found, [r[2] for r in read], [r[3] for r in read])
 
 
 def alignment_error_rate(
@@ -92,7 +100,7 @@ def main() -> None:
     blocks, firms = range(len(read[0][2].patterns)), (0.3, 0.5, 0.7, 1.0)
     ways = [AlignConfig(*way) for way in product(blocks, firms)]
     for rate, way in sorted(
-        ((error_rate(kit, read, way), way) for way in ways), key=lambda pair: -pair[0]
+        ((error_rate(read, way), way) for way in ways), key=lambda pair: -pair[0]
     ):
         print(f"{rate:.3f}  {way}")
 

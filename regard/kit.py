@@ -379,6 +379,18 @@ class Kit:
         """The text of new tokens, without the one that ended it."""
         return self.decode_text(without_end(tokens, self.stops))
 
+    @cached_property
+    def token_texts(self) -> dict[int, str]:
+        """Texts of tokens inside a text, with their blanks, as far as they were asked for."""
+        return {}
+
+    def token_text(self, token: int) -> str:
+        """The text of a token inside a text."""
+        if token not in self.token_texts:
+            twice, once = self.decode_text([token, token]), self.decode_text([token])
+            self.token_texts[token] = twice[len(once) :]
+        return self.token_texts[token]
+
     def decode_text(self, tokens: list[int]) -> str:
         """The text of tokens."""
         if self.tokenizer is None:

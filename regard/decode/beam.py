@@ -63,6 +63,7 @@ class Pool(NamedTuple):
     """The best finished hypotheses of each source, best first."""
 
     tokens: Tensor  # (A, W, limit); zeros after the end
+    sums: Tensor  # (A, W, limit) log-probability up to each token
     length: Tensor  # (A, W)
     logprob: Tensor  # (A, W)
     score: Tensor  # (A, W); −inf where there is none
@@ -73,6 +74,7 @@ class Pool(NamedTuple):
         sources, nothing = len(tokens), -torch.inf
         return cls(
             tokens.new_zeros(sources, width, tokens.shape[-1]),
+            torch.zeros(sources, width, tokens.shape[-1], device=tokens.device),
             tokens.new_zeros(sources, width),
             torch.full((sources, width), nothing, device=tokens.device),
             torch.full((sources, width), nothing, device=tokens.device),
@@ -82,13 +84,14 @@ class Pool(NamedTuple):
         """The best `W` of both; each words once, unless they are known to differ (`unique`)."""
         joined = [torch.cat(pair, 1) for pair in zip(self, other, strict=True)]
         if not unique:
-            joined[3] = joined[3].masked_fill(repeated(*joined), -torch.inf)
-        best = leading(joined[3], self.score.shape[1])
+            joined[4] = joined[4].masked_fill(repeated(Pool(*joined)), -torch.inf)
+        best = leading(joined[4], self.score.shape[1])
         return Pool(*(take(part, best) for part in joined))
 
 
-def repeated(tokens: Tensor, length: Tensor, logprob: Tensor, score: Tensor) -> Tensor:
+def repeated(pool: Pool) -> Tensor:
     """Hypotheses (A, N) whose words an earlier one has."""
+    tokens, _, length, _, score = pool
     same = (tokens[:, :, None] == tokens[:, None]).all(-1)  # (A, N, N)
     same &= (length[:, :, None] == length[:, None]) & (score > -torch.inf)[:, None]
     return same.tril(-1).any(-1)
@@ -109,6 +112,7 @@ class Beams(NamedTuple):
     ends: Tensor  # (E,) tokens that end a hypothesis
     column: Tensor  # (A · w, t) read next
     tokens: Tensor  # (A, w, most)
+    sums: Tensor  # (A, w, most) log-probability up to each token
     logprob: Tensor  # (A, w)
     pool: Pool  # what has ended
     length: Tensor  # (A,) of the living prefixes
@@ -120,8 +124,9 @@ class Beams(NamedTuple):
         """Only these sources."""
         column = self.column.unflatten(0, self.parent.shape)[kept].flatten(0, 1)
         pool = Pool(*(part[kept] for part in self.pool))
-        names = ("number", "limit", "largest", "tokens", "logprob", "length", "over", "parent")
-        return self._replace(column=column, pool=pool, **{n: getattr(self, n)[kept] for n in names})
+        names = ("number", "limit", "largest", "tokens", "sums", "logprob", "length", "over")
+        rows = {name: getattr(self, name)[kept] for name in (*names, "parent")}
+        return self._replace(column=column, pool=pool, **rows)
 
 
 class BeamSearch:
@@ -157,6 +162,7 @@ class BeamSearch:
             torch.tensor(sorted(set(self.eos)), dtype=torch.long, device=device),
             column,
             tokens,
+            logprob.new_zeros(tokens.shape),
             logprob,
             Pool.empty(tokens, config.width),
             column.new_zeros(sources),
@@ -188,13 +194,14 @@ class BeamSearch:
                 )
         value = value.masked_fill(state.over[:, None], -torch.inf)
         grown = take(state.tokens, parent).index_copy(2, state.taken[None], token[:, :, None])
+        sums = take(state.sums, parent).index_copy(2, state.taken[None], value[:, :, None])
         ended = (token[:, :, None] == state.ends).any(-1)
         length, pool = state.taken + 1, state.pool
         if not asks or bool(ended.any()):
             # An end counts only among the best `width` of its group; the rest of the beam lives on.
             score = value / state.penalty.index_select(0, state.taken[None])
             score = score.masked_fill(~(ended & ranked(value, config)), -torch.inf)
-            ending = Pool(grown, length.expand(token.shape), value, score)
+            ending = Pool(grown, sums, length.expand(token.shape), value, score)
             pool = pool.add(ending, unique=config.groups == 1)
         live = value.masked_fill(ended, -torch.inf)
         groups, size = config.groups, config.width // config.groups
@@ -211,6 +218,7 @@ class BeamSearch:
         return state._replace(
             column=token.gather(1, kept).reshape(-1, 1),
             tokens=torch.where(still[:, :, None], state.tokens, take(grown, kept)),
+            sums=torch.where(still[:, :, None], state.sums, take(sums, kept)),
             logprob=torch.where(still, state.logprob, logprob),
             pool=pool,
             length=torch.where(state.over, state.length, length),
@@ -224,21 +232,22 @@ class BeamSearch:
         config, kept = self.config, torch.tensor(over, device=state.over.device)
         parts = [part[kept, : config.count].tolist() for part in state.pool]
         ended = list(zip(*parts, strict=True))
-        live: list[tuple[list[list[int]], list[float]]] | None = None
+        live: list[tuple[list[list[int]], list[list[float]], list[float]]] | None = None
         answers = []
         for n, (number, length) in enumerate(
             zip(state.number[kept].tolist(), state.length[kept].tolist(), strict=True)
         ):
             hypotheses: list[Hypothesis] = []
-            for words, size, value, score in zip(*ended[n], strict=True):
-                add_new(hypotheses, Hypothesis(words[:size], value, score, True))
+            for words, sums, size, value, score in zip(*ended[n], strict=True):
+                each = differences(sums[:size])
+                add_new(hypotheses, Hypothesis(words[:size], value, score, True, each))
             if len(hypotheses) < config.count:
                 if live is None:  # seldom wanted, and larger than the rest
-                    tokens, values = state.tokens[kept].tolist(), state.logprob[kept].tolist()
-                    live = list(zip(tokens, values, strict=True))
-                for words, value in sorted(zip(*live[n], strict=True), key=lambda pair: -pair[1]):
-                    score = value / config.penalty(length)
-                    add_new(hypotheses, Hypothesis(words[:length], value, score, False))
+                    own = (state.tokens, state.sums, state.logprob)
+                    live = list(zip(*(part[kept].tolist() for part in own), strict=True))
+                for words, sums, value in sorted(zip(*live[n], strict=True), key=lambda p: -p[2]):
+                    score, each = value / config.penalty(length), differences(sums[:length])
+                    add_new(hypotheses, Hypothesis(words[:length], value, score, False, each))
             answers.append((number, hypotheses[: config.count]))
         return answers
 
@@ -253,6 +262,7 @@ def advance_living(
     return state._replace(
         column=token.reshape(-1, 1),
         tokens=take(state.tokens, parent).index_copy_(2, state.taken[None], token[:, :, None]),
+        sums=take(state.sums, parent).index_copy_(2, state.taken[None], value[:, :, None]),
         logprob=value,
         length=length.expand(len(token)),
         over=over | (state.limit == length),
@@ -332,6 +342,11 @@ def settled(pool: Pool, bound: Tensor, count: int) -> Tensor:
     """
     best = bound.amax(1)
     return (pool.score[:, count - 1] >= best) | (best == -torch.inf)
+
+
+def differences(sums: Sequence[float]) -> list[float]:
+    """What each place adds to a running sum."""
+    return [after - before for before, after in zip([0.0, *sums], sums, strict=False)]
 
 
 def add_new(listed: list[Hypothesis], new: Hypothesis) -> None:

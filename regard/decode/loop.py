@@ -21,13 +21,14 @@ from torch import Tensor
 from regard.core.tap import Taps
 from regard.decode.beam import BeamConfig, BeamSearch
 from regard.decode.constraints import LexicalSearch
+from regard.decode.native_search import search_natively
 from regard.decode.sampling import Ends, SampleConfig, Sampling
 from regard.decode.shortlist import Shortlist
 from regard.decode.step import Hypothesis, Limit, ModelStep, Process, limits_of
 from regard.errors import UsageError
 from regard.model.batch import Batch, check_filled
 from regard.model.fronts import TextFront
-from regard.model.model import Model
+from regard.model.model import Memory, Model
 from regard.model.precision import same_in_any_company
 
 if TYPE_CHECKING:
@@ -112,14 +113,19 @@ def run_search(
     driver: Driver = "auto",
     follower: SearchFollower | None = None,
     shortlist: Shortlist | None = None,
+    memory: Memory | None = None,
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each row after `batch.ids`, best first; greedy unless `how` says otherwise.
 
     A search that is made already has its own ends and processes. A shortlist is used where it can.
     """
-    ends, limits = ends or Ends(), limits_of(limit, len(batch.ids))
+    ends, limits, heard = ends or Ends(), limits_of(limit, len(batch.ids)), watched(model)
     if shortlist is not None and not can_shorten(model, batch, how, ends):
         shortlist = None
+    if not (strict or heard or processes or follower or ends.stop or ends.watch):
+        answers = search_natively(model, batch, limits, how, ends.eos, shortlist)
+        if answers is not None:
+            return answers
     if shortlist is not None:
         ends = Ends(shortlist.local(ends.eos))
     search: Search
@@ -137,8 +143,8 @@ def run_search(
             if graphs is not None:
                 loop = GraphLoop(model, graphs, batch, search, max(limits), driver == "compiled")
                 return loop.run(search, batch.ids, limits)
-    with nullcontext() if watched(model) else torch.inference_mode():
-        step = ModelStep(model, batch, max(limits), strict, follower, shortlist)
+    with nullcontext() if heard else torch.inference_mode():
+        step = ModelStep(model, batch, max(limits), strict, follower, shortlist, memory)
         answers = Loop(step).run(search, batch.ids, limits)
     if step.words is None:
         return answers
@@ -158,10 +164,12 @@ def search_kit(
     *,
     strict: bool | None = None,
     shortlist: bool = False,
+    memory: Memory | None = None,
 ) -> list[list[Hypothesis]]:
     """`run_search` as a Kit wants it: its end tokens, its mode, its hooks told of each position.
 
-    `shortlist` uses the folder's list of words, if there is one.
+    `shortlist` uses the folder's list of words, if there is one; `memory` is what the encoder made
+    of the sources, where they were read before.
     """
     if kit.model.decoder is None:
         raise UsageError("generating", "a model without decoder", "one that writes text")
@@ -184,6 +192,7 @@ def search_kit(
         driver=kit.driver,
         follower=follower,
         shortlist=kit.shortlist if shortlist and plain else None,
+        memory=memory,
     )
     if follower is not None:
         follower.finish([row[0].tokens if row else [] for row in answers])

@@ -180,6 +180,7 @@ class Rows(NamedTuple):
     tokens: Tensor  # (A, most) chosen so far; what follows `length` does not count
     length: Tensor  # (A,)
     logprob: Tensor  # (A,) in float64: a sum of many
+    logprobs: Tensor  # (A, most) of each token
     finished: Tensor  # (A,)
     taken: Tensor  # () steps
     parent: Tensor | None = None  # (A,) rows to go on with, after others have left
@@ -191,7 +192,7 @@ class Rows(NamedTuple):
 
     def rows(self, kept: Tensor) -> Rows:
         """Only these rows."""
-        names = ("number", "limit", "column", "tokens", "length", "logprob", "finished")
+        names = ("number", "limit", "column", "tokens", "length", "logprob", "logprobs", "finished")
         return self._replace(parent=kept, **{n: getattr(self, n)[kept] for n in names})
 
 
@@ -234,6 +235,7 @@ class Sampling:
             column.new_zeros(rows, columns),
             column.new_zeros(rows),
             torch.zeros(rows, dtype=torch.float64, device=device),
+            torch.zeros(rows, columns, device=device),
             torch.zeros(rows, dtype=torch.bool, device=device),
             column.new_zeros(()),
         )
@@ -264,6 +266,7 @@ class Sampling:
             tokens=rows.tokens.index_copy(1, rows.taken[None], chosen),
             length=rows.length + going,
             logprob=rows.logprob + value.masked_fill(~going, 0.0),
+            logprobs=rows.logprobs.index_copy(1, rows.taken[None], value[:, None]),
             finished=rows.finished | (going & (chosen == rows.ends).any(-1)),
             taken=rows.taken + 1,
             parent=None,
@@ -285,10 +288,9 @@ class Sampling:
     def read(self, rows: Rows, over: list[int]) -> list[tuple[int, list[Hypothesis]]]:
         """Rows that are over as hypotheses, each with its number."""
         kept = torch.tensor(over, device=rows.number.device)
-        parts = (rows.number - self.first, rows.tokens, rows.length, rows.logprob, rows.finished)
+        own = (rows.tokens, rows.logprobs, rows.length, rows.logprob, rows.finished)
+        parts = (part[kept].tolist() for part in (rows.number - self.first, *own))
         return [
-            (number, [Hypothesis(tokens[:length], logprob, logprob, finished)])
-            for number, tokens, length, logprob, finished in zip(
-                *(part[kept].tolist() for part in parts), strict=True
-            )
+            (number, [Hypothesis(tokens[:length], logprob, logprob, finished, each[:length])])
+            for number, tokens, each, length, logprob, finished in zip(*parts, strict=True)
         ]

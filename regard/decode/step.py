@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -40,13 +40,16 @@ class Hypothesis:
     """What the search ranks by: logprob over the length penalty."""
     finished: bool
     """Whether it ended by itself, not by the limit on length."""
+    logprobs: list[float] = field(default_factory=list)
+    """Of each token, where the search notes them."""
 
 
 class ModelStep:
     """A model that goes on with the rows of a batch; an encoder reads its source once.
 
     The batch's `ids` are the start that a search is given; `room` is how many tokens may follow.
-    `follower` is told what the model reads. With a shortlist, ids but the start's are places in
+    `follower` is told what the model reads, `memory` is what its encoder made of the sources, where
+    they were read before. With a shortlist, ids but the start's are places in
     a row's own list, and only the listed words are scored.
     """
 
@@ -58,8 +61,9 @@ class ModelStep:
         strict: bool = False,
         follower: SearchFollower | None = None,
         shortlist: Shortlist | None = None,
+        memory: Memory | None = None,
     ) -> None:
-        self.model, self.begin, self.follower = model, batch, follower
+        self.model, self.begin, self.follower, self.memory = model, batch, follower, memory
         rows, width = batch.ids.shape[0], batch.ids.shape[1]
         self.cache: Cache | StrictCache = (
             StrictCache(model, rows, width + room) if strict else model.cache(rows, width + room)
@@ -81,10 +85,10 @@ class ModelStep:
             return take_last(strict_logits(model, batch, cache), batch.mask)
         if self.follower is not None:
             self.follower.before(batch.ids, batch.mask)
-        elif first and model.device.type == "cpu" and len(batch.inputs) > 1:
-            paired = batch.target is not None and batch.source_documents is None
-            if paired and isinstance(model.front, TextFront) and model.stacks:
-                cache.source = read_apart(model, batch)
+        elif first and self.memory is not None:
+            cache.source = self.memory
+        elif first and len(batch.inputs) > 1:
+            cache.source = read_sources(model, batch)
         x = take_last(model.hidden(batch, cache), batch.mask)
         if self.follower is not None:
             self.follower.after()
@@ -100,6 +104,14 @@ class ModelStep:
             self.words.select(rows)
         if self.follower is not None:
             self.follower.select(rows)
+
+
+def read_sources(model: Model, batch: Batch) -> Memory | None:
+    """What the encoder makes of sources that are read apart, on a CPU; None where they are not."""
+    paired = batch.target is not None and batch.source_documents is None
+    if not (paired and model.device.type == "cpu" and isinstance(model.front, TextFront)):
+        return None
+    return read_apart(model, batch) if model.stacks else None
 
 
 def read_apart(model: Model, batch: Batch) -> Memory:

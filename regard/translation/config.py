@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from regard.errors import UsageError
@@ -17,7 +18,7 @@ class TranslateConfig:
     beams: int = 4
     """Width of the beam."""
     alternatives: int = 1
-    """Translations of each text, at most 200; with several, the words have alternatives too."""
+    """Translations of each text, at most 200; the first is the same for any number of them."""
     alpha: float = 0.6
     """Strength of the length penalty (Wu 2016); 0 prefers short translations."""
     max_new: int | None = None
@@ -28,19 +29,23 @@ class TranslateConfig:
     """Words that none holds."""
     begin: str = ""
     """What each translation begins with."""
+    glossary: Mapping[str, str] | None = None
+    """Source term → target term."""
     shortlist: bool = True
-    """On a CPU, score only the words that the folder's shortlist allows, where it has one and one
-    answer without wishes is asked for; log-probabilities are then shares among these words."""
+    """On a CPU, score only the words that the folder's shortlist allows, where it has one and there
+    are no wishes; log-probabilities are then shares among these words."""
     batch: int | None = None
     """Sentences that are translated together, of long ones fewer; None is as many as suit the beam.
     Changes no answer."""
-    coin: bool = True
+    coin: bool = False
     """Whether words may be made up that training never wrote, where the folder lists what it did;
-    another search without them takes as long again."""
+    else the search goes another way from there."""
+    doubt: bool = False
+    """Whether to look what each word of the first translation came from."""
 
     def __post_init__(self) -> None:
         if self.alternatives > MOST_ALTERNATIVES:
-            expected = f"at most {MOST_ALTERNATIVES}: the beam holds all of them at each step"
+            expected = f"at most {MOST_ALTERNATIVES}: the search for others holds all of them"
             raise UsageError(DOING, f"alternatives = {self.alternatives:,}", expected)
         if not 0 <= self.alpha <= 100:
             raise UsageError(DOING, f"alpha = {self.alpha}", "a number from 0 to 100")
@@ -49,8 +54,3 @@ class TranslateConfig:
     def keeps_whole(self) -> bool:
         """Whether a wish is for the whole of a translation, so that its source is not cut."""
         return bool(self.must or self.begin)
-
-    @property
-    def width(self) -> int:
-        """Prefixes kept per source: the beam has room for all translations asked for."""
-        return max(self.beams, self.alternatives)

@@ -16,7 +16,7 @@ from regard.translation.document import (
     TargetText,
     join,
 )
-from regard.translation.results import OtherWord, WordChoice
+from regard.translation.results import OtherWord, TargetWord
 from regard.translation.translator import Tell
 
 
@@ -30,7 +30,7 @@ class CountingTranslator:
         """What becomes of each text; unknown words are counted."""
         documents, unknown, count = list[Document](), list[str](), self.config.alternatives
         for n, text in enumerate(texts, 1):
-            parts, words = list[Part](), list[WordChoice]()
+            parts, words = list[Part](), list[TargetWord]()
             for span in sentence_spans(text):
                 sentence = self.model.translate(text[slice(*span)], count)
                 segment = Segment(span, text[slice(*span)], [], False)
@@ -39,7 +39,7 @@ class CountingTranslator:
                     for each, logprob in reversed(sentence.best)
                 }
                 parts.append(Part(segment, [*best.values()][::-1]))  # of equals the first
-                words += list_words(sentence)
+                words += list_words(sentence, count > 1)
                 unknown += sentence.unknown
             documents.append(Document(text, parts, join(text, parts, count), words))
             if tell is not None:
@@ -50,9 +50,9 @@ class CountingTranslator:
         return documents
 
 
-def list_words(sentence: TranslatedSentence) -> list[WordChoice]:
+def list_words(sentence: TranslatedSentence, several: bool) -> list[TargetWord]:
     """Each word of the best translation with its probability, and what else could stand there."""
-    best, listed = sentence.best[0].words, list[WordChoice]()
+    best, listed = sentence.best[0].words, list[TargetWord]()
     for n, (first, *rest) in enumerate(sentence.slots):
         if not first.text:
             continue
@@ -60,5 +60,6 @@ def list_words(sentence: TranslatedSentence) -> list[WordChoice]:
             OtherWord(text, math.exp(logprob), sentence.text((*best[:n], text, *best[n + 1 :])))
             for text, logprob in rest
         ]
-        listed.append(WordChoice(first.text, math.exp(first.logprob), others))
+        chosen = others if several else None
+        listed.append(TargetWord(first.text, math.exp(first.logprob), [], chosen))
     return listed

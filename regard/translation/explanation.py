@@ -7,22 +7,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.pairs import Pair
 from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, word_spans, words
 from regard.decode.step import without_end
 from regard.errors import UsageError, check_names
-from regard.translation.document import Document, Part
-from regard.translation.results import Alternative, Explanation, SourceWord, TargetWord, share_out
+from regard.model.model import Memory as Encoded
+from regard.translation.document import Part, Segment
+from regard.translation.results import (
+    Alternative,
+    DictionaryEntry,
+    Explanation,
+    SourceWord,
+    TargetWord,
+)
+from regard.translation.word_confidence import DoubtConfig, doubt_features, word_confidence
 
 if TYPE_CHECKING:
     from regard.kit import Kit
-    from regard.translation.memory import Memory
+    from regard.translation.translator import Translator
 
 RARE = 10  # a word seen less often than this was hardly learnt
 MANY = 3  # pieces of a word that the vocabulary hardly knows, where no counts are at hand
@@ -52,53 +64,101 @@ def seen_in_training(kit: Kit) -> dict[str, int] | None:
     return read_counts(kit.files[WORDS_FILE]) if WORDS_FILE in kit.files else None
 
 
-def explain_document(memory: Memory, document: Document) -> list[Explanation]:
-    """Each sentence of a document, by the model of a memory."""
-    return [explain_part(memory, part) for part in document.parts]
-
-
-def explain_part(memory: Memory, part: Part) -> Explanation:
-    """One sentence: the translation is read once more with the taps open."""
-    kit, counts = memory.kit, memory.counts
+def explain_part(translator: Translator, part: Part, reading: WordReading) -> Explanation:
+    """One sentence whose words were read."""
+    kit, memory, counts = translator.kit, translator.memory, translator.memory.counts
     segment, best = part.segment, part.translations[0]
-    shares = share_out([answer.logprob for answer in part.translations])
-    others = [
-        Alternative(answer.text, answer.logprob, share)
-        for answer, share in zip(part.translations, shares, strict=True)
-    ]
+    others = [Alternative(answer.text, answer.logprob) for answer in part.translations]
     if not segment.ids:
         entry = memory.sentences.get(segment.text)
         origin = entry.origin if entry else ""
         return Explanation(segment.text, best.text, [], [], [], [], others, True, origin)
-    tokens = without_end(best.tokens, kit.stops)
-    across = look_across(kit, segment.ids, tokens)
-    weights, links = align_words(kit, segment.text, tokens, across, align_config(kit.config))
+    if best.attention is None:
+        raise no_attention()
     offsets = kit.text_tokenizer.offsets(segment.text)
     heard = [source_word(segment.text, span, offsets, counts) for span in word_spans(segment.text)]
     return Explanation(
         segment.text,
         best.text,
         heard,
-        target_words(kit, tokens, across.logprobs, segment.raised),
-        links,
-        weights.tolist(),
+        [replace(w, text=w.text.upper()) if segment.raised else w for w in reading.words],
+        reading.links,
+        reading.weights.tolist(),
         others,
         examples=[example for word in heard if word.rare for example in memory.lookup(word.text)],
+        entries=[
+            DictionaryEntry(
+                " ".join(word.text for word in heard[entry.first : entry.last + 1]),
+                entry.headword,
+                entry.translations,
+            )
+            for entry in (translator.hinter.find(segment.text) if translator.hinter else [])
+        ],
     )
 
 
-def target_words(
-    kit: Kit, tokens: Sequence[int], logprobs: Sequence[float], raised: bool
-) -> list[TargetWord]:
-    """Words of a translation; a token counts for the word that has most of it."""
+class WordReading(NamedTuple):
+    """The words of a sentence's translation, and what they came from."""
+
+    words: list[TargetWord]
+    weights: Tensor
+    """(target words, source words); rows sum to 1."""
+    links: list[Link]
+    tokens: list[tuple[int, int]]
+    """Those of each word, as `word_tokens` says."""
+    features: list[list[float]]
+    """What the confidence of each word is computed from."""
+
+
+def read_words(kit: Kit, part: Part, doubt: DoubtConfig | None = None) -> WordReading:
+    """The words of a part's best translation, by what its search noted; a copied part is sure."""
+    segment, best = part.segment, part.translations[0]
+    if not segment.ids:
+        copied = [TargetWord(word, 1.0, [word]) for word in words(best.text)]
+        return WordReading(copied, torch.eye(len(copied)), [], [(0, 0)] * len(copied), [])
+    tokens = without_end(best.tokens, kit.stops)
     text, spans = token_spans(kit, tokens)
+    (places, ranges), sources = word_tokens(text, spans), words(segment.text)
+    weights, links = torch.zeros(len(places), len(sources)), list[Link]()
+    if best.attention is not None:
+        weights, links = align_tokens(kit, segment, tokens, best.attention)
+    logprobs = [sum(best.logprobs[a:b]) for a, b in ranges]
+    mean = -sum(best.logprobs) / max(1, len(best.logprobs))
+    features = doubt_features(logprobs, mean, weights.tolist(), links)
+    sure = word_confidence(features, doubt) if doubt else [math.exp(log) for log in logprobs]
+    written = [
+        TargetWord(text[a:b], sure[n], [sources[s] for s, t in links if t == n])
+        for n, (a, b) in enumerate(places)
+    ]
+    return WordReading(written, weights, links, ranges, features)
+
+
+def word_tokens(text: str, spans: Sequence[Span]) -> tuple[list[Span], list[tuple[int, int]]]:
+    """Where words stand in a text, and the first token of each and one past its last.
+
+    A token counts for the word that has most of it. A word without any has (0, 0).
+    """
     places = word_spans(text)
-    sums = [0.0] * len(places)
-    for parts, logprob in zip(token_shares(spans, places), logprobs, strict=True):
-        if places and float(parts.max()) > 0:
-            sums[int(parts.argmax())] += logprob
-    texts = [text[a:b].upper() if raised else text[a:b] for a, b in places]
-    return [TargetWord(word, math.exp(sums[n])) for n, word in enumerate(texts)]
+    tokens = [(0, 0)] * len(places)
+    for t, shares in enumerate(token_shares(spans, places).tolist()):
+        if any(shares):
+            n = shares.index(max(shares))
+            tokens[n] = (tokens[n][0] if tokens[n][1] else t, t + 1)
+    return places, tokens
+
+
+def fit_words(text: str, read: Sequence[TargetWord]) -> list[TargetWord]:
+    """Words that were read as a text has them: in capitals, without a stop, with other numbers."""
+    written, fitted = words(text), list[TargetWord]()
+    old, new = ([word.casefold() for word in side] for side in ([w.text for w in read], written))
+    for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        for n in range(c, d):
+            own = [read[a + n - c]] if tag == "equal" else [*read[a:b]]
+            aligned = dict.fromkeys(source for word in own for source in word.aligned)
+            least = min((word.confidence for word in own), default=1.0)
+            others = own[0].alternatives if len(own) == 1 else None
+            fitted.append(TargetWord(written[n], least, [*aligned], others))
+    return fitted
 
 
 def source_word(
@@ -116,74 +176,92 @@ def source_word(
 
 def token_spans(kit: Kit, tokens: Sequence[int]) -> tuple[str, list[Span]]:
     """The text of tokens that were written, and where each stands in it."""
-    texts = [kit.text(list(tokens[: n + 1])) for n in range(len(tokens))]
-    ends = [len(text) for text in texts]
-    spans = [(min(a, b), b) for a, b in zip([0, *ends], ends, strict=False)]
-    return (texts[-1] if texts else ""), spans
+    whole, texts = kit.decode_text(list(tokens)), [*map(kit.token_text, tokens)]
+    blank = len("".join(texts)) - len("".join(texts).lstrip())
+    ends = [max(0, end - blank) for end in accumulate(map(len, texts))]
+    if "".join(texts)[blank:] != whole:  # bytes of letters, blanks that are lost
+        ends = [len(kit.decode_text(list(tokens[: n + 1]))) for n in range(len(tokens))]
+    return whole, [(min(a, b), b) for a, b in zip([0, *ends], ends, strict=False)]
 
 
-class Across(NamedTuple):
-    """A translation that was read once more."""
-
-    patterns: list[Tensor]
-    """Of each block, the mean of its heads at each token (tokens, source tokens)."""
-    logprobs: list[float]
-    """Of each token."""
-
-
-def cross_taps(kit: Kit) -> list[str]:
-    """Where each block looks at the source."""
-    taps = [name for name in kit.taps if name.endswith(".cross.pattern")]
-    if not taps:
-        wrong = "a model that sees one vector of its source"
-        raise UsageError("explaining a translation", wrong, "one with attention to its source")
-    return taps
+def no_attention() -> UsageError:
+    """What cannot be said of a model that sees one vector of its source."""
+    wrong = "a model that sees one vector of its source"
+    return UsageError("explaining a translation", wrong, "one with attention to its source")
 
 
 @torch.no_grad()
-def look_across(kit: Kit, row: Sequence[int], tokens: Sequence[int]) -> Across:
-    """Cross-attention and log-probabilities of a translation that is there already."""
-    taps = cross_taps(kit)
-    start = kit.batch([list(row)]).ids[0].tolist()
-    whole = [*start, *tokens]
-    batch = kit.batch([list(row)], [whole])  # alone, so that nothing depends on others
-    logits, seen = kit.hooked.run(batch, taps)
+def look_across(
+    kit: Kit,
+    rows: Sequence[Sequence[int]],
+    written: Sequence[Sequence[int]],
+    memory: Encoded | None = None,
+    block: int | None = None,
+) -> list[list[NDArray[np.float32]]]:
+    """Cross-attention of translations (tokens) that are there already, each of its source (row).
+
+    For each of them the mean over heads at each token (tokens, source tokens), of one block or all;
+    none where the model sees one vector of its source. `memory` is what the encoder made of rows.
+    """
+    names = [name for name in kit.taps if name.endswith(".cross.pattern")]
+    names = names if block is None else names[block:][:1]
+    if not names:
+        return [[] for _ in rows]
+    start = kit.batch([list(rows[0])]).ids[0].tolist()
+    batch = kit.batch([list(row) for row in rows], [[*start, *tokens] for tokens in written])
+    with kit.hooked.reading(names) as hooks:
+        if memory is None:
+            kit.model.hidden(batch)
+        else:
+            kit.model.decode(batch.ids, memory, batch.mask)
+        seen = [hook.seen for hook in hooks.values() if hook.seen is not None]  # (B, H, T, S)
+    patterns = [pattern.float().mean(1).cpu().numpy() for pattern in seen]
     first = len(start) - 1  # the step that writes the first token
-    patterns = [pattern[0].float().mean(0)[first:-1].cpu() for pattern in seen.values()]
-    log = logits[0, first:].float().log_softmax(-1)
-    return Across(patterns, [float(log[n, token]) for n, token in enumerate(tokens)])
+    return [
+        [pattern[n, first : first + len(tokens), : len(row)].copy() for pattern in patterns]
+        for n, (row, tokens) in enumerate(zip(rows, written, strict=True))
+    ]
+
+
+def align_tokens(
+    kit: Kit, segment: Segment, tokens: Sequence[int], pattern: NDArray[np.float32]
+) -> tuple[Tensor, list[Link]]:
+    """`align_words` of a segment and the tokens of its translation."""
+    offsets, firm = segment.offsets(kit.text_tokenizer), align_config(kit.config).firm
+    return align_words(segment.text, offsets, *token_spans(kit, tokens), pattern, firm)
 
 
 def align_words(
-    kit: Kit, text: str, tokens: Sequence[int], across: Across, how: AlignConfig
+    source: str,
+    offsets: Sequence[Span],
+    target: str,
+    spans: Sequence[Span],
+    pattern: NDArray[np.float32],
+    firm: float,
 ) -> tuple[Tensor, list[Link]]:
-    """Which words of a source text became which of the tokens of its translation.
+    """Which words of a source text became which of its translation.
 
-    The weights (target words, source words), and the links.
+    `offsets` and `spans` are where their tokens stand, `pattern` (tokens, source tokens) is a
+    block's attention. The weights (target words, source words), and the links.
     """
-    source = token_shares(kit.text_tokenizer.offsets(text), word_spans(text))
-    translation, spans = token_spans(kit, tokens)
-    target = token_shares(spans, word_spans(translation))
-    weights = word_weights(across.patterns[how.block], target, source)
-    alike = same_kind(words(text), words(translation))
-    return weights, link_words(weights * alike, how.firm)
+    read = token_shares(offsets, word_spans(source))
+    written = token_shares(spans, word_spans(target))
+    weights = word_weights(torch.from_numpy(pattern), written, read)
+    return weights, link_words(weights * same_kind(words(source), words(target)), firm)
 
 
-@torch.no_grad()
 def align_pairs(kit: Kit, pairs: Sequence[Pair]) -> Iterator[Tensor]:
     """Of each pair, how much each target word (row) came from each source word of its kind."""
-    tap, tokenizer = cross_taps(kit)[align_config(kit.config).block], kit.text_tokenizer
+    tokenizer, block = kit.text_tokenizer, align_config(kit.config).block
     rows = tokenizer.encode_batch([source for source, _ in pairs])
     written = tokenizer.encode_batch([t for _, t in pairs], special=False, side="target")
-    start = kit.batch(rows[:1]).ids[0].tolist()
-    batch = kit.batch(rows, [[*start, *tokens] for tokens in written])
-    _, seen = kit.hooked.run(batch, tap)
-    patterns = seen[tap].float().mean(1).cpu()
-    for (source, target), row, tokens, pattern in zip(pairs, rows, written, patterns, strict=True):
-        first = len(start) - 1  # the step that writes the first token
+    seen = look_across(kit, rows, written, None, block)
+    for (source, target), patterns in zip(pairs, seen, strict=True):
+        if not patterns:
+            raise no_attention()
         places = tokenizer.offsets(target, special=False, side="target")
         yield word_weights(
-            pattern[first : first + len(tokens), : len(row)],
+            torch.from_numpy(patterns[0]),
             token_shares(places, word_spans(target)),
             token_shares(tokenizer.offsets(source), word_spans(source)),
         ) * same_kind(words(source), words(target))
@@ -192,8 +270,8 @@ def align_pairs(kit: Kit, pairs: Sequence[Pair]) -> Iterator[Tensor]:
 def token_shares(tokens: Sequence[Span], places: Sequence[Span]) -> Tensor:
     """How much of each token lies in each word (tokens, words); one outside all words gives 0."""
     start, end = torch.tensor(tokens).view(-1, 2, 1).unbind(1)  # (tokens, 1)
-    first, last = torch.tensor(places).view(-1, 2).T  # (words,)
-    shares = (end.minimum(last) - start.maximum(first)).clamp(min=0).float()
+    first, last = torch.tensor(places).view(-1, 2).unbind(1)  # (words,)
+    shares = (torch.minimum(end, last) - torch.maximum(start, first)).clamp(min=0)
     return shares / shares.sum(1, keepdim=True).clamp(min=1)
 
 
@@ -218,11 +296,11 @@ def link_words(weights: Tensor, firm: float) -> list[Link]:
     """The best source word of each target word, and others nearly as good beside it."""
     if weights.numel() == 0:
         return []
-    best, at = weights.max(1)
     links = []
-    for t in range(len(weights)):
-        for s in range(weights.shape[1]):
-            near = abs(s - int(at[t])) == 1 and weights[t, s] >= firm * best[t]
-            if best[t] > 0 and (s == int(at[t]) or near):
+    for t, row in enumerate(weights.tolist()):
+        best = max(row)
+        at = row.index(best)
+        for s in range(max(0, at - 1), min(len(row), at + 2)):
+            if best > 0 and (s == at or row[s] >= firm * best):
                 links.append((s, t))
     return links

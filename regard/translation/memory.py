@@ -23,15 +23,15 @@ from regard.data.text_files import read_files, read_lines
 from regard.data.word_frequencies import WORDS_FILE, count_words, key, read_counts, words
 from regard.errors import DataError, UsageError
 from regard.files import parse_json, write_whole
-from regard.train.results import LearntMemory
-from regard.translation.explanation import RARE, align_pairs, seen_in_training
-from regard.translation.normalise import is_other_language, main_language, tidy
+from regard.translation.explanation import align_pairs, seen_in_training
+from regard.translation.normalise import guess_language, is_other_language, tidy
 from regard.translation.results import Example
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from regard.kit import Kit
+    from regard.train.results import LearntMemory
 
 MEMORY_FILE, INFLECTIONS_FILE = "memory.tsv.xz", "inflections.json"
 DOING = "making a memory"
@@ -145,17 +145,6 @@ class Memory:
                 phrases[" ".join(said)] = None
         return list(phrases)
 
-    def content(self, phrase: str) -> list[str]:
-        """The words of a phrase that say much, three at most."""
-        listed = [word for word in phrase.split() if word[0].isalnum()]
-        return [word for word in listed if word.lower() not in self.stored[0]][:3]
-
-    def rare_hints(self, text: str) -> list[str]:
-        """What the rare words of a text may become, two phrases of each at most."""
-        counts = self.counts or {}
-        rare = [w for w in words(text) if is_content(w) and counts.get(w, 0) < RARE]
-        return [hint for word in rare for hint in self.hints(word)[:2] if self.content(hint)]
-
     def phrase(self, entry: Entry, form: str) -> str:
         """What a word became in the target of a pair, "" where that is not clear."""
         said = words(entry.target)
@@ -190,7 +179,7 @@ def read_memory(path: Path, languages: Sequence[str]) -> list[Entry]:
     for side, language in enumerate(languages):
         text = " ".join(entry[1 + side] for entry in entries)
         if is_other_language(text, language):
-            wrong = f"{'source target'.split()[side]}s in {main_language(text)!r}"
+            wrong = f"{'source target'.split()[side]}s in {guess_language(text)!r}"
             expected = f"{' TAB '.join(languages)}, as this model translates"
             raise DataError(doing, wrong, expected, "change the columns, or take another model")
     return entries
@@ -242,6 +231,8 @@ def learn_memory(
     kit: Kit, folder: Path, files: Sequence[Path | str], seen: int, each: int
 ) -> LearntMemory:
     """Write the memory of a translator into its folder: `each` pairs of words seen so often."""
+    from regard.train.results import LearntMemory
+
     if kit.model.config.target is None:
         raise UsageError(DOING, f"{folder}, no translator of text", "an encoder-decoder")
     with progress(DOING) as say:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from regard.result import Grid, Result, Row, shown
 
-UNSURE = 0.5  # probability of a word below which a reader should look twice
-
 
 @dataclass(frozen=True)
 class Alternative(Row):
-    """One of several translations; probabilities are shares of their list."""
+    """One of several translations."""
 
     text: str
     logprob: float
-    probability: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, and the probability of the whole text."""
+        return super().to_dict() | {"probability": math.exp(self.logprob)}
+
+    @property
+    def percent(self) -> str:
+        """Its probability for a reader, two digits of a small one."""
+        probability = math.exp(self.logprob)
+        return f"{probability:.0%}" if probability >= 0.1 else f"{100 * probability:.2g}%"
 
 
 @dataclass(frozen=True)
@@ -31,12 +38,21 @@ class OtherWord(Row):
 
 
 @dataclass(frozen=True)
-class WordChoice(Row):
-    """A word of a translation, how likely it was, and what else could stand there."""
+class TargetWord(Row):
+    """A word of a translation."""
 
     text: str
-    probability: float
-    alternatives: list[OtherWord]
+    confidence: float
+    """How likely it is right, by what `doubt` in the model's config.json learnt; without it, the
+    product of the probabilities of its tokens, given the words before it."""
+    aligned: list[str]
+    """The source words it came from."""
+    alternatives: list[OtherWord] | None = shown(optional=True, default=None)
+    """What else could stand there, where several translations were asked for."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, the confidence rounded."""
+        return super().to_dict() | {"confidence": round(self.confidence, 4)}
 
 
 @dataclass(frozen=True)
@@ -58,15 +74,6 @@ class SourceWord(Row):
 
 
 @dataclass(frozen=True)
-class TargetWord(Row):
-    """A word of the translation."""
-
-    text: str
-    probability: float
-    """Product of the probabilities of its tokens, given the words before it."""
-
-
-@dataclass(frozen=True)
 class Example(Row):
     """A pair of sentences that shows what a word became."""
 
@@ -78,6 +85,16 @@ class Example(Row):
     target: str
     origin: str
     """Corpus or file, and line."""
+
+
+@dataclass(frozen=True)
+class DictionaryEntry(Row):
+    """What the dictionary of a model's folder says of a word or an idiom."""
+
+    words: str
+    """As they stand in the sentence."""
+    headword: str
+    translations: list[str]
 
 
 @dataclass(frozen=True)
@@ -101,6 +118,8 @@ class Explanation(Row):
     """Where the whole sentence stands in the user's memory, if it does."""
     examples: list[Example] = field(default_factory=list)
     """What rare words became in pairs of training and of the user's memory."""
+    entries: list[DictionaryEntry] = field(default_factory=list)
+    """What the dictionary says of rare words and idioms."""
 
     @property
     def notes(self) -> list[str]:
@@ -119,7 +138,7 @@ class Explanation(Row):
         cut = f"“{word.text}”{rarity} is read as {' · '.join(word.pieces)}."
         if not became:
             return f"{cut} No word of the translation comes from it."
-        texts, least = " ".join(w.text for w in became), min(w.probability for w in became)
+        texts, least = " ".join(w.text for w in became), min(w.confidence for w in became)
         alike = [e.origin for e in self.examples if e.phrase and e.phrase in texts]
         reason = f"as in {alike[0]}" if alike else "a guess"
         return f"{cut} “{texts}” ({least:.0%}) is {reason}."
@@ -134,7 +153,7 @@ class Explanation(Row):
         yield self.source
         several = len(self.alternatives) > 1
         for other in self.alternatives:
-            yield f"→ {other.text}" + (f"  ({other.probability:.0%})" if several else "")
+            yield f"→ {other.text}" + (f"  ({other.percent})" if several else "")
         if not self.copied:
             read = [
                 (
@@ -150,12 +169,15 @@ class Explanation(Row):
                 (
                     word.text,
                     " ".join(self.source_words[s].text for s, t in self.links if t == n),
-                    f"{word.probability:.0%}",
+                    f"{word.confidence:.0%}",
                 )
                 for n, word in enumerate(self.words)
             ]
             yield Grid("", ("written", "from", "sure"), written, left=2)
         yield from self.notes
+        for entry in self.entries:
+            listed = " | ".join(entry.translations)
+            yield f"“{entry.words}” in the dictionary: {entry.headword}, {listed}"
         for example in self.examples:
             became = f" became “{example.phrase}”" if example.phrase else ""
             yield f"“{example.word}”{became} in {example.origin}:"
@@ -169,31 +191,64 @@ class Translation(Result):
     source: str
     text: str
     logprob: float
+    confidence: float | None = None
+    """The mean of the words': the share of them that is expected to be right. 1 where there are
+    none, None where it was not asked for."""
     alternatives: list[Alternative] = field(default_factory=list)
-    """The best and the others, where several were asked for."""
-    words: list[WordChoice] = field(default_factory=list)
-    """Of the best translation, where several were asked for."""
+    """The search's choice and others of other words, where several were asked for. The search ranks
+    by probability and length; the others follow by probability, none likelier than its choice."""
+    words: list[TargetWord] = field(default_factory=list)
+    """Of the translation, marks too."""
     explain: list[Explanation] | None = None
     """The reasons for each sentence, where they were asked for."""
     streamed: bool = shown(json=False, default=False)
     """Whether it is one of many lines, for programs rather than for people."""
+    threshold: float = shown(json=False, default=0.5)
+    """Words that are less sure than this are doubtful."""
+
+    @property
+    def doubtful(self) -> list[TargetWord]:
+        """Words, not marks, that a reader should look at twice."""
+        unsure = [word for word in self.words if word.confidence < self.threshold]
+        return [word for word in unsure if any(map(str.isalnum, word.text))]
 
     def to_dict(self) -> dict[str, Any]:
-        """Source, text and log-probability, and what else was asked for."""
+        """Source, text, log-probability, confidence and words, and what else was asked for."""
         fields = super().to_dict()
-        unasked = {"alternatives": not self.alternatives, "words": not self.words}
-        unasked["explain"] = self.explain is None
+        unasked = {"alternatives": not self.alternatives, "explain": self.explain is None}
+        if self.confidence is None:
+            unasked |= {"confidence": True, "words": True}
+        else:
+            fields["confidence"] = round(self.confidence, 4)
         return {name: value for name, value in fields.items() if not unasked.get(name)}
 
     def parts(self) -> Iterator[str | Grid]:
-        """The translation; several of a line with TABs, for people with their shares."""
+        """The translation; several of a line with TABs, for people with their probabilities."""
         if self.explain is not None:
             for sentence in self.explain:
                 yield from sentence.parts()
         elif self.alternatives and not self.streamed:
-            yield "\n".join(f"{a.probability:4.0%}  {a.text}" for a in self.alternatives)
+            yield "\n".join(f"{a.percent:>8}  {a.text}" for a in self.alternatives)
         else:
             yield "\t".join(a.text for a in self.alternatives) or self.text
+
+    def __rich__(self) -> Any:
+        """For a terminal: doubtful words are dim, and listed below."""
+        from rich.console import Group
+        from rich.text import Text
+
+        doubtful = self.doubtful
+        if self.explain is not None or not doubtful:
+            return super().__rich__()
+        text = Text("".join(map(str, self.parts())))
+        end = text.plain.index(self.text)
+        for word in self.words:
+            start = text.plain.find(word.text, end)
+            end = max(end, start + len(word.text))
+            if word in doubtful and start >= 0:
+                text.stylize("dim", start, end)
+        listed = ", ".join(f"{word.text} ({word.confidence:.0%})" for word in doubtful)
+        return Group(text, Text(f"doubtful: {listed}", "dim"))
 
     def plot(self) -> Any:
         """The alignment of each sentence as a matplotlib figure."""
@@ -214,8 +269,22 @@ class Translation(Result):
         )
 
 
-def share_out(logprobs: Sequence[float]) -> list[float]:
-    """The probability of each among these."""
-    best = max(logprobs)
-    weights = [math.exp(logprob - best) for logprob in logprobs]
-    return [weight / sum(weights) for weight in weights]
+@dataclass(frozen=True)
+class TranslatedDocument(Result):
+    """{file}, translated."""
+
+    file: str
+    out: str | None
+    """The file that was written; without one, `text` is what would stand there."""
+    passages: int
+    """Paragraphs, headings, cells, cues, attributes."""
+    copied: int
+    """Of these, how many stayed as they were."""
+    text: str | None = shown(optional=True, default=None)
+
+    def parts(self) -> Iterator[str | Grid]:
+        """What was written where, or the text itself."""
+        if self.text is None:
+            yield from super().parts()
+        else:
+            yield self.text.removesuffix("\n")

@@ -7,9 +7,10 @@ lost, addresses, numbers, words that exist, is searched for again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,14 +28,29 @@ from regard.decode.constraints import (
     spell_word,
 )
 from regard.decode.loop import search_kit
-from regard.decode.step import Hypothesis, Process, without_end
+from regard.decode.step import Hypothesis, Process, read_sources, without_end
 from regard.errors import UsageError
 from regard.model.batch import Batch
+from regard.model.model import Memory as Encoded
 from regard.translation.config import DOING, TranslateConfig
+from regard.translation.dictionary import (
+    Hinter,
+    holds,
+    read_dictionary,
+    shared_word,
+    write_hints,
+)
 from regard.translation.document import Document, Part, Segment, TargetText, join
-from regard.translation.memory import MEMORY_FILE, Memory
+from regard.translation.explanation import (
+    align_config,
+    look_across,
+    token_spans,
+)
+from regard.translation.glossary import Glossary, Term, lacks_terms, put_terms
+from regard.translation.markup import put_marks
+from regard.translation.memory import Memory
 from regard.translation.normalise import tidy
-from regard.translation.repair import coined_words, letter_runs, read_numbers
+from regard.translation.repair import WORD, coined_words, read_numbers
 from regard.translation.segment import Segmenter
 
 if TYPE_CHECKING:
@@ -44,8 +60,10 @@ if TYPE_CHECKING:
 ROWS = 64  # beams of a batch, about
 TOKENS = 3000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
 FEW = 4  # sentences that are no quicker in two batches
+INSISTING = 8.0  # log-probability that a word of a hint may cost
 SEARCHES = 3  # for words that exist
-REGRET = 10.0  # nats that a translation by the memory may be less likely than a made-up word
+PIECES = 6  # tokens of a word at most
+LOSS = 7.0  # of log-probability at most, for a word that exists
 Row = Sequence[int]
 Phrases = set[tuple[int, ...]]
 Tell = Callable[[int, int], None]
@@ -61,6 +79,12 @@ class Job(NamedTuple):
     """There may be no answer: what is asked for perhaps cannot be had. Its source is alone."""
     text: str = ""
     """A translation that is there already: what is asked for is its log-probability."""
+    terms: tuple[Term, ...] = ()
+    """What that translation is to hold."""
+    segment: Segment | None = None
+    """With terms: the source."""
+    best: TargetText | None = None
+    """The translation, where what is asked for are others."""
 
 
 class Translator:
@@ -76,9 +100,18 @@ class Translator:
     ) -> None:
         if kit.model.config.target is None:
             raise UsageError(DOING, "a model without encoder", "an encoder-decoder")
-        self.kit, self.config, self.strict, self.pool = kit, config, strict, pool
+        self.kit, self.strict, self.pool = kit, strict, pool
+        self.config = replace(config, glossary=None)  # or it would travel with each job
+        self.glossary = Glossary(config.glossary, kit.files) if config.glossary else None
         self.segmenter, self.memory = Segmenter(kit), Memory(kit, memory)
         self.numbers = read_numbers(kit.files)
+
+    @cached_property
+    def hinter(self) -> Hinter | None:
+        """What the folder's dictionary and the memory say of rare words."""
+        dictionary = read_dictionary(self.kit.files)
+        counts = self.memory.counts or {}
+        return Hinter(dictionary, counts, self.memory.hints) if dictionary else None
 
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
         """What becomes of each text, in order; `tell` hears how far the first search is.
@@ -90,6 +123,7 @@ class Translator:
         if self.memory.sentences and not config.keeps_whole:
             cut = [self.recall(*both) for both in zip(texts, cut, strict=True)]
         documents = self.translate_segments(texts, cut, tell)
+        flat = [part for parts in documents for part in parts]
         if not config.keeps_whole:
             anew = [
                 self.segmenter.cut_around_lost(text, parts)
@@ -97,15 +131,13 @@ class Translator:
             ]
             again = iter(self.translate_segments(texts, anew))
             documents = [next(again) or parts for parts in documents]
-            mended = [part for parts in documents for part in parts]
+            flat = self.hold_entries([part for parts in documents for part in parts])
             if self.numbers is not None:
-                mended = self.mend_numbers(mended)
-            if self.kit.written and (self.memory.own or MEMORY_FILE in self.kit.files):
-                mended = self.mend_rare_words(mended)
-            if not config.coin and self.kit.written:
-                mended = self.mend_words(mended)
-            rest = iter(mended)
-            documents = [[next(rest) for _ in parts] for parts in documents]
+                flat = self.mend_numbers(flat)
+        flat = self.add_others(flat) if config.alternatives > 1 else flat
+        flat = flat if self.glossary is None else self.hold_terms(flat)
+        rest = iter([put_marks(self.kit, part) for part in flat])
+        documents = [[next(rest) for _ in parts] for parts in documents]
         return [
             Document(text, parts, join(text, parts, config.alternatives))
             for text, parts in zip(texts, documents, strict=True)
@@ -115,16 +147,16 @@ class Translator:
         self, texts: Sequence[str], cut: Sequence[Sequence[Segment]], tell: Tell | None = None
     ) -> list[list[Part]]:
         """The segments of each text with their translations; those without tokens as they stand."""
+        cut = [[*map(self.hint, segments)] for segments in cut]
         rows = [segment.ids for segments in cut for segment in segments if segment.ids]
-        answered = iter(self.run([Job([row], self.config) for row in rows], tell))
+        plain = replace(self.config, alternatives=1)
+        answered = iter(self.run([Job([row], plain) for row in rows], tell))
         documents = []
         for text, segments in zip(texts, cut, strict=True):
             parts = []
             for segment in segments:
                 if segment.ids:
-                    answers = [segment.dress(answer) for answer in next(answered)]
-                    best = {answer.text: answer for answer in reversed(answers)}
-                    parts.append(Part(segment, [*best.values()][::-1]))  # of equals the first
+                    parts.append(Part(segment, [segment.dress(a) for a in next(answered)]))
                 else:
                     entry = self.memory.sentences.get(segment.text)
                     copied = entry.target if entry else text[slice(*segment.span)]
@@ -142,7 +174,33 @@ class Translator:
             for segment, raw in read
         ]
 
+    def hint(self, segment: Segment) -> Segment:
+        """A segment with hints for its rare words, where the model was trained to read them."""
+        if not segment.ids or not self.kit.config.get("hints") or self.hinter is None:
+            return segment
+        entries = self.hinter.find(segment.text)
+        ids = self.segmenter.tokenizer.encode(write_hints(segment.text, entries))
+        return segment._replace(ids=ids, entries=tuple(entries)) if entries else segment
+
     # Mending ------------------------------------------------------------------------------------
+
+    def hold_entries(self, parts: Sequence[Part]) -> list[Part]:
+        """Parts whose translations have a word of each hint for a word that was hardly ever seen.
+
+        Where one has none, the word that most of the hint's translations share is searched for.
+        """
+        jobs = dict[int, Job]()
+        for n, (segment, (best, *_)) in enumerate(parts):
+            missing = [e for e in segment.entries if e.first == e.last and not holds(best.text, e)]
+            if missing:
+                must = (*self.config.must, *map(shared_word, missing))
+                jobs[n] = Job([segment.ids], replace(self.config, must=must, alternatives=1), True)
+        held = list(parts)
+        for n, answers in zip(jobs, self.run([*jobs.values()]), strict=True):
+            segment, (best, *_) = parts[n]
+            if answers and answers[0].logprob > best.logprob - INSISTING:
+                held[n] = Part(segment, [segment.dress(answers[0])])
+        return held
 
     def mend_numbers(self, parts: Sequence[Part]) -> list[Part]:
         """Parts whose translations have the numbers of the source, as far as they can be had.
@@ -152,83 +210,76 @@ class Translator:
         """
         numbers = self.numbers
         assert numbers is not None
-        jobs: dict[int, Job] = {}
-        for n, (segment, (best, *_)) in enumerate(parts):
-            if segment.ids and (lost := numbers.find_lost(segment.text, best.text)):
-                text = "" if segment.raised else numbers.put_right(segment.text, best.text)
+        mended, jobs, sources = list(parts), dict[int, Job](), [part.segment.text for part in parts]
+
+        def lost(n: int, answers: Sequence[TargetText]) -> list[str]:
+            return numbers.find_lost(sources[n], answers[0].text)
+
+        again: dict[int, Segment] = {}
+        for n, (segment, answers) in enumerate(parts):
+            text = numbers.reread(segment.text)
+            free = segment.ids and not segment.marks  # these stand at places of its text
+            if free and text != segment.text and lost(n, answers):
+                ids = self.segmenter.tokenizer.encode(text)
+                again[n] = segment._replace(text=text, ids=ids, entries=())
+        answered = self.run([Job([segment.ids], self.config) for segment in again.values()])
+        for (n, segment), answers in zip(again.items(), answered, strict=True):
+            answers = [segment.dress(answer) for answer in answers]
+            if len(lost(n, answers)) < len(lost(n, parts[n].translations)):
+                mended[n] = Part(segment, answers)
+        for n, (segment, answers) in enumerate(mended):
+            if not segment.ids:
+                continue
+            best, words = answers[0].text, lost(n, answers)
+            text = numbers.polish(sources[n], numbers.put_right(sources[n], best) or best)
+            text = "" if segment.raised or text == best else text
+            if words or text:
                 # A beam of 1 is one for each digit that is there: five times as quick as 4, and as
                 # good.
-                must = (*self.config.must, *lost)
+                must = (*self.config.must, *words)
                 wish = replace(self.config, must=must, alternatives=1, beams=1)
                 jobs[n] = Job([segment.ids], wish, True, text)
-        mended = list(parts)
+        for n, found in zip(jobs, self.run([*jobs.values()]), strict=True):
+            segment, before = mended[n]
+            new = [segment.dress(answer) for answer in found]
+            if new and (jobs[n].text or len(lost(n, new)) < len(lost(n, before))):
+                mended[n] = Part(segment, [*new, *before][: self.config.alternatives])
+        return mended
+
+    def add_others(self, parts: Sequence[Part]) -> list[Part]:
+        """Parts with other translations after the first, none likelier and none with new words."""
+        jobs = {
+            n: Job([part.segment.ids], self.config, True, best=part.translations[0])
+            for n, part in enumerate(parts)
+            if part.segment.ids
+        }
+        several = list(parts)
         for n, answers in zip(jobs, self.run([*jobs.values()]), strict=True):
-            segment, before = parts[n]
-            old, new = (
-                len(numbers.find_lost(segment.text, some[0].text)) if some else torch.inf
-                for some in (before, answers)
-            )
-            if new < old:
-                both = [segment.dress(answers[0]), *before]
-                mended[n] = Part(segment, both[: self.config.alternatives])
-        return mended
+            segment, (best, *_) = parts[n]
+            texts = {best.text: best}
+            for other in map(segment.dress, answers):
+                texts.setdefault(other.text, other)
+            several[n] = Part(segment, [*texts.values()][: self.config.alternatives])
+        return several
 
-    def mend_rare_words(self, parts: Sequence[Part]) -> list[Part]:
-        """Parts with fewer words that training never wrote: rare ones as the memory has them.
-
-        A copied or a made-up word stands for one that the model does not know: magnat → tycoon.
-        """
-        jobs = list[tuple[int, Job]]()
-        for n, (segment, (best, *_)) in enumerate(parts):
-            if segment.ids and not segment.raised and self.unwritten(best.text):
-                for hint in self.memory.rare_hints(segment.text):
-                    must = (*self.config.must, *self.memory.content(hint))
-                    wish = replace(self.config, must=must, alternatives=1, beams=2)
-                    jobs.append((n, Job([segment.ids], wish, True)))
-        mended = list(parts)
-        answered = self.run([job for _, job in jobs])
-        for (n, _), answers in zip(jobs, answered, strict=True):
-            segment, (best, *others) = mended[n]
-            for answer in map(segment.dress, answers):
-                fewer = self.unwritten(answer.text) < self.unwritten(best.text)
-                if fewer and answer.logprob > parts[n].translations[0].logprob - REGRET:
-                    both = [answer, best, *others]
-                    mended[n] = Part(segment, both[: self.config.alternatives])
-        return mended
-
-    def unwritten(self, text: str) -> int:
-        """How many words of a translation training never wrote."""
-        return sum(run.lower() not in (self.kit.written or ()) for run in letter_runs(text))
-
-    def mend_words(self, parts: Sequence[Part]) -> list[Part]:
-        """Parts whose translations have words that exist, where a search without the others can.
-
-        Pieces of words can be put together to words that nobody says: entarté → entarted.
-        """
-        mended, banned = list(parts), dict[int, list[str]]()
-        seen = {n: part.translations for n, part in enumerate(parts) if part.segment.ids}
-        for _ in range(SEARCHES):
-            jobs = dict[int, Job]()
-            for n, answers in seen.items():
-                segment, old = parts[n].segment, banned.get(n, [])
-                words = {word for answer in answers for word in self.coined(segment, answer)}
-                if words - {*old}:
-                    banned[n] = [*old, *sorted(words - {*old})]
-                    wish = replace(self.config, ban=(*self.config.ban, *banned[n]))
-                    jobs[n] = Job([segment.ids], wish, True)
-            answered = zip(jobs, self.run([*jobs.values()]), strict=True)
-            seen = {n: [parts[n].segment.dress(a) for a in answers] for n, answers in answered}
-            for n, answers in seen.items():
-                segment, before = mended[n]
-                both = {answer.text: answer for answer in [*answers, *before]}.values()
-                ranked = sorted(both, key=lambda a: bool(self.coined(segment, a)))  # noqa: B023
-                mended[n] = Part(segment, ranked[: self.config.alternatives])
-        return mended
-
-    def coined(self, segment: Segment, answer: TargetText) -> list[str]:
-        """The words of a translation that neither training nor its source ever wrote."""
-        words = coined_words(segment.text, answer.text, self.kit.written or ())
-        return [word.lower() for word in words] if segment.raised else words
+    def hold_terms(self, parts: Sequence[Part]) -> list[Part]:
+        """Parts whose translations hold the terms of the glossary, as far as they can be had."""
+        assert self.glossary is not None
+        jobs = dict[tuple[int, int], Job]()
+        for n, (segment, answers) in enumerate(parts):
+            terms = tuple(self.glossary.find(segment.text)) if segment.ids else ()
+            for m, answer in enumerate(answers):
+                if lacks_terms(answer.text, terms):
+                    text = self.kit.text(without_end(answer.tokens, self.kit.stops))
+                    jobs[n, m] = Job([segment.ids], self.config, True, text, terms, segment)
+        held = [list(part.translations) for part in parts]
+        for (n, m), answers in zip(jobs, self.run([*jobs.values()]), strict=True):
+            held[n][m : m + len(answers)] = [parts[n].segment.dress(answer) for answer in answers]
+        best = [{answer.text: answer for answer in reversed(answers)} for answers in held]
+        return [
+            Part(part.segment, [*texts.values()][::-1])
+            for part, texts in zip(parts, best, strict=True)
+        ]
 
     # Batches ------------------------------------------------------------------------------------
 
@@ -237,7 +288,7 @@ class Translator:
         alone = [[n] for n, job in enumerate(jobs) if job.optional]
         order = [n for n, job in enumerate(jobs) if not job.optional]
         order.sort(key=lambda n: -len(jobs[n].rows[0]))
-        batches, width = list[list[int]](), self.config.width
+        batches, width = list[list[int]](), self.config.beams
         most = self.config.batch or max(1, ROWS // width)
         if self.pool is not None:  # some for each, but no more batches than are quicker
             most = min(most, max(FEW, -(-len(order) // self.pool.count)))
@@ -263,9 +314,13 @@ class Translator:
     def do(self, job: Job) -> list[list[TargetText]]:
         """What becomes of each source of a job."""
         search = SentenceSearch(self.kit, job.config, self.strict)
-        if job.text:
-            return [[search.judge(row, job.text)] for row in job.rows]
         try:
+            if job.terms and self.glossary is not None:
+                return search.look(job.rows, [put_terms(search, self.glossary, job)])
+            if job.text:
+                return search.look(job.rows, [search.judge(row, job.text) for row in job.rows])
+            if job.best is not None:
+                return [search.others(job.rows[0], job.best)]
             return search.translate(job.rows)
         except UsageError:
             if not job.optional:
@@ -281,23 +336,123 @@ class SentenceSearch:
         self.must = [spell_word(kit, word)[0] for word in config.must]
         self.ban = {phrase for word in config.ban for phrase in spell_word(kit, word)}
         self.begin = list(spell_word(kit, config.begin)[-1]) if config.begin else []
-        self.beam = BeamConfig(
-            config.width, config.alternatives, length_penalty("gnmt", config.alpha)
-        )
+        self.beam = BeamConfig(config.beams, 1, length_penalty("gnmt", config.alpha))
 
+    @torch.no_grad()
     def translate(self, rows: Sequence[Row]) -> list[list[TargetText]]:
-        """Translations of each source, best first and each text once.
+        """The translation of each source."""
+        memory, coin = None, self.config.coin or self.config.keeps_whole or not self.kit.written
+        if (self.config.doubt or not coin) and not (self.must or self.strict):
+            # Read once, for the search and what comes after it.
+            memory = read_sources(self.kit.model, self.kit.batch([list(row) for row in rows]))
+        hypotheses = self.search(rows, self.ban, self.beam, memory)
+        answers = [self.text(row[0]) for row in hypotheses]
+        if not coin:
+            changed: Collection[int] = range(len(rows))
+            for _ in range(SEARCHES):
+                before, answers = answers, self.replace_coined(rows, answers, memory, changed)
+                changed = [n for n, answer in enumerate(answers) if answer is not before[n]]
+        return self.look(rows, answers, memory)
 
-        Of several, the first is what a search for one would find; the others leave it at one place
-        and go on as is likeliest from there. Where these are too few, the beam has more.
+    def text(self, found: Hypothesis) -> TargetText:
+        """A hypothesis as text."""
+        return TargetText(self.kit.text(found.tokens), found.logprob, found.tokens, found.logprobs)
+
+    def look(
+        self, rows: Sequence[Row], answers: Sequence[TargetText], memory: Encoded | None = None
+    ) -> list[list[TargetText]]:
+        """Answers, with what each of their tokens saw where that is asked for; a list of each."""
+        if not self.config.doubt:
+            return [[answer] for answer in answers]
+        written = [without_end(answer.tokens, self.kit.stops) for answer in answers]
+        block = align_config(self.kit.config).block
+        looked = []
+        for n, seen in enumerate(look_across(self.kit, rows, written, memory, block)):
+            noted = answers[n].logprobs or self.score(rows[n], answers[n].tokens)
+            attention = seen[0] if seen else None
+            looked.append([answers[n]._replace(logprobs=noted, attention=attention)])
+        return looked
+
+    def coined(self, row: Row, text: str) -> list[str]:
+        """The words of a translation that neither training nor its source ever wrote."""
+        written = self.kit.written or ()
+        if not coined_words("", text, written):  # as most often
+            return []
+        return coined_words(self.kit.text_tokenizer.decode(list(row), side="source"), text, written)
+
+    def replace_coined(
+        self,
+        rows: Sequence[Row],
+        answers: Sequence[TargetText],
+        memory: Encoded | None,
+        which: Collection[int],
+    ) -> list[TargetText]:
+        """Translations, of which some get another word for the first that is made up.
+
+        Pieces of words can be put together to words that nobody says: entarté → entarted. From its
+        last piece, its middle or its first another one is taken; what stands around it stays. The
+        likeliest of these translations is the answer, if it has fewer such words and is not far
+        less likely: many a name was never seen.
         """
-        hypotheses = self.search(rows, self.ban)
-        if self.config.alternatives > 1 and not self.must:
-            for row, answers in zip(rows, hypotheses, strict=True):
-                answers[1:] = [*self.branch(row, answers[0]), *answers[1:]]
-        return [self.distinct(row) for row in hypotheses]
+        kit, turns = self.kit, list[tuple[int, int, range]]()  # answer, place, the word's tokens
+        coined = {n: self.coined(rows[n], answers[n].text) for n in which}
+        for n, words in coined.items():
+            tokens = answers[n].tokens
+            if words and len(tokens) + PIECES < (kit.room or torch.inf):
+                text, spans = token_spans(kit, tokens)
+                start, end = next(m.span() for m in WORD.finditer(text) if m[0] == words[0])
+                own = [t for t, (a, b) in enumerate(spans) if a < end and b > start]
+                places = {own[0], own[len(own) // 2], own[-1]}
+                turns += [(n, place, range(own[0], own[-1] + 1)) for place in sorted(places)]
+        if not turns:
+            return list(answers)
+        owner = torch.tensor([n for n, _, _ in turns])
+        if memory is not None:
+            memory = Encoded(memory.x[owner], None if memory.real is None else memory.real[owner])
+        begin = kit.batch([list(rows[0])]).ids[0].tolist()
+        sources = [list(rows[n]) for n, _, _ in turns]
+        old = torch.tensor([[answers[n].tokens[place]] for n, place, _ in turns])
 
-    def search(self, rows: Sequence[Row], banned: Phrases) -> list[list[Hypothesis]]:
+        def another(logits: Tensor, history: Tensor) -> Tensor:
+            first = history.shape[1] == 0
+            return logits.scatter(1, old.to(logits.device), -torch.inf) if first else logits
+
+        batch = kit.batch(sources, [[*begin, *answers[n].tokens[:place]] for n, place, _ in turns])
+        how = (PIECES, None, None, [another, *bans(self.ban)])
+        pieces = search_kit(kit, batch, *how, strict=self.strict, memory=memory)
+        changed = []
+        for (n, place, whole), (word,) in zip(turns, pieces, strict=True):
+            first = place == whole.start  # its own blank does not end a word
+            new = takewhile(lambda t: kit.token_text(t)[:1].isalnum(), word.tokens[first:])
+            tokens = answers[n].tokens
+            changed.append([*tokens[:place], *word.tokens[:first], *new, *tokens[whole.stop :]])
+        batch = kit.batch(sources, [[*begin, *tokens[:-1]] for tokens in changed])
+        spots = [(n, t) for n, turn in enumerate(turns) for t in range(turn[1], len(changed[n]))]
+        at, ids = torch.tensor(spots).T, torch.tensor([[changed[n][t]] for n, t in spots])
+        if memory is None:
+            logits = kit.run_batch(batch, None, self.strict)[*at]
+        else:
+            x = kit.model.decode(batch.ids, memory, batch.mask)[*at]
+            logits = kit.model.score(x[:, None])[:, 0]  # (spots, V)
+        log = iter(logits.float().log_softmax(-1).gather(1, ids.to(logits.device))[:, 0].tolist())
+        mended, best = list(answers), {n: (len(words), torch.inf) for n, words in coined.items()}
+        for (n, place, _), tokens in zip(turns, changed, strict=True):
+            logprobs = [*answers[n].logprobs[:place], *islice(log, len(tokens) - place)]
+            answer = TargetText(kit.text(tokens), sum(logprobs), tokens, logprobs)
+            left = len(self.coined(rows[n], answer.text))
+            rank = left, -answer.logprob / self.beam.penalty(len(tokens))
+            near = answer.logprob > answers[n].logprob - LOSS
+            if near and left < len(coined[n]) and rank < best[n]:
+                mended[n], best[n] = answer, rank
+        return mended
+
+    def search(
+        self,
+        rows: Sequence[Row],
+        banned: Phrases,
+        beam: BeamConfig,
+        memory: Encoded | None = None,
+    ) -> list[list[Hypothesis]]:
         """Hypotheses of each row, at least one."""
         limits = [self.limit(row) for row in rows]
         if len(self.begin) > min(limits):
@@ -305,43 +460,59 @@ class SentenceSearch:
             raise UsageError(DOING, wrong, "room for it", "a shorter beginning, a larger limit")
         rules = [*([begin_with(self.begin)] if self.begin else []), *bans(banned)]
         if self.must:
-            how = LexicalSearch(self.beam, self.kit.stops, self.must, rules, cache(self.joins))
+            how = LexicalSearch(beam, self.kit.stops, self.must, rules, cache(self.joins))
             hypotheses = [
                 search_kit(self.kit, self.batch(row), limit, how, strict=self.strict)[0]
                 for row, limit in zip(rows, limits, strict=True)
             ]
         else:
-            # A beam of one would go on after the end for a better score; it is greedy instead.
-            beam = None if self.beam.width == 1 and not rules else self.beam
             hypotheses = search_kit(
                 self.kit,
                 self.kit.batch([list(row) for row in rows]),
                 limits,
-                beam,
+                # A beam of one would go on after the end for a better score; it is greedy instead.
+                None if beam.width == 1 and not rules else beam,
                 processes=rules,
                 strict=self.strict,
-                shortlist=self.config.shortlist and self.config.alternatives == 1 and not rules,
+                shortlist=self.config.shortlist and not rules,
+                memory=memory,
             )
         for n, row in enumerate(hypotheses):
             again = {
                 span for h in row for span in find_words(self.kit, h.tokens, self.config.ban)
             } - banned
             if again:  # another cut of a banned word; alone, so that no neighbour matters
-                hypotheses[n] = self.search([rows[n]], banned | again)[0]
+                hypotheses[n] = self.search([rows[n]], banned | again, beam)[0]
             elif not row:
                 wanted = f"at most {limits[n]} tokens with what must and must not be there"
                 raise UsageError(DOING, f"no answer to text {n + 1}", wanted, "ask for less")
         return hypotheses
 
+    def others(self, row: Row, best: TargetText) -> list[TargetText]:
+        """Other translations, the likeliest first and none likelier than the best.
+
+        They leave the best one at one place and go on as is likeliest from there. Where these are
+        too few, a wider beam has more.
+        """
+        hypotheses = [] if self.must else self.branch(row, best.tokens)
+        answers = self.distinct(row, best, hypotheses)
+        if len(answers) < self.config.alternatives - 1:
+            width = max(self.config.beams, 2 * self.config.alternatives)
+            size = self.kit.model.config.head.size
+            width = width if size is None else min(width, size)
+            wide = self.search([row], self.ban, replace(self.beam, width=width, count=width))[0]
+            answers = self.distinct(row, best, [*hypotheses, *wide])
+        return answers
+
     @torch.no_grad()
-    def branch(self, row: Row, best: Hypothesis) -> list[Hypothesis]:
+    def branch(self, row: Row, written: Row) -> list[Hypothesis]:
         """Answers that leave the best one where another word is nearly as likely, best first.
 
         Diverse beams (Vijayakumar 2018) were tried: they punish the end of a sentence too, and
         go on after its full stop.
         """
         stops, limit = self.kit.stops, self.limit(row)
-        tokens = without_end(best.tokens, stops)
+        tokens = without_end(written, stops)
         if not tokens:
             return []
         batch, log = self.follow(row, tokens)
@@ -357,42 +528,43 @@ class SentenceSearch:
         hypotheses = alternatives(
             self.kit, *at, how=BeamConfig(2), processes=rules, strict=self.strict
         )
-        return sorted(
-            (
-                replace(h, score=h.logprob / self.beam.penalty(len(h.tokens)))
-                for place, answers in zip(places, hypotheses, strict=True)
-                for h in answers
-                if h.tokens[place] not in stops
-                and not any(find_words(self.kit, h.tokens, self.config.ban))
-            ),
-            key=lambda h: -h.score,
-        )
+        return [
+            h
+            for place, answers in zip(places, hypotheses, strict=True)
+            for h in answers
+            if h.tokens[place] not in stops
+            and not any(find_words(self.kit, h.tokens, self.config.ban))
+        ]
 
-    def distinct(self, hypotheses: Sequence[Hypothesis]) -> list[TargetText]:
-        """The first and the likeliest of the rest: other words rather than other stops, capitals.
+    def distinct(
+        self, row: Row, best: TargetText, hypotheses: Iterable[Hypothesis]
+    ) -> list[TargetText]:
+        """The likeliest that have other words than the best: not other stops or capitals alone.
 
-        Two cuts into tokens may spell the same text, which is there once.
+        Two cuts into tokens may spell the same text, which is there once. Those with made-up words
+        are left out, and those that are likelier than the best, which the search ranks by its
+        length too.
         """
-        texts: dict[str, TargetText] = {}
-        for h in hypotheses:
-            text = self.kit.text(h.tokens)
-            texts.setdefault(" ".join(text.split()), TargetText(text, h.logprob, h.tokens))
-        heard: set[str] = set()
-        new, alike = list[TargetText](), list[TargetText]()
-        for text, answer in texts.items():
-            words = " ".join(re.findall(r"\w+", text.casefold()))
-            (alike if words in heard else new).append(answer)
-            heard.add(words)
-        first, *rest = [*new, *alike][: self.config.alternatives]
-        return [first, *sorted(rest, key=lambda answer: -answer.logprob)]
+        heard, new = {spoken(best.text)}, list[TargetText]()
+        for answer in sorted(map(self.text, hypotheses), key=lambda answer: -answer.logprob):
+            words = spoken(answer.text)
+            made_up = not self.config.coin and self.kit.written and self.coined(row, answer.text)
+            if answer.logprob <= best.logprob and words not in heard and not made_up:
+                heard.add(words)
+                new.append(answer)
+        return new
 
     @torch.no_grad()
     def judge(self, row: Row, text: str) -> TargetText:
         """A text as the translation of a source, with its log-probability."""
-        tokens, end = [*spell_word(self.kit, text)[-1]], sorted(self.kit.stops)[:1]
+        tokens = [*spell_word(self.kit, text)[-1], *sorted(self.kit.stops)[:1]]
+        logprobs = self.score(row, tokens)
+        return TargetText(text, sum(logprobs), tokens, logprobs)
+
+    def score(self, row: Row, tokens: list[int]) -> list[float]:
+        """The log-probability of each token of a translation."""
         _, log = self.follow(row, tokens)
-        logprob = sum(float(log[n, token]) for n, token in enumerate([*tokens, *end]))
-        return TargetText(text, logprob, [*tokens, *end])
+        return [float(log[n, token]) for n, token in enumerate(tokens)]
 
     def follow(self, row: Row, tokens: list[int]) -> tuple[Batch, Tensor]:
         """(The source as a batch, log-probabilities (n + 1, V) of what comes after each token)."""
@@ -415,6 +587,11 @@ class SentenceSearch:
         """Whether a token goes on with the word or number of the one before."""
         before, after = self.kit.text([last]), self.kit.text([last, token])
         return bool(re.match(r"\w|[.,:]\d", after[len(before) :])) and before[-1:].isalnum()
+
+
+def spoken(text: str) -> str:
+    """The words of a text alone, so that two texts with the same ones are alike."""
+    return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def bans(banned: Phrases) -> list[Process]:

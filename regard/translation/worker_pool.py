@@ -84,7 +84,7 @@ class Worker:
 def work(job: Job) -> list[list[TargetText]]:
     """One job, in a worker."""
     answers = Worker.translator.do(job)
-    Worker.tokens += job.config.width * sum(map(len, job.rows))
+    Worker.tokens += job.config.beams * sum(map(len, job.rows))
     if Worker.tokens >= MANY:  # batches differ in shape: the heap grows by gaps between blocks
         give_back_memory()
         Worker.tokens = 0

@@ -235,6 +235,7 @@ def test_one_pool_holds_words_once():
     pool = Pool.empty(torch.zeros(1, 1, 3, dtype=torch.long), 4)
     new = Pool(
         torch.tensor([[[1, 0, 0], [1, 0, 0], [1, 0, 0], [2, 0, 0]]]),
+        torch.zeros(1, 4, 3),
         torch.tensor([[1, 2, 1, 1]]),  # token 0 is a word too: length tells
         torch.tensor([[-1.0, -2.0, -1.0, -3.0]]),
         torch.tensor([[-1.0, -2.0, -1.0, -3.0]]),

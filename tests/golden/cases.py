@@ -234,6 +234,8 @@ CASES = [
     Case("generate-picture", "generate {vit} the"),
     Case("generate-unknown-tap", "generate {gpt2} the --edit 'nose=zero'"),
     Case("translate-box", "translate 'Je suis un chat.' 'Où est la gare ?'"),
+    Case("translate-to", "translate 'Le chat dort.' --to en"),
+    Case("translate-to-another", "translate 'Le chat dort.' --to fr --model fr-en"),
     Case("translate-several", "translate 'Le chat dort.' --alternatives 2 --begin 'The cat'"),
     Case("translate-ban", "translate 'Le chat dort.' --ban asleep --beams 2 --workers 1"),
     Case("translate-explain", "translate 'Le chat dort.' --explain --save {out}.html"),

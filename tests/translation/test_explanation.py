@@ -16,11 +16,8 @@ from regard.decode.step import without_end
 from regard.kit import Kit
 from regard.tokens.trainers import train_tokenizer
 from regard.translation.config import TranslateConfig
-from regard.translation.document import TargetText
-from regard.translation.explanation import (
-    target_words,
-    token_spans,
-)
+from regard.translation.document import Part, Segment, TargetText
+from regard.translation.explanation import fit_words, read_words, token_spans
 from regard.translation.results import Explanation, SourceWord, TargetWord
 from regard.translation.translator import Translator
 from tests.properties.threads import one_thread  # noqa: F401
@@ -58,7 +55,7 @@ def test_confidence_is_the_probability_of_the_translation(kit: Kit) -> None:
     assert kit.tokenizer is not None
     out, _ = kit.run([kit.tokenizer.encode(TEXT)], [[*kit.batch(TEXT).ids[0].tolist(), *tokens]])
     log = out.logits[0].log_softmax(-1)
-    total = sum(math.log(word.probability) for word in found.words)
+    total = sum(math.log(word.confidence) for word in found.words)
     total += float(log[-1, best.tokens[-1]]) if end else 0.0
     text, spans = token_spans(kit, tokens)
     blank = sum(
@@ -76,11 +73,26 @@ def test_a_word_is_as_likely_as_all_its_tokens() -> None:
         return "".join(pieces[n] for n in tokens)
 
     logs = [-1.0, -2.0, -0.5, -0.25, -0.125, -9.0]
-    found = target_words(SimpleNamespace(text=text), range(6), logs, False)
-    assert [word.text for word in found] == ["unseen", "cat", "."]
-    assert [math.log(w.probability) for w in found] == pytest.approx([-3.0, -0.75, -0.125])
-    raised = target_words(SimpleNamespace(text=text), [0, 1], logs[:2], True)
-    assert raised[0].text == "UNSEEN"
+    kit: Any = SimpleNamespace(decode_text=text, token_text=lambda n: pieces[n], stops={})
+    answer = TargetText("unseen cat.", sum(logs), [*range(6)], logs)
+    reading = read_words(kit, Part(Segment((0, 1), "x", [1], False), [answer]))
+    assert [word.text for word in reading.words] == ["unseen", "cat", "."]
+    sure = [math.log(word.confidence) for word in reading.words]
+    assert sure == pytest.approx([-3.0, -0.75, -0.125])
+    assert reading.tokens == [(0, 2), (2, 4), (4, 5)]
+
+
+def test_words_are_fitted_to_what_became_of_the_text() -> None:
+    """In capitals, without the stop, with another number: the least sure word counts."""
+    read = [TargetWord("cat", 0.9, ["chat"]), TargetWord("12", 0.5, ["13"])]
+    read += [TargetWord("kg", 0.4, ["kg"]), TargetWord(".", 0.3, ["."])]
+    fitted = fit_words("CAT 13 KG", read)
+    assert [(word.text, word.confidence) for word in fitted] == [
+        ("CAT", 0.9),
+        ("13", 0.5),
+        ("KG", 0.4),
+    ]
+    assert fitted[1].aligned == ["13"] and fit_words("Oh", []) == [TargetWord("Oh", 1.0, [])]
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -104,19 +116,17 @@ def test_the_pattern_is_that_of_the_chosen_block(kit: Kit) -> None:
     name = f"decoder.blocks.{block}.cross.pattern"
     before = explain(kit, TEXT, max_new=8)[0]
     tap = kit.hooked.taps[name]
-    real = kit.hooked.run
 
-    def forced(*args: object, **given: object) -> object:
-        out, seen = real(*args, **given)  # type: ignore[arg-type]
-        seen[name] = torch.zeros_like(seen[name])
-        seen[name][..., place] = 1
-        return out, seen
+    def forced(pattern: torch.Tensor) -> torch.Tensor:
+        only = torch.zeros_like(pattern)
+        only[..., place] = 1
+        return only
 
-    kit.hooked.run = forced  # type: ignore[method-assign, assignment]
+    tap.fn = forced
     try:
         found = explain(kit, TEXT, max_new=8)[0]
     finally:
-        del kit.hooked.run
+        tap.fn = None
     start = spans[place][0] + (TEXT[spans[place][0]] == " ")
     word = sum(c == " " for c in TEXT[:start])
     assert all(row[word] == pytest.approx(1) for row in found.weights)
@@ -159,7 +169,7 @@ def test_data_and_page_hold_everything(kit: Kit) -> None:
 
 def test_a_rare_word_that_nothing_came_from() -> None:
     rare = SourceWord("entarté", ["ent", "arté"], 0, True)
-    lone = Explanation("entarté", "x", [rare], [TargetWord("x", 0.25)], [], [[1.0]])
+    lone = Explanation("entarté", "x", [rare], [TargetWord("x", 0.25, [])], [], [[1.0]])
     assert "No word of the translation comes from it" in lone.notes[0]
     assert "(25%) is a guess" in replace(lone, links=[(0, 0)]).notes[0]
     assert [SourceWord("", [], n, True).rarity() for n in (0, 1, 2, 1500)] == [

@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 import torch
 
-from regard.data.word_frequencies import words, write_counts, write_words
+from regard.data.word_frequencies import words, write_counts
 from regard.errors import DataError
 from regard.kit import Kit
 from regard.tokens.trainers import train_tokenizer
 from regard.translation import memory as module
-from regard.translation.config import TranslateConfig
-from regard.translation.document import TargetText
+from regard.translation.document import Segment
 from regard.translation.explanation import (
     AlignConfig,
     align_pairs,
-    align_words,
+    align_tokens,
     look_across,
 )
 from regard.translation.memory import (
@@ -34,7 +33,6 @@ from regard.translation.memory import (
     read_memory,
 )
 from regard.translation.results import Example, Explanation, SourceWord, TargetWord
-from regard.translation.translator import Job, Translator
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.translation.test_segment import CORPUS
 from tests.translation.test_translator import made
@@ -115,37 +113,15 @@ def test_the_explanation_shows_the_line(kit: Kit) -> None:
     assert plain.examples == []
 
 
-def test_a_made_up_word_gives_way_to_one_of_the_memory(
-    kit: Kit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where a word was never written, what a rare word became elsewhere must be there."""
-    files = kit.files | {"written.txt.gz": write_words(["the", "osprey", "sleeps"])}
-    translator = Translator(replace(kit, files=files), TranslateConfig())
-    asked, answers = list[tuple[str, ...]](), {(): "The balb sleeps.", ("osprey",): ""}
-
-    def do(job: Job) -> list[list[TargetText]]:
-        asked.append(job.config.must)
-        return [[TargetText(answers[job.config.must], -float(len(asked)), [1])]]
-
-    monkeypatch.setattr(translator, "do", do)
-    for better, wanted in (("The osprey sleeps.", 1), ("The osprey balb.", 0)):
-        asked.clear()
-        answers[("osprey",)] = better
-        (document,) = translator.translate(["Le balbuzard dort."])
-        assert asked == [(), ("osprey",)]
-        assert document.translations[0].text == [answers[()], better][wanted]
-    asked.clear()
-    answers[()] = "The osprey sleeps."  # nothing is made up: no other search
-    translator.translate(["Le balbuzard dort."])
-    assert asked == [()]
-
-
 def test_a_rare_word_as_in_an_example() -> None:
-    rare, written = SourceWord("magnat", ["magn", "at"], 3, True), TargetWord("tycoon", 0.25)
+    rare, written = (
+        SourceWord("magnat", ["magn", "at"], 3, True),
+        TargetWord("tycoon", 0.25, ["magnat"]),
+    )
     shown = Example("magnats", "tycoon", "Des magnats.", "Tycoons.", "news:3")
     reason = Explanation("magnat", "tycoon", [rare], [written], [(0, 0)], [[1.0]], examples=[shown])
     assert reason.notes[0].endswith("“tycoon” (25%) is as in news:3.")
-    assert "is a guess" in replace(reason, words=[TargetWord("magnate", 0.25)]).notes[0]
+    assert "is a guess" in replace(reason, words=[TargetWord("magnate", 0.25, ["magnat"])]).notes[0]
 
 
 # Learning -----------------------------------------------------------------------------------------
@@ -166,8 +142,10 @@ def test_batches_align_as_single_pairs(bare: Kit) -> None:
     pairs = [("Le chat dort.", "The cat sleeps on the mat."), (FRENCH, ENGLISH)]
     for (source, target), weights in zip(pairs, align_pairs(bare, pairs), strict=True):
         tokens = bare.text_tokenizer.encode(target, special=False, side="target")
-        across = look_across(bare, bare.text_tokenizer.encode(source), tokens)
-        alone, _ = align_words(bare, source, tokens, across, AlignConfig())
+        (patterns,) = look_across(bare, [bare.text_tokenizer.encode(source)], [tokens])
+        alone, _ = align_tokens(
+            bare, Segment((0, 0), source, [0], False), tokens, patterns[AlignConfig().block]
+        )
         letters = [
             [any(map(str.isalpha, word)) for word in words(side)] for side in (target, source)
         ]

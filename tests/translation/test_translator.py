@@ -26,7 +26,6 @@ from regard.translation import translator
 from regard.translation.config import TranslateConfig
 from regard.translation.document import TargetText
 from regard.translation.translator import TOKENS, Job, Row, SentenceSearch, Translator
-from regard.translation.word_choices import other_words, token_words
 from tests.properties.small_models import CONFIGS, randomise
 from tests.properties.threads import one_thread  # noqa: F401
 
@@ -112,7 +111,7 @@ def test_the_beginning_can_be_given(kit: Kit) -> None:
 class Pieces:
     """A kit whose texts are letters, and whose search takes the first answer that is allowed."""
 
-    stops, room, strict, hooked, model = {0}, None, False, None, None
+    stops, room, strict, hooked, model, written = {0}, None, False, None, None, None
     letters = {1: "c", 2: "a", 3: "t", 4: "ca", 5: "at", 6: "cat", 7: " ", 8: "s"}
 
     def __init__(self, answers: Sequence[Sequence[int]]) -> None:
@@ -168,7 +167,7 @@ def test_a_banned_word_is_not_written_in_other_pieces_either(
 def test_several_translations_differ_and_begin_with_the_plain_one(kit: Kit) -> None:
     for source in (SOURCE, "a"):
         texts = listed(kit, source, alternatives=5, max_new=6)
-        assert texts[0] == say(kit, source, beams=5, max_new=6) and len({*texts}) == 5
+        assert texts[0] == say(kit, source, max_new=6) and 1 < len({*texts}) == len(texts)
 
 
 def test_a_beam_of_one_is_greedy(kit: Kit) -> None:
@@ -184,13 +183,17 @@ def test_a_beam_of_one_is_greedy(kit: Kit) -> None:
     assert any(len(found.tokens) < 20 for (found,) in wanted)
 
 
-def test_other_words_come_before_other_stops() -> None:
-    texts = ["A cat.", "A cat", "a cat..", "The cat.", "A  cat."]
-    kit: Any = SimpleNamespace(text=lambda tokens: texts[tokens[0]])
-    found = [Hypothesis([n], -1.0 - n, -1.0 - n, True) for n in range(5)]
-    for count, wanted in ((2, [0, 3]), (3, [0, 1, 3]), (9, [0, 1, 2, 3])):
-        search = SentenceSearch(kit, TranslateConfig(alternatives=count))
-        assert [answer.tokens[0] for answer in search.distinct(found)] == wanted
+def test_others_have_other_words_and_are_not_likelier() -> None:
+    texts = ["A cat.", "A cat", "a cat..", "The cat.", "A  cat.", "One cat.", "Cat."]
+    kit: Any = SimpleNamespace(text=lambda tokens: texts[tokens[0]], written=None)
+    logprobs = [-1.0, -2.0, -3.0, -4.0, -5.0, -3.5, -0.5]
+    found = [Hypothesis([n], log, log, True) for n, log in enumerate(logprobs)]
+    search = SentenceSearch(kit, TranslateConfig(alternatives=3))
+    others = search.distinct([1], TargetText("A cat.", -1.0, [0]), found)
+    assert [answer.text for answer in others] == ["One cat.", "The cat."]
+    kit.written, kit.text_tokenizer = {"cat", "the"}, SimpleNamespace(decode=lambda *_, **__: "")
+    others = search.distinct([1], TargetText("A cat.", -1.0, [0]), found)
+    assert [answer.text for answer in others] == ["The cat."]  # nobody ever wrote "one"
 
 
 def test_wishes_that_cannot_be(kit: Kit) -> None:
@@ -239,16 +242,13 @@ def next_log(kit: Kit, tokens: Sequence[int]) -> Tensor:
 def test_other_words_are_the_likeliest_at_their_place() -> None:
     tokenizer = train_tokenizer([WORDS], "words", specials=("pad", "eos", "unk"), wrap="eos")
     kit, count, limit = made(tokenizer), 3, 6
-    best = say(kit, SOURCE, beams=2, max_new=limit)
-    search = SentenceSearch(kit, TranslateConfig(beams=2, max_new=limit, alternatives=count))
-    row = tokenizer.encode(SOURCE)
-    plain = SentenceSearch(kit, TranslateConfig(beams=2, max_new=limit))
-    found = other_words(search, row, plain.translate([row])[0][0])
-    assert " ".join(word.text for word in found) == best
-    tokens = tokenizer.encode(best, special=False)
-    for place, word in enumerate(found):
+    found = kit.translate(SOURCE, beams=2, max_new=limit, alternatives=count)
+    tokens = tokenizer.encode(found.text, special=False)
+    assert " ".join(word.text for word in found.words) == found.text
+    for place, word in enumerate(found.words):
         log = next_log(kit, tokens[:place])
-        assert math.log(word.probability) == pytest.approx(float(log[tokens[place]]), abs=1e-4)
+        assert word.alternatives is not None
+        assert math.log(word.confidence) == pytest.approx(float(log[tokens[place]]), abs=1e-4)
         ranked = log.argsort(descending=True).tolist()[: count + 1]
         names = {id: tokenizer.decode([id]) for id in ranked}
         wanted = [id for id in ranked if names[id] not in ("", word.text)][:count]
@@ -259,16 +259,6 @@ def test_other_words_are_the_likeliest_at_their_place() -> None:
             while len(going) < limit and going[-1] != tokenizer.specials["eos"]:
                 going.append(int(next_log(kit, going).argmax()))
             assert other.translation == kit.text(going)
-
-
-def test_words_are_parted_by_blanks() -> None:
-    letters = {1: "I", 2: " am", 3: " a", 4: "n", 5: " ", 6: "x"}
-
-    def read(tokens: list[int]) -> str:
-        return "".join(letters[id] for id in tokens)
-
-    assert token_words(read, [1, 2, 3, 4, 5, 6]) == [(0, 1), (1, 2), (2, 5), (5, 6)]
-    assert token_words(read, []) == []
 
 
 def test_what_is_no_text_is_said(kit: Kit) -> None:

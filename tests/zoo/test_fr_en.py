@@ -13,7 +13,7 @@ from bench.align import alignment_error_rate, read_links
 from regard.cli.main import main
 from regard.kit import Kit
 from regard.translation.config import TranslateConfig
-from regard.translation.explanation import align_config, align_words, look_across
+from regard.translation.explanation import align_config, align_words, look_across, token_spans
 from regard.translation.translator import Translator
 from regard.zoo import HOME
 from tests.properties.threads import one_thread  # noqa: F401
@@ -80,7 +80,9 @@ def test_a_word_never_seen_is_a_guess_with_reasons(
     assert main(["translate", "Il m'a entarté.", *how]) == 0
     made = json.loads(capsys.readouterr().out)
     texts = [one["text"] for one in made["alternatives"]]
-    assert len(texts) == len(set(texts)) == 4
+    assert len(texts) == len(set(texts)) == 4 and texts[0] == kit.translate("Il m'a entarté.").text
+    shares = [one["probability"] for one in made["alternatives"]]
+    assert shares == sorted(shares, reverse=True) and sum(shares) < 1
     word = next(w for w in made["explain"][0]["source_words"] if w["text"] == "entarté")
     assert word["rare"] and word["seen"] == 0 and len(word["pieces"]) > 1
     assert "never seen in training" in page.read_text(encoding="utf-8")
@@ -102,8 +104,9 @@ def test_links_between_words_are_those_of_a_reader(kit: Kit) -> None:
     for line in PAIRS:
         source, target, notation = line.split("\t")
         tokens = kit.tokenizer.encode(target, special=False, side="target")
-        across = look_across(kit, kit.tokenizer.encode(source), tokens)
-        found.append(align_words(kit, source, tokens, across, how)[1])
+        (patterns,) = look_across(kit, [kit.tokenizer.encode(source)], [tokens])
+        texts = (source, kit.tokenizer.offsets(source), *token_spans(kit, tokens))
+        found.append(align_words(*texts, patterns[how.block], how.firm)[1])
         links = read_links(source, target, notation)
         sure.append(links[0])
         possible.append(links[1])
