@@ -166,16 +166,13 @@ class Translator:
 
     def recall(self, text: str, segments: Sequence[Segment]) -> list[Segment]:
         """Segments without tokens where they, or the whole text, stand in the user's memory."""
-        whole = [Segment(span, tidy(text), [], False) for span in trim(text, 0, len(text))]
-        read = [tidy(text[slice(*segment.span)]) for segment in segments]
-        return (
-            whole
-            if tidy(text) in self.memory.sentences
-            else [
-                segment._replace(text=raw, ids=[]) if raw in self.memory.sentences else segment
-                for segment, raw in zip(segments, read, strict=True)
-            ]
-        )
+        if tidy(text) in self.memory.sentences:
+            return [Segment(span, tidy(text), [], False) for span in trim(text, 0, len(text))]
+        read = [(segment, tidy(text[slice(*segment.span)])) for segment in segments]
+        return [
+            segment._replace(text=raw, ids=[]) if raw in self.memory.sentences else segment
+            for segment, raw in read
+        ]
 
     def hint(self, segment: Segment) -> Segment:
         """A segment with hints for its rare words, where the model was trained to read them."""
