@@ -1,91 +1,83 @@
 """A trained translator → the folder that ships: int8 weights, lists of words; prints its scores.
 
-    python recipes/ship.py RUN/final regard/zoo/fr-en --train train-*.tsv.xz --test test-*.tsv
-        [--shortlist train-… …]
+    python recipes/ship.py runs/fr-en-3 OUT --languages fr en --train train-*.tsv.xz
+        [--test test-*.tsv] [--shortlist train-… …] [--files memory.tsv.xz …]
 
-Writes into a new or empty folder. Words are counted in the files of --train, the shortlist is
-learnt from those of --shortlist, where a file named twice counts twice. Scores are of the folder as
-it ships, on this machine's CPU.
+Files of pairs hold source TAB target, in the model's direction. Words are counted in those of
+--train, the shortlist is learnt from those of --shortlist, where a file named twice counts twice.
+What is written by hand for the two languages comes from regard/zoo/SOURCE-TARGET, more files of the
+folder from --files; other keys of the run's config.json stay. Scores are of the folder as it ships,
+on this machine's CPU. OUT is a new or empty folder.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
-import json
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the source tree
 
-from regard.cli.evaluate import training_pairs
 from tokenizers import Tokenizer
 
-from regard.cli.main import main as regard
+import regard
+from regard.data.pairs import all_pairs
 from regard.data.word_frequencies import (
     WORDS_FILE,
     WRITTEN_FILE,
-    count_words,
+    key,
+    words,
     write_counts,
     write_words,
 )
-from regard.translation.repair import NUMBERS_FILE, letter_runs
+from regard.translation.repair import letter_runs
 from regard.zoo import HOME
 
 ALIGNMENT = {"block": 1, "firm": 0.7}  # the best of bench/align.py
-
-
-def ask(*words: object) -> dict[str, object]:
-    """The JSON that a command prints."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        code = regard([*map(str, words), "--json"])
-    if code:
-        sys.exit(code)
-    made: dict[str, object] = json.loads(said.getvalue())
-    return made
+BY_HAND = ("numbers.json", "inflections.json", "README.md")
+SCORED = {
+    "as shipped": {},
+    "all words": {"shortlist": False},
+    "all words, float32": {"shortlist": False, "precision": "fp32"},
+}
 
 
 def main() -> None:
     """Make the folder."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("final")
-    parser.add_argument("out")
+    parser.add_argument("run")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--languages", nargs=2, required=True, metavar=("SOURCE", "TARGET"))
     parser.add_argument("--train", nargs="+", required=True, metavar="FILE")
     parser.add_argument("--shortlist", nargs="+", metavar="FILE")
-    parser.add_argument("--test", nargs="+", required=True, metavar="FILE")
+    parser.add_argument("--files", nargs="*", default=[], type=Path, metavar="FILE")
+    parser.add_argument("--test", nargs="*", default=[], metavar="FILE")
     args = parser.parse_args()
-    out = Path(args.out)
-    ask("export", "int8", args.final, out)
+    home, out = HOME / "-".join(args.languages), args.out
+    read, written = Counter[str](), Counter[str]()
+    for source, target in all_pairs(args.train):
+        read.update(words(key(source)))
+        written.update(run.lower() for run in letter_runs(target))
+    files = {
+        WORDS_FILE: write_counts(read),
+        WRITTEN_FILE: write_words(word for word, count in written.items() if count > 1),
+    }
+    kit = regard.load(args.run)
+    config = kit.config | {"languages": args.languages, "alignment": ALIGNMENT}
+    regard.export("int8", replace(kit, config=config, files=files), out)
     tokenizer = out / "tokenizer.json"
     Tokenizer.from_file(str(tokenizer)).save(str(tokenizer), pretty=False)
-    config = json.loads((out / "config.json").read_text()) | {
-        "languages": ["fr", "en"],
-        "alignment": ALIGNMENT,
-    }
-    (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    numbers = HOME / "fr-en" / NUMBERS_FILE  # how French and English write them
-    (out / NUMBERS_FILE).write_bytes(numbers.read_bytes())
-    counts = count_words(source for source, _ in training_pairs(args.train))
-    (out / WORDS_FILE).write_bytes(write_counts(counts))
-    written = Counter(
-        run.lower() for _, target in training_pairs(args.train) for run in letter_runs(target)
-    )
-    (out / WRITTEN_FILE).write_bytes(write_words(w for w, n in written.items() if n > 1))
-    pairs = args.shortlist or args.train
-    listed = ask("train", "shortlist", out, *pairs, "--count", 1_200_000, "--top", 80)
-    print("shortlist", listed)
+    by_hand = [home / name for name in BY_HAND if (home / name).is_file()]
+    for file in [*by_hand, *args.files]:
+        (out / file.name).write_bytes(file.read_bytes())
+    print(regard.train.shortlist(out, args.shortlist or args.train, count=1_200_000, top=80))
     for file in args.test:
-        made = ask("eval", "translate", out, file, "--beams", 5)
-        whole = ask("eval", "translate", out, file, "--beams", 5, "--no-shortlist")
-        exact = ask(
-            *("eval", "translate", out, file, "--beams", 5, "--no-shortlist", "--precision", "fp32")
-        )
-        parts = {"as shipped": made, "all words": whole, "all words, float32": exact}
-        print(file, {name: row["bleu"] for name, row in parts.items()}, flush=True)
-    print(sum(f.stat().st_size for f in out.iterdir()), "bytes")
+        for name, how in SCORED.items():
+            scores = regard.evaluate.translate(out, file, beams=5, **how)
+            print(f"{file}, {name}: BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}", flush=True)
+    print(sum(file.stat().st_size for file in out.iterdir()), "bytes")
 
 
 if __name__ == "__main__":

@@ -5,16 +5,21 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a name is first used
     from regard import data, evaluate, formal, history, look, tokens, train
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
     from regard.decode import embed, fill, generate, score
     from regard.demonstrations import demo
+    from regard.errors import RegardError
     from regard.history import ladder
     from regard.interop import check, export
     from regard.kit import Kit
@@ -33,45 +38,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = ("data", "evaluate", "formal", "history", "look", "tokens", "train")
-"""Rooms whose verbs are reached through their name: `regard.tokens.encode`."""
-
-_HOMES = {
-    "regard.ambient": ("settings",),
-    "regard.core.similarity": ("attend", "attention", "kernel_regression"),
-    "regard.core.tap": ("Tap", "taps"),
-    "regard.demonstrations": ("demo",),
-    "regard.decode": ("embed", "fill", "generate", "score"),
-    "regard.history": ("ladder",),
-    "regard.interop": ("check", "export"),
-    "regard.kit": ("Kit",),
-    "regard.loading": ("build", "load"),
-    "regard.look.edits": (
-        "add",
-        "mean",
-        "other_rows",
-        "patch",
-        "resample",
-        "resample_from",
-        "zero",
-    ),
-    "regard.look.activation_store": ("Extracted",),
-    "regard.look.activations": ("steering_vector",),
-    "regard.look.hooks": ("head_mask",),
-    "regard.model": ("info", "models", "plan"),
-    "regard.model.batch": ("onehot",),
-    "regard.native": ("doctor",),
-    "regard.rules": ("discover",),
-    "regard.train": ("replay", "verify"),
-    "regard.train.config": ("DataConfig", "ShapeConfig", "TrainConfig"),
-    "regard.translation": ("translate",),
-}
-"""Where other public names live. Loaded on first use: `import regard` needs no torch."""
-
 __all__ = [
     "DataConfig",
     "Extracted",
     "Kit",
+    "RegardError",
     "ShapeConfig",
     "Tap",
     "TrainConfig",
@@ -118,14 +89,24 @@ __all__ = [
 ]
 
 
+@cache
+def _homes() -> dict[str, str]:
+    """The module that each public name is imported from, by the lines above."""
+    lines = ast.walk(ast.parse(inspect.getsource(sys.modules[__name__])))
+    imports = [line for line in lines if isinstance(line, ast.ImportFrom)]
+    return {alias.name: str(line.module) for line in imports for alias in line.names}
+
+
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    """A public name, imported when it is first used: `import regard` itself needs no torch."""
+    if name not in __all__:
+        names = ", ".join(__all__)
+        raise AttributeError(f"module 'regard' has no attribute {name!r}; it has {names}")
+    home = _homes()[name]
+    if home == "regard":  # a room, whose verbs are reached through its name: regard.tokens.encode
         return import_module(f"regard.{name}")
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(home), name)
-    raise AttributeError(f"module 'regard' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return ["__version__", *__all__]

@@ -113,7 +113,8 @@ def open_kit(model: ModelLike, precision: str | None = "auto", strict: bool = Fa
     check_kind(path, NETWORK)
     if find_source(path) is None:
         fault = f"{path!r} is a preset, a shape without weights"
-        raise UsageError("opening a model", fault, "a folder with weights", "regard train")
+        fix = "give the folder of a checkpoint that is on this machine; `regard train` makes one"
+        raise UsageError("opening a model", fault, "a folder with weights", fix)
     kit = load_kit(path, device=choose_device(), strict=strict, precision=precision)
     if kit.tokenizer is None:
         kind, fix = kit.model.config.front.kind, f"put a tokenizer.json into {path}"
@@ -151,7 +152,7 @@ def wrong_network(doing: str, kit: Kit, expected: str) -> UsageError:
     elif model.config.head.take == "all" and masks:
         what, verbs = "an encoder, which fills gaps", ["fill", "score"]
     fix = f"verbs that take it: {', '.join(verbs)}"
-    return UsageError(f"{doing} with {kit.path or kit!r}", what, expected, fix)
+    return UsageError(f"{doing} with {kit.path or kit}", what, expected, fix)
 
 
 def read_dtype(dtype: str | torch.dtype) -> torch.dtype | None:

@@ -136,14 +136,14 @@ def changed_files(data: Mapping[str, str]) -> dict[str, str]:
     return wrong
 
 
-def find_receipt(folder: Path) -> Path | None:
-    """The receipt in a folder, or of the run it came from: RUN/final, RUN/checkpoints/step-…"""
+def find_in_run(folder: Path, name: str = NAME) -> Path | None:
+    """A file in a folder, or in the run it came from: RUN/final, RUN/checkpoints/step-…"""
     folder = folder.resolve()
-    if (folder / NAME).is_file():
-        return folder / NAME
+    if (folder / name).is_file():
+        return folder / name
     run = folder.parent if folder.name == "final" else folder.parent.parent
     inside = folder.name == "final" or folder.parent.name == "checkpoints"
-    return run / NAME if inside and (run / NAME).is_file() else None
+    return run / name if inside and (run / name).is_file() else None
 
 
 def training_files(receipt: Mapping[str, Any]) -> dict[str, str]:
@@ -154,19 +154,17 @@ def training_files(receipt: Mapping[str, Any]) -> dict[str, str]:
     config = receipt["config"]
 
     def longest(path: str, key: str) -> int:
-        return max((matching(path, given) for given in config.get(key) or ()), default=0)
+        """The most parts of a name in the config that stand in the path, in one piece."""
+        whole, most = Path(path).parts, 0
+        for name in config.get(key) or ():
+            parts = tuple(part for part in Path(name).parts if part not in (".", ".."))
+            size = len(parts)
+            if any(whole[n : n + size] == parts for n in range(len(whole) - size + 1)):
+                most = max(most, size)
+        return most
 
     data: dict[str, str] = receipt["data"]
     return {p: h for p, h in data.items() if longest(p, "files") >= longest(p, "valid")}
-
-
-def matching(path: str, given: str) -> int:
-    """How many parts of a name as it was given stand in a whole path, in one piece; 0 is none."""
-    whole = Path(path).parts
-    parts = tuple(part for part in Path(given).parts if part not in (".", ".."))
-    size = len(parts)
-    inside = any(whole[n : n + size] == parts for n in range(len(whole) - size + 1))
-    return size if inside else 0
 
 
 def compare(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[bool, str]:

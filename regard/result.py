@@ -47,7 +47,7 @@ def shown(
         title: its name in tables, where another than the field's own reads better.
         table: whether people see it.
         json: whether `to_dict` has it, or by what other name.
-        empty: what people see of None; nothing at all where it is "".
+        empty: what people see of None.
         optional: whether neither people nor `to_dict` see it where it is None.
         options: those of `dataclasses.field`, such as default.
     """
@@ -80,7 +80,8 @@ def human(value: Any, form: Form | None = None) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return DASH
     if isinstance(value, list | tuple):
-        return ", ".join(human(inside, form) for inside in value)
+        rows = value and isinstance(value[0], Mapping)
+        return f"{len(value)} rows" if rows else ", ".join(human(inside, form) for inside in value)
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {human(inside, form)}" for name, inside in value.items())
     if form is not None:
@@ -287,8 +288,7 @@ class Result(Row):
             elif isinstance(value, list | tuple) and value and isinstance(value[0], Row):
                 later.append(grid_of(name, value))
             elif value is None:
-                gap = field.metadata.get("empty", DASH)
-                pairs += [(name, gap)] if gap else []
+                pairs.append((name, field.metadata.get("empty", DASH)))
             elif value not in ((), [], {}):
                 pairs.append((name, human(value, field.metadata.get("form"))))
         if pairs:

@@ -65,10 +65,12 @@ class Words:
     """How the words of a command become a text argument.
 
     each: every word is a text, and so is every line of `--file` or stdin; joined: the words are one
-    text, every line is a text; whole: the words, or the whole file, are one text.
+    text, every line is a text; whole: the words, or the whole file, are one text. A file that ends
+    with one of `documents`, or any with `--out`, is given as its Path where these are named.
     """
 
     how: Literal["each", "joined", "whole"]
+    documents: tuple[str, ...] = ()
 
 
 Texts = Annotated[str | Iterable[str | RegardError], Words("each")]
@@ -87,11 +89,7 @@ class Flag:
     name: str
 
 
-class _FilesMark:
-    """Marks paths whose files belong into a receipt."""
-
-
-FILES = _FilesMark()
+FILES = "paths whose files belong into a receipt"
 File = Annotated[str | Path, FILES]
 Files = Annotated[str | Path | list[str | Path], FILES]
 """A file or several, also folders and compressed ones."""
@@ -165,7 +163,10 @@ def marks(hint: Any) -> list[Any]:
 
 
 def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
-    """Stop at a number out of bounds or a word that is none of the choices."""
+    """Stop at a number out of bounds, a word that is none of the choices, and what is no path."""
+    needed = FILES in marks(hint) and type(None) not in typing.get_args(hint)
+    if (value is None or isinstance(value, int | float)) and needed:
+        raise UsageError(f"calling {verb}", f"{name} = {value!r}", "a path")
     if value is None:
         return
     if typing.get_origin(hint) is Annotated:
@@ -173,7 +174,10 @@ def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
             part = hint.__origin__ is int and isinstance(value, float)
             if isinstance(mark, Bound) and (part or not mark.holds(value)):
                 raise UsageError(f"calling {verb}", f"{name} = {value!r}", mark.says)
-            if mark is FLAT and dataclasses.is_dataclass(value):
+            if mark is FLAT:
+                if not isinstance(value, hint.__origin__):
+                    expected = f"a {hint.__origin__.__name__}"
+                    raise UsageError(f"calling {verb}", f"{name} = {value!r}", expected)
                 inside = typing.get_type_hints(type(value), include_extras=True)
                 for field in dataclasses.fields(value):
                     check_value(verb, field.name, getattr(value, field.name), inside[field.name])

@@ -138,7 +138,7 @@ class Sizes(Result):
     one: Size
     several: dict[str, Size]
     parity: int | None = shown(empty="not measured", default=None)
-    cells: int | None = shown(empty="", default=None)
+    cells: int | None = shown(optional=True, default=None)
 
 
 def test_a_row_is_shown_upright_and_named_rows_are_a_table():

@@ -1,10 +1,8 @@
 """Lines of code in the package: no blanks, comments or docstrings, which are free.
 
-    python tools/size.py          prints them per room; exits 1 when there are too many
-    python tools/size.py --keep   remembers a smaller size in tools/size.txt
+    python tools/size.py    prints them per room; exits 1 when there are too many
 
-Until the package has come under HOUSE it may only shrink: the last size is kept beside this file.
-From then on CEILING holds, with every feature in it. Neither is ever raised.
+CEILING holds with every feature in it, and is never raised: a feature is paid for by deleting.
 """
 
 from __future__ import annotations
@@ -16,8 +14,7 @@ import tokenize
 from collections import Counter
 from pathlib import Path
 
-HOUSE, CEILING = 28_500, 37_000
-KEPT = "tools/size.txt"
+CEILING = 37_000
 EMPTY = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -56,21 +53,14 @@ def count_rooms(root: Path) -> Counter[str]:
     return rooms
 
 
-def main(root: Path, *options: str) -> int:
+def main(root: Path) -> int:
     """Print the table; 1 when there are more lines than there may be."""
-    rooms, kept = count_rooms(root), root / KEPT
-    total = rooms.total()
-    last = int(kept.read_text()) if kept.is_file() else total
-    most = CEILING if last <= HOUSE else last
+    rooms = count_rooms(root)
     for room, lines in rooms.most_common():
         print(f"{room:14}{lines:8,}")
-    print(f"{'package':14}{total:8,} of at most {most:,}")
-    if "--keep" in options and total < last:
-        kept.write_text(f"{total}\n")
-    if total > most:
-        print(f"too long: {total:,} lines of code, at most {most:,}", file=sys.stderr)
-    return int(total > most)
+    print(f"{'package':14}{rooms.total():8,} of at most {CEILING:,}")
+    return int(rooms.total() > CEILING)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(__file__).resolve().parent.parent, *sys.argv[1:]))
+    sys.exit(main(Path(__file__).resolve().parent.parent))

@@ -8,6 +8,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import docstring_parser
@@ -65,9 +66,7 @@ def door(command: Command) -> Callable[..., int]:
     function = inspect.unwrap(command.load())
     hints = hints_of(function)
     signature = inspect.signature(function)
-    words = {
-        name: mark.how for name in hints for mark in marks(hints[name]) if isinstance(mark, Words)
-    }
+    words = {name: mark for name in hints for mark in marks(hints[name]) if isinstance(mark, Words)}
 
     def run(*args: Any, **flags: Any) -> int:
         positional = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY]
@@ -76,9 +75,15 @@ def door(command: Command) -> Callable[..., int]:
         common = {p.name: arguments.pop(p.name, p.default) for p in COMMON}
         files = arguments.pop("file", None)
         check_places(*(common["save"] or ()), common["receipt"])  # before any work
-        for name, how in words.items():
+        for name, mark in words.items():
+            how, documents = mark.how, mark.documents
             read = read_whole if how == "whole" else read_texts
-            arguments[name] = read(arguments.get(name) or [], files, joined=how == "joined")
+            texts = arguments.get(name) or []
+            document = documents and not texts and files and len(files) == 1 and Path(files[0])
+            if document and (arguments.get("out") or document.suffix.lower() in documents):
+                arguments[name] = document
+            else:
+                arguments[name] = read(texts, files, joined=how == "joined")
         if "watch" in hints and not common["json"] and sys.stdout.isatty():
             arguments["watch"] = partial(print, end="", flush=True)
         if "doubt" in hints and arguments.get("doubt") is None:

@@ -24,7 +24,8 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
-    "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1 shortlist",
+    "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1 shortlist "
+    "memory",
     "history": "neighbours analogy cluster entropy guess sample lookup",
     "data": "check",
     "evaluate": "lm translate winograd ioi analogies similarity",

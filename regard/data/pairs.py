@@ -61,11 +61,17 @@ def shorten(text: str, limit: int = 60) -> str:
 
 def all_pairs(files: Sequence[str | Path]) -> Iterator[Pair]:
     """The pairs of files, which may be a source and a target file."""
+    return (pair for _, pair in named_pairs(files))
+
+
+def named_pairs(files: Sequence[str | Path]) -> Iterator[tuple[str, Pair]]:
+    """The pairs of files with the place of each, such as `train:12`: file and line."""
     for couple in couples([Path(file) for file in files]):
-        if isinstance(couple, tuple):
-            yield from read_pairs(*couple)
-        else:
-            yield from (pair for path in find_files(couple) for pair in read_pairs(path))
+        both = couple if isinstance(couple, tuple) else None
+        for path in [Path(both[0])] if both else find_files(couple):
+            name = path.name.partition(".")[0]
+            for number, pair in enumerate(read_pairs(*(both or (path,))), 1):
+                yield f"{name}:{number}", pair
 
 
 def couples(files: Sequence[Path]) -> list[Path | str | tuple[Path | str, Path | str]]:

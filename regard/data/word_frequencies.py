@@ -55,9 +55,9 @@ def write_counts(counts: Counter[str]) -> bytes:
 
 def read_counts(data: bytes) -> dict[str, int]:
     """What `write_counts` wrote."""
-    lines = unpack(data, WORDS_FILE)
+    lines = unpack(data, WORDS_FILE).split("\n")
     try:
-        return {word: int(count) for word, count in (line.split("\t") for line in lines)}
+        return {word: int(count) for word, count in (line.split("\t") for line in lines if line)}
     except ValueError as error:
         raise broken(WORDS_FILE, error) from None
 
@@ -69,17 +69,17 @@ def write_words(words: Iterable[str]) -> bytes:
 
 def read_words(data: bytes) -> frozenset[str]:
     """What `write_words` wrote."""
-    return frozenset(unpack(data, WRITTEN_FILE))
+    return frozenset(unpack(data, WRITTEN_FILE).split("\n")) - {""}
 
 
-def unpack(data: bytes, name: str) -> list[str]:
-    """The lines of a packed file that are not empty."""
+def unpack(data: bytes, name: str) -> str:
+    """The text of a packed file."""
     try:
         with gzip.open(io.BytesIO(data)) as packed:
             text = packed.read(MOST + 1)
         if len(text) > MOST:
             raise ValueError(f"more than {MOST:,} bytes of words")
-        return [line for line in text.decode().split("\n") if line]
+        return text.decode()
     except (ValueError, EOFError, OSError, zlib.error) as error:
         raise broken(name, error) from None
 

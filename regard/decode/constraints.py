@@ -234,7 +234,8 @@ class LexicalSearch:
         full = len(done) == config.count and done[-1].score >= bound
         over = torch.tensor([not live or length == self.limit or full])
         column = state.column.new_tensor([[p.tokens[-1]] for p in live])
-        return Banks(live, done, column, torch.tensor([[p.parent for p in live]]), over)
+        parent = state.column.new_tensor([[p.parent for p in live]])
+        return Banks(live, done, column, parent, over)
 
     def expand(self, live: Sequence[Prefix], log: Tensor) -> list[Prefix]:
         """Each prefix with its likeliest tokens and those that go on with a missing phrase."""

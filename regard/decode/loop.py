@@ -21,6 +21,7 @@ from torch import Tensor
 from regard.core.tap import Taps
 from regard.decode.beam import BeamConfig, BeamSearch
 from regard.decode.constraints import LexicalSearch
+from regard.decode.native_search import search_natively
 from regard.decode.sampling import Ends, SampleConfig, Sampling
 from regard.decode.shortlist import Shortlist
 from regard.decode.step import Hypothesis, Limit, ModelStep, Process, limits_of
@@ -118,9 +119,13 @@ def run_search(
 
     A search that is made already has its own ends and processes. A shortlist is used where it can.
     """
-    ends, limits = ends or Ends(), limits_of(limit, len(batch.ids))
+    ends, limits, heard = ends or Ends(), limits_of(limit, len(batch.ids)), watched(model)
     if shortlist is not None and not can_shorten(model, batch, how, ends):
         shortlist = None
+    if not (strict or heard or processes or follower or ends.stop or ends.watch):
+        answers = search_natively(model, batch, limits, how, ends.eos, shortlist)
+        if answers is not None:
+            return answers
     if shortlist is not None:
         ends = Ends(shortlist.local(ends.eos))
     search: Search
@@ -138,7 +143,7 @@ def run_search(
             if graphs is not None:
                 loop = GraphLoop(model, graphs, batch, search, max(limits), driver == "compiled")
                 return loop.run(search, batch.ids, limits)
-    with nullcontext() if watched(model) else torch.inference_mode():
+    with nullcontext() if heard else torch.inference_mode():
         step = ModelStep(model, batch, max(limits), strict, follower, shortlist, memory)
         answers = Loop(step).run(search, batch.ids, limits)
     if step.words is None:

@@ -13,7 +13,7 @@ from regard.data.results import Overlap
 from regard.data.text_files import find_files, read_lines
 from regard.errors import DataError
 from regard.files import file_hash
-from regard.receipt import changed_files, find_receipt, read_receipt, training_files
+from regard.receipt import changed_files, find_in_run, read_receipt, training_files
 
 
 class TrainingFiles(NamedTuple):
@@ -28,7 +28,7 @@ def find_training_files(model: str, train: Sequence[str | Path] | None) -> Train
     """The files that were named, else those in the receipt of the model's run."""
     if train is not None:
         return TrainingFiles([str(file) for file in train])
-    place = find_receipt(Path(model))
+    place = find_in_run(Path(model))
     if place is None:
         note("no --train: whether the test data was trained on is not known")
         return TrainingFiles([], "not checked")

@@ -21,7 +21,7 @@ from regard.evaluate.results import Perplexity, PositionBand, SpeechPerplexity
 from regard.history.ngram_model import NgramModel, TextLikelihood, spelt_bytes
 from regard.history.predictors import room_of
 from regard.model.config import TextConfig
-from regard.receipt import find_receipt
+from regard.receipt import find_in_run
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.tokenizer_folder import open_tokenizer
 from regard.train.settings import CONFIG, read_toml
@@ -117,7 +117,7 @@ def check_tokenizer(kit: Kit) -> None:
     vocab = front.vocab if isinstance(front, TextConfig) else kit.text_tokenizer.size
     if kit.text_tokenizer.size > vocab:
         fault = f"a tokenizer of {kit.text_tokenizer.size:,} ids, a model of {vocab:,}"
-    elif path is not None and find_receipt(path) is not None:
+    elif path is not None and find_in_run(path) is not None:
         folder = path.resolve().parent / "tokenizer"
         own = open_tokenizer(folder) if (folder / "tokenizer.json").is_file() else None
         if own is None or fingerprint(own) == fingerprint(kit.text_tokenizer):
@@ -165,7 +165,9 @@ class TokenStream:
 
     def __init__(self, kit: Kit, path: str | Path) -> None:
         self.tokenizer, self.path = kit.text_tokenizer, path
-        self.split = split_of(kit)
+        config = None if kit.path is None else find_in_run(kit.path, CONFIG)
+        self.split = "file" if config is None else str(read_toml(config).get("split", "file"))
+        """How the run of the model cut its texts: file, line or row; file for one of no run."""
         self.end = [] if self.split == "file" else [self.tokenizer.specials["eos"]]
         self.bytes = self.tokens = self.spelt = 0
         self.known = bytearray()
@@ -201,13 +203,3 @@ class TokenStream:
             if id in self.end:
                 yield from windows(line, length, stride)
                 line = []
-
-
-def split_of(kit: Kit) -> str:
-    """How the run of a model cut its texts: file, line or row; file for a model of no run."""
-    folder = Path() if kit.path is None else kit.path.resolve()
-    run = folder.parent if folder.name == "final" else folder.parent.parent  # checkpoints/step-…
-    inside = folder.name == "final" or folder.parent.name == "checkpoints"
-    if inside and (run / CONFIG).is_file():
-        return str(read_toml(run / CONFIG).get("split", "file"))
-    return "file"

@@ -25,7 +25,7 @@ from regard.history.ngram_model import NgramModel, NgramPredictor, encode_lines,
 from regard.history.ngrams import Floats, Ids
 from regard.model.batch import Batch
 from regard.model.config import TextConfig
-from regard.receipt import find_receipt, read_receipt, training_files
+from regard.receipt import find_in_run, read_receipt, training_files
 from regard.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class TextPredictor:
 
     def was_trained_on(self, file: str | Path) -> bool:
         """Whether its receipt names this file: then its figures are no measure of the text."""
-        place = None if self.folder is None else find_receipt(self.folder)
+        place = None if self.folder is None else find_in_run(self.folder)
         if place is None or not Path(file).is_file():
             return False
         return file_hash(file) in training_files(read_receipt(place)).values()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.result import Grid, Result, Row, grid_of, human, shown
+from regard.result import Grid, Result, Row, grid_of, human, human_time, shown
 
 # Word vectors -------------------------------------------------------------------------------------
 
@@ -416,7 +416,7 @@ class Ladder(Result):
         """What was learnt from, and how long it took."""
         budget = f"{self.steps} steps each" if self.steps else f"{self.minutes:g} minutes for all"
         lines = ", ".join(f"{count:,} {name}" for name, count in self.lines.items())
-        return f"{self.file}: {lines} lines; {budget}, took {self.seconds / 60:.1f}"
+        return f"{self.file}: {lines} lines; {budget}, took {human_time(self.seconds)}"
 
     def parts(self) -> Iterator[str | Grid]:
         """Quality and cost of each rung, then how it changes with length or distance."""

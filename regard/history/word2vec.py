@@ -27,7 +27,7 @@ from regard.data.text_files import Paths, find_files, naming, read_lines
 from regard.data.word_frequencies import words
 from regard.errors import DataError, RegardError, ResourceError
 from regard.history.config import DOING, Word2VecConfig
-from regard.native.build import NativeLibrary, build_library, vector_flags
+from regard.native.build import NativeLibrary, build_library
 
 Floats = NDArray[np.float32]
 Short = NDArray[np.int32]
@@ -237,8 +237,7 @@ class DrawStruct(ctypes.Structure):
 @cache
 def find_library() -> NativeLibrary:
     """word2vec.c, compiled with the vectors of this machine, or why not."""
-    flags = ["-O3", "-std=gnu11", "-ffp-contract=fast", *vector_flags()]
-    native = build_library("word2vec.c", flags)
+    native = build_library("word2vec.c")
     if native.library is not None:
         pointer, whole = ctypes.c_void_p, ctypes.c_int64
         draw, learn = native.library.draw, native.library.learn

@@ -6,7 +6,6 @@ Its package, the extra `ctranslate2`, is imported where it is used: nothing else
 from __future__ import annotations
 
 import tempfile
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +14,11 @@ from torch import Tensor, nn
 
 from regard.core.attention import Attention
 from regard.core.block import Block
-from regard.core.config import BlockConfig, StackConfig
 from regard.core.position import Learned, sinusoidal
 from regard.core.stack import Stack
 from regard.errors import DataError, RegardError, UsageError
 from regard.interop.side import start_id
-from regard.model.config import HeadConfig, ModelConfig, TextConfig
+from regard.model.config import ModelConfig, TextConfig, find_unusual
 from regard.model.fronts import TextFront
 from regard.model.model import Model
 from regard.model.precision import join_maps
@@ -37,13 +35,6 @@ ACTIVATIONS = {
     "tanh": "Tanh",
 }
 WANTED = "the Transformer of 2017, pre-norm or post-norm, with any plain activation"
-FREE: dict[type, str] = {
-    BlockConfig: "dim heads hidden kv_heads head_dim causal cross norm_at eps act bias dropout",
-    StackConfig: "block depth final_norm",
-    TextConfig: "dim vocab position length offset eps scale dropout",
-    HeadConfig: "size bias tied",
-}
-"""What may have any value; all else must be as it is by default."""
 LENGTH = 1024  # rows of the table of waves, where a model has no limit of its own
 
 
@@ -125,32 +116,8 @@ def import_specs() -> Any:
 
 def check_shape(config: ModelConfig) -> None:
     """Stop at a model that CTranslate2 has no like of."""
-    encoder, decoder, front, target = config.encoder, config.decoder, config.front, config.target
-    if encoder is None or decoder is None or target is None or not isinstance(front, TextConfig):
-        raise DataError(DOING, "not an encoder and a decoder over text", WANTED)
-    stacks = {"encoder": encoder, "decoder": decoder}
-    blocks = {f"{name}.block": stack.block for name, stack in stacks.items()}
-    parts: dict[str, Any] = {
-        **stacks,
-        **blocks,
-        "front": front,
-        "target": target,
-        "head": config.head,
-    }
-    faults = [
-        f"{name}.{field.name} = {getattr(part, field.name)!r}"
-        for name, part in parts.items()
-        for field in fields(part)
-        if field.name not in FREE[type(part)].split() and getattr(part, field.name) != field.default
-    ]
-    for name, block in blocks.items():
-        if block.groups != block.heads or block.width * block.heads != block.dim:
-            faults.append(f"{name}: grouped keys, or heads of their own width")
-    if any(stack.block.norm_at == "post" and stack.final_norm for stack in stacks.values()):
-        faults.append("a final norm after post-norm blocks")
-    if "none" in (front.position, target.position):
-        faults.append("an input without positions")
-    if encoder.block.eps != decoder.block.eps:
+    faults, encoder, decoder = find_unusual(config), config.encoder, config.decoder
+    if encoder is not None and decoder is not None and encoder.block.eps != decoder.block.eps:
         faults.append("norms of two eps")
     if faults:
         raise DataError(DOING, "; ".join(faults), WANTED)

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from regard.errors import DataError, UsageError, check_known
+from regard.errors import DataError, UsageError, check_known, check_names
 from regard.look.activation_store import Extracted
 
 Indices = Any
@@ -245,6 +245,7 @@ class Where(TypedDict, total=False):
 
 def read_indices(where: Where) -> dict[str, Any]:
     """Indices as tensors, so that another choice is no other program to the compiler; or slices."""
+    check_names(where, CHOICES, DOING, "what is chosen")
     chosen: dict[str, Tensor | slice] = {}
     for name, index in where.items():
         if index is None:
@@ -264,6 +265,15 @@ def read_indices(where: Where) -> dict[str, Any]:
     return chosen
 
 
+def read_values(value: Any, kind: str) -> Tensor:
+    """Numbers that an edit works with, as a tensor."""
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        expected = "a tensor, a number, or a list of them"
+        raise UsageError(DOING, f"regard.{kind}({value!r})", expected) from None
+
+
 def zero(**where: Unpack[Where]) -> Edit:
     """Set the chosen heads, positions or neurons to zero; without a choice, all."""
     return Edit("replace", torch.zeros(()), **read_indices(where))
@@ -275,7 +285,8 @@ def mean(reference: Tensor | None = None, **where: Unpack[Where]) -> Edit:
     That is an activation of another run, such as `seen[tap][mask]`, of its real tokens.
     Scores and patterns (B, H, T, S) belong to two positions each: their mean is over the batch.
     """
-    return Edit("mean", reference, **read_indices(where))
+    value = None if reference is None else read_values(reference, "mean")
+    return Edit("mean", value, **read_indices(where))
 
 
 def patch(value: Tensor | float, *, mask: Tensor | None = None, **where: Unpack[Where]) -> Edit:
@@ -283,14 +294,12 @@ def patch(value: Tensor | float, *, mask: Tensor | None = None, **where: Unpack[
 
     A boolean `mask`, broadcastable too, says for each row what is replaced.
     """
-    if value is None:
-        raise UsageError(DOING, "patch(None)", "a tensor or a number", "regard.zero() sets to 0")
-    return Edit("replace", torch.as_tensor(value), mask=mask, **read_indices(where))
+    return Edit("replace", read_values(value, "patch"), mask=mask, **read_indices(where))
 
 
 def add(value: Tensor | float, **where: Unpack[Where]) -> Edit:
     """Add a value, such as a steering vector (D,)."""
-    return Edit("add", torch.as_tensor(value), **read_indices(where))
+    return Edit("add", read_values(value, "add"), **read_indices(where))
 
 
 def resample(
@@ -301,12 +310,14 @@ def resample(
     What the rows share stays, what is particular to one goes (Chan 2022). Rows must be as long as
     each other: at padding there is no value. `other_rows` draws them.
     """
-    chosen = torch.as_tensor(rows, dtype=torch.long)
-    if reference is not None:
-        return Edit("replace", reference[chosen], **read_indices(where))
-    if chosen.dim() != 1 or not set(chosen.tolist()) <= set(range(len(chosen))):
-        problem = f"rows {chosen.tolist()}"
+    chosen = read_values(rows, "resample")
+    values = chosen if reference is None else read_values(reference, "resample")
+    if chosen.dim() != 1 or not set(chosen.tolist()) <= set(range(len(values))):
+        problem = f"rows {chosen.tolist()}, of {len(values)}"
         raise UsageError("resampling", problem, "for each row of the batch one of its rows")
+    chosen = chosen.long()
+    if reference is not None:
+        return Edit("replace", values[chosen], **read_indices(where))
     return Edit("resample", rows=chosen, **read_indices(where))
 
 
@@ -315,6 +326,7 @@ def resample_from(bank: Tensor, seed: int = 0, **where: Unpack[Where]) -> Edit:
 
     Any batch draws alike, and generation too, unlike `resample`; `Extracted.tensor` makes banks.
     """
+    bank = read_values(bank, "resample_from")
     if bank.dim() != 2 or not len(bank):
         problem = f"a bank of shape {tuple(bank.shape)}"
         raise UsageError("resampling", problem, "rows (N, D) of activations")

@@ -320,7 +320,7 @@ class LensLayer(Row):
     """What one layer would say."""
 
     layer: str
-    likeliest: str
+    likeliest: str = shown("{!r}")
     likeliest_probability: float = shown("{:.4f}", title="p")
     probability: float = shown("{:.4f}", title="p(target)")
     """Of the token that is followed."""
@@ -355,7 +355,7 @@ class LensToken(Row):
     """A token by its id and its spelling."""
 
     id: int
-    piece: str
+    piece: str = shown("{!r}")
 
 
 @dataclass(frozen=True)
@@ -373,9 +373,9 @@ class Lens(Result):
     """What each part of the model wrote towards the logit; None where it is no such sum."""
     why: str | None = shown(optional=True, title="no contributions", default=None)
     """Why there are no contributions."""
-    goal: float | None = shown(optional=True, default=None)
+    goal: float | None = shown(title="logit", optional=True, default=None)
     """The logit, or difference of two, that the model gave."""
-    error: float | None = shown("{:.1e}", optional=True, default=None)
+    error: float | None = shown("{:.1e}", title="its parts less it", optional=True, default=None)
     """Sum of the contributions less the goal."""
     top: int = shown(json=False, table=False, default=20)
     """Contributions that are shown to people."""
@@ -450,7 +450,7 @@ class MethodScores(Result):
     """Of LIME: what is left where no token is there."""
     interval: Tensor | None = shown(table=False, optional=True, default=None)
     """(M,): half the width of SHAP's 95 % interval; 0 where the values are exact."""
-    orders: int | None = shown(title="orders drawn", optional=True, default=None)
+    orders: int | None = shown(lambda n: f"{n:,}" if n else "all", optional=True, default=None)
     """Of SHAP; 0 where all subsets were run."""
     share: float | None = shown("{:.1%}", title="attention here", optional=True, default=None)
     """Of the attention that is on these tokens; None for a flow, whose ways have common parts."""

@@ -8,7 +8,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from regard.core.config import StackConfig, check_names
+from regard.core.config import BlockConfig, StackConfig, check_names
 from regard.errors import DataError, UsageError, did_you_mean
 
 READING = "reading a model's config"
@@ -246,3 +246,44 @@ def check_value(kind: Any, value: Any, path: str) -> Any:
     if not right:
         raise DataError(READING, f"{path} = {value!r}", wanted)
     return value
+
+
+# The Transformer of 2017 --------------------------------------------------------------------------
+
+FREE: dict[type, str] = {
+    BlockConfig: "dim heads hidden kv_heads head_dim causal cross norm_at eps act bias dropout",
+    StackConfig: "block depth final_norm",
+    TextConfig: "dim vocab position length offset eps scale dropout",
+    HeadConfig: "size bias tied",
+}
+"""What may have any value in the Transformer of 2017; all else is as it is by default."""
+
+
+def find_unusual(config: ModelConfig) -> list[str]:
+    """Where a shape differs from the Transformer of 2017, pre-norm or post-norm."""
+    encoder, decoder, front, target = config.encoder, config.decoder, config.front, config.target
+    if encoder is None or decoder is None or target is None or not isinstance(front, TextConfig):
+        return ["not an encoder and a decoder over text"]
+    stacks = {"encoder": encoder, "decoder": decoder}
+    blocks = {f"{name}.block": stack.block for name, stack in stacks.items()}
+    parts: dict[str, Any] = {
+        **stacks,
+        **blocks,
+        "front": front,
+        "target": target,
+        "head": config.head,
+    }
+    faults = [
+        f"{name}.{field.name} = {getattr(part, field.name)!r}"
+        for name, part in parts.items()
+        for field in dataclasses.fields(part)
+        if field.name not in FREE[type(part)].split() and getattr(part, field.name) != field.default
+    ]
+    for name, block in blocks.items():
+        if block.groups != block.heads or block.width * block.heads != block.dim:
+            faults.append(f"{name}: grouped keys, or heads of their own width")
+    if any(stack.block.norm_at == "post" and stack.final_norm for stack in stacks.values()):
+        faults.append("a final norm after post-norm blocks")
+    if "none" in (front.position, target.position):
+        faults.append("an input without positions")
+    return faults

@@ -175,15 +175,16 @@ def count_memory(config: ModelConfig, run: RunShape, train: bool = False) -> Mem
     return MemoryCost(weights, parts, weights, 2 * weights, max(begins, steps))
 
 
-def disk_of(weights: int, train: bool, keep: int) -> tuple[int, int]:
+def disk_of(weights: int, optimiser: int, keep: int) -> tuple[int, int]:
     """(bytes of one checkpoint, most bytes of a whole run); of a saved model the same twice.
 
-    A checkpoint holds the weights and AdamW's two means. There are `keep` of them, the best, and
-    one that is being written before an old one goes; at the end the weights alone.
+    A checkpoint holds the weights and the optimizer's means. There are `keep` of them, the best,
+    and one that is being written before an old one goes; at the end the weights alone.
     """
-    if not train:
+    if not optimiser:
         return weights, weights
-    return 3 * weights, 3 * weights * (keep + 2) + weights
+    one = weights + optimiser
+    return one, one * (keep + 2) + weights
 
 
 def live_bytes(config: ModelConfig, run: RunShape) -> Cost:

@@ -63,7 +63,7 @@ def plan_run(
     flops = count_flops(config, shape, train)
     held = memory.parts | {OPTIMISER: memory.optimiser}
     seconds = sum(times.values())
-    checkpoint, disk = disk_of(memory.weights, train, keep)
+    checkpoint, disk = disk_of(memory.weights, memory.optimiser, keep)
     watts = find_watts(device) if watts is None else watts
     return Plan(
         model=name,

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.core.attention import Attention
+from regard.core.norm import LayerNorm
 from regard.core.position import Alibi, RelativeBias
 from regard.errors import UsageError, did_you_mean
 from regard.heap import give_back_memory, large_apart
 from regard.model.int8 import int8_map
 from regard.model.model import Model
-from regard.native.inference import attend, library
+from regard.native.inference import attend, library, normalise
 
 Precision = Literal["fp32", "bf16", "int8"]
 Map = Callable[[Tensor], Tensor]  # rows (M, K) → (M, N)
@@ -55,6 +56,8 @@ def set_precision(model: nn.Module, precision: str | None, names: str = "*") -> 
         if isinstance(module, Attention):
             module.joint = None if module.cross else join(module.q, module.k, module.v)
             module.kernel = None if precision is None else attend
+        elif isinstance(module, LayerNorm):
+            module.kernel = None if precision is None else normalise
 
 
 def same_in_any_company(model: Model) -> bool:
@@ -95,13 +98,12 @@ def forget_weights(model: Model) -> None:
     with large_apart():
         for packed in (*joint, *alone):  # one after the other, so that little is held twice
             if not isinstance(packed, PackedProduct) or not all(
-                m.weight.numel() for m in packed.maps
+                m.weight.numel() and id(m.weight) not in tables for m in packed.maps
             ):
                 continue
             packed.prepare()
             for linear in packed.maps:
-                if id(linear.weight) not in tables:
-                    linear.weight = nn.Parameter(torch.empty(0), requires_grad=False)
+                linear.weight = nn.Parameter(torch.empty(0), requires_grad=False)
     give_back_memory()
 
 

@@ -69,14 +69,14 @@ class ModelInfo(Result):
     architecture: str
     family: str
     parameters: int
-    bytes_on_disk: int | None = shown(human_bytes, title="on disk", empty="")
+    bytes_on_disk: int | None = shown(human_bytes, title="on disk", optional=True)
     bytes_float32: int = shown(human_bytes, title="in float32")
     input: InputInfo = shown()
-    target: InputInfo | None = shown(empty="")
+    target: InputInfo | None = shown(optional=True)
     """What a decoder reads beside an encoder."""
-    encoder: StackInfo | None = shown(empty="")
-    decoder: StackInfo | None = shown(empty="")
-    recurrent: dict[str, Any] | None = shown(empty="")
+    encoder: StackInfo | None = shown(optional=True)
+    decoder: StackInfo | None = shown(optional=True)
+    recurrent: dict[str, Any] | None = shown(optional=True)
     """Cells of a recurrent network: cell, hidden, depth and, of a pair, attention."""
     scores: int | None = shown(empty="none, vectors")
     """How many the output head gives; None leaves vectors."""
@@ -84,7 +84,7 @@ class ModelInfo(Result):
     """None where there is none; a sentence where it cannot be opened."""
     parity: dict[str, Any] | None = shown(title="parity with transformers", empty="not measured")
     """What `regard check` measured; None where it has not."""
-    taps: dict[str, list[str]] | None = shown(empty="")
+    taps: dict[str, list[str]] | None = shown(optional=True)
     """Each tap with the letters of its shape; None where they were not asked for."""
     path: str = shown(json=False, table=False)
 
@@ -211,7 +211,7 @@ class Plan(Result):
     model: str = shown(table=False)
     run: PlannedRun = shown()
     parameters: int = shown()
-    costs: dict[str, PartCost] = shown()
+    costs: dict[str, PartCost] = shown(json="parts")
     """By part of the model; `to_dict` calls them parts."""
     total: TotalCost = shown()
     device: str = shown()
@@ -220,8 +220,3 @@ class Plan(Result):
     suggestion: str | None = shown()
     """What would fit where this does not."""
     whole: WholeRun = shown(title="all steps")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, the costs as parts."""
-        values = super().to_dict()
-        return {"parts" if name == "costs" else name: value for name, value in values.items()}

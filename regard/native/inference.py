@@ -1,24 +1,22 @@
 """Kernels of inference on CPUs (`inference.c`): int8 products, attention, steps of a search.
 
-Without a C compiler, or without AVX-512 VNNI, everything runs on torch's own kernels: equal
-answers, slower.
+On a CPU that `native/build.py` does not know, or without compiled files and a compiler, everything
+runs on torch's own kernels: equal answers, slower.
 """
 
 from __future__ import annotations
 
 import ctypes
-import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import torch
 from torch import Tensor
 
-from regard.native.build import NativeLibrary, build_library, switched_off
+from regard.native.build import NativeLibrary, build_library
 
-NEEDS = ("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vnni")
-FLAGS = ["-O3", "-std=c11", "-ffp-contract=off", "-fopenmp", "-mfma"]
-PANEL, GROUP = 64, 4  # outputs and inputs that lie together in packed weights
+PANEL, GROUP = 64, 4  # outputs, at most, and inputs that lie together in packed weights
+LANES = 16  # floats of a vector
 
 
 class TensorLayout(ctypes.Structure):
@@ -50,28 +48,20 @@ class MaskLayout(ctypes.Structure):
         return cls(mask.data_ptr(), *between)
 
 
-def suits() -> bool:
-    """Whether this machine has the vectors that the C files are written for."""
-    x86 = platform.system() == "Linux" and platform.machine() == "x86_64"
-    return x86 and bool(torch.cpu._is_vnni_supported())
-
-
-def build_vector_library(name: str) -> NativeLibrary:
-    """The functions of a C file that needs AVX-512 VNNI."""
-    if not switched_off() and not suits():
-        return NativeLibrary(None, "they need Linux on x86-64 with AVX-512 VNNI")
-    return build_library(name, [*FLAGS, *(f"-m{name}" for name in NEEDS)])
-
-
 @cache
 def find_native() -> NativeLibrary:
     """The kernels, or why there are none."""
-    native = build_vector_library("inference.c")
+    native = build_library("inference.c")
     if native.library is not None:  # say what the functions take, so that calls convert nothing
         kernels, pointer, whole = native.library, ctypes.c_void_p, ctypes.c_int64
         kernels.pack.argtypes = [pointer, whole, whole, pointer]
         kernels.pack.restype = None
-        kernels.product.argtypes = [*[pointer] * 5, *[whole] * 3, ctypes.c_int]
+        kernels.product.argtypes = [pointer, MapLayout, pointer, whole, ctypes.c_int]
+        kernels.to_levels.argtypes = [pointer, whole, whole, pointer, pointer]
+        kernels.to_levels.restype = None
+        kernels.normalise.argtypes = [pointer, NormLayout, pointer, whole, whole]
+        kernels.normalise.restype = None
+        kernels.translate.argtypes = [*[pointer] * 4, whole, pointer, pointer]
         kernels.attend.argtypes = [
             *(pointer, whole, TensorLayout, TensorLayout, MaskLayout, pointer),
             *[whole] * 6,
@@ -90,30 +80,76 @@ def library() -> ctypes.CDLL | None:
     return find_native().library
 
 
-def pack_native(
-    weight: Tensor, step: Tensor, bias: Tensor | None, levels: int
-) -> Callable[[Tensor], Tensor]:
-    """The map (…, K) → (…, N) of whole numbers (N, K), their steps (N,) and a bias (N,)."""
-    kernels = library()
-    if kernels is None:
-        raise RuntimeError("no native kernels here")
-    outputs, inputs = weight.shape
-    weight, step = weight.contiguous(), step.contiguous()
-    panels, groups = -(-outputs // PANEL), -(-inputs // GROUP)
-    packed = torch.empty(panels * PANEL * groups * GROUP, dtype=torch.uint8)
-    kernels.pack(weight.data_ptr(), outputs, inputs, packed.data_ptr())
-    held = packed.data_ptr(), step.data_ptr(), None if bias is None else bias.data_ptr()
-    product = kernels.product
+class MapLayout(ctypes.Structure):
+    """`Map` of inference.c: packed weights, steps, bias or nothing, outputs and inputs."""
 
-    def run(x: Tensor, alive: object = (packed, step, bias)) -> Tensor:
-        x = x.contiguous()
-        rows, threads = x.numel() // inputs, torch.get_num_threads()
-        out = torch.empty(*x.shape[:-1], outputs)
-        if product(x.data_ptr(), *held, out.data_ptr(), rows, outputs, inputs, threads):
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("packed", "step", "bias")),
+        *((name, ctypes.c_int64) for name in ("outputs", "inputs")),
+    ]
+
+
+class NormLayout(ctypes.Structure):
+    """`Norm` of inference.c: weight and bias of a layer norm, and its epsilon."""
+
+    _fields_ = [("weight", ctypes.c_void_p), ("bias", ctypes.c_void_p), ("eps", ctypes.c_float)]
+
+
+class NativeMap:
+    """The map (…, K) → (…, N) of whole numbers (N, K), their steps (N,) and a bias (N,)."""
+
+    def __init__(self, weight: Tensor, step: Tensor, bias: Tensor | None) -> None:
+        kernels = library()
+        if kernels is None:
+            raise RuntimeError("no native kernels here")
+        outputs, inputs = weight.shape
+        weight, step = weight.contiguous(), step.contiguous()
+        panels, groups = -(-outputs // PANEL), -(-inputs // GROUP)
+        packed = torch.empty(panels * PANEL * groups * GROUP, dtype=torch.uint8)
+        kernels.pack(weight.data_ptr(), outputs, inputs, packed.data_ptr())
+        self.product, self.alive = kernels.product, (packed, step, bias)
+        places = (None if part is None else part.data_ptr() for part in self.alive)
+        self.layout = MapLayout(*places, outputs, inputs)
+
+    def __deepcopy__(self, memo: object) -> NativeMap:
+        return self  # nothing in it ever changes
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The product, in float32."""
+        x, layout = x.contiguous(), self.layout
+        rows, threads = x.numel() // layout.inputs, torch.get_num_threads()
+        out = torch.empty(*x.shape[:-1], layout.outputs)
+        if self.product(x.data_ptr(), layout, out.data_ptr(), rows, threads):
             raise MemoryError("no memory for an int8 product")
         return out
 
-    return run
+
+def pack_native(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> NativeMap:
+    """A map that rounds its inputs to so many levels, which are those of the kernel."""
+    return NativeMap(weight, step, bias)
+
+
+def to_levels(weight: Tensor) -> tuple[Tensor, Tensor] | None:
+    """`to_levels` of model/int8.py; None where the kernel does not fit."""
+    kernels = library()
+    if kernels is None or weight.dtype != torch.float32 or not weight.is_cpu:
+        return None
+    weight = weight.contiguous()
+    whole, step = torch.empty_like(weight, dtype=torch.int8), torch.empty(len(weight), 1)
+    kernels.to_levels(weight.data_ptr(), *weight.shape, whole.data_ptr(), step.data_ptr())
+    return whole, step
+
+
+def normalise(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor | None:
+    """The layer norm of the last dimension; None where the kernel does not fit."""
+    kernels, width = library(), x.shape[-1]
+    plain = x.dtype == weight.dtype == torch.float32 and x.is_cpu and width % LANES == 0
+    if kernels is None or not plain or (x.requires_grad and torch.is_grad_enabled()):
+        return None
+    x = x.contiguous()
+    out, layout = torch.empty_like(x), NormLayout(weight.data_ptr(), bias.data_ptr(), eps)
+    kernels.normalise(x.data_ptr(), layout, out.data_ptr(), x.numel() // max(1, width), width)
+    return out
 
 
 def readable(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> bool:
@@ -122,7 +158,7 @@ def readable(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> bool:
     N / B neighbouring rows ask one source together.
     """
     plain = all(x.dtype == torch.float32 and x.is_cpu and x.stride(-1) == 1 for x in (q, k, v))
-    if not plain or q.shape[3] % 16 or k.shape != v.shape:
+    if not plain or q.shape[3] % LANES or k.shape != v.shape:
         return False
     if mask is None:
         return True

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.core.mlp import gelu_tanh as plain_gelu
-from regard.native.inference import MaskLayout, TensorLayout, build_vector_library, readable
+from regard.native.build import build_library
+from regard.native.inference import MaskLayout, TensorLayout, readable
 
 LONGEST = 4096  # keys whose scores stay in a core's cache
 
@@ -40,7 +41,7 @@ class AttentionGradients(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """The kernels; None where they cannot be."""
-    kernels = build_vector_library("training.c").library
+    kernels = build_library("training.c").library
     if kernels is None:
         return None
     pointer, threads = ctypes.c_void_p, ctypes.c_int

@@ -78,7 +78,12 @@ def discover_rule(
     rng = np.random.default_rng(current().seed % (1 << 63))  # no seed is negative here
     deadline = time.monotonic() + seconds
     one_sided = len({line.positive for line in labelled}) == 1
-    used = [*labelled, *draw_lines(labelled, rng)] if one_sided else labelled
+    used = labelled
+    if one_sided:  # against random lines, of such lengths and shares of symbols
+        source = RandomLines.like(encode([line.tokens for line in labelled]))
+        words = source.draw(int(np.clip(2 * len(labelled), *DRAWN)), rng)
+        drawn = [(tuple(word), False, RANDOM, n, " ".join(word)) for n, word in enumerate(words, 1)]
+        used = [*labelled, *(LabelledLine(*line) for line in drawn)]
     part = thin_sides(used, SEARCHED)
     labels = np.array([line.positive for line in part])
     encoded = encode([line.tokens for line in part])
@@ -133,16 +138,6 @@ def discover_rule(
 
 
 # Lines ------------------------------------------------------------------------------------------
-
-
-def draw_lines(lines: Sequence[LabelledLine], rng: np.random.Generator) -> list[LabelledLine]:
-    """Random lines with the lengths and the shares of symbols of some others."""
-    source = RandomLines.like(encode([line.tokens for line in lines]))
-    words = source.draw(int(np.clip(2 * len(lines), *DRAWN)), rng)
-    return [
-        LabelledLine(tuple(word), False, RANDOM, n, " ".join(word))
-        for n, word in enumerate(words, 1)
-    ]
 
 
 def code_of(lines: Sequence[LabelledLine], one_sided: bool) -> LabelCode:

@@ -21,7 +21,7 @@ from regard.tokens.results import (
     TrainedTokenizer,
     Vocabulary,
 )
-from regard.verbs import Count, File, Files, Natural, Text, Texts, Words, verb
+from regard.verbs import Count, File, Files, Natural, Text, Texts, Words, one_or_several, verb
 
 if TYPE_CHECKING:
     from regard.tokens.tokenizer import Tokenizer
@@ -87,7 +87,7 @@ def encode(
     """
     if tokenizer is not None and kind is not None:
         raise UsageError("encoding", "a tokenizer and a kind", "one of the two")
-    several = [texts] if isinstance(texts, str) else texts
+    several = one_or_several(texts)
     if tokenizer is None:
         encodings: Iterator[Encoding | Failed] = _encode_alone(several, kind or "words")
     else:

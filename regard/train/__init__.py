@@ -8,7 +8,15 @@ from typing import Annotated, Any, Literal, TypeVar
 from regard.history.config import Smoothing, Word2VecConfig
 from regard.history.results import NgramRun, TranslatorRun, VectorRun
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
-from regard.train.results import DryRun, LearntShortlist, Replay, ResumeCheck, Run, RunSettings
+from regard.train.results import (
+    DryRun,
+    LearntMemory,
+    LearntShortlist,
+    Replay,
+    ResumeCheck,
+    Run,
+    RunSettings,
+)
 from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, takes, verb
 
 Trained = Run | DryRun | RunSettings
@@ -523,6 +531,33 @@ def shortlist(
 
     kit, folder = open_kit(str(model)), Path(locate(model))
     return learn_shortlist(kit, folder, all_pairs(_listed(files)), top, always, count)
+
+
+@verb
+def memory(model: File, files: Files, *, seen: Count = 10, each: Count = 3) -> LearntMemory:
+    """Keep sentence pairs that show what rare words become, for translations to look up.
+
+    Words are as rare as the folder's words.tsv.gz says, else as they are in these files.
+
+    Args:
+        model: the folder of a translator, where the pairs are written; it aligns their words.
+        files: sentence pairs: source TAB target, compressed or not; folders; or two files.
+        seen: how often a word stands in training, at most.
+        each: pairs of each word, at most; a long one only where no inflection of it has any.
+
+    Example:
+        >>> regard.train.memory("folder", "train.tsv", seen=50).words
+        1200
+        $ regard train memory folder train.tsv
+        $ regard train memory folder train.tsv.xz more.tsv --seen 5
+        $ regard train memory folder train.fr train.en --each 1 --json
+    """
+    from regard.loading import open_kit
+    from regard.translation.memory import learn_memory
+    from regard.zoo import locate
+
+    kit, folder = open_kit(str(model)), Path(locate(model))
+    return learn_memory(kit, folder, _listed(files), seen, each)
 
 
 # Again --------------------------------------------------------------------------------------------

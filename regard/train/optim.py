@@ -22,13 +22,7 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
 
     Norms, biases and embeddings are not decayed.
     """
-    tables = (nn.Embedding, Learned)
-    spared = {id(p) for m in model.modules() if isinstance(m, tables) for p in m.parameters()}
-    decayed: list[nn.Parameter] = []
-    plain: list[nn.Parameter] = []
-    for parameter in model.parameters():
-        small = parameter.dim() < 2 or id(parameter) in spared
-        (plain if small else decayed).append(parameter)
+    matrices, decayed, plain = group_parameters(model, config)
     groups: list[dict[str, Any]] = [
         {"params": decayed, "weight_decay": config.weight_decay},
         {"params": plain, "weight_decay": 0.0},
@@ -37,10 +31,23 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
     how |= {"eps": config.eps, "fused": True}
     if config.optimizer == "adamw":
         return torch.optim.AdamW(groups, **how)
-    inside = {id(p) for m in model.modules() if isinstance(m, Block) for p in m.parameters()}
-    matrices = [p for p in decayed if id(p) in inside]
-    groups[0]["params"] = [p for p in decayed if id(p) not in inside]
     return Muon(matrices, config.weight_decay, [g for g in groups if g["params"]], **how)
+
+
+def group_parameters(model: nn.Module, config: TrainConfig) -> list[list[nn.Parameter]]:
+    """Matrices that Muon moves, other weights that are decayed, weights that are not.
+
+    Of a matrix that it moves Muon keeps one mean, AdamW of everything two.
+    """
+    tables = (nn.Embedding, Learned)
+    spared = {id(p) for m in model.modules() if isinstance(m, tables) for p in m.parameters()}
+    blocks = [m for m in model.modules() if isinstance(m, Block) and config.optimizer == "muon"]
+    inside = {id(p) for block in blocks for p in block.parameters()}
+    groups: list[list[nn.Parameter]] = [[], [], []]
+    for parameter in model.parameters():
+        small = parameter.dim() < 2 or id(parameter) in spared
+        groups[2 if small else 0 if id(parameter) in inside else 1].append(parameter)
+    return groups
 
 
 # Muon -------------------------------------------------------------------------------------------

@@ -183,3 +183,14 @@ class LearntShortlist(Result):
     pairs: int = shown(title="pairs learnt from")
     held_out: int = shown(title="pairs held out")
     """Pairs that were not learnt from, on which length and share were measured."""
+
+
+@dataclass(frozen=True)
+class LearntMemory(Result):
+    """Sentence pairs that show what rare words become."""
+
+    file: str
+    bytes: int
+    pairs: int
+    words: int = shown(title="rare words in them")
+    """Rare words that they show the translation of."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -55,6 +56,7 @@ from regard.train.cross_entropy import chunk_rows
 from regard.train.data import RunData, RunPlan, prepare_data
 from regard.train.distributed import World, joined
 from regard.train.monitor import Monitor
+from regard.train.optim import group_parameters
 from regard.train.results import DryRun, Run, RunSettings, read_metrics
 from regard.train.settings import (
     CONFIG,
@@ -513,9 +515,13 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
     else:
         kit = open_init(plan.data.init, plan.kind, train.length)
         config, family = kit.model.config, kit.binding.architecture if kit.binding else None
-    params = sum(p.numel() for p in empty_model(config, model_class(config)).parameters())
+    model = empty_model(config, model_class(config))
+    params = sum(p.numel() for p in model.parameters())
+    matrices = group_parameters(model, train)[0]
+    means = ITEM * (2 * params - sum(p.numel() for p in matrices))
     keep = max(train.keep, train.average)
-    one, most = disk_of(ITEM * params, train=True, keep=keep)
+    one, most = disk_of(ITEM * params, means, keep)
+    attends = config.decoder or config.encoder
     there = next(p for p in (plan.folder, *plan.folder.absolute().parents) if p.exists())
     return DryRun(
         config=plan.settings.values,
@@ -528,16 +534,21 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
             "steps": train.steps,
             "epochs": round(train.steps * train.accumulate / max(batches, 1), 2),
         },
-        memory_bytes=peak_memory(plan, config) if config.decoder or config.encoder else None,
+        memory_bytes=peak_memory(plan, config, means, matrices) if attends else None,
         memory_free=free_memory(plan.device),
-        disk_bytes=most + (one // 3 * (keep + 2) if train.ema else 0),
+        disk_bytes=most + (ITEM * params * (keep + 2) if train.ema else 0),
         disk_free=shutil.disk_usage(there).free,
         settings=plan.settings,
     )
 
 
-def peak_memory(plan: RunPlan, config: ModelConfig) -> int:
-    """Bytes of a step on one process, by formula, in float32; lower precisions keep less."""
+def peak_memory(
+    plan: RunPlan, config: ModelConfig, means: int, matrices: Sequence[torch.Tensor]
+) -> int:
+    """Bytes of a step on one process, by formula, in float32; lower precisions keep less.
+
+    The optimizer's `means` are there all the time; the `matrices` of one shape Muon moves together.
+    """
     train, size = plan.train, plan.world.size
     rows = -(-max(train.batch_tokens // train.length, 1) // size)
     memory = count_memory(config, RunShape(rows, train.length, train.length, ITEM), train=True)
@@ -545,6 +556,11 @@ def peak_memory(plan: RunPlan, config: ModelConfig) -> int:
     labels, vocab = rows * train.length, config.head.size or 0
     spared = 3 * (labels - chunk_rows(labels, max(vocab, 1), plan.device)) * vocab * ITEM
     share = size if train.shard else 1
-    begins = 3 * memory.weights // share + sum(memory.parts.values()) - spared
-    steps = 4 * memory.weights // share + 2 * largest_tensor(config) * ITEM
+    begins = (memory.weights + means) // share + sum(memory.parts.values()) - spared
+    alike = Counter[torch.Size]()
+    for matrix in matrices:
+        alike[matrix.shape] += matrix.numel()
+    # Of what it works on AdamW makes two more tensors, Muon at most five.
+    worked = max(2 * largest_tensor(config), 5 * max(alike.values(), default=0))
+    steps = (2 * memory.weights + means) // share + worked * ITEM
     return max(begins, steps) + (memory.weights // share if train.ema else 0)

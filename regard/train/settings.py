@@ -71,7 +71,7 @@ USUAL: dict[str, dict[str, Any]] = {
 }
 """Training settings of each kind that differ from the defaults."""
 
-MUON = {"optimizer": "muon", "lr": 3e-3, "schedule": "cosine"}
+MUON = {"optimizer": "muon", "lr": 8e-3, "schedule": "cosine"}
 """Those of encoder-decoders that begin with nothing, unless another optimizer is asked for."""
 MANY = 10**9  # steps where the clock says how many
 

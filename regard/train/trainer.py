@@ -229,7 +229,14 @@ class Trainer:
         """One optimizer step over micro-batches; the loss weighs every token alike (#50)."""
         config, state = self.config, self.state
         total = max(1, sum(examples.tokens for examples in micro))
-        rate = config.lr * self.rate_factor()
+        coming, rule = state.step + 1, self.rate
+        if config.minutes is not None and state.seconds:  # the time that is left says how many
+            last = round(coming * 60 * config.minutes / state.seconds)  # steps there will be
+            last = min(config.steps, max(coming, last))
+            rule = build_schedule(
+                config.schedule, min(config.warm_up, last // 5), last, config.floor
+            )
+        rate = config.lr * rule(coming)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         sums = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
@@ -267,15 +274,6 @@ class Trainer:
         state.step += 1
         state.tokens += total
         return {"loss": value, "nll": plain, "lr": rate, "norm": norm, "count": total}
-
-    def rate_factor(self) -> float:
-        """Of the peak learning rate, in the step to come; a budget of time says how many follow."""
-        step, config, seconds = self.state.step + 1, self.config, self.state.seconds
-        if config.minutes is None or not seconds:
-            return self.rate(step)
-        last = min(config.steps, max(step, round(step * 60 * config.minutes / seconds)))
-        warm_up = min(config.warm_up, last // 5)
-        return build_schedule(config.schedule, warm_up, last, config.floor)(step)
 
     @property
     def over(self) -> bool:

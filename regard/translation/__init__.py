@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from regard.ambient import choose_device, note, progress
-from regard.errors import RegardError, UsageError
+from regard.errors import DataError, RegardError, UsageError
 from regard.result import Failed
 from regard.translation.config import DOING, TranslateConfig
-from regard.translation.results import Alternative, Explanation, TargetWord, Translation
+from regard.translation.formats import READERS, DocumentFile
+from regard.translation.results import (
+    Alternative,
+    Explanation,
+    TargetWord,
+    TranslatedDocument,
+    Translation,
+)
 from regard.verbs import (
     Count,
     EditsLike,
+    File,
+    Files,
     ModelLike,
     Precision,
-    Texts,
+    Words,
     group_texts,
     one_or_several,
     verb,
@@ -33,20 +43,27 @@ if TYPE_CHECKING:
 SORTED = 1024  # lines of a stream that are sorted by length before they are cut into batches
 NEAR = 64  # the first of them, so that output starts soon
 
+TextsOrFile = Annotated[str | Path | Iterable[str | RegardError], Words("each", tuple(READERS))]
+"""One text, several, or a document, by its Path."""
+
 
 @verb
 def translate(
-    texts: Texts,
+    texts: TextsOrFile,
     *,
-    model: ModelLike = "fr-en",
+    out: str | Path | None = None,
+    model: ModelLike | None = None,
+    to: str | None = None,
     explain: bool = False,
     beams: Count = 4,
     alternatives: Count = 1,
     words: bool = True,
     doubt: bool | None = None,
+    memory: Files | None = None,
     must: Sequence[str] = (),
     ban: Sequence[str] = (),
     begin: str = "",
+    glossary: File | Mapping[str, str] | None = None,
     coin: bool = False,
     alpha: float = 0.6,
     max_new: Count | None = None,
@@ -54,27 +71,36 @@ def translate(
     batch: Count | None = None,
     workers: Count | None = None,
     strict: bool | None = None,
+    strict_language: bool = False,
     precision: Precision = "auto",
     edit: EditsLike = (),
-) -> Translation | Iterator[Translation | Failed]:
-    """Translate texts by beam search, sentence by sentence.
+) -> Translation | TranslatedDocument | Iterator[Translation | Failed]:
+    """Translate texts or a document by beam search, sentence by sentence.
 
     `--explain` shows where each word came from; `--save why.html` writes it as a page, `--save
     why.png` a picture of the alignment.
 
     Args:
         texts: one text, which gives one translation, or several, which give an iterator of them;
-            sentences, paragraphs, code with comments, tables: what is no language stays.
-        model: a translator: a folder, the name of a model in the box, or an opened Kit.
+            sentences, paragraphs, code with comments, tables: what is no language stays. Or the
+            Path of a document that keeps its form: .docx, .html, .md, .srt, .vtt, else lines.
+        out: of a document: the new file; without it, its text is the result.
+        model: a translator: a folder, the name of a model in the box, or an opened Kit (the one of
+            the box that writes `to` and reads what the first lines are in, all lines with one).
+        to: code of the language to write, such as fr (English of French, French of English).
         explain: whether to say where each word came from, how sure it is, how rare its source.
         beams: width of the beam.
         alternatives: so many translations of each text, at most 200; the first stays the same.
         words: with several translations, whether each word has alternatives too.
         doubt: whether each word has its confidence and the source words it came from (yes; on the
             command line with --json, --save and on a terminal, where doubtful words are dim).
+        memory: your own sentence pairs, .tsv or .tmx files: a sentence that stands there is
+            translated so, and its rare words are shown.
         must: words that each translation holds.
         ban: words that none holds.
         begin: what each translation begins with.
+        glossary: terms and their translations: a file, source term TAB target term on each line, or
+            a mapping. Terms in small letters are found in any case and in the plural.
         coin: whether words may be made up that training never wrote, where the folder lists what
             it did.
         alpha: strength of the length penalty (Wu 2016); 0 prefers short translations.
@@ -85,6 +111,8 @@ def translate(
             beam); changes no answer.
         workers: processes for many lines on a CPU (as many as cores).
         strict: the same bits whatever is in the batch; slower.
+        strict_language: whether a text in another language than the model reads is an error; if
+            not, it stays as it is and a note says so.
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
 
@@ -94,9 +122,22 @@ def translate(
         >>> regard.translate("Je suis un chat.").words[-2].aligned
         ['chat']
         $ regard translate --alternatives 4 --explain "Il m'a entarté."
-        $ regard translate --model folder --file lines.fr > lines.en
-        $ regard translate --model folder --alternatives 4 --json < lines.fr
+        $ regard translate --to en --strict-language --file lines.fr > lines.en
+        $ regard translate --file report.docx --out report.en.docx --glossary terms.tsv
     """
+    from regard.translation.direction import choose_model
+
+    if glossary is not None:
+        from regard.translation.glossary import read_glossary
+
+        glossary = read_glossary(glossary)
+    document = None
+    if isinstance(texts, Path):
+        document = DocumentFile(texts, None if out is None else Path(out))
+        texts = [passage.text for passage in document.passages]
+    if (document is None and out is not None) or (document and (explain or alternatives > 1)):
+        wrong = "texts with a file to write to, or a document with reasons or alternatives"
+        raise UsageError(DOING, wrong, "one document (--file FILE, in Python a Path), to a file")
     streamed = not isinstance(texts, str | Sequence)
     config = TranslateConfig(
         beams=beams,
@@ -106,6 +147,7 @@ def translate(
         must=(must,) if isinstance(must, str) else tuple(must),
         ban=(ban,) if isinstance(ban, str) else tuple(ban),
         begin=begin,
+        glossary=glossary,
         shortlist=shortlist,
         batch=batch,
         coin=coin,
@@ -114,7 +156,7 @@ def translate(
     lines = group_texts(one_or_several(texts), SORTED)
     first = next(lines, [])
     opened = open_translator(
-        model,
+        choose_model(model, to, first),
         config,
         lines=len(first),
         workers=workers,
@@ -122,10 +164,15 @@ def translate(
         precision=precision,
         edit=edit,
         explain=explain,
+        memory=[memory] if isinstance(memory, str | Path) else memory or (),
     )
     groups = chain([first[:NEAR], first[NEAR:]], lines)
     several = words and alternatives > 1
-    results = _translate_groups(opened, groups, config.doubt, several, explain, streamed)
+    results = _translate_groups(
+        opened, groups, config.doubt, several, explain, streamed, strict_language
+    )
+    if document is not None:
+        return document.write(one.text for one in results if isinstance(one, Translation))
     if not isinstance(texts, str):
         return results
     (result,) = results
@@ -140,17 +187,20 @@ def _translate_groups(
     others: bool,
     explain: bool,
     streamed: bool,
+    strict_language: bool,
 ) -> Iterator[Translation | Failed]:
     """The translations of each group of lines, in their order; empty lines stay so."""
-    from regard.translation.explanation import explain_part, read_words, seen_in_training
+    from regard.translation.explanation import explain_part, read_words
+    from regard.translation.normalise import LANGUAGES, other_language
     from regard.translation.translator import Translator
     from regard.translation.word_choices import document_words
     from regard.translation.word_confidence import doubt_config
 
     done = empty = 0
+    foreign = Counter[str]()
     with progress("translating") as say, opened as translator:
         network = translator if isinstance(translator, Translator) else None
-        counts = seen_in_training(network.kit) if explain and network else None
+        language = network.segmenter.language if network else ""
         regression = doubt_config(network.kit.config) if network else None
         for group in groups:
             size = len(group)
@@ -161,6 +211,13 @@ def _translate_groups(
                 elif total > 1:
                     say(f"sentence {sentences:,} of {total:,}")
 
+            for n, line in enumerate(group, done + 1):
+                if isinstance(line, str) and (other := other_language(line, language)):
+                    names = f"{LANGUAGES[other]['name']}, not {LANGUAGES[language]['name']}"
+                    if strict_language:
+                        wrong = f"{line[:60]!r} looks like {names}"
+                        raise DataError(f"{DOING} text {n:,}", wrong, fix="no --strict-language")
+                    foreign[names] += 1
             readable = [line for line in group if isinstance(line, str)]
             documents = iter(translator.translate(readable, tell))
             for line in group:
@@ -175,7 +232,7 @@ def _translate_groups(
                     words = document_words(network, document, readings, others)
                     if explain:
                         reasons = [
-                            explain_part(kit, part, reading, counts)
+                            explain_part(network, part, reading)
                             for part, reading in zip(document.parts, readings, strict=True)
                         ]
                 result = describe(document, words, reasons, streamed)
@@ -184,6 +241,8 @@ def _translate_groups(
             done += len(group)
     if 0 < empty < done:
         note(f"empty lines, which stay so: {empty:,}")
+    for names, count in foreign.items():
+        note(f"texts that look like {names}, and stay so: {count:,}")
 
 
 def describe(
@@ -193,7 +252,9 @@ def describe(
     streamed: bool,
 ) -> Translation:
     """What became of a text, as a result."""
-    others = [Alternative(" ".join(t.text.split()), t.logprob) for t in document.translations]
+    others = [
+        Alternative(on_one_line(document.text, t.text), t.logprob) for t in document.translations
+    ]
     several = others if len(others) > 1 else []
     mean = None
     if words is not None:
@@ -201,6 +262,14 @@ def describe(
     best = others[0]
     fields = (document.text, best.text, best.logprob, mean, several, words or [], reasons, streamed)
     return Translation(*fields)
+
+
+def on_one_line(source: str, text: str) -> str:
+    """A translation in one line, in the columns of its source: TABs stay, those at its ends too."""
+    bare = source.strip() or source
+    before, after = (side.count("\t") for side in source.split(bare, 1)) if bare else (0, 0)
+    cells = ("\t" * before + text + "\t" * after).split("\t")
+    return "\t".join(" ".join(cell.split()) for cell in cells)
 
 
 @contextmanager
@@ -214,6 +283,7 @@ def open_translator(
     precision: Precision = "auto",
     edit: EditsLike = (),
     explain: bool = False,
+    memory: Sequence[str | Path] = (),
 ) -> Iterator[Translator | CountingTranslator]:
     """A translator, ready for so many lines; on a CPU many are shared by a process for each core.
 
@@ -232,8 +302,8 @@ def open_translator(
     if not isinstance(model, Kit):
         counting = isinstance(model, WordTranslator)
         if counting or translator_kind(Path(model)) is not None:
-            wishes: dict[str, object] = {"explain": explain, "edit": edit} | {
-                n: getattr(config, n) for n in ("must", "ban", "begin")
+            wishes: dict[str, object] = {"explain": explain, "edit": edit, "memory": memory} | {
+                n: getattr(config, n) for n in ("must", "ban", "begin", "glossary")
             }
             if asked := [name for name, wish in wishes.items() if wish]:
                 wrong = f"{asked[0]} by a model that counts words"
@@ -244,23 +314,22 @@ def open_translator(
     threads = torch.get_num_threads()
     device = model.device.type if isinstance(model, Kit) else choose_device()
     several = 1 if strict else worth_workers(device, lines, workers)
-    if several > 1:
-        torch.set_num_threads(1)  # a fork would lose the others
+    torch.set_num_threads(1)  # a fork would lose the others, and to read weights they are no help
     try:
         kit = open_kit(model, precision, bool(strict))
         if kit.model.config.target is None:
             raise wrong_network(DOING, kit, "an encoder-decoder")
-        if packed_in_int8(kit.model):
-            # A second thread saves a seventh, and waits for ages where others need the cores.
-            torch.set_num_threads(1)
-            if not isinstance(model, Kit):
-                forget_weights(kit.model)
+        if not packed_in_int8(kit.model) and several == 1:
+            # In int8 a second thread saves a seventh, and waits where others need the cores.
+            torch.set_num_threads(threads)
+        if packed_in_int8(kit.model) and not isinstance(model, Kit):
+            forget_weights(kit.model)
         size = kit.model.config.head.size
         if size is not None and config.beams > size:
             note(f"{config.beams} beams, but {size} words in the vocabulary: {size} beams")
             config = replace(config, beams=size)
         with kit.edit(edit):
-            translator = Translator(kit, config, strict)
+            translator = Translator(kit, config, strict, memory=memory)
             with start_workers(translator, several) if several > 1 else nullcontext():
                 yield translator
     finally:

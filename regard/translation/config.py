@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from regard.errors import UsageError
@@ -28,6 +29,8 @@ class TranslateConfig:
     """Words that none holds."""
     begin: str = ""
     """What each translation begins with."""
+    glossary: Mapping[str, str] | None = None
+    """Source term → target term."""
     shortlist: bool = True
     """On a CPU, score only the words that the folder's shortlist allows, where it has one and there
     are no wishes; log-probabilities are then shares among these words."""

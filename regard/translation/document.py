@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.sentences import Span
+from regard.tokens.tokenizer import Tokenizer
+from regard.translation.dictionary import Entry, plain_spans, write_hints
 from regard.translation.results import TargetWord
 
 STRAY = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd]")  # what no reader can use: bytes of no letter
@@ -28,6 +30,15 @@ class TargetText(NamedTuple):
     """Of each token but the end on each source token, where it was looked at."""
 
 
+class Mark(NamedTuple):
+    """Markup around a stretch of a sentence, such as ** and **."""
+
+    start: int
+    end: int
+    opened: str
+    closed: str
+
+
 class Segment(NamedTuple):
     """A sentence, or a part of a long one."""
 
@@ -41,6 +52,15 @@ class Segment(NamedTuple):
     """Whether it stood in capitals and so its translation does."""
     stopped: bool = False
     """Whether the model reads a full stop that is not there, and the translation goes without."""
+    marks: tuple[Mark, ...] = ()
+    """What stands around words of its text, and is not read."""
+    entries: tuple[Entry, ...] = ()
+    """What a dictionary says of its words; the tokens have hints of it."""
+
+    def offsets(self, tokenizer: Tokenizer) -> list[Span]:
+        """Where its tokens stand in its text; those of a hint where the word ends it is for."""
+        hinted = write_hints(self.text, self.entries)
+        return plain_spans(hinted, tokenizer.offsets(hinted))
 
     def restore(self, text: str, whole: bool = True) -> str:
         """A translation in capitals, and without a stop at its end, where the source is so."""

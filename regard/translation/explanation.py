@@ -6,7 +6,7 @@ Which source word a target word came from is read off cross-attention.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import accumulate
@@ -17,16 +17,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.data.pairs import Pair
 from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, word_spans, words
 from regard.decode.step import without_end
 from regard.errors import UsageError, check_names
-from regard.model.model import Memory
-from regard.translation.document import Part
-from regard.translation.results import Alternative, Explanation, SourceWord, TargetWord
+from regard.model.model import Memory as Encoded
+from regard.translation.document import Part, Segment
+from regard.translation.results import (
+    Alternative,
+    DictionaryEntry,
+    Explanation,
+    SourceWord,
+    TargetWord,
+)
 from regard.translation.word_confidence import DoubtConfig, doubt_features, word_confidence
 
 if TYPE_CHECKING:
     from regard.kit import Kit
+    from regard.translation.translator import Translator
 
 RARE = 10  # a word seen less often than this was hardly learnt
 MANY = 3  # pieces of a word that the vocabulary hardly knows, where no counts are at hand
@@ -56,27 +64,36 @@ def seen_in_training(kit: Kit) -> dict[str, int] | None:
     return read_counts(kit.files[WORDS_FILE]) if WORDS_FILE in kit.files else None
 
 
-def explain_part(
-    kit: Kit, part: Part, reading: WordReading, counts: Mapping[str, int] | None
-) -> Explanation:
+def explain_part(translator: Translator, part: Part, reading: WordReading) -> Explanation:
     """One sentence whose words were read."""
+    kit, memory, counts = translator.kit, translator.memory, translator.memory.counts
     segment, best = part.segment, part.translations[0]
     others = [Alternative(answer.text, answer.logprob) for answer in part.translations]
     if not segment.ids:
-        return Explanation(segment.text, best.text, [], [], [], [], others, copied=True)
+        entry = memory.sentences.get(segment.text)
+        origin = entry.origin if entry else ""
+        return Explanation(segment.text, best.text, [], [], [], [], others, True, origin)
     if best.attention is None:
-        wrong = "a model that sees one vector of its source"
-        raise UsageError("explaining a translation", wrong, "one with attention to its source")
+        raise no_attention()
     offsets = kit.text_tokenizer.offsets(segment.text)
-    spans = word_spans(segment.text)
+    heard = [source_word(segment.text, span, offsets, counts) for span in word_spans(segment.text)]
     return Explanation(
         segment.text,
         best.text,
-        [source_word(segment.text, span, offsets, counts) for span in spans],
+        heard,
         [replace(w, text=w.text.upper()) if segment.raised else w for w in reading.words],
         reading.links,
         reading.weights.tolist(),
         others,
+        examples=[example for word in heard if word.rare for example in memory.lookup(word.text)],
+        entries=[
+            DictionaryEntry(
+                " ".join(word.text for word in heard[entry.first : entry.last + 1]),
+                entry.headword,
+                entry.translations,
+            )
+            for entry in (translator.hinter.find(segment.text) if translator.hinter else [])
+        ],
     )
 
 
@@ -104,8 +121,7 @@ def read_words(kit: Kit, part: Part, doubt: DoubtConfig | None = None) -> WordRe
     (places, ranges), sources = word_tokens(text, spans), words(segment.text)
     weights, links = torch.zeros(len(places), len(sources)), list[Link]()
     if best.attention is not None:
-        offsets, firm = kit.text_tokenizer.offsets(segment.text), align_config(kit.config).firm
-        weights, links = align_words(segment.text, offsets, text, spans, best.attention, firm)
+        weights, links = align_tokens(kit, segment, tokens, best.attention)
     logprobs = [sum(best.logprobs[a:b]) for a, b in ranges]
     mean = -sum(best.logprobs) / max(1, len(best.logprobs))
     features = doubt_features(logprobs, mean, weights.tolist(), links)
@@ -168,12 +184,18 @@ def token_spans(kit: Kit, tokens: Sequence[int]) -> tuple[str, list[Span]]:
     return whole, [(min(a, b), b) for a, b in zip([0, *ends], ends, strict=False)]
 
 
+def no_attention() -> UsageError:
+    """What cannot be said of a model that sees one vector of its source."""
+    wrong = "a model that sees one vector of its source"
+    return UsageError("explaining a translation", wrong, "one with attention to its source")
+
+
 @torch.no_grad()
 def look_across(
     kit: Kit,
     rows: Sequence[Sequence[int]],
     written: Sequence[Sequence[int]],
-    memory: Memory | None = None,
+    memory: Encoded | None = None,
     block: int | None = None,
 ) -> list[list[NDArray[np.float32]]]:
     """Cross-attention of translations (tokens) that are there already, each of its source (row).
@@ -201,6 +223,14 @@ def look_across(
     ]
 
 
+def align_tokens(
+    kit: Kit, segment: Segment, tokens: Sequence[int], pattern: NDArray[np.float32]
+) -> tuple[Tensor, list[Link]]:
+    """`align_words` of a segment and the tokens of its translation."""
+    offsets, firm = segment.offsets(kit.text_tokenizer), align_config(kit.config).firm
+    return align_words(segment.text, offsets, *token_spans(kit, tokens), pattern, firm)
+
+
 def align_words(
     source: str,
     offsets: Sequence[Span],
@@ -218,6 +248,23 @@ def align_words(
     written = token_shares(spans, word_spans(target))
     weights = word_weights(torch.from_numpy(pattern), written, read)
     return weights, link_words(weights * same_kind(words(source), words(target)), firm)
+
+
+def align_pairs(kit: Kit, pairs: Sequence[Pair]) -> Iterator[Tensor]:
+    """Of each pair, how much each target word (row) came from each source word of its kind."""
+    tokenizer, block = kit.text_tokenizer, align_config(kit.config).block
+    rows = tokenizer.encode_batch([source for source, _ in pairs])
+    written = tokenizer.encode_batch([t for _, t in pairs], special=False, side="target")
+    seen = look_across(kit, rows, written, None, block)
+    for (source, target), patterns in zip(pairs, seen, strict=True):
+        if not patterns:
+            raise no_attention()
+        places = tokenizer.offsets(target, special=False, side="target")
+        yield word_weights(
+            torch.from_numpy(patterns[0]),
+            token_shares(places, word_spans(target)),
+            token_shares(tokenizer.offsets(source), word_spans(source)),
+        ) * same_kind(words(source), words(target))
 
 
 def token_shares(tokens: Sequence[Span], places: Sequence[Span]) -> Tensor:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from regard.data.sentences import Span, trim
 from regard.tokens.tokenizer import Tokenizer
@@ -22,34 +24,31 @@ CODE = (
     r"|\b[A-Za-z]:\\\S+|(?<!\S)(?:\.{0,2}|~)/[\w./-]*\w/[\w./-]*\w"
 )
 TAG = r"</?[A-Za-z][^<>]*>"
-# Marks and letters that training hardly saw: \\n, {1, 2}, ¶, ∈ℝ, ▶, 中, א.
+# Marks and letters that training hardly saw: \\n, **, {1, 2}, ¶, ∈ℝ, ▶, 中, א.
 SYMBOL = (
-    r"\\\w*|\{[^{}]*\}|[{}¶]|[\u2100-\u2121\u2123-\u214f\u2190-\u25ff\u2900-\u2bff\ufe0f]+"
+    r"\\\w*|\*{2,3}|\{[^{}]*\}|[{}¶]|[\u2100-\u2121\u2123-\u214f\u2190-\u25ff\u2900-\u2bff\ufe0f]+"
     r"|[\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff\U00010000-\U0001efff]+"
 )
 KEPT = re.compile(f"{ADDRESS.pattern}|{EMOJI}|{CODE}|{SYMBOL}|{TAG}", re.IGNORECASE)
 """What no translation may lose."""
-BETWEEN = re.compile(rf"{TAG}|\|")  # tags and the edges of a table's cells: each side for itself
-EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|__)(?=\S)(.+?)(?<=\S)\1(?!\w)")  # **of Markdown**
+INLINE = (
+    "(?:a|abbr|acronym|b|bdi|bdo|big|cite|del|dfn|em|font|i|ins|kbd|mark|q|s|samp|small|span|strike"
+    r"|strong|sub|sup|tt|u|var|x\d+)"
+)
+"""Names of tags that stand inside a sentence."""
+# Other tags and the edges of cells: each side for itself.
+BETWEEN = re.compile(rf"</?(?!{INLINE}[\s>])[A-Za-z][^<>]*>|[|\t]", re.IGNORECASE)
 CODE_MARKS = frozenset("{}[]<>=\\|_;&$#~^*+/`()\"'")
 CODE_LINE = re.compile(
     r"[;{]\s*$|^\s*[}\])]+;?\s*$|[^=<>!]==?[^=]|=>|->|::|&&|\|\||^\s*(?:#include|import|from|def|"
     r"class|return|var|let|const|if \(|for \(|while \(|SELECT|INSERT|UPDATE)\b|\w\(.*\)\s*;?\s*$"
 )
 """What makes a line one of a program, and not a sentence with markup."""
-STOP_WORDS = {
-    "fr": "le la les un une des du et est sont dans que qui pour pas ce il elle nous vous je se au "
-    "aux avec sur ne plus on tu ça à de d' l' en y a ai as ont par ou où mais mon ma son sa",
-    "en": "the is are was were of and to in that it for with this you not he she they have has be "
-    "at by from an i we his her my your will would can",
-    "de": "der die das und ist ein eine nicht ich sie wir mit auf für den dem von zu im wie auch",
-    "es": "el los las una es y por para con no está esta este muy pero como más del yo mi en",
-    "it": "il gli è e di che non per una con sono questo della nel ma io lo",
-    "pt": "o os as é e não uma para com em do da no na por eu ele você",
-    "nl": "de het een is en van niet ik op te met voor dat zijn hij wij je",
-}
-"""Small words that tell a language; some stand in several."""
-LANGUAGES = {name: frozenset(words.split()) for name, words in STOP_WORDS.items()}
+SMALL_WORD = r"(?<!\w)[^\W\d_]{2,}(?!\d)'?|(?<![\w[(-])[^\W\d_](?![\w\])-])'?|[¿¡]"
+CLAUSE = re.compile(r"«[^«»]*»|“[^“”]*”|\"[^\"]*\"|\([^()]*\)|[^«»“”\"(),;:]+")
+LANGUAGES = json.loads(Path(__file__).with_name("languages.json").read_text(encoding="utf-8"))
+"""By its code: the name of a language, letters of its own, small words; some stand in several."""
+SMALL_WORDS = {code: frozenset(language["words"].split()) for code, language in LANGUAGES.items()}
 
 # What the model reads: one kind of apostrophe and of blank, nothing invisible.
 TIDY = (
@@ -60,9 +59,8 @@ TIDY = (
 
 
 def tidy(text: str) -> str:
-    """A text with composed accents, straight apostrophes, plain blanks and no emphasis."""
-    plain = EMPHASIS.sub(r"\2", unicodedata.normalize("NFC", text).translate(TIDY))
-    return " ".join(plain.split())
+    """A text with composed accents, straight apostrophes and plain blanks."""
+    return " ".join(unicodedata.normalize("NFC", text).translate(TIDY).split())
 
 
 def in_capitals(text: str) -> bool:
@@ -107,14 +105,64 @@ def is_copied(text: str) -> bool:
     return not any(map(str.isalpha, KEPT.sub("", text))) or is_code(text)
 
 
+def small_words(text: str) -> dict[str, set[str]]:
+    """The small words of a text that each language has, and those with letters of its own."""
+    words = {*re.findall(SMALL_WORD, tidy(text).lower())}
+    return {
+        code: {w for w in words if w in small or not {*LANGUAGES[code]["letters"]}.isdisjoint(w)}
+        for code, small in SMALL_WORDS.items()
+    }
+
+
+def guess_language(text: str) -> str | None:
+    """The code of the language whose small words a text has most of; None where it is not clear."""
+    counts = {name: len(words) for name, words in small_words(text).items()}
+    *_, second, first = sorted(counts.values())
+    return max(counts, key=lambda name: counts[name]) if first >= 2 and first > second else None
+
+
+def other_language(text: str, language: str) -> str:
+    """The code of a language that a text is in rather than in this one; "" where there is none.
+
+    It has two small words of the other; those that this language lacks are more than twice those
+    that the other lacks.
+    """
+    words = small_words(text)
+    margins = {
+        other: len(theirs - words[language]) - 2 * len(words[language] - theirs)
+        for other, theirs in words.items()
+        if language in words and len(theirs) >= 2
+    }
+    best = max(margins, key=lambda name: margins[name], default="")
+    return best if margins.get(best, 0) > 0 else ""
+
+
 def is_other_language(text: str, language: str) -> bool:
     """Whether the small words of a text are those of another language than this, by its code."""
-    if language not in LANGUAGES:
-        return False
-    words = re.findall(r"[^\W\d_]+'?", text.lower())
-    counts = {name: sum(map(small.__contains__, words)) for name, small in LANGUAGES.items()}
-    most = max(counts.values())
-    return most >= 2 and most > 2 * counts[language]
+    return bool(other_language(text, language))
+
+
+def foreign_clauses(text: str, span: Span, language: str) -> list[Span]:
+    """Quotes and clauses of a sentence in another language; neighbours are one."""
+    spans, words = list[Span](), small_words(text[slice(*span)])
+    if all(len(theirs - words.get(language, theirs)) < 2 for theirs in words.values()):
+        return []
+    for match in CLAUSE.finditer(text, *span):
+        for a, b in trim(text, *match.span()) if is_other_language(match[0], language) else ():
+            if spans and not any(map(str.isalnum, text[spans[-1][1] : a])):
+                a = spans.pop()[0]
+            spans.append((a, b))
+    return spans
+
+
+def is_left(text: str, language: str) -> bool:
+    """Whether all of a sentence is in another language: no clause has words of this one."""
+    other = other_language(text, language)
+    outside, end = "", 0
+    for a, b in foreign_clauses(text, (0, len(text)), language) if other else ():
+        outside, end = f"{outside} {text[end:a]}", b
+    words = small_words(outside + text[end:]) if end else {}
+    return bool(other) and not (end and words[language] - words[other])
 
 
 def is_foreign(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> bool:
@@ -128,9 +176,9 @@ def set_off(text: str, start: int, end: int) -> str:
     return f"{' ' if text[:start][-1:].isspace() else ''}{text[start:end]}"
 
 
-def cut_around(text: str, span: Span, kept: re.Pattern[str]) -> list[Span]:
-    """The stretches of a span that match, and those between them."""
+def cut_around(text: str, span: Span, kept: Iterable[Span]) -> list[Span]:
+    """Some stretches of a span, and those between them."""
     start, end = span
-    edges = [start, *(edge for match in kept.finditer(text, start, end) for edge in match.span())]
+    edges = [start, *(edge for stretch in kept for edge in stretch)]
     pairs = zip(edges, [*edges[1:], end], strict=True)
     return [stretch for a, b in pairs for stretch in trim(text, a, b)]

@@ -74,6 +74,30 @@ class SourceWord(Row):
 
 
 @dataclass(frozen=True)
+class Example(Row):
+    """A pair of sentences that shows what a word became."""
+
+    word: str
+    """As it stands there: the word that was looked up, or an inflection of it."""
+    phrase: str
+    """What it became; "" where that is not clear."""
+    source: str
+    target: str
+    origin: str
+    """Corpus or file, and line."""
+
+
+@dataclass(frozen=True)
+class DictionaryEntry(Row):
+    """What the dictionary of a model's folder says of a word or an idiom."""
+
+    words: str
+    """As they stand in the sentence."""
+    headword: str
+    translations: list[str]
+
+
+@dataclass(frozen=True)
 class Explanation(Row):
     """One sentence and the reasons for its translation."""
 
@@ -90,10 +114,18 @@ class Explanation(Row):
     """The best, then the others that were asked for."""
     copied: bool = shown(json=False, default=False)
     """Nothing was translated: no letters, an address, code, a script the model does not know."""
+    remembered: str = ""
+    """Where the whole sentence stands in the user's memory, if it does."""
+    examples: list[Example] = field(default_factory=list)
+    """What rare words became in pairs of training and of the user's memory."""
+    entries: list[DictionaryEntry] = field(default_factory=list)
+    """What the dictionary says of rare words and idioms."""
 
     @property
     def notes(self) -> list[str]:
         """What a reader should know, a sentence each."""
+        if self.remembered:
+            return [f"This translation stands in {self.remembered}."]
         if self.copied:
             return ["Copied as it is: nothing here that this model translates."]
         return [self.note(n) for n, word in enumerate(self.source_words) if word.rare]
@@ -141,6 +173,13 @@ class Explanation(Row):
             ]
             yield Grid("", ("written", "from", "sure"), written, left=2)
         yield from self.notes
+        for entry in self.entries:
+            listed = " | ".join(entry.translations)
+            yield f"“{entry.words}” in the dictionary: {entry.headword}, {listed}"
+        for example in self.examples:
+            became = f" became “{example.phrase}”" if example.phrase else ""
+            yield f"“{example.word}”{became} in {example.origin}:"
+            yield f"  {example.source}\n  → {example.target}"
 
 
 @dataclass(frozen=True)
@@ -226,3 +265,24 @@ class Translation(Result):
                 for one in self.explain
             ]
         )
+
+
+@dataclass(frozen=True)
+class TranslatedDocument(Result):
+    """{file}, translated."""
+
+    file: str
+    out: str | None
+    """The file that was written; without one, `text` is what would stand there."""
+    passages: int
+    """Paragraphs, headings, cells, cues, attributes."""
+    copied: int
+    """Of these, how many stayed as they were."""
+    text: str | None = shown(optional=True, default=None)
+
+    def parts(self) -> Iterator[str | Grid]:
+        """What was written where, or the text itself."""
+        if self.text is None:
+            yield from super().parts()
+        else:
+            yield self.text.removesuffix("\n")

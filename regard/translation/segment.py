@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from regard.data.sentences import Span, cut_long, sentence_spans, trim
 from regard.model.config import TextConfig
 from regard.tokens.tokenizer import Tokenizer
-from regard.translation.document import Part, Segment
+from regard.translation.document import Mark, Part, Segment
+from regard.translation.markup import take_marks
 from regard.translation.normalise import (
     BETWEEN,
     KEPT,
     cut_around,
+    foreign_clauses,
     in_capitals,
     is_copied,
     is_foreign,
-    is_other_language,
+    is_left,
     recased,
     set_off,
     tidy,
@@ -35,6 +36,7 @@ class Reading(NamedTuple):
     text: str
     raised: bool
     stopped: bool
+    marks: tuple[Mark, ...]
     ids: list[int]
 
 
@@ -57,7 +59,11 @@ class Segmenter:
         spans = [
             [(span, True) for span in trim(t, 0, len(t))]
             if whole
-            else [part for span in sentence_spans(t) for part in stretches(t, span, BETWEEN)]
+            else [
+                (part, True)
+                for span in sentence_spans(t)
+                for part in cut_around(t, span, [m.span() for m in BETWEEN.finditer(t, *span)])
+            ]
             for t in texts
         ]
         both = list(zip(texts, spans, strict=True))
@@ -69,7 +75,7 @@ class Segmenter:
             for span, _ in each:
                 reading = next(rows)
                 segments = self.fit(text, span, reading, whole)
-                copied = not whole and is_other_language(reading.text, self.language)
+                copied = not whole and is_left(reading.text, self.language)
                 documents[-1] += [s._replace(ids=[]) if copied else s for s in segments]
         return documents
 
@@ -77,17 +83,26 @@ class Segmenter:
         """Segments anew, cut around addresses, code and such that a translation lost; else none."""
         segments, lost = list[Segment](), False
         for segment, (best, *_) in parts:
-            matches = KEPT.finditer(text, *segment.span)
-            kept = [set_off(text, *match.span()) for match in matches]
-            if all(words.lower() in f" {best.text}".lower() for words in kept):
+            marks = " ".join(edge for mark in segment.marks for edge in mark[2:])
+            kept = [m.span() for m in KEPT.finditer(text, *segment.span) if m[0] not in marks]
+            foreign = foreign_clauses(text, segment.span, self.language) if segment.ids else []
+            kept += [(a, b) for a, b in foreign if not any(a < d and c < b for c, d in kept)]
+            written = f" {best.text}".lower()
+            if not segment.ids or all(
+                set_off(text, *span).strip(' «»“”"').lower() in written
+                if span in foreign
+                else set_off(text, *span).lower() in written
+                for span in kept
+            ):
                 segments.append(segment)
                 continue
             lost = True
-            cut = stretches(text, segment.span, KEPT)
-            readings = self.read([(text[a:b], alone) for (a, b), alone in cut])
-            for (span, _), reading in zip(cut, readings, strict=True):
+            spans = cut_around(text, segment.span, sorted(kept))
+            alone = sum(span not in kept for span in spans) == 1
+            readings = self.read([(text[a:b], alone) for a, b in spans])
+            for span, reading in zip(spans, readings, strict=True):
                 new = self.segment(span, reading)
-                segments.append(new._replace(ids=[]) if KEPT.fullmatch(text, *span) else new)
+                segments.append(new._replace(ids=[]) if span in kept else new)
         return segments if lost else []
 
     def read(self, raw: Sequence[tuple[str, bool]]) -> list[Reading]:
@@ -96,7 +111,8 @@ class Segmenter:
         Nearly all sentences that it was trained on have one: without it, Bonjour is "Hello Day".
         Where the language is not known, nothing is added.
         """
-        tidied = [tidy(text) for text, _ in raw]
+        bare = [take_marks(tidy(text)) for text, _ in raw]
+        tidied, marks = [text for text, _ in bare], [marks for _, marks in bare]
         small = [recased(self.tokenizer, text) if in_capitals(text) else text for text in tidied]
         raised = [a != b for a, b in zip(tidied, small, strict=True)]
         stopped = [
@@ -105,7 +121,7 @@ class Segmenter:
         ]
         ended = [f"{text}." if stop else text for text, stop in zip(small, stopped, strict=True)]
         rows = self.tokenizer.encode_batch(ended) if ended else []
-        return [Reading(*parts) for parts in zip(ended, raised, stopped, rows, strict=True)]
+        return [Reading(*parts) for parts in zip(ended, raised, stopped, marks, rows, strict=True)]
 
     def fit(self, text: str, span: Span, reading: Reading, whole: bool) -> Iterator[Segment]:
         """A sentence as one segment, or as several that can be read at once."""
@@ -124,11 +140,5 @@ class Segmenter:
         """A segment, with its tokens where there is something to translate."""
         copied = is_copied(reading.text) or is_foreign(reading.text, reading.ids, self.tokenizer)
         ids = [] if copied else reading.ids
-        return Segment(span, reading.text, ids, reading.raised, reading.stopped)
-
-
-def stretches(text: str, span: Span, kept: re.Pattern[str]) -> list[tuple[Span, bool]]:
-    """A sentence cut around what matches, and whether each stretch is all there is beside it."""
-    parts = cut_around(text, span, kept)
-    alone = sum(not kept.fullmatch(text, *part) for part in parts) == 1
-    return [(part, alone) for part in parts]
+        marks = () if copied else reading.marks
+        return Segment(span, reading.text, ids, reading.raised, reading.stopped, marks)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.data.sentences import trim
 from regard.decode.alternatives import after_each, alternatives, extend
 from regard.decode.beam import BeamConfig, length_penalty
 from regard.decode.constraints import (
@@ -29,10 +31,25 @@ from regard.decode.loop import search_kit
 from regard.decode.step import Hypothesis, Process, read_sources, without_end
 from regard.errors import UsageError
 from regard.model.batch import Batch
-from regard.model.model import Memory
+from regard.model.model import Memory as Encoded
 from regard.translation.config import DOING, TranslateConfig
+from regard.translation.dictionary import (
+    Hinter,
+    holds,
+    read_dictionary,
+    shared_word,
+    write_hints,
+)
 from regard.translation.document import Document, Part, Segment, TargetText, join
-from regard.translation.explanation import align_config, look_across, token_spans
+from regard.translation.explanation import (
+    align_config,
+    look_across,
+    token_spans,
+)
+from regard.translation.glossary import Glossary, Term, lacks_terms, put_terms
+from regard.translation.markup import put_marks
+from regard.translation.memory import Memory
+from regard.translation.normalise import tidy
 from regard.translation.repair import WORD, coined_words, read_numbers
 from regard.translation.segment import Segmenter
 
@@ -43,6 +60,7 @@ if TYPE_CHECKING:
 ROWS = 64  # beams of a batch, about
 TOKENS = 3000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
 FEW = 4  # sentences that are no quicker in two batches
+INSISTING = 8.0  # log-probability that a word of a hint may cost
 SEARCHES = 3  # for words that exist
 PIECES = 6  # tokens of a word at most
 LOSS = 7.0  # of log-probability at most, for a word that exists
@@ -61,6 +79,10 @@ class Job(NamedTuple):
     """There may be no answer: what is asked for perhaps cannot be had. Its source is alone."""
     text: str = ""
     """A translation that is there already: what is asked for is its log-probability."""
+    terms: tuple[Term, ...] = ()
+    """What that translation is to hold."""
+    segment: Segment | None = None
+    """With terms: the source."""
     best: TargetText | None = None
     """The translation, where what is asked for are others."""
 
@@ -74,12 +96,22 @@ class Translator:
         config: TranslateConfig,
         strict: bool | None = None,
         pool: WorkerPool | None = None,
+        memory: Sequence[str | Path] = (),
     ) -> None:
         if kit.model.config.target is None:
             raise UsageError(DOING, "a model without encoder", "an encoder-decoder")
-        self.kit, self.config, self.strict, self.pool = kit, config, strict, pool
-        self.segmenter = Segmenter(kit)
+        self.kit, self.strict, self.pool = kit, strict, pool
+        self.config = replace(config, glossary=None)  # or it would travel with each job
+        self.glossary = Glossary(config.glossary, kit.files) if config.glossary else None
+        self.segmenter, self.memory = Segmenter(kit), Memory(kit, memory)
         self.numbers = read_numbers(kit.files)
+
+    @cached_property
+    def hinter(self) -> Hinter | None:
+        """What the folder's dictionary and the memory say of rare words."""
+        dictionary = read_dictionary(self.kit.files)
+        counts = self.memory.counts or {}
+        return Hinter(dictionary, counts, self.memory.hints) if dictionary else None
 
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
         """What becomes of each text, in order; `tell` hears how far the first search is.
@@ -88,6 +120,8 @@ class Translator:
         """
         config = self.config
         cut = self.segmenter.cut(texts, config.keeps_whole)
+        if self.memory.sentences and not config.keeps_whole:
+            cut = [self.recall(*both) for both in zip(texts, cut, strict=True)]
         documents = self.translate_segments(texts, cut, tell)
         flat = [part for parts in documents for part in parts]
         if not config.keeps_whole:
@@ -97,10 +131,12 @@ class Translator:
             ]
             again = iter(self.translate_segments(texts, anew))
             documents = [next(again) or parts for parts in documents]
-            flat = [part for parts in documents for part in parts]
+            flat = self.hold_entries([part for parts in documents for part in parts])
             if self.numbers is not None:
                 flat = self.mend_numbers(flat)
-        rest = iter(self.add_others(flat) if config.alternatives > 1 else flat)
+        flat = self.add_others(flat) if config.alternatives > 1 else flat
+        flat = flat if self.glossary is None else self.hold_terms(flat)
+        rest = iter([put_marks(self.kit, part) for part in flat])
         documents = [[next(rest) for _ in parts] for parts in documents]
         return [
             Document(text, parts, join(text, parts, config.alternatives))
@@ -111,6 +147,7 @@ class Translator:
         self, texts: Sequence[str], cut: Sequence[Sequence[Segment]], tell: Tell | None = None
     ) -> list[list[Part]]:
         """The segments of each text with their translations; those without tokens as they stand."""
+        cut = [[*map(self.hint, segments)] for segments in cut]
         rows = [segment.ids for segments in cut for segment in segments if segment.ids]
         plain = replace(self.config, alternatives=1)
         answered = iter(self.run([Job([row], plain) for row in rows], tell))
@@ -121,12 +158,52 @@ class Translator:
                 if segment.ids:
                     parts.append(Part(segment, [segment.dress(a) for a in next(answered)]))
                 else:
-                    copied = TargetText(text[slice(*segment.span)], 0.0, [])
-                    parts.append(Part(segment, [copied]))
+                    entry = self.memory.sentences.get(segment.text)
+                    copied = entry.target if entry else text[slice(*segment.span)]
+                    parts.append(Part(segment, [TargetText(copied, 0.0, [])]))
             documents.append(parts)
         return documents
 
+    def recall(self, text: str, segments: Sequence[Segment]) -> list[Segment]:
+        """Segments without tokens where they, or the whole text, stand in the user's memory."""
+        whole = [Segment(span, tidy(text), [], False) for span in trim(text, 0, len(text))]
+        read = [tidy(text[slice(*segment.span)]) for segment in segments]
+        return (
+            whole
+            if tidy(text) in self.memory.sentences
+            else [
+                segment._replace(text=raw, ids=[]) if raw in self.memory.sentences else segment
+                for segment, raw in zip(segments, read, strict=True)
+            ]
+        )
+
+    def hint(self, segment: Segment) -> Segment:
+        """A segment with hints for its rare words, where the model was trained to read them."""
+        if not segment.ids or not self.kit.config.get("hints") or self.hinter is None:
+            return segment
+        entries = self.hinter.find(segment.text)
+        ids = self.segmenter.tokenizer.encode(write_hints(segment.text, entries))
+        return segment._replace(ids=ids, entries=tuple(entries)) if entries else segment
+
     # Mending ------------------------------------------------------------------------------------
+
+    def hold_entries(self, parts: Sequence[Part]) -> list[Part]:
+        """Parts whose translations have a word of each hint for a word that was hardly ever seen.
+
+        Where one has none, the word that most of the hint's translations share is searched for.
+        """
+        jobs = dict[int, Job]()
+        for n, (segment, (best, *_)) in enumerate(parts):
+            missing = [e for e in segment.entries if e.first == e.last and not holds(best.text, e)]
+            if missing:
+                must = (*self.config.must, *map(shared_word, missing))
+                jobs[n] = Job([segment.ids], replace(self.config, must=must, alternatives=1), True)
+        held = list(parts)
+        for n, answers in zip(jobs, self.run([*jobs.values()]), strict=True):
+            segment, (best, *_) = parts[n]
+            if answers and answers[0].logprob > best.logprob - INSISTING:
+                held[n] = Part(segment, [segment.dress(answers[0])])
+        return held
 
     def mend_numbers(self, parts: Sequence[Part]) -> list[Part]:
         """Parts whose translations have the numbers of the source, as far as they can be had.
@@ -136,25 +213,40 @@ class Translator:
         """
         numbers = self.numbers
         assert numbers is not None
-        jobs: dict[int, Job] = {}
-        for n, (segment, (best, *_)) in enumerate(parts):
-            if segment.ids and (lost := numbers.find_lost(segment.text, best.text)):
-                text = "" if segment.raised else numbers.put_right(segment.text, best.text)
+        mended, jobs, sources = list(parts), dict[int, Job](), [part.segment.text for part in parts]
+
+        def lost(n: int, answers: Sequence[TargetText]) -> list[str]:
+            return numbers.find_lost(sources[n], answers[0].text)
+
+        again: dict[int, Segment] = {}
+        for n, (segment, answers) in enumerate(parts):
+            text = numbers.reread(segment.text)
+            free = segment.ids and not segment.marks  # these stand at places of its text
+            if free and text != segment.text and lost(n, answers):
+                ids = self.segmenter.tokenizer.encode(text)
+                again[n] = segment._replace(text=text, ids=ids, entries=())
+        answered = self.run([Job([segment.ids], self.config) for segment in again.values()])
+        for (n, segment), answers in zip(again.items(), answered, strict=True):
+            answers = [segment.dress(answer) for answer in answers]
+            if len(lost(n, answers)) < len(lost(n, parts[n].translations)):
+                mended[n] = Part(segment, answers)
+        for n, (segment, answers) in enumerate(mended):
+            if not segment.ids:
+                continue
+            best, words = answers[0].text, lost(n, answers)
+            text = numbers.polish(sources[n], numbers.put_right(sources[n], best) or best)
+            text = "" if segment.raised or text == best else text
+            if words or text:
                 # A beam of 1 is one for each digit that is there: five times as quick as 4, and as
                 # good.
-                must = (*self.config.must, *lost)
+                must = (*self.config.must, *words)
                 wish = replace(self.config, must=must, alternatives=1, beams=1)
                 jobs[n] = Job([segment.ids], wish, True, text)
-        mended = list(parts)
-        for n, answers in zip(jobs, self.run([*jobs.values()]), strict=True):
-            segment, before = parts[n]
-            old, new = (
-                len(numbers.find_lost(segment.text, some[0].text)) if some else torch.inf
-                for some in (before, answers)
-            )
-            if new < old:
-                both = [segment.dress(answers[0]), *before]
-                mended[n] = Part(segment, both[: self.config.alternatives])
+        for n, found in zip(jobs, self.run([*jobs.values()]), strict=True):
+            segment, before = mended[n]
+            new = [segment.dress(answer) for answer in found]
+            if new and (jobs[n].text or len(lost(n, new)) < len(lost(n, before))):
+                mended[n] = Part(segment, [*new, *before][: self.config.alternatives])
         return mended
 
     def add_others(self, parts: Sequence[Part]) -> list[Part]:
@@ -172,6 +264,25 @@ class Translator:
                 texts.setdefault(other.text, other)
             several[n] = Part(segment, [*texts.values()][: self.config.alternatives])
         return several
+
+    def hold_terms(self, parts: Sequence[Part]) -> list[Part]:
+        """Parts whose translations hold the terms of the glossary, as far as they can be had."""
+        assert self.glossary is not None
+        jobs = dict[tuple[int, int], Job]()
+        for n, (segment, answers) in enumerate(parts):
+            terms = tuple(self.glossary.find(segment.text)) if segment.ids else ()
+            for m, answer in enumerate(answers):
+                if lacks_terms(answer.text, terms):
+                    text = self.kit.text(without_end(answer.tokens, self.kit.stops))
+                    jobs[n, m] = Job([segment.ids], self.config, True, text, terms, segment)
+        held = [list(part.translations) for part in parts]
+        for (n, m), answers in zip(jobs, self.run([*jobs.values()]), strict=True):
+            held[n][m : m + len(answers)] = [parts[n].segment.dress(answer) for answer in answers]
+        best = [{answer.text: answer for answer in reversed(answers)} for answers in held]
+        return [
+            Part(part.segment, [*texts.values()][::-1])
+            for part, texts in zip(parts, best, strict=True)
+        ]
 
     # Batches ------------------------------------------------------------------------------------
 
@@ -206,9 +317,11 @@ class Translator:
     def do(self, job: Job) -> list[list[TargetText]]:
         """What becomes of each source of a job."""
         search = SentenceSearch(self.kit, job.config, self.strict)
-        if job.text:
-            return search.look(job.rows, [search.judge(row, job.text) for row in job.rows])
         try:
+            if job.terms and self.glossary is not None:
+                return search.look(job.rows, [put_terms(search, self.glossary, job)])
+            if job.text:
+                return search.look(job.rows, [search.judge(row, job.text) for row in job.rows])
             if job.best is not None:
                 return [search.others(job.rows[0], job.best)]
             return search.translate(job.rows)
@@ -249,7 +362,7 @@ class SentenceSearch:
         return TargetText(self.kit.text(found.tokens), found.logprob, found.tokens, found.logprobs)
 
     def look(
-        self, rows: Sequence[Row], answers: Sequence[TargetText], memory: Memory | None = None
+        self, rows: Sequence[Row], answers: Sequence[TargetText], memory: Encoded | None = None
     ) -> list[list[TargetText]]:
         """Answers, with what each of their tokens saw where that is asked for; a list of each."""
         if not self.config.doubt:
@@ -274,7 +387,7 @@ class SentenceSearch:
         self,
         rows: Sequence[Row],
         answers: Sequence[TargetText],
-        memory: Memory | None,
+        memory: Encoded | None,
         which: Collection[int],
     ) -> list[TargetText]:
         """Translations, of which some get another word for the first that is made up.
@@ -298,7 +411,7 @@ class SentenceSearch:
             return list(answers)
         owner = torch.tensor([n for n, _, _ in turns])
         if memory is not None:
-            memory = Memory(memory.x[owner], None if memory.real is None else memory.real[owner])
+            memory = Encoded(memory.x[owner], None if memory.real is None else memory.real[owner])
         begin = kit.batch([list(rows[0])]).ids[0].tolist()
         sources = [list(rows[n]) for n, _, _ in turns]
         old = torch.tensor([[answers[n].tokens[place]] for n, place, _ in turns])
@@ -330,7 +443,7 @@ class SentenceSearch:
                 logits = kit.run_batch(batch, None, self.strict)
             else:
                 real = None if memory.real is None else memory.real[chosen]
-                read = Memory(memory.x[chosen], real)
+                read = Encoded(memory.x[chosen], real)
                 logits = kit.model.score(kit.model.decode(batch.ids, read, batch.mask))
             for (n, _, tokens), log in zip(best, logits, strict=True):
                 own = log[: len(tokens)].float().log_softmax(-1)
@@ -340,7 +453,11 @@ class SentenceSearch:
         return mended
 
     def search(
-        self, rows: Sequence[Row], banned: Phrases, beam: BeamConfig, memory: Memory | None = None
+        self,
+        rows: Sequence[Row],
+        banned: Phrases,
+        beam: BeamConfig,
+        memory: Encoded | None = None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each row, at least one."""
         limits = [self.limit(row) for row in rows]

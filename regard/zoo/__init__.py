@@ -9,7 +9,10 @@ from pathlib import Path
 from regard.errors import DataError, UsageError
 
 HOME = Path(__file__).parent
-KNOWN = {"fr-en": "translates French into English"}
+KNOWN = {
+    "en-fr": "translates English into French",
+    "fr-en": "translates French into English",
+}
 """What the models of the project do; an installation may lack some."""
 PAIR = re.compile(r"[A-Za-z]{2,3}[-_][A-Za-z]{2,3}")  # what names two languages, such as de-en
 

@@ -10,6 +10,7 @@ import torch
 
 from regard.decode.beam import BeamConfig, length_penalty
 from regard.decode.constraints import (
+    LexicalSearch,
     StopText,
     at_least,
     ban,
@@ -201,3 +202,11 @@ def test_a_word_that_goes_on_does_not_count():
     assert holds(tuple(found.tokens), (4,), joins)
     (found, *_) = lexical_beam(Toy(rule), START, 4, {0}, BeamConfig(2), [(4,)])
     assert 4 in found.tokens and not holds(tuple(found.tokens), (4,), joins)
+
+
+def test_words_that_must_be_there_are_searched_where_the_column_is() -> None:
+    search = LexicalSearch(BeamConfig(2), frozenset({0}), [(2,)])
+    state = search.begin(torch.zeros(1, 1, dtype=torch.long, device="meta"), [3], 3)
+    state = search.advance(state, LOGITS[:1])
+    assert state.parent is not None
+    assert state.column.device == state.parent.device  # rows of the cache are chosen by it

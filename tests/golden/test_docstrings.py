@@ -44,6 +44,7 @@ OTHERS = {  # where a command needs another one
     "look patch": {"pairs.tsv": "prompts"},
     "look explain": {"folder": "names"},
     "train shortlist": {"folder": "t5"},
+    "train memory": {"folder": "t5"},
     "info": {"gpt2": None},
     "plan": {"gpt2": None},
 }

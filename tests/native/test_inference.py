@@ -16,14 +16,16 @@ from torch import Tensor
 from regard.decode.beam import BeamConfig
 from regard.kit import Kit
 from regard.model import presets
+from regard.model.int8 import find_kernel
 from regard.model.model import Model
 from regard.model.precision import set_precision
-from regard.native import inference
+from regard.native import build, inference
 from regard.native.build import NativeLibrary
 from regard.native.inference import (
     attend,
     continuations,
     find_native,
+    normalise,
     pack_native,
     reorder,
     row_summary,
@@ -213,17 +215,82 @@ def test_threads_change_no_bit() -> None:
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 
 
+def look_again() -> None:
+    find_native.cache_clear()
+    find_kernel.cache_clear()
+
+
 @pytest.fixture
 def afresh() -> Iterator[None]:
     """Look for the kernels again, and once more afterwards."""
-    find_native.cache_clear()
+    look_again()
     yield
-    find_native.cache_clear()
+    look_again()
+
+
+@pytest.mark.usefixtures("afresh")
+@pytest.mark.skipif(build.find_level() != "avx512", reason="no AVX-512 VNNI to compare with")
+def test_both_kinds_of_vectors_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, lists = 3 * randn(13, 112), []
+    rows[1] = 0
+    rows[2] = rows[2].abs()  # one sign: the largest sums
+    rows[3, 5] = torch.inf
+    rows[4, 5] = torch.nan
+    weight = (60 * randn(77, 112)).clamp(-127, 127).to(torch.int8)
+    weight[3], weight[4] = 127, -127
+    q, k, v = parts_of_attention(2, 1, 7, 21, 32, "slots")
+    mask = torch.arange(21).expand(2, 1, 1, 21) < torch.tensor([20, 9])[:, None, None, None]
+    logits = 9 * randn(5, 131)
+    logits[0, 7:90] = -torch.inf
+    for level in ("avx512", "avx2"):
+        monkeypatch.setenv("REGARD_NATIVE", level)
+        look_again()
+        assert build.find_level() == level
+        assert find_kernel().pack is pack_native
+        many, one = attend(q, k, v, mask, False, 0.3), attend(q[:, :, :1], k, v, mask, False, 0.3)
+        norm, summary = normalise(rows, rows[0], rows[5], 1e-5), row_summary(logits, 64)
+        assert many is not None and one is not None and norm is not None and summary is not None
+        product = pack_native(
+            weight, torch.rand(77, generator=torch.Generator().manual_seed(1)), rows[0, :77], 127
+        )
+        lists.append([product(rows), many, one, norm, *summary])
+    for first, second in zip(*lists, strict=True):
+        assert torch.equal(first.nan_to_num(7), second.nan_to_num(7))
+
+
+@pytest.mark.usefixtures("afresh")
+@pytest.mark.skipif(not build.find_level(), reason="no vectors that kernels are written for")
+def test_files_of_a_wheel_need_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if build.compile_source("inference.c", build.find_level(), tmp_path / "built") is None:
+        pytest.skip("no compiler to make them with")
+    monkeypatch.setattr(build, "BUILT", tmp_path / "built")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_native().library is not None and not (tmp_path / "cache").exists()
+
+
+def test_levels_are_those_of_the_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    listed = tmp_path / "cpuinfo"
+    monkeypatch.setattr(build, "CPU", listed)
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.delenv("REGARD_NATIVE", raising=False)
+    assert build.find_level() == ""  # no such file
+    wide = "avx512f avx512bw avx512vl avx512dq avx512_vnni"
+    for flags, level in (("fma", ""), ("fma avx2", "avx2"), (f"fma avx2 {wide}", "avx512")):
+        listed.write_text(f"model name: a CPU\nflags : sse2 {flags}\n")
+        assert build.find_level() == level
+    monkeypatch.setenv("REGARD_NATIVE", "avx2")
+    assert build.find_level() == "avx2"
+    listed.write_text("flags : sse2\n")
+    assert build.find_level() == ""  # what is asked for must be there
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert build.find_level() == ""
 
 
 @pytest.mark.usefixtures("afresh")
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(inference, "suits", lambda: True)
+    monkeypatch.setattr(build, "find_level", lambda: "avx2")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_native() == NativeLibrary(None, "no C compiler (cc) on this machine")
@@ -238,7 +305,7 @@ def test_a_compiler_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     broken = tmp_path / "cc"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(inference, "suits", lambda: True)
+    monkeypatch.setattr(build, "find_level", lambda: "avx2")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     found = find_native()
@@ -251,7 +318,7 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(user: int) -> None:
         raise KeyError(user)
 
-    monkeypatch.setattr(inference, "suits", lambda: True)
+    monkeypatch.setattr(build, "find_level", lambda: "avx2")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr("pwd.getpwuid", unknown)

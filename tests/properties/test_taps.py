@@ -478,8 +478,11 @@ def test_their_embedding_is_ours_where_no_positions_are_added(every_preset):
     assert list(seen) == ["decoder.embed", "decoder.blocks.0.attn.q"]
     with pytest.raises(UsageError, match="names or patterns"):
         every_preset.run([[1, 2]], taps=3)
-    with pytest.raises(UsageError, match="a tensor or a number"):
+    with pytest.raises(UsageError, match=r"regard.patch\(None\)"):
         regard.patch(None)
+    for edit in (regard.add, regard.mean, regard.resample, regard.resample_from):
+        with pytest.raises(UsageError, match="editing an activation: regard.*'x'"):
+            edit("x")
 
 
 @on("t5")

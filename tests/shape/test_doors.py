@@ -15,6 +15,7 @@ import pytest
 import regard
 from regard.cli.commands import COMMANDS, GROUPS, PANELS
 from regard.cli.main import main
+from regard.errors import UsageError
 from regard.verbs import FLAT, Count, marks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,6 +66,15 @@ def test_no_function_has_the_name_of_a_module_beside_it():
         function = command.load()
         name, folder = function.__name__, ROOT / function.__module__.replace(".", "/")
         assert not (folder / f"{name}.py").exists() and not (folder / name).exists(), command.name
+
+
+def test_what_is_no_path_and_no_config_is_refused():
+    with pytest.raises(UsageError, match="calling fill: model = 3"):
+        regard.fill(3, "a [MASK]")
+    with pytest.raises(UsageError, match="calling ladder: data = None"):
+        regard.ladder(None)
+    with pytest.raises(UsageError, match="expected: a TrainConfig"):
+        regard.train.lm("tale.txt", config={"steps": 3})
 
 
 def is_number(hint):

@@ -15,7 +15,7 @@ from regard.model.batch import Batch
 from regard.model.config import ModelConfig
 from regard.model.model import Model
 from regard.model.presets import gpt2, llama, transformer
-from regard.native import inference as shared
+from regard.native import build
 from regard.native import training as native
 from regard.train.cpu import NativeAttention, NativeMLP, OneDNNLinear, train_on_cpu
 from regard.train.objectives import token_loss
@@ -250,7 +250,7 @@ def test_what_does_not_fit_the_kernel_is_left_to_torch() -> None:
 def test_nothing_is_compiled_for_a_machine_that_cannot_run_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(shared, "suits", lambda: False)
+    monkeypatch.setattr(build, "find_level", lambda: "avx2")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert native.library.__wrapped__() is None
     assert not list(tmp_path.iterdir())

@@ -9,12 +9,20 @@ from typing import Any
 import pytest
 
 import regard
+from regard.errors import DataError
 from regard.kit import Kit
 from regard.tokens.trainers import train_tokenizer
 from regard.translation import segment
 from regard.translation.config import TranslateConfig
-from regard.translation.document import Document, Part, Segment, TargetText, join
-from regard.translation.normalise import is_copied, recased, tidy
+from regard.translation.document import Document, Mark, Part, Segment, TargetText, join
+from regard.translation.markup import find_windows, take_marks, wrap
+from regard.translation.normalise import (
+    guess_language,
+    is_copied,
+    other_language,
+    recased,
+    tidy,
+)
 from regard.translation.repair import NUMBERS_FILE
 from regard.translation.segment import Segmenter
 from regard.translation.translator import SentenceSearch, Translator
@@ -129,9 +137,9 @@ def test_the_vocabulary_knows_which_words_have_capitals() -> None:
 
 
 def test_tags_and_cells_stand_between_texts(kit: Kit, echo: list[str]) -> None:
-    assert said(kit, "<p>Le chat <b>dort</b>.</p>") == "<p><0:Le chat> <b><0:dort></b>.</p>"
+    assert said(kit, "<p>Le chat</p><p>dort.</p>") == "<p><0:Le chat></p><p><0:dort.></p>"
     assert said(kit, "| Nom | Prix |") == "| <0:Nom> | <0:Prix> |"
-    assert said(kit, "Le *chat* **dort**.") == "<0:Le chat dort.>"
+    assert said(kit, "Le chat\tIl dort.\t\t42") == "<0:Le chat>\t<0:Il dort.>\t\t42"
     assert said(kit, "2 * 3 et 4*5") == "<0:2 * 3 et 4*5>"
     assert said(kit, "Un\0chat") == "<0:Un chat>"
 
@@ -143,6 +151,126 @@ def test_other_languages_are_left_alone(
     assert said(kit, text).count("<0:") == 2  # whose language is not known
     monkeypatch.setitem(kit.config, "languages", ["fr", "en"])
     assert said(kit, text) == "This is the house of my father. <0:C'est la maison de mon père.>"
+    monkeypatch.setitem(kit.config, "languages", ["en", "fr"])
+    text = "A man sits on a bench. As soon as a dog… C'est la maison de mon père."
+    copied = " C'est la maison de mon père."  # on, a and as are French words too
+    assert said(kit, text) == f"<0:A man sits on a bench.> <0:As soon as a dog…>{copied}"
+
+
+def test_a_clause_in_another_language_comes_back_as_it_was(
+    kit: Kit, echo: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(kit.config, "languages", ["fr", "en"])
+    text = "Comme il dit : To be or not to be, that is the question."
+    assert said(kit, text) == f"<0:{text}>"  # kept by the translation
+    real: Any = SentenceSearch.translate
+
+    def rewrite(*given: Any) -> list[list[TargetText]]:
+        return [[t._replace(text=t.text.replace("be", "was")) for t in r] for r in real(*given)]
+
+    monkeypatch.setattr(SentenceSearch, "translate", rewrite)
+    assert said(kit, text) == "<0:Comme il dit :> To be or not to be, that is the question."
+    text = "Il lit « I have to be at the house » dans le jardin."
+    assert said(kit, text) == "<0:Il lit> « I have to be at the house » <0:dans le jardin.>"
+    assert said(kit, "Il lit « le livre » ici.") == "<0:Il lit « le livre » ici.>"
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Wo ist der Bahnhof?", "de"),
+        ("Guten Morgen!", "de"),
+        ("La casa es muy grande.", "es"),
+        ("¿Cómo estás?", "es"),
+        ("Non so cosa fare.", "it"),
+        ("O meu irmão vive no Porto.", "pt"),
+        ("Ik hou van je.", "nl"),
+        ("I can't see you.", "en"),
+        ("Il me l'a dit.", ""),
+        ("Tom est à Berlin avec Müller.", ""),
+        ("Le quatre-quatre est au garage.", ""),
+        ("Non !", ""),
+        ("le 4e jour, E579, -i", ""),
+    ],
+)
+def test_the_language_of_short_texts(text: str, language: str) -> None:
+    assert other_language(text, "fr") == language
+    assert guess_language(text) in (language or "fr", None)
+
+
+def test_a_text_in_another_language_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ["Bonjour.", "Ich habe heute keine Zeit.", "Wo ist der Hund?"]
+    with regard.settings(quiet=False):
+        texts = [answer.text for answer in regard.translate(lines)]
+    assert texts[1:] == lines[1:] and texts[0] != lines[0]
+    assert "look like German, not French, and stay so: 2" in capsys.readouterr().err
+    with pytest.raises(DataError, match="text 2.*Ich habe.*German") as error:
+        list(regard.translate(lines, strict_language=True))
+    assert error.value.exit_code == 3
+    assert regard.translate("Bonjour.", strict_language=True).text == texts[0]
+
+
+def test_columns_stay_columns() -> None:
+    cells = regard.translate("\tBonjour\t\tMerci  beaucoup\t").text.split("\t")
+    assert cells == ["", "Hello", "", "Thank you very much", ""]
+
+
+# Markup -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "bare", "marks"),
+    [
+        ("Le **chat** *dort*.", "Le chat dort.", [(3, 7, "**", "**"), (8, 12, "*", "*")]),
+        (
+            'Le <b>chat <i class="x">noir</i></b> dort.',
+            "Le chat noir dort.",
+            [(3, 12, "<b>", "</b>"), (8, 12, '<i class="x">', "</i>")],
+        ),
+        ("Le [chat](a.html) dort.", "Le chat dort.", [(3, 7, "[", "](a.html)")]),
+        ("**Le *chat* dort.", "Le chat dort.", [(0, 13, "**", ""), (3, 7, "*", "*")]),
+        ("Le chat dort.</b>", "Le chat dort.", [(0, 13, "", "</b>")]),
+        ("2 * 3 et 4*5 snake_case a_b", "2 * 3 et 4*5 snake_case a_b", []),
+    ],
+)
+def test_marks_are_taken(text: str, bare: str, marks: list[tuple[Any, ...]]) -> None:
+    assert take_marks(text) == (bare, tuple(Mark(*mark) for mark in marks))
+
+
+@pytest.mark.parametrize(
+    ("links", "expected"),
+    [
+        ([(0, 0), (1, 2), (2, 1), (3, 3)], "A *b* **c** d"),
+        ([(0, 0), (1, 1), (2, 1), (3, 3)], "A ***b*** c d"),
+        ([(1, 0), (1, 3), (2, 1), (3, 2)], "**A** *b* c d"),
+        ([(1, 1), (1, 2), (2, 0)], "*A* **b c** d"),
+        ([], "***A b c d***"),
+    ],
+)
+def test_marks_are_put_around_what_came_from_theirs(
+    links: list[tuple[int, int]], expected: str
+) -> None:
+    """Of a b c d, where b is bold and c in italics; none is lost and none crosses another."""
+    marks = [Mark(2, 3, "**", "**"), Mark(4, 5, "*", "*")]
+    windows = find_windows(marks, [(0, 1), (2, 3), (4, 5), (6, 7)], links)
+    assert wrap("A b c d", [(0, 1), (2, 3), (4, 5), (6, 7)], marks, windows) == expected
+
+
+def test_marks_stay_with_their_words() -> None:
+    texts = {
+        "Il a dit **bonjour** à *tous* les enfants.": "He said **hello** to *all* the children.",
+        "Le <b>chat noir</b> dort.": "The <b>black cat</b> is sleeping.",
+        "Il a dit « bonjour » à tous.": 'He said "hello" to everyone.',
+        "Voir § 5 de la loi.": "See § 5 of the law.",
+    }
+    for source, expected in texts.items():
+        for mark in ("**", "*", "<b>", "</b>", "§"):
+            translated = regard.translate(source).text
+            assert translated.count(mark) == expected.count(mark), translated
+        assert translated.count('"') == expected.count('"')
+    source = "La **route** est [fermée](http://a.fr/b), dit <i>Marie</i>."
+    translated = regard.translate(source).text
+    assert all(mark in translated for mark in ("**road", "[closed](http://a.fr/b)", "<i>Mar"))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +281,8 @@ def test_other_languages_are_left_alone(
         ("Il mange ?", "Il mange ?", "Il mange ?"),
         ("LE CHAT DORT", "Le chat dort.", "LE CHAT DORT"),
         ("Il pleut. Le chat dort 😀", "Le chat dort.", "Il pleut. Le chat dort 😀"),
-        ("Le <b>chat</b> dort", "chat", "Le <b>chat</b> dort"),  # no sentences of their own
+        ("Le <b>chat</b> dort", "Le chat dort.", "<b>Le chat dort</b>"),  # it is not known where
+        ("Le chat\tle chien", "le chien.", "Le chat\tle chien"),  # cells are sentences
         ("le train 3,5", "le train 3,5.", "le train 3,5"),
         ("Le chat a.b", "Le chat a.b.", "Le chat a.b."),  # the stop of an abbreviation
     ],

@@ -56,8 +56,8 @@ def test_a_name_opens_the_folder_and_a_local_folder_comes_first(home: Path) -> N
 def test_the_commands_know_it(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kit = save(home / "fr-en", 1)
     assert main(["models", "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["models"]
-    assert row["name"] == "fr-en" and row["folder"] == str(home / "fr-en")
+    rows = {row["name"]: row["folder"] for row in json.loads(capsys.readouterr().out)["models"]}
+    assert rows["fr-en"] == str(home / "fr-en") and rows["en-fr"] is None
     assert main(["models"]) == 0 and "French into English" in capsys.readouterr().out
     assert main(["info", "fr-en", "--json"]) == 0
     count = sum(p.numel() for p in kit.model.parameters())

@@ -1,0 +1,220 @@
+"""Dictionary: what a rare word or an idiom means, and hints that a translator reads.
+
+A hint stands in the source, right after the words that it is for: several translations of which one
+may suit, or one that must be written. A model that was trained with hints writes it in the form
+that the sentence needs: entarté, pie or throw a pie at → threw a pie at.
+"""
+
+from __future__ import annotations
+
+import lzma
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from regard.data.word_frequencies import Span, key, word_spans, words
+from regard.errors import DataError
+
+ENTRIES_FILE = "dictionary.tsv.xz"
+"""Beside the weights: the rarest word of a headword, the headword, its translations, TABs between
+them and " | " between translations; lines in the order of their bytes, in lower case."""
+FORMS_FILE = "forms.tsv.xz"
+"""Beside the weights: inflected form TAB lemma, in the order of the bytes."""
+SELDOM = 5  # a word that training had less often needs a hint; commoner ones fare worse with it
+STEM, ENDING = 3, 2  # letters of a word that stay, and that an inflection may change
+CHOICES = 4  # translations in a hint
+Others = Callable[[str], Sequence[str]]
+"""What else a word may become, by examples."""
+MOST = 1 << 27  # bytes of either: a small file may unpack to any size
+SOFT, FIRM, OR, CLOSE = "\x0e", "\x11", "\x10", "\x0f"
+"""Marks of hints. Texts have none: what a user writes with them is read as blanks."""
+GAP = 1  # words that may stand between two of an idiom: poser encore un lapin
+OPEN = frozenset({"quelqu'un", "quelque", "chose", "someone", "something", "one's", "qqn", "qqch"})
+"""Words of a headword that stand for any other."""
+
+
+class Entry(NamedTuple):
+    """A headword that stands in a sentence."""
+
+    first: int
+    """Its first word."""
+    last: int
+    headword: str
+    translations: list[str]
+    """The one that most sources agree on first."""
+
+
+class SortedLines:
+    """Lines in the order of their bytes: found by bisection, never taken apart as a whole."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def starting(self, prefix: str) -> Iterator[list[str]]:
+        """The fields of each line that starts so."""
+        data, want = self.data, prefix.encode()
+        low, high = 0, len(data)
+        while low < high:
+            start = max(low, data.rfind(b"\n", low, (low + high) // 2) + 1)
+            if data[start : start + len(want)] < want:
+                low = data.index(b"\n", start) + 1
+            else:
+                high = start
+        while data.startswith(want, low):
+            end = data.index(b"\n", low)
+            yield data[low:end].decode().split("\t")
+            low = end + 1
+
+
+class Dictionary:
+    """Headwords, their translations, and the lemmas of inflected forms."""
+
+    def __init__(self, entries: bytes, forms: bytes) -> None:
+        self.entries, self.forms = SortedLines(entries), SortedLines(forms)
+        self.lemmas = lru_cache(1 << 16)(self._lemmas)
+        self.headwords = lru_cache(1 << 16)(self._headwords)
+
+    def _lemmas(self, word: str) -> tuple[str, ...]:
+        """A word in lower case, and what it may be a form of."""
+        lemmas = (lemma for _, lemma in self.forms.starting(f"{word}\t"))
+        return tuple(dict.fromkeys((word, *lemmas)))
+
+    def _headwords(self, word: str) -> list[tuple[list[str], list[str]]]:
+        """(Words, translations) of each headword whose rarest word is this one."""
+        return [
+            (headword.split(" "), translations.split(" | "))
+            for lemma in self.lemmas(word)
+            for _, headword, translations in self.entries.starting(f"{lemma}\t")
+        ]
+
+    def find(self, words: Sequence[str]) -> list[Entry]:
+        """Headwords that stand in a sentence, idioms first; no word is in two of them."""
+        words = [key(word) for word in words]
+        entries = dict[tuple[int, int], Entry]()
+        for n, word in enumerate(words):
+            for headword, translations in self.headwords(word):
+                if span := self.place(words, n, headword):
+                    old = entries.get(span)
+                    known = old.translations if old else []
+                    both = list(dict.fromkeys([*known, *translations]))
+                    entries[span] = Entry(*span, " ".join(headword), both)
+        ranked = sorted(entries.values(), key=lambda e: (-len(e.headword.split(" ")), e.first))
+        taken, kept = set[int](), list[Entry]()
+        for entry in ranked:
+            inside = set(range(entry.first, entry.last + 1))
+            if not taken & inside:
+                taken |= inside
+                kept.append(entry)
+        return sorted(kept)
+
+    def place(
+        self, words: Sequence[str], n: int, headword: Sequence[str]
+    ) -> tuple[int, int] | None:
+        """Where a headword stands whose rarest word is the nth of a sentence, if it does."""
+        if len(headword) == 1:
+            return n, n
+        anchors = [k for k, part in enumerate(headword) if part in self.lemmas(words[n])]
+        for k in anchors:
+            first = self.walk(words, n, headword[:k][::-1], -1)
+            last = self.walk(words, n, headword[k + 1 :], 1)
+            if first is not None and last is not None:
+                return first, last
+        return None
+
+    def walk(self, words: Sequence[str], at: int, parts: Sequence[str], step: int) -> int | None:
+        """The place of the last of these words, in their order from `at` on; None without one."""
+        for part in parts:
+            if part in OPEN:
+                continue
+            near = (at + step * far for far in range(1, GAP + 2))
+            inside = (n for n in near if 0 <= n < len(words))
+            at = next((n for n in inside if part in self.lemmas(words[n])), -1)
+            if at < 0:
+                return None
+        return at
+
+
+def read_dictionary(files: Mapping[str, bytes]) -> Dictionary | None:
+    """The dictionary of a model's folder; None where there is none."""
+    if not {ENTRIES_FILE, FORMS_FILE} <= files.keys():
+        return None
+    return Dictionary(*(unpack(files[name], name) for name in (ENTRIES_FILE, FORMS_FILE)))
+
+
+def unpack(data: bytes, name: str) -> bytes:
+    """A packed file of lines."""
+    unpacker = lzma.LZMADecompressor()
+    try:
+        text = unpacker.decompress(data, MOST)
+        if not unpacker.eof or not text.endswith(b"\n"):
+            raise ValueError(f"{len(text):,} bytes without an end")
+        return text
+    except (ValueError, EOFError, lzma.LZMAError) as error:
+        expected = "lines of words with TABs between them, packed by xz"
+        raise DataError(f"reading {name}", str(error), expected) from None
+
+
+class Hinter:
+    """Writes hints into sentences for a model that was trained to read them."""
+
+    def __init__(self, dictionary: Dictionary, counts: Mapping[str, int], others: Others) -> None:
+        self.dictionary, self.counts, self.others = dictionary, counts, others
+
+    def find(self, text: str) -> list[Entry]:
+        """Entries of rare words, and of idioms, with what they became elsewhere."""
+        listed = words(text)
+        entries = []
+        for entry in self.dictionary.find(listed):
+            word = key(listed[entry.first])
+            alone = entry.first == entry.last
+            if alone and self.counts.get(word, 0) >= SELDOM:
+                continue
+            more = self.others(word) if alone else []
+            best = list(dict.fromkeys([*entry.translations[:CHOICES], *more[:1]]))
+            entries.append(entry._replace(translations=best))
+        return entries
+
+
+def write_hints(text: str, entries: Sequence[Entry]) -> str:
+    """A text with a hint after each of these entries."""
+    spans = word_spans(text)
+    for entry in reversed(entries):
+        end = spans[entry.last][1]
+        text = text[:end] + hint(entry.translations) + text[end:]
+    return text
+
+
+def plain_spans(text: str, spans: Sequence[Span]) -> list[Span]:
+    """Where tokens of a text with hints stand in the text without.
+
+    A token of a hint stands where the word ends that it is for.
+    """
+    places, at, inside = list[int](), 0, False
+    for letter in text:
+        places.append(at)
+        inside = inside or letter in (SOFT, FIRM)
+        at += not inside
+        inside = inside and letter != CLOSE
+    places.append(at)
+    both = [(places[start], places[end]) for start, end in spans]
+    return [(start, end) if start < end else (start - 1, end) for start, end in both]
+
+
+def hint(translations: Sequence[str], firm: bool = False) -> str:
+    """Translations as they stand in a source, after the words that they are for."""
+    marked = OR.join(f" {translation}" for translation in translations)
+    return f"{FIRM if firm else SOFT}{marked}{CLOSE}"
+
+
+def holds(text: str, entry: Entry) -> bool:
+    """Whether a text has the longest word of one of an entry's translations, in any inflection."""
+    longest = (max(words(key(one)), key=len) for one in entry.translations)
+    stems = tuple(word[: max(STEM, len(word) - ENDING)] for word in longest)
+    return any(word.startswith(stems) for word in words(key(text)))
+
+
+def shared_word(entry: Entry) -> str:
+    """The word that most of an entry's translations have; of equals the longest of the first."""
+    counts = Counter(word for one in entry.translations for word in {*words(one)})
+    return max(words(entry.translations[0]), key=lambda word: (counts[word], len(word)))

@@ -1,0 +1,144 @@
+"""Dictionaries: words found through their lemmas, idioms, and hints in a source."""
+
+from __future__ import annotations
+
+import lzma
+import random
+
+import pytest
+
+from regard.data.word_frequencies import words
+from regard.errors import DataError
+from regard.kit import Kit
+from regard.tokens.trainers import train_tokenizer
+from regard.translation import translate, translator
+from regard.translation.config import TranslateConfig
+from regard.translation.dictionary import (
+    ENTRIES_FILE,
+    FORMS_FILE,
+    Dictionary,
+    Entry,
+    Hinter,
+    SortedLines,
+    hint,
+    holds,
+    plain_spans,
+    read_dictionary,
+    shared_word,
+    write_hints,
+)
+from tests.translation.test_translator import made
+
+
+@pytest.fixture
+def kit() -> Kit:
+    """A translator of random weights with a dictionary, that is said to read hints."""
+    lines = ["le lapin a entarté le chat", "the rabbit threw a pie at the cat"]
+    tokenizer = train_tokenizer(lines, "bpe", 300, specials=("pad", "eos"), wrap="eos")
+    kit = made(tokenizer)
+    kit.files, kit.config["hints"] = dict(FILES), True
+    return kit
+
+
+def packed(*lines: str) -> bytes:
+    return lzma.compress(b"".join(sorted(f"{line}\n".encode() for line in lines)))
+
+
+FILES = {
+    ENTRIES_FILE: packed(
+        "entarter\tentarter\tpie | throw a pie at",
+        "lapin\tlapin\trabbit | bunny",
+        "lapin\tposer un lapin\tstand someone up",
+        "cafard\tavoir le cafard\thave the blues",
+        "œil\tœil\teye",
+    ),
+    FORMS_FILE: packed("entarté\tentarter", "posé\tposer", "a\tavoir", "yeux\tœil", "posa\tposer"),
+}
+
+
+def dictionary() -> Dictionary:
+    opened = read_dictionary(FILES)
+    assert opened is not None
+    return opened
+
+
+def test_lines_are_found_as_by_reading_all_of_them() -> None:
+    draw = random.Random(0)
+    keys = ["".join(draw.choices("aàbé", k=draw.randint(1, 3))) for _ in range(300)]
+    rows = sorted(f"{word}\t{n}".encode() for n, word in enumerate(keys))
+    table = SortedLines(b"\n".join(rows) + b"\n")
+    for word in {*keys, "", "z", "aaaa", "0"}:
+        slow = [row.decode().split("\t") for row in rows if row.startswith(f"{word}\t".encode())]
+        assert [*table.starting(f"{word}\t")] == slow
+    assert [*SortedLines(b"").starting("a")] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("Il m'a entarté.", [Entry(3, 3, "entarter", ["pie", "throw a pie at"])]),
+        ("Un lapin.", [Entry(1, 1, "lapin", ["rabbit", "bunny"])]),
+        ("Il m'a posé un lapin.", [Entry(3, 5, "poser un lapin", ["stand someone up"])]),
+        ("Il posa encore un lapin.", [Entry(1, 4, "poser un lapin", ["stand someone up"])]),
+        ("Posé sur un grand et gros lapin.", [Entry(6, 6, "lapin", ["rabbit", "bunny"])]),
+        ("Il A LE CAFARD", [Entry(1, 3, "avoir le cafard", ["have the blues"])]),
+        ("Les yeux d'un chat", [Entry(1, 1, "œil", ["eye"])]),
+        ("", []),
+    ],
+)
+def test_headwords_of_a_sentence(text: str, entries: list[Entry]) -> None:
+    assert dictionary().find(words(text)) == entries
+
+
+def test_hints_stand_after_rare_words_alone() -> None:
+    hinter = Hinter(dictionary(), {"lapin": 1000}, lambda word: ["hit by a pie"])
+    text = "Le lapin a entarté l'œil."
+    entries = hinter.find(text)
+    assert [entry.headword for entry in entries] == ["entarter", "œil"]
+    assert write_hints(text, entries) == (
+        "Le lapin a entarté\x0e pie\x10 throw a pie at\x10 hit by a pie\x0f "
+        "l'œil\x0e eye\x10 hit by a pie\x0f."
+    )
+    assert hint(["eye"], firm=True) == "\x11 eye\x0f"
+
+
+def test_tokens_of_a_hint_stand_at_the_end_of_its_word() -> None:
+    text = f"un œil{hint(['eye'])} noir"
+    spans = [(0, 2), (2, 6), (6, 7), (7, 11), (11, 12), (12, 17), (0, 0)]
+    assert plain_spans(text, spans) == [(0, 2), (2, 6), (5, 6), (5, 6), (5, 6), (6, 11), (-1, 0)]
+
+
+@pytest.mark.parametrize("data", [b"no xz", lzma.compress(b"a\tb\tc"), lzma.compress(b"a\n")[:-9]])
+def test_broken_files(data: bytes) -> None:
+    with pytest.raises(DataError, match=r"dictionary\.tsv\.xz"):
+        read_dictionary(FILES | {ENTRIES_FILE: data})
+
+
+def test_a_translation_holds_an_entry_in_any_inflection() -> None:
+    entry = Entry(0, 0, "entarter", ["pie", "throw a pie at", "hit with pie"])
+    assert holds("He threw two pies.", entry) and holds("PIED", entry)
+    assert not holds("He hit me in the face.", entry)
+    assert shared_word(entry) == "pie"
+    assert shared_word(Entry(0, 0, "nuque", ["back of the neck", "nape"])) == "back"
+
+
+def test_a_model_that_reads_hints_is_given_them(kit: Kit) -> None:
+    (document,) = translator.Translator(kit, TranslateConfig(max_new=5)).translate(["Un lapin."])
+    segment = document.parts[0].segment
+    assert kit.text_tokenizer.decode(segment.ids) == f"Un lapin{hint(['rabbit', 'bunny'])}."
+    assert segment.text == "Un lapin." and segment.entries[0].headword == "lapin"
+    kit.config["hints"] = False
+    (document,) = translator.Translator(kit, TranslateConfig(max_new=5)).translate(["Un lapin."])
+    assert kit.text_tokenizer.decode(document.parts[0].segment.ids) == "Un lapin."
+
+
+def test_a_word_of_a_hint_is_written(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translator, "INSISTING", float("inf"))
+    result = translate("Il a entarté.", model=kit, explain=True, max_new=12)
+    assert "pie" in result.text.lower()
+    assert result.explain is not None
+    (entry,) = result.explain[0].entries
+    assert (entry.words, entry.headword) == ("entarté", "entarter")
+    assert "in the dictionary: entarter, pie | throw a pie at" in str(result)
+    monkeypatch.setattr(translator, "INSISTING", 0.0)  # not at any price
+    assert "pie" not in translate("Il a entarté.", model=kit, max_new=12).text.lower()
