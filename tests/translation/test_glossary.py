@@ -10,10 +10,9 @@ import regard
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.translation.config import TranslateConfig
-from regard.translation.document import Part
+from regard.translation.dictionary import hint
+from regard.translation.document import Part, Segment
 from regard.translation.glossary import (
-    HINT,
-    HINT_END,
     RULES_FILE,
     Glossary,
     lacks_terms,
@@ -160,9 +159,16 @@ def test_a_hint_in_the_source_comes_first_where_the_model_reads_them(
     row, terms = kit.text_tokenizer.encode(source), glossary.find(source)
     monkeypatch.setattr(kit.text_tokenizer, "encode_batch", asked.extend)
     monkeypatch.setattr(search, "translate", lambda rows: [[search.judge(row, answer)]])
-    job = Job([row], search.config, True, "The cats are sleeping.", tuple(terms), source)
+    job = Job(
+        [row],
+        search.config,
+        True,
+        "The cats are sleeping.",
+        tuple(terms),
+        Segment((0, 0), source, row, False),
+    )
     best = put_terms(search, glossary, job)
-    assert asked == [f"Les chats{HINT} felids{HINT_END} dorment."] and best.text == answer
+    assert asked == [f"Les chats{hint(['felids'], firm=True)} dorment."] and best.text == answer
     assert best.logprob == search.judge(row, answer).logprob  # of the source without hints
 
 
@@ -170,7 +176,7 @@ def test_a_search_for_the_term_is_made_where_nothing_can_give_way(kit: Kit) -> N
     search, glossary = SentenceSearch(kit, TranslateConfig()), Glossary({"chat": "felid"}, RULES)
     source = "Le chat."
     row, terms = kit.text_tokenizer.encode(source), glossary.find(source)
-    job = Job([row], search.config, True, "...", tuple(terms), source)
+    job = Job([row], search.config, True, "...", tuple(terms), Segment((0, 0), source, row, False))
     answer = put_terms(search, glossary, job)
     assert not lacks_terms(answer.text, terms)
 
