@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
-from itertools import islice, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -422,30 +422,33 @@ class SentenceSearch:
         batch = kit.batch(sources, [[*begin, *answers[n].tokens[:place]] for n, place, _ in turns])
         how = (PIECES, None, None, [another, *bans(self.ban)])
         pieces = search_kit(kit, batch, *how, strict=self.strict, memory=memory)
-        changed = []
-        for (n, place, whole), (word,) in zip(turns, pieces, strict=True):
-            first = place == whole.start  # its own blank does not end a word
-            new = takewhile(lambda t: kit.token_text(t)[:1].isalnum(), word.tokens[first:])
-            tokens = answers[n].tokens
-            changed.append([*tokens[:place], *word.tokens[:first], *new, *tokens[whole.stop :]])
-        batch = kit.batch(sources, [[*begin, *tokens[:-1]] for tokens in changed])
-        spots = [(n, t) for n, turn in enumerate(turns) for t in range(turn[1], len(changed[n]))]
-        at, ids = torch.tensor(spots).T, torch.tensor([[changed[n][t]] for n, t in spots])
-        if memory is None:
-            logits = kit.run_batch(batch, None, self.strict)[*at]
-        else:
-            x = kit.model.decode(batch.ids, memory, batch.mask)[*at]
-            logits = kit.model.score(x[:, None])[:, 0]  # (spots, V)
-        log = iter(logits.float().log_softmax(-1).gather(1, ids.to(logits.device))[:, 0].tolist())
-        mended, best = list(answers), {n: (len(words), torch.inf) for n, words in coined.items()}
-        for (n, place, _), tokens in zip(turns, changed, strict=True):
-            logprobs = [*answers[n].logprobs[:place], *islice(log, len(tokens) - place)]
-            answer = TargetText(kit.text(tokens), sum(logprobs), tokens, logprobs)
-            left = len(self.coined(rows[n], answer.text))
-            rank = left, -answer.logprob / self.beam.penalty(len(tokens))
-            near = answer.logprob > answers[n].logprob - LOSS
-            if near and left < len(coined[n]) and rank < best[n]:
-                mended[n], best[n] = answer, rank
+        ranked = dict[int, list[tuple[int, float, int, list[int]]]]()
+        for turn, ((n, place, whole), (word,)) in enumerate(zip(turns, pieces, strict=True)):
+            first, tokens = place == whole.start, answers[n].tokens  # its own blank ends no word
+            new = [*takewhile(lambda t: kit.token_text(t)[:1].isalnum(), word.tokens[first:])]
+            changed = [*tokens[:place], *word.tokens[:first], *new, *tokens[whole.stop :]]
+            left = len(self.coined(rows[n], kit.text(changed)))
+            logprob = sum(answers[n].logprobs[:place] + word.logprobs[: first + len(new) + 1])
+            if left < len(coined[n]):
+                ranked.setdefault(n, []).append((left, -logprob, turn, changed))
+        best = [(n, *min(candidates)[2:]) for n, candidates in ranked.items()]
+        mended = list(answers)
+        if best:
+            chosen = [turn for _, turn, _ in best]
+            batch = kit.batch(
+                [list(rows[n]) for n, _, _ in best], [[*begin, *tokens] for _, _, tokens in best]
+            )
+            if memory is None:
+                logits = kit.run_batch(batch, None, self.strict)
+            else:
+                real = None if memory.real is None else memory.real[chosen]
+                read = Encoded(memory.x[chosen], real)
+                logits = kit.model.score(kit.model.decode(batch.ids, read, batch.mask))
+            for (n, _, tokens), log in zip(best, logits, strict=True):
+                own = log[: len(tokens)].float().log_softmax(-1)
+                logprobs = own[range(len(tokens)), tokens].tolist()
+                if sum(logprobs) > answers[n].logprob - LOSS:
+                    mended[n] = TargetText(kit.text(tokens), sum(logprobs), tokens, logprobs)
         return mended
 
     def search(
