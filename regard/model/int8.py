@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.native import inference
 from regard.native.inference import pack_native
 
 LEVELS = 127  # of a weight and, where the machine adds up exactly, of an activation
@@ -50,6 +51,8 @@ def map_levels(whole: Tensor, step: Tensor, bias: Tensor | None) -> Product:
 
 def to_levels(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Weight (N, K) → whole numbers in int8, and the step of each row (N, 1)."""
+    if (levels := inference.to_levels(weight)) is not None:
+        return levels
     step = peaks(weight) / LEVELS
     whole = (weight / step).round_().nan_to_num_(0.0)  # a row of zeros has step 0
     return whole.clamp_(-LEVELS, LEVELS).to(torch.int8), step

@@ -110,6 +110,32 @@ void pack(const int8_t *weight, int64_t n, int64_t k, uint8_t *out) {
     pack_rows(weight, NULL, n, k, out);
 }
 
+// Weight (n, k) → whole numbers and the step of each row: its largest size is 127 steps. What is no
+// number is 0.
+void to_levels(const float *weight, int64_t n, int64_t k, int8_t *whole, float *step) {
+    for (int64_t r = 0; r < n; r++, weight += k, whole += k) {
+        Floats most = none();
+        Mask odd = 0;
+        for (int64_t i = 0; i < k; i += LANES) {
+            Floats v = load_some(none(), lanes(k - i), weight + i);
+            odd |= differ(v, v);
+            most = larger(most, size_of(v));
+        }
+        step[r] = odd ? NAN : largest_of(most) / LEVELS;
+        Floats by = all(step[r]);
+        for (int64_t i = 0; i < k; i += LANES) {
+            float rounded[LANES];
+            Floats v = whole_part(over(load_some(none(), lanes(k - i), weight + i), by));
+            v = pick(differ(v, v), none(), v);
+            store(rounded, v);
+            for (int64_t j = 0; j < LANES && i + j < k; j++) {
+                float x = rounded[j];  // a row of the least numbers has step 0
+                whole[i + j] = x > LEVELS ? LEVELS : x < -LEVELS ? -LEVELS : (int8_t)x;
+            }
+        }
+    }
+}
+
 // Rows as whole numbers: bytes (m, padded), the step of each, and the sum that undoes `MIDDLE`.
 typedef struct {
     int8_t *whole;

@@ -57,6 +57,8 @@ def find_native() -> NativeLibrary:
         kernels.pack.argtypes = [pointer, whole, whole, pointer]
         kernels.pack.restype = None
         kernels.product.argtypes = [pointer, MapLayout, pointer, whole, ctypes.c_int]
+        kernels.to_levels.argtypes = [pointer, whole, whole, pointer, pointer]
+        kernels.to_levels.restype = None
         kernels.normalise.argtypes = [pointer, NormLayout, pointer, whole, whole]
         kernels.normalise.restype = None
         kernels.translate.argtypes = [*[pointer] * 4, whole, pointer, pointer]
@@ -125,6 +127,17 @@ class NativeMap:
 def pack_native(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> NativeMap:
     """A map that rounds its inputs to so many levels, which are those of the kernel."""
     return NativeMap(weight, step, bias)
+
+
+def to_levels(weight: Tensor) -> tuple[Tensor, Tensor] | None:
+    """`to_levels` of model/int8.py; None where the kernel does not fit."""
+    kernels = library()
+    if kernels is None or weight.dtype != torch.float32 or not weight.is_cpu:
+        return None
+    weight = weight.contiguous()
+    whole, step = torch.empty_like(weight, dtype=torch.int8), torch.empty(len(weight), 1)
+    kernels.to_levels(weight.data_ptr(), *weight.shape, whole.data_ptr(), step.data_ptr())
+    return whole, step
 
 
 def normalise(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor | None:

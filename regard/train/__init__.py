@@ -543,7 +543,7 @@ def memory(model: File, files: Files, *, seen: Count = 10, each: Count = 3) -> L
         model: the folder of a translator, where the pairs are written; it aligns their words.
         files: sentence pairs: source TAB target, compressed or not; folders; or two files.
         seen: how often a word stands in training, at most.
-        each: pairs of each word, at most; of long ones, one.
+        each: pairs of each word, at most; a long one only where no inflection of it has any.
 
     Example:
         >>> regard.train.memory("folder", "train.tsv", seen=50).words

@@ -190,7 +190,7 @@ def _translate_groups(
     strict_language: bool,
 ) -> Iterator[Translation | Failed]:
     """The translations of each group of lines, in their order; empty lines stay so."""
-    from regard.translation.explanation import explain_part, read_words, seen_in_training
+    from regard.translation.explanation import explain_part, read_words
     from regard.translation.normalise import LANGUAGES, other_language
     from regard.translation.translator import Translator
     from regard.translation.word_choices import document_words
@@ -201,7 +201,6 @@ def _translate_groups(
     with progress("translating") as say, opened as translator:
         network = translator if isinstance(translator, Translator) else None
         language = network.segmenter.language if network else ""
-        counts = seen_in_training(network.kit) if explain and network else None
         regression = doubt_config(network.kit.config) if network else None
         for group in groups:
             size = len(group)
@@ -233,7 +232,7 @@ def _translate_groups(
                     words = document_words(network, document, readings, others)
                     if explain:
                         reasons = [
-                            explain_part(network, part, reading, counts)
+                            explain_part(network, part, reading)
                             for part, reading in zip(document.parts, readings, strict=True)
                         ]
                 result = describe(document, words, reasons, streamed)
@@ -315,17 +314,16 @@ def open_translator(
     threads = torch.get_num_threads()
     device = model.device.type if isinstance(model, Kit) else choose_device()
     several = 1 if strict else worth_workers(device, lines, workers)
-    if several > 1:
-        torch.set_num_threads(1)  # a fork would lose the others
+    torch.set_num_threads(1)  # a fork would lose the others, and to read weights they are no help
     try:
         kit = open_kit(model, precision, bool(strict))
         if kit.model.config.target is None:
             raise wrong_network(DOING, kit, "an encoder-decoder")
-        if packed_in_int8(kit.model):
-            # A second thread saves a seventh, and waits for ages where others need the cores.
-            torch.set_num_threads(1)
-            if not isinstance(model, Kit):
-                forget_weights(kit.model)
+        if not packed_in_int8(kit.model) and several == 1:
+            # In int8 a second thread saves a seventh, and waits where others need the cores.
+            torch.set_num_threads(threads)
+        if packed_in_int8(kit.model) and not isinstance(model, Kit):
+            forget_weights(kit.model)
         size = kit.model.config.head.size
         if size is not None and config.beams > size:
             note(f"{config.beams} beams, but {size} words in the vocabulary: {size} beams")

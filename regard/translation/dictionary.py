@@ -22,6 +22,7 @@ them and " | " between translations; lines in the order of their bytes, in lower
 FORMS_FILE = "forms.tsv.xz"
 """Beside the weights: inflected form TAB lemma, in the order of the bytes."""
 SELDOM = 5  # a word that training had less often needs a hint; commoner ones fare worse with it
+SELDOM_IDIOM = 500  # an idiom, whose rarest word is commoner by itself
 STEM, ENDING = 3, 2  # letters of a word that stay, and that an inflection may change
 CHOICES = 4  # translations in a hint
 Others = Callable[[str], Sequence[str]]
@@ -163,16 +164,15 @@ class Hinter:
 
     def find(self, text: str) -> list[Entry]:
         """Entries of rare words, and of idioms, with what they became elsewhere."""
-        listed = words(text)
-        entries = []
+        listed, entries = words(text), list[Entry]()
         for entry in self.dictionary.find(listed):
-            word = key(listed[entry.first])
             alone = entry.first == entry.last
-            if alone and self.counts.get(word, 0) >= SELDOM:
-                continue
-            more = self.others(word) if alone else []
-            best = list(dict.fromkeys([*entry.translations[:CHOICES], *more[:1]]))
-            entries.append(entry._replace(translations=best))
+            said = [listed[entry.first]] if alone else words(entry.headword)
+            seen = min(self.counts.get(key(word), 0) for word in said)
+            if seen < (SELDOM if alone else SELDOM_IDIOM):
+                more = self.others(said[0]) if alone else []
+                best = dict.fromkeys([*entry.translations[:CHOICES], *more[:1]])
+                entries.append(entry._replace(translations=list(best)))
         return entries
 
 

@@ -64,11 +64,9 @@ def seen_in_training(kit: Kit) -> dict[str, int] | None:
     return read_counts(kit.files[WORDS_FILE]) if WORDS_FILE in kit.files else None
 
 
-def explain_part(
-    translator: Translator, part: Part, reading: WordReading, counts: Mapping[str, int] | None
-) -> Explanation:
+def explain_part(translator: Translator, part: Part, reading: WordReading) -> Explanation:
     """One sentence whose words were read."""
-    kit, memory = translator.kit, translator.memory
+    kit, memory, counts = translator.kit, translator.memory, translator.memory.counts
     segment, best = part.segment, part.translations[0]
     others = [Alternative(answer.text, answer.logprob) for answer in part.translations]
     if not segment.ids:
@@ -142,20 +140,11 @@ def word_tokens(text: str, spans: Sequence[Span]) -> tuple[list[Span], list[tupl
     """
     places = word_spans(text)
     tokens = [(0, 0)] * len(places)
-    n = 0
-    for t, (start, end) in enumerate(spans):
-        while n + 1 < len(places) and shared(places[n + 1], start, end) > shared(
-            places[n], start, end
-        ):
-            n += 1
-        if places and shared(places[n], start, end) > 0:
+    for t, shares in enumerate(token_shares(spans, places).tolist()):
+        if any(shares):
+            n = shares.index(max(shares))
             tokens[n] = (tokens[n][0] if tokens[n][1] else t, t + 1)
     return places, tokens
-
-
-def shared(place: Span, start: int, end: int) -> int:
-    """How many characters a word has of a token."""
-    return max(0, min(end, place[1]) - max(start, place[0]))
 
 
 def fit_words(text: str, read: Sequence[TargetWord]) -> list[TargetWord]:

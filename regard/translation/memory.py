@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import lzma
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +24,7 @@ from regard.data.word_frequencies import WORDS_FILE, count_words, key, read_coun
 from regard.errors import DataError, UsageError
 from regard.files import parse_json, write_whole
 from regard.train.results import LearntMemory
-from regard.translation.explanation import align_pairs
+from regard.translation.explanation import align_pairs, seen_in_training
 from regard.translation.normalise import guess_language, is_other_language, tidy
 from regard.translation.results import Example
 
@@ -46,7 +46,7 @@ LONGEST_PHRASE, LONGEST_HINT = 7, 6  # words
 LONGEST_LINE = 10_000  # characters of a pair of a user's file
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 MOST_BYTES = 1 << 28  # of a memory that is unpacked: a small file may hold any size
-LONG = 150  # characters of a pair; of longer ones a word has one, where it has no other
+LONG = 150  # characters of a pair; a longer one is kept where a word, in any inflection, has none
 BATCH = 16  # pairs that are aligned together
 EXAMPLES = 3  # of one word
 
@@ -85,6 +85,11 @@ class Memory:
             return frozenset(small.split()), [Entry(*line.split("\t")) for line in lines]
         except TypeError:
             raise broken("a line of other columns") from None
+
+    @cached_property
+    def counts(self) -> dict[str, int] | None:
+        """How often each word was seen in training, where the folder says so."""
+        return seen_in_training(self.kit)
 
     @cached_property
     def places(self) -> dict[str, list[Entry]]:
@@ -244,7 +249,7 @@ def learn_memory(
             if WORDS_FILE in kit.files
             else count_words(source for _, (source, _) in named_pairs(files))
         )
-        pairs = choose_pairs(files, counts, seen, each)
+        pairs = choose_pairs(files, counts, seen, each, Memory(kit).inflections)
     if not pairs:
         few = f"no pair with a word seen at most {seen} times"
         raise DataError(DOING, few, "pairs with rare words that are not copied")
@@ -260,7 +265,11 @@ def learn_memory(
 
 
 def choose_pairs(
-    files: Sequence[Path | str], counts: Mapping[str, int], seen: int, each: int
+    files: Sequence[Path | str],
+    counts: Mapping[str, int],
+    seen: int,
+    each: int,
+    inflections: Callable[[str], Iterable[str]],
 ) -> dict[Entry, list[str]]:
     """Short pairs with rare words, and the words that each is to teach.
 
@@ -280,11 +289,12 @@ def choose_pairs(
             for word in rare:
                 size = len(source) + len(target)
                 examples[word].append((size, Entry(origin, source, target)))
-    pairs = defaultdict[Entry, list[str]](list)
-    for word, listed in examples.items():
-        for n, (size, entry) in enumerate(sorted(listed)[:each]):
-            if n == 0 or size <= LONG:
+    pairs, taught = defaultdict[Entry, list[str]](list), set[str]()
+    for word, listed in sorted(examples.items(), key=lambda both: min(both[1])):
+        for size, entry in sorted(listed)[:each]:
+            if size <= LONG or taught.isdisjoint(inflections(word)):
                 pairs[entry].append(word)
+                taught.add(word)
     return pairs
 
 

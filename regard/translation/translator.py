@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,7 +44,6 @@ from regard.translation.document import Document, Part, Segment, TargetText, joi
 from regard.translation.explanation import (
     align_config,
     look_across,
-    seen_in_training,
     token_spans,
 )
 from regard.translation.glossary import Glossary, Term, lacks_terms, put_terms
@@ -69,17 +68,6 @@ Row = Sequence[int]
 Phrases = set[tuple[int, ...]]
 Tell = Callable[[int, int], None]
 """Hears how many of how many sentences are done."""
-
-
-class Turn(NamedTuple):
-    """A place of a translation where another token is taken, and the word there."""
-
-    row: int
-    place: int
-    first: int
-    """Its first token."""
-    end: int
-    """One past its last token."""
 
 
 class Job(NamedTuple):
@@ -122,7 +110,7 @@ class Translator:
     def hinter(self) -> Hinter | None:
         """What the folder's dictionary and the memory say of rare words."""
         dictionary = read_dictionary(self.kit.files)
-        counts = seen_in_training(self.kit) or {}
+        counts = self.memory.counts or {}
         return Hinter(dictionary, counts, self.memory.hints) if dictionary else None
 
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
@@ -331,9 +319,9 @@ class Translator:
         search = SentenceSearch(self.kit, job.config, self.strict)
         try:
             if job.terms and self.glossary is not None:
-                return search.look(job.rows, [[put_terms(search, self.glossary, job)]])
+                return search.look(job.rows, [put_terms(search, self.glossary, job)])
             if job.text:
-                return search.look(job.rows, [[search.judge(row, job.text)] for row in job.rows])
+                return search.look(job.rows, [search.judge(row, job.text) for row in job.rows])
             if job.best is not None:
                 return [search.others(job.rows[0], job.best)]
             return search.translate(job.rows)
@@ -367,30 +355,26 @@ class SentenceSearch:
             for _ in range(SEARCHES):
                 before, answers = answers, self.replace_coined(rows, answers, memory, changed)
                 changed = [n for n, answer in enumerate(answers) if answer is not before[n]]
-        return self.look(rows, [[answer] for answer in answers], memory)
+        return self.look(rows, answers, memory)
 
     def text(self, found: Hypothesis) -> TargetText:
         """A hypothesis as text."""
         return TargetText(self.kit.text(found.tokens), found.logprob, found.tokens, found.logprobs)
 
     def look(
-        self, rows: Sequence[Row], answers: list[list[TargetText]], memory: Encoded | None = None
+        self, rows: Sequence[Row], answers: Sequence[TargetText], memory: Encoded | None = None
     ) -> list[list[TargetText]]:
-        """The first answers with what each of their tokens saw, where that is asked for."""
+        """Answers, with what each of their tokens saw where that is asked for; a list of each."""
         if not self.config.doubt:
-            return answers
-        written = [without_end(best.tokens, self.kit.stops) for best, *_ in answers]
+            return [[answer] for answer in answers]
+        written = [without_end(answer.tokens, self.kit.stops) for answer in answers]
         block = align_config(self.kit.config).block
-        if self.strict:  # alone, so that nothing depends on others
-            pairs = zip(rows, written, strict=True)
-            seen = [look_across(self.kit, [row], [own], None, block)[0] for row, own in pairs]
-        else:
-            seen = look_across(self.kit, rows, written, memory, block)
-        for n, (patterns, (best, *_)) in enumerate(zip(seen, answers, strict=True)):
-            noted = best.logprobs or self.score(rows[n], best.tokens)
-            seen_by = patterns[0] if patterns else None
-            answers[n][0] = best._replace(logprobs=noted, attention=seen_by)
-        return answers
+        looked = []
+        for n, seen in enumerate(look_across(self.kit, rows, written, memory, block)):
+            noted = answers[n].logprobs or self.score(rows[n], answers[n].tokens)
+            attention = seen[0] if seen else None
+            looked.append([answers[n]._replace(logprobs=noted, attention=attention)])
+        return looked
 
     def coined(self, row: Row, text: str) -> list[str]:
         """The words of a translation that neither training nor its source ever wrote."""
@@ -413,62 +397,56 @@ class SentenceSearch:
         likeliest of these translations is the answer, if it has fewer such words and is not far
         less likely: many a name was never seen.
         """
-        kit, turns = self.kit, list[Turn]()
+        kit, turns = self.kit, list[tuple[int, int, range]]()  # answer, place, the word's tokens
         coined = {n: self.coined(rows[n], answers[n].text) for n in which}
         for n, words in coined.items():
-            if words:
-                text, spans = token_spans(kit, answers[n].tokens)
+            tokens = answers[n].tokens
+            if words and len(tokens) + PIECES < (kit.room or torch.inf):
+                text, spans = token_spans(kit, tokens)
                 start, end = next(m.span() for m in WORD.finditer(text) if m[0] == words[0])
                 own = [t for t, (a, b) in enumerate(spans) if a < end and b > start]
                 places = {own[0], own[len(own) // 2], own[-1]}
-                turns += [Turn(n, place, own[0], own[-1] + 1) for place in sorted(places)]
+                turns += [(n, place, range(own[0], own[-1] + 1)) for place in sorted(places)]
         if not turns:
             return list(answers)
-        owner = torch.tensor([turn.row for turn in turns])
+        owner = torch.tensor([n for n, _, _ in turns])
         if memory is not None:
             memory = Encoded(memory.x[owner], None if memory.real is None else memory.real[owner])
         begin = kit.batch([list(rows[0])]).ids[0].tolist()
-        sources = [list(rows[turn.row]) for turn in turns]
-        kept = [answers[turn.row].tokens[: turn.place] for turn in turns]
-        old = torch.tensor([[answers[turn.row].tokens[turn.place]] for turn in turns])
+        sources = [list(rows[n]) for n, _, _ in turns]
+        old = torch.tensor([[answers[n].tokens[place]] for n, place, _ in turns])
 
         def another(logits: Tensor, history: Tensor) -> Tensor:
-            return (
-                logits if history.shape[1] else logits.scatter(1, old.to(logits.device), -torch.inf)
-            )
+            first = history.shape[1] == 0
+            return logits.scatter(1, old.to(logits.device), -torch.inf) if first else logits
 
-        batch = kit.batch(sources, [[*begin, *tokens] for tokens in kept])
-        rules = [another, *bans(self.ban)]
-        pieces = search_kit(
-            kit, batch, PIECES, None, None, rules, strict=self.strict, memory=memory
-        )
+        batch = kit.batch(sources, [[*begin, *answers[n].tokens[:place]] for n, place, _ in turns])
+        how = (PIECES, None, None, [another, *bans(self.ban)])
+        pieces = search_kit(kit, batch, *how, strict=self.strict, memory=memory)
         changed = []
-        for turn, tokens, (word,) in zip(turns, kept, pieces, strict=True):
-            first = turn.place == turn.first  # its own blank does not end a word
-            new = word.tokens[:first] + [
-                *takewhile(lambda t: kit.token_text(t)[:1].isalnum(), word.tokens[first:])
-            ]
-            changed.append([*tokens, *new, *answers[turn.row].tokens[turn.end :]])
+        for (n, place, whole), (word,) in zip(turns, pieces, strict=True):
+            first = place == whole.start  # its own blank does not end a word
+            new = takewhile(lambda t: kit.token_text(t)[:1].isalnum(), word.tokens[first:])
+            tokens = answers[n].tokens
+            changed.append([*tokens[:place], *word.tokens[:first], *new, *tokens[whole.stop :]])
         batch = kit.batch(sources, [[*begin, *tokens[:-1]] for tokens in changed])
-        spots = [(n, t) for n, turn in enumerate(turns) for t in range(turn.place, len(changed[n]))]
+        spots = [(n, t) for n, turn in enumerate(turns) for t in range(turn[1], len(changed[n]))]
         at, ids = torch.tensor(spots).T, torch.tensor([[changed[n][t]] for n, t in spots])
-        if self.strict:
-            logits = kit.run_batch(batch, None, True)[*at]
+        if memory is None:
+            logits = kit.run_batch(batch, None, self.strict)[*at]
         else:
-            decoded = (batch.ids, memory, batch.mask)
-            x = kit.model.hidden(batch) if memory is None else kit.model.decode(*decoded)
-            logits = kit.model.score(x[*at][:, None])[:, 0]  # (places, V)
+            x = kit.model.decode(batch.ids, memory, batch.mask)[*at]
+            logits = kit.model.score(x[:, None])[:, 0]  # (spots, V)
         log = iter(logits.float().log_softmax(-1).gather(1, ids.to(logits.device))[:, 0].tolist())
         mended, best = list(answers), {n: (len(words), torch.inf) for n, words in coined.items()}
-        for turn, tokens in zip(turns, changed, strict=True):
-            logprobs = answers[turn.row].logprobs[: turn.place]
-            logprobs = logprobs + [next(log) for _ in tokens[turn.place :]]
+        for (n, place, _), tokens in zip(turns, changed, strict=True):
+            logprobs = [*answers[n].logprobs[:place], *islice(log, len(tokens) - place)]
             answer = TargetText(kit.text(tokens), sum(logprobs), tokens, logprobs)
-            left = len(self.coined(rows[turn.row], answer.text))
+            left = len(self.coined(rows[n], answer.text))
             rank = left, -answer.logprob / self.beam.penalty(len(tokens))
-            near = answer.logprob > answers[turn.row].logprob - LOSS
-            if near and left < len(coined[turn.row]) and rank < best[turn.row]:
-                mended[turn.row], best[turn.row] = answer, rank
+            near = answer.logprob > answers[n].logprob - LOSS
+            if near and left < len(coined[n]) and rank < best[n]:
+                mended[n], best[n] = answer, rank
         return mended
 
     def search(

@@ -8,15 +8,18 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from regard import translation as module
 from regard.loading import load
 from regard.translation import segment, translator
 from regard.translation.document import STRAY
+from regard.translation.results import Alternative, TargetWord, Translation
 from tests.cli.small_folders import pair, stdin, writer  # noqa: F401
 
 LINES = ["the cat sat", "", "Paris is the capital of France", "a", "   ", "the dog sat on the log"]
@@ -72,6 +75,46 @@ def test_alternatives(here, pair, tmp_path):  # noqa: F811
     file = tmp_path / "lines.txt"
     file.write_text(LINES[2] + "\n")
     assert here("translate", "--file", file, *flags)[1] == "\t".join(texts) + "\n"
+
+
+def test_one_text_has_one_answer(here, pair, stdin, tmp_path):  # noqa: F811
+    """By argument, stdin, file and Python, with others and reasons or without."""
+    texts, flags = [LINES[0], LINES[2], "Hello world! 42 cats."], ("--model", pair, "--max-new", 6)
+    file = tmp_path / "lines.txt"
+    file.write_text("".join(f"{text}\n" for text in texts))
+    answers = list[list[tuple[str, float]]]()
+    for more in ((), ("--alternatives", 3), ("--explain",), ("--alternatives", 5, "--explain")):
+        for how in (texts, ("--file", file), ()):
+            stdin(file.read_text())
+            code, out, _ = here("translate", *how, *flags, *more, "--json")
+            lines = [json.loads(line) for line in out.splitlines()]
+            assert code == 0 and [line["source"] for line in lines] == texts
+            assert all(0 <= line["confidence"] <= 1 for line in lines)
+            for line in lines:
+                assert "".join(w["text"] for w in line["words"]) == "".join(line["text"].split())
+            answers.append([(line["text"], line["logprob"]) for line in lines])
+    kit = load(pair)
+    answers.append([(one.text, one.logprob) for one in kit.translate(texts, max_new=6)])
+    for beams in (1, 4):
+        plain = kit.translate(texts[0], max_new=6, beams=beams, doubt=False)
+        several = kit.translate(texts[0], max_new=6, beams=beams, alternatives=7)
+        assert (several.text, several.logprob) == (plain.text, plain.logprob)
+    assert plain.confidence is None and plain.words == [] and len(several.words) > 0
+    assert all(other == answers[0] for other in answers)
+
+
+def test_doubtful_words_are_dim_and_listed_in_a_terminal(capsys):
+    words = [TargetWord("He", 0.9, ["Il"]), TargetWord("enters", 0.2, ["entarté"])]
+    words += [TargetWord("he", 0.6, ["me"]), TargetWord(".", 0.1, ["."])]
+    result = Translation("…", "He enters he.", -1.0, 0.5, words=words, threshold=0.7)
+    several = replace(result, alternatives=[Alternative(t, -1.0) for t in ("He enters he.", "he")])
+    for shown, before in ((result, ""), (several, "     37%  ")):
+        console = Console(force_terminal=True, width=80)
+        console.print(shown)
+        line, *rest = capsys.readouterr().out.splitlines()
+        assert line == f"{before}He \x1b[2menters\x1b[0m \x1b[2mhe\x1b[0m."
+        assert "doubtful: enters (20%), he (60%)" in rest[-1]
+    assert str(result) == "He enters he."
 
 
 def test_the_command_and_the_kit_agree(here, pair):  # noqa: F811

@@ -23,6 +23,7 @@ from regard.model.int8 import (
     is_exact,
     peaks,
     scaled,
+    to_levels,
 )
 from regard.model.model import Model
 from regard.model.precision import forget_weights, set_precision
@@ -208,3 +209,16 @@ def test_a_model_without_its_float_weights_says_the_same() -> None:
     assert found[0] == found[1]
     before, after = (sum(p.numel() for p in kit.model.parameters()) for kit in kits)
     assert after < before / 2 and kits[1].model.front.tokens.weight.numel() == 32 * 40
+
+
+def test_levels_of_a_kernel_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = 3 * torch.randn(9, 77, generator=torch.Generator().manual_seed(3))
+    weight[1] = 0
+    weight[2, 5], weight[3, 6] = torch.inf, torch.nan
+    weight[4] = 1e-45  # so small that the step is 0
+    weight[5, :4] = torch.tensor([1.5, 2.5, -0.5, 127.0])  # halves, to the even number
+    weight[5, 4:] = 0
+    whole, step = to_levels(weight)
+    monkeypatch.setattr("regard.native.inference.to_levels", lambda weight: None)
+    plain, plain_step = to_levels(weight)
+    assert torch.equal(whole, plain) and torch.equal(step.nan_to_num(7), plain_step.nan_to_num(7))

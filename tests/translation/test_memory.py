@@ -16,6 +16,7 @@ from regard.errors import DataError
 from regard.kit import Kit
 from regard.tokens.trainers import train_tokenizer
 from regard.translation import memory as module
+from regard.translation.document import Segment
 from regard.translation.explanation import (
     AlignConfig,
     align_pairs,
@@ -127,7 +128,9 @@ def test_batches_align_as_single_pairs(bare: Kit) -> None:
     for (source, target), weights in zip(pairs, align_pairs(bare, pairs), strict=True):
         tokens = bare.text_tokenizer.encode(target, special=False, side="target")
         (patterns,) = look_across(bare, [bare.text_tokenizer.encode(source)], [tokens])
-        alone, _ = align_tokens(bare, source, tokens, patterns[AlignConfig().block])
+        alone, _ = align_tokens(
+            bare, Segment((0, 0), source, [0], False), tokens, patterns[AlignConfig().block]
+        )
         letters = [
             [any(map(str.isalpha, word)) for word in words(side)] for side in (target, source)
         ]
@@ -161,8 +164,20 @@ def test_pairs_that_teach_something(tmp_path: Path) -> None:
         (3, 1, {"pairs:2": ["balbuzard"], "pairs:7": ["tanguait"]}),
         (2, 2, {"pairs:7": ["tanguait"]}),
     ):
-        chosen = choose_pairs([write_pairs(tmp_path)], COUNTS, seen, each)
+        chosen = choose_pairs([write_pairs(tmp_path)], COUNTS, seen, each, lambda word: [word])
         assert {entry.origin: taught for entry, taught in chosen.items()} == wanted
+
+
+def test_a_long_pair_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is kept for a word that has no other, but not where an inflection of it has one."""
+    monkeypatch.setattr(module, "LONG", 40)
+    long = "et mange du pain avec nous sur la table"
+    lines = ["le chat tanguait\tthe cat rocked", f"le chat tanguaient {long}\tthe cats rocked so"]
+    file = write(tmp_path, "\n".join(lines), "pairs.tsv")
+    alone = choose_pairs([file], COUNTS, 3, 2, lambda word: [word])
+    assert [*alone.values()] == [["tanguait"], ["tanguaient"]]
+    both = choose_pairs([file], COUNTS, 3, 2, lambda word: ["tanguait", "tanguaient"])
+    assert [*both.values()] == [["tanguait"]]
 
 
 def test_what_is_learnt_can_be_looked_up(
