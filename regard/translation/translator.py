@@ -344,8 +344,8 @@ class SentenceSearch:
     def translate(self, rows: Sequence[Row]) -> list[list[TargetText]]:
         """The translation of each source."""
         memory, coin = None, self.config.coin or self.config.keeps_whole or not self.kit.written
-        if (self.config.doubt or not coin) and not (self.must or self.strict):
-            # Read once, for the search and what comes after it.
+        if self.config.doubt and not (self.must or self.strict):
+            # Read once, for the search and the look after it.
             memory = read_sources(self.kit.model, self.kit.batch([list(row) for row in rows]))
         hypotheses = self.search(rows, self.ban, self.beam, memory)
         answers = [self.text(row[0]) for row in hypotheses]
@@ -409,6 +409,9 @@ class SentenceSearch:
         if not turns:
             return list(answers)
         owner = torch.tensor([n for n, _, _ in turns])
+        if memory is None and not self.strict:
+            each, owner = owner.unique(return_inverse=True)
+            memory = read_sources(kit.model, kit.batch([list(rows[n]) for n in each.tolist()]))
         if memory is not None:
             memory = Encoded(memory.x[owner], None if memory.real is None else memory.real[owner])
         begin = kit.batch([list(rows[0])]).ids[0].tolist()
