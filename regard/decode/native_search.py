@@ -207,16 +207,14 @@ class NativeNetwork:
             *(ctypes.byref(wish), ctypes.byref(answers)),
         ):
             raise MemoryError("no memory for a search")
-        rows = zip(*(part.tolist() for part in parts[2:]), strict=True)
+        noted = [part.tolist() for part in parts]
         return [
             [
-                Hypothesis(
-                    tokens[n, k, :size].tolist(), *rest, differences(sums[n, k, :size].tolist())
-                )
-                for k, (size, *rest) in enumerate(zip(*row, strict=True))
+                Hypothesis(ids[:size], total, ranked, done, differences(sums[:size]))
+                for ids, sums, size, total, ranked, done in zip(*row, strict=True)
                 if size
             ]
-            for n, row in enumerate(rows)
+            for row in zip(*noted, strict=True)
         ]
 
 
