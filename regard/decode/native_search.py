@@ -211,11 +211,9 @@ class NativeNetwork:
         return [
             [
                 Hypothesis(
-                    ids[:size].tolist(), logprob, score, finished, differences(each[:size].tolist())
+                    tokens[n, k, :size].tolist(), *rest, differences(sums[n, k, :size].tolist())
                 )
-                for ids, each, size, logprob, score, finished in zip(
-                    tokens[n], sums[n], *row, strict=True
-                )
+                for k, (size, *rest) in enumerate(zip(*row, strict=True))
                 if size
             ]
             for n, row in enumerate(rows)

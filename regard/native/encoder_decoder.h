@@ -3,7 +3,7 @@
 // operation, in the same order: the bits are the same.
 
 enum {
-    SOURCE_TOKENS = 256,  // that are read together, so that a core's own cache holds them
+    SOURCE_TOKENS = 400,  // that are read together, so that a core's own cache holds them
     CHUNK = 64,           // scores that share a maximum
     DEPTH = 64,           // blocks of a decoder at most
     BUFFERS = 4 * DEPTH + 40,
@@ -523,7 +523,8 @@ static int search(const Network *net, const Words *words, const Sources *s, cons
     int64_t room = s->count * (wish->width ? wish->width : 1);
     for (int64_t b = 0; b < s->count; b++) span = span > length_of(s, b) ? span : length_of(s, b);
     float *held[2][depth];
-    for (int64_t n = 0; n < 2 * depth; n++) held[n / depth][n % depth] = take(memory, 4 * most * room * dim);
+    for (int64_t n = 0; n < 2 * depth; n++)
+        held[n / depth][n % depth] = take(memory, 4 * most * room * dim);
     Choice c;
     choose(words, net, s, memory, &c);
     Writing w = {s->count, room, most, .keys = held[0], .values = held[1]};

@@ -28,12 +28,15 @@ static inline Floats less_sum(Ints sum, int32_t less) {
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(sum, _mm512_set1_epi32(less)));
 }
 
-// Sixteen floats as bytes; their sum is added to `total`.
-static inline void round_lanes(Floats v, int8_t *whole, int32_t *total) {
+// Sixteen floats as bytes, which are added to `total`.
+static inline Ints round_lanes(Floats v, int8_t *whole, Ints total) {
     __m128i bytes = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(v));
-    *total += _mm512_reduce_add_epi32(_mm512_cvtepi8_epi32(bytes));
     _mm_storeu_si128((__m128i *)whole, bytes);
+    return _mm512_add_epi32(total, _mm512_cvtepi8_epi32(bytes));
 }
+
+// What `MIDDLE` adds to a product of a row.
+static inline int32_t excess(Ints total) { return MIDDLE * _mm512_reduce_add_epi32(total); }
 
 #else
 
@@ -45,7 +48,8 @@ typedef struct { __m256i a, b; } Ints;
 typedef struct { __m256i size, sign; } Word;
 
 static inline Ints load_bytes(const uint8_t *w) {
-    return (Ints){_mm256_loadu_si256((const __m256i *)w), _mm256_loadu_si256((const __m256i *)w + 1)};
+    const __m256i *at = (const __m256i *)w;
+    return (Ints){_mm256_loadu_si256(at), _mm256_loadu_si256(at + 1)};
 }
 static inline Ints no_sum(void) { return (Ints){_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 static inline Word word(const int8_t *x) {
@@ -60,14 +64,21 @@ static inline Ints dot(Ints sum, Ints w, Word x) {
     return (Ints){half_dot(sum.a, w.a, x), half_dot(sum.b, w.b, x)};
 }
 static inline Floats less_sum(Ints sum, int32_t less) {
+    (void)less;  // nothing was added
     return (Floats){_mm256_cvtepi32_ps(sum.a), _mm256_cvtepi32_ps(sum.b)};
 }
 
-static inline void round_lanes(Floats v, int8_t *whole, int32_t *total) {
+static inline Ints round_lanes(Floats v, int8_t *whole, Ints total) {
     __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(v.a), _mm256_cvtps_epi32(v.b));
     words = _mm256_permute4x64_epi64(words, 0xD8);
-    __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-    _mm_storeu_si128((__m128i *)whole, bytes);
+    __m128i low = _mm256_castsi256_si128(words), high = _mm256_extracti128_si256(words, 1);
+    _mm_storeu_si128((__m128i *)whole, _mm_packs_epi16(low, high));
+    return total;
+}
+
+static inline int32_t excess(Ints total) {
+    (void)total;
+    return 0;
 }
 
 #endif
@@ -165,12 +176,12 @@ static void round_row(const float *x, int64_t k, const Rows *rows, int64_t r) {
     }
     float peak = odd ? NAN : largest_of(most);
     Floats by = all(peak > 0 ? peak : 1), levels = all(LEVELS);
-    int32_t total = 0;
+    Ints total = no_sum();
     for (int64_t i = 0; i < rows->padded; i += LANES) {
         Floats v = times(over(load_some(none(), lanes(k - i), x + i), by), levels);
-        round_lanes(v, rows->whole + r * rows->padded + i, &total);
+        total = round_lanes(v, rows->whole + r * rows->padded + i, total);
     }
-    rows->sum[r] = MIDDLE * total;
+    rows->sum[r] = excess(total);
     rows->scale[r] = peak / LEVELS;
 }
 
@@ -309,7 +320,7 @@ void normalise(const float *x, Norm norm, float *out, int64_t rows, int64_t n) {
 
 // Attention -------------------------------------------------------------------------------------
 
-enum { QUERIES = 4, WIDE = 4 };  // that share what is loaded, and vectors that are summed at once
+enum { QUERIES = 4, WIDE = 4 };  // that share what is loaded; vectors that are summed at once
 
 // Four sums, their parts in the four quarters of a vector.
 #define PAIRS(bits, a, b) bits##_add_ps(bits##_unpacklo_ps(a, b), bits##_unpackhi_ps(a, b))
@@ -398,8 +409,7 @@ static inline __attribute__((always_inline)) void combine(
         for (int t = 0; t < count; t++)
 #pragma GCC unroll 4
             for (int j = 0; j < vectors; j++)
-                sums[t][j] =
-                    fused(all(weights[t * stride + i]), x[j], sums[t][j]);
+                sums[t][j] = fused(all(weights[t * stride + i]), x[j], sums[t][j]);
     }
 #pragma GCC unroll 4
     for (int t = 0; t < count; t++)

@@ -22,6 +22,7 @@ them and " | " between translations; lines in the order of their bytes, in lower
 FORMS_FILE = "forms.tsv.xz"
 """Beside the weights: inflected form TAB lemma, in the order of the bytes."""
 SELDOM = 5  # a word that training had less often needs a hint; commoner ones fare worse with it
+SELDOM_IDIOM = 500  # an idiom, whose rarest word is commoner by itself
 STEM, ENDING = 3, 2  # letters of a word that stay, and that an inflection may change
 CHOICES = 4  # translations in a hint
 Others = Callable[[str], Sequence[str]]
@@ -43,6 +44,13 @@ class Entry(NamedTuple):
     headword: str
     translations: list[str]
     """The one that most sources agree on first."""
+    elsewhere: tuple[str, ...] = ()
+    """What it became in an example."""
+
+    @property
+    def choices(self) -> list[str]:
+        """What a hint says."""
+        return list(dict.fromkeys([*self.translations[:CHOICES], *self.elsewhere]))
 
 
 class SortedLines:
@@ -163,16 +171,14 @@ class Hinter:
 
     def find(self, text: str) -> list[Entry]:
         """Entries of rare words, and of idioms, with what they became elsewhere."""
-        listed = words(text)
-        entries = []
+        listed, entries = words(text), list[Entry]()
         for entry in self.dictionary.find(listed):
-            word = key(listed[entry.first])
             alone = entry.first == entry.last
-            if alone and self.counts.get(word, 0) >= SELDOM:
-                continue
-            more = self.others(word) if alone else []
-            best = list(dict.fromkeys([*entry.translations[:CHOICES], *more[:1]]))
-            entries.append(entry._replace(translations=best))
+            said = [listed[entry.first]] if alone else words(entry.headword)
+            seen = min(self.counts.get(key(word), 0) for word in said)
+            if seen < (SELDOM if alone else SELDOM_IDIOM):
+                elsewhere = tuple(self.others(said[0])[:1]) if alone else ()
+                entries.append(entry._replace(elsewhere=elsewhere))
         return entries
 
 
@@ -181,7 +187,7 @@ def write_hints(text: str, entries: Sequence[Entry]) -> str:
     spans = word_spans(text)
     for entry in reversed(entries):
         end = spans[entry.last][1]
-        text = text[:end] + hint(entry.translations) + text[end:]
+        text = text[:end] + hint(entry.choices) + text[end:]
     return text
 
 
@@ -209,12 +215,12 @@ def hint(translations: Sequence[str], firm: bool = False) -> str:
 
 def holds(text: str, entry: Entry) -> bool:
     """Whether a text has the longest word of one of an entry's translations, in any inflection."""
-    longest = (max(words(key(one)), key=len) for one in entry.translations)
+    longest = (max(words(key(one)), key=len) for one in entry.choices)
     stems = tuple(word[: max(STEM, len(word) - ENDING)] for word in longest)
     return any(word.startswith(stems) for word in words(key(text)))
 
 
 def shared_word(entry: Entry) -> str:
     """The word that most of an entry's translations have; of equals the longest of the first."""
-    counts = Counter(word for one in entry.translations for word in {*words(one)})
-    return max(words(entry.translations[0]), key=lambda word: (counts[word], len(word)))
+    counts = Counter(word for one in entry.choices for word in {*words(one)})
+    return max(words(entry.choices[0]), key=lambda word: (counts[word], len(word)))

@@ -26,7 +26,7 @@ OWN_TAG = re.compile(r"(</?x\d+>)")
 LAST_TAG = re.compile(r"</?x\d+>\Z")
 
 
-class Mark(NamedTuple):
+class Markup(NamedTuple):
     """What stands in a document and is no text of it."""
 
     form: str | Items
@@ -41,14 +41,14 @@ class Passage:
     """A stretch of a document that is translated as one text."""
 
     text: str
-    marks: dict[str, Mark]
+    marks: dict[str, Markup]
     """Our tags in the text and what they stand for."""
     lines: list[str]
     """As it was written."""
     indent: str
     """Before each line but the first."""
 
-    def restore(self, answer: str) -> list[str | Mark]:
+    def restore(self, answer: str) -> list[str | Markup]:
         """A translation in lines as long as they were, with its marks.
 
         Where these are not as they were, all stand in front, so that none is lost.
@@ -67,7 +67,7 @@ class Passage:
         return [self.marks.get(part, part) for part in parts]
 
 
-Items: TypeAlias = list[str | Mark | Passage]
+Items: TypeAlias = list[str | Markup | Passage]
 
 
 def closing(tag: str) -> str:
@@ -75,19 +75,19 @@ def closing(tag: str) -> str:
     return f"</{tag[1:]}"
 
 
-def gather(items: Sequence[str | Mark], indent: str | None = None) -> Items:
+def gather(items: Sequence[str | Markup], indent: str | None = None) -> Items:
     """Texts and marks as one passage, with the marks and blanks around it."""
-    text, marks, opened = "", dict[str, Mark](), list[tuple[str, str]]()
+    text, marks, opened = "", dict[str, Markup](), list[tuple[str, str]]()
     for n, item in enumerate(items):
         tag = f"<x{n}>"
-        if isinstance(item, Mark):
+        if isinstance(item, Markup):
             if not item.closes:
                 opened.append((item.name, tag))
             elif same := [at for at, (name, _) in enumerate(opened) if name == item.name]:
                 tag = closing(opened[same[-1]][1])
                 del opened[same[-1] :]
             marks[tag] = item
-        text += tag if isinstance(item, Mark) else item
+        text += tag if isinstance(item, Markup) else item
     if not any(map(str.isalpha, OWN_TAG.sub("", text))):
         return [*items]
     start, end = 0, len(text)
@@ -112,9 +112,9 @@ def gather(items: Sequence[str | Mark], indent: str | None = None) -> Items:
     return [*left, passage, *right]
 
 
-def cut_marks(text: str, pattern: re.Pattern[str]) -> list[str | Mark]:
+def cut_marks(text: str, pattern: re.Pattern[str]) -> list[str | Markup]:
     """A text cut at its marks; the pattern's groups say of which kind each is."""
-    items, at, opened = list[str | Mark](), 0, set[str]()
+    items, at, opened = list[str | Markup](), 0, set[str]()
     for match in pattern.finditer(text):
         kind, written = match.lastgroup, match[0]
         if kind is None:  # a mark that stands for itself: \*
@@ -125,7 +125,7 @@ def cut_marks(text: str, pattern: re.Pattern[str]) -> list[str | Mark]:
         if kind == "tag":
             name = re.findall(r"\w+", written)[0]
         closes = written in opened or written.startswith(("</", "]"))
-        items.append(Mark(written, name, closes))
+        items.append(Markup(written, name, closes))
         opened ^= {written} if kind == "both" else set()
     return [*items, text[at:]]
 
@@ -153,10 +153,10 @@ def read_subtitles(text: str, name: str) -> Items:
             problem = f"{name}, line {line}: {block.strip()[:40]!r} without a time"
             raise DataError(DOING, problem, "a line 00:00:01,000 --> 00:00:02,000 before each text")
         at = times.end() if times else len(block)
-        items.append(Mark(block[:at]))
+        items.append(Markup(block[:at]))
         for speech in SPEECH.split(block[at:]):
             said = speech.lstrip(" \t-–—")
-            items += [Mark(speech.removesuffix(said)), *gather(cut_marks(said, SUBTITLE_MARK))]
+            items += [Markup(speech.removesuffix(said)), *gather(cut_marks(said, SUBTITLE_MARK))]
         line += block.count("\n")
     return items
 
@@ -181,7 +181,7 @@ def read_markdown(text: str, name: str) -> Items:
     front = FRONT_MATTER.match(text)
     at = front.end() if front else 0
     starts = [at, *(at + match.end() for match in re.finditer("\n|$", text[at:]))]
-    items: Items = [Mark(text[:at])]
+    items: Items = [Markup(text[:at])]
     for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text[at:]):
         first = token.map[0] if token.type == "inline" and token.map else -1
         spans = list[tuple[int, int]]()
@@ -195,9 +195,9 @@ def read_markdown(text: str, name: str) -> Items:
             before, second = spans[0][0], spans[min(1, size - 1)][0]
             joined = "\n".join(text[slice(*span)] for span in spans[:size])
             indent = text[text.rfind("\n", 0, second) + 1 : second]
-            items += [Mark(text[at:before]), *gather(cut_marks(joined, MARKDOWN_MARK), indent)]
+            items += [Markup(text[at:before]), *gather(cut_marks(joined, MARKDOWN_MARK), indent)]
             at, spans = spans[size - 1][1], spans[size:]
-    return [*items, Mark(text[at:])]
+    return [*items, Markup(text[at:])]
 
 
 PAGE_MARK = re.compile(
@@ -216,7 +216,7 @@ ATTRIBUTE = re.compile(
 def read_page(text: str, name: str) -> Items:
     """What stands between tags of blocks is a passage; titles and texts for pictures are too."""
     items: Items = []
-    inline = list[str | Mark]()
+    inline = list[str | Markup]()
     at = 0
 
     def fail(start: int, problem: str, expected: str) -> DataError:
@@ -226,7 +226,7 @@ def read_page(text: str, name: str) -> Items:
     while match := PAGE_MARK.search(text, at):
         inline.append(html.unescape(text[at : match.start()]))
         written, tag, at = match[0], (match[1] or "").lower(), match.end()
-        mark = Mark(read_attributes(written), tag, written.startswith("</"))
+        mark = Markup(read_attributes(written), tag, written.startswith("</"))
         kept = tag in UNTOUCHED or re.search(r"\stranslate=[\"']?no\b", written)
         depth = 0 if mark.closes or written.endswith("/>") or not kept else 1
         while depth:
@@ -234,7 +234,7 @@ def read_page(text: str, name: str) -> Items:
             if other is None:
                 raise fail(match.start(), f"<{tag}> is never closed", f"</{tag}>")
             at, depth = other.end(), depth + (-1 if other[1] else 1)
-            mark = Mark(text[match.start() : at])
+            mark = Markup(text[match.start() : at])
         if tag in INLINE or not tag:
             inline.append(mark)
         else:
@@ -248,10 +248,10 @@ def read_page(text: str, name: str) -> Items:
 def read_attributes(tag: str) -> str | Items:
     """A tag as it is written or, where attributes are read by people, its items."""
     first, *rest = ATTRIBUTE.split(tag)
-    items: Items = [Mark(first)]
+    items: Items = [Markup(first)]
     for begin, after in zip(rest[::2], rest[1::2], strict=True):
         value, quote, end = after.partition(begin[-1])
-        items += [Mark(begin), *gather([html.unescape(value)]), Mark(quote + end)]
+        items += [Markup(begin), *gather([html.unescape(value)]), Markup(quote + end)]
     return items if rest else tag
 
 
@@ -266,10 +266,10 @@ NEW_RUN = re.compile(r"</w:t></w:r><w:r(?:\s[^<>]*)?>(?:<w:rPr>(.*?)</w:rPr>)?",
 def read_word(text: str, name: str) -> Items:
     """Each paragraph of a part of a Word file is a passage; a run of another style is marked."""
     items: Items = []
-    inline, usual, style = list[str | Mark](), "", ""
+    inline, usual, style = list[str | Markup](), "", ""
     parts = WORD_TEXT.split(text)
     for before, written in zip(parts[::2], [*parts[1::2], ""], strict=True):
-        mark = Mark(f'{before}<w:t xml:space="preserve">' if written else before)
+        mark = Markup(f'{before}<w:t xml:space="preserve">' if written else before)
         run = NEW_RUN.fullmatch(UNSEEN.sub("", before))
         link = re.search(r"<(/?)w:hyperlink\b", before)
         styles = re.findall(r"<w:r(?:\s[^<>]*)?>(?:<w:rPr>(.*?)</w:rPr>)?", before, re.DOTALL)
@@ -359,18 +359,18 @@ class DocumentFile:
         return TranslatedDocument(str(self.file), str(self.out), count, copied)
 
 
-def find_passages(items: Iterable[str | Mark | Passage]) -> Iterator[Passage]:
+def find_passages(items: Iterable[str | Markup | Passage]) -> Iterator[Passage]:
     """All passages, also those inside of marks."""
     for item in items:
         if isinstance(item, Passage):
             yield item
             yield from find_passages(item.marks.values())
-        elif isinstance(item, Mark) and not isinstance(item.form, str):
+        elif isinstance(item, Markup) and not isinstance(item.form, str):
             yield from find_passages(item.form)
 
 
 def write_items(
-    items: Iterable[str | Mark | Passage],
+    items: Iterable[str | Markup | Passage],
     answers: Mapping[Passage, str],
     escape: Callable[[str], str],
 ) -> Iterator[str]:

@@ -110,8 +110,7 @@ class Glossary:
             self.seems_plural = re.compile(target.get("seems_plural", "(?!)"))
             for plural in (False, True):  # what is written goes before what is formed
                 for term, meant in terms.items():
-                    several = self.seems_plural.search(meant)
-                    both = (meant if several else pluralise(meant, target), meant)
+                    both = (pluralise(meant, target), meant)
                     form = pluralise(term, source) if plural else term
                     self.forms.setdefault(form, (tuple(dict.fromkeys(both)), plural))
         except (ValueError, KeyError, TypeError, AttributeError, re.error) as error:
@@ -180,7 +179,9 @@ def put_terms(search: SentenceSearch, glossary: Glossary, job: Job) -> TargetTex
         ((best, *_),) = search.translate(kit.text_tokenizer.encode_batch([hinted]))
         if not lacks_terms(best.text, terms):
             return search.judge(row, best.text)
-    answer = replace_aligned(search, glossary, job)
+    answer = search.judge(row, job.text)
+    with suppress(UsageError):  # what sees one vector of its source aligns nothing
+        answer = replace_aligned(search, glossary, job, answer)
     if lacks_terms(answer.text, terms):
         must = (*search.config.must, *(term.forms[-1] for term in terms))
         wish = replace(search.config, must=tuple(dict.fromkeys(must)), alternatives=1)
@@ -190,11 +191,12 @@ def put_terms(search: SentenceSearch, glossary: Glossary, job: Job) -> TargetTex
     return answer
 
 
-def replace_aligned(search: SentenceSearch, glossary: Glossary, job: Job) -> TargetText:
+def replace_aligned(
+    search: SentenceSearch, glossary: Glossary, job: Job, best: TargetText
+) -> TargetText:
     """A translation with terms in place of the words that are aligned with their sources."""
     kit, (row,), text = search.kit, job.rows, job.text
     assert job.segment is not None
-    best = search.judge(row, text)
     tokens, block = best.tokens[:-1], align_config(kit.config).block
     (patterns,) = look_across(kit, [row], [tokens], None, block)
     if not patterns:

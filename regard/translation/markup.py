@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from regard.data.word_frequencies import Span, word_spans
@@ -62,7 +62,12 @@ def put_marks(kit: Kit, part: Part) -> Part:
         lost = [] if QUOTED.search(answer.text) else quotes
         if marks := sorted([*segment.marks, *lost], key=lambda mark: (mark.start, -mark.end)):
             windows = find_windows(marks, word_spans(segment.text), links_of(kit, part, answer))
-            text = wrap(answer.text, word_spans(answer.text), marks, windows)
+            placed = [
+                (mark, window)
+                for mark, window in zip(marks, windows, strict=True)
+                if window or mark in segment.marks or is_whole(segment.text, mark)
+            ]
+            text = wrap(answer.text, word_spans(answer.text), placed)
             answer = answer._replace(text=text)
         answers.append(answer)
     return Part(segment, answers)
@@ -99,20 +104,20 @@ def find_windows(
     return windows
 
 
-def wrap(
-    text: str, places: Sequence[Span], marks: Sequence[Mark], windows: Sequence[Span | None]
-) -> str:
+def is_whole(text: str, mark: Mark) -> bool:
+    """Whether a mark stands around all words of a text."""
+    return not any(map(str.isalnum, text[: mark.start] + text[mark.end :]))
+
+
+def wrap(text: str, places: Sequence[Span], marks: Iterable[tuple[Mark, Span | None]]) -> str:
     """A text with marks around windows of its words."""
-    spans = [
-        (places[window[0]][0], places[window[1]][1])
-        if window and window[1] < len(places)
-        else (0, len(text))
-        for window in windows
-    ]
     before, after = defaultdict[int, str](str), defaultdict[int, str](str)
-    for (a, b), mark in sorted(
-        zip(spans, marks, strict=True), key=lambda pair: (pair[0][0], -pair[0][1])
-    ):
+    spans = list[tuple[int, int, Mark]]()
+    for mark, window in marks:
+        known = window is not None and window[1] < len(places)
+        a, b = (places[window[0]][0], places[window[1]][1]) if window and known else (0, len(text))
+        spans.append((a, -b, mark))
+    for a, b, mark in sorted(spans, key=lambda span: span[:2]):  # those outside first
         before[a] += mark.opened
-        after[b] = mark.closed + after[b]
+        after[-b] = mark.closed + after[-b]
     return "".join(f"{after[n]}{before[n]}{letter}" for n, letter in enumerate([*text, ""]))

@@ -23,7 +23,6 @@ from regard.data.text_files import read_files, read_lines
 from regard.data.word_frequencies import WORDS_FILE, count_words, key, read_counts, words
 from regard.errors import DataError, UsageError
 from regard.files import parse_json, write_whole
-from regard.train.results import LearntMemory
 from regard.translation.explanation import align_pairs, seen_in_training
 from regard.translation.normalise import guess_language, is_other_language, tidy
 from regard.translation.results import Example
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from regard.kit import Kit
+    from regard.train.results import LearntMemory
 
 MEMORY_FILE, INFLECTIONS_FILE = "memory.tsv.xz", "inflections.json"
 DOING = "making a memory"
@@ -80,11 +80,17 @@ class Memory:
         """Small words, and pairs of the folder."""
         if MEMORY_FILE not in self.kit.files:
             return frozenset(), []
-        small, *lines = unpack_memory(self.kit.files[MEMORY_FILE])
+        unpacker = lzma.LZMADecompressor()
         try:
+            text = unpacker.decompress(self.kit.files[MEMORY_FILE], MOST_BYTES).decode()
+            small, *lines = text.rstrip("\n").split("\n")
+            if not unpacker.eof:
+                raise ValueError(f"cut short, or more than {MOST_BYTES:,} bytes")
             return frozenset(small.split()), [Entry(*line.split("\t")) for line in lines]
-        except TypeError:
-            raise broken("a line of other columns") from None
+        except (lzma.LZMAError, ValueError, TypeError) as error:
+            form = "origin TAB source TAB target TAB spans on each line, packed by xz"
+            doing = f"reading {MEMORY_FILE}"
+            raise DataError(doing, str(error), form, "regard train memory") from None
 
     @cached_property
     def counts(self) -> dict[str, int] | None:
@@ -150,21 +156,6 @@ class Memory:
         place = words(key(entry.source)).index(form)
         span = find_phrase(weights, place, {n for n, w in enumerate(said) if not w[0].isalnum()})
         return " ".join(said[span[0] : span[1] + 1]) if span else ""
-
-
-def unpack_memory(data: bytes) -> list[str]:
-    """The lines of memory.tsv.xz."""
-    try:
-        text = lzma.LZMADecompressor().decompress(data, MOST_BYTES)
-        return text.decode().rstrip("\n").split("\n")
-    except (lzma.LZMAError, EOFError, ValueError) as error:
-        raise broken(str(error)) from None
-
-
-def broken(problem: str) -> DataError:
-    """What is wrong with a folder's memory."""
-    form = "origin TAB source TAB target TAB spans on each line, packed by xz"
-    return DataError(f"reading {MEMORY_FILE}", problem, form, "regard train memory")
 
 
 # The user's files ---------------------------------------------------------------------------------
@@ -240,6 +231,8 @@ def learn_memory(
     kit: Kit, folder: Path, files: Sequence[Path | str], seen: int, each: int
 ) -> LearntMemory:
     """Write the memory of a translator into its folder: `each` pairs of words seen so often."""
+    from regard.train.results import LearntMemory
+
     if kit.model.config.target is None:
         raise UsageError(DOING, f"{folder}, no translator of text", "an encoder-decoder")
     with progress(DOING) as say:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from regard.data.sentences import Span, trim
@@ -26,7 +28,7 @@ CODE = (
 TAG = r"</?[A-Za-z][^<>]*>"
 # Marks and letters that training hardly saw: \\n, **, {1, 2}, ¶, ∈ℝ, ▶, 中, א.
 SYMBOL = (
-    r"\\\w*|\*{2,3}|\{[^{}]*\}|[{}¶]|[\u2100-\u2121\u2123-\u214f\u2190-\u25ff\u2900-\u2bff\ufe0f]+"
+    r"\\\w*|\*{2,3}|\{[^{}]*\}|[{}¶]|[\u2100-\u2121\u2123-\u2129\u212c-\u214f\u2190-\u25ff\u2900-\u2bff\ufe0f]+"
     r"|[\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff\U00010000-\U0001efff]+"
 )
 KEPT = re.compile(f"{ADDRESS.pattern}|{EMOJI}|{CODE}|{SYMBOL}|{TAG}", re.IGNORECASE)
@@ -44,11 +46,16 @@ CODE_LINE = re.compile(
     r"class|return|var|let|const|if \(|for \(|while \(|SELECT|INSERT|UPDATE)\b|\w\(.*\)\s*;?\s*$"
 )
 """What makes a line one of a program, and not a sentence with markup."""
-SMALL_WORD = r"(?<!\w)[^\W\d_]{2,}(?!\d)'?|(?<![\w[(-])[^\W\d_](?![\w\])-])'?|[¿¡]"
+SMALL_WORD = re.compile(r"(?<!\w)[^\W\d_]{2,}(?!\d)'?|(?<![\w[(-])[^\W\d_](?![\w\])-])'?|[¿¡]")
 CLAUSE = re.compile(r"«[^«»]*»|“[^“”]*”|\"[^\"]*\"|\([^()]*\)|[^«»“”\"(),;:]+")
 LANGUAGES = json.loads(Path(__file__).with_name("languages.json").read_text(encoding="utf-8"))
 """By its code: the name of a language, letters of its own, small words; some stand in several."""
-SMALL_WORDS = {code: frozenset(language["words"].split()) for code, language in LANGUAGES.items()}
+CODES, LETTER_CODES = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+for _code, _language in LANGUAGES.items():
+    for _word in _language["words"].split():
+        CODES[_word].append(_code)
+    for _letter in _language["letters"]:
+        LETTER_CODES[_letter].append(_code)
 
 # What the model reads: one kind of apostrophe and of blank, nothing invisible.
 TIDY = (
@@ -105,13 +112,15 @@ def is_copied(text: str) -> bool:
     return not any(map(str.isalpha, KEPT.sub("", text))) or is_code(text)
 
 
+@lru_cache(2048)
 def small_words(text: str) -> dict[str, set[str]]:
     """The small words of a text that each language has, and those with letters of its own."""
-    words = {*re.findall(SMALL_WORD, tidy(text).lower())}
-    return {
-        code: {w for w in words if w in small or not {*LANGUAGES[code]["letters"]}.isdisjoint(w)}
-        for code, small in SMALL_WORDS.items()
-    }
+    small: dict[str, set[str]] = {code: set() for code in LANGUAGES}
+    for word in {*SMALL_WORD.findall(text.lower().replace("’", "'"))}:
+        letters = () if word.isascii() else word
+        for code in (*CODES.get(word, ()), *(c for x in letters for c in LETTER_CODES.get(x, ()))):
+            small[code].add(word)
+    return small
 
 
 def guess_language(text: str) -> str | None:

@@ -131,7 +131,7 @@ class Explanation(Row):
         return [self.note(n) for n, word in enumerate(self.source_words) if word.rare]
 
     def note(self, number: int) -> str:
-        """Why the translation of a rare word is a guess."""
+        """What the translation of a rare word comes from: an example, or a guess."""
         word = self.source_words[number]
         became = [self.words[t] for s, t in self.links if s == number]
         rarity = f" ({word.rarity()})" if word.rarity() else ""
@@ -139,7 +139,9 @@ class Explanation(Row):
         if not became:
             return f"{cut} No word of the translation comes from it."
         texts, least = " ".join(w.text for w in became), min(w.confidence for w in became)
-        return f"{cut} “{texts}” ({least:.0%}) is a guess."
+        alike = [e.origin for e in self.examples if e.phrase and e.phrase in texts]
+        reason = f"as in {alike[0]}" if alike else "a guess"
+        return f"{cut} “{texts}” ({least:.0%}) is {reason}."
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, weights rounded, and the notes."""

@@ -166,16 +166,13 @@ class Translator:
 
     def recall(self, text: str, segments: Sequence[Segment]) -> list[Segment]:
         """Segments without tokens where they, or the whole text, stand in the user's memory."""
-        whole = [Segment(span, tidy(text), [], False) for span in trim(text, 0, len(text))]
-        read = [tidy(text[slice(*segment.span)]) for segment in segments]
-        return (
-            whole
-            if tidy(text) in self.memory.sentences
-            else [
-                segment._replace(text=raw, ids=[]) if raw in self.memory.sentences else segment
-                for segment, raw in zip(segments, read, strict=True)
-            ]
-        )
+        if tidy(text) in self.memory.sentences:
+            return [Segment(span, tidy(text), [], False) for span in trim(text, 0, len(text))]
+        read = [(segment, tidy(text[slice(*segment.span)])) for segment in segments]
+        return [
+            segment._replace(text=raw, ids=[]) if raw in self.memory.sentences else segment
+            for segment, raw in read
+        ]
 
     def hint(self, segment: Segment) -> Segment:
         """A segment with hints for its rare words, where the model was trained to read them."""
@@ -209,43 +206,45 @@ class Translator:
         """Parts whose translations have the numbers of the source, as far as they can be had.
 
         Each digit is a token: long numbers come out short of one now and then, or with one too
-        many. Then the right one is put in its place; where none is like it, a search is for it.
+        many; numbers in words come out as others. Then the source is read once more with digits for
+        words, and 14:30 for 14 h 30; what is still wrong is put right in its place; where none is
+        like it, a search is for it.
         """
         numbers = self.numbers
         assert numbers is not None
         mended, jobs, sources = list(parts), dict[int, Job](), [part.segment.text for part in parts]
 
         def lost(n: int, answers: Sequence[TargetText]) -> list[str]:
-            return numbers.find_lost(sources[n], answers[0].text)
+            return numbers.find_lost(sources[n], answers[0].text) if parts[n].segment.ids else []
 
+        lacking = {
+            n: words for n, part in enumerate(parts) if (words := lost(n, part.translations))
+        }
         again: dict[int, Segment] = {}
-        for n, (segment, answers) in enumerate(parts):
-            text = numbers.reread(segment.text)
-            free = segment.ids and not segment.marks  # these stand at places of its text
-            if free and text != segment.text and lost(n, answers):
+        for n in lacking:
+            segment, text = parts[n].segment, numbers.reread(sources[n])
+            if text != sources[n] and not segment.marks:  # these stand at places of its text
                 ids = self.segmenter.tokenizer.encode(text)
                 again[n] = segment._replace(text=text, ids=ids, entries=())
         answered = self.run([Job([segment.ids], self.config) for segment in again.values()])
         for (n, segment), answers in zip(again.items(), answered, strict=True):
-            answers = [segment.dress(answer) for answer in answers]
-            if len(lost(n, answers)) < len(lost(n, parts[n].translations)):
-                mended[n] = Part(segment, answers)
-        for n, (segment, answers) in enumerate(mended):
-            if not segment.ids:
-                continue
-            best, words = answers[0].text, lost(n, answers)
-            text = numbers.polish(sources[n], numbers.put_right(sources[n], best) or best)
-            text = "" if segment.raised or text == best else text
-            if words or text:
+            new = [segment.dress(answer) for answer in answers]
+            if len(words := lost(n, new)) < len(lacking[n]):
+                mended[n], lacking[n] = Part(segment, new), words
+        for n, (segment, (best, *_)) in enumerate(mended):
+            right = numbers.put_right(sources[n], best.text) if lacking.get(n) else ""
+            text = numbers.polish(sources[n], right or best.text) if segment.ids else best.text
+            text = "" if segment.raised or text == best.text else text
+            if lacking.get(n) or text:
                 # A beam of 1 is one for each digit that is there: five times as quick as 4, and as
                 # good.
-                must = (*self.config.must, *words)
+                must = (*self.config.must, *lacking.get(n, ()))
                 wish = replace(self.config, must=must, alternatives=1, beams=1)
                 jobs[n] = Job([segment.ids], wish, True, text)
-        for n, found in zip(jobs, self.run([*jobs.values()]), strict=True):
+        for n, answers in zip(jobs, self.run([*jobs.values()]), strict=True):
             segment, before = mended[n]
-            new = [segment.dress(answer) for answer in found]
-            if new and (jobs[n].text or len(lost(n, new)) < len(lost(n, before))):
+            new = [segment.dress(answer) for answer in answers]
+            if new and (jobs[n].text or len(lost(n, new)) < len(lacking[n])):
                 mended[n] = Part(segment, [*new, *before][: self.config.alternatives])
         return mended
 

@@ -10,8 +10,7 @@ import regard
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.translation.config import TranslateConfig
-from regard.translation.dictionary import hint
-from regard.translation.document import Part, Segment
+from regard.translation.document import Part
 from regard.translation.glossary import (
     RULES_FILE,
     Glossary,
@@ -19,6 +18,7 @@ from regard.translation.glossary import (
     put_terms,
     read_glossary,
 )
+from regard.translation.segment import Segmenter
 from regard.translation.translator import Job, SentenceSearch, Translator
 from regard.zoo import HOME
 
@@ -100,6 +100,23 @@ def test_without_rules_terms_stand_as_they_are() -> None:
     assert [term.forms for term in glossary.find("un chat, des chats")] == [("cat",)]
 
 
+@pytest.mark.parametrize(
+    ("text", "old", "term", "expected"),
+    [
+        ("Il voit le chat.", "chat", "ami", "Il voit l'ami."),
+        ("L'ami du chat dort.", "ami", "chien", "Le chien du chat dort."),
+        ("Le nom du chat.", "chat", "élan", "Le nom de l'élan."),
+    ],
+)
+def test_words_before_a_term_are_joined_to_it_in_french_too(
+    text: str, old: str, term: str, expected: str
+) -> None:
+    rules = {RULES_FILE: (HOME / "en-fr" / RULES_FILE).read_bytes()}
+    glossary, at = Glossary({"horse": "cheval de bois"}, rules), text.index(old)
+    assert glossary.put(text, (at, at + len(old)), term) == expected
+    assert [term.forms[0] for term in glossary.find("Two horses")] == ["chevaux de bois"]
+
+
 def test_rules_that_cannot_be_read_are_named() -> None:
     with pytest.raises(DataError, match="glossary.json"):
         Glossary({"chat": "cat"}, {RULES_FILE: b'{"joints": [1]}'})
@@ -156,27 +173,22 @@ def test_a_hint_in_the_source_comes_first_where_the_model_reads_them(
     monkeypatch.setitem(kit.config, "hints", True)
     search, glossary = SentenceSearch(kit, TranslateConfig()), Glossary({"chat": "felid"}, RULES)
     source, answer, asked = "Les chats dorment.", "The felids are sleeping.", list[str]()
-    row, terms = kit.text_tokenizer.encode(source), glossary.find(source)
+    ((segment,),) = Segmenter(kit).cut([source])
+    row, terms = segment.ids, glossary.find(source)
     monkeypatch.setattr(kit.text_tokenizer, "encode_batch", asked.extend)
     monkeypatch.setattr(search, "translate", lambda rows: [[search.judge(row, answer)]])
-    job = Job(
-        [row],
-        search.config,
-        True,
-        "The cats are sleeping.",
-        tuple(terms),
-        Segment((0, 0), source, row, False),
-    )
+    job = Job([row], search.config, True, "The cats are sleeping.", tuple(terms), segment)
     best = put_terms(search, glossary, job)
-    assert asked == [f"Les chats{hint(['felids'], firm=True)} dorment."] and best.text == answer
+    assert asked == ["Les chats\x11 felids\x0f dorment."] and best.text == answer
     assert best.logprob == search.judge(row, answer).logprob  # of the source without hints
 
 
 def test_a_search_for_the_term_is_made_where_nothing_can_give_way(kit: Kit) -> None:
     search, glossary = SentenceSearch(kit, TranslateConfig()), Glossary({"chat": "felid"}, RULES)
     source = "Le chat."
-    row, terms = kit.text_tokenizer.encode(source), glossary.find(source)
-    job = Job([row], search.config, True, "...", tuple(terms), Segment((0, 0), source, row, False))
+    ((segment,),) = Segmenter(kit).cut([source])
+    row, terms = segment.ids, glossary.find(source)
+    job = Job([row], search.config, True, "...", tuple(terms), segment)
     answer = put_terms(search, glossary, job)
     assert not lacks_terms(answer.text, terms)
 

@@ -32,6 +32,7 @@ from regard.translation.memory import (
     learn_memory,
     read_memory,
 )
+from regard.translation.results import Example, Explanation, SourceWord, TargetWord
 from tests.properties.threads import one_thread  # noqa: F401
 from tests.translation.test_segment import CORPUS
 from tests.translation.test_translator import made
@@ -92,7 +93,10 @@ def test_a_folder_without_memory(bare: Kit) -> None:
     assert Memory(bare).lookup("entartés") == [] and Memory(bare).hints("entartés") == []
 
 
-@pytest.mark.parametrize("data", [b"no xz", lzma.compress(b"the\nnews:1\tonly two\n")])
+FEW = lzma.compress(b"the\nnews:1\tonly two\n")
+
+
+@pytest.mark.parametrize("data", [b"no xz", FEW, lzma.compress(b"the\n" * 99)[:-20]])
 def test_a_broken_memory_is_said(bare: Kit, data: bytes) -> None:
     kit = replace(bare, files=bare.files | {MEMORY_FILE: data})
     with pytest.raises(DataError, match=r"memory\.tsv\.xz"):
@@ -107,6 +111,17 @@ def test_the_explanation_shows_the_line(kit: Kit) -> None:
     assert "“entartés” became “hit in the face by a pie” in news:7" in str(result)
     (plain,) = kit.translate("Le chat dort.", explain=True, max_new=8).explain
     assert plain.examples == []
+
+
+def test_a_rare_word_as_in_an_example() -> None:
+    rare, written = (
+        SourceWord("magnat", ["magn", "at"], 3, True),
+        TargetWord("tycoon", 0.25, ["magnat"]),
+    )
+    shown = Example("magnats", "tycoon", "Des magnats.", "Tycoons.", "news:3")
+    reason = Explanation("magnat", "tycoon", [rare], [written], [(0, 0)], [[1.0]], examples=[shown])
+    assert reason.notes[0].endswith("“tycoon” (25%) is as in news:3.")
+    assert "is a guess" in replace(reason, words=[TargetWord("magnate", 0.25, ["magnat"])]).notes[0]
 
 
 # Learning -----------------------------------------------------------------------------------------

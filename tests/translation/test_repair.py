@@ -57,6 +57,8 @@ assert NUMBERS is not None
         ("deux heures et demie", "two and a half hours"),
         ("à trois heures moins le quart", "at a quarter to three"),
         ("à midi et demi", "at 12:30"),
+        ("à une heure de Paris", "an hour from Paris"),
+        ("dans une heure et demie", "in an hour and a half"),
         ("environ 2,700 cas", "around 2,700 cases"),  # thousands, as English writes them
         ("Python 3.11.2 et 192.168.1.10", "Python 3.11.2 and 192.168.1.10"),
         ("12 €", "12 euros"),
@@ -171,6 +173,8 @@ def test_a_number_in_words_is_read(number):
         ("à vingt heures trente", "à 20:30"),
         ("à trois heures moins le quart", "à 2:45"),
         ("à midi et demi", "à 12:30"),
+        ("vers une heure et quart", "vers 1:15"),
+        ("dans une heure et demie", "dans une heure et demie"),
         ("un trajet de 3 heures", "un trajet de 3 heures"),
         ("à 9 heures", "à 9:00"),
         ("48 h plus tard", "48 h plus tard"),

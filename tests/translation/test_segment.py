@@ -17,6 +17,7 @@ from regard.translation.config import TranslateConfig
 from regard.translation.document import Document, Mark, Part, Segment, TargetText, join
 from regard.translation.markup import find_windows, take_marks, wrap
 from regard.translation.normalise import (
+    KEPT,
     guess_language,
     is_copied,
     other_language,
@@ -253,7 +254,8 @@ def test_marks_are_put_around_what_came_from_theirs(
     """Of a b c d, where b is bold and c in italics; none is lost and none crosses another."""
     marks = [Mark(2, 3, "**", "**"), Mark(4, 5, "*", "*")]
     windows = find_windows(marks, [(0, 1), (2, 3), (4, 5), (6, 7)], links)
-    assert wrap("A b c d", [(0, 1), (2, 3), (4, 5), (6, 7)], marks, windows) == expected
+    placed = zip(marks, windows, strict=True)
+    assert wrap("A b c d", [(0, 1), (2, 3), (4, 5), (6, 7)], placed) == expected
 
 
 def test_marks_stay_with_their_words() -> None:
@@ -431,3 +433,9 @@ def test_other_words_stand_in_the_whole_text(kit: Kit) -> None:
             before, _, after = other.translation.partition(" 42 ! ")
             fixed, part = (after, parts[1]) if number < len(first) else (before, parts[0])
             assert fixed == part.translations[0].text
+
+
+def test_letters_are_no_symbols_in_any_case() -> None:
+    """The signs of kelvin and ångström are K and Å where case does not count."""
+    assert KEPT.findall("le karting de Åke") == []
+    assert [match[0] for match in KEPT.finditer("x ∈ ℝ, ℃")] == ["∈", "ℝ", "℃"]
