@@ -211,9 +211,11 @@ class NativeNetwork:
         return [
             [
                 Hypothesis(
-                    tokens[n, k, :size].tolist(), *rest, differences(sums[n, k, :size].tolist())
+                    ids[:size].tolist(), logprob, score, finished, differences(each[:size].tolist())
                 )
-                for k, (size, *rest) in enumerate(zip(*row, strict=True))
+                for ids, each, size, logprob, score, finished in zip(
+                    tokens[n], sums[n], *row, strict=True
+                )
                 if size
             ]
             for n, row in enumerate(rows)
