@@ -343,11 +343,10 @@ class SentenceSearch:
     @torch.no_grad()
     def translate(self, rows: Sequence[Row]) -> list[list[TargetText]]:
         """The translation of each source."""
-        memory, coin = None, self.config.coin or self.config.keeps_whole or not self.kit.written
-        if self.config.doubt and not (self.must or self.strict):
-            # Read once, for the search and the look after it.
+        coin = self.config.coin or self.config.keeps_whole or not self.kit.written
+        hypotheses, memory = self.search(rows, self.ban, self.beam), None
+        if self.config.doubt and not self.strict:
             memory = read_sources(self.kit.model, self.kit.batch([list(row) for row in rows]))
-        hypotheses = self.search(rows, self.ban, self.beam, memory)
         answers = [self.text(row[0]) for row in hypotheses]
         if not coin:
             changed: Collection[int] = range(len(rows))
@@ -483,7 +482,6 @@ class SentenceSearch:
                 processes=rules,
                 strict=self.strict,
                 shortlist=self.config.shortlist and not rules,
-                memory=memory,
             )
         for n, row in enumerate(hypotheses):
             again = {
