@@ -259,13 +259,15 @@ class NativeNetwork:
             *(made.ctypes.data, len(start), ctypes.byref(wish), ctypes.byref(room)),
         ):
             raise MemoryError("no memory for a search")
-        answers: list[list[Hypothesis]] = [[] for _ in start]
-        for place in np.ndindex(shape):
-            if size := int(length[place]):
-                values = float(logprob[place]), float(score[place]), bool(finished[place])
-                each = differences(sums[place][:size].tolist())
-                answers[place[0]].append(Hypothesis(tokens[place][:size].tolist(), *values, each))
-        return answers
+        noted = [part.tolist() for part in parts]
+        return [
+            [
+                Hypothesis(ids[:size], total, ranked, done, differences(sums[:size]))
+                for ids, sums, size, total, ranked, done in zip(*row, strict=True)
+                if size
+            ]
+            for row in zip(*noted, strict=True)
+        ]
 
 
 # What fits ----------------------------------------------------------------------------------------

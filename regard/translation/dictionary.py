@@ -44,6 +44,13 @@ class Entry(NamedTuple):
     headword: str
     translations: list[str]
     """The one that most sources agree on first."""
+    elsewhere: tuple[str, ...] = ()
+    """What it became in an example."""
+
+    @property
+    def choices(self) -> list[str]:
+        """What a hint says."""
+        return list(dict.fromkeys([*self.translations[:CHOICES], *self.elsewhere]))
 
 
 class SortedLines:
@@ -170,9 +177,8 @@ class Hinter:
             said = [listed[entry.first]] if alone else words(entry.headword)
             seen = min(self.counts.get(key(word), 0) for word in said)
             if seen < (SELDOM if alone else SELDOM_IDIOM):
-                more = self.others(said[0]) if alone else []
-                best = dict.fromkeys([*entry.translations[:CHOICES], *more[:1]])
-                entries.append(entry._replace(translations=list(best)))
+                elsewhere = tuple(self.others(said[0])[:1]) if alone else ()
+                entries.append(entry._replace(elsewhere=elsewhere))
         return entries
 
 
@@ -181,7 +187,7 @@ def write_hints(text: str, entries: Sequence[Entry]) -> str:
     spans = word_spans(text)
     for entry in reversed(entries):
         end = spans[entry.last][1]
-        text = text[:end] + hint(entry.translations) + text[end:]
+        text = text[:end] + hint(entry.choices) + text[end:]
     return text
 
 
@@ -209,12 +215,12 @@ def hint(translations: Sequence[str], firm: bool = False) -> str:
 
 def holds(text: str, entry: Entry) -> bool:
     """Whether a text has the longest word of one of an entry's translations, in any inflection."""
-    longest = (max(words(key(one)), key=len) for one in entry.translations)
+    longest = (max(words(key(one)), key=len) for one in entry.choices)
     stems = tuple(word[: max(STEM, len(word) - ENDING)] for word in longest)
     return any(word.startswith(stems) for word in words(key(text)))
 
 
 def shared_word(entry: Entry) -> str:
     """The word that most of an entry's translations have; of equals the longest of the first."""
-    counts = Counter(word for one in entry.translations for word in {*words(one)})
-    return max(words(entry.translations[0]), key=lambda word: (counts[word], len(word)))
+    counts = Counter(word for one in entry.choices for word in {*words(one)})
+    return max(words(entry.choices[0]), key=lambda word: (counts[word], len(word)))
