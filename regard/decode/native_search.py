@@ -259,14 +259,16 @@ class NativeNetwork:
             *(made.ctypes.data, len(start), ctypes.byref(wish), ctypes.byref(room)),
         ):
             raise MemoryError("no memory for a search")
-        noted = [part.tolist() for part in parts]
+        rows = zip(*(part.tolist() for part in parts[2:]), strict=True)
         return [
             [
-                Hypothesis(ids[:size], total, ranked, done, differences(sums[:size]))
-                for ids, sums, size, total, ranked, done in zip(*row, strict=True)
+                Hypothesis(
+                    tokens[n, k, :size].tolist(), *rest, differences(sums[n, k, :size].tolist())
+                )
+                for k, (size, *rest) in enumerate(zip(*row, strict=True))
                 if size
             ]
-            for row in zip(*noted, strict=True)
+            for n, row in enumerate(rows)
         ]
 
 
