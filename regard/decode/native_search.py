@@ -263,7 +263,9 @@ class NativeNetwork:
         return [
             [
                 Hypothesis(
-                    tokens[n, k, :size].tolist(), *rest, differences(sums[n, k, :size].tolist())
+                    tokens[n, k, :size].tolist(),
+                    *rest,
+                    logprobs=differences(sums[n, k, :size].tolist()),
                 )
                 for k, (size, *rest) in enumerate(zip(*row, strict=True))
                 if size
