@@ -123,7 +123,7 @@ def run_search(
     if shortlist is not None and not can_shorten(model, batch, how, ends):
         shortlist = None
     if not (strict or heard or processes or follower or ends.stop or ends.watch or memory):
-        answers = search_natively(model, batch, limits, how, ends.eos, shortlist, memory)
+        answers = search_natively(model, batch, limits, how, ends.eos, shortlist)
         if answers is not None:
             return answers
     if shortlist is not None:

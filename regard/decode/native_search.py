@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from regard.core.attention import Attention
@@ -30,7 +29,7 @@ from regard.model.batch import Batch
 from regard.model.config import find_unusual
 from regard.model.fronts import TextFront
 from regard.model.int8 import find_kernel
-from regard.model.model import Head, Memory, Model
+from regard.model.model import Head, Model
 from regard.model.precision import PackedLinear, PackedProduct
 from regard.native.inference import (
     LANES,
@@ -79,36 +78,15 @@ def search_natively(
     how: object,
     eos: Collection[int],
     shortlist: Shortlist | None,
-    memory: Memory | None = None,
 ) -> list[list[Hypothesis]] | None:
     """Hypotheses of each row, as `run_search` has them; None where model, batch or wish do not fit.
 
-    Nobody may be listening to the model. `memory` is what its encoder made of the sources, if it
-    has read them already.
+    Nobody may be listening to the model.
     """
-    network = find_network(model)
     plain = how is None or (isinstance(how, BeamConfig) and how.groups == 1)
-    sides = batch.mask, batch.documents, batch.segments
-    if network is None or not plain or any(side is not None for side in sides):
+    sides = batch.mask, batch.documents, batch.source_documents, batch.segments
+    if not plain or batch.target is None or any(side is not None for side in sides):
         return None
-    assert how is None or isinstance(how, BeamConfig)
-    sources = network.read(batch)
-    return sources and network.search(batch, sources, limits, how, eos, shortlist, memory)
-
-
-def encode_natively(model: Model, batch: Batch) -> Memory | None:
-    """What an encoder makes of the sources of a batch; None where model or batch do not fit."""
-    network = find_network(model)
-    sources = None if network is None else network.read(batch)
-    if network is None or sources is None:
-        return None
-    out = torch.zeros(*batch.inputs.shape, network.dim)
-    out[torch.from_numpy(sources.real)] = torch.from_numpy(network.encode(sources))
-    return Memory(out, batch.source_mask)
-
-
-def find_network(model: Model) -> NativeNetwork | None:
-    """A model as the C code reads it, made once; None where it is of another shape."""
     if model.device.type != "cpu" or find_kernel().pack is not pack_native:
         return None
     parts, held = [*model.modules()], NETWORKS.get(model)
@@ -119,15 +97,8 @@ def find_network(model: Model) -> NativeNetwork | None:
         return None
     if any(part.listener is not None for part in parts if isinstance(part, TextFront)):
         return None
-    return held
-
-
-class Sources(NamedTuple):
-    """The sources of a batch without their padding, one after the other."""
-
-    ids: NDArray[np.int64]  # (n,)
-    bounds: NDArray[np.int64]  # (B + 1,)
-    real: NDArray[np.bool_]  # (B, S)
+    assert how is None or isinstance(how, BeamConfig)
+    return held.search(batch, limits, how, eos, shortlist)
 
 
 class NativeNetwork:
@@ -147,7 +118,6 @@ class NativeNetwork:
         self.vocab, self.out = (front.config.vocab, target.config.vocab), out
         self.reach = min(reach_of(front), reach_of(target))
         block = model.decoder.config.block
-        self.dim = block.dim
         scale = next(part.scale for part in parts if isinstance(part, Attention))
         self.layout = NetworkLayout(
             *(self.side(front, model.encoder), self.side(target, model.decoder)),
@@ -192,54 +162,32 @@ class NativeNetwork:
             self.shortlist = shortlist
         return self.words_layout
 
-    def read(self, batch: Batch) -> Sources | None:
-        """The sources of a batch, if they fit."""
-        inputs, real = batch.inputs.numpy(), batch.source_mask
-        known = np.ones_like(inputs, bool) if real is None else real.numpy()
-        ids, lengths = inputs[known], known.sum(1)
-        if batch.target is None or batch.source_documents is not None or not len(inputs):
-            return None
-        if not 0 < lengths.min() <= lengths.max() <= self.reach:
-            return None
-        if ids.min() < 0 or ids.max() >= self.vocab[0]:
-            return None
-        return Sources(ids, np.append(0, np.cumsum(lengths)), known)
-
-    def encode(self, sources: Sources) -> NDArray[np.float32]:
-        """What the encoder makes of them, (n, D)."""
-        ids, bounds, _ = sources
-        out, kernels = np.empty((len(ids), self.dim), np.float32), library()
-        assert kernels is not None
-        place = ids.ctypes.data, bounds.ctypes.data, len(bounds) - 1, out.ctypes.data
-        if kernels.encode(ctypes.byref(self.layout), *place):
-            raise MemoryError("no memory for an encoder")
-        return out
-
     def search(
         self,
         batch: Batch,
-        sources: Sources,
         limits: Sequence[int],
         how: BeamConfig | None,
         eos: Collection[int],
         shortlist: Shortlist | None,
-        memory: Memory | None,
     ) -> list[list[Hypothesis]] | None:
         """Hypotheses of each row, as `run_search` has them; None for a batch that does not fit."""
-        ids, bounds, real = sources
-        start, most = batch.ids.numpy(), max(limits)
-        if start.shape[1] != 1 or most > self.reach:
+        inputs, start = batch.inputs.numpy(), batch.ids.numpy()
+        real = (
+            np.ones_like(inputs, bool) if batch.source_mask is None else batch.source_mask.numpy()
+        )
+        ids, lengths, most = inputs[real], real.sum(1), max(limits)  # tokens one after the other
+        if start.shape[1] != 1 or not len(inputs) or not lengths.min():
             return None
-        if start.min() < 0 or start.max() >= self.vocab[1]:
+        if max(int(lengths.max()), most) > self.reach:
             return None
-        if memory is None:
-            made = self.encode(sources)
-        else:
-            made = np.ascontiguousarray(memory.x.numpy()[real])
+        for column, vocab in zip((ids, start), self.vocab, strict=True):
+            if column.min() < 0 or column.max() >= vocab:
+                return None
         count, width = (1, 0) if how is None else (how.count, how.width)
+        bounds = np.append(0, np.cumsum(lengths))
         asked = [np.array(part, np.int64) for part in (start, limits, sorted(set(eos)))]
         penalty = np.array([1.0 if how is None else how.penalty(n) for n in range(1, most + 1)])
-        shape = len(start), count
+        shape = len(inputs), count
         tokens, length = np.empty((*shape, most), np.int64), np.zeros(shape, np.int64)
         sums, (logprob, score) = np.zeros((*shape, most)), np.zeros((2, *shape))
         finished = np.zeros(shape, bool)
@@ -248,15 +196,15 @@ class NativeNetwork:
             *(len(asked[2]), width, count, penalty.ctypes.data),
         )
         parts = (tokens, sums, length, logprob, score, finished)
-        room = AnswersLayout(most, *(part.ctypes.data for part in parts))
+        answers = AnswersLayout(most, *(part.ctypes.data for part in parts))
         words = None if shortlist is None else ctypes.byref(self.words(shortlist))
         if words is None:
             self.layout.head = map_layout(self.out)
         kernels = library()
         assert kernels is not None
         if kernels.translate(
-            *(ctypes.byref(self.layout), words, ids.ctypes.data, bounds.ctypes.data),
-            *(made.ctypes.data, len(start), ctypes.byref(wish), ctypes.byref(room)),
+            *(ctypes.byref(self.layout), words, ids.ctypes.data, bounds.ctypes.data, len(inputs)),
+            *(ctypes.byref(wish), ctypes.byref(answers)),
         ):
             raise MemoryError("no memory for a search")
         rows = zip(*(part.tolist() for part in parts[2:]), strict=True)

@@ -111,13 +111,7 @@ def read_sources(model: Model, batch: Batch) -> Memory | None:
     paired = batch.target is not None and batch.source_documents is None
     if not (paired and model.device.type == "cpu" and isinstance(model.front, TextFront)):
         return None
-    if not model.stacks:
-        return None
-    from regard.decode.loop import watched
-    from regard.decode.native_search import encode_natively  # which imports this file
-
-    memory = None if watched(model) else encode_natively(model, batch)
-    return read_apart(model, batch) if memory is None else memory
+    return read_apart(model, batch) if model.stacks else None
 
 
 def read_apart(model: Model, batch: Batch) -> Memory:

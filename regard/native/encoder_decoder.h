@@ -139,9 +139,9 @@ static void by_head(const Sources *s, int64_t first, int64_t last, const Network
     }
 }
 
-// What the encoder makes of sources `first` to `last`, written to their places of out (…, dim).
+// Read sources `first` to `last`: the encoder, and the decoder's keys and values of what it made.
 static void read_sources(const Network *net, const Sources *s, int64_t first, int64_t last,
-                         float *out, Desk *desk) {
+                         Desk *desk) {
     int64_t dim = net->dim, heads = net->heads, width = dim / heads, base = s->starts[first];
     int64_t m = s->starts[last] - base;
     for (int64_t b = first; b < last; b++)
@@ -163,21 +163,7 @@ static void read_sources(const Network *net, const Sources *s, int64_t first, in
         add_found(&block->own, m, dim, desk);
         think(&block->mlp, m, dim, desk);
     }
-    const Norm *norm = &net->encoder.norm;
-    for (int64_t r = 0; r < m; r++) {
-        float *to = out + (base + r) * dim;
-        if (norm->weight)
-            normalise_row(norm, desk->x + r * dim, dim, to);
-        else
-            memcpy(to, desk->x + r * dim, 4 * dim);
-    }
-}
-
-// The decoder's keys and values of what was made of sources `first` to `last`.
-static void keep_sources(const Network *net, const Sources *s, int64_t first, int64_t last,
-                         const float *made, Desk *desk) {
-    int64_t dim = net->dim, m = s->starts[last] - s->starts[first];
-    Rows rows = rounded(NULL, made + s->starts[first] * dim, m, dim, desk);
+    Rows rows = finished(&net->encoder, m, dim, desk);
     for (int64_t n = 0; n < net->decoder.depth; n++) {
         const Part *cross = &net->decoder.blocks[n].cross;
         multiply(&cross->k, &rows, m, desk->wide, dim, PLAIN);
@@ -187,31 +173,18 @@ static void keep_sources(const Network *net, const Sources *s, int64_t first, in
     }
 }
 
-// Read all of them, or keep what was read, a few at a time.
-static int go_through(const Network *net, const Sources *s, float *out, const float *made) {
-    Memory memory = {.count = 0};
+// Read all of them, a few at a time.
+static void read_all(const Network *net, const Sources *s, Memory *memory) {
     int64_t most = SOURCE_TOKENS;
     for (int64_t b = 0; b < s->count; b++) most = most > length_of(s, b) ? most : length_of(s, b);
     most = most < s->starts[s->count] ? most : s->starts[s->count];
-    Desk desk = desk_for(&memory, net, most, most);
-    for (int64_t first = 0, last; first < s->count && !memory.failed; first = last) {
+    Desk desk = desk_for(memory, net, most, most);
+    if (memory->failed) return;
+    for (int64_t first = 0, last; first < s->count; first = last) {
         for (last = first + 1; last < s->count; last++)
             if (s->starts[last + 1] - s->starts[first] > most) break;
-        if (out)
-            read_sources(net, s, first, last, out, &desk);
-        else
-            keep_sources(net, s, first, last, made, &desk);
+        read_sources(net, s, first, last, &desk);
     }
-    release(&memory);
-    return memory.failed;
-}
-
-// What the encoder makes of `count` sources, ids from starts[b] to starts[b + 1]: out (ids, dim).
-// Returns 0, or 1 when there is no memory.
-int encode(const Network *net, const int64_t *ids, const int64_t *starts, int64_t count,
-           float *out) {
-    Sources s = {ids, starts, count, NULL, NULL};
-    return go_through(net, &s, out, NULL);
 }
 
 // Words ------------------------------------------------------------------------------------------
@@ -575,17 +548,20 @@ static int search(const Network *net, const Words *words, const Sources *s, cons
     return 0;
 }
 
-// Translate `count` sources, of which the encoder made `made`; `words` is NULL where all may be
+// Translate `count` sources, ids from starts[b] to starts[b + 1]; `words` is NULL where all may be
 // written. Returns 0, or 1 when there is no memory.
 int translate(const Network *net, const Words *words, const int64_t *ids, const int64_t *starts,
-              const float *made, int64_t count, const Wish *wish, const Answers *out) {
-    Memory memory = {.count = 0};
+              int64_t count, const Wish *wish, const Answers *out) {
+    Memory reading = {.count = 0}, memory = {.count = 0};
     int64_t depth = net->decoder.depth, size = 4 * starts[count] * net->dim;
     float *held[2][depth];
     for (int64_t n = 0; n < 2 * depth; n++) held[n / depth][n % depth] = take(&memory, size);
     Sources s = {ids, starts, count, held[0], held[1]};
-    int failed = memory.failed || go_through(net, &s, NULL, made) ||
-                 search(net, words, &s, wish, out, &memory);
+    int failed = memory.failed;
+    if (!failed) read_all(net, &s, &reading);
+    failed |= reading.failed;
+    release(&reading);
+    failed = failed || search(net, words, &s, wish, out, &memory);
     release(&memory);
     return failed;
 }

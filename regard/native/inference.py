@@ -61,8 +61,7 @@ def find_native() -> NativeLibrary:
         kernels.to_levels.restype = None
         kernels.normalise.argtypes = [pointer, NormLayout, pointer, whole, whole]
         kernels.normalise.restype = None
-        kernels.encode.argtypes = [*[pointer] * 3, whole, pointer]
-        kernels.translate.argtypes = [*[pointer] * 5, whole, pointer, pointer]
+        kernels.translate.argtypes = [*[pointer] * 4, whole, pointer, pointer]
         kernels.attend.argtypes = [
             *(pointer, whole, TensorLayout, TensorLayout, MaskLayout, pointer),
             *[whole] * 6,

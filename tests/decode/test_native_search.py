@@ -13,10 +13,10 @@ from regard.core.tap import taps
 from regard.decode import loop, native_search
 from regard.decode.beam import BeamConfig, length_penalty
 from regard.decode.loop import run_search
-from regard.decode.native_search import encode_natively, search_natively
+from regard.decode.native_search import search_natively
 from regard.decode.sampling import Ends
 from regard.decode.shortlist import Shortlist
-from regard.decode.step import Hypothesis, read_apart, read_sources
+from regard.decode.step import Hypothesis
 from regard.model import presets
 from regard.model.batch import Batch, pad_rows
 from regard.model.model import Model
@@ -180,20 +180,3 @@ def test_weights_that_change() -> None:
         turned = run_search(model, batch, 6, None, ENDS)
         norm.weight = nn.Parameter(-norm.weight, requires_grad=False)
     assert turned != before and run_search(model, batch, 6, None, ENDS) == before
-
-
-def test_sources_that_were_read_before() -> None:
-    model, batch = small_translator(), batch_of([3, 40, 1, 17, 500, 9])
-    memory, plain = encode_natively(model, batch), read_apart(model, batch)
-    assert memory is not None and batch.source_mask is not None
-    assert torch.equal(memory.x, plain.x) and memory.real is batch.source_mask
-    fresh = search_natively(model, batch, [9] * 6, BeamConfig(4), [1], None)
-    assert fresh == search_natively(model, batch, [9] * 6, BeamConfig(4), [1], None, memory)
-    other = memory._replace(x=memory.x.flip(0))
-    assert fresh != search_natively(model, batch, [9] * 6, BeamConfig(4), [1], None, other)
-    again = read_sources(model, batch)
-    assert again is not None and torch.equal(again.x, plain.x)
-    tap = taps(model)["encoder.blocks.0.resid_post"]
-    tap.fn = lambda x: 0 * x
-    changed = read_sources(model, batch)
-    assert changed is not None and not torch.equal(changed.x, plain.x)
