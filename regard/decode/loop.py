@@ -122,7 +122,7 @@ def run_search(
     ends, limits, heard = ends or Ends(), limits_of(limit, len(batch.ids)), watched(model)
     if shortlist is not None and not can_shorten(model, batch, how, ends):
         shortlist = None
-    if not (strict or heard or processes or follower or ends.stop or ends.watch or memory):
+    if not (strict or heard or processes or follower or ends.stop or ends.watch):
         answers = search_natively(model, batch, limits, how, ends.eos, shortlist)
         if answers is not None:
             return answers

@@ -22,7 +22,7 @@ from regard.core.mlp import MLP
 from regard.core.norm import LayerNorm
 from regard.core.position import Learned, Sinusoidal
 from regard.core.stack import Stack
-from regard.decode.beam import BeamConfig, differences
+from regard.decode.beam import BeamConfig
 from regard.decode.shortlist import ROUNDED, Shortlist, common_map
 from regard.decode.step import Hypothesis
 from regard.model.batch import Batch
@@ -68,7 +68,7 @@ WordsLayout = structure(
 WishLayout = structure(
     ("start limits ends", POINTER), ("ends_count width count", WHOLE), ("penalty", POINTER)
 )
-AnswersLayout = structure(("most", WHOLE), ("tokens sums length logprob score finished", POINTER))
+AnswersLayout = structure(("most", WHOLE), ("tokens length logprob score finished", POINTER))
 
 
 def search_natively(
@@ -189,13 +189,13 @@ class NativeNetwork:
         penalty = np.array([1.0 if how is None else how.penalty(n) for n in range(1, most + 1)])
         shape = len(inputs), count
         tokens, length = np.empty((*shape, most), np.int64), np.zeros(shape, np.int64)
-        sums, (logprob, score) = np.zeros((*shape, most)), np.zeros((2, *shape))
+        logprob, score = np.zeros((2, *shape))
         finished = np.zeros(shape, bool)
         wish = WishLayout(
             *(part.ctypes.data for part in asked),
             *(len(asked[2]), width, count, penalty.ctypes.data),
         )
-        parts = (tokens, sums, length, logprob, score, finished)
+        parts = (tokens, length, logprob, score, finished)
         answers = AnswersLayout(most, *(part.ctypes.data for part in parts))
         words = None if shortlist is None else ctypes.byref(self.words(shortlist))
         if words is None:
@@ -207,14 +207,10 @@ class NativeNetwork:
             *(ctypes.byref(wish), ctypes.byref(answers)),
         ):
             raise MemoryError("no memory for a search")
-        rows = zip(*(part.tolist() for part in parts[2:]), strict=True)
+        rows = zip(*(part.tolist() for part in parts[1:]), strict=True)
         return [
             [
-                Hypothesis(
-                    tokens[n, k, :size].tolist(),
-                    *rest,
-                    logprobs=differences(sums[n, k, :size].tolist()),
-                )
+                Hypothesis(tokens[n, k, :size].tolist(), *rest)
                 for k, (size, *rest) in enumerate(zip(*row, strict=True))
                 if size
             ]

@@ -273,7 +273,6 @@ typedef struct {
     int64_t *column;                // (rows,) ids that are read next
     int32_t *past, *next_past;      // (rows, most)
     int32_t *tokens, *next_tokens;  // (rows, most)
-    double *sums, *next_sums;  // log-probability up to each of them
     float **keys, **values;         // of each block
     float *logits, *others;         // (rows, n), (rows, others)
     float *norm, *maxima;           // of the logits
@@ -334,21 +333,17 @@ static void read_column(const Network *net, const Sources *s, const Choice *c, W
 }
 
 // Row `to` of the next step is row `from` of this one with one token more.
-static void grow(Writing *w, int64_t from, int64_t to, int64_t t, int64_t id, double total) {
+static void grow(Writing *w, int64_t from, int64_t to, int64_t t, int64_t id) {
     w->next_source[to] = w->source[from];
     memcpy(w->next_past + to * w->most, w->past + from * w->most, 4 * (t + 1));
     memcpy(w->next_tokens + to * w->most, w->tokens + from * w->most, 4 * t);
-    memcpy(w->next_sums + to * w->most, w->sums + from * w->most, 8 * t);
     w->next_tokens[to * w->most + t] = id;
-    w->next_sums[to * w->most + t] = total;
     w->column[to] = id;
 }
 
 static void turn_page(Writing *w, int64_t rows) {
     int32_t *past = w->past, *tokens = w->tokens;
     int64_t *source = w->source;
-    double *sums = w->sums;
-    w->sums = w->next_sums, w->next_sums = sums;
     w->past = w->next_past, w->tokens = w->next_tokens, w->source = w->next_source;
     w->next_past = past, w->next_tokens = tokens, w->next_source = source;
     w->rows = rows;
@@ -369,7 +364,6 @@ typedef struct {
 typedef struct {
     int64_t most;     // tokens of an answer at most
     int64_t *tokens;  // (sources, count, most)
-    double *sums;     // the same, log-probability up to each token
     int64_t *length;
     double *logprob, *score;
     uint8_t *finished;
@@ -381,10 +375,9 @@ static int is_end(const Wish *wish, int64_t id) {
     return 0;
 }
 
-static void answer(const Answers *out, int64_t at, const int32_t *tokens, const double *sums,
-                   int64_t length, double logprob, double score, int finished) {
+static void answer(const Answers *out, int64_t at, const int32_t *tokens, int64_t length,
+                   double logprob, double score, int finished) {
     for (int64_t i = 0; i < length; i++) out->tokens[at * out->most + i] = tokens[i];
-    memcpy(out->sums + at * out->most, sums, 8 * length);
     out->length[at] = length;
     out->logprob[at] = logprob;
     out->score[at] = score;
@@ -399,11 +392,10 @@ static void search_greedily(const Network *net, const Sources *s, const Choice *
         for (int64_t r = 0; r < w->rows; r++) {
             int64_t source = w->source[r], id = id_at(c, source, w->best[r]);
             double logprob = total[r] + (w->logits[r * c->n + w->best[r]] - w->norm[r]);
-            grow(w, r, rows, t, id, logprob);
+            grow(w, r, rows, t, id);
             if (is_end(wish, id) || t + 1 >= wish->limits[source]) {
                 const int32_t *tokens = w->next_tokens + rows * w->most;
-                answer(out, source, tokens, w->next_sums + rows * w->most, t + 1, logprob, logprob,
-                       is_end(wish, id));
+                answer(out, source, tokens, t + 1, logprob, logprob, is_end(wish, id));
                 continue;
             }
             total[rows++] = logprob;
@@ -417,32 +409,27 @@ typedef struct {
     float logprob, score;
     int64_t length;
     int32_t *tokens;
-    double *sums;
 } Ended;
 
 // Add a hypothesis to the best `width`; of equals the earlier one stays in front.
-static void pool_one(Ended *pool, int64_t width, Ended new, const int32_t *tokens,
-                     const double *sums, int64_t t, int64_t id) {
+static void pool_one(Ended *pool, int64_t width, Ended new, const int32_t *tokens, int64_t t,
+                     int64_t id) {
     int64_t at = width - 1;
     if (!(new.score > pool[at].score)) return;
     new.tokens = pool[at].tokens;  // of the one that falls out
     memcpy(new.tokens, tokens, 4 * t);
     new.tokens[t] = id;
-    new.sums = pool[at].sums;
-    memcpy(new.sums, sums, 8 * t);
-    new.sums[t] = new.logprob;
     for (; at && new.score > pool[at - 1].score; at--) pool[at] = pool[at - 1];
     pool[at] = new;
 }
 
 // The answers of a source that is over: what has ended, then, if too few, what lived.
 static void answer_source(const Wish *wish, const Answers *out, int64_t source, const Ended *pool,
-                          const int32_t *tokens, const double *sums, int64_t most, float *logprob,
-                          int64_t length) {
+                          const int32_t *tokens, int64_t most, float *logprob, int64_t length) {
     int64_t count = 0, first = source * wish->count;
     for (; count < wish->count && pool[count].score > -INFINITY; count++) {
         const Ended *e = pool + count;
-        answer(out, first + count, e->tokens, e->sums, e->length, e->logprob, e->score, 1);
+        answer(out, first + count, e->tokens, e->length, e->logprob, e->score, 1);
     }
     for (; count < wish->count; count++) {
         int64_t best = 0;
@@ -450,7 +437,7 @@ static void answer_source(const Wish *wish, const Answers *out, int64_t source, 
             if (logprob[p] > logprob[best]) best = p;
         if (!(logprob[best] > -INFINITY)) return;
         double value = logprob[best];
-        answer(out, first + count, tokens + best * most, sums + best * most, length, value,
+        answer(out, first + count, tokens + best * most, length, value,
                value / wish->penalty[length - 1], 0);
         logprob[best] = -INFINITY;
     }
@@ -465,10 +452,9 @@ static int search_by_beams(const Network *net, const Sources *s, const Choice *c
     int64_t *token = take(memory, 8 * s->count * found);
     Ended *pools = take(memory, sizeof(Ended) * s->count * width);
     int32_t *ended = take(memory, 4 * s->count * width * most);
-    double *sums = take(memory, 8 * s->count * width * most);
     if (memory->failed) return 1;
     for (int64_t i = 0; i < s->count * width; i++)
-        pools[i] = (Ended){0, -INFINITY, 0, ended + i * most, sums + i * most};
+        pools[i] = (Ended){0, -INFINITY, 0, ended + i * most};
     for (int64_t b = 0; b < s->count; b++) logprob[b] = 0;
     int64_t prefixes = 1;
     for (int64_t t = 0; w->rows; t++) {
@@ -486,26 +472,25 @@ static int search_by_beams(const Network *net, const Sources *s, const Choice *c
                 int64_t from = a * prefixes + parent[a * found + i];
                 int64_t id = id_at(c, source, token[a * found + i]);
                 if (is_end(wish, id)) {
-                    Ended new = {total, total / (float)wish->penalty[t], t + 1, NULL, NULL};
+                    Ended new = {total, total / (float)wish->penalty[t], t + 1, NULL};
                     if (i < width)  // an end counts only among the best
-                        pool_one(pool, width, new, w->tokens + from * most, w->sums + from * most,
-                                 t, id);
+                        pool_one(pool, width, new, w->tokens + from * most, t, id);
                 } else if (kept < width) {
                     best = kept ? best : i;
-                    grow(w, from, first + kept, t, id, total);
+                    grow(w, from, first + kept, t, id);
                     next[kept++] = total;
                 }
             }
             for (int64_t i = kept; i < width; i++) {  // the best one again, as impossible
                 int64_t from = a * prefixes + parent[a * found + best];
-                grow(w, from, first + i, t, id_at(c, source, token[a * found + best]), 0);
+                grow(w, from, first + i, t, id_at(c, source, token[a * found + best]));
                 next[i] = -INFINITY;
             }
             // Log-probabilities only fall and the penalty only grows with the length.
             float bound = next[0] / (float)wish->penalty[limit - 1];
             if (!kept || pool[wish->count - 1].score >= bound || t + 1 == limit) {
-                answer_source(wish, out, source, pool, w->next_tokens + first * most,
-                              w->next_sums + first * most, most, next, t + 1);
+                answer_source(wish, out, source, pool, w->next_tokens + first * most, most, next,
+                              t + 1);
                 continue;
             }
             memcpy(logprob + first, next, 4 * width);
@@ -532,7 +517,6 @@ static int search(const Network *net, const Words *words, const Sources *s, cons
     w.column = take(memory, 8 * room), w.best = take(memory, 8 * room);
     w.past = take(memory, 4 * room * most), w.next_past = take(memory, 4 * room * most);
     w.tokens = take(memory, 4 * room * most), w.next_tokens = take(memory, 4 * room * most);
-    w.sums = take(memory, 8 * room * most), w.next_sums = take(memory, 8 * room * most);
     w.logits = take(memory, 4 * room * c.n), w.others = take(memory, 4 * room * c.others.n);
     w.norm = take(memory, 4 * room), w.maxima = take(memory, 4 * room * (c.n / CHUNK + 1));
     w.desk = desk_for(memory, net, room, span);
