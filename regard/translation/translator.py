@@ -31,7 +31,6 @@ from regard.decode.loop import search_kit
 from regard.decode.step import Hypothesis, Process, read_sources, without_end
 from regard.errors import UsageError
 from regard.model.batch import Batch
-from regard.model.model import Memory as Encoded
 from regard.translation.config import DOING, TranslateConfig
 from regard.translation.dictionary import (
     Hinter,
@@ -344,37 +343,35 @@ class SentenceSearch:
     @torch.no_grad()
     def translate(self, rows: Sequence[Row]) -> list[list[TargetText]]:
         """The translation of each source."""
-        memory, coin = None, self.config.coin or self.config.keeps_whole or not self.kit.written
-        if (self.config.doubt or not coin) and not (self.must or self.strict):
-            # Read once, for the search and what comes after it.
-            memory = read_sources(self.kit.model, self.kit.batch([list(row) for row in rows]))
-        hypotheses = self.search(rows, self.ban, self.beam, memory)
-        answers = [self.text(row[0]) for row in hypotheses]
-        if not coin:
+        answers = [self.text(row[0]) for row in self.search(rows, self.ban, self.beam)]
+        if not (self.config.coin or self.config.keeps_whole or not self.kit.written):
             changed: Collection[int] = range(len(rows))
             for _ in range(SEARCHES):
-                before, answers = answers, self.replace_coined(rows, answers, memory, changed)
+                before, answers = answers, self.replace_coined(rows, answers, changed)
                 changed = [n for n, answer in enumerate(answers) if answer is not before[n]]
-        return self.look(rows, answers, memory)
+        return self.look(rows, answers)
 
     def text(self, found: Hypothesis) -> TargetText:
         """A hypothesis as text."""
-        return TargetText(self.kit.text(found.tokens), found.logprob, found.tokens, found.logprobs)
+        attention = found.attention
+        if attention is not None:
+            attention = attention[: len(without_end(found.tokens, self.kit.stops))]
+        noted = (found.logprob, found.tokens, found.logprobs, attention)
+        return TargetText(self.kit.text(found.tokens), *noted)
 
-    def look(
-        self, rows: Sequence[Row], answers: Sequence[TargetText], memory: Encoded | None = None
-    ) -> list[list[TargetText]]:
+    def look(self, rows: Sequence[Row], answers: Sequence[TargetText]) -> list[list[TargetText]]:
         """Answers, with what each of their tokens saw where that is asked for; a list of each."""
-        if not self.config.doubt:
-            return [[answer] for answer in answers]
-        written = [without_end(answer.tokens, self.kit.stops) for answer in answers]
-        block = align_config(self.kit.config).block
-        looked = []
-        for n, seen in enumerate(look_across(self.kit, rows, written, memory, block)):
-            noted = answers[n].logprobs or self.score(rows[n], answers[n].tokens)
-            attention = seen[0] if seen else None
-            looked.append([answers[n]._replace(logprobs=noted, attention=attention)])
-        return looked
+        looked = list(answers)
+        unseen = [n for n, answer in enumerate(answers) if answer.attention is None]
+        if self.config.doubt and unseen:
+            written = [without_end(answers[n].tokens, self.kit.stops) for n in unseen]
+            sources = [rows[n] for n in unseen]
+            patterns = look_across(self.kit, sources, written, align_config(self.kit.config).block)
+            for n, seen in zip(unseen, patterns, strict=True):
+                noted = answers[n].logprobs or self.score(rows[n], answers[n].tokens)
+                attention = seen[0] if seen else None
+                looked[n] = answers[n]._replace(logprobs=noted, attention=attention)
+        return [[answer] for answer in looked]
 
     def coined(self, row: Row, text: str) -> list[str]:
         """The words of a translation that neither training nor its source ever wrote."""
@@ -387,7 +384,6 @@ class SentenceSearch:
         self,
         rows: Sequence[Row],
         answers: Sequence[TargetText],
-        memory: Encoded | None,
         which: Collection[int],
     ) -> list[TargetText]:
         """Translations, of which some get another word for the first that is made up.
@@ -409,11 +405,9 @@ class SentenceSearch:
                 turns += [(n, place, range(own[0], own[-1] + 1)) for place in sorted(places)]
         if not turns:
             return list(answers)
-        owner = torch.tensor([n for n, _, _ in turns])
-        if memory is not None:
-            memory = Encoded(memory.x[owner], None if memory.real is None else memory.real[owner])
         begin = kit.batch([list(rows[0])]).ids[0].tolist()
         sources = [list(rows[n]) for n, _, _ in turns]
+        memory = None if self.strict else read_sources(kit.model, kit.batch(sources))
         old = torch.tensor([[answers[n].tokens[place]] for n, place, _ in turns])
 
         def another(logits: Tensor, history: Tensor) -> Tensor:
@@ -454,7 +448,6 @@ class SentenceSearch:
         rows: Sequence[Row],
         banned: Phrases,
         beam: BeamConfig,
-        memory: Encoded | None = None,
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each row, at least one."""
         limits = [self.limit(row) for row in rows]
@@ -478,7 +471,7 @@ class SentenceSearch:
                 processes=rules,
                 strict=self.strict,
                 shortlist=self.config.shortlist and not rules,
-                memory=memory,
+                block=align_config(self.kit.config).block if self.config.doubt else None,
             )
         for n, row in enumerate(hypotheses):
             again = {
