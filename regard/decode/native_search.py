@@ -70,7 +70,7 @@ WishLayout = structure(
     ("block", WHOLE),
 )
 AnswersLayout = structure(
-    ("most", WHOLE), ("tokens length logprob score finished logprobs seen", POINTER)
+    ("most", WHOLE), ("tokens length logprob score finished logprobs memory seen", POINTER)
 )
 
 
@@ -196,15 +196,14 @@ class NativeNetwork:
         tokens, length = np.empty((*shape, most), np.int64), np.zeros(shape, np.int64)
         logprob, score = np.zeros((2, *shape))
         finished, logprobs = np.zeros(shape, bool), np.empty(tokens.shape, np.float32)
-        looked = (
-            range(self.layout.decoder.depth)[slice(block, None)][:1] if block is not None else ()
-        )
+        looked = [] if block is None else [*range(self.layout.decoder.depth)][block:][:1]
         seen = [np.empty((*tokens.shape, lengths.max()), np.float32) for _ in looked]
         wish = WishLayout(
             *(part.ctypes.data for part in asked),
             *(len(asked[2]), width, count, penalty.ctypes.data, *looked),
         )
-        parts = (tokens, length, logprob, score, finished, logprobs, *seen)
+        memory = np.empty((len(ids), self.layout.dim), np.float32)
+        parts = (tokens, length, logprob, score, finished, logprobs, memory, *seen)
         answers = AnswersLayout(most, *(part.ctypes.data for part in parts))
         words = None if shortlist is None else ctypes.byref(self.words(shortlist))
         if words is None:
@@ -222,8 +221,11 @@ class NativeNetwork:
             each = logprobs[at].tolist()
             hypothesis = Hypothesis(
                 tokens[at].tolist(),
-                *(part[n, k].item() for part in (logprob, score, finished)),
+                float(logprob[n, k]),
+                float(score[n, k]),
+                bool(finished[n, k]),
                 each if how is None else differences(each),
+                memory[bounds[n] : bounds[n + 1]],
                 seen[0][*at, : lengths[n]].copy() if seen else None,
             )
             rows[n].append(hypothesis)

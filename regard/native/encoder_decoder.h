@@ -109,19 +109,22 @@ static void think(const Part *mlp, int64_t m, int64_t dim, Desk *desk) {
     multiply(&mlp->out, &rows, m, desk->x, dim, ADD);
 }
 
-// Final vectors of m rows as bytes.
-static Rows finished(const Side *side, int64_t m, int64_t dim, Desk *desk) {
-    return rounded(side->norm.weight ? &side->norm : NULL, desk->x, m, dim, desk);
+// Final vectors of m rows.
+static void finish(const Side *side, const float *x, int64_t m, int64_t dim, float *out) {
+    for (int64_t r = 0; r < m; r++, x += dim, out += dim)
+        if (side->norm.weight) normalise_row(&side->norm, x, dim, out);
+        else memcpy(out, x, 4 * dim);
 }
 
 // Sources ----------------------------------------------------------------------------------------
 
-// A batch of sources, one after the other, and for each block of the decoder keys and values of
-// them: those of source b from starts[b] · dim on, (heads, length, width).
+// A batch of sources, one after the other; what the encoder makes of them, (tokens, dim); and for
+// each block of the decoder keys and values of that: those of source b from starts[b] · dim on,
+// (heads, length, width).
 typedef struct {
     const int64_t *ids, *starts;
     int64_t count;
-    float **keys, **values;
+    float *memory, **keys, **values;
 } Sources;
 
 static int64_t length_of(const Sources *s, int64_t b) { return s->starts[b + 1] - s->starts[b]; }
@@ -163,7 +166,9 @@ static void read_sources(const Network *net, const Sources *s, int64_t first, in
         add_found(&block->own, m, dim, desk);
         think(&block->mlp, m, dim, desk);
     }
-    Rows rows = finished(&net->encoder, m, dim, desk);
+    float *out = s->memory + base * dim;
+    finish(&net->encoder, desk->x, m, dim, out);
+    Rows rows = rounded(NULL, out, m, dim, desk);
     for (int64_t n = 0; n < net->decoder.depth; n++) {
         const Part *cross = &net->decoder.blocks[n].cross;
         multiply(&cross->k, &rows, m, desk->wide, dim, PLAIN);
@@ -341,7 +346,8 @@ static void read_column(const Network *net, const Sources *s, const Choice *c, W
         add_found(&block->cross, m, dim, desk);
         think(&block->mlp, m, dim, desk);
     }
-    Rows rows = finished(&net->decoder, m, dim, desk);
+    finish(&net->decoder, desk->x, m, dim, desk->z);
+    Rows rows = rounded(NULL, desk->z, m, dim, desk);
     multiply(&c->common, &rows, m, w->logits, c->n, PLAIN);
     if (c->others.n) {
         multiply(&c->others, &rows, m, w->others, c->others.n, PLAIN);
@@ -394,6 +400,7 @@ typedef struct {
     double *logprob, *score;
     uint8_t *finished;
     float *logprobs;  // (sources, count, most) as in `Token`
+    float *memory;    // (source tokens, dim) as in `Sources`
     float *seen;      // (sources, count, most, span), or NULL
 } Answers;
 
@@ -582,7 +589,7 @@ int translate(const Network *net, const Words *words, const int64_t *ids, const 
     int64_t depth = net->decoder.depth, size = 4 * starts[count] * net->dim;
     float *held[2][depth];
     for (int64_t n = 0; n < 2 * depth; n++) held[n / depth][n % depth] = take(&memory, size);
-    Sources s = {ids, starts, count, held[0], held[1]};
+    Sources s = {ids, starts, count, out->memory, held[0], held[1]};
     int failed = memory.failed;
     if (!failed) read_all(net, &s, &reading);
     failed |= reading.failed;

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from regard.data.sentences import trim
 from regard.decode.alternatives import after_each, alternatives, extend
@@ -28,9 +29,11 @@ from regard.decode.constraints import (
     spell_word,
 )
 from regard.decode.loop import search_kit
+from regard.decode.sampling import Ends
 from regard.decode.step import Hypothesis, Process, read_sources, without_end
 from regard.errors import UsageError
 from regard.model.batch import Batch
+from regard.model.model import Memory as Encoded
 from regard.translation.config import DOING, TranslateConfig
 from regard.translation.dictionary import (
     Hinter,
@@ -343,11 +346,12 @@ class SentenceSearch:
     @torch.no_grad()
     def translate(self, rows: Sequence[Row]) -> list[list[TargetText]]:
         """The translation of each source."""
-        answers = [self.text(row[0]) for row in self.search(rows, self.ban, self.beam)]
+        hypotheses = [row[0] for row in self.search(rows, self.ban, self.beam)]
+        answers = [*map(self.text, hypotheses)]
         if not (self.config.coin or self.config.keeps_whole or not self.kit.written):
             changed: Collection[int] = range(len(rows))
             for _ in range(SEARCHES):
-                before, answers = answers, self.replace_coined(rows, answers, changed)
+                before, answers = answers, self.replace_coined(rows, answers, hypotheses, changed)
                 changed = [n for n, answer in enumerate(answers) if answer is not before[n]]
         return self.look(rows, answers)
 
@@ -384,6 +388,7 @@ class SentenceSearch:
         self,
         rows: Sequence[Row],
         answers: Sequence[TargetText],
+        hypotheses: Sequence[Hypothesis],
         which: Collection[int],
     ) -> list[TargetText]:
         """Translations, of which some get another word for the first that is made up.
@@ -406,40 +411,56 @@ class SentenceSearch:
         if not turns:
             return list(answers)
         begin = kit.batch([list(rows[0])]).ids[0].tolist()
-        sources = [list(rows[n]) for n, _, _ in turns]
-        memory = None if self.strict else read_sources(kit.model, kit.batch(sources))
+
+        def read(answers: Sequence[int], written: Sequence[Row]) -> tuple[Batch, Encoded | None]:
+            batch = kit.batch([list(rows[n]) for n in answers], [[*begin, *row] for row in written])
+            known = [
+                torch.from_numpy(m) for n in answers if (m := hypotheses[n].memory) is not None
+            ]
+            if len(known) == len(answers):
+                return batch, Encoded(pad_sequence(known, True), batch.source_mask)
+            return batch, None if self.strict else read_sources(kit.model, batch)
+
         old = torch.tensor([[answers[n].tokens[place]] for n, place, _ in turns])
 
         def another(logits: Tensor, history: Tensor) -> Tensor:
             first = history.shape[1] == 0
             return logits.scatter(1, old.to(logits.device), -torch.inf) if first else logits
 
-        batch = kit.batch(sources, [[*begin, *answers[n].tokens[:place]] for n, place, _ in turns])
-        how = (PIECES, None, None, [another, *bans(self.ban)])
+        def ended(word: list[int]) -> bool:
+            return len(word) > 1 and not kit.token_text(word[-1])[:1].isalnum()
+
+        before = [answers[n].tokens[:place] for n, place, _ in turns]
+        batch, memory = read([n for n, _, _ in turns], before)
+        how = (PIECES, None, Ends(kit.stops, ended), [another, *bans(self.ban)])
         pieces = search_kit(kit, batch, *how, strict=self.strict, memory=memory)
-        changed = []
+        changed = list[tuple[int, int, list[int], str, int]]()
         for (n, place, whole), (word,) in zip(turns, pieces, strict=True):
             first = place == whole.start  # its own blank does not end a word
             new = takewhile(lambda t: kit.token_text(t)[:1].isalnum(), word.tokens[first:])
             tokens = answers[n].tokens
-            changed.append([*tokens[:place], *word.tokens[:first], *new, *tokens[whole.stop :]])
-        batch = kit.batch(sources, [[*begin, *tokens[:-1]] for tokens in changed])
-        spots = [(n, t) for n, turn in enumerate(turns) for t in range(turn[1], len(changed[n]))]
-        at, ids = torch.tensor(spots).T, torch.tensor([[changed[n][t]] for n, t in spots])
+            tokens = [*tokens[:place], *word.tokens[:first], *new, *tokens[whole.stop :]]
+            left = len(self.coined(rows[n], kit.text(tokens)))
+            if left < len(coined[n]):
+                changed.append((n, place, tokens, kit.text(tokens), left))
+        if not changed:
+            return list(answers)
+        batch, memory = read([c[0] for c in changed], [c[2][:-1] for c in changed])
+        spots = [(m, t) for m, c in enumerate(changed) for t in range(c[1], len(c[2]))]
+        at, ids = torch.tensor(spots).T, torch.tensor([[changed[m][2][t]] for m, t in spots])
         if memory is None:
             logits = kit.run_batch(batch, None, self.strict)[*at]
         else:
             x = kit.model.decode(batch.ids, memory, batch.mask)[*at]
             logits = kit.model.score(x[:, None])[:, 0]  # (spots, V)
         log = iter(logits.float().log_softmax(-1).gather(1, ids.to(logits.device))[:, 0].tolist())
-        mended, best = list(answers), {n: (len(words), torch.inf) for n, words in coined.items()}
-        for (n, place, _), tokens in zip(turns, changed, strict=True):
+        mended, best = list(answers), dict[int, tuple[int, float]]()
+        for n, place, tokens, text, left in changed:
             logprobs = [*answers[n].logprobs[:place], *islice(log, len(tokens) - place)]
-            answer = TargetText(kit.text(tokens), sum(logprobs), tokens, logprobs)
-            left = len(self.coined(rows[n], answer.text))
+            answer = TargetText(text, sum(logprobs), tokens, logprobs)
             rank = left, -answer.logprob / self.beam.penalty(len(tokens))
             near = answer.logprob > answers[n].logprob - LOSS
-            if near and left < len(coined[n]) and rank < best[n]:
+            if near and rank < best.get(n, (left + 1, 0.0)):
                 mended[n], best[n] = answer, rank
         return mended
 
