@@ -225,7 +225,7 @@ class NativeNetwork:
                 float(score[n, k]),
                 bool(finished[n, k]),
                 each if how is None else differences(each),
-                memory[bounds[n] : bounds[n + 1]],
+                torch.from_numpy(memory[bounds[n] : bounds[n + 1]]),
                 seen[0][*at, : lengths[n]].copy() if seen else None,
             )
             rows[n].append(hypothesis)

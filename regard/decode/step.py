@@ -44,7 +44,7 @@ class Hypothesis:
     """Whether it ended by itself, not by the limit on length."""
     logprobs: list[float] = field(default_factory=list)
     """Of each token, where the search notes them."""
-    memory: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
+    memory: Tensor | None = field(default=None, compare=False, repr=False)
     """What the encoder made of the source (source tokens, D), from a search in one call of C."""
     attention: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
     """To the source at each token (tokens, source tokens), the mean over the heads of one block,

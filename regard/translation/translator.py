@@ -29,6 +29,7 @@ from regard.decode.constraints import (
     spell_word,
 )
 from regard.decode.loop import search_kit
+from regard.decode.ranking import Scored
 from regard.decode.sampling import Ends
 from regard.decode.step import Hypothesis, Process, read_sources, without_end
 from regard.errors import UsageError
@@ -412,12 +413,10 @@ class SentenceSearch:
             return list(answers)
         begin = kit.batch([list(rows[0])]).ids[0].tolist()
 
-        def read(answers: Sequence[int], written: Sequence[Row]) -> tuple[Batch, Encoded | None]:
-            batch = kit.batch([list(rows[n]) for n in answers], [[*begin, *row] for row in written])
-            known = [
-                torch.from_numpy(m) for n in answers if (m := hypotheses[n].memory) is not None
-            ]
-            if len(known) == len(answers):
+        def read(these: Sequence[int], written: Sequence[Row]) -> tuple[Batch, Encoded | None]:
+            batch = kit.batch([list(rows[n]) for n in these], [[*begin, *row] for row in written])
+            known = [m for n in these if (m := hypotheses[n].memory) is not None]
+            if len(known) == len(these):
                 return batch, Encoded(pad_sequence(known, True), batch.source_mask)
             return batch, None if self.strict else read_sources(kit.model, batch)
 
@@ -434,7 +433,7 @@ class SentenceSearch:
         batch, memory = read([n for n, _, _ in turns], before)
         how = (PIECES, None, Ends(kit.stops, ended), [another, *bans(self.ban)])
         pieces = search_kit(kit, batch, *how, strict=self.strict, memory=memory)
-        changed = list[tuple[int, int, list[int], str, int]]()
+        changed = list[tuple[int, int, list[int], int]]()  # answer, place, tokens, made-up words
         for (n, place, whole), (word,) in zip(turns, pieces, strict=True):
             first = place == whole.start  # its own blank does not end a word
             new = takewhile(lambda t: kit.token_text(t)[:1].isalnum(), word.tokens[first:])
@@ -442,22 +441,22 @@ class SentenceSearch:
             tokens = [*tokens[:place], *word.tokens[:first], *new, *tokens[whole.stop :]]
             left = len(self.coined(rows[n], kit.text(tokens)))
             if left < len(coined[n]):
-                changed.append((n, place, tokens, kit.text(tokens), left))
+                changed.append((n, place, tokens, left))
         if not changed:
             return list(answers)
-        batch, memory = read([c[0] for c in changed], [c[2][:-1] for c in changed])
-        spots = [(m, t) for m, c in enumerate(changed) for t in range(c[1], len(c[2]))]
+        batch, memory = read([n for n, *_ in changed], [row[:-1] for _, _, row, _ in changed])
+        spots = [(m, t) for m, (_, at, row, _) in enumerate(changed) for t in range(at, len(row))]
         at, ids = torch.tensor(spots).T, torch.tensor([[changed[m][2][t]] for m, t in spots])
         if memory is None:
             logits = kit.run_batch(batch, None, self.strict)[*at]
         else:
             x = kit.model.decode(batch.ids, memory, batch.mask)[*at]
             logits = kit.model.score(x[:, None])[:, 0]  # (spots, V)
-        log = iter(logits.float().log_softmax(-1).gather(1, ids.to(logits.device))[:, 0].tolist())
+        log = iter(Scored(logits.float()).logprob(ids.to(logits.device))[:, 0].tolist())
         mended, best = list(answers), dict[int, tuple[int, float]]()
-        for n, place, tokens, text, left in changed:
+        for n, place, tokens, left in changed:
             logprobs = [*answers[n].logprobs[:place], *islice(log, len(tokens) - place)]
-            answer = TargetText(text, sum(logprobs), tokens, logprobs)
+            answer = TargetText(kit.text(tokens), sum(logprobs), tokens, logprobs)
             rank = left, -answer.logprob / self.beam.penalty(len(tokens))
             near = answer.logprob > answers[n].logprob - LOSS
             if near and rank < best.get(n, (left + 1, 0.0)):
@@ -465,10 +464,7 @@ class SentenceSearch:
         return mended
 
     def search(
-        self,
-        rows: Sequence[Row],
-        banned: Phrases,
-        beam: BeamConfig,
+        self, rows: Sequence[Row], banned: Phrases, beam: BeamConfig
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each row, at least one."""
         limits = [self.limit(row) for row in rows]
