@@ -114,16 +114,18 @@ def run_search(
     follower: SearchFollower | None = None,
     shortlist: Shortlist | None = None,
     memory: Memory | None = None,
+    block: int | None = None,
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each row after `batch.ids`, best first; greedy unless `how` says otherwise.
 
     A search that is made already has its own ends and processes. A shortlist is used where it can.
+    `block` is the one of the decoder whose attention to the source is noted, where that is free.
     """
     ends, limits, heard = ends or Ends(), limits_of(limit, len(batch.ids)), watched(model)
     if shortlist is not None and not can_shorten(model, batch, how, ends):
         shortlist = None
     if not (strict or heard or processes or follower or ends.stop or ends.watch):
-        answers = search_natively(model, batch, limits, how, ends.eos, shortlist)
+        answers = search_natively(model, batch, limits, how, ends.eos, shortlist, block)
         if answers is not None:
             return answers
     if shortlist is not None:
@@ -165,11 +167,12 @@ def search_kit(
     strict: bool | None = None,
     shortlist: bool = False,
     memory: Memory | None = None,
+    block: int | None = None,
 ) -> list[list[Hypothesis]]:
     """`run_search` as a Kit wants it: its end tokens, its mode, its hooks told of each position.
 
     `shortlist` uses the folder's list of words, if there is one; `memory` is what the encoder made
-    of the sources, where they were read before.
+    of the sources, where they were read before; `block` is noted as `run_search` says.
     """
     if kit.model.decoder is None:
         raise UsageError("generating", "a model without decoder", "one that writes text")
@@ -193,6 +196,7 @@ def search_kit(
         follower=follower,
         shortlist=kit.shortlist if shortlist and plain else None,
         memory=memory,
+        block=block,
     )
     if follower is not None:
         follower.finish([row[0].tokens if row else [] for row in answers])

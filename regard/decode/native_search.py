@@ -22,7 +22,7 @@ from regard.core.mlp import MLP
 from regard.core.norm import LayerNorm
 from regard.core.position import Learned, Sinusoidal
 from regard.core.stack import Stack
-from regard.decode.beam import BeamConfig
+from regard.decode.beam import BeamConfig, differences
 from regard.decode.shortlist import ROUNDED, Shortlist, common_map
 from regard.decode.step import Hypothesis
 from regard.model.batch import Batch
@@ -66,9 +66,12 @@ WordsLayout = structure(
     ("common", MapLayout), ("always best bounds whole step bias", POINTER), ("vocab", WHOLE)
 )
 WishLayout = structure(
-    ("start limits ends", POINTER), ("ends_count width count", WHOLE), ("penalty", POINTER)
+    *(("start limits ends", POINTER), ("ends_count width count", WHOLE), ("penalty", POINTER)),
+    ("block", WHOLE),
 )
-AnswersLayout = structure(("most", WHOLE), ("tokens length logprob score finished", POINTER))
+AnswersLayout = structure(
+    ("most", WHOLE), ("tokens length logprob score finished logprobs memory seen", POINTER)
+)
 
 
 def search_natively(
@@ -78,10 +81,11 @@ def search_natively(
     how: object,
     eos: Collection[int],
     shortlist: Shortlist | None,
+    block: int | None = None,
 ) -> list[list[Hypothesis]] | None:
     """Hypotheses of each row, as `run_search` has them; None where model, batch or wish do not fit.
 
-    Nobody may be listening to the model.
+    Nobody may be listening to the model. Of `block`, the attention to the source is noted.
     """
     plain = how is None or (isinstance(how, BeamConfig) and how.groups == 1)
     sides = batch.mask, batch.documents, batch.source_documents, batch.segments
@@ -98,7 +102,7 @@ def search_natively(
     if any(part.listener is not None for part in parts if isinstance(part, TextFront)):
         return None
     assert how is None or isinstance(how, BeamConfig)
-    return held.search(batch, limits, how, eos, shortlist)
+    return held.search(batch, limits, how, eos, shortlist, block)
 
 
 class NativeNetwork:
@@ -169,6 +173,7 @@ class NativeNetwork:
         how: BeamConfig | None,
         eos: Collection[int],
         shortlist: Shortlist | None,
+        block: int | None,
     ) -> list[list[Hypothesis]] | None:
         """Hypotheses of each row, as `run_search` has them; None for a batch that does not fit."""
         inputs, start = batch.inputs.numpy(), batch.ids.numpy()
@@ -190,12 +195,15 @@ class NativeNetwork:
         shape = len(inputs), count
         tokens, length = np.empty((*shape, most), np.int64), np.zeros(shape, np.int64)
         logprob, score = np.zeros((2, *shape))
-        finished = np.zeros(shape, bool)
+        finished, logprobs = np.zeros(shape, bool), np.empty(tokens.shape, np.float32)
+        looked = [] if block is None else [*range(self.layout.decoder.depth)][block:][:1]
+        seen = [np.empty((*tokens.shape, lengths.max()), np.float32) for _ in looked]
         wish = WishLayout(
             *(part.ctypes.data for part in asked),
-            *(len(asked[2]), width, count, penalty.ctypes.data),
+            *(len(asked[2]), width, count, penalty.ctypes.data, *looked),
         )
-        parts = (tokens, length, logprob, score, finished)
+        memory = np.empty((len(ids), self.layout.dim), np.float32)
+        parts = (tokens, length, logprob, score, finished, logprobs, memory, *seen)
         answers = AnswersLayout(most, *(part.ctypes.data for part in parts))
         words = None if shortlist is None else ctypes.byref(self.words(shortlist))
         if words is None:
@@ -207,15 +215,21 @@ class NativeNetwork:
             *(ctypes.byref(wish), ctypes.byref(answers)),
         ):
             raise MemoryError("no memory for a search")
-        rows = zip(*(part.tolist() for part in parts[1:]), strict=True)
-        return [
-            [
-                Hypothesis(tokens[n, k, :size].tolist(), *rest)
-                for k, (size, *rest) in enumerate(zip(*row, strict=True))
-                if size
-            ]
-            for n, row in enumerate(rows)
-        ]
+        rows: list[list[Hypothesis]] = [[] for _ in inputs]
+        for n, k in zip(*length.nonzero(), strict=True):
+            at = n, k, slice(length[n, k])
+            each = logprobs[at].tolist()
+            hypothesis = Hypothesis(
+                tokens[at].tolist(),
+                float(logprob[n, k]),
+                float(score[n, k]),
+                bool(finished[n, k]),
+                each if how is None else differences(each),
+                torch.from_numpy(memory[bounds[n] : bounds[n + 1]]),
+                seen[0][*at, : lengths[n]].copy() if seen else None,
+            )
+            rows[n].append(hypothesis)
+        return rows
 
 
 # What fits ----------------------------------------------------------------------------------------

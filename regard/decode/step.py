@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.core.cache import Cache
@@ -42,6 +44,11 @@ class Hypothesis:
     """Whether it ended by itself, not by the limit on length."""
     logprobs: list[float] = field(default_factory=list)
     """Of each token, where the search notes them."""
+    memory: Tensor | None = field(default=None, compare=False, repr=False)
+    """What the encoder made of the source (source tokens, D), from a search in one call of C."""
+    attention: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
+    """To the source at each token (tokens, source tokens), the mean over the heads of one block,
+    where it was asked for and the search is one call of C."""
 
 
 class ModelStep:

@@ -109,19 +109,22 @@ static void think(const Part *mlp, int64_t m, int64_t dim, Desk *desk) {
     multiply(&mlp->out, &rows, m, desk->x, dim, ADD);
 }
 
-// Final vectors of m rows as bytes.
-static Rows finished(const Side *side, int64_t m, int64_t dim, Desk *desk) {
-    return rounded(side->norm.weight ? &side->norm : NULL, desk->x, m, dim, desk);
+// Final vectors of m rows.
+static void finish(const Side *side, const float *x, int64_t m, int64_t dim, float *out) {
+    for (int64_t r = 0; r < m; r++, x += dim, out += dim)
+        if (side->norm.weight) normalise_row(&side->norm, x, dim, out);
+        else memcpy(out, x, 4 * dim);
 }
 
 // Sources ----------------------------------------------------------------------------------------
 
-// A batch of sources, one after the other, and for each block of the decoder keys and values of
-// them: those of source b from starts[b] · dim on, (heads, length, width).
+// A batch of sources, one after the other; what the encoder makes of them, (tokens, dim); and for
+// each block of the decoder keys and values of that: those of source b from starts[b] · dim on,
+// (heads, length, width).
 typedef struct {
     const int64_t *ids, *starts;
     int64_t count;
-    float **keys, **values;
+    float *memory, **keys, **values;
 } Sources;
 
 static int64_t length_of(const Sources *s, int64_t b) { return s->starts[b + 1] - s->starts[b]; }
@@ -163,7 +166,9 @@ static void read_sources(const Network *net, const Sources *s, int64_t first, in
         add_found(&block->own, m, dim, desk);
         think(&block->mlp, m, dim, desk);
     }
-    Rows rows = finished(&net->encoder, m, dim, desk);
+    float *out = s->memory + base * dim;
+    finish(&net->encoder, desk->x, m, dim, out);
+    Rows rows = rounded(NULL, out, m, dim, desk);
     for (int64_t n = 0; n < net->decoder.depth; n++) {
         const Part *cross = &net->decoder.blocks[n].cross;
         multiply(&cross->k, &rows, m, desk->wide, dim, PLAIN);
@@ -264,21 +269,50 @@ static int64_t id_at(const Choice *c, int64_t source, int64_t place) {
 
 // Steps ------------------------------------------------------------------------------------------
 
+// Its log-probability: in a greedy search its own, with beams that of all up to it.
+typedef struct {
+    int32_t id;
+    float logprob;
+} Token;
+
 // The rows that are being written, in groups of as many for each living source. Keys and values of
 // all steps lie where they were made, (steps, room, dim); what a row grew from is in its `past`, so
-// nothing is moved when rows change places.
+// nothing is moved when rows change places. `seen` has the attention to the source at each step,
+// the mean over the heads of one block, where it is asked for: (steps, room, span).
 typedef struct {
     int64_t rows, room, most;       // at present, at most, steps at most
     int64_t *source, *next_source;  // (rows,) of each
     int64_t *column;                // (rows,) ids that are read next
     int32_t *past, *next_past;      // (rows, most)
-    int32_t *tokens, *next_tokens;  // (rows, most)
+    Token *tokens, *next_tokens;    // (rows, most)
     float **keys, **values;         // of each block
+    float *seen;                    // NULL where nobody asks
+    int64_t block, span;            // that is looked at; tokens of a source at most
     float *logits, *others;         // (rows, n), (rows, others)
     float *norm, *maxima;           // of the logits
     int64_t *best;
     Desk desk;
 } Writing;
+
+// What rows `first` to `last`, all of one source, find there in block n at step t.
+static void look_across(const Network *net, const Sources *s, Writing *w, int64_t n, int64_t t,
+                        int64_t first, int64_t last) {
+    int64_t dim = net->dim, heads = net->heads, width = dim / heads, b = w->source[first];
+    int64_t length = length_of(s, b), at = s->starts[b] * dim;
+    Desk *desk = &w->desk;
+    for (int64_t h = 0; h < heads; h++, at += length * width) {
+        Past past = {s->keys[n] + at, s->values[n] + at, width, width, NULL};
+        for (int64_t r = first; r < last; r++) {
+            float *weights = desk->scores, *out = desk->z + r * dim + h * width;
+            float total = attend_head(desk->wide + r * dim + h * width, &past, NULL, length, width,
+                                      net->scale, weights, out);
+            if (!w->seen || n != w->block) continue;
+            float *seen = w->seen + (t * w->room + r) * w->span;
+            for (int64_t i = 0; i < length; i++)
+                seen[i] = (h ? seen[i] : 0) + weights[i] / (total * heads);
+        }
+    }
+}
 
 // Scores of what comes after step t: logits (rows, n) with their norms, maxima and best places.
 static void read_column(const Network *net, const Sources *s, const Choice *c, Writing *w,
@@ -306,18 +340,14 @@ static void read_column(const Network *net, const Sources *s, const Choice *c, W
         rows = rounded(&block->cross.norm, desk->x, m, dim, desk);
         multiply(&block->cross.in, &rows, m, desk->wide, dim, PLAIN);
         for (int64_t r = 0, last; r < m; r = last) {  // all rows of a source
-            int64_t b = w->source[r], length = length_of(s, b), at = s->starts[b] * dim;
-            for (last = r; last < m && w->source[last] == b;) last++;
-            Tensor keys = {s->keys[n] + at, 0, length * width, width};
-            Tensor values = {s->values[n] + at, 0, length * width, width};
-            attend_in(desk->scores, desk->wide + r * dim, dim, keys, values, (Open){0},
-                      desk->z + r * dim, 1, last - r, heads, heads, width, length, 0, 0,
-                      net->scale);
+            for (last = r; last < m && w->source[last] == w->source[r];) last++;
+            look_across(net, s, w, n, t, r, last);
         }
         add_found(&block->cross, m, dim, desk);
         think(&block->mlp, m, dim, desk);
     }
-    Rows rows = finished(&net->decoder, m, dim, desk);
+    finish(&net->decoder, desk->x, m, dim, desk->z);
+    Rows rows = rounded(NULL, desk->z, m, dim, desk);
     multiply(&c->common, &rows, m, w->logits, c->n, PLAIN);
     if (c->others.n) {
         multiply(&c->others, &rows, m, w->others, c->others.n, PLAIN);
@@ -333,16 +363,17 @@ static void read_column(const Network *net, const Sources *s, const Choice *c, W
 }
 
 // Row `to` of the next step is row `from` of this one with one token more.
-static void grow(Writing *w, int64_t from, int64_t to, int64_t t, int64_t id) {
+static void grow(Writing *w, int64_t from, int64_t to, int64_t t, int64_t id, float logprob) {
     w->next_source[to] = w->source[from];
     memcpy(w->next_past + to * w->most, w->past + from * w->most, 4 * (t + 1));
-    memcpy(w->next_tokens + to * w->most, w->tokens + from * w->most, 4 * t);
-    w->next_tokens[to * w->most + t] = id;
+    memcpy(w->next_tokens + to * w->most, w->tokens + from * w->most, sizeof(Token) * t);
+    w->next_tokens[to * w->most + t] = (Token){id, logprob};
     w->column[to] = id;
 }
 
 static void turn_page(Writing *w, int64_t rows) {
-    int32_t *past = w->past, *tokens = w->tokens;
+    int32_t *past = w->past;
+    Token *tokens = w->tokens;
     int64_t *source = w->source;
     w->past = w->next_past, w->tokens = w->next_tokens, w->source = w->next_source;
     w->next_past = past, w->next_tokens = tokens, w->next_source = source;
@@ -358,6 +389,7 @@ typedef struct {
     const int64_t *start, *limits, *ends;
     int64_t ends_count, width, count;
     const double *penalty;
+    int64_t block;  // of the decoder, whose attention to the source is noted
 } Wish;
 
 // The answers of each source, (sources, count, …), best first; length 0: none.
@@ -367,6 +399,9 @@ typedef struct {
     int64_t *length;
     double *logprob, *score;
     uint8_t *finished;
+    float *logprobs;  // (sources, count, most) as in `Token`
+    float *memory;    // (source tokens, dim) as in `Sources`
+    float *seen;      // (sources, count, most, span), or NULL
 } Answers;
 
 static int is_end(const Wish *wish, int64_t id) {
@@ -375,9 +410,14 @@ static int is_end(const Wish *wish, int64_t id) {
     return 0;
 }
 
-static void answer(const Answers *out, int64_t at, const int32_t *tokens, int64_t length,
-                   double logprob, double score, int finished) {
-    for (int64_t i = 0; i < length; i++) out->tokens[at * out->most + i] = tokens[i];
+static void answer(const Answers *out, int64_t at, const Writing *w, const Token *tokens,
+                   const int32_t *past, int64_t length, double logprob, double score,
+                   int finished) {
+    for (int64_t i = 0, to = at * out->most; i < length; i++, to++) {
+        out->tokens[to] = tokens[i].id;
+        out->logprobs[to] = tokens[i].logprob;
+        if (w->seen) memcpy(out->seen + to * w->span, w->seen + past[i] * w->span, 4 * w->span);
+    }
     out->length[at] = length;
     out->logprob[at] = logprob;
     out->score[at] = score;
@@ -391,11 +431,13 @@ static void search_greedily(const Network *net, const Sources *s, const Choice *
         int64_t rows = 0;
         for (int64_t r = 0; r < w->rows; r++) {
             int64_t source = w->source[r], id = id_at(c, source, w->best[r]);
-            double logprob = total[r] + (w->logits[r * c->n + w->best[r]] - w->norm[r]);
-            grow(w, r, rows, t, id);
+            float own = w->logits[r * c->n + w->best[r]] - w->norm[r];
+            double logprob = total[r] + own;
+            grow(w, r, rows, t, id, own);
             if (is_end(wish, id) || t + 1 >= wish->limits[source]) {
-                const int32_t *tokens = w->next_tokens + rows * w->most;
-                answer(out, source, tokens, t + 1, logprob, logprob, is_end(wish, id));
+                int64_t at = rows * w->most;
+                answer(out, source, w, w->next_tokens + at, w->next_past + at, t + 1, logprob,
+                       logprob, is_end(wish, id));
                 continue;
             }
             total[rows++] = logprob;
@@ -408,28 +450,31 @@ static void search_greedily(const Network *net, const Sources *s, const Choice *
 typedef struct {
     float logprob, score;
     int64_t length;
-    int32_t *tokens;
+    Token *tokens;
+    int32_t *past;
 } Ended;
 
 // Add a hypothesis to the best `width`; of equals the earlier one stays in front.
-static void pool_one(Ended *pool, int64_t width, Ended new, const int32_t *tokens, int64_t t,
+static void pool_one(Ended *pool, int64_t width, Ended new, const Writing *w, int64_t from,
                      int64_t id) {
-    int64_t at = width - 1;
+    int64_t at = width - 1, t = new.length - 1;
     if (!(new.score > pool[at].score)) return;
     new.tokens = pool[at].tokens;  // of the one that falls out
-    memcpy(new.tokens, tokens, 4 * t);
-    new.tokens[t] = id;
+    new.past = pool[at].past;
+    memcpy(new.tokens, w->tokens + from * w->most, sizeof(Token) * t);
+    memcpy(new.past, w->past + from * w->most, 4 * new.length);
+    new.tokens[t] = (Token){id, new.logprob};
     for (; at && new.score > pool[at - 1].score; at--) pool[at] = pool[at - 1];
     pool[at] = new;
 }
 
-// The answers of a source that is over: what has ended, then, if too few, what lived.
+// The answers of a source that is over: what has ended, then, if too few, what lived, from `row` on.
 static void answer_source(const Wish *wish, const Answers *out, int64_t source, const Ended *pool,
-                          const int32_t *tokens, int64_t most, float *logprob, int64_t length) {
+                          const Writing *w, int64_t row, float *logprob, int64_t length) {
     int64_t count = 0, first = source * wish->count;
     for (; count < wish->count && pool[count].score > -INFINITY; count++) {
         const Ended *e = pool + count;
-        answer(out, first + count, e->tokens, e->length, e->logprob, e->score, 1);
+        answer(out, first + count, w, e->tokens, e->past, e->length, e->logprob, e->score, 1);
     }
     for (; count < wish->count; count++) {
         int64_t best = 0;
@@ -437,7 +482,8 @@ static void answer_source(const Wish *wish, const Answers *out, int64_t source, 
             if (logprob[p] > logprob[best]) best = p;
         if (!(logprob[best] > -INFINITY)) return;
         double value = logprob[best];
-        answer(out, first + count, tokens + best * most, length, value,
+        int64_t at = (row + best) * w->most;
+        answer(out, first + count, w, w->next_tokens + at, w->next_past + at, length, value,
                value / wish->penalty[length - 1], 0);
         logprob[best] = -INFINITY;
     }
@@ -451,10 +497,11 @@ static int search_by_beams(const Network *net, const Sources *s, const Choice *c
     int64_t *parent = take(memory, 8 * s->count * found);
     int64_t *token = take(memory, 8 * s->count * found);
     Ended *pools = take(memory, sizeof(Ended) * s->count * width);
-    int32_t *ended = take(memory, 4 * s->count * width * most);
+    Token *ended = take(memory, sizeof(Token) * s->count * width * most);
+    int32_t *past = take(memory, 4 * s->count * width * most);
     if (memory->failed) return 1;
     for (int64_t i = 0; i < s->count * width; i++)
-        pools[i] = (Ended){0, -INFINITY, 0, ended + i * most};
+        pools[i] = (Ended){0, -INFINITY, 0, ended + i * most, past + i * most};
     for (int64_t b = 0; b < s->count; b++) logprob[b] = 0;
     int64_t prefixes = 1;
     for (int64_t t = 0; w->rows; t++) {
@@ -472,25 +519,25 @@ static int search_by_beams(const Network *net, const Sources *s, const Choice *c
                 int64_t from = a * prefixes + parent[a * found + i];
                 int64_t id = id_at(c, source, token[a * found + i]);
                 if (is_end(wish, id)) {
-                    Ended new = {total, total / (float)wish->penalty[t], t + 1, NULL};
+                    Ended new = {total, total / (float)wish->penalty[t], t + 1, NULL, NULL};
                     if (i < width)  // an end counts only among the best
-                        pool_one(pool, width, new, w->tokens + from * most, t, id);
+                        pool_one(pool, width, new, w, from, id);
                 } else if (kept < width) {
                     best = kept ? best : i;
-                    grow(w, from, first + kept, t, id);
+                    grow(w, from, first + kept, t, id, total);
                     next[kept++] = total;
                 }
             }
             for (int64_t i = kept; i < width; i++) {  // the best one again, as impossible
                 int64_t from = a * prefixes + parent[a * found + best];
-                grow(w, from, first + i, t, id_at(c, source, token[a * found + best]));
+                int64_t id = id_at(c, source, token[a * found + best]);
+                grow(w, from, first + i, t, id, -INFINITY);
                 next[i] = -INFINITY;
             }
             // Log-probabilities only fall and the penalty only grows with the length.
             float bound = next[0] / (float)wish->penalty[limit - 1];
             if (!kept || pool[wish->count - 1].score >= bound || t + 1 == limit) {
-                answer_source(wish, out, source, pool, w->next_tokens + first * most, most, next,
-                              t + 1);
+                answer_source(wish, out, source, pool, w, first, next, t + 1);
                 continue;
             }
             memcpy(logprob + first, next, 4 * width);
@@ -504,7 +551,7 @@ static int search_by_beams(const Network *net, const Sources *s, const Choice *c
 
 static int search(const Network *net, const Words *words, const Sources *s, const Wish *wish,
                   const Answers *out, Memory *memory) {
-    int64_t dim = net->dim, depth = net->decoder.depth, most = out->most, span = most;
+    int64_t dim = net->dim, depth = net->decoder.depth, most = out->most, span = 0;
     int64_t room = s->count * (wish->width ? wish->width : 1);
     for (int64_t b = 0; b < s->count; b++) span = span > length_of(s, b) ? span : length_of(s, b);
     float *held[2][depth];
@@ -513,13 +560,16 @@ static int search(const Network *net, const Words *words, const Sources *s, cons
     Choice c;
     choose(words, net, s, memory, &c);
     Writing w = {s->count, room, most, .keys = held[0], .values = held[1]};
+    w.block = wish->block, w.span = span;
+    w.seen = out->seen ? take(memory, 4 * most * room * span) : NULL;
     w.source = take(memory, 8 * room), w.next_source = take(memory, 8 * room);
     w.column = take(memory, 8 * room), w.best = take(memory, 8 * room);
     w.past = take(memory, 4 * room * most), w.next_past = take(memory, 4 * room * most);
-    w.tokens = take(memory, 4 * room * most), w.next_tokens = take(memory, 4 * room * most);
+    w.tokens = take(memory, sizeof(Token) * room * most);
+    w.next_tokens = take(memory, sizeof(Token) * room * most);
     w.logits = take(memory, 4 * room * c.n), w.others = take(memory, 4 * room * c.others.n);
     w.norm = take(memory, 4 * room), w.maxima = take(memory, 4 * room * (c.n / CHUNK + 1));
-    w.desk = desk_for(memory, net, room, span);
+    w.desk = desk_for(memory, net, room, span > most ? span : most);
     double *total = take(memory, 8 * room);
     if (memory->failed) return 1;
     for (int64_t b = 0; b < s->count; b++) {
@@ -540,7 +590,7 @@ int translate(const Network *net, const Words *words, const int64_t *ids, const 
     int64_t depth = net->decoder.depth, size = 4 * starts[count] * net->dim;
     float *held[2][depth];
     for (int64_t n = 0; n < 2 * depth; n++) held[n / depth][n % depth] = take(&memory, size);
-    Sources s = {ids, starts, count, held[0], held[1]};
+    Sources s = {ids, starts, count, out->memory, held[0], held[1]};
     int failed = memory.failed;
     if (!failed) read_all(net, &s, &reading);
     failed |= reading.failed;

@@ -366,9 +366,10 @@ static inline __attribute__((always_inline)) void average(
 }
 
 // One head of one query where keys and values lie: q (width,), `span` slots → out (width,). Four
-// slots at a time; behind the last one it is taken again, and its score is not looked at.
-static void attend_head(const float *q, const Past *past, const uint8_t *open, int64_t span,
-                        int64_t width, float scale, float *scores, float *out) {
+// slots at a time; behind the last one it is taken again, and its score is not looked at. Scores
+// become weights, whose sum is returned.
+static float attend_head(const float *q, const Past *past, const uint8_t *open, int64_t span,
+                         int64_t width, float scale, float *scores, float *out) {
     for (int64_t s = 0; s < span; s += 4) {
         const float *k[4];
         Floats sums[4];
@@ -383,12 +384,13 @@ static void attend_head(const float *q, const Past *past, const uint8_t *open, i
         }
         _mm_storeu_ps(scores + s, four_sums(sums[0], sums[1], sums[2], sums[3]));
     }
-    float top;
-    Floats by = all(weigh(scores, span, up_to(span), open, scale, &top));
+    float top, total = weigh(scores, span, up_to(span), open, scale, &top);
+    Floats by = all(total);
     int64_t i = 0;
     for (; i + LANES * WIDE <= width; i += LANES * WIDE)
         average(scores, past, i, span, by, out, WIDE);
     for (; i < width; i += LANES) average(scores, past, i, span, by, out, 1);
+    return total;
 }
 
 // `vectors` vectors of sums for `count` queries: weights (count, n) times rows (n, …), each sum over

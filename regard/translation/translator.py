@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from regard.data.sentences import trim
 from regard.decode.alternatives import after_each, alternatives, extend
@@ -28,6 +29,8 @@ from regard.decode.constraints import (
     spell_word,
 )
 from regard.decode.loop import search_kit
+from regard.decode.ranking import Scored
+from regard.decode.sampling import Ends
 from regard.decode.step import Hypothesis, Process, read_sources, without_end
 from regard.errors import UsageError
 from regard.model.batch import Batch
@@ -343,36 +346,36 @@ class SentenceSearch:
     @torch.no_grad()
     def translate(self, rows: Sequence[Row]) -> list[list[TargetText]]:
         """The translation of each source."""
-        coin = self.config.coin or self.config.keeps_whole or not self.kit.written
-        hypotheses, memory = self.search(rows, self.ban, self.beam), None
-        if self.config.doubt and not self.strict:
-            memory = read_sources(self.kit.model, self.kit.batch([list(row) for row in rows]))
-        answers = [self.text(row[0]) for row in hypotheses]
-        if not coin:
+        hypotheses = [row[0] for row in self.search(rows, self.ban, self.beam)]
+        answers = [*map(self.text, hypotheses)]
+        if not (self.config.coin or self.config.keeps_whole or not self.kit.written):
             changed: Collection[int] = range(len(rows))
             for _ in range(SEARCHES):
-                before, answers = answers, self.replace_coined(rows, answers, memory, changed)
+                before, answers = answers, self.replace_coined(rows, answers, hypotheses, changed)
                 changed = [n for n, answer in enumerate(answers) if answer is not before[n]]
-        return self.look(rows, answers, memory)
+        return self.look(rows, answers)
 
     def text(self, found: Hypothesis) -> TargetText:
         """A hypothesis as text."""
-        return TargetText(self.kit.text(found.tokens), found.logprob, found.tokens, found.logprobs)
+        attention = found.attention
+        if attention is not None:
+            attention = attention[: len(without_end(found.tokens, self.kit.stops))]
+        noted = (found.logprob, found.tokens, found.logprobs, attention)
+        return TargetText(self.kit.text(found.tokens), *noted)
 
-    def look(
-        self, rows: Sequence[Row], answers: Sequence[TargetText], memory: Encoded | None = None
-    ) -> list[list[TargetText]]:
+    def look(self, rows: Sequence[Row], answers: Sequence[TargetText]) -> list[list[TargetText]]:
         """Answers, with what each of their tokens saw where that is asked for; a list of each."""
-        if not self.config.doubt:
-            return [[answer] for answer in answers]
-        written = [without_end(answer.tokens, self.kit.stops) for answer in answers]
-        block = align_config(self.kit.config).block
-        looked = []
-        for n, seen in enumerate(look_across(self.kit, rows, written, memory, block)):
-            noted = answers[n].logprobs or self.score(rows[n], answers[n].tokens)
-            attention = seen[0] if seen else None
-            looked.append([answers[n]._replace(logprobs=noted, attention=attention)])
-        return looked
+        looked = list(answers)
+        unseen = [n for n, answer in enumerate(answers) if answer.attention is None]
+        if self.config.doubt and unseen:
+            written = [without_end(answers[n].tokens, self.kit.stops) for n in unseen]
+            sources = [rows[n] for n in unseen]
+            patterns = look_across(self.kit, sources, written, align_config(self.kit.config).block)
+            for n, seen in zip(unseen, patterns, strict=True):
+                noted = answers[n].logprobs or self.score(rows[n], answers[n].tokens)
+                attention = seen[0] if seen else None
+                looked[n] = answers[n]._replace(logprobs=noted, attention=attention)
+        return [[answer] for answer in looked]
 
     def coined(self, row: Row, text: str) -> list[str]:
         """The words of a translation that neither training nor its source ever wrote."""
@@ -385,7 +388,7 @@ class SentenceSearch:
         self,
         rows: Sequence[Row],
         answers: Sequence[TargetText],
-        memory: Encoded | None,
+        hypotheses: Sequence[Hypothesis],
         which: Collection[int],
     ) -> list[TargetText]:
         """Translations, of which some get another word for the first that is made up.
@@ -407,58 +410,60 @@ class SentenceSearch:
                 turns += [(n, place, range(own[0], own[-1] + 1)) for place in sorted(places)]
         if not turns:
             return list(answers)
-        owner = torch.tensor([n for n, _, _ in turns])
-        if memory is None and not self.strict:
-            each, owner = owner.unique(return_inverse=True)
-            memory = read_sources(kit.model, kit.batch([list(rows[n]) for n in each.tolist()]))
-        if memory is not None:
-            memory = Encoded(memory.x[owner], None if memory.real is None else memory.real[owner])
         begin = kit.batch([list(rows[0])]).ids[0].tolist()
-        sources = [list(rows[n]) for n, _, _ in turns]
+
+        def read(these: Sequence[int], written: Sequence[Row]) -> tuple[Batch, Encoded | None]:
+            batch = kit.batch([list(rows[n]) for n in these], [[*begin, *row] for row in written])
+            known = [m for n in these if (m := hypotheses[n].memory) is not None]
+            if len(known) == len(these):
+                return batch, Encoded(pad_sequence(known, True), batch.source_mask)
+            return batch, None if self.strict else read_sources(kit.model, batch)
+
         old = torch.tensor([[answers[n].tokens[place]] for n, place, _ in turns])
 
         def another(logits: Tensor, history: Tensor) -> Tensor:
             first = history.shape[1] == 0
             return logits.scatter(1, old.to(logits.device), -torch.inf) if first else logits
 
-        batch = kit.batch(sources, [[*begin, *answers[n].tokens[:place]] for n, place, _ in turns])
-        how = (PIECES, None, None, [another, *bans(self.ban)])
+        def ended(word: list[int]) -> bool:
+            return len(word) > 1 and not kit.token_text(word[-1])[:1].isalnum()
+
+        before = [answers[n].tokens[:place] for n, place, _ in turns]
+        batch, memory = read([n for n, _, _ in turns], before)
+        how = (PIECES, None, Ends(kit.stops, ended), [another, *bans(self.ban)])
         pieces = search_kit(kit, batch, *how, strict=self.strict, memory=memory)
-        ranked = dict[int, list[tuple[int, float, int, list[int]]]]()
-        for turn, ((n, place, whole), (word,)) in enumerate(zip(turns, pieces, strict=True)):
-            first, tokens = place == whole.start, answers[n].tokens  # its own blank ends no word
-            new = [*takewhile(lambda t: kit.token_text(t)[:1].isalnum(), word.tokens[first:])]
-            changed = [*tokens[:place], *word.tokens[:first], *new, *tokens[whole.stop :]]
-            left = len(self.coined(rows[n], kit.text(changed)))
-            logprob = sum(answers[n].logprobs[:place] + word.logprobs[: first + len(new) + 1])
+        changed = list[tuple[int, int, list[int], int]]()  # answer, place, tokens, made-up words
+        for (n, place, whole), (word,) in zip(turns, pieces, strict=True):
+            first = place == whole.start  # its own blank does not end a word
+            new = takewhile(lambda t: kit.token_text(t)[:1].isalnum(), word.tokens[first:])
+            tokens = answers[n].tokens
+            tokens = [*tokens[:place], *word.tokens[:first], *new, *tokens[whole.stop :]]
+            left = len(self.coined(rows[n], kit.text(tokens)))
             if left < len(coined[n]):
-                ranked.setdefault(n, []).append((left, -logprob, turn, changed))
-        best = [(n, *min(candidates)[2:]) for n, candidates in ranked.items()]
-        mended = list(answers)
-        if best:
-            chosen = [turn for _, turn, _ in best]
-            batch = kit.batch(
-                [list(rows[n]) for n, _, _ in best], [[*begin, *tokens] for _, _, tokens in best]
-            )
-            if memory is None:
-                logits = kit.run_batch(batch, None, self.strict)
-            else:
-                real = None if memory.real is None else memory.real[chosen]
-                read = Encoded(memory.x[chosen], real)
-                logits = kit.model.score(kit.model.decode(batch.ids, read, batch.mask))
-            for (n, _, tokens), log in zip(best, logits, strict=True):
-                own = log[: len(tokens)].float().log_softmax(-1)
-                logprobs = own[range(len(tokens)), tokens].tolist()
-                if sum(logprobs) > answers[n].logprob - LOSS:
-                    mended[n] = TargetText(kit.text(tokens), sum(logprobs), tokens, logprobs)
+                changed.append((n, place, tokens, left))
+        if not changed:
+            return list(answers)
+        batch, memory = read([n for n, *_ in changed], [row[:-1] for _, _, row, _ in changed])
+        spots = [(m, t) for m, (_, at, row, _) in enumerate(changed) for t in range(at, len(row))]
+        at, ids = torch.tensor(spots).T, torch.tensor([[changed[m][2][t]] for m, t in spots])
+        if memory is None:
+            logits = kit.run_batch(batch, None, self.strict)[*at]
+        else:
+            x = kit.model.decode(batch.ids, memory, batch.mask)[*at]
+            logits = kit.model.score(x[:, None])[:, 0]  # (spots, V)
+        log = iter(Scored(logits.float()).logprob(ids.to(logits.device))[:, 0].tolist())
+        mended, best = list(answers), dict[int, tuple[int, float]]()
+        for n, place, tokens, left in changed:
+            logprobs = [*answers[n].logprobs[:place], *islice(log, len(tokens) - place)]
+            answer = TargetText(kit.text(tokens), sum(logprobs), tokens, logprobs)
+            rank = left, -answer.logprob / self.beam.penalty(len(tokens))
+            near = answer.logprob > answers[n].logprob - LOSS
+            if near and rank < best.get(n, (left + 1, 0.0)):
+                mended[n], best[n] = answer, rank
         return mended
 
     def search(
-        self,
-        rows: Sequence[Row],
-        banned: Phrases,
-        beam: BeamConfig,
-        memory: Encoded | None = None,
+        self, rows: Sequence[Row], banned: Phrases, beam: BeamConfig
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each row, at least one."""
         limits = [self.limit(row) for row in rows]
@@ -482,6 +487,7 @@ class SentenceSearch:
                 processes=rules,
                 strict=self.strict,
                 shortlist=self.config.shortlist and not rules,
+                block=align_config(self.kit.config).block if self.config.doubt else None,
             )
         for n, row in enumerate(hypotheses):
             again = {

@@ -116,6 +116,44 @@ def test_rows_alone_and_on_either_side_of_their_padding() -> None:
             assert search_natively(model, alone, [20], how, [1], None) == [together[n]]
 
 
+@pytest.mark.parametrize("how", [None, BeamConfig(4), BeamConfig(3, 2)])
+@pytest.mark.parametrize("block", [0, -1])
+def test_notes_of_what_was_read_and_seen(how: BeamConfig | None, block: int) -> None:
+    """Encoder output and cross-attention, of ended and of cut answers, against a forward pass."""
+    model, batch, limits = small_translator(2), batch_of([3, 40, 1, 17]), [20, 5, 9, 30]
+    noted = search_natively(model, batch, limits, how, ENDS.eos, drawn_list(), block)
+    assert noted is not None and batch.source_mask is not None and model.decoder is not None
+    tap = taps(model)[f"decoder.blocks.{block % len(model.decoder.blocks)}.cross.pattern"]
+    for n, real in enumerate(batch.source_mask):
+        ids, seen = batch.inputs[n, real][None], list[torch.Tensor]()
+        for answer in noted[n]:
+            tap.fn = lambda x, seen=seen: seen.append(x) or x
+            target = torch.tensor([[0, *answer.tokens[:-1]]])
+            with torch.no_grad():
+                memory = model.encode(ids)
+                model.decode(target, memory)
+            tap.fn = None
+            assert answer.memory is not None and answer.attention is not None
+            np.testing.assert_allclose(answer.memory, memory.x[0], atol=1e-5)
+            np.testing.assert_allclose(answer.attention, seen.pop()[0].mean(0), atol=1e-4)
+        alone = Batch(ids, torch.zeros(1, 1, dtype=torch.long))
+        again = search_natively(model, alone, limits[n : n + 1], how, ENDS.eos, drawn_list(), block)
+        assert again is not None and again[0] == noted[n]
+        for one, other in zip(again[0], noted[n], strict=True):
+            assert one.attention is not None and one.memory is not None
+            assert np.array_equal(one.attention, other.attention)  # type: ignore[arg-type]
+            assert np.array_equal(one.memory, other.memory)  # type: ignore[arg-type]
+
+
+def test_attention_is_noted_where_it_is_asked_for() -> None:
+    model, batch = small_translator(), batch_of([3, 5])
+    for block in (None, 2, 7):  # of two blocks
+        (answer,), _ = run_search(model, batch, 6, None, ENDS, block=block)
+        assert answer.attention is None
+    (answer,), _ = run_search(model, batch, 6, None, ENDS, block=1)
+    assert answer.attention is not None and answer.attention.shape == (len(answer.tokens), 3)
+
+
 def test_answers_that_cannot_be() -> None:
     """More beams than words, and a list that holds nothing but the end."""
     model, batch, always = small_translator(), batch_of([3]), np.array([1])
