@@ -196,7 +196,7 @@ def replace_aligned(search: SentenceSearch, glossary: Glossary, job: Job) -> Tar
     assert job.segment is not None
     best = search.judge(row, text)
     tokens, block = best.tokens[:-1], align_config(kit.config).block
-    (patterns,) = look_across(kit, [row], [tokens], block)
+    (patterns,) = look_across(kit, [row], [tokens], None, block)
     if not patterns:
         raise no_attention()
     weights, links = align_tokens(kit, job.segment, tokens, patterns[0])
