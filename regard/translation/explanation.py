@@ -19,8 +19,9 @@ from torch import Tensor
 
 from regard.data.pairs import Pair
 from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, word_spans, words
-from regard.decode.step import read_sources, without_end
+from regard.decode.step import without_end
 from regard.errors import UsageError, check_names
+from regard.model.model import Memory as Encoded
 from regard.translation.document import Part, Segment
 from regard.translation.results import (
     Alternative,
@@ -194,12 +195,13 @@ def look_across(
     kit: Kit,
     rows: Sequence[Sequence[int]],
     written: Sequence[Sequence[int]],
+    memory: Encoded | None = None,
     block: int | None = None,
 ) -> list[list[NDArray[np.float32]]]:
     """Cross-attention of translations (tokens) that are there already, each of its source (row).
 
     For each of them the mean over heads at each token (tokens, source tokens), of one block or all;
-    none where the model sees one vector of its source.
+    none where the model sees one vector of its source. `memory` is what the encoder made of rows.
     """
     names = [name for name in kit.taps if name.endswith(".cross.pattern")]
     names = names if block is None else names[block:][:1]
@@ -208,7 +210,6 @@ def look_across(
     start = kit.batch([list(rows[0])]).ids[0].tolist()
     batch = kit.batch([list(row) for row in rows], [[*start, *tokens] for tokens in written])
     with kit.hooked.reading(names) as hooks:
-        memory = read_sources(kit.model, batch)
         if memory is None:
             kit.model.hidden(batch)
         else:
@@ -254,7 +255,7 @@ def align_pairs(kit: Kit, pairs: Sequence[Pair]) -> Iterator[Tensor]:
     tokenizer, block = kit.text_tokenizer, align_config(kit.config).block
     rows = tokenizer.encode_batch([source for source, _ in pairs])
     written = tokenizer.encode_batch([t for _, t in pairs], special=False, side="target")
-    seen = look_across(kit, rows, written, block)
+    seen = look_across(kit, rows, written, None, block)
     for (source, target), patterns in zip(pairs, seen, strict=True):
         if not patterns:
             raise no_attention()

@@ -198,7 +198,7 @@ def replace_aligned(
     kit, (row,), text = search.kit, job.rows, job.text
     assert job.segment is not None
     tokens, block = best.tokens[:-1], align_config(kit.config).block
-    (patterns,) = look_across(kit, [row], [tokens], block)
+    (patterns,) = look_across(kit, [row], [tokens], None, block)
     if not patterns:
         raise no_attention()
     weights, links = align_tokens(kit, job.segment, tokens, patterns[0])

@@ -76,7 +76,7 @@ def put_marks(kit: Kit, part: Part) -> Part:
 def links_of(kit: Kit, part: Part, answer: TargetText) -> list[tuple[int, int]]:
     """Links (source word, target word) of a segment and a translation; none if not known."""
     tokens, block = without_end(answer.tokens, kit.stops), align_config(kit.config).block
-    (patterns,) = look_across(kit, [part.segment.ids], [tokens], block)
+    (patterns,) = look_across(kit, [part.segment.ids], [tokens], None, block)
     return align_tokens(kit, part.segment, tokens, patterns[0])[1] if patterns else []
 
 

@@ -342,18 +342,29 @@ class SentenceSearch:
         self.ban = {phrase for word in config.ban for phrase in spell_word(kit, word)}
         self.begin = list(spell_word(kit, config.begin)[-1]) if config.begin else []
         self.beam = BeamConfig(config.beams, 1, length_penalty("gnmt", config.alpha))
+        self.encoded: dict[tuple[int, ...], Tensor] = {}  # sources that a search in C has read
 
     @torch.no_grad()
     def translate(self, rows: Sequence[Row]) -> list[list[TargetText]]:
         """The translation of each source."""
         hypotheses = [row[0] for row in self.search(rows, self.ban, self.beam)]
+        read = zip(map(tuple, rows), hypotheses, strict=True)
+        self.encoded = {row: h.memory for row, h in read if h.memory is not None}
         answers = [*map(self.text, hypotheses)]
         if not (self.config.coin or self.config.keeps_whole or not self.kit.written):
             changed: Collection[int] = range(len(rows))
             for _ in range(SEARCHES):
-                before, answers = answers, self.replace_coined(rows, answers, hypotheses, changed)
+                before, answers = answers, self.replace_coined(rows, answers, changed)
                 changed = [n for n, answer in enumerate(answers) if answer is not before[n]]
         return self.look(rows, answers)
+
+    def memory(self, rows: Sequence[Row]) -> Encoded | None:
+        """What the encoder made of sources, where it is known or they can be read apart."""
+        batch = self.kit.batch([list(row) for row in rows])
+        known = [x for row in rows if (x := self.encoded.get(tuple(row))) is not None]
+        if len(known) == len(rows):
+            return Encoded(pad_sequence(known, True), batch.source_mask)
+        return None if self.must or self.strict else read_sources(self.kit.model, batch)
 
     def text(self, found: Hypothesis) -> TargetText:
         """A hypothesis as text."""
@@ -369,8 +380,8 @@ class SentenceSearch:
         unseen = [n for n, answer in enumerate(answers) if answer.attention is None]
         if self.config.doubt and unseen:
             written = [without_end(answers[n].tokens, self.kit.stops) for n in unseen]
-            sources = [rows[n] for n in unseen]
-            patterns = look_across(self.kit, sources, written, align_config(self.kit.config).block)
+            sources, block = [rows[n] for n in unseen], align_config(self.kit.config).block
+            patterns = look_across(self.kit, sources, written, self.memory(sources), block)
             for n, seen in zip(unseen, patterns, strict=True):
                 noted = answers[n].logprobs or self.score(rows[n], answers[n].tokens)
                 attention = seen[0] if seen else None
@@ -385,11 +396,7 @@ class SentenceSearch:
         return coined_words(self.kit.text_tokenizer.decode(list(row), side="source"), text, written)
 
     def replace_coined(
-        self,
-        rows: Sequence[Row],
-        answers: Sequence[TargetText],
-        hypotheses: Sequence[Hypothesis],
-        which: Collection[int],
+        self, rows: Sequence[Row], answers: Sequence[TargetText], which: Collection[int]
     ) -> list[TargetText]:
         """Translations, of which some get another word for the first that is made up.
 
@@ -411,14 +418,7 @@ class SentenceSearch:
         if not turns:
             return list(answers)
         begin = kit.batch([list(rows[0])]).ids[0].tolist()
-
-        def read(these: Sequence[int], written: Sequence[Row]) -> tuple[Batch, Encoded | None]:
-            batch = kit.batch([list(rows[n]) for n in these], [[*begin, *row] for row in written])
-            known = [m for n in these if (m := hypotheses[n].memory) is not None]
-            if len(known) == len(these):
-                return batch, Encoded(pad_sequence(known, True), batch.source_mask)
-            return batch, None if self.strict else read_sources(kit.model, batch)
-
+        sources = [list(rows[n]) for n, _, _ in turns]
         old = torch.tensor([[answers[n].tokens[place]] for n, place, _ in turns])
 
         def another(logits: Tensor, history: Tensor) -> Tensor:
@@ -428,10 +428,9 @@ class SentenceSearch:
         def ended(word: list[int]) -> bool:
             return len(word) > 1 and not kit.token_text(word[-1])[:1].isalnum()
 
-        before = [answers[n].tokens[:place] for n, place, _ in turns]
-        batch, memory = read([n for n, _, _ in turns], before)
+        batch = kit.batch(sources, [[*begin, *answers[n].tokens[:place]] for n, place, _ in turns])
         how = (PIECES, None, Ends(kit.stops, ended), [another, *bans(self.ban)])
-        pieces = search_kit(kit, batch, *how, strict=self.strict, memory=memory)
+        pieces = search_kit(kit, batch, *how, strict=self.strict, memory=self.memory(sources))
         changed = list[tuple[int, int, list[int], int]]()  # answer, place, tokens, made-up words
         for (n, place, whole), (word,) in zip(turns, pieces, strict=True):
             first = place == whole.start  # its own blank does not end a word
@@ -443,7 +442,9 @@ class SentenceSearch:
                 changed.append((n, place, tokens, left))
         if not changed:
             return list(answers)
-        batch, memory = read([n for n, *_ in changed], [row[:-1] for _, _, row, _ in changed])
+        sources = [list(rows[n]) for n, *_ in changed]
+        batch = kit.batch(sources, [[*begin, *row[:-1]] for _, _, row, _ in changed])
+        memory = self.memory(sources)
         spots = [(m, t) for m, (_, at, row, _) in enumerate(changed) for t in range(at, len(row))]
         at, ids = torch.tensor(spots).T, torch.tensor([[changed[m][2][t]] for m, t in spots])
         if memory is None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.word_frequencies import WRITTEN_FILE, read_words, write_words
+from regard.decode import loop
 from regard.errors import DataError
 from regard.loading import load
+from regard.model.model import Model
+from regard.native.inference import library
+from regard.translation.config import TranslateConfig
 from regard.translation.repair import NUMBERS_FILE, coined_words, read_numbers
+from regard.translation.translator import SentenceSearch
 from regard.zoo import HOME
 
 NUMBERS = read_numbers({NUMBERS_FILE: (HOME / "fr-en" / NUMBERS_FILE).read_bytes()})
@@ -319,3 +325,22 @@ def test_nothing_else_to_say(kit):
     """A word that must be there may be made up; where a ban leaves no answer, the first stays."""
     assert "zorked" in kit.translate("Il m'a entarté.", must=["zorked"]).text
     assert kit.translate("Il m'a entarté.", max_new=3).text
+
+
+@pytest.mark.skipif(library() is None, reason="no native kernels")
+@pytest.mark.parametrize("beams", [1, 4])
+def test_what_the_search_in_c_notes_is_enough(kit, monkeypatch, beams):
+    """No source is read again, and the answers are those of a search step by step."""
+    texts = ["Il m'a entarté.", "Bonjour.", "Le chat noir dort sur le canapé de ma grand-mère."]
+    rows = [kit.text_tokenizer.encode(text) for text in texts]
+    search = SentenceSearch(kit, TranslateConfig(beams=beams, doubt=True))
+    with monkeypatch.context() as patch:
+        patch.setattr(Model, "encode", lambda *_: pytest.fail("a source is read twice"))
+        noted = search.translate(rows)
+    monkeypatch.setattr(loop, "search_natively", lambda *_: None)
+    by_steps = SentenceSearch(kit, search.config).translate(rows)
+    for (one,), (other,) in zip(noted, by_steps, strict=True):
+        assert one.tokens == other.tokens and len(one.logprobs) == len(one.tokens)
+        assert sum(one.logprobs) == pytest.approx(one.logprob, abs=1e-4)
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
+        np.testing.assert_allclose(one.attention, other.attention, atol=1e-3)
