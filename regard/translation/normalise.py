@@ -29,7 +29,7 @@ TAG = r"</?[A-Za-z][^<>]*>"
 # Marks and letters that training hardly saw: \\n, **, {1, 2}, ¶, ∈ℝ, ▶, 中, א.
 SYMBOL = (
     r"\\\w*|\*{2,3}|\{[^{}]*\}|[{}¶]|[\u2100-\u2121\u2123-\u2129\u212c-\u214f\u2190-\u25ff\u2900-\u2bff\ufe0f]+"
-    r"|[\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff\U00010000-\U0001efff]+"
+    r"|[\u0370-\u1dff\u2e80-\ud7ff\ue000-\ufaff\U00010000-\U0001efff\U0001fb00-\U0010ffff]+"
 )
 KEPT = re.compile(f"{ADDRESS.pattern}|{EMOJI}|{CODE}|{SYMBOL}|{TAG}", re.IGNORECASE)
 """What no translation may lose."""
@@ -57,11 +57,11 @@ for _code, _language in LANGUAGES.items():
     for _letter in _language["letters"]:
         LETTER_CODES[_letter].append(_code)
 
-# What the model reads: one kind of apostrophe and of blank, nothing invisible.
+# What the model reads: one kind of apostrophe and of blank, nothing invisible, no half letters.
 TIDY = (
     {ord(mark): "'" for mark in "’ʼ‛"}
     | {ord(mark): None for mark in "\u00ad\u200b\u2060\ufeff"}
-    | {number: " " for number in (*range(32), *range(127, 160))}
+    | {number: " " for number in (*range(32), *range(127, 160), *range(0xD800, 0xE000))}
 )
 
 

@@ -405,6 +405,7 @@ def test_several_answers_are_distinct(
 
 def test_code_and_addresses() -> None:
     assert tidy("a\u200bb\u00ad’ c\t d") == "ab' c d"
+    assert tidy("a\x0e\x0f\x10\x11b \ud800\udcff c\x00") == "a b c"  # marks of hints, half letters
     for text in ("(voir p. 3)", "et/ou", "[1] Voir", "Il a dit : « a = b »", "Écrire à a@b.fr."):
         assert not is_copied(text), text
     for text in ("x = foo(bar)[3];", "<br/>", "{'a': [1, 2]};", "f(a, b) {", "a@b.fr, c@d.fr"):
@@ -439,3 +440,4 @@ def test_letters_are_no_symbols_in_any_case() -> None:
     """The signs of kelvin and ångström are K and Å where case does not count."""
     assert KEPT.findall("le karting de Åke") == []
     assert [match[0] for match in KEPT.finditer("x ∈ ℝ, ℃")] == ["∈", "ℝ", "℃"]
+    assert [match[0] for match in KEPT.finditer("a \ue000 b 𠀀.")] == ["\ue000", "𠀀"]
