@@ -114,9 +114,12 @@ def is_copied(text: str) -> bool:
 
 @lru_cache(2048)
 def small_words(text: str) -> dict[str, set[str]]:
-    """The small words of a text that each language has, and those with letters of its own."""
+    """The small words of a text that each language has, and those with letters of its own.
+
+    Tags are no words: <i> would be Italian.
+    """
     small: dict[str, set[str]] = {code: set() for code in LANGUAGES}
-    for word in {*SMALL_WORD.findall(text.lower().replace("’", "'"))}:
+    for word in {*SMALL_WORD.findall(re.sub(TAG, " ", text.lower().replace("’", "'")))}:
         letters = () if word.isascii() else word
         for code in (*CODES.get(word, ()), *(c for x in letters for c in LETTER_CODES.get(x, ()))):
             small[code].add(word)
@@ -146,18 +149,13 @@ def other_language(text: str, language: str) -> str:
     return best if margins.get(best, 0) > 0 else ""
 
 
-def is_other_language(text: str, language: str) -> bool:
-    """Whether the small words of a text are those of another language than this, by its code."""
-    return bool(other_language(text, language))
-
-
 def foreign_clauses(text: str, span: Span, language: str) -> list[Span]:
     """Quotes and clauses of a sentence in another language; neighbours are one."""
     spans, words = list[Span](), small_words(text[slice(*span)])
     if all(len(theirs - words.get(language, theirs)) < 2 for theirs in words.values()):
         return []
     for match in CLAUSE.finditer(text, *span):
-        for a, b in trim(text, *match.span()) if is_other_language(match[0], language) else ():
+        for a, b in trim(text, *match.span()) if other_language(match[0], language) else ():
             if spans and not any(map(str.isalnum, text[spans[-1][1] : a])):
                 a = spans.pop()[0]
             spans.append((a, b))

@@ -15,7 +15,7 @@ from regard.tokens.trainers import train_tokenizer
 from regard.translation import segment
 from regard.translation.config import TranslateConfig
 from regard.translation.document import Document, Mark, Part, Segment, TargetText, join
-from regard.translation.markup import find_windows, take_marks, wrap
+from regard.translation.markup import find_windows, put_marks, take_marks, wrap
 from regard.translation.normalise import (
     KEPT,
     guess_language,
@@ -192,6 +192,7 @@ def test_a_clause_in_another_language_comes_back_as_it_was(
         ("Le quatre-quatre est au garage.", ""),
         ("Non !", ""),
         ("le 4e jour, E579, -i", ""),
+        ("<b>Le chat <i>dort</b> ici</i> <", ""),
     ],
 )
 def test_the_language_of_short_texts(text: str, language: str) -> None:
@@ -256,6 +257,12 @@ def test_marks_are_put_around_what_came_from_theirs(
     windows = find_windows(marks, [(0, 1), (2, 3), (4, 5), (6, 7)], links)
     placed = zip(marks, windows, strict=True)
     assert wrap("A b c d", [(0, 1), (2, 3), (4, 5), (6, 7)], placed) == expected
+
+
+def test_marks_go_around_something(kit: Kit) -> None:
+    segment = Segment((0, 8), "chat", [5], False, marks=(Mark(0, 4, "**", "**"),))
+    nothing = Part(segment, [TargetText("", 0.0, [])])
+    assert put_marks(kit, nothing).translations[0].text == ""
 
 
 def test_marks_stay_with_their_words() -> None:
