@@ -38,8 +38,8 @@ INLINE = (
     r"|strong|sub|sup|tt|u|var|x\d+)"
 )
 """Names of tags that stand inside a sentence."""
-# Other tags and the edges of cells: each side for itself.
-BETWEEN = re.compile(rf"</?(?!{INLINE}[\s>])[A-Za-z][^<>]*>|[|\t]", re.IGNORECASE)
+# Other tags, the edges of cells, numbers that no search can copy: each side for itself.
+BETWEEN = re.compile(rf"</?(?!{INLINE}[\s>])[A-Za-z][^<>]*>|[|\t]|\d{{60,}}", re.IGNORECASE)
 CODE_MARKS = frozenset("{}[]<>=\\|_;&$#~^*+/`()\"'")
 CODE_LINE = re.compile(
     r"[;{]\s*$|^\s*[}\])]+;?\s*$|[^=<>!]==?[^=]|=>|->|::|&&|\|\||^\s*(?:#include|import|from|def|"

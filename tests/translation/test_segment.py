@@ -91,6 +91,7 @@ def said(kit: Kit, text: str) -> str:
         ("这是中文的一句话", "这是中文的一句话"),
         ("Le chat dort. 42. Это русский текст.", "<0:Le chat dort.> 42. Это русский текст."),
         ("x" * 10_000, "x" * 10_000),
+        (f"Il a {'9' * 60} chats.", f"<0:Il a> {'9' * 60} <0:chats.>"),
     ],
 )
 def test_every_kind_of_text(kit: Kit, echo: list[str], text: str, expected: str) -> None:
