@@ -122,7 +122,11 @@ def with_dashes(value: Any) -> Any:
 def own_parameters(
     signature: inspect.Signature, hints: dict[str, Any], helps: dict[str, str]
 ) -> Iterator[inspect.Parameter]:
-    """A function's parameters as the command line has them."""
+    """A function's parameters as the command line has them.
+
+    Beside texts, a list takes one word for each time it is named: `--ban cat TEXT`. Files go on.
+    """
+    texts = any(isinstance(mark, Words) for hint in hints.values() for mark in marks(hint))
     for name, parameter in signature.parameters.items():
         hint = flag_type(hints[name])
         if hint is None:  # only Python can give it
@@ -137,6 +141,7 @@ def own_parameters(
         mark = Parameter(
             help=helps.get(name),
             alias=aliases or None,
+            consume_multiple=not texts or FILES in marks(hints[name]),
             negative="" if off else None,
             show_default=None if default else False,
         )

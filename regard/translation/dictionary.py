@@ -27,7 +27,7 @@ STEM, ENDING = 3, 2  # letters of a word that stay, and that an inflection may c
 CHOICES = 4  # translations in a hint
 Others = Callable[[str], Sequence[str]]
 """What else a word may become, by examples."""
-MOST = 1 << 27  # bytes of either: a small file may unpack to any size
+MOST = 1 << 28  # bytes of a file of lines: a small one may unpack to any size
 SOFT, FIRM, OR, CLOSE = "\x0e", "\x11", "\x10", "\x0f"
 """Marks of hints. Texts have none: what a user writes with them is read as blanks."""
 GAP = 1  # words that may stand between two of an idiom: poser encore un lapin

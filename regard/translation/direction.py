@@ -16,7 +16,7 @@ from regard.data.word_frequencies import WORDS_FILE, key, unpack, words
 from regard.errors import UsageError
 from regard.files import read_json
 from regard.translation.config import DOING
-from regard.translation.normalise import is_other_language
+from regard.translation.normalise import other_language
 from regard.verbs import ModelLike
 from regard.zoo import KNOWN, locate, shipped
 
@@ -51,7 +51,7 @@ def choose_model(model: ModelLike | None, to: str | None, texts: Iterable[object
         fix = "`regard train seq2seq` makes translators, --model opens them"
         raise UsageError(DOING, f"to = {to!r}", f"one of {expected}", fix)
     text = " ".join([line for line in texts if isinstance(line, str)][:LINES])
-    likely = [name for name in fitting if not is_other_language(text, pairs[name][0])]
+    likely = [name for name in fitting if not other_language(text, pairs[name][0])]
     first, *others = likely or fitting[:1] or [USUAL]
     chosen = first
     if others and all((box[name] / WORDS_FILE).is_file() for name in likely):

@@ -22,6 +22,7 @@ from regard.files import check_places, write_whole
 from regard.translation.results import TranslatedDocument
 
 DOING = "translating a document"
+MOST_BYTES = 1 << 30  # of a Word file that is unpacked: a small one may hold any size
 OWN_TAG = re.compile(r"(</?x\d+>)")
 LAST_TAG = re.compile(r"</?x\d+>\Z")
 
@@ -317,6 +318,8 @@ class DocumentFile:
             raw = {"": file.read_bytes()}
             if self.suffix == ".docx":
                 with zipfile.ZipFile(file) as archive:
+                    if (size := sum(i.file_size for i in archive.infolist())) > MOST_BYTES:
+                        raise zipfile.BadZipFile(f"{size:,} bytes, more than {MOST_BYTES:,}")
                     raw = {n: archive.read(n) for n in archive.namelist() if WORD_PART.fullmatch(n)}
                     archive.getinfo("word/document.xml")
             texts = {name: data.decode("utf-8-sig") for name, data in raw.items()}

@@ -60,7 +60,8 @@ def put_marks(kit: Kit, part: Part) -> Part:
     quotes = [Mark(*match.span(match.lastgroup or 0), '"', '"') for match in matches]
     for answer in part.translations:
         lost = [] if QUOTED.search(answer.text) else quotes
-        if marks := sorted([*segment.marks, *lost], key=lambda mark: (mark.start, -mark.end)):
+        marks = sorted([*segment.marks, *lost], key=lambda mark: (mark.start, -mark.end))
+        if marks and answer.text:
             windows = find_windows(marks, word_spans(segment.text), links_of(kit, part, answer))
             placed = [
                 (mark, window)

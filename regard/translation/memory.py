@@ -23,8 +23,9 @@ from regard.data.text_files import read_files, read_lines
 from regard.data.word_frequencies import WORDS_FILE, count_words, key, read_counts, words
 from regard.errors import DataError, UsageError
 from regard.files import parse_json, write_whole
+from regard.translation.dictionary import unpack
 from regard.translation.explanation import align_pairs, seen_in_training
-from regard.translation.normalise import guess_language, is_other_language, tidy
+from regard.translation.normalise import guess_language, other_language, tidy
 from regard.translation.results import Example
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ FIRM = 0.45  # attention of a phrase to the word that it came from
 LONGEST_PHRASE, LONGEST_HINT = 7, 6  # words
 LONGEST_LINE = 10_000  # characters of a pair of a user's file
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-MOST_BYTES = 1 << 28  # of a memory that is unpacked: a small file may hold any size
 LONG = 150  # characters of a pair; a longer one is kept where a word, in any inflection, has none
 BATCH = 16  # pairs that are aligned together
 EXAMPLES = 3  # of one word
@@ -80,14 +80,11 @@ class Memory:
         """Small words, and pairs of the folder."""
         if MEMORY_FILE not in self.kit.files:
             return frozenset(), []
-        unpacker = lzma.LZMADecompressor()
+        data = unpack(self.kit.files[MEMORY_FILE], MEMORY_FILE)
         try:
-            text = unpacker.decompress(self.kit.files[MEMORY_FILE], MOST_BYTES).decode()
-            small, *lines = text.rstrip("\n").split("\n")
-            if not unpacker.eof:
-                raise ValueError(f"cut short, or more than {MOST_BYTES:,} bytes")
+            small, *lines = data.decode().rstrip("\n").split("\n")
             return frozenset(small.split()), [Entry(*line.split("\t")) for line in lines]
-        except (lzma.LZMAError, ValueError, TypeError) as error:
+        except (ValueError, TypeError) as error:
             form = "origin TAB source TAB target TAB spans on each line, packed by xz"
             doing = f"reading {MEMORY_FILE}"
             raise DataError(doing, str(error), form, "regard train memory") from None
@@ -178,7 +175,7 @@ def read_memory(path: Path, languages: Sequence[str]) -> list[Entry]:
         entries.append(Entry(f"{path.name}:{number}", *sides))
     for side, language in enumerate(languages):
         text = " ".join(entry[1 + side] for entry in entries)
-        if is_other_language(text, language):
+        if other_language(text, language):
             wrong = f"{'source target'.split()[side]}s in {guess_language(text)!r}"
             expected = f"{' TAB '.join(languages)}, as this model translates"
             raise DataError(doing, wrong, expected, "change the columns, or take another model")

@@ -29,7 +29,7 @@ TAG = r"</?[A-Za-z][^<>]*>"
 # Marks and letters that training hardly saw: \\n, **, {1, 2}, ¶, ∈ℝ, ▶, 中, א.
 SYMBOL = (
     r"\\\w*|\*{2,3}|\{[^{}]*\}|[{}¶]|[\u2100-\u2121\u2123-\u2129\u212c-\u214f\u2190-\u25ff\u2900-\u2bff\ufe0f]+"
-    r"|[\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff\U00010000-\U0001efff]+"
+    r"|[\u0370-\u1dff\u2e80-\ud7ff\ue000-\ufaff\U00010000-\U0001efff\U0001fb00-\U0010ffff]+"
 )
 KEPT = re.compile(f"{ADDRESS.pattern}|{EMOJI}|{CODE}|{SYMBOL}|{TAG}", re.IGNORECASE)
 """What no translation may lose."""
@@ -38,8 +38,8 @@ INLINE = (
     r"|strong|sub|sup|tt|u|var|x\d+)"
 )
 """Names of tags that stand inside a sentence."""
-# Other tags and the edges of cells: each side for itself.
-BETWEEN = re.compile(rf"</?(?!{INLINE}[\s>])[A-Za-z][^<>]*>|[|\t]", re.IGNORECASE)
+# Other tags, the edges of cells, numbers that no search can copy: each side for itself.
+BETWEEN = re.compile(rf"</?(?!{INLINE}[\s>])[A-Za-z][^<>]*>|[|\t]|\d{{60,}}", re.IGNORECASE)
 CODE_MARKS = frozenset("{}[]<>=\\|_;&$#~^*+/`()\"'")
 CODE_LINE = re.compile(
     r"[;{]\s*$|^\s*[}\])]+;?\s*$|[^=<>!]==?[^=]|=>|->|::|&&|\|\||^\s*(?:#include|import|from|def|"
@@ -57,11 +57,11 @@ for _code, _language in LANGUAGES.items():
     for _letter in _language["letters"]:
         LETTER_CODES[_letter].append(_code)
 
-# What the model reads: one kind of apostrophe and of blank, nothing invisible.
+# What the model reads: one kind of apostrophe and of blank, nothing invisible, no half letters.
 TIDY = (
     {ord(mark): "'" for mark in "’ʼ‛"}
     | {ord(mark): None for mark in "\u00ad\u200b\u2060\ufeff"}
-    | {number: " " for number in (*range(32), *range(127, 160))}
+    | {number: " " for number in (*range(32), *range(127, 160), *range(0xD800, 0xE000))}
 )
 
 
@@ -114,9 +114,12 @@ def is_copied(text: str) -> bool:
 
 @lru_cache(2048)
 def small_words(text: str) -> dict[str, set[str]]:
-    """The small words of a text that each language has, and those with letters of its own."""
+    """The small words of a text that each language has, and those with letters of its own.
+
+    Tags are no words: <i> would be Italian.
+    """
     small: dict[str, set[str]] = {code: set() for code in LANGUAGES}
-    for word in {*SMALL_WORD.findall(text.lower().replace("’", "'"))}:
+    for word in {*SMALL_WORD.findall(re.sub(TAG, " ", text.lower().replace("’", "'")))}:
         letters = () if word.isascii() else word
         for code in (*CODES.get(word, ()), *(c for x in letters for c in LETTER_CODES.get(x, ()))):
             small[code].add(word)
@@ -146,18 +149,13 @@ def other_language(text: str, language: str) -> str:
     return best if margins.get(best, 0) > 0 else ""
 
 
-def is_other_language(text: str, language: str) -> bool:
-    """Whether the small words of a text are those of another language than this, by its code."""
-    return bool(other_language(text, language))
-
-
 def foreign_clauses(text: str, span: Span, language: str) -> list[Span]:
     """Quotes and clauses of a sentence in another language; neighbours are one."""
     spans, words = list[Span](), small_words(text[slice(*span)])
     if all(len(theirs - words.get(language, theirs)) < 2 for theirs in words.values()):
         return []
     for match in CLAUSE.finditer(text, *span):
-        for a, b in trim(text, *match.span()) if is_other_language(match[0], language) else ():
+        for a, b in trim(text, *match.span()) if other_language(match[0], language) else ():
             if spans and not any(map(str.isalnum, text[spans[-1][1] : a])):
                 a = spans.pop()[0]
             spans.append((a, b))

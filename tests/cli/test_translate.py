@@ -45,6 +45,13 @@ def test_lines_keep_their_order_and_their_gaps(here, pair, stdin, tmp_path, monk
     assert here("translate", *flags, LINES[0], "--strict")[1] == alone[0]
 
 
+def test_a_text_after_a_list_of_words_is_a_text(here, pair):  # noqa: F811
+    flags = ("--model", pair, "--max-new", 6)
+    last = here("translate", LINES[0], *flags, "--ban", "cat", "--ban", "dog")
+    assert here("translate", *flags, "--ban", "cat", "--ban", "dog", LINES[0]) == last
+    assert last[0] == 0 and last[1].count("\n") == 1
+
+
 def test_greedy_equals_transformers(here, pair):  # noqa: F811
     import torch
     import transformers

@@ -12,6 +12,7 @@ import pytest
 import regard
 from regard.cli.main import main
 from regard.errors import DataError, UsageError
+from regard.translation import formats
 from regard.translation.formats import DocumentFile
 
 PAGE = """<!DOCTYPE html>
@@ -311,6 +312,16 @@ def test_a_word_file_keeps_its_styles_tables_and_links(tmp_path: Path) -> None:
         archive.writestr("other.xml", "")
     with pytest.raises(DataError, match="a.docx is no Word file"):
         DocumentFile(source, tmp_path / "c.docx")
+
+
+def test_a_small_file_that_unpacks_to_a_huge_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "MOST_BYTES", 1000)
+    with zipfile.ZipFile(tmp_path / "a.docx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", "<w:p>" + "a" * 2000)
+    with pytest.raises(DataError, match="2,005 bytes, more than 1,000"):
+        DocumentFile(tmp_path / "a.docx", tmp_path / "b.docx")
 
 
 def test_a_file_of_python_docx_opens_again(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from regard.tokens.trainers import train_tokenizer
 from regard.translation import segment
 from regard.translation.config import TranslateConfig
 from regard.translation.document import Document, Mark, Part, Segment, TargetText, join
-from regard.translation.markup import find_windows, take_marks, wrap
+from regard.translation.markup import find_windows, put_marks, take_marks, wrap
 from regard.translation.normalise import (
     KEPT,
     guess_language,
@@ -91,6 +91,7 @@ def said(kit: Kit, text: str) -> str:
         ("这是中文的一句话", "这是中文的一句话"),
         ("Le chat dort. 42. Это русский текст.", "<0:Le chat dort.> 42. Это русский текст."),
         ("x" * 10_000, "x" * 10_000),
+        (f"Il a {'9' * 60} chats.", f"<0:Il a> {'9' * 60} <0:chats.>"),
     ],
 )
 def test_every_kind_of_text(kit: Kit, echo: list[str], text: str, expected: str) -> None:
@@ -192,6 +193,7 @@ def test_a_clause_in_another_language_comes_back_as_it_was(
         ("Le quatre-quatre est au garage.", ""),
         ("Non !", ""),
         ("le 4e jour, E579, -i", ""),
+        ("<b>Le chat <i>dort</b> ici</i> <", ""),
     ],
 )
 def test_the_language_of_short_texts(text: str, language: str) -> None:
@@ -256,6 +258,12 @@ def test_marks_are_put_around_what_came_from_theirs(
     windows = find_windows(marks, [(0, 1), (2, 3), (4, 5), (6, 7)], links)
     placed = zip(marks, windows, strict=True)
     assert wrap("A b c d", [(0, 1), (2, 3), (4, 5), (6, 7)], placed) == expected
+
+
+def test_marks_go_around_something(kit: Kit) -> None:
+    segment = Segment((0, 8), "chat", [5], False, marks=(Mark(0, 4, "**", "**"),))
+    nothing = Part(segment, [TargetText("", 0.0, [])])
+    assert put_marks(kit, nothing).translations[0].text == ""
 
 
 def test_marks_stay_with_their_words() -> None:
@@ -405,6 +413,7 @@ def test_several_answers_are_distinct(
 
 def test_code_and_addresses() -> None:
     assert tidy("a\u200bb\u00ad’ c\t d") == "ab' c d"
+    assert tidy("a\x0e\x0f\x10\x11b \ud800\udcff c\x00") == "a b c"  # marks of hints, half letters
     for text in ("(voir p. 3)", "et/ou", "[1] Voir", "Il a dit : « a = b »", "Écrire à a@b.fr."):
         assert not is_copied(text), text
     for text in ("x = foo(bar)[3];", "<br/>", "{'a': [1, 2]};", "f(a, b) {", "a@b.fr, c@d.fr"):
@@ -439,3 +448,4 @@ def test_letters_are_no_symbols_in_any_case() -> None:
     """The signs of kelvin and ångström are K and Å where case does not count."""
     assert KEPT.findall("le karting de Åke") == []
     assert [match[0] for match in KEPT.finditer("x ∈ ℝ, ℃")] == ["∈", "ℝ", "℃"]
+    assert [match[0] for match in KEPT.finditer("a \ue000 b 𠀀.")] == ["\ue000", "𠀀"]
