@@ -21,7 +21,7 @@ ENTRIES_FILE = "dictionary.tsv.xz"
 them and " | " between translations; lines in the order of their bytes, in lower case."""
 FORMS_FILE = "forms.tsv.xz"
 """Beside the weights: inflected form TAB lemma, in the order of the bytes."""
-SELDOM = 5  # a word that training had less often needs a hint; commoner ones fare worse with it
+SELDOM = 10  # a word that training had less often needs a hint; commoner ones fare worse with it
 SELDOM_IDIOM = 500  # an idiom, whose rarest word is commoner by itself
 STEM, ENDING = 3, 2  # letters of a word that stay, and that an inflection may change
 CHOICES = 4  # translations in a hint
