@@ -48,7 +48,7 @@ def test_the_tables(writer):  # noqa: F811
         " mat",
         " the",
     ]
-    assert ["goal", f"{found.goal:.4g}"] in lines and any("embedding" in line for line in lines)
+    assert ["logit", f"{found.goal:.4g}"] in lines and any("embedding" in line for line in lines)
     listed = str(found).partition("who wrote the logit")[2].splitlines()[2:]
     values = [abs(float(line.split()[-1])) for line in listed]
     assert values == sorted(values, reverse=True) and len(values) == 4
