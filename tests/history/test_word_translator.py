@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import random
 import sys
 from fractions import Fraction
@@ -217,9 +218,11 @@ def test_train_then_translate_then_evaluate(files, capsys, kind):
     assert code == 0 and "4 unknown words were copied: Il, m', a, entarté" in notes
     assert found["source"] == "Il m'a entarté." and "entarté" in found["text"]
     assert len(found["alternatives"]) == 4 and found["alternatives"][0]["text"] == found["text"]
-    assert sum(each["probability"] for each in found["alternatives"]) == pytest.approx(1)
+    shares = [each["probability"] for each in found["alternatives"]]
+    assert shares == sorted(shares, reverse=True) and 0 < sum(shares) <= 1
+    assert shares[0] == pytest.approx(math.exp(found["logprob"]))
     assert "entarté" in [word["text"] for word in found["words"]]
-    assert all(0 < word["probability"] <= 1 for word in found["words"])
+    assert all(0 < word["confidence"] <= 1 for word in found["words"])
     code, text, notes = call(capsys, "evaluate", "translate", out, files / "test.tsv", "--json")
     scored = json.loads(text)
     assert code == 0 and scored["lines"] == 2 and scored["overlap"] == "none"
