@@ -150,7 +150,9 @@ const inked = () => { // is there a pixel of a link?
   const step = (name) => found.steps.push([name, $("which").textContent, $("forecast").textContent,
     $("said").textContent, inked()]);
   await ready; await wait(); step("start");
-  found.painted = tiles.flat().filter(({ canvas }) => canvas.width === NARROW).length;
+  const painted = () => tiles.flat().filter(({ canvas }) => canvas.width === NARROW).length;
+  for (let n = 0; n < 60 && !painted(); n++) await wait();  // a busy machine paints late
+  found.painted = painted();
   tiles[1][2].see.click(); await wait(); step("see");
   tiles[0][1].off.click(); await wait(); step("off");
   found.off = [...document.querySelectorAll(".gone")].length;
