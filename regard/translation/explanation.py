@@ -21,7 +21,7 @@ from regard.data.pairs import Pair
 from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, word_spans, words
 from regard.decode.step import without_end
 from regard.errors import UsageError, check_names
-from regard.model.model import Memory as Encoded
+from regard.model.model import Memory
 from regard.translation.document import Part, Segment
 from regard.translation.results import (
     Alternative,
@@ -195,7 +195,7 @@ def look_across(
     kit: Kit,
     rows: Sequence[Sequence[int]],
     written: Sequence[Sequence[int]],
-    memory: Encoded | None = None,
+    memory: Memory | None = None,
     block: int | None = None,
 ) -> list[list[NDArray[np.float32]]]:
     """Cross-attention of translations (tokens) that are there already, each of its source (row).

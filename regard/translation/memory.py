@@ -51,7 +51,7 @@ BATCH = 16  # pairs that are aligned together
 EXAMPLES = 3  # of one word
 
 
-class Entry(NamedTuple):
+class MemoryPair(NamedTuple):
     """A pair of sentences, and what some words of the source became (see above)."""
 
     origin: str
@@ -60,7 +60,7 @@ class Entry(NamedTuple):
     spans: str = ""
 
 
-class Memory:
+class TranslationMemory:
     """What the pairs of a model's folder and of a user's files say of words.
 
     The folder's are read when a word is first looked up. The user's come first; what their words
@@ -76,14 +76,14 @@ class Memory:
         """The user's whole sentences, as the model reads them."""
 
     @cached_property
-    def stored(self) -> tuple[frozenset[str], list[Entry]]:
+    def stored(self) -> tuple[frozenset[str], list[MemoryPair]]:
         """Small words, and pairs of the folder."""
         if MEMORY_FILE not in self.kit.files:
             return frozenset(), []
         data = unpack(self.kit.files[MEMORY_FILE], MEMORY_FILE)
         try:
             small, *lines = data.decode().rstrip("\n").split("\n")
-            return frozenset(small.split()), [Entry(*line.split("\t")) for line in lines]
+            return frozenset(small.split()), [MemoryPair(*line.split("\t")) for line in lines]
         except (ValueError, TypeError) as error:
             form = "origin TAB source TAB target TAB spans on each line, packed by xz"
             doing = f"reading {MEMORY_FILE}"
@@ -95,9 +95,9 @@ class Memory:
         return seen_in_training(self.kit)
 
     @cached_property
-    def places(self) -> dict[str, list[Entry]]:
+    def places(self) -> dict[str, list[MemoryPair]]:
         """The pairs that each word stands in."""
-        places = defaultdict[str, list[Entry]](list)
+        places = defaultdict[str, list[MemoryPair]](list)
         for entry in self.own:
             for word in dict.fromkeys(words(key(entry.source))):
                 places[word].append(entry)
@@ -142,7 +142,7 @@ class Memory:
                 phrases[" ".join(said)] = None
         return list(phrases)
 
-    def phrase(self, entry: Entry, form: str) -> str:
+    def phrase(self, entry: MemoryPair, form: str) -> str:
         """What a word became in the target of a pair, "" where that is not clear."""
         said = words(entry.target)
         spans = dict(span.partition("=")[::2] for span in entry.spans.split())
@@ -158,7 +158,7 @@ class Memory:
 # The user's files ---------------------------------------------------------------------------------
 
 
-def read_memory(path: Path, languages: Sequence[str]) -> list[Entry]:
+def read_memory(path: Path, languages: Sequence[str]) -> list[MemoryPair]:
     """The pairs of a .tsv or .tmx file, both sides in the right language."""
     doing = f"reading the memory {path}"
     if path.suffix.lower() == ".tmx":
@@ -172,7 +172,7 @@ def read_memory(path: Path, languages: Sequence[str]) -> list[Entry]:
             wrong = f"{len(line):,} characters, {len(sides) - 1} TABs: {shorten(line)!r}"
             expected = f"source TAB target, at most {LONGEST_LINE:,} characters"
             raise DataError(doing, f"line {number}: {wrong}", expected)
-        entries.append(Entry(f"{path.name}:{number}", *sides))
+        entries.append(MemoryPair(f"{path.name}:{number}", *sides))
     for side, language in enumerate(languages):
         text = " ".join(entry[1 + side] for entry in entries)
         if other_language(text, language):
@@ -182,7 +182,7 @@ def read_memory(path: Path, languages: Sequence[str]) -> list[Entry]:
     return entries
 
 
-def read_tmx(path: Path, languages: Sequence[str], doing: str) -> list[Entry]:
+def read_tmx(path: Path, languages: Sequence[str], doing: str) -> list[MemoryPair]:
     """The pairs of a Translation Memory eXchange file, with the numbers of their units.
 
     Entities that a file declares itself are refused: a few lines of them unpack to any size.
@@ -195,7 +195,7 @@ def read_tmx(path: Path, languages: Sequence[str], doing: str) -> list[Entry]:
         units = ElementTree.fromstring(text).iter("tu")
     except ElementTree.ParseError as error:
         raise DataError(doing, str(error), "TMX 1.4, an XML file") from None
-    entries, heard = list[Entry](), dict[str, str]()
+    entries, heard = list[MemoryPair](), dict[str, str]()
     for number, unit in enumerate(units, 1):
         sides = {}
         for variant in unit.iter("tuv"):
@@ -208,7 +208,7 @@ def read_tmx(path: Path, languages: Sequence[str], doing: str) -> list[Entry]:
             wrong = f"unit {number}: {len(source) + len(target):,} characters"
             raise DataError(doing, wrong, f"at most {LONGEST_LINE:,}")
         if source and target:
-            entries.append(Entry(f"{path.name}:{number}", source, target))
+            entries.append(MemoryPair(f"{path.name}:{number}", source, target))
     if not entries:
         wrong = f"no pair of {languages}, but {', '.join(heard) or 'no language'}"
         raise DataError(doing, wrong, "sentences in both languages", "take another model or file")
@@ -239,7 +239,7 @@ def learn_memory(
             if WORDS_FILE in kit.files
             else count_words(source for _, (source, _) in named_pairs(files))
         )
-        pairs = choose_pairs(files, counts, seen, each, Memory(kit).inflections)
+        pairs = choose_pairs(files, counts, seen, each, TranslationMemory(kit).inflections)
     if not pairs:
         few = f"no pair with a word seen at most {seen} times"
         raise DataError(DOING, few, "pairs with rare words that are not copied")
@@ -260,12 +260,12 @@ def choose_pairs(
     seen: int,
     each: int,
     inflections: Callable[[str], Iterable[str]],
-) -> dict[Entry, list[str]]:
+) -> dict[MemoryPair, list[str]]:
     """Short pairs with rare words, and the words that each is to teach.
 
     Names and words that are copied teach nothing, nor do sentences of another language.
     """
-    total, examples = sum(counts.values()), defaultdict[str, list[tuple[int, Entry]]](list)
+    total, examples = sum(counts.values()), defaultdict[str, list[tuple[int, MemoryPair]]](list)
     for origin, (source, target) in track(named_pairs(files), "choosing pairs"):
         heard, said = words(source), target.lower()
         rare = {word for word in heard if is_content(word) and counts.get(word, 0) <= seen}
@@ -278,8 +278,8 @@ def choose_pairs(
         if LEAST <= short <= long <= min(MOST, 2 * short + 4) and familiar >= SHARE * len(spoken):
             for word in rare:
                 size = len(source) + len(target)
-                examples[word].append((size, Entry(origin, source, target)))
-    pairs, taught = defaultdict[Entry, list[str]](list), set[str]()
+                examples[word].append((size, MemoryPair(origin, source, target)))
+    pairs, taught = defaultdict[MemoryPair, list[str]](list), set[str]()
     for word, listed in sorted(examples.items(), key=lambda both: min(both[1])):
         for size, entry in sorted(listed)[:each]:
             if size <= LONG or taught.isdisjoint(inflections(word)):
@@ -294,8 +294,8 @@ def is_content(word: str) -> bool:
 
 
 def align_entries(
-    kit: Kit, pairs: Mapping[Entry, Sequence[str]], small: Collection[str]
-) -> Iterator[Entry]:
+    kit: Kit, pairs: Mapping[MemoryPair, Sequence[str]], small: Collection[str]
+) -> Iterator[MemoryPair]:
     """Pairs with the first and last target word of what words became, where that is clear."""
     order = sorted(pairs, key=lambda entry: len(entry.source) + len(entry.target))
     for start in track(range(0, len(order), BATCH), "aligning words"):

@@ -116,7 +116,7 @@ class WordRun(NamedTuple):
     suffix: str = ""
 
 
-class Language:
+class NumberLanguage:
     """How a language says numbers and times of day: a part of numbers.json."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
@@ -179,7 +179,7 @@ class Numbers:
     """How one language writes numbers, and another writes the same: what numbers.json says."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        self.source, self.target = Language(data["source"]), Language(data["target"])
+        self.source, self.target = NumberLanguage(data["source"]), NumberLanguage(data["target"])
         self.shifts: dict[str, int] = data["shifts"]
         self.noons: dict[str, int] = data["noons"]
         self.decimals, self.measures = (re.compile(data[n]) for n in ("decimals", "measures"))
@@ -190,7 +190,7 @@ class Numbers:
         self.mends = [(re.compile(a), re.compile(b), c) for a, b, c in data["mends"]]
         self.names = {int(number): frozenset(words) for number, words in data["names"].items()}
 
-    def clocks(self, language: Language, text: str) -> Iterator[Clock]:
+    def clocks(self, language: NumberLanguage, text: str) -> Iterator[Clock]:
         """The times of day of a text whose number words are digits."""
         late = language.late.search(text)
         for match in language.clock.finditer(text):

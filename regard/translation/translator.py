@@ -34,7 +34,7 @@ from regard.decode.sampling import Ends
 from regard.decode.step import Hypothesis, Process, read_sources, without_end
 from regard.errors import UsageError
 from regard.model.batch import Batch
-from regard.model.model import Memory as Encoded
+from regard.model.model import Memory
 from regard.translation.config import DOING, TranslateConfig
 from regard.translation.dictionary import (
     Hinter,
@@ -51,7 +51,7 @@ from regard.translation.explanation import (
 )
 from regard.translation.glossary import Glossary, Term, lacks_terms, put_terms
 from regard.translation.markup import put_marks
-from regard.translation.memory import Memory
+from regard.translation.memory import TranslationMemory
 from regard.translation.normalise import tidy
 from regard.translation.repair import WORD, coined_words, read_numbers
 from regard.translation.segment import Segmenter
@@ -106,7 +106,7 @@ class Translator:
         self.kit, self.strict, self.pool = kit, strict, pool
         self.config = replace(config, glossary=None)  # or it would travel with each job
         self.glossary = Glossary(config.glossary, kit.files) if config.glossary else None
-        self.segmenter, self.memory = Segmenter(kit), Memory(kit, memory)
+        self.segmenter, self.memory = Segmenter(kit), TranslationMemory(kit, memory)
         self.numbers = read_numbers(kit.files)
 
     @cached_property
@@ -358,12 +358,12 @@ class SentenceSearch:
                 changed = [n for n, answer in enumerate(answers) if answer is not before[n]]
         return self.look(rows, answers)
 
-    def memory(self, rows: Sequence[Row]) -> Encoded | None:
+    def memory(self, rows: Sequence[Row]) -> Memory | None:
         """What the encoder made of sources, where it is known or they can be read apart."""
         batch = self.kit.batch([list(row) for row in rows])
         known = [x for row in rows if (x := self.encoded.get(tuple(row))) is not None]
         if len(known) == len(rows):
-            return Encoded(pad_sequence(known, True), batch.source_mask)
+            return Memory(pad_sequence(known, True), batch.source_mask)
         return None if self.must or self.strict else read_sources(self.kit.model, batch)
 
     def text(self, found: Hypothesis) -> TargetText:

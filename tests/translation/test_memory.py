@@ -26,7 +26,7 @@ from regard.translation.explanation import (
 from regard.translation.memory import (
     INFLECTIONS_FILE,
     MEMORY_FILE,
-    Memory,
+    TranslationMemory,
     choose_pairs,
     find_phrase,
     learn_memory,
@@ -73,7 +73,7 @@ def kit(bare: Kit) -> Kit:
 
 
 def test_a_word_is_found_by_any_of_its_inflections(kit: Kit) -> None:
-    memory = Memory(kit)
+    memory = TranslationMemory(kit)
     for word in ("entartés", "Entarté", "entarter"):
         (example,) = memory.lookup(word)
         assert example.word == "entartés" and example.origin == "news:7"
@@ -84,13 +84,16 @@ def test_a_word_is_found_by_any_of_its_inflections(kit: Kit) -> None:
 
 
 def test_hints_are_short(kit: Kit) -> None:
-    memory = Memory(kit)
+    memory = TranslationMemory(kit)
     assert memory.hints("entarté") == ["hit face pie"]  # of seven words, without the small ones
     assert memory.hints("balbuzard") == ["osprey"] and memory.hints("chat") == []
 
 
 def test_a_folder_without_memory(bare: Kit) -> None:
-    assert Memory(bare).lookup("entartés") == [] and Memory(bare).hints("entartés") == []
+    assert (
+        TranslationMemory(bare).lookup("entartés") == []
+        and TranslationMemory(bare).hints("entartés") == []
+    )
 
 
 FEW = lzma.compress(b"the\nnews:1\tonly two\n")
@@ -100,7 +103,7 @@ FEW = lzma.compress(b"the\nnews:1\tonly two\n")
 def test_a_broken_memory_is_said(bare: Kit, data: bytes) -> None:
     kit = replace(bare, files=bare.files | {MEMORY_FILE: data})
     with pytest.raises(DataError, match=r"memory\.tsv\.xz"):
-        Memory(kit).lookup("entartés")
+        TranslationMemory(kit).lookup("entartés")
 
 
 def test_the_explanation_shows_the_line(kit: Kit) -> None:
@@ -209,7 +212,7 @@ def test_what_is_learnt_can_be_looked_up(
     learnt = learn_memory(kit, tmp_path, [write_pairs(tmp_path)], seen=3, each=1)
     data = (tmp_path / MEMORY_FILE).read_bytes()
     assert (learnt.words, learnt.pairs, learnt.bytes) == (2, 2, len(data))
-    memory = Memory(replace(kit, files={MEMORY_FILE: data}))
+    memory = TranslationMemory(replace(kit, files={MEMORY_FILE: data}))
     (example,) = memory.lookup("balbuzard")
     assert (example.phrase, example.origin) == ("osprey", "pairs:2")
     with pytest.raises(DataError, match="no pair with a word seen at most 1 times"):
@@ -239,9 +242,9 @@ def test_a_sentence_of_the_memory_is_translated_so(bare: Kit, tmp_path: Path) ->
 
 def test_words_of_the_memory_are_shown(kit: Kit, tmp_path: Path) -> None:
     mine = write(tmp_path, "Le gypaète dort.\tThe vulture is asleep.\n")
-    (example,) = Memory(kit, [mine]).lookup("gypaète")
+    (example,) = TranslationMemory(kit, [mine]).lookup("gypaète")
     assert (example.target, example.origin) == ("The vulture is asleep.", "mine.tsv:1")
-    assert Memory(kit, [mine]).lookup("entarté")  # beside those of the folder
+    assert TranslationMemory(kit, [mine]).lookup("entarté")  # beside those of the folder
 
 
 TMX = """<?xml version="1.0" encoding="UTF-8"?>
