@@ -30,7 +30,7 @@ class TargetText(NamedTuple):
     """Of each token but the end on each source token, where it was looked at."""
 
 
-class Markup(NamedTuple):
+class InlineMark(NamedTuple):
     """Markup around a stretch of a sentence, such as ** and **."""
 
     start: int
@@ -52,7 +52,7 @@ class Segment(NamedTuple):
     """Whether it stood in capitals and so its translation does."""
     stopped: bool = False
     """Whether the model reads a full stop that is not there, and the translation goes without."""
-    marks: tuple[Markup, ...] = ()
+    marks: tuple[InlineMark, ...] = ()
     """What stands around words of its text, and is not read."""
     entries: tuple[Entry, ...] = ()
     """What a dictionary says of its words; the tokens have hints of it."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from regard.data.word_frequencies import Span, word_spans
 from regard.decode.step import without_end
-from regard.translation.document import Markup, Part, TargetText
+from regard.translation.document import InlineMark, Part, TargetText
 from regard.translation.explanation import align_config, align_tokens, look_across
 from regard.translation.normalise import INLINE
 
@@ -32,9 +32,9 @@ QUOTE = re.compile(r"«\s?(?P<a>[^«»]+?)\s?»|“(?P<b>[^“”]+)”|(?<!\S)\
 QUOTED = re.compile(r"[«»“”„‘\"]|''|(?<!\w)'|'(?!\w)")
 
 
-def take_marks(text: str) -> tuple[str, tuple[Markup, ...]]:
+def take_marks(text: str) -> tuple[str, tuple[InlineMark, ...]]:
     """A text without its marks, and these: those outside before those inside."""
-    marks, at = list[Markup](), 0
+    marks, at = list[InlineMark](), 0
     while match := PAIR.search(text, at):
         at = match.start()
         both = [("open", "tagged", "close"), ("mark", "marked", "mark"), ("", "linked", "target")]
@@ -43,13 +43,13 @@ def take_marks(text: str) -> tuple[str, tuple[Markup, ...]]:
         text = text[:at] + match[inside] + text[match.end() :]
         less = len(opened) + len(closed)
         marks = [m if m.end <= at else m._replace(end=m.end - less) for m in marks]
-        marks.append(Markup(at, at + len(match[inside]), opened, closed))
+        marks.append(InlineMark(at, at + len(match[inside]), opened, closed))
     for match in reversed([*EDGE.finditer(text)]):  # the one at the end first
         a, b = match.span()
         text = text[:a] + text[b:]
         shift = 0 if a else b
         marks = [m._replace(start=m.start - shift, end=m.end - shift) for m in marks]
-        marks.insert(0, Markup(0, len(text), *(("", match[0]) if a else (match[0], ""))))
+        marks.insert(0, InlineMark(0, len(text), *(("", match[0]) if a else (match[0], ""))))
     return text, tuple(marks)
 
 
@@ -57,7 +57,7 @@ def put_marks(kit: Kit, part: Part) -> Part:
     """A part whose translations have the marks of its source, and quotes if they lost all."""
     segment, answers = part.segment, list[TargetText]()
     matches = QUOTE.finditer(segment.text) if segment.ids else ()
-    quotes = [Markup(*match.span(match.lastgroup or 0), '"', '"') for match in matches]
+    quotes = [InlineMark(*match.span(match.lastgroup or 0), '"', '"') for match in matches]
     for answer in part.translations:
         lost = [] if QUOTED.search(answer.text) else quotes
         marks = sorted([*segment.marks, *lost], key=lambda mark: (mark.start, -mark.end))
@@ -82,7 +82,7 @@ def links_of(kit: Kit, part: Part, answer: TargetText) -> list[tuple[int, int]]:
 
 
 def find_windows(
-    marks: Sequence[Markup], sources: Sequence[Span], links: Sequence[tuple[int, int]]
+    marks: Sequence[InlineMark], sources: Sequence[Span], links: Sequence[tuple[int, int]]
 ) -> list[Span | None]:
     """For each mark the first and the last target word between it; None is all of them.
 
@@ -105,15 +105,15 @@ def find_windows(
     return windows
 
 
-def is_whole(text: str, mark: Markup) -> bool:
+def is_whole(text: str, mark: InlineMark) -> bool:
     """Whether a mark stands around all words of a text."""
     return not any(map(str.isalnum, text[: mark.start] + text[mark.end :]))
 
 
-def wrap(text: str, places: Sequence[Span], marks: Iterable[tuple[Markup, Span | None]]) -> str:
+def wrap(text: str, places: Sequence[Span], marks: Iterable[tuple[InlineMark, Span | None]]) -> str:
     """A text with marks around windows of its words."""
     before, after = defaultdict[int, str](str), defaultdict[int, str](str)
-    spans = list[tuple[int, int, Markup]]()
+    spans = list[tuple[int, int, InlineMark]]()
     for mark, window in marks:
         known = window is not None and window[1] < len(places)
         a, b = (places[window[0]][0], places[window[1]][1]) if window and known else (0, len(text))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from regard.data.sentences import Span, cut_long, sentence_spans, trim
 from regard.model.config import TextConfig
 from regard.tokens.tokenizer import Tokenizer
-from regard.translation.document import Markup, Part, Segment
+from regard.translation.document import InlineMark, Part, Segment
 from regard.translation.markup import take_marks
 from regard.translation.normalise import (
     BETWEEN,
@@ -36,7 +36,7 @@ class Reading(NamedTuple):
     text: str
     raised: bool
     stopped: bool
-    marks: tuple[Markup, ...]
+    marks: tuple[InlineMark, ...]
     ids: list[int]
 
 

@@ -14,7 +14,7 @@ from regard.kit import Kit
 from regard.tokens.trainers import train_tokenizer
 from regard.translation import segment
 from regard.translation.config import TranslateConfig
-from regard.translation.document import Document, Markup, Part, Segment, TargetText, join
+from regard.translation.document import Document, InlineMark, Part, Segment, TargetText, join
 from regard.translation.markup import find_windows, put_marks, take_marks, wrap
 from regard.translation.normalise import (
     KEPT,
@@ -218,7 +218,7 @@ def test_columns_stay_columns() -> None:
     assert cells == ["", "Hello", "", "Thank you very much", ""]
 
 
-# Markup -----------------------------------------------------------------------------------------
+# Markup -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_columns_stay_columns() -> None:
     ],
 )
 def test_marks_are_taken(text: str, bare: str, marks: list[tuple[Any, ...]]) -> None:
-    assert take_marks(text) == (bare, tuple(Markup(*mark) for mark in marks))
+    assert take_marks(text) == (bare, tuple(InlineMark(*mark) for mark in marks))
 
 
 @pytest.mark.parametrize(
@@ -254,14 +254,14 @@ def test_marks_are_put_around_what_came_from_theirs(
     links: list[tuple[int, int]], expected: str
 ) -> None:
     """Of a b c d, where b is bold and c in italics; none is lost and none crosses another."""
-    marks = [Markup(2, 3, "**", "**"), Markup(4, 5, "*", "*")]
+    marks = [InlineMark(2, 3, "**", "**"), InlineMark(4, 5, "*", "*")]
     windows = find_windows(marks, [(0, 1), (2, 3), (4, 5), (6, 7)], links)
     placed = zip(marks, windows, strict=True)
     assert wrap("A b c d", [(0, 1), (2, 3), (4, 5), (6, 7)], placed) == expected
 
 
 def test_marks_go_around_something(kit: Kit) -> None:
-    segment = Segment((0, 8), "chat", [5], False, marks=(Markup(0, 4, "**", "**"),))
+    segment = Segment((0, 8), "chat", [5], False, marks=(InlineMark(0, 4, "**", "**"),))
     nothing = Part(segment, [TargetText("", 0.0, [])])
     assert put_marks(kit, nothing).translations[0].text == ""
 
