@@ -248,7 +248,7 @@ class Trainer:
             with exchanging(self.loss, number == len(micro)):
                 with self.autocast(), mode:
                     how = config.smoothing, self.compiled, self.fp8, self.carry.take(examples)
-                    loss = self.loss(batch, labels, *how)
+                    loss = self.loss(batch, labels, *how, config.r_drop)
                 # Processes average their gradients; the sum over all of them is wanted.
                 self.scaler.scale(loss.sum * self.world.size / total).backward()
             sums = sums[0] + loss.sum.detach(), sums[1] + loss.plain
