@@ -472,10 +472,9 @@ def work(task: tuple[str, int, int]) -> tuple[str, int, int, Counter[str]]:
     draw = random.Random(f"{name} {part}")
     if name == "made-carriers":
         pairs: Iterator[Pair] = carriers(Job.folder, draw)
-    elif name == "made-numbers":
-        files = sorted(Job.folder.glob("train-*.tsv.xz"))
-        sources = (p for file in files if "numbers" not in file.name for p in read_tsv(file))
-        pairs = (new for fr, en in sources for new in drawn_anew(fr, en, draw))
+    elif name.startswith("made-numbers"):
+        source = Job.folder / f"train{name.removeprefix('made-numbers')}.tsv.xz"
+        pairs = (new for fr, en in read_tsv(source) for new in drawn_anew(fr, en, draw))
     else:
         pairs = read_tsv(Job.folder / f"{name}.tsv.xz")
     lines = hints = 0
@@ -491,6 +490,14 @@ def work(task: tuple[str, int, int]) -> tuple[str, int, int, Counter[str]]:
             lines += 1
             file.write(f"{hinted}\t{target}\n")
     return name, lines, hints, counts
+
+
+def count_english(path: Path) -> Counter[str]:
+    """How often each English word of a file occurs."""
+    counts = Counter[str]()
+    for _, en in read_tsv(path):
+        counts.update(words(key(en)))
+    return counts
 
 
 def main() -> None:
@@ -512,10 +519,9 @@ def main() -> None:
     if swap:
         fr_words = Dictionary(b"", form_lines(forms))
         entries = english_entries(french, counts)
-        counts = Counter[str]()
-        for file in args.folder.glob("train-*.tsv.xz"):
-            for _, en in read_tsv(file):
-                counts.update(words(key(en)))
+        with ProcessPoolExecutor(args.processes) as pool:
+            files = sorted(args.folder.glob("train-*.tsv.xz"), key=lambda f: -f.stat().st_size)
+            counts = sum(pool.map(count_english, files), Counter[str]())
         forms = english_forms(entries, counts)
         lemmas: Lemmas = lambda word: set(fr_words.lemmas(word))  # noqa: E731
     else:
@@ -526,16 +532,16 @@ def main() -> None:
         print(name, len(lines), (args.out / name).stat().st_size)
     Job.hinter = Hinter(Dictionary(*data.values()), counts, lemmas)
     Job.swap, Job.folder, Job.out = swap, args.folder, args.out
-    names = args.files or [
-        *sorted(f.name.removesuffix(".tsv.xz") for f in args.folder.glob("train-*.tsv.xz")),
-        "dictionary-examples",
-        "made-carriers",
-        "made-numbers",
+    stems = sorted(f.name.removesuffix(".tsv.xz") for f in args.folder.glob("train-*.tsv.xz"))
+    numbers = [
+        f"made-numbers{stem.removeprefix('train')}" for stem in stems if "numbers" not in stem
     ]
+    names = args.files or [*stems, *numbers, "dictionary-examples", "made-carriers"]
+    names.sort(key=lambda name: "europarl" not in name)  # the longest first
     tasks = [
         (n, p, parts)
         for n in names
-        for parts in [6 if "europarl" in n else 2]
+        for parts in [1 if n.startswith("made-numbers") else 6 if "europarl" in n else 2]
         for p in range(parts)
     ]
     total = Counter[str]()
