@@ -23,6 +23,7 @@ from regard.model.precision import PackedLinear, PackedProduct, join
 from regard.train.config import LoRA
 from regard.train.cpu import OneDNNLinear
 
+ONEDNN = torch.backends.mkldnn.is_available()
 HEAD = "head.out"
 """Its scores are computed in chunks, and for a few words only, from its weight: no adapter."""
 
@@ -91,8 +92,8 @@ class LoRALinear(nn.Linear):
         """The map without adapters."""
         if self.packed is not None:
             return self.packed.product(x)
-        fast = self.training and torch.backends.mkldnn.is_available()
-        return (OneDNNLinear.product if fast else F.linear)(x, self.weight, self.bias)
+        product = OneDNNLinear.product if self.training and ONEDNN else F.linear
+        return product(x, self.weight, self.bias)
 
     @torch.no_grad()
     def merged(self) -> Tensor:
