@@ -263,6 +263,17 @@ def test_other_methods_are_refused(bases, tmp_path, change):
         regard.load(tmp_path)
 
 
+def test_what_has_no_place_here_is_refused(bases, tmp_path):
+    """Scores are computed from the weight of the output head, in chunks: it has no adapter."""
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(r=2, target_modules=["q_proj", "lm_head"])
+    theirs = get_peft_model(their_model(bases["llama"], "llama"), config)
+    theirs.save_pretrained(tmp_path, save_embedding_layers=False)
+    with pytest.raises(DataError, match="lm_head.lora_A"):
+        regard.load(tmp_path)
+
+
 def test_broken_folders_say_what_is_missing(bases, tmp_path):
     adapt(bases["llama"], LoRA(r=3)).save(tmp_path)
     weights = tmp_path / "adapter_model.safetensors"
