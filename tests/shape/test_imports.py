@@ -25,7 +25,7 @@ look
 history/predictors
 history/shannon
 history/rungs
-tune nvib evaluate formal
+tune/config tune/lora nvib evaluate formal
 model_kinds
 translation
 kit
@@ -33,6 +33,7 @@ loading
 train/kinds
 train/runs
 train/reproduction
+tune
 rules serve demonstrations
 mechanism __init__
 cli
