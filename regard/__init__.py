@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.native import doctor
     from regard.rules import discover
     from regard.train import replay, verify
-    from regard.train.config import DataConfig, ShapeConfig, TrainConfig
+    from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
     from regard.translation import translate
     from regard.tune import predict
     from regard.tune.config import HeadTuning
@@ -45,6 +45,7 @@ __all__ = [
     "Extracted",
     "HeadTuning",
     "Kit",
+    "LoRA",
     "RegardError",
     "ShapeConfig",
     "Tap",

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from regard.train import TRAINING, Toml, Trained, Training
-from regard.train.config import BelowOne, DataConfig, TrainConfig
+from regard.train.config import BelowOne, DataConfig, LoRA, TrainConfig
 from regard.tune.config import HeadTuning
-from regard.tune.results import Prediction
+from regard.tune.results import Merged, Prediction
 from regard.verbs import FLAT, File, Files, ModelLike, Precision, takes, verb
 
 HEAD = HeadTuning()
@@ -26,6 +26,7 @@ def classify(
     head: Annotated[HeadTuning, FLAT] = HEAD,
     config: Training = TRAINING,
     holdout: BelowOne | None = None,
+    lora: LoRA | str | None = None,
     toml: Toml = None,
     print_config: bool = False,
     dry_run: bool = False,
@@ -44,6 +45,7 @@ def classify(
         head: the output head, what of the model is frozen, columns, weights of classes.
         config: how to train: learning rate, steps, checkpoints.
         holdout: share of the texts to validate on without `dev`, drawn at random (0.1).
+        lora: train a low-rank adapter and the head, not the model: r=8,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
         dry_run: read the data, say what a run would take, and write nothing.
@@ -73,6 +75,7 @@ def tag(*args: Any, **named: Any) -> Trained:
         head: the output head, what of the model is frozen, the column of the tags.
         config: how to train: learning rate, steps, checkpoints.
         holdout: share of the sentences to validate on without `dev`, drawn at random (0.1).
+        lora: train a low-rank adapter and the head, not the model: r=8,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
         dry_run: read the data, say what a run would take, and write nothing.
@@ -80,7 +83,7 @@ def tag(*args: Any, **named: Any) -> Trained:
     Example:
         >>> regard.tune.tag("train.conllu", model="folder", out="run").best_valid
         $ regard tune tag train.conllu --model folder --dev dev.conllu --out run
-        $ regard tune tag names.conll --model folder --out run --layer-rate 0.9
+        $ regard tune tag names.conll --model folder --out run --lora r=8
         $ regard tune tag train.jsonl --model folder --freeze front --out run --epochs 5
     """
     return _tune("tag", *args, **named)
@@ -102,6 +105,7 @@ def regress(*args: Any, **named: Any) -> Trained:
         head: the output head, what of the model is frozen, columns.
         config: how to train: learning rate, steps, checkpoints.
         holdout: share of the texts to validate on without `dev`, drawn at random (0.1).
+        lora: train a low-rank adapter and the head, not the model: r=8,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
         dry_run: read the data, say what a run would take, and write nothing.
@@ -156,3 +160,28 @@ def predict(
     from regard.tune.prediction import predict_file
 
     return predict_file(open_kit(model, precision), file, text)
+
+
+@verb
+def merge(model: ModelLike, *, out: str | Path) -> Merged:
+    """Write a model whose weights have its adapter in them, and say how far its scores drift.
+
+    Args:
+        model: the folder of an adapter, such as RUN/final of a run with --lora, or a Kit with
+            adapters, which are merged as they are mixed now; it has none afterwards.
+        out: a new or empty folder, which `regard.load` and transformers open.
+
+    Example:
+        >>> regard.tune.merge("run/final", out="whole").drift
+        $ regard tune merge run/final --out whole
+        $ regard tune merge run --out whole --json
+        $ regard tune merge adapter --out whole --seed 7
+    """
+    from regard.files import check_new
+    from regard.kit import Kit
+    from regard.loading import load_kit
+    from regard.tune.adapter_folder import merge_adapter
+
+    check_new(Path(out), "merging an adapter")
+    kit = model if isinstance(model, Kit) else load_kit(model, precision=None)
+    return merge_adapter(kit, Path(out))

@@ -281,6 +281,7 @@ class HeadKind(RunKind):
     """Trains a new head on a model, and the model with it."""
 
     room, unit, config = "tune", "texts", HeadTuning
+    beside = ("head.*",)
     task = "ForSequenceClassification"
     metrics: tuple[str, ...] = ("accuracy", "macro_f1")
 
@@ -323,6 +324,8 @@ class HeadKind(RunKind):
             raise UsageError(doing, "l2", "`tune classify` and `tune regress` have it")
         if values["metric"] not in known:
             raise UsageError(doing, f"metric = {values['metric']}", " or ".join(known))
+        if values["lora"] and (own.body == "none" or own.replace or own.freeze):
+            raise UsageError(doing, "lora with body, freeze or replace", "one way to freeze")
         if values["r_drop"]:
             raise UsageError(doing, "r_drop", "0: only `train` reads a batch twice")
         count = sum(len(self.read(own, path)) for path in find_files(values["files"]))

@@ -27,3 +27,20 @@ class Prediction(Result):
             return
         sure = "" if self.probability is None else f"  {human(self.probability, '{:.1%}')}"
         yield f"{human(self.label)}{sure}  {self.text}"
+
+
+@dataclass(frozen=True)
+class Merged(Result):
+    """An adapter in the weights of its base, written to {out}."""
+
+    drift: float
+    """The largest difference between the scores of the merged model and of the model with the
+    adapter beside it, on random inputs."""
+    largest_score: float
+    """The largest of those scores, by its absolute value."""
+    parameters: int
+    """Weights of the whole model."""
+    adapter_parameters: int
+    """Weights of the adapter."""
+    base: str
+    out: str

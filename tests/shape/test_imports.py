@@ -25,7 +25,7 @@ look
 history/predictors
 history/shannon
 history/rungs
-tune/config tune/lora nvib evaluate formal
+tune nvib evaluate formal
 model_kinds
 translation
 kit
@@ -33,7 +33,8 @@ loading
 train/kinds
 train/runs
 train/reproduction
-tune
+tune/prediction
+tune/classification
 rules serve demonstrations
 mechanism __init__
 cli

@@ -87,7 +87,8 @@ def texts(tmp_path):
 
 def tune(kind, file, model, out, config=(), **head):
     settings = regard.TrainConfig(**(STEPS | dict(config)))
-    options = {name: head.pop(name) for name in ("dev", "resume", "holdout") if name in head}
+    named = ("dev", "resume", "holdout", "lora")
+    options = {name: head.pop(name) for name in named if name in head}
     call = getattr(regard.tune, kind)
     return call(
         file, model=model, out=out, head=HeadTuning(**(QUICK | head)), config=settings, **options
@@ -216,6 +217,17 @@ def test_several_labels_and_numbers(masker, tmp_path):
     assert scores.pearson > 0.95 and scores.rmse < 20
     values = [answer.label for answer in regard.predict(run.path, grades)][:4]
     assert values == pytest.approx([-100, -50, 0, 50], abs=40)
+
+
+def test_an_adapter_of_a_classifier_has_its_head_too(masker, texts, tmp_path):
+    how = dict(dev=texts[1], lora="r=4", epochs=8.0)
+    run = tune("classify", texts[0], masker, tmp_path / "run", dict(lr=1e-2), **how)
+    assert run.best_valid == 1.0 and (run.path / "adapter_config.json").is_file()
+    scores = regard.evaluate.classify(run.path, texts[1])
+    assert scores.accuracy == 1.0 and [row.name for row in scores.classes] == ["no", "yes"]
+    regard.tune.merge(run.path, out=tmp_path / "whole")
+    answers = [list(regard.predict(p, texts[1])) for p in (run.path, tmp_path / "whole")]
+    assert [a.label for a in answers[0]] == [a.label for a in answers[1]]
 
 
 class Killed(BaseException):
