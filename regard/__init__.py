@@ -35,12 +35,15 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.train import replay, verify
     from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
     from regard.translation import translate
+    from regard.tune import predict
+    from regard.tune.config import HeadTuning
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DataConfig",
     "Extracted",
+    "HeadTuning",
     "Kit",
     "LoRA",
     "RegardError",
@@ -75,6 +78,7 @@ __all__ = [
     "other_rows",
     "patch",
     "plan",
+    "predict",
     "replay",
     "resample",
     "resample_from",

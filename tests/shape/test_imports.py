@@ -33,6 +33,8 @@ loading
 train/kinds
 train/runs
 train/reproduction
+tune/prediction
+tune/classification
 rules serve demonstrations
 mechanism __init__
 cli
