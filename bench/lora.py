@@ -38,7 +38,6 @@ def make_inputs(place: Path, args: argparse.Namespace) -> None:
     """A base as transformers saves it, and a new adapter of it."""
     import regard
     from regard.model.presets import llama
-    from regard.tune.adapter_folder import identify_base
     from regard.tune.lora import attach
 
     heads = args.dim // 64
@@ -49,7 +48,6 @@ def make_inputs(place: Path, args: argparse.Namespace) -> None:
     kit.binding = regard.interop.families.bind("LlamaForCausalLM")
     kit.save(place / "base")
     kit = regard.load(place / "base", device="cpu")
-    kit.base = identify_base(place / "base")
     attach(kit.model, regard.LoRA.parse(args.lora))
     kit.save(place / "adapter")
 

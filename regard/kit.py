@@ -47,7 +47,7 @@ from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
 from regard.tokens.tokenizer import Side, Tokenizer
-from regard.tune.adapter_folder import Base, write_adapter
+from regard.tune.adapter_folder import Base, identify_base, write_adapter
 from regard.tune.lora import adapted, shares, switch
 
 Ids = Tensor | Sequence[int] | Sequence[Sequence[int]]
@@ -424,10 +424,11 @@ class Kit:
             raise UsageError("saving a model", f"stored = {stored!r}", f"{INT8!r} or None")
         config = self.config or self.fresh_config()
         if adapted(self.model):
-            if stored is not None or self.base is None:
+            base = self.base or (None if self.path is None else identify_base(self.path))
+            if stored is not None or base is None:
                 fault, fix = "a model with adapters", "regard.tune.merge first"
                 raise UsageError("saving a whole model", fault, "one without", fix)
-            return write_adapter(Path(folder), self.model, self.binding, self.base, config)
+            return write_adapter(Path(folder), self.model, self.binding, base, config)
         config = {k: v for k, v in config.items() if k not in ("torch_dtype", STORED)}
         dtype = "float32" if stored else str(self.dtype).removeprefix("torch.")
         config |= {"dtype": dtype} | ({STORED: stored} if stored else {})

@@ -74,7 +74,6 @@ def our_logits(kit, name):
 
 def adapt(base, config, name="default"):
     kit = regard.load(base)
-    kit.base = identify_base(base)
     lora.attach(kit.model, config, name)
     draw_weights(kit.model, name)
     return kit
@@ -315,7 +314,6 @@ def test_adapter_on_a_folder_stored_as_int8(bases, tmp_path):
     regard.load(bases["llama"]).save(tmp_path / "int8", stored="int8")
     base = regard.load(tmp_path / "int8")
     kit = regard.load(tmp_path / "int8", precision=None)
-    kit.base = identify_base(tmp_path / "int8")
     lora.attach(kit.model, LoRA(r=3))
     draw_weights(kit.model)
     kit.save(tmp_path / "adapter")
