@@ -132,6 +132,16 @@ CASES = [
         f"train seq2seq {{pairs}} --out {{out}} --family gru --attention additive {SMALL} {OFTEN}",
         tolerance=TRAINED,
     ),
+    Case(
+        "train-encoder",
+        f"train seq2seq {{pairs}} --encoder {{bert}} --out {{out}} {SMALL} {OFTEN}".replace(
+            "16 --b", "32 --b"
+        ),
+        tolerance=TRAINED,
+    ),
+    Case(
+        "train-encoder-picture", f"train seq2seq {{pairs}} --encoder {{vit}} --out {{out}} {SMALL}"
+    ),
     Case("train-dry-run", f"train lm {{text}} --out {{out}} --dry-run {SMALL} {OFTEN}"),
     Case("train-print-config", "train lm {text} --out {out} --print-config --dim 32"),
     Case("train-unknown-kind", "train poem {text} --out {out}"),
