@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from regard.errors import DataError, UsageError
 from regard.files import file_hash
 from regard.loading import load_kit
 from regard.receipt import read_receipt
+from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.trainers import train_tokenizer
 from regard.train.checkpoint import weight_hash
 from regard.train.cpu import train_on_cpu
@@ -181,6 +183,12 @@ def test_each_side_has_its_tokenizer(corpus, run_of, tmp_path):
     assert both.pieces(ids, "source") == source.pieces(ids)
     assert both.decode(both.encode("the cat", side="target")) == "the cat"
     assert kit.stops == {both.specials["eos"]} and "cls" not in both.specials
+    other = Tokenizer(both.engine, both.specials | {"pad": 269}, both.files).with_source(source)
+    padded = replace(kit, tokenizer=other).encode(TEXTS)[0]
+    assert (
+        padded.max() < source.size
+        and replace(kit, tokenizer=other).encode(TEXTS, "target")[0].max() == 269
+    )
     kit.save(tmp_path / "copy")  # and once more, from what was read
     load_kit(tmp_path / "copy").save(tmp_path / "twice")
     copy = load_kit(tmp_path / "twice")
