@@ -34,6 +34,8 @@ train/frozen_encoder
 train/kinds
 train/runs
 train/reproduction
+tune/prediction
+tune/classification
 rules serve demonstrations
 mechanism __init__
 cli
