@@ -195,10 +195,11 @@ class Kit:
         self, texts: Any, side: Side = "source", length: int | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Texts → ids (B, T) and mask; a text past `length` loses its end but keeps its last id."""
-        rows = self.text_tokenizer.encode_batch(list(texts), side=side)
+        tokenizer = self.text_tokenizer.of(side)
+        rows = tokenizer.encode_batch(list(texts), side=side)
         if length is not None:
             rows = [r if len(r) <= length else [*r[: length - 1], r[-1]] for r in rows]
-        return pad_rows(rows, self.text_tokenizer.specials.get("pad", 0))
+        return pad_rows(rows, tokenizer.specials.get("pad", 0))
 
     # Running ------------------------------------------------------------------------------------
 

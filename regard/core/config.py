@@ -133,6 +133,8 @@ class StackConfig:
     """T5 relative positions: distances beyond this share a bucket."""
     final_norm: bool = True
     """Normalise the stream after the last block."""
+    bridge: int | None = None
+    """A linear map brings an encoder's output to this width, that of the decoder which reads it."""
 
     def __post_init__(self) -> None:
         check_names(self, "building a stack")

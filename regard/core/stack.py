@@ -34,10 +34,11 @@ class Stack(nn.Module):
             self.bias = RelativeBias(block.heads, config.buckets, config.distance, block.causal)
         elif config.position == "alibi":
             self.bias = Alibi(block.heads)
-        self.at = Taps("embed", "final")
+        self.bridge = None if config.bridge is None else nn.Linear(block.dim, config.bridge)
+        self.at = Taps("embed", "final", *(() if self.bridge is None else ("bridge",)))
 
     def forward(self, x: Tensor, ctx: Context, memory: Tensor | None = None) -> Tensor:
-        """(B, T, D) → (B, T, D).
+        """(B, T, D) → (B, T, D), or as wide as the bridge.
 
         Under autocast to bf16 the residual stream is bf16 too: half the memory and traffic.
         """
@@ -47,7 +48,8 @@ class Stack(nn.Module):
         x = self.at.embed(x)
         for block in self.blocks:
             x = block(x, ctx, memory)
-        return self.at.final(self.norm(x))
+        x = self.at.final(self.norm(x))
+        return x if self.bridge is None else self.at.bridge(self.bridge(x))
 
     def view(
         self,

@@ -18,7 +18,7 @@ class Buckets:
 
     An epoch's plan is made from lengths alone: pairs are shuffled, sorted by length inside
     stretches of `look_ahead`, cut into batches, and the batches shuffled. It takes 8 bytes a pair,
-    the lengths 16 more. Lengths count the end token.
+    the lengths 16 more. Lengths count the end token; a source that is stored whole gets none.
     `even`, for a compiler: all sources of a batch have one length, so that no mask is needed. A
     stretch is the whole epoch then; on little data it makes more batches, smaller ones.
     `limit` leaves out pairs with a longer side; `left_out` counts them. A pair longer than the
@@ -40,7 +40,8 @@ class Buckets:
     ) -> None:
         self.store, self.budget, self.start, self.end = store, budget, start, end
         self.seed, self.look_ahead, self.even = seed, look_ahead, even
-        sizes = store.lengths() + 1
+        self.ends = (0 if store.header.get("special") else 1), 1  # end tokens of the two sides
+        sizes = store.lengths() + self.ends
         longest = sizes.max(1, initial=0)
         kept = np.flatnonzero(longest <= (limit or sys.maxsize))
         self.left_out = len(sizes) - len(kept)
@@ -93,8 +94,8 @@ class Buckets:
         numbers = self.kept[numbers] if self.left_out else numbers
         bounds = self.store.bounds
         ends = [bounds[2 * numbers + n] for n in range(3)]
-        inputs, real = self.rows(ends[0], ends[1], int(width[0]))
-        labels, right = self.rows(ends[1], ends[2], int(width[1]))
+        inputs, real = self.rows(ends[0], ends[1], int(width[0]), self.ends[0])
+        labels, right = self.rows(ends[1], ends[2], int(width[1]), self.ends[1])
         target = np.concatenate([np.full((len(labels), 1), self.start), labels[:, :-1]], 1)
         return Examples(
             tensor(inputs),
@@ -104,8 +105,10 @@ class Buckets:
             source_mask=mask_of(real),
         )
 
-    def rows(self, starts: Counts, stops: Counts, width: int) -> tuple[Counts, np.ndarray]:
-        """Ids and the end token, padded with it to (B, width), and what is real."""
+    def rows(
+        self, starts: Counts, stops: Counts, width: int, ends: int
+    ) -> tuple[Counts, np.ndarray]:
+        """Ids and the end token, padded with it (else with 0) to (B, width), and what is real."""
         sizes = stops - starts
-        ids = self.store.gather(starts, sizes, width, pad=self.end)
-        return ids, np.arange(width) <= sizes[:, None]
+        ids = self.store.gather(starts, sizes, width, pad=self.end * ends)
+        return ids, np.arange(width) < sizes[:, None] + ends

@@ -181,8 +181,10 @@ def pair_store(
     """A store of sentence pairs with two sides: document 2 i is a source, 2 i + 1 its target.
 
     Each of `files` is a TSV, a folder of them, or a tuple (source file, target file).
-    Control tokens are not stored; `Buckets` adds them. Pairs with an empty side are left out.
+    Control tokens are not stored; `Buckets` adds them. A source whose tokenizer is its own is
+    stored with what that puts around it. Pairs with an empty side are left out.
     """
+    special = tokenizer.of("source") is not tokenizer
     couples: list[tuple[Path | str, Path | str | None]] = []
     for file in files:
         couples += [file] if isinstance(file, tuple) else [(one, None) for one in find_files(file)]
@@ -191,12 +193,13 @@ def pair_store(
         for source, target in couples:
             pairs = read_pairs(source, target)
             for texts in chunks(pair for pair in pairs if pair[0].strip() and pair[1].strip()):
-                left = tokenizer.encode_batch([s for s, _ in texts], special=False)
+                left = tokenizer.encode_batch([s for s, _ in texts], special=special)
                 right = tokenizer.encode_batch([t for _, t in texts], special=False, side="target")
                 yield [ids for pair in zip(left, right, strict=True) for ids in pair], False
 
     sources = [Path(file) for couple in couples for file in couple if file is not None]
-    return prepare(path, sources, tokenizer, {"sides": 2}, read(), (say, progress))
+    settings = {"sides": 2} | ({"special": True} if special else {})
+    return prepare(path, sources, tokenizer, settings, read(), (say, progress))
 
 
 def prepare(
@@ -223,7 +226,8 @@ def prepare(
         return Store(path)
     say(f"building {path}: {reason}")
     hashes = {name: file_hash(name) for name, _ in sources}
-    return write_store(Path(path), tokenizer.size, recipe | {"hashes": hashes}, batches, progress)
+    size = max(tokenizer.size, tokenizer.of("source").size)
+    return write_store(Path(path), size, recipe | {"hashes": hashes}, batches, progress)
 
 
 def why_build(path: Path, recipe: dict[str, Any]) -> str | None:

@@ -126,12 +126,10 @@ def read_apart(model: Model, batch: Batch) -> Memory:
 
     So little padding is computed, and a core's own cache holds the activations.
     """
-    assert model.encoder is not None
     ids, real = batch.inputs, batch.source_mask
     real = torch.ones_like(ids, dtype=torch.bool) if real is None else real
     lengths = real.sum(-1)
-    weight, dim = next(model.parameters()), model.encoder.config.block.dim
-    out = weight.new_zeros(*ids.shape, dim)
+    out = next(model.parameters()).new_zeros(*ids.shape, model.config.width)
     together = max(1, SOURCE_TOKENS // max(1, int(lengths.max())))
     for rows in lengths.argsort(stable=True).split(together):
         columns = real[rows].any(0).nonzero()[:, 0]  # those that hold a token

@@ -22,14 +22,14 @@ def count_confusion(gold: Tensor, said: Tensor, classes: int) -> Tensor:
 
 def f1_scores(right: Tensor, wrong: Tensor, missed: Tensor) -> Tensor:
     """F1 of each class; 0 where it is neither there nor said."""
-    return 2 * right / (2 * right + wrong + missed).clamp(min=1)
+    return 2 * right.double() / (2 * right + wrong + missed).clamp(min=1)
 
 
 def class_figures(table: Tensor) -> dict[str, float]:
     """Accuracy, macro F1 over the classes that are there or said, and micro F1, which is it."""
     right, there, said = table.diag(), table.sum(1), table.sum(0)
     f1, met = f1_scores(right, said - right, there - right), (there + said) > 0
-    accuracy = float(right.sum() / table.sum().clamp(min=1))
+    accuracy = int(right.sum()) / max(int(table.sum()), 1)
     return {"accuracy": accuracy, "macro_f1": float(f1[met].mean()), "micro_f1": accuracy}
 
 
@@ -110,7 +110,7 @@ def class_rows(
 ) -> list[ClassScore]:
     """Precision, recall and F1 of each class."""
     f1 = f1_scores(right, said - right, there - right).tolist()
-    shares = [(right / count.clamp(min=1)).tolist() for count in (said, there)]
+    shares = [(right.double() / count.clamp(min=1)).tolist() for count in (said, there)]
     return [ClassScore(*row) for row in zip(names, *shares, f1, there.tolist(), strict=True)]
 
 

@@ -244,7 +244,7 @@ def explain_text(
     methods = set(METHODS if compare else [method])
     heads = len(head_sites(kit.hooked)) if methods & set(ATTENTION) else 0
     check_memory(kit, len(asked.ids), DOING, heads, bool(methods & {"gradient", "ig"}))
-    fixed = {id for role, id in kit.text_tokenizer.specials.items() if role in FIXED}
+    fixed = {id for role, id in kit.text_tokenizer.of("source").specials.items() if role in FIXED}
     players = [n for n, id in enumerate(asked.ids) if id not in fixed]
     if not players:
         raise DataError(DOING, "a text without words", "at least one word")
@@ -365,7 +365,7 @@ def choose_baseline(kit: Kit, asked: str | None) -> tuple[Baseline, str]:
     Unless asked for: the mask token where there is one, else zero. Where no positions are added, a
     norm of zero would be all slope, and a token that means little stands in.
     """
-    tokenizer = kit.text_tokenizer
+    tokenizer = kit.text_tokenizer.of("source")
     specials = tokenizer.specials
     if asked is None:
         front = kit.model.front

@@ -10,7 +10,7 @@ from regard.tokens.tokenizer import Side, Tokenizer
 
 def token_label(tokenizer: Tokenizer, token: int, side: Side = "target") -> str:
     """One token; part of a character, or an id past the vocabulary, by its spelling."""
-    piece = tokenizer.engine.piece(token, side)
+    piece = tokenizer.of(side).engine.piece(token, side)
     if piece is None:
         return f"#{token}"
     text = tokenizer.decode([token], special=True, side=side)

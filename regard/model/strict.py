@@ -79,8 +79,7 @@ class StrictCache:
         for document in (alone.document, None):  # None: the source is not packed, all of it
             if (alone.row, document) in self.memories:
                 return self.memories[alone.row, document]
-        dim = self.model.encoder.config.block.dim
-        nothing = next(self.model.parameters()).new_zeros(1, 0, dim)
+        nothing = next(self.model.parameters()).new_zeros(1, 0, self.model.config.width)
         return Memory(nothing)
 
 

@@ -18,6 +18,9 @@ from regard.files import cannot_write, write_whole
 Side = Literal["source", "target"]
 """Translation models may cut the two languages differently; all others ignore the side."""
 
+SOURCE = "source_tokenizer"
+"""The folder, beside a tokenizer's files, of another that reads the sources."""
+
 Span = tuple[int, int]
 """Where a piece stands in the text, in characters: text[start:end]."""
 
@@ -141,10 +144,28 @@ def respelt(rust: Rust) -> Rust:
 
 
 class Tokenizer:
-    """Text to ids and back; `specials` maps roles (bos, eos, pad, …) to ids."""
+    """Text to ids and back; `specials` maps roles (bos, eos, pad, …) to ids.
+
+    Where the source of an encoder-decoder has a tokenizer of its own, `of` gives it, and methods
+    with a side go by it; size, control tokens and kind are those of the target.
+    """
 
     def __init__(self, engine: Engine, specials: dict[str, int], files: dict[str, bytes]) -> None:
         self.engine, self.specials, self.files = engine, specials, files
+        self.source: Tokenizer | None = None
+
+    def with_source(self, source: Tokenizer) -> Tokenizer:
+        """This one for targets, and another for sources; its files lie in a folder of their own."""
+        own = {name: data for name, data in self.files.items() if not name.startswith(SOURCE)}
+        others = {f"{SOURCE}/{name}": data for name, data in source.files.items()}
+        both = Tokenizer(self.engine, self.specials, own | others)
+        both.source = source
+        return both
+
+    def of(self, side: Side) -> Tokenizer:
+        """The tokenizer of a side: itself, unless sources have another."""
+        other = self.source if check_side(side) == "source" else None
+        return self if other is None else other
 
     @classmethod
     def from_rust(
@@ -203,7 +224,7 @@ class Tokenizer:
 
         Text that spells a control token stays text unless `allow_special` says otherwise.
         """
-        return self._encode(text, special, allow_special, check_side(side)).ids
+        return self.of(side)._encode(text, special, allow_special, side).ids
 
     def encode_batch(
         self,
@@ -213,16 +234,17 @@ class Tokenizer:
         allow_special: bool = False,
     ) -> list[list[int]]:
         """The ids of each text, as `encode` gives them, computed together."""
-        whole = [*checked(texts, halves=bool(self.byte_ids))]
+        own = self.of(side)
+        whole = [*checked(texts, halves=bool(own.byte_ids))]
         if any(map(has_half, whole)):
             return [self.encode(text, special, side, allow_special) for text in whole]
-        return self.engine.encode_batch(whole, special, allow_special, check_side(side))
+        return own.engine.encode_batch(whole, special, allow_special, side)
 
     def offsets(
         self, text: str, special: bool = True, side: Side = "source", allow_special: bool = False
     ) -> list[Span]:
         """Where each id of `encode` stands in the text; added control tokens have (0, 0)."""
-        return self._encode(text, special, allow_special, check_side(side)).offsets
+        return self.of(side)._encode(text, special, allow_special, side).offsets
 
     def _encode(self, text: str, special: bool, allow_special: bool, side: Side) -> Encoded:
         """A text as the engine cuts it; halves of surrogate pairs are written in three bytes."""
@@ -257,6 +279,8 @@ class Tokenizer:
 
         halves: whether the bytes of half a surrogate pair become it, which no file can hold.
         """
+        if (own := self.of(side)) is not self:
+            return own.decode(ids, special, side, halves)
         self.pieces(ids, side)  # an unknown id is an error, not a silent gap in the text
         text, start = "", 0
         if halves and self.byte_ids and self.byte_ids[0xED] in ids:
@@ -279,8 +303,8 @@ class Tokenizer:
 
     def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
         """The spelling of each id as the vocabulary has it, such as 'Ġthe' or '##ing'."""
-        check_side(side)
-        return [self._piece(id, side) for id in ids]
+        own = self.of(side)
+        return [own._piece(id, side) for id in ids]
 
     def _piece(self, id: int, side: Side) -> str:
         piece = self.engine.piece(id, side) if 0 <= id < 2**31 else None
@@ -301,6 +325,7 @@ class Tokenizer:
         except OSError as error:
             raise cannot_write(target, error, "a folder") from error
         for name, data in self.files.items():
+            (target / name).parent.mkdir(exist_ok=True)
             write_whole(target / name, data)
 
 

@@ -12,7 +12,7 @@ from regard.errors import DataError, bad_byte
 from regard.files import parse_json, read_json
 from regard.tokens.control_tokens import WELL_KNOWN, TokenizerSettings
 from regard.tokens.spm import marian, single_model
-from regard.tokens.tokenizer import Engine, RustEngine, Tokenizer, control_tokens
+from regard.tokens.tokenizer import SOURCE, Engine, RustEngine, Tokenizer, control_tokens
 from regard.tokens.vocabulary_files import byte_level, word_piece
 
 SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
@@ -39,7 +39,9 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.files = {name: (path / name).read_bytes() for name in KEPT if (path / name).is_file()}
+        # The model's own file lies with its weights; what reads sources has lost those.
+        names = (*KEPT, "config.json") if path.name == SOURCE else KEPT
+        self.files = {name: (path / name).read_bytes() for name in names if (path / name).is_file()}
 
     def has(self, *names: str) -> bool:
         """Whether all these files are there."""
@@ -67,7 +69,9 @@ def open_tokenizer(folder: Path | str) -> Tokenizer | None:
     engine = find_engine(place, settings)
     if engine is None:
         return None
-    return Tokenizer(engine, settings.roles(engine.id), place.files)
+    tokenizer = Tokenizer(engine, settings.roles(engine.id), place.files)
+    source = open_tokenizer(place.path / SOURCE)
+    return tokenizer if source is None else tokenizer.with_source(source)
 
 
 def find_engine(place: Folder, settings: TokenizerSettings) -> Engine | None:

@@ -105,12 +105,16 @@ def mlm(*args: Any, **named: Any) -> Trained:
 def seq2seq(*args: Any, **named: Any) -> Trained:
     """Train an encoder-decoder to say the other side of sentence pairs.
 
+    With `encoder` in the shape, the encoder of another model (BERT, MiniLM, T5, or a decoder's
+    stream) reads the sources with its own tokenizer and stays as it is: a new decoder learns to
+    look at what it makes of them. `init` with the result trains all of it further.
+
     Args:
         files: pairs: TSV files, or a source and a target file.
         out: the run's folder, new or empty (runs/seq2seq-1, -2, …).
         resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
-        shape: which model: family, dim, depth, heads, attention.
+        shape: which model: family, dim, depth, heads, attention, or another's encoder.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
         lora: train a low-rank adapter of the model to begin with: r=8,alpha=16,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
@@ -121,7 +125,7 @@ def seq2seq(*args: Any, **named: Any) -> Trained:
         >>> regard.train.seq2seq("pairs.tsv", out="run").kit.translate("Je suis un chat.")
         $ regard train seq2seq pairs.tsv --valid dev.tsv --out run --minutes 30 --metric bleu
         $ regard train seq2seq train.fr train.en --out run --preset transformer-base
-        $ regard train seq2seq pairs.tsv --out run --family gru --attention additive
+        $ regard train seq2seq pairs.tsv --encoder MiniLM --out run --dim 256 --depth 2
     """
     return _train("seq2seq", *args, **named)
 

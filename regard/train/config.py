@@ -50,7 +50,12 @@ ARCHITECTURES = {
     "bert": "BertForMaskedLM",
     "marian": "MarianMTModel",
 }
-OWN_FIELDS = {"kv_heads": ("llama",), "decoder_depth": ("marian",), "pre_norm": ("marian",)}
+OWN_FIELDS = {
+    "kv_heads": ("llama",),
+    "decoder_depth": ("marian",),
+    "pre_norm": ("marian",),
+    "encoder": ("marian",),
+}
 """Fields of a shape that only these families have."""
 BelowOne = Annotated[float, Bound(0, math.nextafter(1, 0), "a number from 0 to below 1")]
 FromZero = Annotated[float, Bound(0, 1e300, "a number from 0 up")]
@@ -198,6 +203,8 @@ class ShapeConfig(Config):
     """Norms before each part of an encoder-decoder; saved as regard's own, no family has it."""
     attention: Literal["multi-head", "additive", "none"] = "multi-head"
     """seq2seq: the Transformer's; or a recurrent model's, to all states or to one vector."""
+    encoder: str | None = None
+    """seq2seq: a model whose encoder reads the sources, frozen, with its tokenizer."""
 
     def resolve(self, kind: str) -> ShapeConfig:
         """A shape with everything that was left open decided, for a kind of training."""

@@ -36,14 +36,16 @@ from regard.kit import Kit
 from regard.loading import load_kit
 from regard.model.batch import Batch
 from regard.model.config import CELLS, ModelConfig, RecurrentConfig
+from regard.model.cost import count_tokens
 from regard.model.model import Model
 from regard.model.recurrent import model_class
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.trainers import KINDS, train_tokenizer
 from regard.train.config import ShapeConfig
 from regard.train.data import RunData, RunKind, RunPlan, Say
+from regard.train.frozen_encoder import borrow_encoder, fill_encoder, source_tokenizer
 from regard.train.results import RunSettings
-from regard.train.settings import decide_text, usual_values
+from regard.train.settings import decide_text, find_model, make_config, usual_values
 
 SAMPLES, NEW, LEAD = 3, 48, 12  # samples, new tokens of each, tokens of a beginning
 JUDGED, JUDGED_ROWS = 500, 50  # validation pairs that BLEU is of, and that are translated at once
@@ -160,6 +162,8 @@ class TextKind(RunKind):
             else:
                 expected = f"one of {', '.join(KINDS)}, or a folder"
                 raise UsageError("choosing tokens", f"{asked!r}", expected)
+            if plan.own.encoder is not None:
+                tokenizer = tokenizer.with_source(source_tokenizer(plan.own.encoder))
             draft = folder / ".tokenizer"
             shutil.rmtree(draft, ignore_errors=True)
             tokenizer.save(draft)
@@ -308,6 +312,14 @@ class Seq2Seq(TextKind):
     model = "an encoder-decoder"
     roles, wrap, needs = ("pad", "eos"), "eos", ("eos",)
 
+    def decide(self, settings: RunSettings) -> None:
+        """A borrowed encoder must be there, and have positions for the sources."""
+        super().decide(settings)
+        if settings.values["encoder"] is not None:
+            own, length = make_config(settings, self.config), settings.values["length"]
+            path = find_model(settings.values, "encoder")
+            count_tokens(borrow_encoder(own.build(8, length)[0], path).front, length)
+
     def store(
         self,
         plan: RunPlan,
@@ -333,8 +345,9 @@ class Seq2Seq(TextKind):
         return buckets
 
     def texts(self, plan: RunPlan) -> Iterator[str]:
-        """Both sides."""
-        return (f"{side}\n" for pair in all_pairs(plan.files) for side in pair)
+        """Both sides, or the target where the source has a tokenizer of its own."""
+        first = 0 if plan.own.encoder is None else 1
+        return (f"{side}\n" for pair in all_pairs(plan.files) for side in pair[first:])
 
     def leaks(self, plan: RunPlan) -> tuple[str, Overlap]:
         """Whole pairs."""
@@ -344,9 +357,18 @@ class Seq2Seq(TextKind):
         """Pairs."""
         return f"{len(store):,} pairs"
 
+    def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
+        """With a borrowed encoder it is regard's own."""
+        config, family = super().shape(plan, data)
+        path = plan.own.encoder
+        return (config, family) if path is None else (borrow_encoder(config, path), None)
+
     def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
-        """A new one knows the token that a target begins with."""
+        """A new one knows the token that a target begins with; a borrowed encoder is frozen."""
         kit = super().make_kit(plan, data, say)
+        if plan.own.encoder is not None:
+            fill_encoder(kit.model, plan.own.encoder)
+            say(f"reading by the encoder of {plan.own.encoder}, frozen")
         if plan.data.init is None:
             specials = data.tokenizer.specials
             kit.config["decoder_start_token_id"] = specials.get("pad", specials["eos"])

@@ -333,8 +333,8 @@ def finish(
         place["processes"] = plan.world.size
     results = {name: value for name, value in result.to_dict().items() if name != "out"}
     inputs = dict(data.hashes)
-    if plan.data.init is not None:
-        begun = Path(plan.data.init)
+    for path in filter(None, (plan.data.init, config.get("encoder"))):
+        begun = Path(path)
         files = sorted(begun.glob("*.safetensors")) if begun.is_dir() else [begun]
         inputs |= {str(file): file_hash(file) for file in files if file.name != SHORTLIST_FILE}
     words = plan.kind.room, plan.kind.name

@@ -300,14 +300,20 @@ def decide_text(settings: RunSettings, kind: str) -> None:
     check_recurrent(values)
 
 
+def find_model(values: dict[str, Any], name: str) -> str:
+    """Make the path of a model whole; it must be there."""
+    path = os.fspath(locate(values[name]))
+    if not Path(path).exists():
+        expected = "a folder that `regard.load` opens, or a name `regard models` shows"
+        raise UsageError(DOING, f"{name} = {path}: no such file or folder", expected)
+    values[name] = str(Path(path).resolve())
+    return str(values[name])
+
+
 def begin_with(settings: RunSettings, own: Sequence[str] = ()) -> None:
     """Make the path of the model that a run begins with whole, and refuse what is its `own`."""
     values = settings.values
-    init = os.fspath(locate(values["init"]))
-    if not Path(init).exists():
-        expected = "a folder that `regard.load` opens, or a name `regard models` shows"
-        raise UsageError(DOING, f"init = {init}: no such file or folder", expected)
-    values["init"] = init = str(Path(init).resolve())
+    init = find_model(values, "init")
     defaults = known_settings(ShapeConfig)
     for name in (*own, "preset", "vocab"):
         if values[name] != defaults[name][1]:

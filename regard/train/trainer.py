@@ -341,7 +341,7 @@ class Trainer:
         config, state = self.config, self.state
         if self.over:
             return
-        self.model.train()
+        begin_training(self.model)
         self.began = time.perf_counter() - state.seconds
         if state.step == 0:
             torch.manual_seed(self.job.seed + self.world.rank)  # whatever was drawn before
@@ -445,7 +445,7 @@ class Trainer:
             if self.job.score is not None:
                 scores = self.world.same(self.job.score(model) if self.world.leads else {})
             yield model
-            self.model.train()
+            begin_training(self.model)
         if not count:
             self.job.say("validation: no token to predict in its data: nothing is measured")
             return
@@ -586,6 +586,15 @@ def with_dropout(model: Model, share: float) -> Model:
         if isinstance(module, nn.Dropout):
             module.p = share
     return model
+
+
+def begin_training(model: Model) -> None:
+    """Training mode; frozen parts stay as they will be used: no dropout, the same bits."""
+    model.train()
+    for module in model.modules():
+        drops = any(isinstance(child, nn.Dropout) for child in module.children())
+        if drops and not any(p.requires_grad for p in module.parameters()):
+            module.eval()
 
 
 def cut_metrics(folder: Path, step: int) -> None:

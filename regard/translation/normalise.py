@@ -174,7 +174,7 @@ def is_left(text: str, language: str) -> bool:
 
 def is_foreign(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> bool:
     """Whether the vocabulary was not made for this script: bytes instead of letters, or unknown."""
-    unknown = tokenizer.specials.get("unk", -1)
+    unknown = tokenizer.of("source").specials.get("unk", -1)
     return len(ids) > 1.5 * len(text) + 2 or 2 * ids.count(unknown) > len(ids)
 
 

@@ -140,13 +140,13 @@ def _tune(
 
 @verb
 def predict(
-    model: ModelLike, file: File, *, text: str | None = None, precision: Precision = "auto"
+    model: ModelLike, path: File, *, text: str | None = None, precision: Precision = "auto"
 ) -> Iterator[Prediction]:
     """What a tuned model says of each text of a file: its class, its number, or its words' tags.
 
     Args:
         model: the folder `final` of `regard tune`, a classifier of transformers, or an opened Kit.
-        file: CSV, TSV or JSONL with a column of texts, or a text on each line; for tags CoNLL too.
+        path: CSV, TSV or JSONL with a column of texts, or a text on each line; for tags CoNLL too.
         text: the column of the texts (text, sentence).
         precision: of the matrix products; less is faster.
 
@@ -159,7 +159,7 @@ def predict(
     from regard.loading import open_kit
     from regard.tune.prediction import predict_file
 
-    return predict_file(open_kit(model, precision), file, text)
+    return predict_file(open_kit(model, precision), path, text)
 
 
 @verb

