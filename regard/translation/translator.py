@@ -122,7 +122,7 @@ class Translator:
         Segments of like length run together; the answers do not depend on it, nor on who runs them.
         """
         config = self.config
-        cut = self.segmenter.cut(texts, config.keeps_whole)
+        cut = [self.segmenter.cut(text, config.keeps_whole) for text in texts]
         if self.memory.sentences and not config.keeps_whole:
             cut = [self.recall(*both) for both in zip(texts, cut, strict=True)]
         documents = self.translate_segments(texts, cut, tell)

@@ -374,9 +374,9 @@ def test_a_long_line_is_read_in_parts(
 
 def test_a_wish_for_the_whole_keeps_it_whole(kit: Kit, echo: list[str]) -> None:
     text = "Le chat dort. Il pleut."
-    assert len(Segmenter(kit).cut([text])[0]) == 2
+    assert len(Segmenter(kit).cut(text)) == 2
     for config in (TranslateConfig(must=("cat",)), TranslateConfig(begin="The")):
-        assert len(Segmenter(kit).cut([text], config.keeps_whole)[0]) == 1
+        assert len(Segmenter(kit).cut(text, config.keeps_whole)) == 1
 
 
 def test_the_best_mixtures_of_sentences() -> None:
