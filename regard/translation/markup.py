@@ -68,10 +68,11 @@ def put_marks(kit: Kit, part: Part) -> Part:
             with suppress(UsageError):  # what sees one vector of its source aligns nothing
                 links = align_tokens(kit, segment, without_end(answer.tokens, kit.stops))[1]
             windows = find_windows(marks, word_spans(segment.text), links)
+            outside = [segment.text[: mark.start] + segment.text[mark.end :] for mark in marks]
             placed = [
                 (mark, window)
-                for mark, window in zip(marks, windows, strict=True)
-                if window or mark in segment.marks or is_whole(segment.text, mark)
+                for mark, window, rest in zip(marks, windows, outside, strict=True)
+                if window or mark in segment.marks or not any(map(str.isalnum, rest))
             ]
             text = wrap(answer.text, word_spans(answer.text), placed)
             answer = answer._replace(text=text)
@@ -101,11 +102,6 @@ def find_windows(
         best = max(sorted(gains), key=lambda window: gains[window], default=None)
         windows.append(None if len(inside) == len(sources) else best)
     return windows
-
-
-def is_whole(text: str, mark: InlineMark) -> bool:
-    """Whether a mark stands around all words of a text."""
-    return not any(map(str.isalnum, text[: mark.start] + text[mark.end :]))
 
 
 def wrap(text: str, places: Sequence[Span], marks: Iterable[tuple[InlineMark, Span | None]]) -> str:

@@ -24,7 +24,7 @@ from regard.data.word_frequencies import count_words, key, unpack, words
 from regard.errors import DataError, UsageError
 from regard.files import parse_json, write_whole
 from regard.translation.explanation import align_pairs, seen_in_training
-from regard.translation.normalise import guess_language, other_language, tidy
+from regard.translation.normalise import other_language, tidy
 from regard.translation.results import Example
 
 if TYPE_CHECKING:
@@ -174,8 +174,8 @@ def read_memory(path: Path, languages: Sequence[str]) -> list[MemoryPair]:
         entries.append(MemoryPair(f"{path.name}:{number}", *sides))
     for side, language in enumerate(languages):
         text = " ".join(entry[1 + side] for entry in entries)
-        if other_language(text, language):
-            wrong = f"{'source target'.split()[side]}s in {guess_language(text)!r}"
+        if other := other_language(text, language):
+            wrong = f"{'source target'.split()[side]}s in {other!r}"
             expected = f"{' TAB '.join(languages)}, as this model translates"
             raise DataError(doing, wrong, expected, "change the columns, or take another model")
     return entries

@@ -67,12 +67,9 @@ class Segmenter:
             foreign = foreign_clauses(text, segment.span, self.language) if segment.ids else []
             kept += [(a, b) for a, b in foreign if not any(a < d and c < b for c, d in kept)]
             written = f" {best.text}".lower()
-            if not segment.ids or all(
-                set_off(text, *span).strip(' «»“”"').lower() in written
-                if span in foreign
-                else set_off(text, *span).lower() in written
-                for span in kept
-            ):
+            quotes = dict.fromkeys(foreign, ' «»“”"')  # which a translation may write otherwise
+            said = [set_off(text, *span).strip(quotes.get(span, "")).lower() for span in kept]
+            if not segment.ids or all(one in written for one in said):
                 segments.append(segment)
                 continue
             lost = True
