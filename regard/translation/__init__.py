@@ -291,17 +291,17 @@ def open_translator(
     from regard.translation.translator import Translator
     from regard.translation.worker_pool import start_workers, worth_workers
 
-    if not isinstance(model, Kit):
-        counting = isinstance(model, WordTranslator)
-        if counting or translator_kind(Path(model)) is not None:
-            wishes = vars(config) | {"edit": edit, "memory": memory}
-            refused = ("explain", "edit", "memory", "must", "ban", "begin", "glossary")
-            if asked := [name for name in refused if wishes[name]]:
-                wrong = f"{asked[0]} by a model that counts words"
-                raise UsageError(DOING, wrong, "a Transformer or a recurrent translator")
-            words = model if isinstance(model, WordTranslator) else WordTranslator.open(Path(model))
-            yield CountingTranslator(words, config)
-            return
+    words = model if isinstance(model, WordTranslator) else None
+    if isinstance(model, str | Path) and translator_kind(Path(model)) is not None:
+        words = WordTranslator.open(Path(model))
+    if words is not None:
+        wishes = vars(config) | {"edit": edit, "memory": memory}
+        refused = ("explain", "edit", "memory", "must", "ban", "begin", "glossary")
+        if asked := [name for name in refused if wishes[name]]:
+            wrong = f"{asked[0]} by a model that counts words"
+            raise UsageError(DOING, wrong, "a Transformer or a recurrent translator")
+        yield CountingTranslator(words, config)
+        return
     threads = torch.get_num_threads()
     device = model.device.type if isinstance(model, Kit) else choose_device()
     several = 1 if strict else worth_workers(device, lines, workers)

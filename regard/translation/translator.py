@@ -7,7 +7,7 @@ lost, addresses, numbers, words that exist, is searched for again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import islice, takewhile
@@ -85,8 +85,6 @@ class Translator:
         pool: WorkerPool | None = None,
         memory: Sequence[str | Path] = (),
     ) -> None:
-        if kit.model.config.target is None:
-            raise UsageError(DOING, "a model without encoder", "an encoder-decoder")
         self.kit, self.strict, self.pool = kit, strict, pool
         self.config = replace(config, glossary=None)  # or it would travel with each job
         self.glossary = Glossary(config.glossary, kit.files) if config.glossary else None
@@ -129,18 +127,16 @@ class Translator:
         rows = [segment.ids for segments in cut for segment in segments if segment.ids]
         plain = replace(self.config, alternatives=1)
         answered = iter(self.run([Job([row], plain) for row in rows], tell))
-        documents = []
-        for text, segments in zip(texts, cut, strict=True):
-            parts = []
-            for segment in segments:
-                if segment.ids:
-                    parts.append(Part(segment, [segment.dress(a) for a in next(answered)]))
-                else:
-                    entry = self.memory.sentences.get(segment.text)
-                    copied = entry.target if entry else text[slice(*segment.span)]
-                    parts.append(Part(segment, [TargetText(copied, 0.0, [])]))
-            documents.append(parts)
-        return documents
+
+        def part(text: str, segment: Segment) -> Part:
+            if segment.ids:
+                return Part(segment, [*map(segment.dress, next(answered))])
+            entry = self.memory.sentences.get(segment.text)
+            copied = entry.target if entry else text[slice(*segment.span)]
+            return Part(segment, [TargetText(copied, 0.0, [])])
+
+        both = zip(texts, cut, strict=True)
+        return [[part(text, segment) for segment in segments] for text, segments in both]
 
     def cut(self, text: str) -> list[Segment]:
         """The segments of a text; without tokens where they, or all of it, stand in the memory."""
@@ -285,9 +281,7 @@ class Translator:
         joint = [
             jobs[batch[0]]._replace(rows=[jobs[n].rows[0] for n in batch]) for batch in batches
         ]
-        results: Iterator[list[list[TargetText]]] = (
-            map(self.do, joint) if self.pool is None else self.pool.run(joint)
-        )
+        results = map(self.do, joint) if self.pool is None else self.pool.run(joint)
         answers: dict[int, list[TargetText]] = {}
         for batch, found in zip(batches, results, strict=True):
             answers |= zip(batch, found, strict=True)
@@ -454,7 +448,7 @@ class SentenceSearch:
         if self.must:
             how = LexicalSearch(beam, self.kit.stops, self.must, rules, cache(self.joins))
             hypotheses = [
-                search_kit(self.kit, self.batch(row), limit, how, strict=self.strict)[0]
+                search_kit(self.kit, self.kit.batch([list(row)]), limit, how, strict=self.strict)[0]
                 for row, limit in zip(rows, limits, strict=True)
             ]
         else:
@@ -490,8 +484,7 @@ class SentenceSearch:
         answers = self.distinct(row, best, hypotheses)
         if len(answers) < self.config.alternatives - 1:
             width = max(self.config.beams, 2 * self.config.alternatives)
-            size = self.kit.model.config.head.size
-            width = width if size is None else min(width, size)
+            width = min(width, self.kit.model.config.head.size or width)
             wide = self.search([row], self.ban, replace(self.beam, width=width, count=width))[0]
             answers = self.distinct(row, best, [*hypotheses, *wide])
         return answers
@@ -560,13 +553,9 @@ class SentenceSearch:
 
     def follow(self, row: Row, tokens: list[int]) -> tuple[Batch, Tensor]:
         """(The source as a batch, log-probabilities (n + 1, V) of what comes after each token)."""
-        batch = self.batch(row)
+        batch = self.kit.batch([list(row)])
         scores = self.kit.run_batch(extend(batch, [tokens]), None, self.strict)
         return batch, after_each(scores, batch, len(tokens))
-
-    def batch(self, row: Row) -> Batch:
-        """One source."""
-        return self.kit.batch([list(row)])
 
     def limit(self, row: Row) -> int:
         """The most new tokens of a row: no more than the decoder has positions for."""
