@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import re
 import zlib
 from collections import Counter
@@ -73,20 +74,21 @@ def read_words(data: bytes) -> frozenset[str]:
 
 
 def unpack(data: bytes, name: str) -> str:
-    """The text of a packed file."""
+    """The lines of a file that gzip packed or, where its name says so, xz."""
+    opened = lzma.open if name.endswith(".xz") else gzip.open
     try:
-        with gzip.open(io.BytesIO(data)) as packed:
+        with opened(io.BytesIO(data)) as packed:
             text = packed.read(MOST + 1)
-        if len(text) > MOST:
-            raise ValueError(f"more than {MOST:,} bytes of words")
+        if len(text) > MOST or not text.endswith(b"\n"):
+            raise ValueError(f"more than {MOST:,} bytes of words, or no end of a line")
         return text.decode()
-    except (ValueError, EOFError, OSError, zlib.error) as error:
+    except (ValueError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         raise broken(name, error) from None
 
 
 def broken(name: str, error: Exception) -> DataError:
     """What is wrong with a file of words."""
-    form = "word TAB count" if name == WORDS_FILE else "a word"
-    return DataError(
-        f"reading {name}", str(error), f"{form} on each line, in UTF-8, packed by gzip"
-    )
+    form = {WORDS_FILE: "word TAB count on each line", WRITTEN_FILE: "a word on each line"}
+    how = "xz" if name.endswith(".xz") else "gzip"
+    expected = f"{form.get(name, 'lines')}, in UTF-8, packed by {how}"
+    return DataError(f"reading {name}", str(error), expected)

@@ -152,6 +152,9 @@ def translate(
         batch=batch,
         coin=coin,
         doubt=explain or doubt is not False,
+        words=words and alternatives > 1,
+        explain=explain,
+        strict_language=strict_language,
     )
     lines = group_texts(one_or_several(texts), SORTED)
     first = next(lines, [])
@@ -163,14 +166,10 @@ def translate(
         strict=strict,
         precision=precision,
         edit=edit,
-        explain=explain,
         memory=[memory] if isinstance(memory, str | Path) else memory or (),
     )
     groups = chain([first[:NEAR], first[NEAR:]], lines)
-    several = words and alternatives > 1
-    results = _translate_groups(
-        opened, groups, config.doubt, several, explain, streamed, strict_language
-    )
+    results = _translate_groups(opened, groups, config, streamed)
     if document is not None:
         return document.write(one.text for one in results if isinstance(one, Translation))
     if not isinstance(texts, str):
@@ -183,11 +182,8 @@ def translate(
 def _translate_groups(
     opened: AbstractContextManager[Translator | CountingTranslator],
     groups: Iterable[Sequence[str | RegardError]],
-    doubt: bool,
-    others: bool,
-    explain: bool,
+    config: TranslateConfig,
     streamed: bool,
-    strict_language: bool,
 ) -> Iterator[Translation | Failed]:
     """The translations of each group of lines, in their order; empty lines stay so."""
     from regard.translation.explanation import explain_part, read_words
@@ -214,7 +210,7 @@ def _translate_groups(
             for n, line in enumerate(group, done + 1):
                 if isinstance(line, str) and (other := other_language(line, language)):
                     names = f"{LANGUAGES[other]['name']}, not {LANGUAGES[language]['name']}"
-                    if strict_language:
+                    if config.strict_language:
                         wrong = f"{line[:60]!r} looks like {names}"
                         raise DataError(f"{DOING} text {n:,}", wrong, fix="no --strict-language")
                     foreign[names] += 1
@@ -225,16 +221,13 @@ def _translate_groups(
                     yield Failed(line)
                     continue
                 document, reasons = next(documents), None
-                words = document.words if doubt else None
-                if network and (doubt or others):
-                    kit = network.kit
-                    readings = [read_words(kit, part, regression) for part in document.parts]
-                    words = document_words(network, document, readings, others)
-                    if explain:
-                        reasons = [
-                            explain_part(network, part, reading)
-                            for part, reading in zip(document.parts, readings, strict=True)
-                        ]
+                words, parts = document.words if config.doubt else None, document.parts
+                if network and (config.doubt or config.words):
+                    readings = [read_words(network.kit, part, regression) for part in parts]
+                    words = document_words(network, document, readings, config.words)
+                    if config.explain:
+                        both = zip(parts, readings, strict=True)
+                        reasons = [explain_part(network, *each) for each in both]
                 result = describe(document, words, reasons, streamed)
                 yield replace(result, threshold=regression.threshold) if regression else result
                 empty += not line.strip()
@@ -282,7 +275,6 @@ def open_translator(
     strict: bool | None = None,
     precision: Precision = "auto",
     edit: EditsLike = (),
-    explain: bool = False,
     memory: Sequence[str | Path] = (),
 ) -> Iterator[Translator | CountingTranslator]:
     """A translator, ready for so many lines; on a CPU many are shared by a process for each core.
@@ -299,18 +291,17 @@ def open_translator(
     from regard.translation.translator import Translator
     from regard.translation.worker_pool import start_workers, worth_workers
 
-    if not isinstance(model, Kit):
-        counting = isinstance(model, WordTranslator)
-        if counting or translator_kind(Path(model)) is not None:
-            wishes: dict[str, object] = {"explain": explain, "edit": edit, "memory": memory} | {
-                n: getattr(config, n) for n in ("must", "ban", "begin", "glossary")
-            }
-            if asked := [name for name, wish in wishes.items() if wish]:
-                wrong = f"{asked[0]} by a model that counts words"
-                raise UsageError(DOING, wrong, "a Transformer or a recurrent translator")
-            words = model if isinstance(model, WordTranslator) else WordTranslator.open(Path(model))
-            yield CountingTranslator(words, config)
-            return
+    words = model if isinstance(model, WordTranslator) else None
+    if isinstance(model, str | Path) and translator_kind(Path(model)) is not None:
+        words = WordTranslator.open(Path(model))
+    if words is not None:
+        wishes = vars(config) | {"edit": edit, "memory": memory}
+        refused = ("explain", "edit", "memory", "must", "ban", "begin", "glossary")
+        if asked := [name for name in refused if wishes[name]]:
+            wrong = f"{asked[0]} by a model that counts words"
+            raise UsageError(DOING, wrong, "a Transformer or a recurrent translator")
+        yield CountingTranslator(words, config)
+        return
     threads = torch.get_num_threads()
     device = model.device.type if isinstance(model, Kit) else choose_device()
     several = 1 if strict else worth_workers(device, lines, workers)

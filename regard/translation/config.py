@@ -42,6 +42,12 @@ class TranslateConfig:
     else the search goes another way from there."""
     doubt: bool = False
     """Whether to look what each word of the first translation came from."""
+    words: bool = False
+    """Whether each word has alternatives too."""
+    explain: bool = False
+    """Whether to say the reasons for each sentence."""
+    strict_language: bool = False
+    """Whether a text in another language than the model reads is an error."""
 
     def __post_init__(self) -> None:
         if self.alternatives > MOST_ALTERNATIVES:

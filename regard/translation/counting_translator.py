@@ -9,13 +9,7 @@ from regard.ambient import note
 from regard.data.sentences import sentence_spans
 from regard.history.word_translator import TranslatedSentence, WordTranslator
 from regard.translation.config import TranslateConfig
-from regard.translation.document import (
-    Document,
-    Part,
-    Segment,
-    TargetText,
-    join,
-)
+from regard.translation.document import Document, Part, Segment, TargetText, join
 from regard.translation.results import OtherWord, TargetWord
 from regard.translation.translator import Tell
 

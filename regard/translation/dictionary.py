@@ -7,14 +7,13 @@ that the sentence needs: entarté, pie or throw a pie at → threw a pie at.
 
 from __future__ import annotations
 
-import lzma
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from regard.data.word_frequencies import Span, key, word_spans, words
-from regard.errors import DataError
+from regard.data.word_frequencies import Span, key, unpack, word_spans, words
 
 ENTRIES_FILE = "dictionary.tsv.xz"
 """Beside the weights: the rarest word of a headword, the headword, its translations, TABs between
@@ -27,7 +26,6 @@ STEM, ENDING = 3, 2  # letters of a word that stay, and that an inflection may c
 CHOICES = 4  # translations in a hint
 Others = Callable[[str], Sequence[str]]
 """What else a word may become, by examples."""
-MOST = 1 << 28  # bytes of a file of lines: a small one may unpack to any size
 SOFT, FIRM, OR, CLOSE = "\x0e", "\x11", "\x10", "\x0f"
 """Marks of hints. Texts have none: what a user writes with them is read as blanks."""
 GAP = 1  # words that may stand between two of an idiom: poser encore un lapin
@@ -62,17 +60,16 @@ class SortedLines:
     def starting(self, prefix: str) -> Iterator[list[str]]:
         """The fields of each line that starts so."""
         data, want = self.data, prefix.encode()
-        low, high = 0, len(data)
-        while low < high:
-            start = max(low, data.rfind(b"\n", low, (low + high) // 2) + 1)
-            if data[start : start + len(want)] < want:
-                low = data.index(b"\n", start) + 1
-            else:
-                high = start
-        while data.startswith(want, low):
-            end = data.index(b"\n", low)
-            yield data[low:end].decode().split("\t")
-            low = end + 1
+
+        def begins(at: int) -> bytes:  # how the line begins that has this byte
+            start = data.rfind(b"\n", 0, at) + 1
+            return data[start : start + len(want)]
+
+        start = bisect_left(range(len(data)), want, key=begins)
+        while data.startswith(want, start):
+            end = data.index(b"\n", start)
+            yield data[start:end].decode().split("\t")
+            start = end + 1
 
 
 class Dictionary:
@@ -103,8 +100,7 @@ class Dictionary:
         for n, word in enumerate(words):
             for headword, translations in self.headwords(word):
                 if span := self.place(words, n, headword):
-                    old = entries.get(span)
-                    known = old.translations if old else []
+                    known = entries[span].translations if span in entries else []
                     both = list(dict.fromkeys([*known, *translations]))
                     entries[span] = Entry(*span, " ".join(headword), both)
         ranked = sorted(entries.values(), key=lambda e: (-len(e.headword.split(" ")), e.first))
@@ -120,14 +116,12 @@ class Dictionary:
         self, words: Sequence[str], n: int, headword: Sequence[str]
     ) -> tuple[int, int] | None:
         """Where a headword stands whose rarest word is the nth of a sentence, if it does."""
-        if len(headword) == 1:
-            return n, n
-        anchors = [k for k, part in enumerate(headword) if part in self.lemmas(words[n])]
-        for k in anchors:
-            first = self.walk(words, n, headword[:k][::-1], -1)
-            last = self.walk(words, n, headword[k + 1 :], 1)
-            if first is not None and last is not None:
-                return first, last
+        for k, part in enumerate(headword):
+            if part in self.lemmas(words[n]):
+                first = self.walk(words, n, headword[:k][::-1], -1)
+                last = self.walk(words, n, headword[k + 1 :], 1)
+                if first is not None and last is not None:
+                    return first, last
         return None
 
     def walk(self, words: Sequence[str], at: int, parts: Sequence[str], step: int) -> int | None:
@@ -147,20 +141,7 @@ def read_dictionary(files: Mapping[str, bytes]) -> Dictionary | None:
     """The dictionary of a model's folder; None where there is none."""
     if not {ENTRIES_FILE, FORMS_FILE} <= files.keys():
         return None
-    return Dictionary(*(unpack(files[name], name) for name in (ENTRIES_FILE, FORMS_FILE)))
-
-
-def unpack(data: bytes, name: str) -> bytes:
-    """A packed file of lines."""
-    unpacker = lzma.LZMADecompressor()
-    try:
-        text = unpacker.decompress(data, MOST)
-        if not unpacker.eof or not text.endswith(b"\n"):
-            raise ValueError(f"{len(text):,} bytes without an end")
-        return text
-    except (ValueError, EOFError, lzma.LZMAError) as error:
-        expected = "lines of words with TABs between them, packed by xz"
-        raise DataError(f"reading {name}", str(error), expected) from None
+    return Dictionary(*(unpack(files[name], name).encode() for name in (ENTRIES_FILE, FORMS_FILE)))
 
 
 class Hinter:

@@ -73,8 +73,7 @@ def explain_part(translator: Translator, part: Part, reading: WordReading) -> Ex
         entry = memory.sentences.get(segment.text)
         origin = entry.origin if entry else ""
         return Explanation(segment.text, best.text, [], [], [], [], others, True, origin)
-    if best.attention is None:
-        raise no_attention()
+    attention_of([best.attention])  # or there is nothing to explain
     offsets = kit.text_tokenizer.offsets(segment.text)
     heard = [source_word(segment.text, span, offsets, counts) for span in word_spans(segment.text)]
     return Explanation(
@@ -184,10 +183,12 @@ def token_spans(kit: Kit, tokens: Sequence[int]) -> tuple[str, list[Span]]:
     return whole, [(min(a, b), b) for a, b in zip([0, *ends], ends, strict=False)]
 
 
-def no_attention() -> UsageError:
-    """What cannot be said of a model that sees one vector of its source."""
+def attention_of(patterns: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32]:
+    """The attention that was looked up; an error where the model has none."""
+    if patterns and patterns[0] is not None:
+        return patterns[0]
     wrong = "a model that sees one vector of its source"
-    return UsageError("explaining a translation", wrong, "one with attention to its source")
+    raise UsageError("explaining a translation", wrong, "one with attention to its source")
 
 
 @torch.no_grad()
@@ -224,11 +225,14 @@ def look_across(
 
 
 def align_tokens(
-    kit: Kit, segment: Segment, tokens: Sequence[int], pattern: NDArray[np.float32]
+    kit: Kit, segment: Segment, tokens: Sequence[int], pattern: NDArray[np.float32] | None = None
 ) -> tuple[Tensor, list[Link]]:
-    """`align_words` of a segment and the tokens of its translation."""
-    offsets, firm = segment.offsets(kit.text_tokenizer), align_config(kit.config).firm
-    return align_words(segment.text, offsets, *token_spans(kit, tokens), pattern, firm)
+    """`align_words` of a segment and the tokens of its translation; looked up without a pattern."""
+    offsets, how = segment.offsets(kit.text_tokenizer), align_config(kit.config)
+    if pattern is None:
+        (patterns,) = look_across(kit, [segment.ids], [tokens], None, how.block)
+        pattern = attention_of(patterns)
+    return align_words(segment.text, offsets, *token_spans(kit, tokens), pattern, how.firm)
 
 
 def align_words(
@@ -257,14 +261,10 @@ def align_pairs(kit: Kit, pairs: Sequence[Pair]) -> Iterator[Tensor]:
     written = tokenizer.encode_batch([t for _, t in pairs], special=False, side="target")
     seen = look_across(kit, rows, written, None, block)
     for (source, target), patterns in zip(pairs, seen, strict=True):
-        if not patterns:
-            raise no_attention()
         places = tokenizer.offsets(target, special=False, side="target")
-        yield word_weights(
-            torch.from_numpy(patterns[0]),
-            token_shares(places, word_spans(target)),
-            token_shares(tokenizer.offsets(source), word_spans(source)),
-        ) * same_kind(words(source), words(target))
+        both = (source, tokenizer.offsets(source), target, places)
+        weights, _ = align_words(*both, attention_of(patterns), 1.0)
+        yield weights * same_kind(words(source), words(target))
 
 
 def token_shares(tokens: Sequence[Span], places: Sequence[Span]) -> Tensor:

@@ -122,9 +122,8 @@ def cut_marks(text: str, pattern: re.Pattern[str]) -> list[str | Markup]:
             continue
         items.append(text[at : match.start()])
         at = match.end()
-        name = {"both": written, "link": "link"}.get(kind, "")
-        if kind == "tag":
-            name = re.findall(r"\w+", written)[0]
+        tag = re.findall(r"\w+", written)[0] if kind == "tag" else ""
+        name = {"both": written, "link": "link"}.get(kind, tag)
         closes = written in opened or written.startswith(("</", "]"))
         items.append(Markup(written, name, closes))
         opened ^= {written} if kind == "both" else set()

@@ -32,7 +32,7 @@ from regard.data.word_frequencies import Span, word_spans
 from regard.errors import DataError, UsageError
 from regard.translation.dictionary import hint
 from regard.translation.document import TargetText
-from regard.translation.explanation import align_config, align_tokens, look_across, no_attention
+from regard.translation.explanation import align_tokens
 from regard.translation.normalise import tidy
 
 if TYPE_CHECKING:
@@ -197,11 +197,7 @@ def replace_aligned(
     """A translation with terms in place of the words that are aligned with their sources."""
     kit, (row,), text = search.kit, job.rows, job.text
     assert job.segment is not None
-    tokens, block = best.tokens[:-1], align_config(kit.config).block
-    (patterns,) = look_across(kit, [row], [tokens], None, block)
-    if not patterns:
-        raise no_attention()
-    weights, links = align_tokens(kit, job.segment, tokens, patterns[0])
+    weights, links = align_tokens(kit, job.segment, best.tokens[:-1])
     spans, changes = word_spans(text), list[tuple[Span, tuple[str, ...]]]()
     words = [text[slice(*span)].lower() for span in spans]
     free = {n for n, w in enumerate(words) if any(map(str.isalnum, w)) and w not in glossary.small}

@@ -70,25 +70,17 @@ def encode_pairs(
     tokenizer: Tokenizer, pairs: Sequence[Pair]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """The ids of both sides of pairs that are not too long."""
-    sources, targets = list[list[int]](), list[list[int]]()
+    kept = list[tuple[list[int], list[int]]]()
     for some in chunks(pairs):
         left = tokenizer.encode_batch([source for source, _ in some], special=False)
         right = tokenizer.encode_batch([target for _, target in some], special=False, side="target")
-        for source, target in zip(left, right, strict=True):
-            if 0 < len(source) <= LONGEST and 0 < len(target) <= LONGEST:
-                sources.append(source)
-                targets.append(target)
-    return sources, targets
+        both = zip(left, right, strict=True)
+        kept += [pair for pair in both if all(0 < len(side) <= LONGEST for side in pair)]
+    return [source for source, _ in kept], [target for _, target in kept]
 
 
 def make_shortlist(
-    model: IBM1,
-    seen: Ids,
-    tokenizer: Tokenizer,
-    ends: Collection[int],
-    *,
-    best: int,
-    always: int,
+    model: IBM1, seen: Ids, tokenizer: Tokenizer, ends: Collection[int], *, best: int, always: int
 ) -> Shortlist:
     """The `always` most frequent of target ids seen so often (V,), `best` more for each source id.
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from regard.data.word_frequencies import Span, word_spans
 from regard.decode.step import without_end
+from regard.errors import UsageError
 from regard.translation.document import InlineMark, Part, TargetText
-from regard.translation.explanation import align_config, align_tokens, look_across
+from regard.translation.explanation import align_tokens
 from regard.translation.normalise import INLINE
 
 if TYPE_CHECKING:
@@ -62,23 +64,20 @@ def put_marks(kit: Kit, part: Part) -> Part:
         lost = [] if QUOTED.search(answer.text) else quotes
         marks = sorted([*segment.marks, *lost], key=lambda mark: (mark.start, -mark.end))
         if marks and answer.text:
-            windows = find_windows(marks, word_spans(segment.text), links_of(kit, part, answer))
+            links = list[tuple[int, int]]()
+            with suppress(UsageError):  # what sees one vector of its source aligns nothing
+                links = align_tokens(kit, segment, without_end(answer.tokens, kit.stops))[1]
+            windows = find_windows(marks, word_spans(segment.text), links)
+            outside = [segment.text[: mark.start] + segment.text[mark.end :] for mark in marks]
             placed = [
                 (mark, window)
-                for mark, window in zip(marks, windows, strict=True)
-                if window or mark in segment.marks or is_whole(segment.text, mark)
+                for mark, window, rest in zip(marks, windows, outside, strict=True)
+                if window or mark in segment.marks or not any(map(str.isalnum, rest))
             ]
             text = wrap(answer.text, word_spans(answer.text), placed)
             answer = answer._replace(text=text)
         answers.append(answer)
     return Part(segment, answers)
-
-
-def links_of(kit: Kit, part: Part, answer: TargetText) -> list[tuple[int, int]]:
-    """Links (source word, target word) of a segment and a translation; none if not known."""
-    tokens, block = without_end(answer.tokens, kit.stops), align_config(kit.config).block
-    (patterns,) = look_across(kit, [part.segment.ids], [tokens], None, block)
-    return align_tokens(kit, part.segment, tokens, patterns[0])[1] if patterns else []
 
 
 def find_windows(
@@ -103,11 +102,6 @@ def find_windows(
         best = max(sorted(gains), key=lambda window: gains[window], default=None)
         windows.append(None if len(inside) == len(sources) else best)
     return windows
-
-
-def is_whole(text: str, mark: InlineMark) -> bool:
-    """Whether a mark stands around all words of a text."""
-    return not any(map(str.isalnum, text[: mark.start] + text[mark.end :]))
 
 
 def wrap(text: str, places: Sequence[Span], marks: Iterable[tuple[InlineMark, Span | None]]) -> str:

@@ -20,12 +20,11 @@ from xml.etree import ElementTree
 from regard.ambient import progress, track
 from regard.data.pairs import named_pairs, shorten
 from regard.data.text_files import read_files, read_lines
-from regard.data.word_frequencies import WORDS_FILE, count_words, key, read_counts, words
+from regard.data.word_frequencies import count_words, key, unpack, words
 from regard.errors import DataError, UsageError
 from regard.files import parse_json, write_whole
-from regard.translation.dictionary import unpack
 from regard.translation.explanation import align_pairs, seen_in_training
-from regard.translation.normalise import guess_language, other_language, tidy
+from regard.translation.normalise import other_language, tidy
 from regard.translation.results import Example
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class TranslationMemory:
             return frozenset(), []
         data = unpack(self.kit.files[MEMORY_FILE], MEMORY_FILE)
         try:
-            small, *lines = data.decode().rstrip("\n").split("\n")
+            small, *lines = data.rstrip("\n").split("\n")
             return frozenset(small.split()), [MemoryPair(*line.split("\t")) for line in lines]
         except (ValueError, TypeError) as error:
             form = "origin TAB source TAB target TAB spans on each line, packed by xz"
@@ -175,8 +174,8 @@ def read_memory(path: Path, languages: Sequence[str]) -> list[MemoryPair]:
         entries.append(MemoryPair(f"{path.name}:{number}", *sides))
     for side, language in enumerate(languages):
         text = " ".join(entry[1 + side] for entry in entries)
-        if other_language(text, language):
-            wrong = f"{'source target'.split()[side]}s in {guess_language(text)!r}"
+        if other := other_language(text, language):
+            wrong = f"{'source target'.split()[side]}s in {other!r}"
             expected = f"{' TAB '.join(languages)}, as this model translates"
             raise DataError(doing, wrong, expected, "change the columns, or take another model")
     return entries
@@ -234,11 +233,9 @@ def learn_memory(
         raise UsageError(DOING, f"{folder}, no translator of text", "an encoder-decoder")
     with progress(DOING) as say:
         say("counting words")
-        counts: Mapping[str, int] = (
-            read_counts(kit.files[WORDS_FILE])
-            if WORDS_FILE in kit.files
-            else count_words(source for _, (source, _) in named_pairs(files))
-        )
+        counts = seen_in_training(kit)
+        if counts is None:
+            counts = count_words(source for _, (source, _) in named_pairs(files))
         pairs = choose_pairs(files, counts, seen, each, TranslationMemory(kit).inflections)
     if not pairs:
         few = f"no pair with a word seen at most {seen} times"

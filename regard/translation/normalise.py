@@ -126,13 +126,6 @@ def small_words(text: str) -> dict[str, set[str]]:
     return small
 
 
-def guess_language(text: str) -> str | None:
-    """The code of the language whose small words a text has most of; None where it is not clear."""
-    counts = {name: len(words) for name, words in small_words(text).items()}
-    *_, second, first = sorted(counts.values())
-    return max(counts, key=lambda name: counts[name]) if first >= 2 and first > second else None
-
-
 def other_language(text: str, language: str) -> str:
     """The code of a language that a text is in rather than in this one; "" where there is none.
 

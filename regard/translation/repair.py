@@ -96,14 +96,6 @@ class Clock(NamedTuple):
     """Minutes since midnight that may be meant."""
 
 
-class DigitRun(NamedTuple):
-    """Digits of a text that stand together."""
-
-    start: int
-    end: int
-    digits: str
-
-
 class WordRun(NamedTuple):
     """Words of a text that are one number: a total of thousands and a group that is added to it."""
 
@@ -274,8 +266,7 @@ class Numbers:
         others = [c.match.span() for c in clocks if c.match.start() not in used and not c.bare]
         spare = others if lost else []
         kept = used | {at for span in spare for at in range(*span)}
-        runs = [DigitRun(m.start(), m.end(), m[0]) for m in re.finditer(r"\d+", target)]
-        runs = [run for run in runs if run.start not in kept]
+        runs = [run for run in re.finditer(r"\d+", target) if run.start() not in kept]
         taken: set[int] = set()
         for n, figure in enumerate(figures):
             if figure.times:
@@ -291,7 +282,7 @@ class Numbers:
                 lost[n] = figure
             else:
                 taken |= set(place or ())
-        used |= {at for n in taken for at in range(runs[n].start, runs[n].end)} | kept
+        used |= {at for n in taken for at in range(*runs[n].span())} | kept
         spare += [m.span() for m in FIGURE.finditer(target) if used.isdisjoint(range(*m.span()))]
         ordered = [lost[n] for n in sorted(lost) if spare or not lost[n].small]
         return ordered, sorted(spare)
@@ -301,26 +292,26 @@ class Numbers:
         return "".join(mark for mark in number if mark.isdigit() or mark == self.marks[1])
 
     def find_run(
-        self, target: str, runs: list[DigitRun], taken: set[int], figure: Figure
+        self, target: str, runs: list[re.Match[str]], taken: set[int], figure: Figure
     ) -> range | None:
         """The runs of digits of a translation that write a number together, none used yet."""
         for first in range(len(runs)):
             digits = ""
             for last in range(first, len(runs)):
-                gap = target[runs[last - 1].end : runs[last].start] if last > first else ""
-                short = gap.isspace() and len(runs[last].digits) != 3
+                gap = target[runs[last - 1].end() : runs[last].start()] if last > first else ""
+                short = gap.isspace() and len(runs[last][0]) != 3
                 if last in taken or short or (last > first and not re.fullmatch(GAP, gap)):
                     break
-                digits += runs[last].digits
-                before = target[: runs[first].start].rstrip()
+                digits += runs[last][0]
+                before = target[: runs[first].start()].rstrip()
                 signed = before.endswith(("-", "−", "–", self.minus)) or not figure.minus
                 # One more group of three digits after these runs makes the number longer.
-                longer = last + 1 < len(runs) and len(runs[first].digits) <= 3
-                longer = longer and all(len(run.digits) == 3 for run in runs[first + 1 : last + 2])
-                if longer:
-                    gap = target[runs[last].end : runs[last + 1].start]
-                    longer = bool(re.fullmatch(GAP, gap))
-                written = target[runs[first].start : runs[last].end]
+                after = runs[first + 1 : last + 2]
+                longer = last + 1 < len(runs) and len(runs[first][0]) <= 3
+                longer = longer and all(len(run[0]) == 3 for run in after)
+                gap = target[runs[last].end() : after[-1].start()] if longer else ""
+                longer = longer and bool(re.fullmatch(GAP, gap))
+                written = target[runs[first].start() : runs[last].end()]
                 exact = not figure.forms or {written, self.plain(written)} & figure.forms
                 if digits in figure.digits and signed and exact and not longer:
                     return range(first, last + 1)

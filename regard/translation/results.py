@@ -165,14 +165,7 @@ class Explanation(Row):
                 for n, word in enumerate(self.source_words)
             ]
             yield Grid("", ("read", "pieces", "became", "seen"), read, left=3)
-            written = [
-                (
-                    word.text,
-                    " ".join(self.source_words[s].text for s, t in self.links if t == n),
-                    f"{word.confidence:.0%}",
-                )
-                for n, word in enumerate(self.words)
-            ]
+            written = [(w.text, " ".join(w.aligned), f"{w.confidence:.0%}") for w in self.words]
             yield Grid("", ("written", "from", "sure"), written, left=2)
         yield from self.notes
         for entry in self.entries:
@@ -191,7 +184,7 @@ class Translation(Result):
     source: str
     text: str
     logprob: float
-    confidence: float | None = None
+    confidence: float | None = shown(optional=True, default=None)
     """The mean of the words': the share of them that is expected to be right. 1 where there are
     none, None where it was not asked for."""
     alternatives: list[Alternative] = field(default_factory=list)
@@ -199,7 +192,7 @@ class Translation(Result):
     by probability and length; the others follow by probability, none likelier than its choice."""
     words: list[TargetWord] = field(default_factory=list)
     """Of the translation, marks too."""
-    explain: list[Explanation] | None = None
+    explain: list[Explanation] | None = shown(optional=True, default=None)
     """The reasons for each sentence, where they were asked for."""
     streamed: bool = shown(json=False, default=False)
     """Whether it is one of many lines, for programs rather than for people."""
@@ -215,12 +208,11 @@ class Translation(Result):
     def to_dict(self) -> dict[str, Any]:
         """Source, text, log-probability, confidence and words, and what else was asked for."""
         fields = super().to_dict()
-        unasked = {"alternatives": not self.alternatives, "explain": self.explain is None}
         if self.confidence is None:
-            unasked |= {"confidence": True, "words": True}
+            del fields["words"]
         else:
             fields["confidence"] = round(self.confidence, 4)
-        return {name: value for name, value in fields.items() if not unasked.get(name)}
+        return {name: value for name, value in fields.items() if name != "alternatives" or value}
 
     def parts(self) -> Iterator[str | Grid]:
         """The translation; several of a line with TABs, for people with their probabilities."""
@@ -256,17 +248,10 @@ class Translation(Result):
 
         if self.explain is None:
             return super().plot()
-        return draw_alignments(
-            [
-                (
-                    [w.text for w in one.source_words],
-                    [w.text for w in one.words],
-                    one.weights,
-                    one.links,
-                )
-                for one in self.explain
-            ]
-        )
+        sides = [(one.source_words, one.words) for one in self.explain]
+        texts = [([w.text for w in heard], [w.text for w in said]) for heard, said in sides]
+        read = zip(texts, self.explain, strict=True)
+        return draw_alignments([(*both, one.weights, one.links) for both, one in read])
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ lost, addresses, numbers, words that exist, is searched for again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import islice, takewhile
@@ -21,13 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.data.sentences import trim
 from regard.decode.alternatives import after_each, alternatives, extend
 from regard.decode.beam import BeamConfig, length_penalty
-from regard.decode.constraints import (
-    LexicalSearch,
-    ban_phrases,
-    begin_with,
-    find_words,
-    spell_word,
-)
+from regard.decode.constraints import LexicalSearch, ban_phrases, begin_with, find_words, spell_word
 from regard.decode.loop import search_kit
 from regard.decode.ranking import Scored
 from regard.decode.sampling import Ends
@@ -36,19 +30,9 @@ from regard.errors import UsageError
 from regard.model.batch import Batch
 from regard.model.model import Memory
 from regard.translation.config import DOING, TranslateConfig
-from regard.translation.dictionary import (
-    Hinter,
-    holds,
-    read_dictionary,
-    shared_word,
-    write_hints,
-)
+from regard.translation.dictionary import Hinter, holds, read_dictionary, shared_word, write_hints
 from regard.translation.document import Document, Part, Segment, TargetText, join
-from regard.translation.explanation import (
-    align_config,
-    look_across,
-    token_spans,
-)
+from regard.translation.explanation import align_config, look_across, token_spans
 from regard.translation.glossary import Glossary, Term, lacks_terms, put_terms
 from regard.translation.markup import put_marks
 from regard.translation.memory import TranslationMemory
@@ -101,8 +85,6 @@ class Translator:
         pool: WorkerPool | None = None,
         memory: Sequence[str | Path] = (),
     ) -> None:
-        if kit.model.config.target is None:
-            raise UsageError(DOING, "a model without encoder", "an encoder-decoder")
         self.kit, self.strict, self.pool = kit, strict, pool
         self.config = replace(config, glossary=None)  # or it would travel with each job
         self.glossary = Glossary(config.glossary, kit.files) if config.glossary else None
@@ -121,28 +103,19 @@ class Translator:
 
         Segments of like length run together; the answers do not depend on it, nor on who runs them.
         """
-        config = self.config
-        cut = self.segmenter.cut(texts, config.keeps_whole)
-        if self.memory.sentences and not config.keeps_whole:
-            cut = [self.recall(*both) for both in zip(texts, cut, strict=True)]
+        cut = [*map(self.cut, texts)]
         documents = self.translate_segments(texts, cut, tell)
-        flat = [part for parts in documents for part in parts]
-        if not config.keeps_whole:
-            anew = [
-                self.segmenter.cut_around_lost(text, parts)
-                for text, parts in zip(texts, documents, strict=True)
-            ]
+        if not self.config.keeps_whole:
+            anew = [*map(self.segmenter.cut_around_lost, texts, documents)]
             again = iter(self.translate_segments(texts, anew))
             documents = [next(again) or parts for parts in documents]
-            flat = self.hold_entries([part for parts in documents for part in parts])
-            if self.numbers is not None:
-                flat = self.mend_numbers(flat)
-        flat = self.add_others(flat) if config.alternatives > 1 else flat
-        flat = flat if self.glossary is None else self.hold_terms(flat)
+        flat = [part for parts in documents for part in parts]
+        for mend in (self.hold_entries, self.mend_numbers, self.add_others, self.hold_terms):
+            flat = mend(flat)
         rest = iter([put_marks(self.kit, part) for part in flat])
         documents = [[next(rest) for _ in parts] for parts in documents]
         return [
-            Document(text, parts, join(text, parts, config.alternatives))
+            Document(text, parts, join(text, parts, self.config.alternatives))
             for text, parts in zip(texts, documents, strict=True)
         ]
 
@@ -154,27 +127,28 @@ class Translator:
         rows = [segment.ids for segments in cut for segment in segments if segment.ids]
         plain = replace(self.config, alternatives=1)
         answered = iter(self.run([Job([row], plain) for row in rows], tell))
-        documents = []
-        for text, segments in zip(texts, cut, strict=True):
-            parts = []
-            for segment in segments:
-                if segment.ids:
-                    parts.append(Part(segment, [segment.dress(a) for a in next(answered)]))
-                else:
-                    entry = self.memory.sentences.get(segment.text)
-                    copied = entry.target if entry else text[slice(*segment.span)]
-                    parts.append(Part(segment, [TargetText(copied, 0.0, [])]))
-            documents.append(parts)
-        return documents
 
-    def recall(self, text: str, segments: Sequence[Segment]) -> list[Segment]:
-        """Segments without tokens where they, or the whole text, stand in the user's memory."""
+        def part(text: str, segment: Segment) -> Part:
+            if segment.ids:
+                return Part(segment, [*map(segment.dress, next(answered))])
+            entry = self.memory.sentences.get(segment.text)
+            copied = entry.target if entry else text[slice(*segment.span)]
+            return Part(segment, [TargetText(copied, 0.0, [])])
+
+        both = zip(texts, cut, strict=True)
+        return [[part(text, segment) for segment in segments] for text, segments in both]
+
+    def cut(self, text: str) -> list[Segment]:
+        """The segments of a text; without tokens where they, or all of it, stand in the memory."""
+        segments = self.segmenter.cut(text, self.config.keeps_whole)
+        if self.config.keeps_whole or not self.memory.sentences:
+            return segments
         if tidy(text) in self.memory.sentences:
             return [Segment(span, tidy(text), [], False) for span in trim(text, 0, len(text))]
-        read = [(segment, tidy(text[slice(*segment.span)])) for segment in segments]
+        raw = [tidy(text[slice(*segment.span)]) for segment in segments]
         return [
-            segment._replace(text=raw, ids=[]) if raw in self.memory.sentences else segment
-            for segment, raw in read
+            segment._replace(text=own, ids=[]) if own in self.memory.sentences else segment
+            for segment, own in zip(segments, raw, strict=True)
         ]
 
     def hint(self, segment: Segment) -> Segment:
@@ -195,7 +169,7 @@ class Translator:
         jobs = dict[int, Job]()
         for n, (segment, (best, *_)) in enumerate(parts):
             missing = [e for e in segment.entries if e.first == e.last and not holds(best.text, e)]
-            if missing:
+            if missing and not self.config.keeps_whole:
                 must = (*self.config.must, *map(shared_word, missing))
                 jobs[n] = Job([segment.ids], replace(self.config, must=must, alternatives=1), True)
         held = list(parts)
@@ -214,15 +188,15 @@ class Translator:
         like it, a search is for it.
         """
         numbers = self.numbers
-        assert numbers is not None
+        if numbers is None or self.config.keeps_whole:
+            return list(parts)
         mended, jobs, sources = list(parts), dict[int, Job](), [part.segment.text for part in parts]
 
         def lost(n: int, answers: Sequence[TargetText]) -> list[str]:
             return numbers.find_lost(sources[n], answers[0].text) if parts[n].segment.ids else []
 
-        lacking = {
-            n: words for n, part in enumerate(parts) if (words := lost(n, part.translations))
-        }
+        lost_now = {n: lost(n, part.translations) for n, part in enumerate(parts)}
+        lacking = {n: words for n, words in lost_now.items() if words}
         again: dict[int, Segment] = {}
         for n in lacking:
             segment, text = parts[n].segment, numbers.reread(sources[n])
@@ -254,9 +228,9 @@ class Translator:
     def add_others(self, parts: Sequence[Part]) -> list[Part]:
         """Parts with other translations after the first, none likelier and none with new words."""
         jobs = {
-            n: Job([part.segment.ids], self.config, True, best=part.translations[0])
-            for n, part in enumerate(parts)
-            if part.segment.ids
+            n: Job([segment.ids], self.config, True, best=best)
+            for n, (segment, (best, *_)) in enumerate(parts)
+            if segment.ids and self.config.alternatives > 1
         }
         several = list(parts)
         for n, answers in zip(jobs, self.run([*jobs.values()]), strict=True):
@@ -269,7 +243,8 @@ class Translator:
 
     def hold_terms(self, parts: Sequence[Part]) -> list[Part]:
         """Parts whose translations hold the terms of the glossary, as far as they can be had."""
-        assert self.glossary is not None
+        if self.glossary is None:
+            return list(parts)
         jobs = dict[tuple[int, int], Job]()
         for n, (segment, answers) in enumerate(parts):
             terms = tuple(self.glossary.find(segment.text)) if segment.ids else ()
@@ -306,9 +281,7 @@ class Translator:
         joint = [
             jobs[batch[0]]._replace(rows=[jobs[n].rows[0] for n in batch]) for batch in batches
         ]
-        results: Iterator[list[list[TargetText]]] = (
-            map(self.do, joint) if self.pool is None else self.pool.run(joint)
-        )
+        results = map(self.do, joint) if self.pool is None else self.pool.run(joint)
         answers: dict[int, list[TargetText]] = {}
         for batch, found in zip(batches, results, strict=True):
             answers |= zip(batch, found, strict=True)
@@ -475,7 +448,7 @@ class SentenceSearch:
         if self.must:
             how = LexicalSearch(beam, self.kit.stops, self.must, rules, cache(self.joins))
             hypotheses = [
-                search_kit(self.kit, self.batch(row), limit, how, strict=self.strict)[0]
+                search_kit(self.kit, self.kit.batch([list(row)]), limit, how, strict=self.strict)[0]
                 for row, limit in zip(rows, limits, strict=True)
             ]
         else:
@@ -511,8 +484,7 @@ class SentenceSearch:
         answers = self.distinct(row, best, hypotheses)
         if len(answers) < self.config.alternatives - 1:
             width = max(self.config.beams, 2 * self.config.alternatives)
-            size = self.kit.model.config.head.size
-            width = width if size is None else min(width, size)
+            width = min(width, self.kit.model.config.head.size or width)
             wide = self.search([row], self.ban, replace(self.beam, width=width, count=width))[0]
             answers = self.distinct(row, best, [*hypotheses, *wide])
         return answers
@@ -581,13 +553,9 @@ class SentenceSearch:
 
     def follow(self, row: Row, tokens: list[int]) -> tuple[Batch, Tensor]:
         """(The source as a batch, log-probabilities (n + 1, V) of what comes after each token)."""
-        batch = self.batch(row)
+        batch = self.kit.batch([list(row)])
         scores = self.kit.run_batch(extend(batch, [tokens]), None, self.strict)
         return batch, after_each(scores, batch, len(tokens))
-
-    def batch(self, row: Row) -> Batch:
-        """One source."""
-        return self.kit.batch([list(row)])
 
     def limit(self, row: Row) -> int:
         """The most new tokens of a row: no more than the decoder has positions for."""

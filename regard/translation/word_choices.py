@@ -30,29 +30,23 @@ def document_words(
         if others and part.segment.ids:
             before = "".join(g + b for g, b in zip(gaps[:n], best[:n], strict=True)) + gaps[n]
             after = "".join(g + b for g, b in zip(gaps[n + 1 :], best[n + 1 :], strict=True))
-            restore = part.segment.restore
-            words = [
-                replace(
-                    word,
-                    alternatives=[
-                        OtherWord(
-                            restore(o.text, o.translation.endswith(o.text)),
-                            o.probability,
-                            f"{before}{restore(o.translation)}{after}",
-                        )
-                        for o in choices
-                    ],
-                )
-                for word, choices in zip(words, other_words(search, part, reading), strict=True)
-            ]
+            choices = other_words(search, part, reading, before, after)
+            both = zip(words, choices, strict=True)
+            words = [replace(word, alternatives=listed) for word, listed in both]
         listed += fit_words(best[n], words)
     return listed
 
 
 @torch.no_grad()
-def other_words(search: SentenceSearch, part: Part, reading: WordReading) -> list[list[OtherWord]]:
-    """For each word of a sentence's translation as many others as there are alternatives."""
+def other_words(
+    search: SentenceSearch, part: Part, reading: WordReading, before: str, after: str
+) -> list[list[OtherWord]]:
+    """For each word of a sentence's translation as many others as there are alternatives.
+
+    `before` and `after` are what stands around the sentence in the whole text.
+    """
     kit, count, row = search.kit, search.config.alternatives, part.segment.ids
+    restore = part.segment.restore
     tokens = without_end(part.translations[0].tokens, kit.stops)
     places = [start for start, end in reading.tokens if end]
     if not places:
@@ -77,6 +71,9 @@ def other_words(search: SentenceSearch, part: Part, reading: WordReading) -> lis
             if inside and inside[0][0] != word.text:
                 other, stop = inside[0]
                 probability = math.exp(sum(logprobs[len(begin) - 1 :][start:stop]))
-                others.setdefault(other, OtherWord(other, probability, " ".join(text.split())))
+                whole = " ".join(text.split())
+                ending = restore(other, whole.endswith(other))
+                translation = f"{before}{restore(whole)}{after}"
+                others.setdefault(other, OtherWord(ending, probability, translation))
         listed.append(sorted(others.values(), key=lambda other: -other.probability)[:count])
     return listed

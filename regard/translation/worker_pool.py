@@ -9,10 +9,12 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -32,15 +34,13 @@ def worth_workers(device: str, lines: int, asked: int | None) -> int:
     return torch.get_num_threads() if asked is None else asked
 
 
+@dataclass(frozen=True)
 class WorkerPool:
     """Does jobs in `count` processes that share the model of a translator."""
 
-    def __init__(self, executor: ProcessPoolExecutor, count: int) -> None:
-        self.executor, self.count = executor, count
-
-    def run(self, jobs: list[Job]) -> Iterator[list[list[TargetText]]]:
-        """What becomes of each job, in order."""
-        return self.executor.map(work, jobs)
+    run: Callable[[list[Job]], Iterator[list[list[TargetText]]]]
+    """What becomes of each job, in order."""
+    count: int
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def start_workers(translator: Translator, count: int) -> Iterator[WorkerPool]:
     try:
         for ready in [executor.submit(int) for _ in range(count)]:
             ready.result()  # all are there before a tokenizer starts its threads
-        translator.pool = WorkerPool(executor, count)
+        translator.pool = WorkerPool(partial(executor.map, work), count)
         yield translator.pool
     except BaseException as error:  # Ctrl-C too: end the processes at once
         for process in multiprocessing.active_children():

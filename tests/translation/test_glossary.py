@@ -160,7 +160,7 @@ def test_every_alternative_holds_the_term_and_each_is_there_once(kit: Kit) -> No
 
 def test_translations_that_become_the_same_are_one(kit: Kit) -> None:
     translator = Translator(kit, TranslateConfig(alternatives=2, glossary={"chat": "felid"}))
-    ((segment,),) = translator.segmenter.cut(["Le chat dort."])
+    (segment,) = translator.segmenter.cut("Le chat dort.")
     search = SentenceSearch(kit, TranslateConfig())
     answers = [search.judge(segment.ids, f"The {cat} sleeps.") for cat in ("cat", "kitty")]
     (part,) = translator.hold_terms([Part(segment, answers)])
@@ -173,7 +173,7 @@ def test_a_hint_in_the_source_comes_first_where_the_model_reads_them(
     monkeypatch.setitem(kit.config, "hints", True)
     search, glossary = SentenceSearch(kit, TranslateConfig()), Glossary({"chat": "felid"}, RULES)
     source, answer, asked = "Les chats dorment.", "The felids are sleeping.", list[str]()
-    ((segment,),) = Segmenter(kit).cut([source])
+    (segment,) = Segmenter(kit).cut(source)
     row, terms = segment.ids, glossary.find(source)
     monkeypatch.setattr(kit.text_tokenizer, "encode_batch", asked.extend)
     monkeypatch.setattr(search, "translate", lambda rows: [[search.judge(row, answer)]])
@@ -186,7 +186,7 @@ def test_a_hint_in_the_source_comes_first_where_the_model_reads_them(
 def test_a_search_for_the_term_is_made_where_nothing_can_give_way(kit: Kit) -> None:
     search, glossary = SentenceSearch(kit, TranslateConfig()), Glossary({"chat": "felid"}, RULES)
     source = "Le chat."
-    ((segment,),) = Segmenter(kit).cut([source])
+    (segment,) = Segmenter(kit).cut(source)
     row, terms = segment.ids, glossary.find(source)
     job = Job([row], search.config, True, "...", tuple(terms), segment)
     answer = put_terms(search, glossary, job)

@@ -18,7 +18,6 @@ from regard.translation.document import Document, InlineMark, Part, Segment, Tar
 from regard.translation.markup import find_windows, put_marks, take_marks, wrap
 from regard.translation.normalise import (
     KEPT,
-    guess_language,
     is_copied,
     other_language,
     recased,
@@ -198,7 +197,6 @@ def test_a_clause_in_another_language_comes_back_as_it_was(
 )
 def test_the_language_of_short_texts(text: str, language: str) -> None:
     assert other_language(text, "fr") == language
-    assert guess_language(text) in (language or "fr", None)
 
 
 def test_a_text_in_another_language_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -374,9 +372,9 @@ def test_a_long_line_is_read_in_parts(
 
 def test_a_wish_for_the_whole_keeps_it_whole(kit: Kit, echo: list[str]) -> None:
     text = "Le chat dort. Il pleut."
-    assert len(Segmenter(kit).cut([text])[0]) == 2
+    assert len(Segmenter(kit).cut(text)) == 2
     for config in (TranslateConfig(must=("cat",)), TranslateConfig(begin="The")):
-        assert len(Segmenter(kit).cut([text], config.keeps_whole)[0]) == 1
+        assert len(Segmenter(kit).cut(text, config.keeps_whole)) == 1
 
 
 def test_the_best_mixtures_of_sentences() -> None:
