@@ -27,6 +27,7 @@ from regard.history.ibm1 import (
     Slot,
     Sparse,
     link_keys,
+    runs,
     unknown_slot,
 )
 
@@ -120,8 +121,7 @@ def meetings(sources: Ragged, classes: Ragged, source_words: int, count: int) ->
     parts = [np.unique(keys, return_counts=True) for keys, _ in link_keys(sources, classes, count)]
     cells, place = np.unique(np.concatenate([keys for keys, _ in parts]), return_inverse=True)
     values = np.bincount(place, np.concatenate([times for _, times in parts]))
-    bounds = np.searchsorted(cells, np.arange(source_words + 1) * count)
-    return Sparse(bounds, (cells % count).astype(np.int32), values.astype(np.float64))
+    return Sparse.of(*np.divmod(cells, count), values, source_words)
 
 
 # Naive Bayes --------------------------------------------------------------------------------------
@@ -169,8 +169,7 @@ class BagObjective:
         self.seen = from_numpy(np.bincount(said.ids, minlength=count).astype(np.float64))
         self.said = from_numpy(classes.astype(np.float64))  # classes of each pair
         sizes = np.diff(support.bounds)[sources.ids]
-        shift = support.bounds[sources.ids] - (np.cumsum(sizes) - sizes)
-        cells = np.arange(sizes.sum()) + np.repeat(shift, sizes)
+        cells = runs(support.bounds[sources.ids], sizes)
         pairs = np.repeat(np.repeat(np.arange(len(classes)), np.diff(sources.bounds)), sizes)
         sums, place = np.unique(pairs * count + support.columns[cells], return_inverse=True)
         wanted = np.repeat(np.arange(len(classes)), classes) * count + said.ids

@@ -28,6 +28,7 @@ from regard.history.arpa import read_arpa, write_arpa
 from regard.history.class_ngrams import ClassNgrams, train_class_ngrams
 from regard.history.clusters import brown_classes
 from regard.history.config import Smoothing
+from regard.history.ibm1 import runs
 from regard.history.ngrams import Counts, Floats, Ids, Level, Ngrams
 from regard.history.results import NgramRun, Sample, Samples
 from regard.history.smoothing import smooth, train_ngrams
@@ -270,10 +271,8 @@ class NgramPredictor:
         for n, (place, after) in enumerate(zip(self.ends, self.after, strict=True)):
             rows = np.flatnonzero(place >= 0)
             total[rows] += self.tables.levels[n].backoff[place[rows], None]
-            first, past = after[place[rows]], after[place[rows] + 1]
-            row = np.repeat(rows, past - first)
-            before = np.cumsum(past - first) - (past - first)
-            at = np.arange(len(row)) + np.repeat(first - before, past - first)
+            sizes = after[place[rows] + 1] - after[place[rows]]
+            row, at = np.repeat(rows, sizes), runs(after[place[rows]], sizes)
             own = self.tables.levels[n + 1].logprob[at]
             kept = ~np.isnan(own)
             total[row[kept], self.tables.levels[n + 1].word[at[kept]]] = own[kept]
