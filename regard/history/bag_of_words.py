@@ -91,8 +91,11 @@ def classify(sources: Ragged, targets: Ragged) -> tuple[Classes, Ragged]:
     """The classes of some pairs, and the target sentences as classes."""
     sizes = np.diff(targets.bounds)
     sentence = np.repeat(np.arange(len(sizes)), sizes)
-    times = nth_time(sentence, targets.ids)
     words = int(targets.ids.max()) + 1
+    inside = sentence * words + targets.ids  # a word of a sentence
+    order = np.argsort(inside, kind="stable")
+    times = np.empty_like(order)  # how often each word stood in its sentence before
+    times[order] = np.arange(len(order)) - np.searchsorted(inside, inside[order], sorter=order)
     named = times * words + targets.ids
     keys, ids, seen = np.unique(named, return_inverse=True, return_counts=True)
     places = (np.arange(len(ids)) - targets.bounds[sentence] + 0.5) / sizes[sentence]
@@ -103,17 +106,6 @@ def classify(sources: Ragged, targets: Ragged) -> tuple[Classes, Ragged]:
     lengths = np.interp(np.arange(len(met)), np.append(0, known), np.append(0.0, mean))
     classes = Classes(keys % words, seen, np.bincount(ids, places) / seen, lengths)
     return classes, Ragged(ids, targets.bounds)
-
-
-def nth_time(sentence: Ids, ids: Ids) -> Ids:
-    """How often each word stood in its sentence before."""
-    order = np.lexsort((ids, sentence))
-    a, b = sentence[order], ids[order]
-    new = np.append(True, (a[1:] != a[:-1]) | (b[1:] != b[:-1]))
-    starts = np.flatnonzero(new)
-    times = np.empty(len(ids), np.int64)
-    times[order] = np.arange(len(ids)) - starts[np.cumsum(new) - 1]
-    return times
 
 
 def meetings(sources: Ragged, classes: Ragged, source_words: int, count: int) -> Sparse:
